@@ -1,0 +1,1 @@
+"""cuplug: a CUDA runtime for Python whose memory allocator is a plugin."""

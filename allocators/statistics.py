@@ -1,0 +1,133 @@
+"""What an allocator counts: current, peak and cumulative figures, for small and large blocks and for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+__all__ = ["SMALL_BLOCK", "Counter", "Counters", "Statistics"]
+
+SMALL_BLOCK = 1 << 20
+"""Blocks up to this many bytes count as small, as in PyTorch (``kSmallSize`` in ``CUDAAllocatorConfig.h``)."""
+
+
+class Counter:
+    """One figure: its current value, its peak, and the sums of all increases and all decreases."""
+
+    __slots__ = ("allocated", "current", "freed", "peak")
+
+    def __init__(self, current: int = 0, peak: int = 0, allocated: int = 0, freed: int = 0) -> None:
+        self.current = current
+        self.peak = peak
+        self.allocated = allocated
+        self.freed = freed
+
+    def increase(self, amount: int) -> None:
+        """Add ``amount`` to the current value and keep the peak."""
+        self.allocated += amount
+        current = self.current = self.current + amount
+        if current > self.peak:
+            self.peak = current
+
+    def decrease(self, amount: int) -> None:
+        """Take ``amount`` off the current value."""
+        self.freed += amount
+        self.current -= amount
+
+    def passed_through(self, amount: int) -> None:
+        """Count ``amount`` as having come and gone below the recorded peak."""
+        self.allocated += amount
+        self.freed += amount
+
+    def reset_peak(self) -> None:
+        """Start the peak again from the current value."""
+        self.peak = self.current
+
+    def reset_accumulated(self) -> None:
+        """Start the two sums again from zero."""
+        self.allocated = 0
+        self.freed = 0
+
+    def copy(self) -> Counter:
+        """A counter with the same four figures, independent of this one."""
+        return Counter(self.current, self.peak, self.allocated, self.freed)
+
+    def as_dict(self) -> dict[str, int]:
+        """The four figures by name, as ``torch.cuda.memory_stats`` names them."""
+        return {"current": self.current, "peak": self.peak, "allocated": self.allocated, "freed": self.freed}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Counter) and self.as_dict() == other.as_dict()
+
+    def __repr__(self) -> str:
+        figures = ", ".join(f"{name}={value}" for name, value in self.as_dict().items())
+        return f"Counter({figures})"
+
+
+@dataclass(slots=True)
+class Counters:
+    """The counters of one pool. Names and meanings follow ``torch.cuda.memory_stats``; ``*_bytes`` are bytes."""
+
+    allocation: Counter = field(default_factory=Counter)
+    """Blocks in the program's hands."""
+    allocated_bytes: Counter = field(default_factory=Counter)
+    """Their sizes, rounded as the allocator rounds them."""
+    requested_bytes: Counter = field(default_factory=Counter)
+    """Their sizes as the program asked."""
+    active: Counter = field(default_factory=Counter)
+    """Blocks in the program's hands, or freed and still waiting for a stream."""
+    active_bytes: Counter = field(default_factory=Counter)
+    segment: Counter = field(default_factory=Counter)
+    """Pieces of memory held from upstream."""
+    reserved_bytes: Counter = field(default_factory=Counter)
+    inactive_split: Counter = field(default_factory=Counter)
+    """Free blocks that share a segment with used ones: what cannot be given back."""
+    inactive_split_bytes: Counter = field(default_factory=Counter)
+
+    def named(self) -> Iterator[tuple[str, Counter]]:
+        """Each counter with its name."""
+        for name in self.__slots__:
+            yield name, getattr(self, name)
+
+    def copy(self) -> Counters:
+        """Counters with the same figures, independent of these."""
+        return Counters(**{name: counter.copy() for name, counter in self.named()})
+
+
+@dataclass(slots=True)
+class Statistics:
+    """A snapshot of what an allocator has counted."""
+
+    all: Counters = field(default_factory=Counters)
+    small: Counters = field(default_factory=Counters)
+    """Blocks of up to ``SMALL_BLOCK`` bytes, and the segments made for them."""
+    large: Counters = field(default_factory=Counters)
+    num_alloc_retries: int = 0
+    """Allocations that succeeded only after cached memory was given back."""
+    num_ooms: int = 0
+    """Allocations that failed for good."""
+    num_sync_all_streams: int = 0
+    """Times that the allocator blocked until every fence had passed."""
+    num_device_alloc: int = 0
+    """Calls upstream that took memory."""
+    num_device_free: int = 0
+    """Calls upstream that gave memory back."""
+
+    def pools(self) -> Iterator[tuple[str, Counters]]:
+        """The three groups of counters by the names that ``torch.cuda.memory_stats`` gives them."""
+        yield "all", self.all
+        yield "small_pool", self.small
+        yield "large_pool", self.large
+
+    def copy(self) -> Statistics:
+        """Statistics with the same figures, independent of these."""
+        return Statistics(
+            self.all.copy(),
+            self.small.copy(),
+            self.large.copy(),
+            self.num_alloc_retries,
+            self.num_ooms,
+            self.num_sync_all_streams,
+            self.num_device_alloc,
+            self.num_device_free,
+        )

@@ -1,0 +1,1 @@
+"""The seam to hardware: one protocol (``base``), two implementations (``cuda`` on PyCUDA, and ``sim``)."""

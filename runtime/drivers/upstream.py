@@ -1,0 +1,125 @@
+"""A driver's memory as the upstream of an allocator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ...allocators.upstream import Fence, VirtualMemory
+from .base import Driver
+
+__all__ = ["DeviceUpstream", "EventFence", "PinnedUpstream", "on_device"]
+
+
+@contextmanager
+def on_device(driver: Driver, ordinal: int) -> Iterator[None]:
+    """Make ``ordinal`` the calling thread's current device, and what was current before afterwards.
+
+    Finalisers run on any thread, with another device current or none: every call that needs a device goes through here.
+    """
+    before = driver.current_device()
+    if before != ordinal:
+        driver.set_device(ordinal)
+    try:
+        yield
+    finally:
+        if before != ordinal:
+            driver.set_device(before)
+
+
+class DeviceUpstream:
+    """One device's memory."""
+
+    granularity = 512
+
+    def __init__(self, driver: Driver, ordinal: int) -> None:
+        self.driver = driver
+        self.ordinal = ordinal
+        self._virtual: VirtualMemory | None = None
+        self._asked_virtual = False
+
+    @property
+    def virtual(self) -> VirtualMemory | None:
+        if not self._asked_virtual:
+            self._virtual = self.driver.virtual_memory(self.ordinal)
+            self._asked_virtual = True
+        return self._virtual
+
+    def reserve(self, nbytes: int) -> int:
+        with on_device(self.driver, self.ordinal):
+            return self.driver.mem_alloc(nbytes)
+
+    def release(self, address: int) -> None:
+        with on_device(self.driver, self.ordinal):
+            self.driver.mem_free(address)
+
+    def memory_info(self) -> tuple[int, int]:
+        with on_device(self.driver, self.ordinal):
+            return self.driver.mem_info()
+
+    def fence(self, stream: int) -> Fence:
+        return EventFence(self.driver, self.ordinal, stream)
+
+
+class EventFence:
+    """A fence made of an event. The event is destroyed once it is seen to have passed."""
+
+    __slots__ = ("_driver", "_event", "_ordinal")
+
+    def __init__(self, driver: Driver, ordinal: int, stream: int) -> None:
+        self._driver = driver
+        self._ordinal = ordinal
+        self._event: int | None = None
+        with on_device(driver, ordinal):
+            event = driver.event_create()
+            try:
+                driver.event_record(event, stream=stream)
+            except BaseException:
+                driver.event_destroy(event)
+                raise
+        self._event = event
+
+    def done(self) -> bool:
+        if self._event is None:
+            return True
+        with on_device(self._driver, self._ordinal):
+            if self._driver.event_query(self._event):
+                self._retire()
+        return self._event is None
+
+    def wait(self) -> None:
+        if self._event is not None:
+            with on_device(self._driver, self._ordinal):
+                self._driver.event_synchronize(self._event)
+                self._retire()
+
+    def _retire(self) -> None:
+        if self._event is not None:
+            event, self._event = self._event, None
+            self._driver.event_destroy(event)
+
+
+class PinnedUpstream:
+    """Page-locked host memory. ``stream`` handles in ``fence`` are of the device ``ordinal``."""
+
+    granularity = 4096
+    virtual: VirtualMemory | None = None
+
+    def __init__(self, driver: Driver, ordinal: int) -> None:
+        self.driver = driver
+        self.ordinal = ordinal
+
+    def reserve(self, nbytes: int) -> int:
+        with on_device(self.driver, self.ordinal):
+            return self.driver.host_alloc(nbytes)
+
+    def release(self, address: int) -> None:
+        with on_device(self.driver, self.ordinal):
+            self.driver.host_free(address)
+
+    def memory_info(self) -> tuple[int, int]:
+        """Not limited by the driver: reports what cannot run out first."""
+        return 1 << 62, 1 << 62
+
+    def fence(self, stream: int) -> Fence:
+        return EventFence(self.driver, self.ordinal, stream)

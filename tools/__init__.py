@@ -1,0 +1,1 @@
+"""Command line: record, summary, dump, replay and their kin."""
