@@ -1,0 +1,94 @@
+"""Speed, measured beside peers in one run: ``cuplug-trace bench`` or ``python tools/bench.py``.
+
+A figure of one run means little on another machine; the ratios in the last columns are what to compare.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+if __package__ in (None, ""):  # run as a script: take the same module from the installed package
+    from cuplug.tools.bench import main
+
+    raise SystemExit(main())
+
+from ..allocators.sizes import parse_size
+from .timing import Timing, time_in_turn
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
+
+
+@app.callback()
+def _group() -> None:
+    """Keep ``alloc`` a subcommand, also while it is the only one."""
+
+
+@app.command()
+def alloc(
+    size: Annotated[str, typer.Option(help="bytes of each allocation, for example 1MiB")] = "1MiB",
+    driver: Annotated[str | None, typer.Option(help="driver of cuplug, for example sim")] = None,
+    allocator: Annotated[str | None, typer.Option(help="allocator of cuplug")] = None,
+    calls: Annotated[int, typer.Option(help="allocations in each round")] = 20_000,
+    rounds: Annotated[int, typer.Option(help="rounds; the medians are over them")] = 15,
+) -> None:
+    """An allocation and its free at a cache hit."""
+    from ..runtime.runtime import init
+    from .bench_alloc import contenders
+
+    init(driver=driver, allocator=allocator)
+    found, missing = contenders(parse_size(size))
+    _print(f"allocation and free of {size} at a cache hit", time_in_turn(found, calls=calls, rounds=rounds), missing)
+
+
+def machine() -> str:
+    """The hardware and the versions that figures belong to, on one line."""
+    from .. import cuda
+
+    device = cuda.get_device_name(0) if cuda.is_available() else "no device"
+    packages = []
+    for name in ("cuplug", "numpy", "pycuda", "torch", "cupy-cuda13x", "numba-cuda", "rmm-cu13"):
+        try:
+            packages.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return f"{device}; {platform.processor() or platform.machine()}; Python {platform.python_version()}; " + ", ".join(
+        packages
+    )
+
+
+def _print(title: str, timings: dict[str, Timing], missing: dict[str, str]) -> None:
+    console = Console()
+    table = Table(title=title, caption=machine(), caption_justify="left")
+    table.add_column("contender")
+    for column in ("median ns", "least", "most"):
+        table.add_column(column, justify="right")
+    peers = [name for name in timings if not name.startswith(("cuplug", "a bare"))]
+    ours = [name for name in timings if name.startswith("cuplug")]
+    for name in ours:
+        table.add_column(f"÷ {name.removeprefix('cuplug ')}", justify="right")
+    for name, timing in sorted(timings.items(), key=lambda item: item[1].median_ns):
+        ratios = [f"{timing.median_ns / timings[own].median_ns:.2f}" for own in ours]
+        figures = [f"{value:.0f}" for value in (timing.median_ns, timing.least_ns, timing.most_ns)]
+        table.add_row(name, *figures, *ratios, style="bold" if name in ours else None)
+    console.print(table)
+    if not peers:
+        console.print("no peer is installed here: only cuplug was measured")
+    for name, reason in missing.items():
+        console.print(f"left out: {name} ({reason})", highlight=False, markup=False)
+
+
+def main() -> None:
+    """The entry point of the script."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

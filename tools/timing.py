@@ -1,0 +1,40 @@
+"""Timing several contenders fairly in one process: in turn, round after round, so that drift meets all of them."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+__all__ = ["Timing", "time_in_turn"]
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """One contender's time per call, in nanoseconds, over all rounds."""
+
+    median_ns: float
+    least_ns: float
+    most_ns: float
+
+
+def time_in_turn(contenders: Mapping[str, Callable[[int], None]], *, calls: int, rounds: int) -> dict[str, Timing]:
+    """Time each contender ``rounds`` times, in turn, after one round that does not count.
+
+    Args:
+        contenders: by name, a function that repeats its operation as many times as its argument says.
+        calls: how many times, in each round.
+        rounds: how many rounds count.
+
+    Returns:
+        The time of one operation of each contender, by name.
+    """
+    spent: dict[str, list[float]] = {name: [] for name in contenders}
+    for counts in range(rounds + 1):
+        for name, repeat in contenders.items():
+            start = time.perf_counter_ns()
+            repeat(calls)
+            if counts:
+                spent[name].append((time.perf_counter_ns() - start) / calls)
+    return {name: Timing(statistics.median(times), min(times), max(times)) for name, times in spent.items()}
