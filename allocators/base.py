@@ -64,6 +64,7 @@ class Allocator(ABC):
         self._context: Callable[[], int] | None = None
         self._outbox: deque[_Event] = deque()
         self._delivering = threading.Lock()
+        self._prompt = _Prompt(self)
 
     # --- the public contract -------------------------------------------------------------------------------------
 
@@ -124,7 +125,7 @@ class Allocator(ABC):
         try:
             if block.streams is None:
                 block.streams = set()
-                block.home = self._watched(_Prompt(self))
+                block.home = self._watched(self._prompt)
             block.streams.add(stream)
             self._emit(EventKind.RECORD_STREAM, stream, block.address, block.nbytes, block.requested, context)
         finally:
@@ -261,7 +262,7 @@ class Allocator(ABC):
                 block.uses += 1
                 self._take_back(block)
             self._await_waiting()
-            self._release_cached()
+            self._release_all()
             self._quick = {}
             self._closed = "it was closed"
         finally:
@@ -298,6 +299,10 @@ class Allocator(ABC):
     def _release_cached(self) -> int:
         """Give back upstream whatever no live block needs, and return its bytes. May wait for fences."""
 
+    def _release_all(self) -> None:
+        """Give everything back upstream: no block is live any more. ``close`` calls it."""
+        self._release_cached()
+
     @abstractmethod
     def _live_blocks(self) -> Iterable[Block]:
         """Every block that ``_allocate`` returned and ``_free`` has not seen, those in bins included."""
@@ -311,7 +316,7 @@ class Allocator(ABC):
         return (nbytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
 
     def _home(self, block: Block) -> Home:  # noqa: ARG002 - strategies use it
-        """Where a free of ``block`` puts it: the queue, a bin (``_bin``), or ``_Prompt(self)`` to settle at once."""
+        """Where a free of ``block`` puts it: the queue, a bin (``_bin``), or ``_prompt`` to settle at once."""
         return self._returned
 
     def _forget_stream(self, stream: int) -> None:  # noqa: B027 - optional

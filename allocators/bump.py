@@ -1,0 +1,202 @@
+"""``bump``: an arena. Blocks follow one another; a reset gives all since a mark back at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+from .base import Allocator
+from .block import Block, BlockInfo, Segment
+from .errors import CuplugError
+from .sizes import format_size
+from .upstream import Fence, Upstream
+
+__all__ = ["BumpAllocator", "Mark"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A place in the arena, from ``BumpAllocator.mark``."""
+
+    chunk: int = 0
+    offset: int = 0
+    order: int = 0
+    after: Block | None = None
+    """The block allocated last before the mark."""
+
+
+class BumpAllocator(Allocator):
+    """An arena of chained chunks: an allocation advances a pointer, and chains a new chunk when one is full.
+
+    A free counts, and gives no memory back: ``reset`` does, for everything allocated since a mark. What other streams
+    than the next user's have done with that memory is waited for, behind fences made at the reset, when it is used
+    again. Suits work in steps, whose blocks all end together.
+
+    The end of a chunk that was too short for the next block stays unused until a reset.
+    """
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        *,
+        chunk_size: Annotated[int, "bytes of a chunk; larger blocks get a chunk of their own size"] = 64 << 20,
+        memory_limit: Annotated[int | None, "reserve at most this many bytes"] = None,
+    ) -> None:
+        super().__init__(upstream, memory_limit=memory_limit)
+        if chunk_size < 1:
+            raise ValueError(f"chunk_size is {chunk_size}; a chunk has at least one byte")
+        self.chunk_size = super()._rounded(chunk_size)
+        self._chunks: list[_Chunk] = []
+        self._current = 0
+        """Index of the chunk that the pointer is in; all later ones are empty."""
+        self._blocks: list[Block] = []
+        """Everything since the last reset, in order of allocation."""
+
+    # --- marks and resets
+
+    def mark(self) -> Mark:
+        """The present place, for ``reset``."""
+        self._enter()
+        try:
+            self._check_open()
+            if not self._blocks:
+                return Mark()
+            return Mark(self._current, self._chunks[self._current].used, len(self._blocks), self._blocks[-1])
+        finally:
+            self._leave()
+
+    def reset(self, mark: Mark | None = None, *, force: bool = False) -> int:
+        """Take back everything that was allocated since ``mark`` (None: since the beginning).
+
+        Args:
+            mark: from ``mark``.
+            force: also under live blocks, which become invalid: their memory is handed out again.
+
+        Returns:
+            The bytes that were taken back, alignment and the unused ends of chunks left out.
+
+        Raises:
+            CuplugError: blocks since the mark are live and ``force`` is false, or an earlier reset has gone back past
+                the mark. Nothing has changed.
+        """
+        mark = mark or Mark()
+        self._enter()
+        try:
+            self._check_open()
+            if mark.order and (mark.order > len(self._blocks) or self._blocks[mark.order - 1] is not mark.after):
+                raise CuplugError("cannot reset the arena to this mark: an earlier reset has gone back past it")
+            self._settle()
+            since = self._blocks[mark.order :]
+            live = [block for block in since if block.uses & 1 or block.streams is not None]
+            if any(not block.uses & 1 for block in live):
+                self._await_waiting()
+                live = [block for block in live if block.uses & 1]
+            if live and not force:
+                held = format_size(sum(block.nbytes for block in live))
+                raise CuplugError(
+                    f"cannot reset the arena: {len(live)} blocks since the mark are live and hold {held}; free them "
+                    "first, or reset with force=True, which makes them invalid"
+                )
+            for block in live:
+                block.uses += 1
+                self._take_back(block)
+            self._await_waiting()
+            del self._blocks[mark.order :]
+            self._rewind(mark, {block.stream for block in since})
+            return sum(block.nbytes for block in since)
+        finally:
+            self._leave()
+            self._deliver()
+
+    def _rewind(self, mark: Mark, streams: set[int]) -> None:
+        fences = {stream: self.upstream.fence(stream) for stream in sorted(streams)}
+        for index, chunk in enumerate(self._chunks[mark.chunk : self._current + 1], mark.chunk):
+            chunk.used = mark.offset if index == mark.chunk else 0
+            chunk.fences.update(fences)
+        if streams:
+            self._current = min(mark.chunk, self._current)
+
+    # --- the strategy
+
+    def _allocate(self, requested: int, nbytes: int, stream: int) -> Block:
+        chunk = self._chunk_for(nbytes, stream)
+        self._wait_for_others(chunk, stream)
+        block = Block(self, chunk.address + chunk.used, nbytes, requested, stream)
+        chunk.used += nbytes
+        self._blocks.append(block)
+        return block
+
+    def _chunk_for(self, nbytes: int, stream: int) -> _Chunk:
+        for index in range(self._current, len(self._chunks)):
+            chunk = self._chunks[index]
+            if chunk.nbytes - chunk.used >= nbytes:
+                # The chunks that are passed over stay empty: the pointer moves behind them for good.
+                self._current = index
+                return chunk
+        size = max(self.chunk_size, nbytes)
+        chunk = _Chunk(self._reserve(size, small=False, stream=stream), size, stream)
+        self._chunks.append(chunk)
+        self._current = len(self._chunks) - 1
+        return chunk
+
+    def _wait_for_others(self, chunk: _Chunk, stream: int) -> None:
+        for other, fence in list(chunk.fences.items()):
+            if other != stream:
+                fence.wait()
+                del chunk.fences[other]
+
+    def _free(self, block: Block) -> None:
+        """A free gives nothing back; the counters have it."""
+
+    def _release_cached(self) -> int:
+        first = self._current + 1 if self._blocks else 0
+        unused = self._chunks[first:]
+        for chunk in unused:
+            for fence in chunk.fences.values():
+                fence.wait()
+        released = 0
+        while len(self._chunks) > first:
+            chunk = self._chunks.pop()
+            self._release(chunk.address, chunk.nbytes, small=False, stream=chunk.stream)
+            released += chunk.nbytes
+        self._current = max(0, min(self._current, len(self._chunks) - 1))
+        return released
+
+    def _release_all(self) -> None:
+        self._rewind(Mark(), {block.stream for block in self._blocks})
+        self._blocks.clear()
+        self._release_cached()
+
+    def _live_blocks(self) -> Iterable[Block]:
+        return (block for block in self._blocks if block.uses or block.streams is not None)
+
+    def _segments(self) -> Iterator[Segment]:
+        blocks = sorted(self._blocks, key=int)
+        for chunk in self._chunks:
+            infos, at, end = [], chunk.address, chunk.address + chunk.nbytes
+            for block in blocks:
+                if chunk.address <= block.address < end:
+                    infos.append(self._state(block) if block.uses or block.streams else _spent(block))
+                    at = block.address + block.nbytes
+            if at < end:
+                infos.append(BlockInfo(at, end - at, 0, "inactive"))
+            yield Segment(chunk.address, chunk.nbytes, chunk.stream, "large", tuple(infos))
+
+
+class _Chunk:
+    """One piece from upstream. Everything below ``used`` bytes is given out."""
+
+    __slots__ = ("address", "fences", "nbytes", "stream", "used")
+
+    def __init__(self, address: int, nbytes: int, stream: int) -> None:
+        self.address = address
+        self.nbytes = nbytes
+        self.stream = stream
+        self.used = 0
+        self.fences: dict[int, Fence] = {}
+        """Behind each stream's use of the chunk before the latest reset."""
+
+
+def _spent(block: Block) -> BlockInfo:
+    return BlockInfo(block.address, block.nbytes, block.requested, "inactive")
