@@ -78,8 +78,15 @@ class TraceWriter:
     from ``record * 48``).
     """
 
-    def __init__(self, path: str | os.PathLike[str], fields: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], fields: Mapping[str, Any] | None = None, *, about_process: bool = True
+    ) -> None:
         """Create the file. A trace of the same name is replaced, any other file is not.
+
+        Args:
+            path: where.
+            fields: what the header says (see ``Header``).
+            about_process: whether the header also describes this process: number, command line, clocks, versions.
 
         Raises:
             TraceError: the file cannot be made, is no trace, or another process is writing it.
@@ -93,7 +100,8 @@ class TraceWriter:
         self._known: dict[tuple[int, Any], int] = {}
         self._growing = threading.RLock()
         self._pid = os.getpid()
-        text = json.dumps({**_about_this_process(), **(fields or {})}).encode()
+        about = _about_this_process() if about_process else {}
+        text = json.dumps({**about, **(fields or {})}).encode()
         self._start = -(-(_FIXED.size + len(text)) // _PAGE) * _PAGE
         fixed = _FIXED.pack(MAGIC, FORMAT_VERSION, self._start, _EVENT.size, len(text), zlib.crc32(text), _STILL_OPEN)
         self._file = _create(self.path)
@@ -272,7 +280,7 @@ def write_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
     Raises:
         TraceError: the file cannot be written.
     """
-    writer = TraceWriter(path, trace.header.fields)
+    writer = TraceWriter(path, trace.header.fields, about_process=False)
     for kind, table in ((_NAME, trace.names), (_THREAD, trace.threads)):
         for number, text in table.items():
             writer._write(kind, number, text)

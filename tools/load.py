@@ -1,0 +1,40 @@
+"""Opens whatever holds a trace, by its content."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ..allocators.errors import TraceError
+from ..plugins.trace import Trace
+from ..plugins.tracefile import is_trace, read_trace
+from .snapshot import GZIP_MAGIC, XZ_MAGIC, is_pickle, read_snapshot
+
+__all__ = ["load"]
+
+
+def load(path: str | os.PathLike[str]) -> Trace:
+    """Read a cuplug trace, or a PyTorch memory snapshot (pickle, also compressed with gzip or xz).
+
+    Raises:
+        TraceError: there is no such file, or it is neither, or damaged. The message is one line.
+    """
+    path = os.fspath(path)
+    try:
+        if not Path(path).is_file():
+            found = "is not a regular file" if Path(path).exists() else "does not exist"
+            raise TraceError(f"{path} {found}: name a cuplug trace or a PyTorch memory snapshot")
+        with open(path, "rb") as file:
+            head = file.read(8)
+    except (OSError, ValueError) as error:
+        raise TraceError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+    if not head:
+        raise TraceError(f"{path} is empty: no trace was written to it")
+    if is_pickle(head) or head.startswith((XZ_MAGIC, GZIP_MAGIC)):
+        return read_snapshot(path)
+    if is_trace(head):
+        return read_trace(path)
+    raise TraceError(
+        f"{path} is neither a cuplug trace nor a PyTorch memory snapshot (.pickle, .pickle.xz, .pickle.gz): "
+        f"it begins with {head!r}"
+    )
