@@ -58,7 +58,7 @@ __all__ = [
 FORMAT_VERSION = 1
 MAGIC = b"\x89CUPLUG\n"
 _FIXED = struct.Struct("<8sIIIIIQ")
-_EVENT = struct.Struct("<qQqqQIHBB")
+_RECORD_SIZE = EVENT_DTYPE.itemsize
 _PIECE = struct.Struct("<40sIHBB")
 _RECORD_DTYPES = {1: EVENT_DTYPE}  # of every version that was ever written
 _STILL_OPEN = (1 << 64) - 1
@@ -77,6 +77,9 @@ class TraceWriter:
     finaliser interrupts. ``window`` is the mapped part of the file as (first record, end, map, bytes to subtract
     from ``record * 48``).
     """
+
+    EVENT = struct.Struct("<qQqqQIHBB")
+    """How an event is packed: the fields of ``EVENT_DTYPE``, in their order."""
 
     def __init__(
         self, path: str | os.PathLike[str], fields: Mapping[str, Any] | None = None, *, about_process: bool = True
@@ -103,7 +106,7 @@ class TraceWriter:
         about = _about_this_process() if about_process else {}
         text = json.dumps({**about, **(fields or {})}).encode()
         self._start = -(-(_FIXED.size + len(text)) // _PAGE) * _PAGE
-        fixed = _FIXED.pack(MAGIC, FORMAT_VERSION, self._start, _EVENT.size, len(text), zlib.crc32(text), _STILL_OPEN)
+        fixed = _FIXED.pack(MAGIC, FORMAT_VERSION, self._start, _RECORD_SIZE, len(text), zlib.crc32(text), _STILL_OPEN)
         self._file = _create(self.path)
         try:
             os.write(self._file, (fixed + text).ljust(self._start, b"\0"))
@@ -128,8 +131,8 @@ class TraceWriter:
             _, _, view, base = self.window_for(slot)
             if view is None:
                 return
-        offset = slot * _EVENT.size - base
-        _EVENT.pack_into(view, offset, time_ns, address, nbytes, requested, stream, context, thread, device, kind)
+        offset = slot * _RECORD_SIZE - base
+        self.EVENT.pack_into(view, offset, time_ns, address, nbytes, requested, stream, context, thread, device, kind)
 
     def extend(self, events: EventArray) -> None:
         """Write many events, in order."""
@@ -191,7 +194,7 @@ class TraceWriter:
             self._open = False
             self.window = _CLOSED  # before the counter is read: whoever comes later writes nothing
             count = next(self.slots)
-            os.ftruncate(self._file, self._start + count * _EVENT.size)
+            os.ftruncate(self._file, self._start + count * _RECORD_SIZE)
             os.lseek(self._file, _FIXED.size - 8, os.SEEK_SET)
             os.write(self._file, struct.pack("<Q", count))
             os.close(self._file)
@@ -222,11 +225,11 @@ class TraceWriter:
             slot = next(self.slots)
             _, _, view, base = self.window_for(slot)
             if view is not None:
-                _PIECE.pack_into(view, slot * _EVENT.size - base, piece, number, len(piece) | last, 0, kind)
+                _PIECE.pack_into(view, slot * _RECORD_SIZE - base, piece, number, len(piece) | last, 0, kind)
 
     def _advance(self, first: int) -> None:
         end = first + _WINDOW
-        size = self._start + end * _EVENT.size
+        size = self._start + end * _RECORD_SIZE
         has = os.fstat(self._file).st_size
         if has < size and hasattr(os, "posix_fallocate"):
             # Takes the disk space now: a memory map without it would end in a bus error on a full disk.
@@ -236,7 +239,7 @@ class TraceWriter:
         self.window = self._map(first, end)
 
     def _map(self, first: int, end: int) -> tuple[int, int, Any, int]:
-        start, stop = self._start + first * _EVENT.size, self._start + end * _EVENT.size
+        start, stop = self._start + first * _RECORD_SIZE, self._start + end * _RECORD_SIZE
         begin = start // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
         return first, end, mmap.mmap(self._file, stop - begin, offset=begin), begin - self._start
 

@@ -1,0 +1,190 @@
+"""Records an allocator's events in a trace file, as an observer."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any
+
+from ..allocators.errors import TraceError
+from ..allocators.events import EventKind, Observer
+from .trace import NO_DEVICE
+from .tracefile import TraceWriter
+
+__all__ = ["DEFAULT_DEPTH", "PythonStacks", "TraceRecorder"]
+
+DEFAULT_DEPTH = 16
+"""Levels of a call stack that are kept, counted from the program's innermost."""
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_OWN_LEVELS = 6  # between the program's call and the allocator's question for its context
+
+
+class TraceRecorder:
+    """Writes what allocators report into one trace file. Any thread may use it.
+
+    In a forked child it writes nothing: the file is the parent's. A file that is never closed, since the process was
+    killed, can be read up to the last event.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, stacks: str | None = None, depth: int | None = None, **fields: Any
+    ) -> None:
+        """Create the file.
+
+        Args:
+            path: where; ``{pid}`` in it becomes the number of the process. An older trace there is replaced.
+            stacks: ``none``; or ``python`` to record the Python call stack of every allocation and free. By default
+                what ``CUPLUG_TRACE_STACKS`` says, else ``none``. ``python:8`` sets the depth as well.
+            depth: how many levels of a stack to keep.
+            fields: what else is known of the run (see ``describe``).
+
+        Raises:
+            TraceError: the file cannot be made, or ``stacks`` is none of these.
+        """
+        kind, levels = _parse_stacks(stacks)
+        self.path = os.fspath(path).replace("{pid}", str(os.getpid()))
+        self._writer = TraceWriter(self.path, {"stacks": kind, **fields})
+        self._threads = _Threads(self._writer)
+        self.context: Callable[[], int] | None = None
+        """What allocators call for an event's context (``Allocator.attach``). None when no stacks are recorded."""
+        if kind == "python":
+            self.context = PythonStacks(self._writer, depth or levels or DEFAULT_DEPTH).context
+        self._closer = weakref.finalize(self, self._writer.close)  # at the latest when the interpreter exits
+        _writers.add(self._writer)
+
+    def observer(self, device: int) -> Observer:
+        """The observer for the allocator of a device, by the device's ordinal."""
+        writer, threads = self._writer, self._threads
+        next_slot = writer.slots.__next__
+        pack_into, record_size = TraceWriter.EVENT.pack_into, TraceWriter.EVENT.size
+
+        def record(
+            kind: EventKind, time_ns: int, thread: int, stream: int,
+            address: int, nbytes: int, requested: int, context: int, /,
+        ) -> None:  # fmt: skip
+            slot = next_slot()
+            first, end, view, base = writer.window
+            if not first <= slot < end:
+                first, end, view, base = writer.window_for(slot)
+                if view is None:
+                    return  # closed, or a forked child
+            pack_into(
+                view, slot * record_size - base,
+                time_ns, address, nbytes, requested, stream, context, threads[thread], device, kind,
+            )  # fmt: skip
+
+        return record
+
+    def marker(self, name: str) -> None:
+        """Put a named mark into the trace, at this moment.
+
+        Raises:
+            TraceError: the disk is full.
+        """
+        number, thread = self._writer.name(name), self._threads[threading.get_ident()]
+        now = time.perf_counter_ns()
+        self._writer.append(EventKind.MARKER, NO_DEVICE, now, thread, 0, 0, 0, number, 0)
+
+    def describe(self, **fields: Any) -> None:
+        """Add to the trace's header (``Header``): ``driver`` and ``allocators`` (a dictionary from a device's ordinal
+        to a selection), ``devices`` (a list of dictionaries with ``ordinal``, ``name`` and ``total_memory``), or more.
+        """
+        self._writer.describe(**fields)
+
+    def flush(self) -> None:
+        """Bring everything to disk. Only needed against a power cut: a killed process loses nothing."""
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Mark the trace as whole. Events that come later are dropped. Idempotent."""
+        self._writer.close()
+
+
+class PythonStacks:
+    """Numbers for Python call stacks, each written to the side table when it is first seen.
+
+    What costs time happens once a stack: an event only walks over the frames and looks their code objects and
+    positions up.
+    """
+
+    def __init__(self, writer: TraceWriter, depth: int) -> None:
+        self._writer = writer
+        self._depth = depth
+        self._numbers: dict[tuple[int, ...], int] = {}
+        self._codes: dict[int, CodeType] = {}  # kept alive, so that no identity in ``_numbers`` is used again
+
+    def context(self) -> int:
+        """The number of the caller's call stack, less cuplug's own innermost levels."""
+        frame: FrameType | None = sys._getframe(1)
+        key: list[int] = []
+        for _ in range(self._depth + _OWN_LEVELS):
+            if frame is None:
+                break
+            key += (id(frame.f_code), frame.f_lasti)
+            frame = frame.f_back
+        stack = tuple(key)
+        number = self._numbers.get(stack)
+        return number if number is not None else self._number(stack, sys._getframe(1))
+
+    def _number(self, key: tuple[int, ...], frame: FrameType | None) -> int:
+        levels = []
+        for _ in range(len(key) // 2):
+            if frame is None:
+                break
+            code = frame.f_code
+            self._codes[id(code)] = code
+            levels.append((code.co_filename, frame.f_lineno or code.co_firstlineno, _function_name(code)))
+            frame = frame.f_back
+        own = 0
+        while own < len(levels) and levels[own][0].startswith(_PACKAGE):
+            own += 1
+        levels = levels[own:] or levels  # a stack that never leaves cuplug is better than none
+        number = self._numbers[key] = self._writer.stack(levels[: self._depth])
+        return number
+
+
+class _Threads(dict[int, int]):
+    """From a thread's identity to its number in the trace, in order of their first events.
+
+    The system gives the identity of a thread that has ended to a later one: both then share number and name.
+    """
+
+    def __init__(self, writer: TraceWriter) -> None:
+        super().__init__()
+        self._writer = writer
+
+    def __missing__(self, identity: int) -> int:
+        names = (thread.name for thread in threading.enumerate() if thread.ident == identity)
+        number = self[identity] = self._writer.thread(next(names, "unknown thread"))
+        return number
+
+
+def _parse_stacks(text: str | None) -> tuple[str, int | None]:
+    if text is None:
+        text = os.environ.get("CUPLUG_TRACE_STACKS") or "none"
+    kind, _, levels = text.partition(":")
+    if kind not in ("none", "python") or (levels and not (levels.isdecimal() and 0 < int(levels) < 1000)):
+        raise TraceError(f"cannot record stacks as {text!r}: write none, python, or python:DEPTH with 1 to 999 levels")
+    return kind, int(levels) if levels else None
+
+
+def _function_name(code: CodeType) -> str:
+    return str(getattr(code, "co_qualname", code.co_name))  # qualified from Python 3.11 on
+
+
+_writers: weakref.WeakSet[TraceWriter] = weakref.WeakSet()
+
+
+def _disown_all() -> None:
+    for writer in list(_writers):
+        writer.disown()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_disown_all)
