@@ -19,7 +19,7 @@ from ..allocators.events import Observer
 from ..allocators.upstream import Upstream
 from ..runtime.drivers.base import Driver
 from .bundled import Bundled
-from .selection import Option, build, options_of, parse_selection
+from .selection import Option, Selection, build, convert_options, options_of, parse_selection
 from .specs import PROJECT, AllocatorFactory, DriverFactory, Specifications
 
 __all__ = ["Description", "PluginManager", "default_manager"]
@@ -197,7 +197,7 @@ class PluginManager:
         """
         made = self._make("allocator", selection, upstream)
         if not isinstance(made, Allocator):
-            plugin = self._contributed["allocator"][parse_selection(selection).name][0]
+            _, plugin, _ = self._find("allocator", selection)
             raise PluginError(
                 f"plugin {plugin!r}: the allocator {selection!r} is a {type(made).__name__}, which does not derive "
                 "from cuplug.allocators.base.Allocator"
@@ -213,6 +213,22 @@ class PluginManager:
         """
         driver: Driver = self._make("driver", selection)
         return driver
+
+    def check_allocator(self, selection: str) -> None:
+        """Check that ``selection`` names a known allocator and its options, without making one.
+
+        Raises:
+            UnknownAllocatorError, PluginError: as ``make_allocator``.
+        """
+        self._find("allocator", selection)
+
+    def check_driver(self, selection: str) -> None:
+        """Check that ``selection`` names a known driver and its options, without making one.
+
+        Raises:
+            PluginError: as ``make_driver``.
+        """
+        self._find("driver", selection)
 
     def describe_allocators(self) -> list[Description]:
         """Every allocator with its plugin, summary and options, in order of registration."""
@@ -283,12 +299,17 @@ class PluginManager:
             )
 
     def _make(self, kind: str, selection: str, *positional: Any) -> Any:
+        wanted, plugin, factory = self._find(kind, selection)
+        return build(kind, wanted.name, factory, wanted.options, *positional, plugin=plugin)
+
+    def _find(self, kind: str, selection: str) -> tuple[Selection, str, Callable[..., Any]]:
         wanted = parse_selection(selection)
         found = self._contributed[kind].get(wanted.name)
         if found is None:
             raise self._unknown(kind, wanted.name)
         plugin, factory = found
-        return build(kind, wanted.name, factory, wanted.options, *positional, plugin=plugin)
+        convert_options(kind, wanted.name, factory, wanted.options, plugin=plugin)
+        return wanted, plugin, factory
 
     def _unknown(self, kind: str, name: str) -> PluginError:
         known = self._contributed[kind]

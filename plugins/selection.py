@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from ..allocators.errors import CuplugError, PluginError
 from ..allocators.sizes import parse_size
 
-__all__ = ["Option", "Selection", "build", "options_of", "parse_selection"]
+__all__ = ["Option", "Selection", "build", "convert_options", "options_of", "parse_selection"]
 
 REQUIRED = inspect.Parameter.empty
 """The default of an option that has none."""
@@ -122,7 +122,26 @@ def build(
         PluginError: an unknown, missing or wrong option; or the factory failed.
         CuplugError: the factory raised it (out of memory, no such device).
     """
-    who = f"{kind} {name!r}" + (f" of plugin {plugin!r}" if plugin else "")
+    values = convert_options(kind, name, factory, options, plugin=plugin)
+    try:
+        return factory(*positional, **values)
+    except CuplugError:
+        raise
+    except Exception as error:
+        given = ", ".join(f"{option}={text}" for option, text in options.items()) or "no options"
+        who = _who(kind, name, plugin)
+        raise PluginError(f"{who}, with {given}, cannot be made: {type(error).__name__}: {error}") from error
+
+
+def convert_options(
+    kind: str, name: str, factory: Callable[..., Any], options: Mapping[str, str], *, plugin: str = ""
+) -> dict[str, Any]:
+    """The values that ``options`` mean to ``factory``; see ``build``.
+
+    Raises:
+        PluginError: an unknown, missing or wrong option.
+    """
+    who = _who(kind, name, plugin)
     known = options_of(factory)
     unknown = [option for option in options if option not in known]
     if unknown:
@@ -130,14 +149,11 @@ def build(
     missing = [option.name for option in known.values() if option.required and option.name not in options]
     if missing:
         raise PluginError(f"{who} needs the option {missing[0]!r}; {_listed(known)}")
-    values = {option: _value(who, known, option, text) for option, text in options.items()}
-    try:
-        return factory(*positional, **values)
-    except CuplugError:
-        raise
-    except Exception as error:
-        given = ", ".join(f"{option}={text}" for option, text in options.items()) or "no options"
-        raise PluginError(f"{who}, with {given}, cannot be made: {type(error).__name__}: {error}") from error
+    return {option: _value(who, known, option, text) for option, text in options.items()}
+
+
+def _who(kind: str, name: str, plugin: str) -> str:
+    return f"{kind} {name!r}" + (f" of plugin {plugin!r}" if plugin else "")
 
 
 def _value(who: str, known: Mapping[str, Option], option: str, text: str) -> Any:

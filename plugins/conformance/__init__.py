@@ -1,0 +1,160 @@
+"""The conformance kit: a pytest plugin that runs the whole contract of an allocator, without any test code.
+
+With a package installed that contributes an allocator ``mine`` (entry-point group ``cuplug``), run::
+
+    pytest -p cuplug.plugins.conformance --allocator mine:option=value
+
+It needs pytest and hypothesis (``pip install 'cuplug[test]'``), and no GPU: the driver is the simulator, under eager,
+lazy and random schedules. ``--driver cuda`` takes a GPU instead, ``--driver sim:schedule=random,seed=7`` one schedule,
+and ``--hypothesis-profile thorough`` searches longer. Paths of tests run those tests instead of the contract; they may
+use the fixtures below. Every check is a function as well: see ``checks`` and ``machine``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+try:
+    import hypothesis
+    import pytest
+except ImportError as error:
+    raise ImportError(
+        f"cuplug's conformance kit needs {error.name}, which is not installed: pip install 'cuplug[test]'"
+    ) from error
+
+from ...allocators.base import Allocator
+from ...allocators.errors import PluginError
+from ...runtime.drivers.base import Driver
+from ...runtime.drivers.upstream import DeviceUpstream
+from ..manager import default_manager
+from ..selection import parse_selection
+
+__all__ = ["SCHEDULES", "schedules_of"]
+
+SCHEDULES = ("schedule=eager", "schedule=lazy", *(f"schedule=random,seed={seed}" for seed in (1, 2, 3)))
+"""The options under which the simulator runs each test."""
+
+CONTRACT = Path(__file__).with_name("contract.py")
+
+hypothesis.settings.register_profile(
+    "quick", max_examples=15, stateful_step_count=40, deadline=None, derandomize=True, print_blob=True
+)
+hypothesis.settings.register_profile(
+    "thorough", max_examples=500, stateful_step_count=100, deadline=None, print_blob=True
+)
+
+
+def schedules_of(selection: str) -> list[str]:
+    """The driver ``selection``, once for every schedule: several for the simulator unless it names one."""
+    chosen = parse_selection(selection)
+    if chosen.name != "sim" or {"schedule", "seed"} & set(chosen.options):
+        return [selection]
+    return [f"{selection}{',' if chosen.options else ':'}{schedule}" for schedule in SCHEDULES]
+
+
+# --- options ----------------------------------------------------------------------------------------------------------
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("cuplug", "cuplug: allocators and drivers")
+    group.addoption(
+        "--driver", metavar="NAME[:OPTION=VALUE,...]", default="sim", help="the driver to test on (default: sim)"
+    )
+    group.addoption(
+        "--allocator",
+        action="append",
+        default=[],
+        metavar="NAME[:OPTION=VALUE,...]",
+        help="an allocator to test; may be repeated (default: every registered one)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    try:
+        _check_names(config)
+    except PluginError as error:
+        raise pytest.UsageError(str(error)) from None
+    if _is_command(config) and config.args_source is not pytest.Config.ArgsSource.ARGS:
+        config.args = [str(CONTRACT)]
+
+
+def _check_names(config: pytest.Config) -> None:
+    manager = default_manager()
+    for selection in config.getoption("--allocator"):
+        manager.check_allocator(selection)
+    if config.getoption("--driver") != "sim":
+        manager.check_driver(config.getoption("--driver"))
+
+
+def _is_command(config: pytest.Config) -> bool:
+    """Whether this plugin was named on the command line, and not by somebody's conftest."""
+    return __name__ in (config.getoption("plugins") or ())
+
+
+# --- the matrix -------------------------------------------------------------------------------------------------------
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "driver_selection" in metafunc.fixturenames:
+        driver = metafunc.config.getoption("--driver")
+        single = metafunc.definition.get_closest_marker("one_schedule")
+        metafunc.parametrize("driver_selection", [driver] if single else schedules_of(driver), scope="session")
+    if "allocator_selection" in metafunc.fixturenames:
+        chosen = metafunc.config.getoption("--allocator") or list(default_manager().allocators())
+        metafunc.parametrize("allocator_selection", chosen, scope="session")
+
+
+@pytest.fixture
+def make_driver(driver_selection: str) -> Iterator[Any]:
+    """Makes drivers under the test's schedule: ``make_driver(devices=2)``. They are closed after the test."""
+    made: list[Driver] = []
+
+    def make(**options: object) -> Driver:
+        selection = parse_selection(driver_selection)
+        devices = int(str(options.get("devices", 1)))
+        if selection.name == "sim":
+            selection.options.update({name: str(value) for name, value in options.items()})
+        elif set(options) - {"devices"}:
+            pytest.skip(f"needs the simulator's {', '.join(sorted(options))}")
+        driver = default_manager().make_driver(str(selection))
+        made.append(driver)
+        if driver.device_count() < devices:
+            pytest.skip(f"needs {devices} devices; {selection} has {driver.device_count()}")
+        return driver
+
+    yield make
+    for driver in reversed(made):
+        driver.close()
+
+
+@pytest.fixture
+def driver(make_driver: Any) -> Driver:
+    """A driver under each schedule, its device 0 current."""
+    made: Driver = make_driver()
+    made.set_device(0)
+    return made
+
+
+@pytest.fixture
+def allocator(allocator_selection: str, driver: Driver) -> Iterator[Allocator]:
+    """Each allocator over device 0 of ``driver``, closed after the test."""
+    made = default_manager().make_allocator(allocator_selection, DeviceUpstream(driver, 0))
+    yield made
+    made.close()
+
+
+class _Contract(pytest.Module):
+    """The contract, imported by its name: pytest would import it by its path, apart from the installed package."""
+
+    def _getobj(self) -> Any:
+        return importlib.import_module(f"{__name__}.contract")
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    if module_path == CONTRACT:
+        made: pytest.Module = _Contract.from_parent(parent, path=module_path)
+        return made
+    return None

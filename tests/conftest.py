@@ -1,0 +1,42 @@
+"""What the tests need and how they are multiplied.
+
+Tests are grouped by what they need: nothing; a driver (the fixtures ``driver``, ``make_driver``, ``allocator``: every
+schedule of the simulator, or what ``--driver`` says); the simulator itself (``needs_sim``); a GPU (``needs_gpu``: run
+with ``--driver cuda``); another library (``needs_torch`` and its kin). No test asks for a GPU unless ``--driver`` does.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import hypothesis
+import pytest
+from cuplug.plugins.selection import parse_selection
+
+pytest_plugins = ["cuplug.plugins.conformance"]
+
+LIBRARIES = ("torch", "cupy", "numba", "rmm", "pycuda")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "needs_sim: tests what only the simulator does")
+    config.addinivalue_line("markers", "needs_gpu: needs a GPU; runs with --driver cuda")
+    config.addinivalue_line("markers", "one_schedule: the simulator's schedule makes no difference")
+    for library in LIBRARIES:
+        config.addinivalue_line("markers", f"needs_{library}: needs the library {library}")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    driver = parse_selection(item.config.getoption("--driver")).name
+    if item.get_closest_marker("needs_gpu") and driver != "cuda":
+        pytest.skip("needs a GPU: run with --driver cuda")
+    if item.get_closest_marker("needs_sim") and driver != "sim":
+        pytest.skip("tests the simulator: run with --driver sim")
+    for library in LIBRARIES:
+        if item.get_closest_marker(f"needs_{library}") and find_spec(library) is None:
+            pytest.skip(f"needs {library}, which is not installed")
+
+
+# The same examples in every run; --hypothesis-profile thorough takes many, and new ones each time.
+hypothesis.settings.register_profile("reproducible", max_examples=50, deadline=None, derandomize=True)
+hypothesis.settings.load_profile("reproducible")
