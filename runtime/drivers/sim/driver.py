@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ....allocators.errors import DriverError
 from ..base import DeviceProperties, Dim3, FunctionAttributes, driver_error
-from .machine import call, light_call
+from .machine import CALLS, call, light_call
 from .memory_calls import MemoryCalls, memory_at
 from .modules import ModuleLoader
 from .operations import Operation, Range, Stream
@@ -188,13 +188,13 @@ class SimDriver(MemoryCalls, StreamCalls):
         """How many of each kind of thing exist now."""
         memories = [device.memory for device in self._devices.values()]
         return LiveHandles(
-            allocations=sum(len(memory.allocations) for memory in memories),
-            host_allocations=len(self._host.allocations) if self._host else 0,
+            allocations=sum(len(memory.allocations.sizes) for memory in memories),
+            host_allocations=len(self._host.sizes) if self._host else 0,
             streams=len(self._streams),
             events=len(self._events),
-            ranges=sum(len(memory.ranges) for memory in memories),
+            ranges=sum(len(memory.ranges.sizes) for memory in memories),
             pages=len(self._pages),
-            mappings=sum(len(memory.mappings) for memory in memories),
+            mappings=sum(len(memory.ranges.mappings) for memory in memories),
         )
 
     @call
@@ -233,11 +233,13 @@ class SimDriver(MemoryCalls, StreamCalls):
         Raises:
             DriverError: ``CUDA_ERROR_INVALID_VALUE``: the range is not live device or page-locked memory.
         """
-        if self._host is None or not self._host.is_pinned(address, nbytes):
-            device = self._owner(address)
-            fault = "it is no device's memory" if device is None else device.memory.touch(address, nbytes)
-            if fault is not None:
-                raise driver_error(1, f"view of {nbytes} bytes at {address:#x}: {fault}")
+        device = self._owner(address)
+        if device is not None:
+            fault = device.memory.touch(address, nbytes)
+        else:
+            fault = self._host.fault(address, nbytes) if self._host else "no device was used yet"
+        if fault is not None:
+            raise driver_error(1, f"view of {nbytes} bytes at {address:#x}: {fault}")
         return memory_at(address, nbytes)
 
     @call
@@ -282,5 +284,10 @@ class SimDriver(MemoryCalls, StreamCalls):
         """Let the call ``name`` (also of the virtual memory) fail with a CUresult ``code``, once.
 
         The call is made ``after`` more times as usual before that. A call that fails so changes nothing.
+
+        Raises:
+            ValueError: there is no such call, or it cannot fail.
         """
+        if name not in CALLS:
+            raise ValueError(f"there is no call {name!r} that could fail; known: {', '.join(sorted(CALLS))}")
         self._machine.fail_next(name, code, after)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 
-__all__ = ["Gaps"]
+__all__ = ["Gaps", "round_up"]
 
 
 class Gaps:
@@ -65,3 +65,8 @@ class Gaps:
     def _remove(self, start: int, end: int) -> None:
         del self._end[start], self._start[end]
         del self._by_size[bisect_left(self._by_size, (end - start, start))]
+
+
+def round_up(nbytes: int, multiple: int) -> int:
+    """The smallest multiple that is not below ``nbytes``."""
+    return -(-nbytes // multiple) * multiple

@@ -13,11 +13,14 @@ from typing import Concatenate, Generic, ParamSpec, Protocol, TypeVar
 from ..base import driver_error
 from .schedule import Schedule
 
-__all__ = ["Handles", "Machine", "call", "light_call"]
+__all__ = ["CALLS", "Handles", "Machine", "call", "light_call"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+
+CALLS: set[str] = set()
+"""The names of all calls that can be told to fail."""
 
 
 class Machine:
@@ -34,7 +37,7 @@ class Machine:
         self.closed = False
         self._lock = threading.Lock()
         self._owner = 0
-        self._faults: dict[str, list[tuple[int, int]]] = {}
+        self.faults: dict[str, list[tuple[int, int]]] = {}
         _machines.add(self)
 
     def enter(self, name: str) -> None:
@@ -55,8 +58,8 @@ class Machine:
             self.used = True
             if self.closed:
                 self.check_usable(name)
-            if self._faults:
-                self._fail_if_told(name)
+            if self.faults:
+                self.fail_if_told(name)
             if self.schedule.active:
                 self.schedule.step()
         except BaseException:
@@ -84,16 +87,16 @@ class Machine:
 
     def fail_next(self, name: str, code: int, after: int) -> None:
         """Let a call fail once, after it was made ``after`` more times."""
-        self._faults.setdefault(name, []).append((after, code))
+        self.faults.setdefault(name, []).append((after, code))
 
-    def _fail_if_told(self, name: str) -> None:
-        faults = self._faults.get(name)
+    def fail_if_told(self, name: str) -> None:
+        faults = self.faults.get(name)
         if faults is None:
             return
         due = [code for after, code in faults if after == 0]
-        self._faults[name] = [(after - 1, code) for after, code in faults if after > 0]
-        if not self._faults[name]:
-            del self._faults[name]
+        self.faults[name] = [(after - 1, code) for after, code in faults if after > 0]
+        if not self.faults[name]:
+            del self.faults[name]
         if due:
             raise driver_error(due[0], f"{name} was told to fail by fail_next")
 
@@ -116,6 +119,7 @@ S = TypeVar("S", bound=HasMachine)
 def call(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
     """Make a method a driver call: it runs under the machine's lock."""
     name = method.__name__
+    CALLS.add(name)
 
     @wraps(method)
     def locked(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -132,6 +136,7 @@ def call(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], 
 def light_call(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
     """Make a method a driver call that reads what needs no lock, and gives the schedule no opportunity."""
     name = method.__name__
+    CALLS.add(name)
 
     @wraps(method)
     def checked(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -139,6 +144,8 @@ def light_call(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S
         if machine.forked or machine.closed:
             machine.check_usable(name)
         machine.used = True
+        if machine.faults:
+            machine.fail_if_told(name)
         return method(self, *args, **kwargs)
 
     return checked

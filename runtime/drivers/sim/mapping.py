@@ -15,9 +15,6 @@ __all__ = ["POISON", "PageFile", "Reservation"]
 POISON = 0xCB
 """The byte that uninitialised device memory is filled with: -53, -26711958.0 as float32, -3.4e57 as float64."""
 
-SLOT = 1 << 40
-"""Address space of one device or of pinned memory, in bytes. It costs nothing until used."""
-
 _READ_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
 _NOTHING = 0  # PROT_NONE
 # Constants of Linux that the module mmap does not give on every supported Python (<asm-generic/mman.h>).
@@ -53,9 +50,9 @@ def _map(address: int, nbytes: int, protection: int, flags: int, file: int = -1,
 class Reservation:
     """A piece of this process's address space that nothing else gets, inaccessible but for what is mapped into it.
 
-    It is taken at ``base`` plus a multiple of 1 TiB, the first place free, so that a program that does the same
-    gets the same addresses in every run. Only where none of those is free, it lies where the system likes.
-    It goes back when it is closed, or when nothing refers to it any more.
+    It is taken at ``base`` plus a multiple of its size, the first place free before ``end``, so that a program that
+    does the same gets the same addresses in every run. Only where none of those is free, it lies where the system
+    likes. It goes back when it is closed, or when nothing refers to it any more.
     """
 
     def __init__(self, base: int, end: int, nbytes: int) -> None:
@@ -69,7 +66,7 @@ class Reservation:
     @staticmethod
     def _reserve(base: int, end: int, nbytes: int) -> int:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
-        for address in range(base, end - nbytes + 1, SLOT):
+        for address in range(base, end - nbytes + 1, nbytes):
             try:
                 found = _map(address, nbytes, _NOTHING, flags | _FIXED_NOREPLACE)
             except OSError as error:
@@ -85,7 +82,11 @@ class Reservation:
 
     def fill_with_poison(self, address: int, nbytes: int) -> None:
         """Make the range (whole OS pages) accessible and poisoned. It takes memory only where it is written."""
-        _poison.map(address, nbytes)
+        try:
+            _poison.map(address, nbytes)
+        except OSError:
+            self.take_poison_back(address, nbytes)
+            raise
 
     def take_poison_back(self, address: int, nbytes: int) -> None:
         """Undo ``fill_with_poison``. The address space stays reserved."""

@@ -11,7 +11,6 @@ import numpy as np
 from ....allocators.upstream import VirtualMemory
 from ..base import driver_error
 from .machine import call
-from .memory import HostMemory
 from .operations import Device, Operation, Range
 from .state import SimState
 from .virtual import SimVirtualMemory
@@ -41,42 +40,39 @@ class MemoryCalls(SimState):
     @call
     def mem_alloc(self, nbytes: int) -> int:
         """Allocate device memory, aligned to 512 bytes and poisoned."""
-        return self._here().memory.allocate(nbytes)
+        return self._here().memory.allocations.allocate(nbytes)
 
     @call
     def mem_free(self, address: int) -> None:
         """Free what ``mem_alloc`` returned, on whichever device, after all of that device's work."""
         self._here()
         device = self._owner(address)
-        if device is None or address not in device.memory.allocations:
+        if device is None or address not in device.memory.allocations.sizes:
             raise driver_error(1, f"mem_free of {address:#x}: it is not an address from mem_alloc, or was freed before")
         self._drain(device)
-        device.memory.release(address)
+        device.memory.allocations.release(address)
 
     @call
     def mem_info(self) -> tuple[int, int]:
         """Free and total bytes of the current device. What is not used up in whole 2 MiB pages counts as used."""
-        memory = self._here().memory
-        return memory.free, memory.total
+        physical = self._here().memory.physical
+        return physical.free, physical.total
 
     @call
     def host_alloc(self, nbytes: int) -> int:
         """Allocate page-locked host memory. It is limited by this machine, not by the simulator."""
-        self._here()
-        if self._host is None:
-            self._host = HostMemory()
-        return self._host.allocate(nbytes)
+        return self._here().host.allocate(nbytes)
 
     @call
     def host_free(self, address: int) -> None:
         """Free what ``host_alloc`` returned, after all work of all devices."""
-        self._here()
-        if self._host is None or address not in self._host.allocations:
+        here = self._here()
+        if address not in here.host.sizes:
             raise driver_error(1, f"host_free of {address:#x}: it is not from host_alloc, or was freed before")
         for device in self._devices.values():
             self._schedule.drain(device)
-        self._drain(self._here())
-        self._host.release(address)
+        self._drain(here)
+        here.host.release(address)
 
     def virtual_memory(self, ordinal: int) -> VirtualMemory | None:
         """The virtual memory of a device, or None where the option ``virtual_memory`` says so."""
@@ -90,13 +86,13 @@ class MemoryCalls(SimState):
         """Copy from host to device. Pageable memory is read before this returns."""
         self._here()
         _check_copy("memcpy_htod", dst, src, nbytes)
-        rate = _PINNED_RATE
-        body: Callable[[], object] = partial(ctypes.memmove, dst, src, nbytes)
-        if self._host is None or not self._host.is_pinned(src, nbytes):
-            rate = _PAGEABLE_RATE
-            if self._defers:
-                body = partial(ctypes.memmove, dst, ctypes.string_at(src, nbytes), nbytes)
-        self._copy("memcpy_htod", stream, body, nbytes, rate, writes=((dst, nbytes),))
+        if self._is_pinned("memcpy_htod", src, nbytes):
+            body = partial(ctypes.memmove, dst, src, nbytes)
+            self._copy("memcpy_htod", stream, body, nbytes, _PINNED_RATE, ((src, nbytes),), ((dst, nbytes),))
+            return
+        source = ctypes.string_at(src, nbytes) if self._defers else src
+        body = partial(ctypes.memmove, dst, source, nbytes)
+        self._copy("memcpy_htod", stream, body, nbytes, _PAGEABLE_RATE, (), ((dst, nbytes),))
 
     @call
     def memcpy_dtoh(self, dst: int, src: int, nbytes: int, *, stream: int) -> None:
@@ -104,10 +100,11 @@ class MemoryCalls(SimState):
         self._here()
         _check_copy("memcpy_dtoh", dst, src, nbytes)
         body = partial(ctypes.memmove, dst, src, nbytes)
-        pinned = self._host is not None and self._host.is_pinned(dst, nbytes)
-        rate = _PINNED_RATE if pinned else _PAGEABLE_RATE
-        operation = self._copy("memcpy_dtoh", stream, body, nbytes, rate, reads=((src, nbytes),))
-        if not pinned and operation is not None:
+        if self._is_pinned("memcpy_dtoh", dst, nbytes):
+            self._copy("memcpy_dtoh", stream, body, nbytes, _PINNED_RATE, ((src, nbytes),), ((dst, nbytes),))
+            return
+        operation = self._copy("memcpy_dtoh", stream, body, nbytes, _PAGEABLE_RATE, ((src, nbytes),))
+        if operation is not None:
             self._wait(operation)
 
     @call
@@ -116,8 +113,7 @@ class MemoryCalls(SimState):
         self._here()
         _check_copy("memcpy_dtod", dst, src, nbytes)
         body = partial(ctypes.memmove, dst, src, nbytes)
-        ranges = ((src, nbytes),), ((dst, nbytes),)
-        self._copy("memcpy_dtod", stream, body, nbytes, _DEVICE_RATE, reads=ranges[0], writes=ranges[1])
+        self._copy("memcpy_dtod", stream, body, nbytes, _DEVICE_RATE, ((src, nbytes),), ((dst, nbytes),))
 
     @call
     def memcpy_peer(self, dst: int, dst_device: int, src: int, src_device: int, nbytes: int, *, stream: int) -> None:
@@ -126,8 +122,7 @@ class MemoryCalls(SimState):
         _check_copy("memcpy_peer", dst, src, nbytes)
         homes = self._retained(src_device), self._retained(dst_device)
         body = partial(ctypes.memmove, dst, src, nbytes)
-        ranges = ((src, nbytes),), ((dst, nbytes),)
-        self._copy("memcpy_peer", stream, body, nbytes, _PEER_RATE, reads=ranges[0], writes=ranges[1], homes=homes)
+        self._copy("memcpy_peer", stream, body, nbytes, _PEER_RATE, ((src, nbytes),), ((dst, nbytes),), homes)
 
     @call
     def memset(self, address: int, value: int, count: int, *, width: int = 1, stream: int) -> None:
@@ -140,7 +135,7 @@ class MemoryCalls(SimState):
             body: Callable[[], object] = partial(ctypes.memset, address, value & 0xFF, nbytes)
         else:
             body = partial(_fill, address, value & ((1 << 8 * width) - 1), nbytes, width)
-        self._copy("memset", stream, body, nbytes, _DEVICE_RATE, writes=((address, nbytes),))
+        self._copy("memset", stream, body, nbytes, _DEVICE_RATE, (), ((address, nbytes),))
 
     def _copy(
         self,
@@ -149,8 +144,7 @@ class MemoryCalls(SimState):
         body: Callable[[], object],
         nbytes: int,
         rate: float,
-        *,
-        reads: tuple[Range, ...] = (),
+        reads: tuple[Range, ...],
         writes: tuple[Range, ...] = (),
         homes: tuple[Device, Device] | None = None,
     ) -> Operation | None:
@@ -159,6 +153,18 @@ class MemoryCalls(SimState):
             return None
         cost = _START_US + nbytes / rate
         return self._submit(Operation(name, queue, body, reads=reads, writes=writes, homes=homes, cost_us=cost))
+
+    def _is_pinned(self, name: str, address: int, nbytes: int) -> bool:
+        """Whether a host address is page-locked. Raises where it is none that may be read."""
+        host = self._host
+        if host is not None and host.start <= address < host.end:
+            fault = host.fault(address, nbytes)
+            if fault is not None and nbytes:
+                raise driver_error(1, f"{name} of {nbytes} bytes at the host address {address:#x}: {fault}")
+            return True
+        if self._owner(address) is not None:
+            raise driver_error(1, f"{name}: {address:#x} is a device address, where a host address belongs")
+        return False
 
     # --- peers
 

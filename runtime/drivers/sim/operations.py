@@ -10,7 +10,7 @@ from ....allocators.errors import DriverError
 from ..base import driver_error
 
 if TYPE_CHECKING:
-    from .memory import DeviceMemory
+    from .memory import DeviceMemory, HostMemory
 
 __all__ = ["Device", "Event", "Operation", "Range", "Stream"]
 
@@ -21,9 +21,10 @@ Range = tuple[int, int]
 class Device:
     """One simulated device: its memory, its own streams, and whether its work has failed."""
 
-    def __init__(self, ordinal: int, memory: DeviceMemory) -> None:
+    def __init__(self, ordinal: int, memory: DeviceMemory, host: HostMemory) -> None:
         self.ordinal = ordinal
         self.memory = memory
+        self.host = host
         self.streams_made = 0
         self.legacy = Stream(self, blocking=True)
         self.blocking_finished_us = 0.0
@@ -48,14 +49,14 @@ class Device:
 
     def fault(self, address: int, nbytes: int) -> str | None:
         """Why this device could not access the range, or None: then it is ready to be accessed."""
-        memory = self.memory
+        memory, host = self.memory, self.host
         if memory.start <= address < memory.end:
             return memory.touch(address, nbytes)
+        if host.start <= address < host.end:
+            return host.fault(address, nbytes)
         for peer in self.peers:
             if peer.memory.start <= address < peer.memory.end:
-                if not peer.memory.is_allocated(address):
-                    return f"of device {peer.ordinal} only what mem_alloc returned is shared with peers"
-                return peer.memory.touch(address, nbytes)
+                return peer.memory.touch_from_peer(address, nbytes)
         return f"it is not memory of device {self.ordinal}, nor of a peer whose access is enabled"
 
 

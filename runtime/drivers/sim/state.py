@@ -8,10 +8,12 @@ from typing import Annotated
 
 from ....allocators.sizes import format_size
 from ..base import LEGACY_STREAM, PER_THREAD_STREAM, driver_error
+from .allocations import PAGE
 from .machine import Handles, Machine, call
-from .memory import PAGE, DeviceMemory, HostMemory, Page
+from .memory import DeviceMemory, HostMemory
 from .modules import ModuleLoader
 from .operations import Device, Event, Operation, Stream
+from .ranges import Page
 from .schedule import make_schedule
 from .visible import visible_devices
 
@@ -43,8 +45,8 @@ class SimState:
     ) -> None:
         if not 0 <= devices <= 64:
             raise ValueError(f"devices={devices}: simulate from 0 to 64 devices")
-        if not PAGE <= memory <= 16 << 40:
-            raise ValueError(f"memory={memory} bytes: give each device from {format_size(PAGE)} to 16 TiB")
+        if not PAGE <= memory <= 1 << 40:
+            raise ValueError(f"memory={memory} bytes: give each device from {format_size(PAGE)} to 1 TiB")
         major, dot, minor = compute_capability.partition(".")
         if not (dot and major.isdecimal() and minor.isdecimal()):
             raise ValueError(f"compute_capability={compute_capability!r}: write for example 9.0")
@@ -88,7 +90,8 @@ class SimState:
         self._index(ordinal)
         device = self._devices.get(ordinal)
         if device is None:
-            device = self._devices[ordinal] = Device(ordinal, DeviceMemory(self._capacity))
+            self._host = self._host or HostMemory()
+            device = self._devices[ordinal] = Device(ordinal, DeviceMemory(self._capacity), self._host)
         return device
 
     def _here(self) -> Device:

@@ -1,0 +1,194 @@
+"""Device memory as the virtual-memory calls give it out: address ranges, pages, mappings."""
+
+from __future__ import annotations
+
+import ctypes
+from bisect import bisect_right, insort
+from dataclasses import dataclass
+
+from ....allocators.errors import OutOfMemoryError
+from ....allocators.sizes import format_size
+from ..base import driver_error
+from .allocations import PAGE, PhysicalMemory
+from .gaps import Gaps
+from .mapping import POISON, PageFile, Reservation
+
+__all__ = ["Page", "Ranges"]
+
+_FILE = 1 << 42  # bytes of the file that pages are parts of; it has holes wherever nothing was written
+
+
+@dataclass(slots=True)
+class Page:
+    """Physical memory from ``create_page``: a part of the device's page file."""
+
+    offset: int
+    nbytes: int
+    clean: set[int]
+    """The pieces of 2 MiB that nothing has touched yet. They are poisoned when something does."""
+    mappings: int = 0
+    released: bool = False
+
+
+@dataclass(slots=True)
+class _Mapping:
+    nbytes: int
+    page: Page
+    accessible: bool = False
+
+
+class Ranges:
+    """The reserved ranges in a piece of address space, and the pages of one device."""
+
+    def __init__(self, space: Reservation, start: int, end: int, physical: PhysicalMemory) -> None:
+        self.sizes: dict[int, int] = {}
+        """Bytes of every reserved range by address."""
+        self.mappings: dict[int, _Mapping] = {}
+        """What is mapped, by address."""
+        self._space = space
+        self._physical = physical
+        self._gaps = Gaps()
+        self._gaps.give(start, end - start)
+        self._starts: list[int] = []
+        self._mapped: list[int] = []
+        self._file: PageFile | None = None
+        self._file_gaps = Gaps()
+        self._file_gaps.give(0, _FILE)
+
+    def reserve(self, nbytes: int) -> int:
+        """As ``cuMemAddressReserve``."""
+        _check_granularity("reserve_range", 0, nbytes)
+        address = self._gaps.take(nbytes)
+        if address is None:
+            raise OutOfMemoryError(f"no {format_size(nbytes)} of address space are left on the simulated device")
+        insort(self._starts, address)
+        self.sizes[address] = nbytes
+        return address
+
+    def free(self, address: int, nbytes: int) -> None:
+        """As ``cuMemAddressFree``."""
+        if self.sizes.get(address) != nbytes:
+            raise driver_error(1, f"free_range of {nbytes} bytes at {address:#x}: that is not a whole reserved range")
+        if self._mappings_in(address, nbytes):
+            raise driver_error(1, f"free_range of {nbytes} bytes at {address:#x}: unmap what is mapped there first")
+        del self.sizes[address]
+        del self._starts[bisect_right(self._starts, address) - 1]
+        self._gaps.give(address, nbytes)
+
+    def create_page(self, nbytes: int) -> Page:
+        """As ``cuMemCreate``."""
+        _check_granularity("create_page", 0, nbytes)
+        self._physical.take(nbytes, nbytes)
+        offset = self._file_gaps.take(nbytes)
+        if offset is None:
+            self._physical.give(nbytes)
+            raise self._physical.exhausted(nbytes)
+        return Page(offset, nbytes, set(range(nbytes // PAGE)))
+
+    def release_page(self, page: Page) -> None:
+        """As ``cuMemRelease``: the memory is free once it is mapped nowhere."""
+        page.released = True
+        self._retire(page)
+
+    def map(self, address: int, nbytes: int, page: Page) -> None:
+        """As ``cuMemMap``, of a whole page."""
+        _check_granularity("map", address, nbytes)
+        asked = f"map of {nbytes} bytes at {address:#x}"
+        if page.nbytes != nbytes:
+            raise driver_error(1, f"{asked}: the page has {page.nbytes}, and pages are mapped whole")
+        position = bisect_right(self._starts, address) - 1
+        start = self._starts[position] if position >= 0 else 0
+        if position < 0 or address + nbytes > start + self.sizes[start]:
+            raise driver_error(1, f"{asked}: not within a reserved range")
+        if self._mappings_in(address, nbytes):
+            raise driver_error(1, f"{asked}: something is mapped there already")
+        self._file = self._file or PageFile("cuplug-pages", _FILE)
+        try:
+            self._space.map_file(address, nbytes, self._file, page.offset)
+        except OSError as error:
+            raise OutOfMemoryError(
+                f"{asked}: this system allows a process no more mappings; use larger pages, or see vm.max_map_count"
+            ) from error
+        page.mappings += 1
+        insort(self._mapped, address)
+        self.mappings[address] = _Mapping(nbytes, page)
+
+    def set_access(self, address: int, nbytes: int) -> None:
+        """As ``cuMemSetAccess``, reading and writing for this device."""
+        for start in self._whole_mappings("set_access", address, nbytes):
+            mapping = self.mappings[start]
+            self._space.make_accessible(start, mapping.nbytes)
+            mapping.accessible = True
+
+    def unmap(self, address: int, nbytes: int) -> None:
+        """As ``cuMemUnmap``: at once, whatever is queued."""
+        for start in self._whole_mappings("unmap", address, nbytes):
+            mapping = self.mappings.pop(start)
+            del self._mapped[bisect_right(self._mapped, start) - 1]
+            self._space.clear(start, mapping.nbytes)
+            mapping.page.mappings -= 1
+            self._retire(mapping.page)
+
+    def touch(self, address: int, nbytes: int) -> str | None:
+        """Why the range is not mapped and accessible, or None: then what nobody touched before is poisoned."""
+        expected, end = address, address + nbytes
+        found = self._mappings_in(address, nbytes)
+        for start in found:
+            mapping = self.mappings[start]
+            if start > expected:
+                break
+            if not mapping.accessible:
+                return f"set_access was not called for what is mapped at {start:#x}"
+            expected = start + mapping.nbytes
+        if expected < end:
+            return f"nothing is mapped at {expected:#x}"
+        for start in found:
+            mapping = self.mappings[start]
+            if mapping.page.clean:
+                _poison(start, mapping, max(address, start), min(end, start + mapping.nbytes))
+        return None
+
+    def close(self) -> None:
+        """Give the page file back. Idempotent."""
+        if self._file is not None:
+            self._file.close()
+
+    def _retire(self, page: Page) -> None:
+        if page.released and not page.mappings:
+            if self._file is not None:
+                self._file.punch_hole(page.offset, page.nbytes)
+            self._file_gaps.give(page.offset, page.nbytes)
+            self._physical.give(page.nbytes)
+
+    def _mappings_in(self, address: int, nbytes: int) -> list[int]:
+        """Where the mappings begin that overlap the range, in order."""
+        position = max(bisect_right(self._mapped, address) - 1, 0)
+        found = []
+        while position < len(self._mapped) and (start := self._mapped[position]) < address + nbytes:
+            if start + self.mappings[start].nbytes > address:
+                found.append(start)
+            position += 1
+        return found
+
+    def _whole_mappings(self, call: str, address: int, nbytes: int) -> list[int]:
+        """Where the mappings begin that make up exactly this range."""
+        _check_granularity(call, address, nbytes)
+        found = self._mappings_in(address, nbytes)
+        if found and (found[0] < address or found[-1] + self.mappings[found[-1]].nbytes > address + nbytes):
+            raise driver_error(1, f"{call} of {nbytes} bytes at {address:#x}: the range cuts a mapped page in two")
+        if sum(self.mappings[start].nbytes for start in found) != nbytes:
+            raise driver_error(1, f"{call} of {nbytes} bytes at {address:#x}: the range is not mapped throughout")
+        return found
+
+
+def _check_granularity(call: str, address: int, nbytes: int) -> None:
+    if nbytes <= 0 or nbytes % PAGE or address % PAGE:
+        where = f" at {address:#x}" if address else ""
+        raise driver_error(1, f"{call} of {nbytes} bytes{where}: give multiples of {PAGE} bytes")
+
+
+def _poison(start: int, mapping: _Mapping, first: int, end: int) -> None:
+    for piece in range((first - start) // PAGE, -(-(end - start) // PAGE)):
+        if piece in mapping.page.clean:
+            mapping.page.clean.discard(piece)
+            ctypes.memset(start + piece * PAGE, POISON, PAGE)
