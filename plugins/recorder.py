@@ -16,7 +16,7 @@ from ..allocators.events import EventKind, Observer
 from .trace import NO_DEVICE
 from .tracefile import TraceWriter
 
-__all__ = ["DEFAULT_DEPTH", "PythonStacks", "TraceRecorder"]
+__all__ = ["DEFAULT_DEPTH", "PythonStacks", "TraceRecorder", "parse_stacks"]
 
 DEFAULT_DEPTH = 16
 """Levels of a call stack that are kept, counted from the program's innermost."""
@@ -47,7 +47,7 @@ class TraceRecorder:
         Raises:
             TraceError: the file cannot be made, or ``stacks`` is none of these.
         """
-        kind, levels = _parse_stacks(stacks)
+        kind, levels = parse_stacks(stacks)
         self.path = os.fspath(path).replace("{pid}", str(os.getpid()))
         self._writer = TraceWriter(self.path, {"stacks": kind, **fields})
         self._threads = _Threads(self._writer)
@@ -55,7 +55,8 @@ class TraceRecorder:
         """What allocators call for an event's context (``Allocator.attach``). None when no stacks are recorded."""
         if kind == "python":
             self.context = PythonStacks(self._writer, depth or levels or DEFAULT_DEPTH).context
-        self._closer = weakref.finalize(self, self._writer.close)  # at the latest when the interpreter exits
+        self._closer = weakref.finalize(self, self._writer.close)
+        self._closer.atexit = False  # it might run before the runtime's own end, whose events belong in the trace
         _writers.add(self._writer)
 
     def observer(self, device: int) -> Observer:
@@ -165,7 +166,12 @@ class _Threads(dict[int, int]):
         return number
 
 
-def _parse_stacks(text: str | None) -> tuple[str, int | None]:
+def parse_stacks(text: str | None) -> tuple[str, int | None]:
+    """The kind of stacks and the depth, None for the default, that ``none``, ``python`` or ``python:DEPTH`` mean.
+
+    Raises:
+        TraceError: it is none of these.
+    """
     if text is None:
         text = os.environ.get("CUPLUG_TRACE_STACKS") or "none"
     kind, _, levels = text.partition(":")

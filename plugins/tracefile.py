@@ -416,7 +416,8 @@ def _lock(file: int, path: str) -> None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise TraceError(
-                f"{path} is being written by another process: write '{{pid}}' in the path to give each its own"
+                f"{path} is being written already, by another process or runtime: choose another path, or write "
+                "'{pid}' in it to give each process its own"
             ) from None
         except OSError:
             pass  # a file system without locks
