@@ -195,6 +195,7 @@ class Allocator(ABC):
             return sorted(self._segments(), key=lambda segment: segment.address)
         finally:
             self._leave()
+            self._deliver()
 
     def live_blocks(self) -> list[Block]:
         """The blocks in the program's hands, in order of address."""
