@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import Counter as Tally
 
 from .costs import call_us
 from .errors import DriverError, OutOfMemoryError
 
 __all__ = ["NullUpstream"]
-
-_FIRST_ADDRESS = 0x7F00_0000_0000
-_RANGE_ALIGNMENT = 2 << 20
 
 
 class NullUpstream:
@@ -40,7 +38,7 @@ class NullUpstream:
         self.driver_time_us = 0.0
         """The estimated microseconds that the calls would have taken (``costs.CALL_US``)."""
         self.virtual = NullVirtualMemory(self, page_granularity) if virtual else None
-        self._next_address = _FIRST_ADDRESS
+        self._addresses = _Addresses()
         self._sizes: dict[int, int] = {}
 
     def reserve(self, nbytes: int) -> int:
@@ -49,7 +47,7 @@ class NullUpstream:
         nbytes = -(-nbytes // self.granularity) * self.granularity
         self._charge("cuMemAlloc", nbytes)
         self._take(nbytes)
-        address = self._new_addresses(nbytes)
+        address = self._addresses.take(nbytes)
         self._sizes[address] = nbytes
         return address
 
@@ -58,6 +56,7 @@ class NullUpstream:
         if nbytes is None:
             raise DriverError(1, "CUDA_ERROR_INVALID_VALUE", f"{address:#x} is not reserved")
         self._charge("cuMemFree", nbytes)
+        self._addresses.give(address, nbytes)
         self.used_bytes -= nbytes
 
     def memory_info(self) -> tuple[int, int]:
@@ -77,10 +76,55 @@ class NullUpstream:
             raise OutOfMemoryError(f"asked for {nbytes} bytes; {free} of {self.total_bytes} are free")
         self.used_bytes += nbytes
 
-    def _new_addresses(self, nbytes: int) -> int:
-        address = self._next_address
-        self._next_address = address + -(-nbytes // _RANGE_ALIGNMENT) * _RANGE_ALIGNMENT
+
+class _Addresses:
+    """Addresses as the CUDA driver gives them, observed on an H200 (driver 580): it takes address space from the top
+    down in multiples of 32 MiB, and serves a request from the lowest gap that fits in what it has taken.
+
+    It matters: which of two equal blocks an allocator prefers depends on their addresses. Requests below 2 MiB, whose
+    places the driver chooses in other ways, follow one another from a separate address on.
+    """
+
+    _CHUNK = 32 << 20
+    _SMALL = 2 << 20
+
+    def __init__(self) -> None:
+        self._bottom = 0x7F00_0000_0000
+        self._next_small = 0x7F00_0000_0000
+        self._gaps: list[int] = []  # their addresses, in order
+        self._sizes: dict[int, int] = {}
+
+    def take(self, nbytes: int) -> int:
+        if nbytes < self._SMALL:
+            address = self._next_small
+            self._next_small += nbytes
+            return address
+        sizes = self._sizes
+        for index, address in enumerate(self._gaps):
+            if sizes[address] >= nbytes:
+                del self._gaps[index]
+                left = sizes.pop(address) - nbytes
+                break
+        else:
+            left = -nbytes % self._CHUNK
+            address = self._bottom = self._bottom - nbytes - left
+        if left:
+            insort(self._gaps, address + nbytes)
+            sizes[address + nbytes] = left
         return address
+
+    def give(self, address: int, nbytes: int) -> None:
+        if nbytes < self._SMALL:
+            return
+        gaps, sizes = self._gaps, self._sizes
+        index = bisect_left(gaps, address)
+        if index < len(gaps) and gaps[index] == address + nbytes:
+            nbytes += sizes.pop(gaps.pop(index))
+        if index and gaps[index - 1] + sizes[gaps[index - 1]] == address:
+            sizes[gaps[index - 1]] += nbytes
+        else:
+            gaps.insert(index, address)
+            sizes[address] = nbytes
 
 
 class NullVirtualMemory:
@@ -104,7 +148,7 @@ class NullVirtualMemory:
     def reserve_range(self, nbytes: int) -> int:
         self._check(nbytes > 0 and nbytes % self.granularity == 0, f"a range of {nbytes} bytes")
         self._device._charge("cuMemAddressReserve", nbytes)
-        address = self._device._new_addresses(nbytes)
+        address = self._device._addresses.take(nbytes)
         self._ranges[address] = nbytes
         return address
 
@@ -113,6 +157,7 @@ class NullVirtualMemory:
         inside = [at for at in self._mapped if address <= at < address + nbytes]
         self._check(not inside, f"the range at {address:#x} still has {len(inside)} mapped pages")
         self._device._charge("cuMemAddressFree", nbytes)
+        self._device._addresses.give(address, nbytes)
         del self._ranges[address]
 
     def create_page(self, nbytes: int) -> int:
