@@ -1,1 +1,43 @@
 """cuplug: a CUDA runtime for Python whose memory allocator is a plugin."""
+
+import sys as _sys
+
+from .allocators.errors import (
+    CompileError,
+    CuplugError,
+    DeviceMismatchError,
+    DriverError,
+    InvalidFreeError,
+    OutOfMemoryError,
+    PluginError,
+    TraceError,
+    UnknownAllocatorError,
+)
+from .runtime import cuda
+from .runtime.buffer import Buffer
+from .runtime.pinned import PinnedBuffer
+from .runtime.runtime import Runtime, default_runtime, init, shutdown
+
+__all__ = [
+    "Buffer",
+    "CompileError",
+    "CuplugError",
+    "DeviceMismatchError",
+    "DriverError",
+    "InvalidFreeError",
+    "OutOfMemoryError",
+    "PinnedBuffer",
+    "PluginError",
+    "Runtime",
+    "TraceError",
+    "UnknownAllocatorError",
+    "__version__",
+    "cuda",
+    "default_runtime",
+    "init",
+    "shutdown",
+]
+__version__ = "0.1.0"
+
+# The façade lives on its floor, among the runtime; `import cuplug.cuda` finds it all the same.
+_sys.modules[f"{__name__}.cuda"] = cuda

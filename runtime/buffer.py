@@ -1,0 +1,145 @@
+"""``Buffer``: device memory that goes back to its allocator when nobody holds it any more."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from ..allocators.block import Block
+from ..allocators.errors import CuplugError
+from .foreign import stream_handle
+from .upstream import RuntimeUpstream, driver_handle
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["Buffer"]
+
+
+class Buffer:
+    """An owning handle of device memory, from ``cuplug.cuda.alloc`` or ``Runtime.alloc``.
+
+    ``int(buffer)`` is its device address, so that calls of PyCUDA and of ``ctypes`` accept it. Dropped or closed, it
+    goes back to the allocator that it came from, in the order of the stream that it was allocated for: work queued
+    there before may still use the memory, and so may what allocates next there. Other streams that use it must be
+    named with ``record_stream`` before it is dropped, as in PyTorch.
+    """
+
+    __slots__ = ("__weakref__", "_block")
+    _block: Block  # unset once closed: of two threads that close, one succeeds in deleting it
+
+    def __init__(self, block: Block) -> None:
+        """Own ``block``, which is in nobody else's hands."""
+        self._block = block
+
+    # What Allocator.free does, without its checks and with no name looked up: this runs at every drop, at any
+    # bytecode, in a forked child, and after the runtime and the interpreter's globals have gone.
+    def __del__(self) -> None:
+        try:
+            block = self._block
+        except AttributeError:
+            return
+        uses = block.uses
+        if uses & 1:
+            block.uses = uses + 1
+            block.home.append(block)
+
+    def close(self) -> None:
+        """Give the memory up. Closing again, also from another thread at the same time, does nothing."""
+        try:
+            block = self._block
+            del self._block
+        except AttributeError:
+            return
+        block.allocator.free(block)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the memory is gone: closed here, or with its runtime."""
+        try:
+            return not self._block.uses & 1
+        except AttributeError:
+            return True
+
+    @property
+    def address(self) -> int:
+        """The device address, the same as ``int(buffer)``. 0 for a buffer of no bytes."""
+        return self._live().address
+
+    @property
+    def nbytes(self) -> int:
+        """The size in bytes, as asked for."""
+        return self._live().requested
+
+    @property
+    def device(self) -> int:
+        """The ordinal of the device whose memory it is."""
+        return self._upstream().ordinal
+
+    @property
+    def stream(self) -> int:
+        """The driver's handle of the stream that it was allocated for."""
+        return driver_handle(self._live().stream)
+
+    def record_stream(self, stream: Any) -> None:
+        """Say that ``stream`` uses the memory too: once dropped, it is not used again before the work queued on
+        ``stream`` at that time is done.
+
+        Args:
+            stream: a ``Stream``, another library's stream or a handle.
+
+        Raises:
+            CuplugError: the buffer is closed.
+            TypeError: that is no stream.
+        """
+        block = self._live()
+        upstream = self._upstream()
+        block.allocator.record_stream(block, upstream.key(stream_handle(stream)))
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The memory as an array of bytes (CUDA Array Interface, version 3)."""
+        block = self._live()
+        return {
+            "version": 3,
+            "shape": (block.requested,),
+            "typestr": "|u1",
+            "data": (block.address, False),
+            "strides": None,
+            "stream": driver_handle(block.stream) or 1,  # 0 is forbidden: 1 names the legacy stream
+        }
+
+    def __int__(self) -> int:
+        return self._live().address
+
+    __index__ = __int__
+
+    def __enter__(self) -> Self:
+        self._live()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return "<Buffer, closed>"
+        return f"<Buffer of {self.nbytes} bytes at {self.address:#x} on device {self.device}>"
+
+    def _live(self) -> Block:
+        try:
+            block = self._block
+        except AttributeError:
+            raise CuplugError("this buffer was closed; it has no memory any more") from None
+        if not block.uses & 1:
+            raise CuplugError(
+                "this buffer has no memory any more: its runtime was shut down, or its arena was reset under it"
+            )
+        return block
+
+    def _upstream(self) -> RuntimeUpstream:
+        upstream = self._live().allocator.upstream
+        assert isinstance(upstream, RuntimeUpstream), "a Buffer owns a block of a runtime's allocator"
+        return upstream

@@ -1,0 +1,169 @@
+"""Copies between host and devices and between devices, and filling with a byte pattern; all queued on a stream."""
+
+from __future__ import annotations
+
+from collections import deque
+from operator import index
+from typing import Any
+
+from ..allocators.errors import DeviceMismatchError
+from .event import Event
+from .operands import Operand, operand
+from .runtime import Runtime, default_runtime
+from .stream import ExternalStream, Stream, as_stream, current_stream
+
+__all__ = ["memcpy", "memset"]
+
+
+def memcpy(
+    dst: Any, src: Any, nbytes: int | None = None, *, stream: Any = None, runtime: Runtime | None = None
+) -> None:
+    """Queue a copy from ``src`` to ``dst``, at least one of which is device memory.
+
+    It is asynchronous as CUDA's copies are. From page-locked host memory it is only queued. From other host memory the
+    call returns once that was read; to other host memory, once the copy is done. **A copy into page-locked memory has
+    happened once the stream was synchronised.** Page-locked memory stays usable by the copy when it is dropped
+    meanwhile. Device memory that the copy uses on another stream than the one it was allocated for needs
+    ``Buffer.record_stream``, by the caller, as in PyTorch.
+
+    Args:
+        dst: a Buffer, a PinnedBuffer, an object with ``__cuda_array_interface__``, a NumPy array or another object
+            with the buffer protocol. Elements must be contiguous.
+        src: the same.
+        nbytes: how many bytes, from the start of both. By default all: then both must have the same size.
+        stream: where to queue it; by default the current stream of the device. A copy between two devices is then
+            queued on the current stream of the source's, and the current stream of the other waits for it, and it
+            for that one.
+        runtime: the default runtime, if left out.
+
+    Raises:
+        ValueError: the sizes do not fit, ``dst`` is read-only, elements are not contiguous, or both are host memory.
+        TypeError: something is neither device nor host memory.
+        DeviceMismatchError: ``stream`` is of another device, which has no access to the memory.
+        DriverError: the device is in a sticky error state.
+    """
+    runtime = runtime or default_runtime()
+    target, source = operand(dst, runtime), operand(src, runtime)
+    count = _count(target, source, nbytes)
+    if not target.writable:
+        raise ValueError(f"cannot copy to {type(dst).__name__}: its memory is read-only")
+    device = target.device if source.device is None else source.device
+    if device is None:
+        raise ValueError("both sides of this copy are host memory; use numpy.copyto for that")
+    if not count:
+        return
+    queue = current_stream(device, runtime=runtime) if stream is None else as_stream(stream, runtime)
+    between = target.device is not None and source.device is not None and target.device != source.device
+    other = current_stream(target.device, runtime=runtime) if between and stream is None else None
+    if other is not None:
+        queue.wait_stream(other)
+    for side in (target, source):
+        _check_access(side, queue, between)
+        _order(side, queue)
+        if side.pinned is not None:
+            side.pinned.used_by(queue.device, queue.cuda_stream)
+    with runtime.on_device(queue.device):
+        _queue(target, source, count, queue)
+    for side in (target, source):
+        if side.device is None and side.pinned is None and not side.pageable:
+            _keep_alive(side.owner, queue)
+    if other is not None:
+        other.wait_stream(queue)
+    if runtime.launch_blocking:
+        queue.synchronize()
+
+
+def memset(
+    dst: Any,
+    value: int,
+    nbytes: int | None = None,
+    *,
+    width: int = 1,
+    stream: Any = None,
+    runtime: Runtime | None = None,
+) -> None:
+    """Queue filling device memory with copies of ``value``.
+
+    Args:
+        dst: a Buffer or an object with ``__cuda_array_interface__``.
+        value: what each element becomes, from 0 to ``256 ** width - 1``.
+        nbytes: how many bytes, a multiple of ``width``; by default all.
+        width: bytes of an element: 1, 2 or 4.
+        stream: where to queue it; by default the current stream of the device.
+        runtime: the default runtime, if left out.
+
+    Raises:
+        ValueError: value, width or size do not fit, or it is host memory or read-only.
+        DeviceMismatchError: ``stream`` is of another device, which has no access to the memory.
+        DriverError: the device is in a sticky error state.
+    """
+    runtime = runtime or default_runtime()
+    target = operand(dst, runtime)
+    count = target.nbytes if nbytes is None else index(nbytes)
+    if width not in (1, 2, 4):
+        raise ValueError(f"cannot fill elements of {width} bytes: width is 1, 2 or 4")
+    if not 0 <= value < 256**width:
+        raise ValueError(f"cannot fill with {value}: an element of {width} bytes holds 0 to {256**width - 1}")
+    if not 0 <= count <= target.nbytes or count % width:
+        raise ValueError(f"cannot fill {count} of {target.nbytes} bytes with elements of {width} bytes")
+    if target.device is None or not target.writable:
+        raise ValueError(f"cannot fill {type(dst).__name__}: it is not writable device memory")
+    if not count:
+        return
+    queue = current_stream(target.device, runtime=runtime) if stream is None else as_stream(stream, runtime)
+    _check_access(target, queue, between=False)
+    _order(target, queue)
+    with runtime.on_device(queue.device):
+        runtime.driver.memset(target.address, value, count // width, width=width, stream=queue.cuda_stream)
+    if runtime.launch_blocking:
+        queue.synchronize()
+
+
+def _count(target: Operand, source: Operand, nbytes: int | None) -> int:
+    if nbytes is None:
+        if target.nbytes != source.nbytes:
+            raise ValueError(
+                f"cannot copy {source.nbytes} bytes to memory of {target.nbytes} bytes; make the sizes the same, or "
+                "say how many with nbytes"
+            )
+        return target.nbytes
+    count = index(nbytes)
+    if not 0 <= count <= min(target.nbytes, source.nbytes):
+        raise ValueError(f"cannot copy {count} bytes from memory of {source.nbytes} to memory of {target.nbytes} bytes")
+    return count
+
+
+def _check_access(side: Operand, queue: Stream, between: bool) -> None:
+    # A copy between devices needs no peer access (cuMemcpyPeerAsync), but runs on a stream of one of the two.
+    if side.device is None or between or queue._runtime.can_use(queue.device, side.device):
+        return
+    raise DeviceMismatchError(
+        f"the memory is device {side.device}'s and the stream is device {queue.device}'s; use a stream of device "
+        f"{side.device}, or enable_peer_access({queue.device}, {side.device})"
+    )
+
+
+def _order(side: Operand, queue: Stream) -> None:
+    """Wait for the stream on which another library makes the contents (CUDA Array Interface, "Synchronization")."""
+    if side.stream is not None and side.device is not None and side.stream not in (queue.cuda_stream, 0):
+        queue.wait_stream(ExternalStream(side.stream, side.device, runtime=queue._runtime))
+
+
+def _queue(target: Operand, source: Operand, count: int, queue: Stream) -> None:
+    driver, stream = queue._runtime.driver, queue.cuda_stream
+    if source.device is None:
+        driver.memcpy_htod(target.address, source.address, count, stream=stream)
+    elif target.device is None:
+        driver.memcpy_dtoh(target.address, source.address, count, stream=stream)
+    elif target.device == source.device:
+        driver.memcpy_dtod(target.address, source.address, count, stream=stream)
+    else:
+        driver.memcpy_peer(target.address, target.device, source.address, source.device, count, stream=stream)
+
+
+def _keep_alive(owner: Any, queue: Stream) -> None:
+    """Hold ``owner`` until the copy queued last is done: its memory may be page-locked, by whom we do not know."""
+    kept: deque[tuple[Event, Any]] = queue._runtime.shared.setdefault("kept", deque())
+    kept.append((queue.record_event(), owner))
+    while kept and kept[0][0].query():
+        kept.popleft()

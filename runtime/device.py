@@ -1,0 +1,194 @@
+"""Devices: which one is current, their properties, and access to each other's memory."""
+
+from __future__ import annotations
+
+from operator import index
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from .current import Current
+from .drivers.base import DeviceProperties
+from .runtime import Runtime, default_runtime
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = [
+    "can_device_access_peer",
+    "current_device",
+    "device",
+    "device_count",
+    "device_index",
+    "disable_peer_access",
+    "enable_peer_access",
+    "get_device_capability",
+    "get_device_name",
+    "get_device_properties",
+    "is_available",
+    "set_device",
+    "synchronize",
+]
+
+
+class device:  # noqa: N801 - torch's name
+    """``with cuplug.cuda.device(1):`` makes a device current in this thread, and the one before current afterwards.
+
+    Takes what ``device_index`` takes; a negative number means no change (``torch.cuda.device``). One object may be
+    entered again inside itself.
+    """
+
+    def __init__(self, device: Any, *, runtime: Runtime | None = None) -> None:
+        self._runtime = runtime
+        self._asked = device
+        self._before: list[tuple[Current, tuple[int, int | None]] | None] = []
+
+    def __enter__(self) -> Self:
+        runtime = self._runtime or default_runtime()
+        if isinstance(self._asked, int) and self._asked < 0:
+            self._before.append(None)
+            return self
+        ordinal = device_index(self._asked, runtime)
+        current = runtime.current
+        before = current.state()
+        current.set_device(ordinal)
+        self._before.append((current, before))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        entered = self._before.pop()
+        if entered is not None:
+            current, before = entered
+            current.restore(before)
+
+    def __repr__(self) -> str:
+        return f"cuplug.cuda.device({self._asked!r})"
+
+
+def device_index(device: Any = None, runtime: Runtime | None = None) -> int:
+    """The ordinal that ``device`` means: a number, ``"cuda"`` or ``"cuda:1"``, an object with an ``index`` (a device
+    of cuplug or PyTorch) or an ``id`` (CuPy). None, and a device without a number, mean the current one.
+
+    Raises:
+        DriverError: ``CUDA_ERROR_INVALID_DEVICE``: there is none of this number.
+        ValueError: it is not a CUDA device.
+        TypeError: it is no device.
+    """
+    runtime = runtime or default_runtime()
+    ordinal = _ordinal(device)
+    return runtime.current.device if ordinal is None else runtime.check_ordinal(ordinal)
+
+
+def _ordinal(device: Any) -> int | None:
+    if device is None:
+        return None
+    if isinstance(device, bool):
+        raise TypeError(f"{device!r} is not a device; pass a number, 'cuda:1' or a device object")
+    if isinstance(device, int):
+        return device
+    if isinstance(device, str):
+        kind, colon, number = device.partition(":")
+        if kind != "cuda" or (colon and not number.isdecimal()):
+            raise ValueError(f"{device!r} is not a CUDA device; write 'cuda' or 'cuda:1'")
+        return int(number) if colon else None
+    if getattr(device, "type", "cuda") != "cuda":
+        raise ValueError(f"{device!r} is not a CUDA device")
+    for name in ("index", "id"):
+        if hasattr(device, name) and not callable(getattr(device, name)):
+            number = getattr(device, name)
+            return None if number is None else index(number)
+    try:
+        return index(device)
+    except TypeError:
+        raise TypeError(f"{device!r} is not a device; pass a number, 'cuda:1' or a device object") from None
+
+
+def is_available() -> bool:
+    """Whether there is a device to work with. False without a GPU, unless the simulator was asked for."""
+    return default_runtime().device_count() > 0
+
+
+def device_count() -> int:
+    """The number of visible devices (``CUDA_VISIBLE_DEVICES``); 0 where there is no CUDA."""
+    return default_runtime().device_count()
+
+
+def current_device(*, runtime: Runtime | None = None) -> int:
+    """The ordinal of this thread's current device.
+
+    Raises:
+        CuplugError: there is no device.
+    """
+    return (runtime or default_runtime()).current.device
+
+
+def set_device(device: Any, *, runtime: Runtime | None = None) -> None:
+    """Make a device current in this thread (``device_index`` says what it may be). A negative number does nothing.
+
+    Prefer ``with cuplug.cuda.device(...)``, which undoes it.
+    """
+    if isinstance(device, int) and device < 0:
+        return
+    runtime = runtime or default_runtime()
+    runtime.current.set_device(device_index(device, runtime))
+
+
+def synchronize(device: Any = None, *, runtime: Runtime | None = None) -> None:
+    """Wait for all work on a device, the current one by default.
+
+    Raises:
+        DriverError: what the work did, for example ``CUDA_ERROR_ILLEGAL_ADDRESS``.
+    """
+    runtime = runtime or default_runtime()
+    ordinal = device_index(device, runtime)
+    with runtime.on_device(ordinal):
+        runtime.driver.synchronize()
+        runtime.device(ordinal).streams.settle()
+
+
+def get_device_properties(device: Any = None, *, runtime: Runtime | None = None) -> DeviceProperties:
+    """What a device can do; sizes in bytes."""
+    runtime = runtime or default_runtime()
+    return runtime.properties(device_index(device, runtime))
+
+
+def get_device_name(device: Any = None, *, runtime: Runtime | None = None) -> str:
+    """A device's name, for example ``NVIDIA H200``."""
+    return get_device_properties(device, runtime=runtime).name
+
+
+def get_device_capability(device: Any = None, *, runtime: Runtime | None = None) -> tuple[int, int]:
+    """A device's compute capability, for example (9, 0)."""
+    properties = get_device_properties(device, runtime=runtime)
+    return properties.major, properties.minor
+
+
+def can_device_access_peer(device: Any, peer_device: Any, *, runtime: Runtime | None = None) -> bool:
+    """Whether ``device`` could use ``peer_device``'s memory directly. False for a device and itself."""
+    runtime = runtime or default_runtime()
+    return runtime.driver.can_access_peer(device_index(device, runtime), device_index(peer_device, runtime))
+
+
+def enable_peer_access(device: Any, peer_device: Any, *, runtime: Runtime | None = None) -> None:
+    """Let work on ``device`` use ``peer_device``'s memory directly. Enabling twice is not an error.
+
+    Raises:
+        DriverError: ``CUDA_ERROR_PEER_ACCESS_UNSUPPORTED``.
+    """
+    runtime = runtime or default_runtime()
+    pair = device_index(device, runtime), device_index(peer_device, runtime)
+    runtime.driver.enable_peer_access(*pair)
+    runtime.peers.add(pair)
+
+
+def disable_peer_access(device: Any, peer_device: Any, *, runtime: Runtime | None = None) -> None:
+    """Undo ``enable_peer_access``.
+
+    Raises:
+        DriverError: ``CUDA_ERROR_PEER_ACCESS_NOT_ENABLED``.
+    """
+    runtime = runtime or default_runtime()
+    pair = device_index(device, runtime), device_index(peer_device, runtime)
+    runtime.driver.disable_peer_access(*pair)
+    runtime.peers.discard(pair)

@@ -1,0 +1,236 @@
+"""Streams, and which one is current in a thread on a device. Named and meant as in ``torch.cuda``."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from .current import Current
+from .device import device_index
+from .drivers.base import LEGACY_STREAM
+from .event import Event
+from .foreign import device_of, event_handle, stream_handle
+from .runtime import Runtime, default_runtime
+
+__all__ = [
+    "ExternalStream",
+    "Stream",
+    "StreamContext",
+    "as_stream",
+    "current_stream",
+    "default_stream",
+    "set_stream",
+    "stream",
+]
+
+
+class Stream:
+    """A queue of work on one device. Work on one stream runs in order; streams run independently of each other.
+
+    ``cuda_stream``, ``handle`` and ``__cuda_stream__`` give the driver's handle to other libraries. The work queued
+    on a stream runs also when the object is dropped. Its handle then serves a later ``Stream``.
+    """
+
+    __slots__ = ("__weakref__", "_dropped", "_handle", "_runtime", "device", "priority")
+
+    def __init__(self, device: Any = None, priority: int = 0, *, runtime: Runtime | None = None) -> None:
+        """Make a stream that does not order itself with the default stream (as PyTorch's).
+
+        Args:
+            device: see ``device_index``; by default the current one.
+            priority: lower numbers go first; the driver's range is (0, -5) on most devices, others become the nearest.
+            runtime: the default runtime, if left out.
+        """
+        runtime = runtime or default_runtime()
+        ordinal = device_index(device, runtime)
+        pool = runtime.device(ordinal).streams
+        with runtime.on_device(ordinal):
+            least, greatest = runtime.driver.stream_priority_range()
+            priority = max(greatest, min(least, priority))
+            handle = pool.take(priority)
+        self._assign(runtime, ordinal, handle, priority)
+        self._dropped = pool.dropped
+
+    def _assign(self, runtime: Runtime, ordinal: int, handle: int, priority: int) -> None:
+        self._runtime = runtime
+        self._handle = handle
+        self.device = ordinal
+        """The ordinal of its device."""
+        self.priority = priority
+
+    def __del__(self) -> None:
+        try:  # noqa: SIM105 - late at exit, names of this module may be gone
+            self._dropped.append((self.priority, self._handle))
+        except AttributeError:
+            pass  # the stream is another's, or was never made
+
+    @property
+    def cuda_stream(self) -> int:
+        """The driver's handle (``CUstream``)."""
+        return self._handle
+
+    handle = cuda_stream
+
+    @property
+    def device_index(self) -> int:
+        """The ordinal of its device, by PyTorch's name."""
+        return self.device
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._handle
+
+    # --- order with other work
+
+    def synchronize(self) -> None:
+        """Wait for the work queued here.
+
+        Raises:
+            DriverError: what the work did, for example ``CUDA_ERROR_ILLEGAL_ADDRESS``.
+        """
+        with self._runtime.on_device(self.device):
+            self._runtime.driver.stream_synchronize(self._handle)
+
+    def query(self) -> bool:
+        """Whether all work queued here is done. Raises as ``synchronize``."""
+        with self._runtime.on_device(self.device):
+            return self._runtime.driver.stream_query(self._handle)
+
+    def wait_event(self, event: Any) -> None:
+        """Let work queued here from now on wait for the latest recording of ``event``, also another library's."""
+        if isinstance(event, Event):
+            event.wait(self)
+        else:
+            with self._runtime.on_device(self.device):
+                self._runtime.driver.stream_wait_event(self._handle, event_handle(event))
+
+    def wait_stream(self, stream: Any) -> None:
+        """Let work queued here from now on wait for all work queued on ``stream`` up to now."""
+        as_stream(stream, self._runtime).record_event().wait(self)
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """Mark the work queued here up to now, with ``event`` or a new one, which is returned."""
+        if event is None:
+            event = Event(runtime=self._runtime)
+        event.record(self)
+        return event
+
+    # --- identity
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Stream):
+            return NotImplemented
+        same = self._handle == other._handle and self.device == other.device
+        return same and self._runtime is other._runtime
+
+    def __hash__(self) -> int:
+        return hash((self._handle, self.device))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._handle:#x} on device {self.device}>"
+
+
+class ExternalStream(Stream):
+    """A stream that somebody else made and destroys. It must exist for as long as memory allocated for it does."""
+
+    __slots__ = ()
+
+    def __init__(self, stream_ptr: Any, device: Any = None, *, runtime: Runtime | None = None) -> None:
+        """Wrap a stream.
+
+        Args:
+            stream_ptr: the handle, or another library's stream object.
+            device: its device, by default the one that the object names, else the current one.
+            runtime: the default runtime, if left out.
+
+        Raises:
+            TypeError: ``stream_ptr`` is no stream.
+        """
+        runtime = runtime or default_runtime()
+        ordinal = device_index(device_of(stream_ptr) if device is None else device, runtime)
+        self._assign(runtime, ordinal, stream_handle(stream_ptr), 0)
+
+
+class StreamContext:
+    """Makes a stream current, and its device with it; afterwards brings back what was current before on both devices.
+
+    None means no change. One object may be entered again inside itself.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+        self._before: list[_Before | None] = []
+
+    def __enter__(self) -> Stream | None:
+        if self.stream is None:
+            self._before.append(None)
+            return None
+        stream = as_stream(self.stream)
+        current = stream._runtime.current
+        streams = {ordinal: current.streams.get(ordinal) for ordinal in (current.device, stream.device)}
+        before = current, current.state(), streams
+        current.set_stream(stream.device, stream, current.key(stream.cuda_stream))
+        self._before.append(before)
+        return stream
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        entered = self._before.pop()
+        if entered is None:
+            return
+        current, state, streams = entered
+        for ordinal, chosen in streams.items():
+            if chosen is None:
+                current.streams.pop(ordinal, None)
+            else:
+                current.streams[ordinal] = chosen
+        current.restore(state)
+
+
+_Before = tuple[Current, tuple[int, "int | None"], dict[int, "Stream | None"]]
+"""The thread's state, which device was current, and which streams."""
+
+
+def stream(stream: Any) -> StreamContext:
+    """``with cuplug.cuda.stream(s):`` makes a stream current in this thread, and its device. None does nothing."""
+    return StreamContext(stream)
+
+
+def current_stream(device: Any = None, *, runtime: Runtime | None = None) -> Stream:
+    """This thread's current stream on a device, by default on the current one."""
+    runtime = runtime or default_runtime()
+    ordinal = device_index(device, runtime)
+    chosen: Stream | None = runtime.current.streams.get(ordinal)
+    return chosen if chosen is not None else default_stream(ordinal, runtime=runtime)
+
+
+def default_stream(device: Any = None, *, runtime: Runtime | None = None) -> Stream:
+    """The default stream of a device: the legacy stream, with which all blocking streams order themselves."""
+    runtime = runtime or default_runtime()
+    ordinal = device_index(device, runtime)
+    objects = runtime.device(ordinal).objects
+    found: Stream | None = objects.get("default_stream")
+    if found is None:
+        found = objects.setdefault("default_stream", ExternalStream(LEGACY_STREAM, ordinal, runtime=runtime))
+    return found
+
+
+def set_stream(stream: Any) -> None:
+    """Make a stream current in this thread, and its device. None does nothing. Prefer ``with stream(...)``."""
+    if stream is not None:
+        chosen = as_stream(stream)
+        current = chosen._runtime.current
+        current.set_stream(chosen.device, chosen, current.key(chosen.cuda_stream))
+
+
+def as_stream(stream: Any, runtime: Runtime | None = None) -> Stream:
+    """A ``Stream`` as it is; another library's stream, or a handle, as an ``ExternalStream``; None as the current one.
+
+    Raises:
+        TypeError: it is no stream.
+    """
+    if isinstance(stream, Stream):
+        return stream
+    if stream is None:
+        return current_stream(runtime=runtime)
+    return ExternalStream(stream, runtime=runtime)

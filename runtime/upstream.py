@@ -1,0 +1,44 @@
+"""A device's memory as the runtime's allocators take it, and the keys by which they tell streams apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..allocators.upstream import Fence
+from .drivers.base import LEGACY_STREAM, PER_THREAD_STREAM, Driver
+from .drivers.upstream import DeviceUpstream
+
+__all__ = ["PER_THREAD_KEY", "RuntimeUpstream", "driver_handle", "per_thread_key"]
+
+PER_THREAD_KEY = 1 << 63
+"""Set in the key of a thread's own default stream."""
+
+
+def per_thread_key(thread: int) -> int:
+    """The key of the per-thread default stream of the thread with this number.
+
+    All threads name their streams by one handle (``CU_STREAM_PER_THREAD``), although they are not in order with each
+    other: to an allocator, each must be a stream of its own (cupy#5069).
+    """
+    return PER_THREAD_KEY | thread << 8 | PER_THREAD_STREAM
+
+
+def driver_handle(key: int) -> int:
+    """The driver's handle of the stream that allocators know as ``key``."""
+    return PER_THREAD_STREAM if key & PER_THREAD_KEY else key
+
+
+class RuntimeUpstream(DeviceUpstream):
+    """A device's memory, for allocators that know streams by keys."""
+
+    def __init__(self, driver: Driver, ordinal: int, thread_number: Callable[[], int]) -> None:
+        super().__init__(driver, ordinal)
+        self._thread_number = thread_number
+
+    def key(self, handle: int) -> int:
+        """The key of a stream in the calling thread."""
+        return per_thread_key(self._thread_number()) if handle == PER_THREAD_STREAM else handle
+
+    def fence(self, stream: int) -> Fence:
+        # Another thread's own stream cannot be named. The legacy stream waits for all of them.
+        return super().fence(LEGACY_STREAM if stream & PER_THREAD_KEY else stream)
