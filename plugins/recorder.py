@@ -21,7 +21,8 @@ __all__ = ["DEFAULT_DEPTH", "PythonStacks", "TraceRecorder", "parse_stacks"]
 DEFAULT_DEPTH = 16
 """Levels of a call stack that are kept, counted from the program's innermost."""
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_OWN = tuple(os.path.join(_PACKAGE, floor, "") for floor in ("allocators", "plugins", "runtime"))
 _OWN_LEVELS = 6  # between the program's call and the allocator's question for its context
 
 
@@ -143,7 +144,7 @@ class PythonStacks:
             levels.append((code.co_filename, frame.f_lineno or code.co_firstlineno, _function_name(code)))
             frame = frame.f_back
         own = 0
-        while own < len(levels) and levels[own][0].startswith(_PACKAGE):
+        while own < len(levels) and levels[own][0].startswith(_OWN):
             own += 1
         levels = levels[own:] or levels  # a stack that never leaves cuplug is better than none
         number = self._numbers[key] = self._writer.stack(levels[: self._depth])
