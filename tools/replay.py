@@ -1,0 +1,372 @@
+"""Replays a recorded history on an allocator, and measures what it would have cost. Computes only; prints nothing."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..allocators.base import Allocator
+from ..allocators.block import Block
+from ..allocators.errors import OutOfMemoryError
+from ..allocators.events import EventKind
+from ..allocators.null import NullUpstream
+from ..allocators.sizes import format_size
+from ..allocators.upstream import Fence, Upstream, VirtualMemory
+from ..plugins.trace import Trace
+
+__all__ = ["Program", "ReplayResult", "TimedUpstream", "decode", "replay"]
+
+_CHUNK = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayResult:
+    """What one allocator did with one history. Over several devices, figures are sums."""
+
+    trace: str
+    """The trace's path."""
+    allocator: str
+    """The allocator's selection."""
+    events: int
+    """The events of the trace, those included that a replay passes over (such as the recorded allocator's segments)."""
+    peak_requested_bytes: int
+    peak_allocated_bytes: int
+    """As the allocator rounded them."""
+    peak_reserved_bytes: int
+    driver_calls: dict[str, int]
+    """How often each call of the driver was made, or would have been (``NullUpstream``), until the last event."""
+    driver_time_us: float
+    """Microseconds in those calls: estimated by ``NullUpstream``, measured by ``TimedUpstream``."""
+    out_of_memory_events: int
+    """Allocations that failed. What depends on them was passed over."""
+    seconds: float
+    """Wall time of the replay, from the first event to the last."""
+    failure: str = ""
+    """The first event that failed, and why; empty where none did."""
+
+    @property
+    def reserved_over_requested(self) -> float:
+        """Peak reserved as a multiple of peak requested."""
+        return self.peak_reserved_bytes / self.peak_requested_bytes if self.peak_requested_bytes else 0.0
+
+    @property
+    def events_per_second(self) -> float:
+        """Events of the trace in a second of replay."""
+        return self.events / self.seconds if self.seconds else 0.0
+
+    def as_dict(self) -> dict[str, object]:
+        """The figures by name, for JSON."""
+        return {
+            "trace": self.trace,
+            "allocator": self.allocator,
+            "events": self.events,
+            "peak_requested_bytes": self.peak_requested_bytes,
+            "peak_allocated_bytes": self.peak_allocated_bytes,
+            "peak_reserved_bytes": self.peak_reserved_bytes,
+            "reserved_over_requested": self.reserved_over_requested,
+            "driver_calls": self.driver_calls,
+            "driver_time_us": self.driver_time_us,
+            "out_of_memory_events": self.out_of_memory_events,
+            "seconds": self.seconds,
+            "events_per_second": self.events_per_second,
+            **({"failure": self.failure} if self.failure else {}),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One device's history, reduced to what a replay does: allocations and frees, in order."""
+
+    trace: str
+    device: int
+    steps: list[int]
+    """``n + 1`` for the allocation number n, ``-(n + 1)`` for its free."""
+    sizes: list[int]
+    """The bytes requested by each allocation."""
+    streams: list[int]
+    """The stream of each allocation."""
+    events: list[int]
+    """The place in the trace of the event behind each step."""
+    total_events: int
+    """How many events of the trace concern this device."""
+    unmatched: int
+    """Frees of blocks whose allocation is not in the trace, and allocations where a live block already lay."""
+
+
+def decode(trace: Trace) -> list[Program]:
+    """The program of every device that has events in ``trace``, in order of their ordinals.
+
+    A block's memory is available again when its free has *completed*: at FENCE_PASSED for a block that waited for
+    streams (of PyTorch's blocks: for every one), else at FREE. A block whose free was only asked for stays held.
+    """
+    always_waits = trace.header.source == "pytorch"
+    return [_decode_device(trace, device, always_waits) for device in trace.devices]
+
+
+def _decode_device(trace: Trace, device: int, always_waits: bool) -> Program:
+    own = np.flatnonzero(trace.events["device"] == device)
+    mine = trace.events[own]
+    wanted = (EventKind.ALLOCATE, EventKind.FREE, EventKind.RECORD_STREAM, EventKind.FENCE_PASSED)
+    used = np.isin(mine["kind"], wanted)
+    places = own[used].tolist()
+    mine = mine[used]
+    kinds, addresses = mine["kind"].tolist(), mine["address"].tolist()
+    requested, handles = mine["requested"].tolist(), mine["stream"].tolist()
+
+    steps: list[int] = []
+    events: list[int] = []
+    sizes: list[int] = []
+    streams: list[int] = []
+    live: dict[int, int] = {}  # address: the block's number + 1
+    waits: set[int] = set()
+    unmatched = 0
+    allocate, free, record = int(EventKind.ALLOCATE), int(EventKind.FREE), int(EventKind.RECORD_STREAM)
+    for place, kind, address, nbytes, stream in zip(places, kinds, addresses, requested, handles, strict=True):
+        if kind == allocate:
+            if not nbytes:
+                continue
+            if address in live:  # its free was lost; the memory is in use again, so it must have been freed
+                unmatched += 1
+                steps.append(-live.pop(address))
+                events.append(place)
+            sizes.append(nbytes)
+            streams.append(stream)
+            live[address] = number = len(sizes)
+            steps.append(number)
+            events.append(place)
+            continue
+        block = live.get(address)
+        if block is None:
+            unmatched += kind == free
+        elif kind == record:
+            waits.add(block)
+        elif kind != free or not (always_waits or block in waits):
+            steps.append(-live.pop(address))
+            events.append(place)
+    return Program(trace.path, device, steps, sizes, streams, events, len(own), unmatched)
+
+
+def replay(
+    programs: list[Program],
+    make_allocator: Callable[[Upstream], Allocator],
+    *,
+    allocator: str,
+    make_upstream: Callable[[int], Upstream] | None = None,
+    memory: int | None = None,
+    stream: Callable[[int, int], int] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> ReplayResult:
+    """Replay ``programs``, one device after the other, each on an allocator of its own.
+
+    Args:
+        programs: from ``decode``.
+        make_allocator: makes the allocator over its upstream.
+        allocator: its selection, for the result and for messages.
+        make_upstream: makes the upstream of a device's ordinal; by default a ``NullUpstream``. It is measured
+            (``TimedUpstream``) unless it is a ``NullUpstream``, which estimates.
+        memory: the capacity in bytes of a default upstream; by default more than any history needs.
+        stream: the stream to use for a device's ordinal and a recorded stream; by default the recorded handle.
+        progress: called now and then with the number of further steps that have been done.
+
+    Raises:
+        ValueError: there are no programs.
+    """
+    if not programs:
+        raise ValueError("nothing to replay: the trace has no device events")
+    runs = []
+    for program in programs:
+        upstream: Upstream
+        if make_upstream is None:
+            upstream = NullUpstream() if memory is None else NullUpstream(memory)
+        else:
+            upstream = make_upstream(program.device)
+        metered = upstream if isinstance(upstream, NullUpstream | TimedUpstream) else TimedUpstream(upstream)
+        runs.append(_Run(program, make_allocator(metered), metered))
+    for run in runs:
+        run.go(stream, progress or _ignore)
+    calls: Counter[str] = Counter()
+    for run in runs:
+        calls.update(run.calls)
+    return ReplayResult(
+        trace=programs[0].trace,
+        allocator=allocator,
+        events=sum(program.total_events for program in programs),
+        peak_requested_bytes=sum(run.peak_requested for run in runs),
+        peak_allocated_bytes=sum(run.peak_allocated for run in runs),
+        peak_reserved_bytes=sum(run.peak_reserved for run in runs),
+        driver_calls=dict(calls),
+        driver_time_us=sum(run.driver_time_us for run in runs),
+        out_of_memory_events=sum(run.out_of_memory for run in runs),
+        seconds=sum(run.seconds for run in runs),
+        failure=next((run.failure for run in runs if run.failure), ""),
+    )
+
+
+def _ignore(steps: int) -> None:
+    """No progress is shown."""
+
+
+class _Run:
+    """One program on one allocator."""
+
+    def __init__(self, program: Program, allocator: Allocator, upstream: NullUpstream | TimedUpstream) -> None:
+        self.program = program
+        self.allocator = allocator
+        self.upstream = upstream
+        self.out_of_memory = 0
+        self.seconds = 0.0
+        self.failure = ""
+        self.calls: dict[str, int] = {}
+        self.driver_time_us = 0.0
+        self.peak_requested = self.peak_allocated = self.peak_reserved = 0
+        self._blocks: list[Block | None] = [None] * len(program.sizes)
+        self._at = 0
+
+    def go(self, stream: Callable[[int, int], int] | None, progress: Callable[[int], None]) -> None:
+        """Take every step, then read the figures, then close the allocator."""
+        program = self.program
+        streams = program.streams
+        if stream is not None:
+            handles = {recorded: stream(program.device, recorded) for recorded in dict.fromkeys(streams)}
+            streams = [handles[recorded] for recorded in streams]
+        began = time.perf_counter()
+        try:
+            for first in range(0, len(program.steps), _CHUNK):
+                self._steps(first, min(first + _CHUNK, len(program.steps)), streams)
+                progress(min(_CHUNK, len(program.steps) - first))
+        except Exception as error:  # whatever a plugin's allocator raises belongs to the event that caused it
+            self._failed(error)
+        self.seconds = time.perf_counter() - began
+        self._read()
+        self._blocks.clear()
+        try:
+            self.allocator.close()
+        except Exception as error:
+            self.failure = self.failure or f"closing the allocator failed: {error}"
+        lost = self.upstream.used_bytes if isinstance(self.upstream, NullUpstream) else 0
+        if lost and not self.failure:
+            self.failure = f"the allocator lost {format_size(lost)}: close() did not give them back"
+
+    def _steps(self, first: int, end: int, streams: list[int]) -> None:
+        allocate, free = self.allocator.allocate, self.allocator.free
+        blocks, sizes = self._blocks, self.program.sizes
+        for at, step in enumerate(self.program.steps[first:end], first):
+            if step > 0:
+                number = step - 1
+                try:
+                    blocks[number] = allocate(sizes[number], stream=streams[number])
+                except Exception as error:
+                    self._at = at
+                    if not isinstance(error, OutOfMemoryError):
+                        raise
+                    self.out_of_memory += 1
+                    self._failed(error)
+            else:
+                number = -step - 1
+                block = blocks[number]
+                if block is not None:
+                    blocks[number] = None
+                    self._at = at
+                    free(block)
+
+    def _failed(self, error: Exception) -> None:
+        if self.failure:
+            return
+        program, step = self.program, self.program.steps[self._at]
+        number = abs(step) - 1
+        what = "allocating" if step > 0 else "freeing"
+        self.failure = (
+            f"event {program.events[self._at]}, {what} {program.sizes[number]} bytes of stream "
+            f"{program.streams[number]:#x} on device {program.device}: {type(error).__name__}: {error}"
+        )
+
+    def _read(self) -> None:
+        try:
+            counted = self.allocator.statistics().all
+        except Exception as error:
+            self.failure = self.failure or f"reading the allocator's statistics failed: {error}"
+            return
+        self.peak_requested = counted.requested_bytes.peak
+        self.peak_allocated = counted.allocated_bytes.peak
+        self.peak_reserved = counted.reserved_bytes.peak
+        self.calls = dict(self.upstream.calls)
+        self.driver_time_us = self.upstream.driver_time_us
+
+
+class TimedUpstream:
+    """Passes calls on to another upstream, and counts and times them by their names in the CUDA driver API."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        self._upstream = upstream
+        self.granularity = upstream.granularity
+        self.calls: Counter[str] = Counter()
+        self.driver_time_us = 0.0
+        virtual = upstream.virtual
+        self.virtual = None if virtual is None else _TimedVirtualMemory(self, virtual)
+
+    def reserve(self, nbytes: int) -> int:
+        with self.timed("cuMemAlloc"):
+            return self._upstream.reserve(nbytes)
+
+    def release(self, address: int) -> None:
+        with self.timed("cuMemFree"):
+            self._upstream.release(address)
+
+    def memory_info(self) -> tuple[int, int]:
+        return self._upstream.memory_info()
+
+    def fence(self, stream: int) -> Fence:
+        return self._upstream.fence(stream)
+
+    @contextmanager
+    def timed(self, call: str) -> Iterator[None]:
+        """Count and time what the block does as one call."""
+        self.calls[call] += 1
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.driver_time_us += (time.perf_counter() - began) * 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class _TimedVirtualMemory:
+    timer: TimedUpstream
+    inner: VirtualMemory
+    granularity: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "granularity", self.inner.granularity)
+
+    def reserve_range(self, nbytes: int) -> int:
+        with self.timer.timed("cuMemAddressReserve"):
+            return self.inner.reserve_range(nbytes)
+
+    def free_range(self, address: int, nbytes: int) -> None:
+        with self.timer.timed("cuMemAddressFree"):
+            self.inner.free_range(address, nbytes)
+
+    def create_page(self, nbytes: int) -> int:
+        with self.timer.timed("cuMemCreate"):
+            return self.inner.create_page(nbytes)
+
+    def release_page(self, handle: int) -> None:
+        with self.timer.timed("cuMemRelease"):
+            self.inner.release_page(handle)
+
+    def map(self, address: int, nbytes: int, handle: int) -> None:
+        with self.timer.timed("cuMemMap"):
+            self.inner.map(address, nbytes, handle)
+
+    def set_access(self, address: int, nbytes: int) -> None:
+        with self.timer.timed("cuMemSetAccess"):
+            self.inner.set_access(address, nbytes)
+
+    def unmap(self, address: int, nbytes: int) -> None:
+        with self.timer.timed("cuMemUnmap"):
+            self.inner.unmap(address, nbytes)
