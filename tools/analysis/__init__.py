@@ -1,0 +1,1 @@
+"""What traces mean, computed. Nothing here prints."""

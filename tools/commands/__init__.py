@@ -1,0 +1,52 @@
+"""The commands of ``cuplug-trace``: each reads its arguments, has something computed, and has that reported."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ..console import OneLineErrors
+from .allocators import allocators
+from .demo import demo
+from .dump import dump
+from .record import record
+from .summary import summary
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    cls=OneLineErrors,
+    help="Record, read and compare traces of GPU memory allocations.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    add_completion=False,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            typer.echo(version("cuplug"))
+        except PackageNotFoundError:
+            typer.echo("cuplug is not installed: this runs from a checkout")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Record, read and compare traces of GPU memory allocations."""
+
+
+app.command(context_settings={"allow_interspersed_args": False})(record)
+app.command()(summary)
+app.command()(dump)
+app.command()(allocators)
+app.command()(demo)

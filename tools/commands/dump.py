@@ -1,0 +1,89 @@
+"""``cuplug-trace dump``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import Annotated, TextIO, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import typer
+
+from ...allocators.sizes import parse_size
+from ...plugins.trace import Trace
+from ..analysis.filters import Filter, parse_kind
+from ..console import UsageError, progress, say
+from ..load import load
+from ..reporters.dump import FORMATS, write_dump, write_parquet
+
+T = TypeVar("T")
+
+
+def dump(
+    file: Annotated[str, typer.Argument(help="A cuplug trace, or a PyTorch memory snapshot.", metavar="FILE")],
+    form: Annotated[str, typer.Option("--format", "-f", help=f"One of {', '.join(FORMATS)}.")] = "text",
+    output: Annotated[str | None, typer.Option("--output", "-o", help="Where to; else to standard output.")] = None,
+    kind: Annotated[list[str] | None, typer.Option(help="Only this kind, such as allocate; may be repeated.")] = None,
+    device: Annotated[list[int] | None, typer.Option(help="Only this device; may be repeated.")] = None,
+    stream: Annotated[
+        list[str] | None, typer.Option(help="Only this stream (decimal or 0x...); may be repeated.")
+    ] = None,
+    min_size: Annotated[str | None, typer.Option(help="Only from this many requested bytes, such as 1MiB.")] = None,
+    max_size: Annotated[str | None, typer.Option(help="Only up to this many requested bytes.")] = None,
+    since: Annotated[float | None, typer.Option(help="Only from so many seconds after the first event.")] = None,
+    until: Annotated[float | None, typer.Option(help="Only up to so many seconds after the first event.")] = None,
+    limit: Annotated[int | None, typer.Option(help="At most so many events.", min=0)] = None,
+) -> None:
+    """Write events out, one a line or row, filtered as wished."""
+    if form not in FORMATS:
+        raise UsageError(f"there is no format {form!r}; the formats are {', '.join(FORMATS)}")
+    if form == "parquet" and output is None:
+        raise UsageError("Parquet is not text: say where to with --output FILE")
+    wanted = Filter(
+        kinds=tuple(_each(parse_kind, kind)),
+        devices=tuple(device or ()),
+        streams=tuple(_each(lambda text: int(text, 0), stream)),
+        least=_size(min_size),
+        most=_size(max_size),
+        since=since,
+        until=until,
+    )
+    with progress(f"reading {file}"):
+        trace = load(file)
+    if trace.note:
+        say(f"{file}: {trace.note}")
+    places = wanted.places(trace)[:limit]
+    if form == "parquet" and output is not None:
+        with progress(f"writing {output}"):
+            write_parquet(trace, places, output)
+    elif output is None:
+        _write(trace, places, form, sys.stdout)
+    else:
+        try:
+            with open(output, "w", encoding="utf-8", errors="backslashreplace") as stream_out:
+                _write(trace, places, form, stream_out)
+        except OSError as error:
+            raise UsageError(f"cannot write {output}: {error.strerror}") from None
+    if output is not None:
+        say(f"{len(places)} events written to {output}")
+
+
+def _write(trace: Trace, places: npt.NDArray[np.int64], form: str, file: TextIO) -> None:
+    if file.isatty():
+        write_dump(trace, places, form, file, lambda _more: None)
+    else:
+        with progress("writing", len(places)) as done:
+            write_dump(trace, places, form, file, done)
+    file.flush()
+
+
+def _size(text: str | None) -> int | None:
+    return next(iter(_each(parse_size, [text] if text else None)), None)
+
+
+def _each(convert: Callable[[str], T], texts: Iterable[str] | None) -> list[T]:
+    try:
+        return [convert(text) for text in texts or ()]
+    except ValueError as error:
+        raise UsageError(str(error)) from None

@@ -1,0 +1,93 @@
+"""What every command shares: where text goes, progress bars, and errors of one line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from typer.core import TyperGroup
+
+from ..allocators.errors import CuplugError
+
+__all__ = ["OneLineErrors", "UsageError", "out", "progress", "say"]
+
+_WIDTH_OF_FILES = 140  # columns of output that is not a terminal
+
+
+class UsageError(CuplugError):
+    """What the user asked for cannot be done as asked."""
+
+
+class OneLineErrors(TyperGroup):
+    """The command group: wrong input gives one line on standard error and exit status 2, never a traceback."""
+
+    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:  # type: ignore[override]
+        """Run the command line and exit with its status."""
+        status: Any
+        try:
+            status = super().main(args=args, prog_name=prog_name, **{**extra, "standalone_mode": False})
+        except _usage_errors as error:
+            if type(error).__name__ == "NoArgsIsHelpError":
+                print(error.format_message(), file=sys.stderr)
+            else:
+                _complain(error.format_message())
+            status = 2
+        except CuplugError as error:
+            _complain(str(error))
+            status = 2
+        except typer.Abort:
+            status = 130
+        except typer.Exit as error:
+            status = error.exit_code
+        except BrokenPipeError:  # the reader, such as ``head``, has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            status = 141
+        sys.exit(status if isinstance(status, int) else 0)
+
+
+def out() -> Console:
+    """The console for results, on standard output."""
+    console = Console(highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console = Console(highlight=False, width=_WIDTH_OF_FILES)
+    return console
+
+
+def say(text: str) -> None:
+    """A remark to the user, on standard error, which leaves results clean."""
+    Console(stderr=True, highlight=False, soft_wrap=True).print(text, markup=False)
+
+
+@contextmanager
+def progress(description: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """A progress bar on standard error while it is a terminal. Gives a function that takes how much more is done."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _more: None
+        return
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    if total is None:
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())  # type: ignore[assignment]
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(description, total=total)
+        yield lambda more: bar.update(task, advance=more)
+
+
+def _complain(message: str) -> None:
+    print("cuplug-trace:", " ".join(message.split()), file=sys.stderr)
+
+
+# The base of all usage errors. Typer brought click along, and has its own copy of it since 0.2x.
+_usage_errors: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")

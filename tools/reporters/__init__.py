@@ -1,0 +1,1 @@
+"""Turns what was computed into tables, text and files."""
