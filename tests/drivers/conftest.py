@@ -91,3 +91,18 @@ def run_python() -> Callable[..., str]:
         return finished.stdout
 
     return run
+
+
+@pytest.fixture
+def run_quietly() -> Callable[..., str]:
+    """Runs a script in a process of its own, which must end well and print no error; gives what it prints."""
+
+    def run(script: str, *arguments: str) -> str:
+        finished = subprocess.run(
+            [sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=120
+        )
+        assert finished.stderr == ""
+        assert finished.returncode == 0, finished.stdout
+        return finished.stdout
+
+    return run

@@ -14,7 +14,7 @@ from .ranges import Ranges
 
 __all__ = ["DeviceMemory", "HostMemory"]
 
-_DEVICE_BASE, _DEVICE_END, _DEVICE_SPAN = 0x2000_0000_0000, 0x7000_0000_0000, 1 << 40
+_DEVICE_BASE, _DEVICE_END, _LEAST_SPAN = 0x2000_0000_0000, 0x7000_0000_0000, 1 << 32
 _HOST_BASE, _HOST_END, _HOST_SPAN = 0x0800_0000_0000, 0x2000_0000_0000, 1 << 38
 _HOST_PAGE = 4096
 
@@ -24,11 +24,15 @@ class DeviceMemory:
 
     def __init__(self, capacity: int) -> None:
         self.physical = PhysicalMemory(capacity)
-        span = _DEVICE_SPAN
-        while span < 8 * capacity:  # what runs out should be memory, and not addresses in one piece
+        # What runs out should be memory, and not addresses in one piece: allocators reserve a range of the device's
+        # size for every stream. Where a process has many devices, less must do.
+        span = least = _LEAST_SPAN
+        while span < 32 * capacity:
             span *= 2
-        self._space = _reserve(_DEVICE_BASE, _DEVICE_END, span)
-        self.start, self.end = self._space.address, self._space.address + span
+        while least < 4 * capacity:
+            least *= 2
+        self._space = _reserve(_DEVICE_BASE, _DEVICE_END, span, least)
+        self.start, self.end = self._space.address, self._space.address + self._space.nbytes
         first, last = round_up(self.start, PAGE), self.end // PAGE * PAGE
         self._middle = first + (last - first) // PAGE // 2 * PAGE
         self.allocations = Allocations(self._space, first, self._middle, self.physical)
@@ -58,7 +62,7 @@ class HostMemory:
     def __init__(self) -> None:
         self.sizes: dict[int, int] = {}
         """Bytes of every allocation by address."""
-        self._space = _reserve(_HOST_BASE, _HOST_END, _HOST_SPAN)
+        self._space = _reserve(_HOST_BASE, _HOST_END, _HOST_SPAN, _HOST_SPAN)
         self.start, self.end = self._space.address, self._space.address + _HOST_SPAN
         self._gaps = Gaps()
         self._gaps.give(self.start, _HOST_SPAN)
@@ -102,11 +106,15 @@ class HostMemory:
         self._space.close()
 
 
-def _reserve(base: int, end: int, span: int) -> Reservation:
-    try:
-        return Reservation(base, end, span)
-    except OSError as error:
-        raise OutOfMemoryError(
-            f"this process may not reserve {format_size(span)} of address space, which simulated memory needs even "
-            "while it is unused; see ulimit -v"
-        ) from error
+def _reserve(base: int, end: int, span: int, least: int) -> Reservation:
+    while True:
+        try:
+            return Reservation(base, end, span)
+        except OSError as error:
+            if span > least:
+                span //= 2
+                continue
+            raise OutOfMemoryError(
+                f"this process has no {format_size(span)} of address space left to reserve, which simulated memory "
+                "needs even while it is unused; close drivers that are done, and see ulimit -v"
+            ) from error

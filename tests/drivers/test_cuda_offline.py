@@ -1,0 +1,222 @@
+"""The CUDA driver, as far as it can be tested without CUDA."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import sys
+import threading
+from collections.abc import Callable
+
+import pytest
+from cuplug.allocators.errors import DriverError, OutOfMemoryError
+from cuplug.runtime.drivers.cuda import CudaDriver, availability, is_available
+from cuplug.runtime.drivers.cuda.api import Refusal, code_of
+from cuplug.runtime.drivers.cuda.contexts import Contexts
+from cuplug.runtime.drivers.cuda.launch import _extra
+
+IMPORTED = """
+import sys
+import cuplug.runtime.drivers.cuda
+print([name for name in ("pycuda", "cuda") if name in sys.modules])
+"""
+
+
+def test_importing_the_driver_imports_no_cuda(run_quietly: Callable[..., str]) -> None:
+    assert run_quietly(IMPORTED) == "[]\n"
+
+
+def test_without_pycuda_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pycuda", None)
+    monkeypatch.setitem(sys.modules, "pycuda.driver", None)
+    with pytest.raises(DriverError, match=r"PyCUDA cannot be imported.*cuplug\[cuda\].*driver=\"sim\"") as caught:
+        CudaDriver()
+    assert caught.value.name == "CUDA_ERROR_NOT_INITIALIZED"
+    availability._has_pycuda.cache_clear()
+    assert not is_available()
+    availability._has_pycuda.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("visible", "count", "shown"),
+    [
+        (None, 0, False),
+        (None, 2, True),
+        ("", 2, False),
+        ("-1", 2, False),
+        ("NoDevFiles", 2, False),
+        ("1", 2, True),
+        ("2,0", 2, False),
+        ("0,7", 2, True),
+        ("GPU-392a75dc", 2, True),
+        ("MIG-392a75dc", 1, True),
+        ("GPU-392a75dc", 0, False),
+    ],
+)
+def test_cuda_visible_devices_may_hide_every_device(visible: str | None, count: int, shown: bool) -> None:
+    assert availability._shows_any(visible, count) == shown
+
+
+def test_a_closed_driver_says_why_it_refuses() -> None:
+    refusal = Refusal(4, "this driver was closed; make a new one")
+    assert refusal.cuMemAlloc(1, 2) == refusal.cuLaunchKernel() == 4
+    error = refusal.error("mem_alloc", 0)
+    assert isinstance(error, DriverError)
+    assert error.name == "CUDA_ERROR_DEINITIALIZED"
+    assert "make a new one" in str(error)
+
+
+def test_the_code_of_an_error_is_found_by_cudas_own_words() -> None:
+    class Words:
+        def reason(self, code: int) -> str:
+            return {2: "out of memory", 700: "an illegal memory access was encountered"}.get(code, "unrecognized")
+
+    def code(text: str) -> int:
+        return code_of(Words(), RuntimeError(text))  # type: ignore[arg-type]
+
+    assert code("cuMemAlloc failed: out of memory") == 2
+    assert code("cuModuleLoadDataEx failed: an illegal memory access was encountered - a log") == 700
+    assert code("cuMemAlloc failed: not a reason of CUDA's") == 999
+    assert code("something else") == 999
+
+
+def test_the_parameters_of_a_launch_are_pointed_at_where_they_lie() -> None:
+    parameters = struct.pack("QI", 0x1234, 7)
+    pointer, address, size, size_address, end = struct.unpack("@PPPPP", _extra(parameters))
+    assert (pointer, size, end) == (1, 2, 0)
+    assert ctypes.string_at(address, len(parameters)) == parameters
+    assert ctypes.c_size_t.from_address(size_address).value == len(parameters)
+
+
+# --- the current context. What CUDA does is simple enough to be stood in for: a stack of contexts for each thread.
+
+
+class FakeCuda:
+    """CUDA's contexts: ``cuCtx…Current`` as the driver API documents them."""
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+        self.destroyed: set[int] = set()
+
+    @property
+    def stack(self) -> list[int]:
+        if not hasattr(self._local, "stack"):
+            self._local.stack = []
+        return self._local.stack  # type: ignore[no-any-return]
+
+    def cuCtxGetCurrent(self, reference: object) -> int:
+        reference._obj.value = self.stack[-1] if self.stack else None  # type: ignore[attr-defined]
+        return 0
+
+    def cuCtxSetCurrent(self, context: int | None) -> int:
+        if context in self.destroyed:
+            return 709
+        self.stack[-1:] = [context] if context else []
+        return 0
+
+    def cuCtxPushCurrent(self, context: int) -> int:
+        self.stack.append(context)
+        return 0
+
+    def cuCtxPopCurrent(self, reference: object) -> int:
+        self.stack.pop()
+        return 0
+
+
+class FakePycuda:
+    """As much of PyCUDA as retains contexts: their handles are 100 and 101."""
+
+    Error = RuntimeError
+
+    class Device:
+        def __init__(self, ordinal: int) -> None:
+            self.handle = 100 + ordinal
+
+        def retain_primary_context(self) -> FakePycuda.Device:
+            return self
+
+
+THEIRS = 7
+
+
+@pytest.fixture
+def cuda() -> FakeCuda:
+    return FakeCuda()
+
+
+@pytest.fixture
+def contexts(cuda: FakeCuda) -> Contexts:
+    return Contexts(cuda, FakePycuda, 2)  # type: ignore[arg-type]
+
+
+def test_setting_a_device_makes_its_context_current(contexts: Contexts, cuda: FakeCuda) -> None:
+    contexts.set(0)
+    assert cuda.stack == [100]
+    contexts.set(1)
+    assert cuda.stack == [101]
+    contexts.set(None)
+    assert cuda.stack == []
+    assert contexts.ordinal is None
+
+
+def test_what_another_library_had_made_current_comes_back(contexts: Contexts, cuda: FakeCuda) -> None:
+    cuda.cuCtxSetCurrent(THEIRS)
+    contexts.set(0)
+    contexts.set(1)
+    contexts.set(None)
+    assert cuda.stack == [THEIRS]
+
+
+def test_a_context_that_another_library_destroyed_does_not_come_back(contexts: Contexts, cuda: FakeCuda) -> None:
+    cuda.cuCtxSetCurrent(THEIRS)
+    contexts.set(0)
+    cuda.destroyed.add(THEIRS)
+    contexts.set(None)
+    assert cuda.stack == []
+
+
+def test_what_another_library_made_current_meanwhile_stays(contexts: Contexts, cuda: FakeCuda) -> None:
+    contexts.set(0)
+    cuda.cuCtxSetCurrent(THEIRS)
+    assert contexts.ordinal == 0
+    contexts.set(None)
+    assert cuda.stack == [THEIRS]
+
+
+def test_a_call_runs_in_its_own_context_and_gives_back_the_others(contexts: Contexts, cuda: FakeCuda) -> None:
+    contexts.set(0)
+    assert not contexts.enter()
+    cuda.cuCtxSetCurrent(THEIRS)
+    assert contexts.enter()
+    assert cuda.stack[-1] == 100
+    contexts.leave()
+    assert cuda.stack == [THEIRS]
+    assert contexts.enter(1)
+    assert cuda.stack[-1] == 101
+    contexts.leave()
+    assert cuda.stack == [THEIRS]
+
+
+def test_every_thread_has_its_own_current_device(contexts: Contexts) -> None:
+    contexts.set(0)
+    codes: list[int] = []
+
+    def elsewhere() -> None:
+        try:
+            contexts.enter()
+        except DriverError as error:
+            codes.append(error.code)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert codes == [201]
+
+
+def test_after_a_fork_or_the_end_nothing_reaches_cuda(contexts: Contexts, cuda: FakeCuda) -> None:
+    contexts.set(0)
+    contexts.refuse(Refusal(3, "forked"))
+    for call in (contexts.enter, contexts.here, contexts.check, lambda: contexts.set(0), lambda: contexts.set(None)):
+        with pytest.raises((DriverError, OutOfMemoryError), match="forked"):
+            call()
+    assert cuda.stack == [100]
