@@ -39,7 +39,7 @@ class Outcome:
     events: int
     trace: Path
     problem: str = ""
-    """Why it did not reach the end."""
+    """What went wrong: why it did not reach the end, or where trace and allocator disagree."""
 
 
 @dataclass(frozen=True)
@@ -86,18 +86,21 @@ def run_one(trace: Trace, allocator: str, driver: str, directory: Path, done: Ca
             stream=stream,
             progress=done,
         )
+    problem = result.failure
     recorded = summarize(read_trace(path))
     device = recorded.devices[0]
+    in_trace = device.requested.nbytes, device.allocated.nbytes, device.reserved.nbytes
+    counted = result.peak_requested_bytes, result.peak_allocated_bytes, result.peak_reserved_bytes
+    if in_trace != counted and not problem:
+        problem = f"the trace has the peaks {in_trace}, and the allocator counted {counted}"
     return Outcome(
         allocator,
-        device.requested.nbytes,
-        device.allocated.nbytes,
-        device.reserved.nbytes,
+        *in_trace,
         sum(device.driver_calls.values()),
         result.seconds,
         device.events,
         path,
-        result.failure,
+        problem,
     )
 
 

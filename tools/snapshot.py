@@ -144,6 +144,8 @@ class _Import:
             events["stream"] = [entry["stream"] for entry in entries]
             events["address"] = [entry.get("addr", 0) for entry in entries]
             events["requested"] = events["nbytes"] = [entry["size"] for entry in entries]
+            if (events["requested"] < 0).any() or (events["time"] < 0).any():
+                raise ValueError("negative")  # noqa: TRY301 - said better below
             if "frames" in entries[0]:
                 events["context"] = [self._stack(entry.get("frames")) for entry in entries]
             rounded = np.isin(events["kind"], _ROUNDED_KINDS)

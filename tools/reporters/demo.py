@@ -36,7 +36,7 @@ def print_comparison(outcomes: Sequence[Outcome], left_out: Sequence[LeftOut], c
     console.print(table)
     for entry in outcomes:
         if entry.problem:
-            console.print(Text(f"{entry.allocator} did not reach the end: {entry.problem}", style="red"))
+            console.print(Text(f"{entry.allocator} went wrong: {entry.problem}", style="red"))
     for missing in left_out:
         console.print(Text(f"{missing.allocator} is left out: {missing.reason}."))
     console.print()

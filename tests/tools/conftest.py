@@ -1,0 +1,78 @@
+"""What the tests of the command line share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+from cuplug.allocators.events import EventKind
+from cuplug.plugins.trace import NO_DEVICE
+from cuplug.plugins.tracefile import TraceWriter
+
+pytest.importorskip("typer")
+
+from cuplug.tools.commands import app
+from typer.testing import CliRunner, Result
+
+Command: TypeAlias = "Callable[..., Result]"
+
+
+@pytest.fixture
+def command() -> Command:
+    """Runs ``cuplug-trace`` with the given words, in this process."""
+
+    def run(*words: object) -> Result:
+        return CliRunner().invoke(app, [str(word) for word in words], prog_name="cuplug-trace")
+
+    return run
+
+
+@pytest.fixture
+def refused(command: Command) -> Callable[..., str]:
+    """Runs a command that must be refused: status 2, nothing on standard output, one line on standard error."""
+
+    def run(*words: object) -> str:
+        result = command(*words)
+        assert result.exit_code == 2, result.output
+        assert result.stdout == ""
+        lines = result.stderr.splitlines()
+        assert len(lines) == 1, result.stderr
+        assert lines[0].startswith("cuplug-trace: ")
+        return lines[0].removeprefix("cuplug-trace: ")
+
+    return run
+
+
+Step: TypeAlias = "tuple[EventKind, int, int, int, int, int]"
+
+
+@pytest.fixture
+def small_trace(tmp_path: Path) -> Path:
+    """Two devices, two streams, stacks, a marker, a block that waits for a stream, one that is never freed."""
+    path = tmp_path / "small.cuplug"
+    writer = TraceWriter(path, {"driver": "sim:devices=2", "argv": ["train.py", "--fast"]})
+    writer.describe(allocators={"0": "caching", "1": "direct"})
+    thread = writer.thread("MainThread")
+    library = ("/usr/lib/python3/site-packages/lib.py", 5, "call")
+    first = writer.stack([library, ("train.py", 10, "forward"), ("train.py", 99, "<module>")])
+    second = writer.stack([("train.py", 20, "backward"), ("train.py", 99, "<module>")])
+    steps: Sequence[tuple[EventKind, int, int, int, int, int, int]] = (
+        (EventKind.SEGMENT_RESERVE, 0, 0, 0x10000, 1 << 20, 1 << 20, 0),
+        (EventKind.ALLOCATE, 0, 0, 0x10000, 1024, 1000, first),
+        (EventKind.ALLOCATE, 0, 5, 0x11000, 4096, 4000, second),
+        (EventKind.RECORD_STREAM, 0, 5, 0x10000, 1024, 1000, 0),
+        (EventKind.FREE, 0, 0, 0x10000, 1024, 1000, 0),
+        (EventKind.MARKER, NO_DEVICE, 0, 0, 0, writer.name("iteration 1"), 0),
+        (EventKind.FENCE_PASSED, 0, 0, 0x10000, 1024, 1000, 0),
+        (EventKind.ALLOCATE, 0, 0, 0x10000, 512, 500, second),
+        (EventKind.FREE, 0, 0, 0x10000, 512, 500, 0),
+        (EventKind.OUT_OF_MEMORY, 0, 0, 0, 4096, 1 << 40, 0),
+        (EventKind.SEGMENT_RESERVE, 1, 0, 0x90000, 2048, 2048, 0),
+        (EventKind.ALLOCATE, 1, 0, 0x90000, 2048, 2000, first),
+    )
+    for number, (kind, device, stream, address, nbytes, requested, context) in enumerate(steps):
+        writer.append(kind, device, 1_000_000 * number, thread, stream, address, nbytes, requested, context)
+    writer.close()
+    return path
