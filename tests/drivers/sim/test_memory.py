@@ -28,6 +28,19 @@ def resident() -> int:
         return int(file.read().split()[1]) * mmap.PAGESIZE
 
 
+def page_file_bytes() -> int:
+    """Bytes of memory behind pages, mapped or not."""
+    files = [entry.path for entry in os.scandir("/proc/self/fd")]
+    return sum(os.stat(file).st_blocks * 512 for file in files if "cuplug-pages" in link(file))
+
+
+def link(file: str) -> str:
+    try:
+        return os.readlink(file)
+    except FileNotFoundError:  # the descriptor with which the directory was read
+        return ""
+
+
 def mapped_virtual(driver: SimDriver, npages: int) -> tuple[int, list[int]]:
     virtual = driver.virtual_memory(0)
     assert virtual is not None
@@ -105,6 +118,7 @@ def test_freed_memory_goes_back_to_the_system(make_sim: MakeSim) -> None:
     before = resident()
     driver.memset(address, 1, 256 * MIB, stream=LEGACY_STREAM)
     driver.memset(base, 1, 32 * PAGE, stream=LEGACY_STREAM)
+    assert page_file_bytes() == 32 * PAGE
     assert resident() - before > 250 * MIB
     driver.mem_free(address)
     virtual = driver.virtual_memory(0)
@@ -113,6 +127,7 @@ def test_freed_memory_goes_back_to_the_system(make_sim: MakeSim) -> None:
     for page in pages:
         virtual.release_page(page)
     assert resident() - before < 50 * MIB
+    assert page_file_bytes() == 0
 
 
 @pytest.mark.parametrize("nbytes", [100, 70_000, MIB, MIB + 1, 9 * MIB])
@@ -310,6 +325,18 @@ def test_pinned_memory_is_reachable_for_queued_functions(make_sim: MakeSim) -> N
     driver.launch_host(lambda: ctypes.memset(pinned, 9, 64), stream=LEGACY_STREAM, writes=[(pinned, 64)])
     driver.synchronize()
     assert bytes(driver.view(pinned, 64)) == bytes([9]) * 64
+
+
+def test_freeing_pinned_memory_waits_for_every_device(make_sim: MakeSim) -> None:
+    driver = make_sim(devices=2, schedule="lazy")
+    driver.set_device(1)
+    address, pinned = driver.mem_alloc(64), driver.host_alloc(64)
+    driver.memcpy_htod(address, pinned, 64, stream=driver.stream_create())
+    driver.set_device(0)
+    driver.host_free(pinned)
+    assert driver.operations_executed == 1
+    driver.set_device(1)
+    driver.synchronize()
 
 
 def test_dropped_drivers_give_their_address_space_back() -> None:

@@ -151,6 +151,23 @@ def test_simulated_time_depends_on_the_program_alone(make_sim: MakeSim, schedule
     assert elapsed(schedule) == elapsed("eager") > 6 * 0.03
 
 
+@pytest.mark.parametrize("schedule", ["eager", "lazy", "random:1", "random:2"])
+def test_simulated_time_keeps_to_the_legacy_streams_order(make_sim: MakeSim, schedule: str) -> None:
+    driver = make_sim(schedule=schedule)
+    blocking, free = driver.stream_create(non_blocking=False), driver.stream_create()
+    address = driver.mem_alloc(64 << 20)
+    ends = [driver.event_create(timing=True) for _ in range(4)]
+    driver.memset(address, 1, 64 << 20, stream=free)  # about 35 microseconds each
+    for event, stream in zip(ends, (blocking, LEGACY_STREAM, blocking, free), strict=True):
+        driver.memset(address, 1, 64 << 20, stream=stream)
+        driver.event_record(event, stream=stream)
+    driver.synchronize()
+    assert driver.event_elapsed_ms(ends[0], ends[1]) > 0.03
+    assert driver.event_elapsed_ms(ends[1], ends[2]) > 0.03
+    assert driver.event_elapsed_ms(ends[0], ends[3]) > 0.03
+    assert driver.event_elapsed_ms(ends[3], ends[2]) > 0.03
+
+
 @pytest.mark.parametrize("schedule", ["", "eagre", "random:", "random:x", "lazy:3"])
 def test_an_unknown_schedule_is_refused_with_the_known_ones(schedule: str) -> None:
     with pytest.raises(ValueError, match="eager, lazy, random, random:SEED"):

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+from cuplug.runtime.drivers.base import LEGACY_STREAM
 from cuplug.runtime.drivers.sim import SimDriver
 
 pytestmark = pytest.mark.needs_sim
@@ -29,7 +30,7 @@ class Owner:
         self.driver = driver
         self.address = driver.mem_alloc(nbytes)
         self.errors = errors
-        self.cycle = self
+        self.cycle: Owner | None = self
 
     def __del__(self) -> None:
         try:
@@ -75,6 +76,36 @@ def test_finalisers_that_call_the_driver_run_between_calls_and_never_within(make
     assert gc.isenabled()
 
 
+def test_garbage_made_by_queued_work_is_collected_after_the_call(make_sim: MakeSim) -> None:
+    """A collection within the call would let the finaliser call the driver from there, which is refused."""
+    driver = make_sim(schedule="lazy")
+    errors: list[BaseException] = []
+    kept = [Owner(driver, 512, errors) for _ in range(10)]
+
+    def make_garbage() -> None:
+        kept.clear()
+        _ = [[number] for number in range(100_000)]
+
+    driver.launch_host(make_garbage, stream=LEGACY_STREAM)
+    driver.synchronize()
+    gc.collect()
+    assert errors == []
+    assert driver.live.allocations == 0
+
+
+def test_what_queued_work_alone_holds_is_dropped_after_the_call(make_sim: MakeSim) -> None:
+    driver = make_sim(schedule="lazy")
+    errors: list[BaseException] = []
+    owner = Owner(driver, 512, errors)
+    owner.cycle = None
+    driver.launch_host(lambda owner=owner: owner.address, stream=LEGACY_STREAM)
+    del owner
+    assert driver.live.allocations == 1
+    driver.synchronize()
+    assert errors == []
+    assert driver.live.allocations == 0
+
+
 def test_collection_that_the_program_switched_off_stays_off(make_sim: MakeSim) -> None:
     driver = make_sim()
     gc.disable()
@@ -106,6 +137,7 @@ def test_a_thread_that_waits_runs_what_another_queued(make_sim: MakeSim) -> None
 FORK_WHILE_BUSY = """
 import os, threading
 from cuplug.allocators.errors import DriverError
+from cuplug.runtime.drivers.base import LEGACY_STREAM
 from cuplug.runtime.drivers.sim import SimDriver
 driver = SimDriver()
 driver.set_device(0)
@@ -117,6 +149,8 @@ thread = threading.Thread(target=work)
 thread.start()
 entered.wait()
 import warnings
+from cuplug.runtime.drivers.sim import mapping
+mapping._poison._lock.acquire()  # as if a third thread were inside
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Python 3.12 warns of forks beside threads, which is what this is about
     child = os.fork()
@@ -132,6 +166,7 @@ if not child:
         os._exit(0 if error.code == 3 and gc.isenabled() else 1)
     os._exit(2)
 status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+mapping._poison._lock.release()
 leave.set()
 thread.join()
 driver.synchronize()
