@@ -155,8 +155,19 @@ def test_setting_a_device_makes_its_context_current(contexts: Contexts, cuda: Fa
     contexts.set(1)
     assert cuda.stack == [101]
     contexts.set(None)
-    assert cuda.stack == []
     assert contexts.ordinal is None
+
+
+def test_setting_no_device_leaves_other_libraries_the_default_device_if_it_is_in_use(
+    contexts: Contexts, cuda: FakeCuda
+) -> None:
+    contexts.set(1)
+    contexts.set(None)
+    assert cuda.stack == []
+    contexts.set(0)
+    contexts.set(1)
+    contexts.set(None)
+    assert cuda.stack == [100]
 
 
 def test_what_another_library_had_made_current_comes_back(contexts: Contexts, cuda: FakeCuda) -> None:
@@ -169,7 +180,7 @@ def test_what_another_library_had_made_current_comes_back(contexts: Contexts, cu
 
 def test_a_context_that_another_library_destroyed_does_not_come_back(contexts: Contexts, cuda: FakeCuda) -> None:
     cuda.cuCtxSetCurrent(THEIRS)
-    contexts.set(0)
+    contexts.set(1)
     cuda.destroyed.add(THEIRS)
     contexts.set(None)
     assert cuda.stack == []

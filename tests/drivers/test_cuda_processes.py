@@ -65,6 +65,18 @@ def test_a_process_ends_cleanly(end: str, run_quietly: Callable[..., str]) -> No
     assert run_quietly(f"{USE}\ndriver = CudaDriver()\n{ENDS[end]}\nprint('end')").strip() in ("end", "")
 
 
+AVAILABLE = """
+from cuplug.runtime.drivers.cuda.availability import _has_device_by_process
+print(is_available(), _has_device_by_process())
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+print(is_available(), _has_device_by_process())
+"""
+
+
+def test_whether_a_device_is_visible_is_found_with_and_without_nvml(run_quietly: Callable[..., str]) -> None:
+    assert run_quietly(USE + AVAILABLE) == "True True\nFalse False\n"
+
+
 CLOSE = """
 driver = CudaDriver()
 thread = threading.Thread(target=use, args=(driver,)); thread.start(); thread.join()

@@ -98,6 +98,7 @@ _FUNCTIONS: dict[str, tuple[type, ...]] = {
     "cuLaunchKernel": (_Pointer, *(_Unsigned,) * 7, _Pointer, _Pointer, _Pointer),
     "cuDeviceGetAttribute": (_Pointer, _Int, _Int),
     "cuDeviceGetUuid_v2": (_Pointer, _Int),
+    "cuDevicePrimaryCtxGetState": (_Int, _Pointer, _Pointer),
 }
 _LOCK_HELD: dict[str, tuple[type, ...]] = {
     "cuCtxGetCurrent": (_Pointer,),

@@ -20,32 +20,34 @@ from .api import Api, Refusal, code_of
 __all__ = ["Contexts"]
 
 
-class _Thread(threading.local):
-    """What a thread has set. Contexts are CUDA's handles; 0 is none."""
+class _State:
+    """What one thread has set. Contexts are CUDA's handles; 0 is none."""
 
-    ordinal: int | None = None
-    context: int = 0
-    theirs: int = 0
-    """What another library had made current: ``set(None)`` brings it back."""
+    __slots__ = ("context", "current", "ordinal", "reference", "theirs")
 
     def __init__(self) -> None:
-        self.current = ctypes.c_void_p()
-        self.current_reference = ctypes.byref(self.current)
+        self.ordinal: int | None = None
+        self.context = 0
+        self.theirs = 0  # what another library had made current
+        self.current = ctypes.c_void_p()  # where CUDA writes what is current
+        self.reference = ctypes.byref(self.current)
+
+
+class _Thread(threading.local):
+    """A single attribute: one of a ``threading.local`` costs as much as four of anything else."""
+
+    def __init__(self) -> None:
+        self.state = _State()
 
 
 class _NoThread(_Thread):
     """Stands in for ``_Thread`` where CUDA must not be called any more."""
 
     def __init__(self, refusal: Refusal) -> None:
-        super().__init__()
         self._refusal = refusal
 
     @property
-    def ordinal(self) -> int | None:  # type: ignore[override]
-        raise self._refusal.error("current_device", 0)
-
-    @property
-    def context(self) -> int:  # type: ignore[override]
+    def state(self) -> _State:  # type: ignore[override]
         raise self._refusal.error("this call", 0)
 
 
@@ -76,32 +78,36 @@ class Contexts:
     @property
     def ordinal(self) -> int | None:
         """This thread's current device."""
-        return self._thread.ordinal
+        return self._thread.state.ordinal
 
     def here(self) -> int:
         """This thread's current device. Raises ``CUDA_ERROR_INVALID_CONTEXT`` if it has none."""
-        ordinal = self._thread.ordinal
+        ordinal = self._thread.state.ordinal
         if ordinal is None:
             raise driver_error(201, "no device is current on this thread; call set_device first")
         return ordinal
 
     def set(self, ordinal: int | None) -> None:
-        """Make a device current on this thread, or what another library had made current before (perhaps nothing)."""
-        thread = self._thread
+        """Make a device current on this thread, or what another library had made current before.
+
+        If that was nothing, device 0 is what CUDA's runtime API takes, and what libraries expect that came later and
+        have known no other state; so None makes device 0 current, if it is in use, and else nothing.
+        """
+        state = self._thread.state
         if ordinal is None:
-            if thread.context and self._current(thread) == thread.context:
-                self._bring_back(thread.theirs)
-            thread.ordinal, thread.context, thread.theirs = None, 0, 0
+            if state.context and self._current(state) == state.context:
+                self._bring_back(state.theirs or self._handles.get(0, 0))
+            state.ordinal, state.context, state.theirs = None, 0, 0
             return
         context = self._handles.get(ordinal) or self.retain(ordinal)
-        current = self._current(thread)
-        if current != thread.context:
-            thread.theirs = current
+        current = self._current(state)
+        if current != state.context:
+            state.theirs = current
         if current != context:
             code = self._cuda.cuCtxSetCurrent(context)
             if code:
                 raise self._cuda.error("cuCtxSetCurrent", code)
-        thread.ordinal, thread.context = ordinal, context
+        state.ordinal, state.context = ordinal, context
 
     def enter(self, ordinal: int | None = None) -> bool:
         """Make sure that the current device's context, or that of ``ordinal``, is current in CUDA.
@@ -112,12 +118,12 @@ class Contexts:
         Raises:
             DriverError: ``CUDA_ERROR_INVALID_CONTEXT``: this thread has no current device.
         """
-        thread = self._thread
-        context = thread.context if ordinal is None else self._handles.get(ordinal) or self.retain(ordinal)
+        state = self._thread.state
+        context = state.context if ordinal is None else self._handles.get(ordinal) or self.retain(ordinal)
         if not context:
             self.here()
-        self._cuda.cuCtxGetCurrent(thread.current_reference)
-        if thread.current.value == context:
+        self._cuda.cuCtxGetCurrent(state.reference)
+        if state.current.value == context:
             return False
         code = self._cuda.cuCtxPushCurrent(context)
         if code:
@@ -172,30 +178,38 @@ class Contexts:
             with contextlib.suppress(Exception):
                 self.set(None)
             for ordinal, context in self._retained.items():
-                self._release(context, self._handles[ordinal])
+                self._release(ordinal, context)
             self._retained = {}
             self.refuse(refusal)
 
-    def _release(self, context: Any, handle: int) -> None:
-        """Drop one reference to a primary context.
+    def _release(self, ordinal: int, context: Any) -> None:
+        """Drop one reference to a primary context. It lives on if another library uses it.
 
         PyCUDA's ``detach`` releases only a context that is current or was retained by the same thread, and then leaves
         it on CUDA's stack (seen). So it is made current first, and taken off CUDA's stack afterwards.
         """
-        before = self._current(self._thread)
+        state, handle = self._thread.state, self._handles[ordinal]
+        before = self._current(state)
         try:
             context.push()
             context.detach()
         except Exception:
             _leak(context)
-        if self._current(self._thread) == handle:
+        if self._current(state) == handle:
             self.leave()
-        if self._current(self._thread) != before:
+        if before == handle and not self._is_active(ordinal):
+            before = 0
+        if self._current(state) != before:
             self._bring_back(before)
 
-    def _current(self, thread: _Thread) -> int:
-        self._cuda.cuCtxGetCurrent(thread.current_reference)
-        return thread.current.value or 0
+    def _is_active(self, ordinal: int) -> bool:
+        flags, active = ctypes.c_uint(), ctypes.c_int()
+        code = self._cuda.cuDevicePrimaryCtxGetState(ordinal, ctypes.byref(flags), ctypes.byref(active))
+        return not code and bool(active.value)
+
+    def _current(self, state: _State) -> int:
+        self._cuda.cuCtxGetCurrent(state.reference)
+        return state.current.value or 0
 
     def _bring_back(self, context: int) -> None:
         if self._cuda.cuCtxSetCurrent(context or None):  # it was destroyed meanwhile

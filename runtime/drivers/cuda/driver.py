@@ -89,7 +89,8 @@ class CudaDriver(MemoryCalls, StreamCalls, ModuleCalls):
     def set_device(self, ordinal: int | None) -> None:
         """Make a device's primary context current on this thread (retaining it at first use).
 
-        With None, what another library had made current on this thread before is current again, or nothing.
+        With None, what another library had made current on this thread before is current in CUDA again. If nothing was,
+        device 0 stays so, if it is in use: the device that other libraries take by default.
         """
         self._contexts.set(ordinal)
 

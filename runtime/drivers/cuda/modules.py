@@ -94,11 +94,13 @@ class ModuleCalls(CudaState):
         """
         if type(parameters) is not bytes:  # the launcher relies on how bytes lie in memory
             parameters = bytes(parameters)
-        if stream > PER_THREAD_STREAM:
-            code = self._launch(function, grid, block, shared, stream, parameters)
-            if not code:
-                return
-            self._check_retry("cuLaunchKernel", code)
+        if stream <= PER_THREAD_STREAM:
+            self._contexts.here()
+        # On a default stream too: a kernel cannot run in another context than its own, so nothing wrong can happen.
+        code = self._launch(function, grid, block, shared, stream, parameters)
+        if not code:
+            return
+        self._check_retry("cuLaunchKernel", code)
         pushed = self._contexts.enter()
         try:
             code = self._launch(function, grid, block, shared, stream, parameters)

@@ -67,12 +67,13 @@ class StreamCalls(CudaState):
 
     def event_record(self, event: int, *, stream: int) -> None:
         """Mark the work queued on ``stream`` so far. Both belong to one device."""
-        if stream > PER_THREAD_STREAM:
-            code = self._cuda.cuEventRecord(event, stream)
-            if not code:
-                return
+        if stream <= PER_THREAD_STREAM:
+            self._contexts.here()
+        # On a default stream too: an event and a stream of two contexts are an error, so nothing wrong can be marked.
+        code = self._cuda.cuEventRecord(event, stream)
+        if code:
             self._check_retry("cuEventRecord", code)
-        self._call("cuEventRecord", event, stream)
+            self._call("cuEventRecord", event, stream)
 
     def event_query(self, event: int) -> bool:
         """Whether the marked work has completed. True for an unrecorded event."""
