@@ -51,7 +51,10 @@ class Buffer:
             del self._block
         except AttributeError:
             return
-        block.allocator.free(block)
+        uses = block.uses
+        if uses & 1:
+            block.uses = uses + 1
+            block.home.append(block)
 
     @property
     def closed(self) -> bool:

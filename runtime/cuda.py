@@ -1,5 +1,7 @@
 """``cuplug.cuda``: the default runtime, with the names and meanings of ``torch.cuda``."""
 
+from typing import Any as _Any
+
 from .arena import arena
 from .copies import memcpy, memset
 from .device import (
@@ -84,3 +86,14 @@ __all__ = [
     "stream",
     "synchronize",
 ]
+
+
+def __getattr__(name: str) -> _Any:
+    """What needs tensors, imported when it is asked for: the legacy constructors (``FloatTensor``, ...) and seeds."""
+    from .tensor.generator import CUDA_FUNCTIONS
+    from .tensor.legacy import LEGACY
+
+    found = LEGACY["cuda"].get(name) or CUDA_FUNCTIONS.get(name)
+    if found is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return found

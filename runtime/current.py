@@ -6,7 +6,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from ..allocators.block import Block
-from .drivers.base import LEGACY_STREAM
+from .drivers.base import LEGACY_STREAM, PER_THREAD_STREAM
 from .upstream import per_thread_key
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Current:
 
     def key(self, handle: int) -> int:
         """What allocators know the stream ``handle`` as."""
-        return handle if handle != 2 else per_thread_key(self.number)
+        return handle if handle != PER_THREAD_STREAM else per_thread_key(self.number)
 
     def _choose(self, ordinal: int) -> None:
         self.device = ordinal

@@ -20,7 +20,7 @@ class DeviceState:
     def __init__(self, runtime: Runtime, ordinal: int) -> None:
         self.runtime = runtime
         self.ordinal = ordinal
-        self.upstream = RuntimeUpstream(runtime.driver, ordinal, lambda: runtime.current.number)
+        self.upstream = RuntimeUpstream(runtime, runtime.driver, ordinal)
         self.allocator: Allocator | None = None
         self.streams = StreamPool(runtime.driver, self._forget_stream)
         self.events = EventPool(runtime.driver)

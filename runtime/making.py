@@ -42,17 +42,14 @@ def find_driver(settings: Settings, plugins: PluginManager) -> tuple[Driver | No
 
 
 def check_allocator(settings: Settings, plugins: PluginManager) -> None:
-    """Find out now, and not at the first allocation, whether the allocator's name is known.
+    """Find out now, and not at the first allocation, whether there is such an allocator.
 
     Raises:
-        UnknownAllocatorError: it is not.
-        PluginError: the selection has no such form.
+        UnknownAllocatorError: no plugin contributes it.
+        PluginError: the selection has no such form, or an option is unknown or wrong.
     """
-    from ..plugins.selection import parse_selection
-
-    wanted = settings.allocator
-    if isinstance(wanted, str) and parse_selection(wanted).name not in plugins.allocators():
-        plugins.make_allocator(wanted, None)  # type: ignore[arg-type]  # it raises
+    if isinstance(settings.allocator, str):
+        plugins.check_allocator(settings.allocator)
 
 
 def make_allocator(settings: Settings, plugins: PluginManager, upstream: Upstream) -> Allocator:

@@ -57,7 +57,8 @@ class Runtime:
             driver: a selection (``cuda``, ``sim:devices=2``) or a driver, which then stays the caller's to close. By
                 default what ``CUPLUG_DRIVER`` says, else ``auto``: ``cuda`` where PyCUDA imports and a device
                 answers; otherwise there is no device. The simulator is never chosen unasked.
-            trace: record every event of the allocators in this file. By default what ``CUPLUG_TRACE`` says.
+            trace: record every event of the allocators in this file. By default what ``CUPLUG_TRACE``
+                says, with ``.2`` behind it for the second runtime of a process, and so on.
             launch_blocking: wait for each copy and kernel to end, so that an error is raised where it was caused. By
                 default whether ``CUDA_LAUNCH_BLOCKING`` is 1.
             plugins: where allocators and drivers come from; by default the installed plugins.
@@ -167,7 +168,9 @@ class Runtime:
 
     @property
     def current(self) -> Current:
-        """What is current in the calling thread."""
+        """What is current in the calling thread. Raises as ``driver``."""
+        if self._unusable is not None:
+            raise CuplugError(self._unusable)
         try:
             current: Current = self._local.current
         except AttributeError:

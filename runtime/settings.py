@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from itertools import count
 from typing import TYPE_CHECKING, TypeAlias
 
 from ..allocators.base import Allocator
@@ -39,7 +40,7 @@ class Settings:
         return Settings(
             allocator=self.allocator or environment.get("CUPLUG_ALLOCATOR") or "caching",
             driver=self.driver or environment.get("CUPLUG_DRIVER") or "auto",
-            trace=os.fspath(self.trace) if self.trace else environment.get("CUPLUG_TRACE") or None,
+            trace=os.fspath(self.trace) if self.trace else _trace_of_environment(),
             launch_blocking=environment.get("CUDA_LAUNCH_BLOCKING") == "1" if blocking is None else blocking,
             plugins=self.plugins,
         )
@@ -51,3 +52,16 @@ class Settings:
         if "trace" in said:
             said["trace"] = os.fspath(said["trace"])
         return [name for name, value in said.items() if getattr(other, name) != value]
+
+
+_traces = count(1)
+
+
+def _trace_of_environment() -> str | None:
+    """``CUPLUG_TRACE``; for the second runtime of a process that path with ``.2`` behind it, and so on: each runtime
+    has its own devices, and none may overwrite another's trace."""
+    path = os.environ.get("CUPLUG_TRACE")
+    if not path:
+        return None
+    number = next(_traces)
+    return path if number == 1 else f"{path}.{number}"

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import configparser
+import subprocess
+import sys
+from pathlib import Path
+
+import cuplug
+import pytest
+
+pytestmark = pytest.mark.one_schedule
+
+
+def _imported(program: str) -> set[str]:
+    program += "; import sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    return set(done.stdout.split())
+
+
+def test_importing_the_package_imports_no_driver_no_plugin_and_no_tool() -> None:
+    imported = _imported("import cuplug")
+    for name in ("pycuda", "cuda", "typer", "rich", "bokeh", "pyarrow", "pluggy", "pytest", "hypothesis", "torch"):
+        assert name not in imported, name
+    for name in ("cuplug.plugins.manager", "cuplug.runtime.drivers.sim", "cuplug.runtime.drivers.cuda", "cuplug.tools"):
+        assert name not in imported, name
+
+
+def test_the_facade_can_be_imported_by_its_short_name() -> None:
+    assert "cuplug.cuda" in _imported("import cuplug.cuda as cuda; assert cuda.alloc; from cuplug.cuda import Stream")
+
+
+def test_every_public_name_exists_and_is_documented() -> None:
+    for module in (cuplug, cuplug.cuda):
+        assert sorted(module.__all__) == list(module.__all__) or module is cuplug
+        for name in module.__all__:
+            found = getattr(module, name)
+            assert name == "__version__" or found.__doc__, name
+
+
+def test_the_version_is_the_distributions() -> None:
+    settings = configparser.ConfigParser()
+    settings.read(Path(cuplug.__file__).with_name("setup.cfg"))
+    if "metadata" in settings:  # not in an installed copy
+        assert settings["metadata"]["version"] == cuplug.__version__
