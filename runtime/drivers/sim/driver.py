@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ....allocators.errors import DriverError
 from ..base import DeviceProperties, Dim3, FunctionAttributes, driver_error
-from .machine import CALLS, call, light_call
+from .machine import CALLS, call, light_call, observation
 from .memory_calls import MemoryCalls, memory_at
 from .modules import ModuleLoader
 from .operations import Operation, Range, Stream
@@ -178,14 +178,16 @@ class SimDriver(MemoryCalls, StreamCalls):
         return self._schedule.executed
 
     @property
+    @observation
     def log(self) -> list[tuple[int, int, str]]:
         """The operations executed last (65,536 at most), oldest first: the device, the stream's number on its device
         (its legacy stream is 0, others count up as they are made) and the operation's name."""
         return list(self._schedule.log)
 
     @property
+    @observation
     def live(self) -> LiveHandles:
-        """How many of each kind of thing exist now."""
+        """How many of each kind of thing exist: now, or when the driver was closed."""
         memories = [device.memory for device in self._devices.values()]
         return LiveHandles(
             allocations=sum(len(memory.allocations.sizes) for memory in memories),
@@ -223,9 +225,9 @@ class SimDriver(MemoryCalls, StreamCalls):
             raise driver_error(400, f"{name}: stream {stream:#x} is of device {queue.device.ordinal}, not the current")
         self._submit(Operation(name, queue, function, reads=tuple(reads), writes=tuple(writes), cost_us=cost_us))
 
-    @call
+    @observation
     def view(self, address: int, nbytes: int) -> memoryview:
-        """The bytes at ``address``, writable and without a copy, whatever is queued.
+        """The bytes at ``address``, writable and without a copy, whatever is queued. Operations may call it.
 
         Touching a view after its memory was freed or unmapped, or the driver closed, kills the process as any wild
         pointer does.
@@ -233,6 +235,7 @@ class SimDriver(MemoryCalls, StreamCalls):
         Raises:
             DriverError: ``CUDA_ERROR_INVALID_VALUE``: the range is not live device or page-locked memory.
         """
+        self._machine.check_usable("view")
         device = self._owner(address)
         if device is not None:
             fault = device.memory.touch(address, nbytes)
@@ -242,7 +245,7 @@ class SimDriver(MemoryCalls, StreamCalls):
             raise driver_error(1, f"view of {nbytes} bytes at {address:#x}: {fault}")
         return memory_at(address, nbytes)
 
-    @call
+    @observation
     def pending_access(
         self, address: int, nbytes: int, *, before_stream: int | None = None
     ) -> tuple[PendingAccess, ...]:

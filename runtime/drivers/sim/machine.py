@@ -8,12 +8,13 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from functools import wraps
+from threading import get_ident
 from typing import Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from ..base import driver_error
 from .schedule import Schedule
 
-__all__ = ["CALLS", "Handles", "Machine", "call", "light_call"]
+__all__ = ["CALLS", "Handles", "Machine", "call", "light_call", "observation"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -49,11 +50,9 @@ class Machine:
         """
         if self.forked or self.closed:
             self.check_usable(name)
-        if self._owner == threading.get_ident():
+        if self._owner == get_ident():
             raise driver_error(800, f"{name} was called from within an operation; queued work must not call the driver")
-        _garbage_collection.pause()
-        self._lock.acquire()
-        self._owner = threading.get_ident()
+        self._take()
         try:
             self.used = True
             if self.closed:
@@ -68,11 +67,27 @@ class Machine:
 
     def leave(self) -> None:
         """End a call."""
-        finished, self.schedule.finished = self.schedule.finished, []
+        schedule = self.schedule
+        finished = schedule.finished
+        if finished:
+            schedule.finished = []
         self._owner = 0
         self._lock.release()
         _garbage_collection.resume()
-        finished.clear()  # may run finalisers, so it comes last
+        if finished:
+            finished.clear()  # may run finalisers, so it comes last
+
+    def look(self) -> bool:
+        """Take the lock for something that is no call of the driver, unless this thread holds it."""
+        if self._owner == get_ident():
+            return False
+        self._take()
+        return True
+
+    def _take(self) -> None:
+        _garbage_collection.pause()
+        self._lock.acquire()
+        self._owner = get_ident()
 
     def check_usable(self, name: str) -> None:
         """Raise where the process was forked or the driver closed."""
@@ -86,7 +101,7 @@ class Machine:
             raise driver_error(4, f"{name}: this driver was closed; make a new one")
 
     def fail_next(self, name: str, code: int, after: int) -> None:
-        """Let a call fail once, after it was made ``after`` more times."""
+        """Let a call fail once, after it was made ``after`` more times. Holds no lock: for the thread that tests."""
         self.faults.setdefault(name, []).append((after, code))
 
     def fail_if_told(self, name: str) -> None:
@@ -149,6 +164,22 @@ def light_call(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S
         return method(self, *args, **kwargs)
 
     return checked
+
+
+def observation(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """Make a method one that looks at the simulator under its lock: it runs nothing, and operations may call it too."""
+
+    @wraps(method)
+    def locked(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        machine = self._machine
+        taken = machine.look()
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            if taken:
+                machine.leave()
+
+    return locked
 
 
 class Handles(Generic[T]):

@@ -174,6 +174,14 @@ def test_host_code_can_follow_pointers_stored_on_the_device(make_sim: MakeSim) -
     assert pointer.contents[3] == 7
 
 
+@pytest.mark.parametrize("nbytes", [100, 3 * MIB])
+def test_a_freed_address_is_given_out_again_as_soon_as_it_fits(make_sim: MakeSim, nbytes: int) -> None:
+    driver = make_sim()
+    addresses = [driver.mem_alloc(nbytes) for _ in range(3)]
+    driver.mem_free(addresses[1])
+    assert driver.mem_alloc(nbytes) == addresses[1]
+
+
 def test_small_allocations_share_pages_and_give_them_back_with_the_last(make_sim: MakeSim) -> None:
     driver = make_sim(memory=64 * MIB)
     total = driver.mem_info()[1]

@@ -88,3 +88,39 @@ def test_declared_ranges_of_functions_count(lazy: SimDriver) -> None:
         ("kernel", address, False),
         ("kernel", address + 8, True),
     }
+
+
+def test_looking_moves_nothing(make_sim: MakeSim) -> None:
+    for seed in range(10):
+        driver = make_sim(schedule="random", seed=seed)
+        address = driver.mem_alloc(512)
+        stream = driver.stream_create()
+        driver.memset(address, 1, 512, stream=stream)
+        before = driver.operations_executed, driver.log, len(driver.pending_access(address, 512))
+        for _ in range(50):
+            assert len(driver.pending_access(address, 512)) == before[2]
+            assert driver.view(address, 1)
+            assert driver.live.streams == 1
+        assert (driver.operations_executed, driver.log) == before[:2]
+        driver.close()
+
+
+def test_operations_may_look(lazy: SimDriver) -> None:
+    source, target = lazy.mem_alloc(64), lazy.mem_alloc(64)
+
+    def double() -> None:
+        lazy.view(target, 64)[:] = bytes(2 * value for value in lazy.view(source, 64))
+
+    lazy.memset(source, 21, 64, stream=LEGACY_STREAM)
+    lazy.launch_host(double, stream=LEGACY_STREAM, reads=[(source, 64)], writes=[(target, 64)])
+    lazy.synchronize()
+    assert bytes(lazy.view(target, 64)) == bytes([42]) * 64
+
+
+def test_what_a_closed_driver_left_over_can_be_told(lazy: SimDriver) -> None:
+    lazy.mem_alloc(512)
+    lazy.event_destroy(lazy.event_create())
+    lazy.stream_create()
+    lazy.close()
+    live = lazy.live
+    assert (live.allocations, live.streams, live.events) == (1, 1, 0)

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from cuplug.runtime.drivers.base import LEGACY_STREAM
+from cuplug.runtime.drivers.base import LEGACY_STREAM, PER_THREAD_STREAM
 from cuplug.runtime.drivers.sim import SimDriver
 
 pytestmark = pytest.mark.needs_sim
@@ -134,10 +134,28 @@ def test_a_thread_that_waits_runs_what_another_queued(make_sim: MakeSim) -> None
     assert ran[0] != threading.get_ident()
 
 
+def test_every_thread_has_its_own_per_thread_stream(make_sim: MakeSim) -> None:
+    driver = make_sim(schedule="lazy")
+    ran: list[str] = []
+    driver.launch_host(lambda: ran.append("here"), stream=PER_THREAD_STREAM)
+
+    def work() -> None:
+        driver.set_device(0)
+        driver.launch_host(lambda: ran.append("there"), stream=PER_THREAD_STREAM)
+        driver.stream_synchronize(PER_THREAD_STREAM)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert ran == ["there"]
+    driver.stream_synchronize(PER_THREAD_STREAM)
+    assert ran == ["there", "here"]
+
+
 FORK_WHILE_BUSY = """
 import os, threading
 from cuplug.allocators.errors import DriverError
-from cuplug.runtime.drivers.base import LEGACY_STREAM
+from cuplug.runtime.drivers.base import LEGACY_STREAM, PER_THREAD_STREAM
 from cuplug.runtime.drivers.sim import SimDriver
 driver = SimDriver()
 driver.set_device(0)
