@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+from ...allocators.errors import CuplugError
 from ...allocators.upstream import Fence, VirtualMemory
 from .base import Driver
 
@@ -62,7 +64,7 @@ class DeviceUpstream:
 
 
 class EventFence:
-    """A fence made of an event. The event is destroyed once it is seen to have passed."""
+    """A fence made of an event. The event is destroyed once it is seen to have passed, or with the fence."""
 
     __slots__ = ("_driver", "_event", "_ordinal")
 
@@ -91,6 +93,12 @@ class EventFence:
         if self._event is not None:
             with on_device(self._driver, self._ordinal):
                 self._driver.event_synchronize(self._event)
+                self._retire()
+
+    def __del__(self) -> None:
+        if self._event is not None and not sys.is_finalizing():
+            # After a fork, or once the driver is closed or the device lost, the event has gone by itself.
+            with suppress(CuplugError), on_device(self._driver, self._ordinal):
                 self._retire()
 
     def _retire(self) -> None:
