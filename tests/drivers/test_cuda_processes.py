@@ -77,6 +77,23 @@ def test_whether_a_device_is_visible_is_found_with_and_without_nvml(run_quietly:
     assert run_quietly(USE + AVAILABLE) == "True True\nFalse False\n"
 
 
+WITHOUT_BINDINGS = """
+sys.modules["cuda.bindings"] = None
+driver = CudaDriver()
+held = use(driver)
+module = driver.module_load(
+    b".version 7.0\\n.target sm_70\\n.address_size 64\\n.visible .entry f(.param .u64 a) { ret; }")
+function = driver.module_function(module, "f")
+print(driver.function_parameters(function), driver.virtual_memory(0), driver.device_properties(0).virtual_memory)
+driver.launch(function, (1, 1, 1), (1, 1, 1), shared=0, stream=held[1], parameters=bytes(8))
+driver.synchronize()
+"""
+
+
+def test_without_cuda_bindings_all_but_virtual_memory_works(run_quietly: Callable[..., str]) -> None:
+    assert run_quietly(USE + WITHOUT_BINDINGS) == "[(0, 8)] None False\n"
+
+
 CLOSE = """
 driver = CudaDriver()
 thread = threading.Thread(target=use, args=(driver,)); thread.start(); thread.join()

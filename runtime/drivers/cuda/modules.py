@@ -96,7 +96,7 @@ class ModuleCalls(CudaState):
             parameters = bytes(parameters)
         if stream <= PER_THREAD_STREAM:
             self._contexts.here()
-        # On a default stream too: a kernel cannot run in another context than its own, so nothing wrong can happen.
+        # On a default stream too: if that is another context's, CUDA refuses (400, seen), and the context is switched.
         code = self._launch(function, grid, block, shared, stream, parameters)
         if not code:
             return

@@ -68,8 +68,8 @@ class CudaState:
         """Queue work on a stream: a call whose last argument is the stream.
 
         CUDA takes the context from a stream that is not one of the default streams, whatever is current (seen on
-        driver 580, also with nothing current). Older drivers may not, so a call that fails is made once more in the
-        current device's context.
+        driver 580, with nothing current and with another context). Older drivers may not, so a call that fails is made
+        once more in the current device's context.
         """
         if stream > PER_THREAD_STREAM:
             code = getattr(self._cuda, name)(*arguments, stream)

@@ -59,17 +59,33 @@ class StreamCalls(CudaState):
 
     def event_create(self, *, timing: bool = False) -> int:
         """Create an event on the current device, unrecorded. ``timing`` lets ``event_elapsed_ms`` use it."""
-        return self._make(self._events, "cuEventCreate", 0 if timing else _DISABLE_TIMING)
+        event = ctypes.c_void_p()
+        contexts = self._contexts
+        pushed = contexts.enter()
+        try:
+            code = self._cuda.cuEventCreate(ctypes.byref(event), 0 if timing else _DISABLE_TIMING)
+        finally:
+            if pushed:
+                contexts.leave()
+        if code:
+            raise self._error("cuEventCreate", code)
+        handle = event.value or 0
+        self._events[handle] = contexts.here()
+        return handle
 
     def event_destroy(self, event: int) -> None:
         """Destroy an event, also while a recording is pending."""
-        self._destroy(self._events, "cuEventDestroy", event, invalid=400)
+        ordinal = self._events.pop(event, None)
+        if ordinal is None:
+            self._destroy(self._events, "cuEventDestroy", event, invalid=400)  # says so
+        else:
+            self._give_back("cuEventDestroy", event, ordinal)
 
     def event_record(self, event: int, *, stream: int) -> None:
         """Mark the work queued on ``stream`` so far. Both belong to one device."""
         if stream <= PER_THREAD_STREAM:
             self._contexts.here()
-        # On a default stream too: an event and a stream of two contexts are an error, so nothing wrong can be marked.
+        # On a default stream too: if that is another context's, CUDA refuses (400, seen), and the context is switched.
         code = self._cuda.cuEventRecord(event, stream)
         if code:
             self._check_retry("cuEventRecord", code)
