@@ -1,10 +1,11 @@
 """Launching kernels: the hottest call of a runtime.
 
-With cuda-bindings, since converting eleven arguments is what it does faster than ctypes. Measured in turn in one process
-on an H200 (driver 580.159.04, Python 3.12, cuda-bindings 13.3.1, PyCUDA 2026.1), medians of a launch of two arguments,
-their packing included: ``CudaDriver.launch`` 3.5 µs, on the default stream 3.6, PyCUDA's ``prepared_async_call`` 3.8. In
-another process ``CudaDriver.launch`` took 3.6 and, through ctypes, 4.3 to 4.5. Almost all of it is cuLaunchKernel: a
-prototype with the arguments converted and packed ahead, into a buffer of its own, saved less than 0.1 µs.
+With cuda-bindings, since converting eleven arguments is what it does faster than ctypes. Measured in turn in one
+process on an H200 (driver 580.159.04, Python 3.12, cuda-bindings 13.3.1, PyCUDA 2026.1), medians of a launch of two
+arguments, their packing included: ``CudaDriver.launch`` 3.5 µs, on the default stream 3.6, PyCUDA's
+``prepared_async_call`` 3.8. In another process ``CudaDriver.launch`` took 3.6 and, through ctypes, 4.3 to 4.5. Almost
+all of it is cuLaunchKernel: a prototype with the arguments converted and packed ahead, into a buffer of its own,
+saved less than 0.1 µs.
 """
 
 from __future__ import annotations
