@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import Any
 
 from ....allocators.errors import DriverError, OutOfMemoryError
@@ -179,7 +180,9 @@ def _initialise(api: Api, pycuda: Any) -> int:
 def _import_pycuda() -> Any:
     try:
         import pycuda.driver
-    except ImportError as error:
+    except Exception as error:  # a PyCUDA that was built for another CUDA, or another NumPy, fails in several ways
+        if find_spec("pycuda") is not None:
+            Api()  # where NVIDIA's driver is missing, that is the reason to give
         raise driver_error(
             3,
             f"PyCUDA cannot be imported ({error}); install cuplug[cuda], which builds it against a CUDA toolkit, "
