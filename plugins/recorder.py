@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -13,7 +14,7 @@ from typing import Any
 
 from ..allocators.errors import TraceError
 from ..allocators.events import EventKind, Observer
-from .trace import NO_DEVICE
+from .trace import CLOSING, NO_DEVICE
 from .tracefile import TraceWriter
 
 __all__ = ["DEFAULT_DEPTH", "PythonStacks", "TraceRecorder", "parse_stacks"]
@@ -92,6 +93,14 @@ class TraceRecorder:
         number, thread = self._writer.name(name), self._threads[threading.get_ident()]
         now = time.perf_counter_ns()
         self._writer.append(EventKind.MARKER, NO_DEVICE, now, thread, 0, 0, 0, number, 0)
+
+    def closing(self) -> None:
+        """Mark the program's end: what is live now, the program never freed, whatever the runtime frees from here on.
+
+        Never raises: on a full disk the mark is missing, and nothing else that closing has to do.
+        """
+        with contextlib.suppress(TraceError):
+            self.marker(CLOSING)
 
     def describe(self, **fields: Any) -> None:
         """Add to the trace's header (``Header``): ``driver`` and ``allocators`` (a dictionary from a device's ordinal

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-__all__ = ["EVENT_DTYPE", "NO_DEVICE", "EventArray", "Frame", "Header", "Trace"]
+from ..allocators.events import EventKind
+
+__all__ = ["CLOSING", "EVENT_DTYPE", "NO_DEVICE", "EventArray", "Frame", "Header", "Trace"]
 
 EVENT_DTYPE = np.dtype(
     [
@@ -27,6 +29,9 @@ EVENT_DTYPE = np.dtype(
 EventArray: TypeAlias = "np.ndarray[Any, np.dtype[np.void]]"
 NO_DEVICE = 255
 """The device of events that belong to none, such as markers."""
+
+CLOSING = "cuplug: the runtime closes"
+"""The name of the marker behind the program's own events. What follows, the runtime does while it closes."""
 
 
 class Frame(NamedTuple):
@@ -115,6 +120,13 @@ class Trace:
     def devices(self) -> list[int]:
         """The ordinals of the devices that have events."""
         return [int(device) for device in np.unique(self.events["device"]) if device != NO_DEVICE]
+
+    @property
+    def end(self) -> int:
+        """The place of the first event that the program did not cause: the number of events, where it caused all."""
+        closing = [number for number, name in self.names.items() if name == CLOSING]
+        marks = np.flatnonzero((self.events["kind"] == EventKind.MARKER) & np.isin(self.events["requested"], closing))
+        return int(marks[0]) if len(marks) else len(self.events)
 
     def canonical(self) -> bytes:
         """What two recordings of one program with one seed have in common: everything but when it ran, and as what.

@@ -249,6 +249,8 @@ class Runtime:
                 return
             self._unusable = f"{_SHUT_DOWN}; start a new one"
         forget(self)
+        if self.recorder is not None:
+            self.recorder.closing()
         devices = list(self._devices.values())
         steps: list[Callable[[], None]] = [partial(self._synchronize, device) for device in devices]
         steps += reversed(self._closers)

@@ -33,10 +33,7 @@ class OneLineErrors(TyperGroup):
         try:
             status = super().main(args=args, prog_name=prog_name, **{**extra, "standalone_mode": False})
         except _usage_errors as error:
-            if type(error).__name__ == "NoArgsIsHelpError":
-                print(error.format_message(), file=sys.stderr)
-            else:
-                _complain(error.format_message())
+            _complain(error.format_message())
             status = 2
         except CuplugError as error:
             _complain(str(error))
@@ -86,7 +83,7 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[[i
 
 
 def _complain(message: str) -> None:
-    print("cuplug-trace:", " ".join(message.split()), file=sys.stderr)
+    print("cuplug-trace:", " ".join(message.split()), file=sys.stderr, flush=True)
 
 
 # The base of all usage errors. Typer brought click along, and has its own copy of it since 0.2x.

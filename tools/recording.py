@@ -35,11 +35,13 @@ def run_recorded(target: str, arguments: Sequence[str], *, module: bool, environ
     """
     check_target(target, module=module)
     with _as_main_program(target, arguments, module, environment):
+        # What the program holds at its end is live in the trace, as it is when Python itself runs it.
+        held: dict[str, object] = {}
         try:
             if module:
-                runpy.run_module(target, run_name="__main__", alter_sys=True)
+                held = runpy.run_module(target, run_name="__main__", alter_sys=True)
             else:
-                runpy.run_path(target, run_name="__main__")
+                held = runpy.run_path(target, run_name="__main__")
         except SystemExit as ended:
             return _status(ended)
         except KeyboardInterrupt:
@@ -54,6 +56,7 @@ def run_recorded(target: str, arguments: Sequence[str], *, module: bool, environ
                 if not thread.daemon and thread is not threading.current_thread():
                     thread.join()
             shutdown()
+            held.clear()
 
 
 def check_target(target: str, *, module: bool) -> None:

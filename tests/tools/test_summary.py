@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cuplug.runtime.runtime import Runtime
 from cuplug.tools.analysis.sites import Site
 from cuplug.tools.analysis.summary import SizeClass, summarize
 from cuplug.tools.demo import history
@@ -110,3 +111,13 @@ def test_wrong_words_give_one_line(refused: Callable[..., str], small_trace: Pat
     assert "--bogus" in refused("summary", "--bogus", small_trace)
     assert "--top" in refused("summary", "--top", "many", small_trace)
     assert "bogus" in refused("bogus")
+
+
+def test_what_the_runtime_frees_while_it_closes_the_program_never_freed(tmp_path: Path) -> None:
+    with Runtime(allocator="caching", driver="sim:memory=1GiB", trace=tmp_path / "t.cuplug") as runtime:
+        kept = runtime.allocator(0).allocate(1000, stream=0)
+        runtime.allocator(0).free(runtime.allocator(0).allocate(3000, stream=0))
+    device = summarize(load(tmp_path / "t.cuplug")).devices[0]
+    assert (device.frees, device.live_blocks, device.live_bytes) == (1, 1, 1000)
+    assert device.lifetimes.blocks == 1
+    assert kept.requested == 1000

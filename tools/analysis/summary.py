@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from ...allocators.events import EventKind
 from ...plugins.trace import EventArray, Trace
@@ -77,7 +78,7 @@ class Fragmentation:
 
 @dataclass(frozen=True)
 class DeviceSummary:
-    """What happened on one device. Sizes are bytes."""
+    """What happened on one device. Sizes are bytes. What is live was not freed before the runtime closed."""
 
     device: int
     events: int
@@ -126,21 +127,24 @@ def summarize(trace: Trace, *, device: int | None = None, top: int = 10) -> Summ
     """
     header = trace.header
     wanted = [ordinal for ordinal in trace.devices if device is None or ordinal == device]
-    devices = [_of_device(trace, ordinal, trace.events[trace.events["device"] == ordinal], top) for ordinal in wanted]
+    devices = [_of_device(trace, ordinal, top) for ordinal in wanted]
     return Summary(
         trace.path, header.source, header.driver, header.allocators, header.argv,
         trace.complete, trace.note, len(trace.events), devices,
     )  # fmt: skip
 
 
-def _of_device(trace: Trace, device: int, events: EventArray, top: int) -> DeviceSummary:
+def _of_device(trace: Trace, device: int, top: int) -> DeviceSummary:
+    own = np.flatnonzero(trace.events["device"] == device)
+    events = trace.events[own]
+    end = int(np.searchsorted(own, trace.end))
     blocks = find_blocks(events)
     memory = curves(events, blocks)
     times = (events["time"] - events["time"][0]) / 1e9
     kinds = np.bincount(events["kind"], minlength=256)
     peak = _peak(memory.requested, times)
     at_peak = (blocks.allocated <= peak.event) & ((blocks.freed > peak.event) | (blocks.freed < 0))
-    live = blocks.freed < 0
+    live = (blocks.freed < 0) | (blocks.freed >= end)  # the program never freed these
     requested = events["requested"][blocks.allocated]
     contexts = events["context"][blocks.allocated]
     has_stacks = bool(trace.stacks)
@@ -149,7 +153,7 @@ def _of_device(trace: Trace, device: int, events: EventArray, top: int) -> Devic
         events=len(events),
         seconds=float(times[-1]),
         allocations=len(blocks.allocated),
-        frees=int(kinds[EventKind.FREE]),
+        frees=int(np.count_nonzero(events["kind"][:end] == EventKind.FREE)),
         unknown_frees=blocks.unknown_frees,
         requested=peak,
         allocated=_peak(memory.allocated, times),
@@ -158,7 +162,7 @@ def _of_device(trace: Trace, device: int, events: EventArray, top: int) -> Devic
         fragmentation=_fragmentation(memory, times),
         driver_calls={kind.name.lower(): int(kinds[kind]) for kind in _DRIVER_CALLS if kinds[kind]},
         sizes=_sizes(requested),
-        lifetimes=_lifetimes(events, blocks),
+        lifetimes=_lifetimes(events, blocks, ~live),
         streams=_streams(events, blocks),
         live_blocks=int(np.count_nonzero(live)),
         live_bytes=int(requested[live].sum()),
@@ -178,14 +182,12 @@ _DRIVER_CALLS = (
 )
 
 
-def _peak(
-    curve: np.ndarray[tuple[int], np.dtype[np.int64]], times: np.ndarray[tuple[int], np.dtype[np.float64]]
-) -> Peak:
+def _peak(curve: npt.NDArray[np.int64], times: npt.NDArray[np.float64]) -> Peak:
     at = int(curve.argmax())
     return Peak(int(curve[at]), float(times[at]), at) if curve[at] > 0 else Peak()
 
 
-def _fragmentation(memory: Curves, times: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Fragmentation:
+def _fragmentation(memory: Curves, times: npt.NDArray[np.float64]) -> Fragmentation:
     at = int(memory.reserved.argmax())
     most = int(memory.reserved[at])
     if most <= 0:
@@ -199,7 +201,7 @@ def _fragmentation(memory: Curves, times: np.ndarray[tuple[int], np.dtype[np.flo
     return Fragmentation(least_unused / most, unused / held if held > 0 else 0.0, most / peak if peak > 0 else 0.0)
 
 
-def _sizes(requested: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[SizeClass]:
+def _sizes(requested: npt.NDArray[np.int64]) -> list[SizeClass]:
     classes = np.ceil(np.log2(np.maximum(requested, 512))).astype(np.int64)
     return [
         SizeClass(1 << int(power), int(np.count_nonzero(classes == power)), int(requested[classes == power].sum()))
@@ -207,8 +209,7 @@ def _sizes(requested: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[SizeCl
     ]
 
 
-def _lifetimes(events: EventArray, blocks: Blocks) -> Lifetimes:
-    freed = blocks.freed >= 0
+def _lifetimes(events: EventArray, blocks: Blocks, freed: npt.NDArray[np.bool_]) -> Lifetimes:
     if not freed.any():
         return Lifetimes()
     times = events["time"]
@@ -231,7 +232,7 @@ def _streams(events: EventArray, blocks: Blocks) -> list[StreamUse]:
     return found
 
 
-def _out_of_memory(events: EventArray, times: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[OutOfMemory]:
+def _out_of_memory(events: EventArray, times: npt.NDArray[np.float64]) -> list[OutOfMemory]:
     places = np.flatnonzero(events["kind"] == EventKind.OUT_OF_MEMORY)
     return [
         OutOfMemory(

@@ -18,7 +18,7 @@ __all__ = ["app"]
 app = typer.Typer(
     cls=OneLineErrors,
     help="Record, read and compare traces of GPU memory allocations.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     add_completion=False,
@@ -38,11 +38,14 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: Annotated[
+    context: typer.Context,
+    version: Annotated[  # noqa: ARG001 - its callback acts
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Record, read and compare traces of GPU memory allocations."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 app.command(context_settings={"allow_interspersed_args": False})(record)
