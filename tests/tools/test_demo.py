@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
 from cuplug.plugins.tracefile import read_trace
 from cuplug.tools.analysis.summary import summarize
-from cuplug.tools.demo import bundled_allocators, history, obstacle_to_resets, run_one
+from cuplug.tools.demo import LeftOut, bundled_allocators, history, obstacle_to_resets, run_one
+from cuplug.tools.reporters.demo import print_comparison
+from rich.console import Console
 
 from .conftest import Command
 
@@ -33,10 +36,17 @@ def test_the_demo_compares_every_bundled_allocator_or_says_why_not(command: Comm
         assert str(tmp_path / "new" / "folder" / f"{name}.cuplug") in result.stdout
 
 
-def test_a_device_that_is_too_small_is_reported(command: Command, tmp_path: Path) -> None:
-    result = command("demo", "-d", "sim:memory=4GiB", "-o", tmp_path)
-    assert result.exit_code == 0
-    assert "caching went wrong: event" in result.stdout
+def test_a_device_that_is_too_small_is_reported(tmp_path: Path) -> None:
+    outcome = run_one(history(), "caching", "sim:memory=5GiB", tmp_path, lambda _more: None)
+    assert outcome.problem.startswith("event ")
+    assert "OutOfMemoryError" in outcome.problem
+    text = io.StringIO()
+    console = Console(file=text, width=140)
+    print_comparison([outcome], [LeftOut("bump", "for a reason")], console)
+    shown = text.getvalue()
+    assert "caching went wrong: event" in shown
+    assert "bump is left out: for a reason." in shown
+    assert summarize(read_trace(outcome.trace)).devices[0].out_of_memory
 
 
 def test_the_same_history_gives_the_same_trace_but_for_times(tmp_path: Path) -> None:
