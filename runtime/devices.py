@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..allocators.base import Allocator
+from .drivers.upstream import on_device
 from .handles import EventPool, StreamPool
 from .upstream import RuntimeUpstream
 
@@ -18,14 +19,25 @@ class DeviceState:
     """What a runtime keeps for one device. Made at its first use."""
 
     def __init__(self, runtime: Runtime, ordinal: int) -> None:
-        self.runtime = runtime
+        driver = self._driver = runtime.driver
         self.ordinal = ordinal
-        self.upstream = RuntimeUpstream(runtime, runtime.driver, ordinal)
+        self.upstream = RuntimeUpstream(runtime, driver, ordinal)
         self.allocator: Allocator | None = None
-        self.streams = StreamPool(runtime.driver, self._forget_stream)
-        self.events = EventPool(runtime.driver)
+        self.streams = StreamPool(driver, self._forget_stream)
+        self.events = EventPool(driver)
         self.objects: dict[str, Any] = {}
         """What the floors above keep for the device, by their own names."""
+
+    def synchronize(self) -> None:
+        """Wait for all work. Raises what the work did."""
+        with on_device(self._driver, self.ordinal):
+            self._driver.synchronize()
+
+    def close_handles(self) -> None:
+        """Destroy streams and events. No allocator may use them any more."""
+        with on_device(self._driver, self.ordinal):
+            self.events.close()
+            self.streams.close()
 
     def _forget_stream(self, handle: int) -> None:
         if self.allocator is not None:

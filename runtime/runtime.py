@@ -84,7 +84,8 @@ class Runtime:
         """Held while something of which there must be one is made."""
         self.shared: dict[str, Any] = {}
         """What the floors above keep for the runtime, by their own names."""
-        self._local = threading.local()
+        self.threads = threading.local()
+        """``threads.current``: see ``current``."""
         self._devices: dict[int, DeviceState] = {}
         self.peers: set[tuple[int, int]] = set()
         """Pairs of ordinals: the first may use the second's memory (``enable_peer_access``)."""
@@ -172,9 +173,9 @@ class Runtime:
         if self._unusable is not None:
             raise CuplugError(self._unusable)
         try:
-            current: Current = self._local.current
+            current: Current = self.threads.current
         except AttributeError:
-            current = self._local.current = Current(self)
+            current = self.threads.current = Current(self)
         return current
 
     # --- memory
@@ -244,18 +245,21 @@ class Runtime:
         Raises:
             DriverError: the device was in a sticky error state. The rest was closed all the same.
         """
+        global here
         with self.lock:
             if self._unusable is not None:
                 return
             self._unusable = f"{_SHUT_DOWN}; start a new one"
+        if here is self.threads:
+            here = threading.local()
         forget(self)
         if self.recorder is not None:
             self.recorder.closing()
         devices = list(self._devices.values())
-        steps: list[Callable[[], None]] = [partial(self._synchronize, device) for device in devices]
+        steps: list[Callable[[], None]] = [device.synchronize for device in devices]
         steps += reversed(self._closers)
         steps += [partial(_close_allocator, allocator) for allocator in self._allocators()]
-        steps += [partial(self._close_handles, device) for device in devices]
+        steps += [device.close_handles for device in devices]
         errors: list[CuplugError] = []
         for step in steps:
             try:
@@ -314,17 +318,6 @@ class Runtime:
         made = [device.allocator for device in self._devices.values() if device.allocator is not None]
         return made + self._kept
 
-    def _synchronize(self, device: DeviceState) -> None:
-        if self._driver is not None:
-            with on_device(self._driver, device.ordinal):
-                self._driver.synchronize()
-
-    def _close_handles(self, device: DeviceState) -> None:
-        if self._driver is not None:
-            with on_device(self._driver, device.ordinal):
-                device.events.close()
-                device.streams.close()
-
 
 def _close_allocator(allocator: Allocator) -> None:
     try:
@@ -335,6 +328,8 @@ def _close_allocator(allocator: Allocator) -> None:
 
 # --- the default runtime ----------------------------------------------------------------------------------------------
 
+here = threading.local()
+"""``here.current`` is what is current in this thread for the default runtime, once the thread has used it."""
 _default: Runtime | None = None
 _default_lock = threading.RLock()
 
@@ -354,7 +349,7 @@ def init(
     Raises:
         CuplugError: the runtime in use has other settings. Or any error of ``Runtime``.
     """
-    global _default
+    global _default, here
     asked = Settings(allocator, driver, trace, launch_blocking, plugins)
     with _default_lock:
         running = _default
@@ -371,11 +366,12 @@ def init(
                 raise CuplugError(f"cuplug is in use and cannot go on with {differences}; call shutdown() first")
             running.close()
         _default = Runtime(allocator, driver, trace, launch_blocking, plugins)
+        here = _default.threads
         return _default
 
 
 def default_runtime() -> Runtime:
-    """The default runtime, started now if need be.
+    """The default runtime, started now if there is none that was not closed.
 
     Raises:
         CuplugError: the process was forked after it had started. Or any error of ``Runtime``.

@@ -49,10 +49,16 @@ def test_an_arena_is_reset_under_live_buffers_when_told_to(bump: Runtime) -> Non
 
 
 def test_an_arena_does_not_hide_the_error_that_ends_it(bump: Runtime) -> None:
-    with pytest.raises(KeyError), arena(runtime=bump):
-        held = bump.alloc(1000)
-        raise KeyError
-    assert held.nbytes == 1000
+    held = []
+
+    def run() -> None:
+        with arena(runtime=bump):
+            held.append(bump.alloc(1000))
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        run()
+    assert held[0].nbytes == 1000
 
 
 def test_an_allocator_without_arenas_is_named(cuda: Any) -> None:

@@ -237,7 +237,7 @@ def test_a_trace_records_every_allocation(tmp_path: Path) -> None:
     assert [entry["ordinal"] for entry in trace.header.devices] == [0, 1]
     kinds = trace.events["kind"]
     assert sorted(trace.events["requested"][kinds == 1]) == [1000, 2000]
-    assert set(trace.events["device"]) == {0, 1}
+    assert trace.devices == [0, 1]
 
 
 def test_the_environment_may_ask_for_a_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,7 +288,6 @@ def test_what_outlives_the_runtime_cannot_be_used_and_may_be_dropped() -> None:
         with pytest.raises(CuplugError, match="shut down"):
             use()
     buffer.close()
-    del buffer, queue, event
     runtime.close()
 
 
@@ -342,11 +341,14 @@ def test_after_a_sticky_error_finalisers_are_silent_and_the_error_stays_the_firs
 
 
 def test_closing_after_a_sticky_error_does_not_hide_the_error_of_the_body() -> None:
-    with pytest.raises(KeyError), Runtime(driver="sim") as runtime:
-        buffer = runtime.alloc(1000)
-        _break(runtime)
-        raise KeyError
-    del buffer
+    def run() -> None:
+        with Runtime(driver="sim") as runtime:
+            runtime.alloc(1000)
+            _break(runtime)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        run()
 
 
 def test_launch_blocking_raises_an_error_where_it_was_caused() -> None:
