@@ -226,6 +226,27 @@ class SimDriver(MemoryCalls, StreamCalls):
         self._submit(Operation(name, queue, function, reads=tuple(reads), writes=tuple(writes), cost_us=cost_us))
 
     @observation
+    def reachable(self) -> list[Range]:
+        """Address and size in bytes of all that a kernel of the current device may access now, in order of address:
+        its own memory, that of peers whose access is enabled, page-locked host memory."""
+        device = self._here()
+        found = [*device.memory.live(), *device.host.sizes.items()]
+        for peer in device.peers:
+            found += peer.memory.allocations.sizes.items()
+        return sorted(found)
+
+    @observation
+    def add_variable(self, address: int, nbytes: int) -> None:
+        """Let copies and kernels of the current device access a module's variable, which lies in host memory."""
+        self._here().variables[address] = nbytes
+
+    @observation
+    def remove_variable(self, address: int) -> None:
+        """Undo ``add_variable``, on whichever device."""
+        for device in self._devices.values():
+            device.variables.pop(address, None)
+
+    @observation
     def view(self, address: int, nbytes: int) -> memoryview:
         """The bytes at ``address``, writable and without a copy, whatever is queued. Operations may call it.
 

@@ -15,7 +15,8 @@ from .ranges import Ranges
 __all__ = ["DeviceMemory", "HostMemory"]
 
 _DEVICE_BASE, _DEVICE_END, _LEAST_SPAN = 0x2000_0000_0000, 0x7000_0000_0000, 1 << 32
-_HOST_BASE, _HOST_END, _HOST_SPAN = 0x0800_0000_0000, 0x2000_0000_0000, 1 << 38
+# Not below 16 TiB: the tables that checked kernels read lie there (runtime/kernels/host/engine/shadow.h).
+_HOST_BASE, _HOST_END, _HOST_SPAN = 0x1000_0000_0000, 0x2000_0000_0000, 1 << 38
 _HOST_PAGE = 4096
 
 
@@ -49,6 +50,15 @@ class DeviceMemory:
         if address < self._middle:
             return self.allocations.fault(address, nbytes)
         return "peer access covers what mem_alloc returned, and not virtual memory"
+
+    def live(self) -> list[tuple[int, int]]:
+        """Address and size of all that ``touch`` allows, prepared for access."""
+        found = list(self.allocations.sizes.items())
+        for start, mapping in self.ranges.mappings.items():
+            if mapping.accessible:
+                self.ranges.touch(start, mapping.nbytes)
+                found.append((start, mapping.nbytes))
+        return found
 
     def close(self) -> None:
         """Give everything back to the system. Idempotent."""

@@ -32,6 +32,8 @@ class Device:
         self.finished_us = 0.0
         """When the last operation executed on any stream ended."""
         self.peers: set[Device] = set()
+        self.variables: dict[int, int] = {}
+        """Addresses and sizes of the variables of loaded modules: memory that is the device's, but lies elsewhere."""
         self.failure: DriverError | None = None
         """What the device's work did. No operation runs any more."""
         self.reported = False
@@ -57,6 +59,9 @@ class Device:
         for peer in self.peers:
             if peer.memory.start <= address < peer.memory.end:
                 return peer.memory.touch_from_peer(address, nbytes)
+        for start, size in self.variables.items():
+            if start <= address and address + nbytes <= start + size:
+                return None
         return f"it is not memory of device {self.ordinal}, nor of a peer whose access is enabled"
 
 
