@@ -27,7 +27,18 @@ class Block:
     ``requested`` and ``stream``, and writes none.
     """
 
-    __slots__ = ("__weakref__", "address", "allocator", "home", "nbytes", "requested", "stream", "streams", "uses")
+    __slots__ = (
+        "__weakref__",
+        "address",
+        "allocator",
+        "home",
+        "nbytes",
+        "orphan",
+        "requested",
+        "stream",
+        "streams",
+        "uses",
+    )
 
     def __init__(self, allocator: Allocator, address: int, nbytes: int, requested: int, stream: int) -> None:
         self.allocator = allocator
@@ -39,7 +50,9 @@ class Block:
         self.stream = stream
         """The stream on which the memory is reusable as soon as it is freed."""
         self.streams: set[int] | None = None
-        """Other streams that use the block (``record_stream``)."""
+        """Other streams that use the block (``record_stream``). Not None: it waits behind fences once it is freed."""
+        self.orphan = False
+        """Whether its own stream has been destroyed: once freed and waited for, it is any stream's to use."""
         self.uses = 0
         """Allocations plus frees of this object: odd while the block is in the program's hands."""
         self.home: Home = _NOWHERE

@@ -57,14 +57,11 @@ class BumpAllocator(Allocator):
 
     def mark(self) -> Mark:
         """The present place, for ``reset``."""
-        self._enter()
-        try:
+        with self._inside:
             self._check_open()
             if not self._blocks:
                 return Mark()
             return Mark(self._current, self._chunks[self._current].used, len(self._blocks), self._blocks[-1])
-        finally:
-            self._leave()
 
     def reset(self, mark: Mark | None = None, *, force: bool = False) -> int:
         """Take back everything that was allocated since ``mark`` (None: since the beginning).
@@ -81,8 +78,7 @@ class BumpAllocator(Allocator):
                 the mark. Nothing has changed.
         """
         mark = mark or Mark()
-        self._enter()
-        try:
+        with self._inside:
             self._check_open()
             if mark.order and (mark.order > len(self._blocks) or self._blocks[mark.order - 1] is not mark.after):
                 raise CuplugError("cannot reset the arena to this mark: an earlier reset has gone back past it")
@@ -105,9 +101,6 @@ class BumpAllocator(Allocator):
             del self._blocks[mark.order :]
             self._rewind(mark, {block.stream for block in since})
             return sum(block.nbytes for block in since)
-        finally:
-            self._leave()
-            self._deliver()
 
     def _rewind(self, mark: Mark, streams: set[int]) -> None:
         fences = {stream: self.upstream.fence(stream) for stream in sorted(streams)}

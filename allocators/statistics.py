@@ -84,6 +84,22 @@ class Counters:
     """Free blocks that share a segment with used ones: what cannot be given back."""
     inactive_split_bytes: Counter = field(default_factory=Counter)
 
+    def freed(self, nbytes: int, requested: int) -> None:
+        """Count a block that leaves the program's hands and waits for no stream."""
+        self.allocation.decrease(1)
+        self.allocated_bytes.decrease(nbytes)
+        self.requested_bytes.decrease(requested)
+        self.active.decrease(1)
+        self.active_bytes.decrease(nbytes)
+
+    def passed_through(self, nbytes: int, requested: int, times: int) -> None:
+        """Count a block that was freed and allocated again ``times`` times, below every recorded peak."""
+        self.allocation.passed_through(times)
+        self.allocated_bytes.passed_through(nbytes * times)
+        self.requested_bytes.passed_through(requested * times)
+        self.active.passed_through(times)
+        self.active_bytes.passed_through(nbytes * times)
+
     def named(self) -> Iterator[tuple[str, Counter]]:
         """Each counter with its name."""
         for name in self.__slots__:

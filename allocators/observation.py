@@ -1,0 +1,135 @@
+"""Tells observers what an allocator does: in order, one event at a time, and outside the allocator's lock."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import types
+import warnings
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from .block import Block, Home
+from .events import EventKind, Observer
+
+__all__ = ["Observation", "Watched"]
+
+_Event = tuple[EventKind, int, int, int, int, int, int, int]
+
+
+class Observation:
+    """The observers of one allocator, and the events on their way to them.
+
+    ``emit`` puts an event into a queue, which is atomic and may happen anywhere; ``deliver`` empties the queue and is
+    called where no lock is held. Whoever delivers delivers for all threads.
+    """
+
+    def __init__(self) -> None:
+        self.observers: tuple[Observer, ...] = ()
+        self.source: Callable[[], int] | None = None
+        self._outbox: deque[_Event] = deque()
+        self._delivering = threading.Lock()
+        self._deliverer = 0
+        self._last_time = 0
+
+    def context(self) -> int:
+        """What the context source says of the calling thread, or 0."""
+        return self.source() if self.source is not None else 0
+
+    def emit(self, kind: EventKind, stream: int, address: int, nbytes: int, requested: int, context: int = 0) -> None:
+        """Queue an event, if anybody observes."""
+        if self.observers:
+            event = (kind, time.perf_counter_ns(), threading.get_ident(), stream, address, nbytes, requested, context)
+            self._outbox.append(event)
+
+    def emit_block(self, kind: EventKind, block: Block, context: int = 0) -> None:
+        """Queue an event about a block, with its own stream."""
+        if self.observers:
+            self.emit(kind, block.stream, block.address, block.nbytes, block.requested, context)
+
+    def deliver(self) -> None:
+        """Call the observers with every queued event, unless somebody is at it already."""
+        while self._outbox and self._delivering.acquire(blocking=False):
+            self._deliverer = threading.get_ident()
+            try:
+                while self._outbox:
+                    self._notify(self._outbox.popleft())
+            finally:
+                self._deliverer = 0
+                self._delivering.release()
+
+    def finish(self) -> None:
+        """Deliver what is queued, and return once nobody else is delivering: no observer runs any more."""
+        self.deliver()
+        if self._deliverer != threading.get_ident():
+            with self._delivering:
+                pass
+
+    def drop(self) -> None:
+        """Forget observers and events, in a process that was forked: another thread may have been delivering."""
+        self.observers = ()
+        self.source = None
+        self._outbox.clear()
+        self._delivering = threading.Lock()
+        self._deliverer = 0
+
+    def _notify(self, event: _Event) -> None:
+        # Two threads may queue events in another order than they read the clock.
+        self._last_time = time_ns = max(event[1], self._last_time)
+        for observer in self.observers:
+            try:
+                observer(event[0], time_ns, *event[2:])
+            except Exception as error:
+                self.observers = tuple(other for other in self.observers if other is not observer)
+                _warn(f"observer {observer!r} raised {error!r} and was detached")
+
+
+class Watched:
+    """A block's home while somebody observes: it reports the free, then passes the block on.
+
+    ``live`` says whether the observers take the block to be live. A thread that was in the middle of an allocation or
+    a free when observation began may have passed this object by: then its allocation stays unreported as a whole, or
+    the free is reported by whoever meets the block next.
+    """
+
+    __slots__ = ("home", "live", "watcher")
+
+    def __init__(self, watcher: Watcher, home: Home, *, live: bool) -> None:
+        self.watcher = watcher
+        self.home = home
+        self.live = live
+
+    def append(self, block: Block, /) -> None:
+        outside = self.watcher._is_outside()
+        self.report(block, self.watcher._observation.context() if outside and self.live else 0)
+        self.home.append(block)
+        if outside:
+            self.watcher._observation.deliver()
+
+    def report(self, block: Block, context: int = 0) -> None:
+        """Tell the observers that ``block`` was freed, unless they know."""
+        if self.live:
+            self.live = False
+            self.watcher._observation.emit_block(EventKind.FREE, block, context)
+
+
+class Watcher(Protocol):
+    """What ``Watched`` needs of an allocator."""
+
+    _observation: Observation
+
+    def _is_outside(self) -> bool:
+        """Whether this thread is not in the middle of one of the allocator's operations (it may run a finaliser)."""
+        ...
+
+
+def _warn(message: str) -> None:
+    try:
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+    except RuntimeWarning as warning:  # warnings are errors here, but the operation has taken place: do not undo it
+        unraisable = types.SimpleNamespace(
+            exc_type=RuntimeWarning, exc_value=warning, exc_traceback=None, err_msg=None, object=None
+        )
+        sys.unraisablehook(unraisable)

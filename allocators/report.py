@@ -1,0 +1,48 @@
+"""What an allocator says when memory is short."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .block import Segment
+from .sizes import format_size
+from .statistics import Counters
+
+__all__ = ["out_of_memory_message"]
+
+
+def out_of_memory_message(
+    requested: int,
+    stream: int,
+    free: int,
+    total: int,
+    limit: int | None,
+    counted: Counters,
+    segments: Iterable[Segment],
+) -> str:
+    """The message of an OutOfMemoryError: what was asked, what was found, and what to do.
+
+    Args:
+        requested: the bytes asked for.
+        stream: for this stream.
+        free: the device's free bytes.
+        total: the device's bytes.
+        limit: the allocator's own limit in bytes, if it has one.
+        counted: the allocator's counters.
+        segments: its map.
+    """
+    inactive = [info.nbytes for segment in segments for info in segment.blocks if info.state == "inactive"]
+    largest, lost = max(inactive, default=0), sum(inactive)
+    limited = "" if limit is None else f" The allocator's limit is {format_size(limit)}."
+    advice = (
+        "Much of it is fragmentation: another allocator or option may fit; compare them by replaying a trace."
+        if lost >= requested
+        else "Free something, use a smaller batch, or choose a larger device."
+    )
+    return (
+        f"tried to allocate {format_size(requested)} on stream {stream:#x}. The device has {format_size(total)}, of "
+        f"which {format_size(free)} are free.{limited} The program holds "
+        f"{format_size(counted.allocated_bytes.current)} ({format_size(counted.requested_bytes.current)} requested) "
+        f"and the allocator has reserved {format_size(counted.reserved_bytes.current)}; its largest free block has "
+        f"{format_size(largest)}, and {format_size(lost)} are lost to fragmentation. {advice}"
+    )

@@ -1,0 +1,94 @@
+"""Freed blocks that streams may still touch, behind fences."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from .block import Block
+from .errors import DriverError
+from .upstream import Fence, Upstream
+
+__all__ = ["Waiting", "fence_or_error"]
+
+
+class Waiting:
+    """Keeps freed blocks until every fence that they wait for has passed, then hands them to ``passed``.
+
+    Fences of one key (a stream) pass in the order in which they were made, so that one question to the driver tells
+    that none of a stream's has passed. Not thread-safe: used under the allocator's lock. Nothing is lost when a fence
+    raises: what waits keeps waiting.
+    """
+
+    def __init__(self, passed: Callable[[Block], None]) -> None:
+        self._passed = passed
+        self._queues: dict[object, deque[tuple[Fence, _Entry]]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._queues)
+
+    def add(self, block: Block, fences: Iterable[tuple[object, Fence]]) -> None:
+        """Keep ``block`` until each of ``fences``, given with their keys, has passed. There is at least one."""
+        entry = _Entry(block)
+        for key, fence in fences:
+            entry.fences += 1
+            self._queues.setdefault(key, deque()).append((fence, entry))
+
+    def poll(self) -> None:
+        """Hand over what waits no longer. Never blocks."""
+        for key, queue in list(self._queues.items()):
+            while queue and queue[0][0].done():
+                self._count_down(queue.popleft()[1])
+            if not queue:
+                del self._queues[key]
+
+    def wait(self) -> None:
+        """Block until every fence has passed, and hand everything over.
+
+        Raises:
+            DriverError: the device is in a sticky error state, or a stream was unknown when its fence was made.
+        """
+        for key, queue in list(self._queues.items()):
+            while queue:
+                queue[0][0].wait()
+                self._count_down(queue.popleft()[1])
+            del self._queues[key]
+
+    def _count_down(self, entry: _Entry) -> None:
+        entry.fences -= 1
+        if not entry.fences:
+            self._passed(entry.block)
+
+
+class _Entry:
+    """A block, and how many fences it still waits for."""
+
+    __slots__ = ("block", "fences")
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.fences = 0
+
+
+def fence_or_error(upstream: Upstream, stream: int) -> Fence:
+    """A fence of ``stream``, or one that never passes and raises the driver's error from ``wait``.
+
+    For frees, which must not raise: the error then surfaces at the next call that waits, as CUDA's own do.
+    """
+    try:
+        return upstream.fence(stream)
+    except DriverError as error:
+        return _NeverPasses(error)
+
+
+class _NeverPasses:
+    """In place of a fence that the driver refused to make."""
+
+    def __init__(self, error: DriverError) -> None:
+        self._error = error
+
+    def done(self) -> bool:
+        return False
+
+    def wait(self) -> None:
+        raise self._error.with_traceback(None)
