@@ -64,21 +64,20 @@ class TraceRecorder:
     def observer(self, device: int) -> Observer:
         """The observer for the allocator of a device, by the device's ordinal."""
         writer, threads = self._writer, self._threads
-        next_slot = writer.slots.__next__
-        pack_into, record_size = TraceWriter.EVENT.pack_into, TraceWriter.EVENT.size
+        next_place, pack_into = writer.places.__next__, writer.EVENT.pack_into
 
         def record(
             kind: EventKind, time_ns: int, thread: int, stream: int,
             address: int, nbytes: int, requested: int, context: int, /,
         ) -> None:  # fmt: skip
-            slot = next_slot()
-            first, end, view, base = writer.window
-            if not first <= slot < end:
-                first, end, view, base = writer.window_for(slot)
+            place = next_place()
+            begin, end, view = writer.window
+            if not begin <= place < end:
+                begin, end, view = writer.window_for(place)
                 if view is None:
                     return  # closed, or a forked child
             pack_into(
-                view, slot * record_size - base,
+                view, place - begin,
                 time_ns, address, nbytes, requested, stream, context, threads[thread], device, kind,
             )  # fmt: skip
 

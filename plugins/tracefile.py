@@ -74,8 +74,8 @@ class TraceWriter:
     """Writes a trace. Any thread may call any method, also from a finaliser that interrupts another call.
 
     Places are handed out by an atomic counter, never by a lock, since a lock could be held by the very code that a
-    finaliser interrupts. ``window`` is the mapped part of the file as (first record, end, map, bytes to subtract
-    from ``record * 48``).
+    finaliser interrupts. ``places`` gives offsets in the file; ``window`` is the part of the file that is mapped, as
+    (begin, end, map).
     """
 
     EVENT = struct.Struct("<qQqqQIHBB")
@@ -95,8 +95,7 @@ class TraceWriter:
             TraceError: the file cannot be made, is no trace, or another process is writing it.
         """
         self.path = os.fspath(path)
-        self.slots = itertools.count()
-        self.window: tuple[int, int, Any, int] = _CLOSED
+        self.window: tuple[int, int, Any] = _CLOSED
         self._numbers = {kind: itertools.count(1) for kind in (_NAME, _FRAME, _STACK)} | {
             kind: itertools.count() for kind in (_THREAD, _INFO)
         }
@@ -106,11 +105,12 @@ class TraceWriter:
         about = _about_this_process() if about_process else {}
         text = json.dumps({**about, **(fields or {})}).encode()
         self._start = -(-(_FIXED.size + len(text)) // _PAGE) * _PAGE
+        self.places = itertools.count(self._start, _RECORD_SIZE)
         fixed = _FIXED.pack(MAGIC, FORMAT_VERSION, self._start, _RECORD_SIZE, len(text), zlib.crc32(text), _STILL_OPEN)
         self._file = _create(self.path)
         try:
             os.write(self._file, (fixed + text).ljust(self._start, b"\0"))
-            self._advance(0)
+            self._advance(self._start)
         except OSError as error:
             os.close(self._file)
             raise TraceError(f"cannot write a trace to {self.path}: {error.strerror}") from None
@@ -125,14 +125,15 @@ class TraceWriter:
         Raises:
             TraceError: the disk is full.
         """
-        slot = next(self.slots)
-        first, end, view, base = self.window
-        if not first <= slot < end:
-            _, _, view, base = self.window_for(slot)
+        place = next(self.places)
+        begin, end, view = self.window
+        if not begin <= place < end:
+            begin, _, view = self.window_for(place)
             if view is None:
                 return
-        offset = slot * _RECORD_SIZE - base
-        self.EVENT.pack_into(view, offset, time_ns, address, nbytes, requested, stream, context, thread, device, kind)
+        self.EVENT.pack_into(
+            view, place - begin, time_ns, address, nbytes, requested, stream, context, thread, device, kind
+        )
 
     def extend(self, events: EventArray) -> None:
         """Write many events, in order."""
@@ -159,22 +160,22 @@ class TraceWriter:
         """Add to the header what was not known when the file was made. Dictionaries are merged."""
         self._write(_INFO, next(self._numbers[_INFO]), json.dumps(fields))
 
-    def window_for(self, slot: int) -> tuple[int, int, Any, int]:
+    def window_for(self, place: int) -> tuple[int, int, Any]:
         """The mapped part of the file that holds a record, growing the file if need be; ``_CLOSED`` once closed.
 
         Raises:
             TraceError: the disk is full.
         """
         with self._growing:
-            first, end, _, _ = self.window
+            begin, end, _ = self.window
             if not self._open or self._pid != os.getpid():
                 return _CLOSED
-            if first <= slot < end:
+            if begin <= place < end:
                 return self.window
             try:
-                if slot < first:  # a thread was held up while others filled the window
-                    return self._map(slot, slot + 1)
-                self._advance(slot // _WINDOW * _WINDOW)
+                if place < begin:  # a thread was held up while others filled the window
+                    return self._map(place, place + _RECORD_SIZE)
+                self._advance(place)
             except OSError as error:
                 raise TraceError(f"cannot go on with the trace {self.path}: {error.strerror}") from None
             return self.window
@@ -193,10 +194,10 @@ class TraceWriter:
                 return
             self._open = False
             self.window = _CLOSED  # before the counter is read: whoever comes later writes nothing
-            count = next(self.slots)
-            os.ftruncate(self._file, self._start + count * _RECORD_SIZE)
+            end = next(self.places)
+            os.ftruncate(self._file, end)
             os.lseek(self._file, _FIXED.size - 8, os.SEEK_SET)
-            os.write(self._file, struct.pack("<Q", count))
+            os.write(self._file, struct.pack("<Q", (end - self._start) // _RECORD_SIZE))
             os.close(self._file)
 
     def disown(self) -> None:
@@ -222,29 +223,28 @@ class TraceWriter:
         for start in range(0, max(len(data), 1), 40):
             piece = data[start : start + 40]
             last = _LAST_PIECE if start + 40 >= len(data) else 0
-            slot = next(self.slots)
-            _, _, view, base = self.window_for(slot)
+            place = next(self.places)
+            begin, _, view = self.window_for(place)
             if view is not None:
-                _PIECE.pack_into(view, slot * _RECORD_SIZE - base, piece, number, len(piece) | last, 0, kind)
+                _PIECE.pack_into(view, place - begin, piece, number, len(piece) | last, 0, kind)
 
-    def _advance(self, first: int) -> None:
-        end = first + _WINDOW
-        size = self._start + end * _RECORD_SIZE
+    def _advance(self, place: int) -> None:
+        """Map the part of the file from the record at ``place`` on."""
+        size = place + _WINDOW * _RECORD_SIZE
         has = os.fstat(self._file).st_size
         if has < size and hasattr(os, "posix_fallocate"):
             # Takes the disk space now: a memory map without it would end in a bus error on a full disk.
             os.posix_fallocate(self._file, has, size - has)
         elif has < size:
             os.ftruncate(self._file, size)
-        self.window = self._map(first, end)
+        self.window = self._map(place, size)
 
-    def _map(self, first: int, end: int) -> tuple[int, int, Any, int]:
-        start, stop = self._start + first * _RECORD_SIZE, self._start + end * _RECORD_SIZE
-        begin = start // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
-        return first, end, mmap.mmap(self._file, stop - begin, offset=begin), begin - self._start
+    def _map(self, place: int, end: int) -> tuple[int, int, Any]:
+        begin = place // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
+        return begin, end, mmap.mmap(self._file, end - begin, offset=begin)
 
 
-_CLOSED: tuple[int, int, Any, int] = (0, 0, None, 0)
+_CLOSED: tuple[int, int, Any] = (0, 0, None)
 
 
 def is_trace(head: bytes) -> bool:
