@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -21,16 +22,20 @@ def test_the_demo_compares_every_bundled_allocator_or_says_why_not(command: Comm
     result = command("demo", "--driver", "sim:memory=140GiB", "--output", tmp_path / "new" / "folder")
     assert result.exit_code == 0, result.output
     assert "bump is left out: at the end of 23 of the 23 iterations" in " ".join(result.stdout.split())
-    rows = {line.split()[0]: line.split()[1:] for line in result.stdout.splitlines() if line and line[0] != " "}
-    for name in bundled_allocators():
-        if name == "bump":
-            continue
-        requested, allocated, reserved = (int(figure.replace(",", "")) for figure in rows[name][:3])
+    lines = [re.split(r"\s{2,}", line.strip()) for line in result.stdout.splitlines()]
+    shown = [name for name in bundled_allocators() if name != "bump"]
+    assert shown in lines
+    table = {line[0]: [line[1 + place] for place in range(len(line) - 1)] for line in lines}
+    for place, name in enumerate(shown):
+        requested, allocated, reserved, calls = (
+            int(table[row][place].replace(",", ""))
+            for row in ("peak requested, bytes", "peak allocated, bytes", "peak reserved, bytes", "driver calls")
+        )
         assert requested == PEAK_REQUESTED
         assert requested <= allocated <= reserved
         device = summarize(read_trace(tmp_path / "new" / "folder" / f"{name}.cuplug")).devices[0]
         assert device.reserved.nbytes == reserved
-        assert sum(device.driver_calls.values()) == int(rows[name][4].replace(",", ""))
+        assert sum(device.driver_calls.values()) == calls
         assert device.allocations == 16_841
         assert "went wrong" not in result.stdout
         assert str(tmp_path / "new" / "folder" / f"{name}.cuplug") in result.stdout

@@ -15,25 +15,8 @@ __all__ = ["print_comparison"]
 
 
 def print_comparison(outcomes: Sequence[Outcome], left_out: Sequence[LeftOut], console: Console) -> None:
-    """Print a line for each allocator, then those left out, then where the traces lie. Sizes are bytes."""
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("allocator")
-    columns = ("peak requested", "peak allocated", "peak reserved", "reserved / requested", "driver calls", "events")
-    for name in (*columns, "time"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for entry in outcomes:
-        ratio = entry.peak_reserved / entry.peak_requested if entry.peak_requested else 0.0
-        table.add_row(
-            entry.allocator,
-            f"{entry.peak_requested:,}",
-            f"{entry.peak_allocated:,}",
-            f"{entry.peak_reserved:,}",
-            f"{ratio:.3f}",
-            f"{entry.driver_calls:,}",
-            f"{entry.events:,}",
-            duration(entry.seconds * 1e6),
-        )
-    console.print(table)
+    """Print a column for each allocator, then those left out, then where the traces lie. Sizes are bytes."""
+    console.print(_table(outcomes))
     for entry in outcomes:
         if entry.problem:
             console.print(Text(f"{entry.allocator} went wrong: {entry.problem}", style="red"))
@@ -43,3 +26,22 @@ def print_comparison(outcomes: Sequence[Outcome], left_out: Sequence[LeftOut], c
     console.print("Traces, for cuplug-trace summary and dump:")
     for entry in outcomes:
         console.print(Text(f"  {entry.trace}"), soft_wrap=True)
+
+
+def _table(outcomes: Sequence[Outcome]) -> Table:
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("")
+    for entry in outcomes:
+        table.add_column(entry.allocator, justify="right", no_wrap=True)
+    table.add_row("peak requested, bytes", *(f"{entry.peak_requested:,}" for entry in outcomes))
+    table.add_row("peak allocated, bytes", *(f"{entry.peak_allocated:,}" for entry in outcomes))
+    table.add_row("peak reserved, bytes", *(f"{entry.peak_reserved:,}" for entry in outcomes))
+    table.add_row("reserved / requested", *(_ratio(entry) for entry in outcomes))
+    table.add_row("driver calls", *(f"{entry.driver_calls:,}" for entry in outcomes))
+    table.add_row("events recorded", *(f"{entry.events:,}" for entry in outcomes))
+    table.add_row("time", *(duration(entry.seconds * 1e6) for entry in outcomes))
+    return table
+
+
+def _ratio(entry: Outcome) -> str:
+    return f"{entry.peak_reserved / entry.peak_requested:.3f}" if entry.peak_requested else "-"
