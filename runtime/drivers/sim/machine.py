@@ -117,7 +117,7 @@ class Machine:
 
     def after_fork_in_child(self) -> None:
         """The memory is a copy of the parent's now, and its locks may be held by threads that are not here."""
-        self.forked = self.used
+        self.forked = self.forked or self.used
         self._lock = threading.Lock()
         self._owner = 0
 

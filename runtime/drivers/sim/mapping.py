@@ -35,6 +35,7 @@ if sys.platform == "linux":
     )
     _libc.mmap.restype = ctypes.c_void_p
     _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+    _libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     _libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
 
@@ -105,7 +106,12 @@ class Reservation:
 
     def clear(self, address: int, nbytes: int) -> None:
         """Give what is mapped in the range back to the system. The address space stays reserved."""
-        _map(address, nbytes, _NOTHING, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE | _FIXED)
+        try:
+            _map(address, nbytes, _NOTHING, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE | _FIXED)
+        except OSError:
+            # A hole in a large mapping is one mapping more, which the system may refuse. Then the range stays
+            # accessible to wild pointers, but its memory goes back all the same.
+            _libc.madvise(address, nbytes, mmap.MADV_DONTNEED)
 
     def close(self) -> None:
         """Give the address space back. Idempotent."""

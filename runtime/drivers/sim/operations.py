@@ -165,18 +165,19 @@ class Operation:
         except DriverError as error:
             device.fail(error)
         except Exception as error:
-            failure = driver_error(719, f"{self.name} on device {device.ordinal} raised {error!r}")
+            failure = _failure(719, f"{self.name} on device {device.ordinal} raised {error!r}")
             failure.__cause__ = error
-            device.fail(_as_driver_error(failure))
+            device.fail(failure)
+        except BaseException:  # Ctrl-C, in the middle of the work
+            device.fail(_failure(719, f"{self.name} on device {device.ordinal} was interrupted"))
+            raise
 
     def _illegal(self, verb: str, address: int, nbytes: int, fault: str) -> DriverError:
         device = self.stream.device
-        return _as_driver_error(
-            driver_error(
-                700,
-                f"{self.name} on device {device.ordinal}, stream {self.stream.handle:#x}, {verb} {nbytes} bytes at "
-                f"{address:#x}: {fault}. The device stays in this state: close the driver to begin again",
-            )
+        return _failure(
+            700,
+            f"{self.name} on device {device.ordinal}, stream {self.stream.handle:#x}, {verb} {nbytes} bytes at "
+            f"{address:#x}: {fault}. The device stays in this state: close the driver to begin again",
         )
 
 
@@ -192,6 +193,7 @@ class Event:
         """The latest recording."""
 
 
-def _as_driver_error(error: Exception) -> DriverError:
+def _failure(code: int, message: str) -> DriverError:
+    error = driver_error(code, message)
     assert isinstance(error, DriverError)
     return error

@@ -208,6 +208,25 @@ def test_a_drivers_error_from_an_operation_keeps_its_code(make_sim: MakeSim) -> 
     assert code_of(driver.synchronize) == 710
 
 
+@SCHEDULES
+def test_an_interrupted_operation_has_failed(make_sim: MakeSim, schedule: str) -> None:
+    driver = make_sim(schedule=schedule)
+    ran: list[int] = []
+
+    def interrupt() -> None:
+        ran.append(1)
+        raise KeyboardInterrupt
+
+    def run() -> None:
+        driver.launch_host(interrupt, stream=LEGACY_STREAM)
+        driver.synchronize()
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert code_of(driver.synchronize) == 719
+    assert ran == [1]
+
+
 def test_queued_work_must_not_call_the_driver(make_sim: MakeSim) -> None:
     driver = make_sim(schedule="lazy")
     codes: list[int] = []

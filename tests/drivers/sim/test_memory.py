@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import mmap
 import os
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from itertools import pairwise
 import pytest
 from cuplug.allocators.errors import DriverError, OutOfMemoryError
 from cuplug.runtime.drivers.base import LEGACY_STREAM
-from cuplug.runtime.drivers.sim import POISON, SimDriver
+from cuplug.runtime.drivers.sim import POISON, SimDriver, mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -355,6 +356,28 @@ def test_dropped_drivers_give_their_address_space_back() -> None:
 
     found = [addresses() for _ in range(200)]
     assert len(found) == 200
+
+
+def test_freeing_works_where_the_system_allows_no_more_mappings(
+    make_sim: MakeSim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = make_sim(memory=64 * MIB)
+    address = driver.mem_alloc(32 * MIB)
+    driver.memset(address, 1, 32 * MIB, stream=LEGACY_STREAM)
+    before = resident()
+
+    def refuse(*_: int) -> int:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mapping, "_map", refuse)
+        driver.mem_free(address)
+        with pytest.raises(OutOfMemoryError, match="cannot back"):
+            driver.mem_alloc(32 * MIB)
+    assert before - resident() > 30 * MIB
+    assert driver.mem_info()[0] == 64 * MIB
+    address = driver.mem_alloc(32 * MIB)
+    assert bytes(driver.view(address, 32 * MIB)) == bytes([POISON]) * (32 * MIB)
 
 
 def test_files_are_closed_with_the_driver(make_sim: MakeSim) -> None:

@@ -157,7 +157,7 @@ import os, threading
 from cuplug.allocators.errors import DriverError
 from cuplug.runtime.drivers.base import LEGACY_STREAM, PER_THREAD_STREAM
 from cuplug.runtime.drivers.sim import SimDriver
-driver = SimDriver()
+driver, unused = SimDriver(), SimDriver()
 driver.set_device(0)
 entered, leave = threading.Event(), threading.Event()
 def work():
@@ -177,10 +177,10 @@ if not child:
     try:
         driver.mem_alloc(512)
     except DriverError as error:
-        fresh = SimDriver()
-        fresh.set_device(0)
-        fresh.mem_free(fresh.mem_alloc(3 << 20))
-        fresh.close()
+        for other in (unused, SimDriver()):
+            other.set_device(0)
+            other.mem_free(other.mem_alloc(3 << 20))
+            other.close()
         os._exit(0 if error.code == 3 and gc.isenabled() else 1)
     os._exit(2)
 status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
