@@ -6,7 +6,8 @@ What goes wrong on hardware once in a million runs goes wrong here from a seed, 
 **Addresses.** Device memory is memory of this process, and device addresses are its addresses: host code may follow
 them. They depend on nothing but what the program does, as long as it closes its drivers: the first device of the
 process lies at 0x200000000000. Memory is taken from the system only where it is written, so that a device of 140 GiB
-costs nothing by itself. Fresh memory is filled with the byte ``POISON``.
+costs nothing by itself. Fresh memory is filled with the byte ``POISON``, pages of virtual memory when a copy, memset,
+``view`` or declared range first touches them.
 
 **Capacity.** Physical memory is counted in pages of 2 MiB, as GPUs do: allocations of up to 1 MiB share pages, larger
 ones have their own. ``mem_info`` says what is left. Freed addresses are given out again as soon as they fit.
@@ -14,7 +15,8 @@ ones have their own. ``mem_info`` says what is left. Freed addresses are given o
 **Schedules.** Streams are queues. ``eager`` runs work when it is queued; ``lazy`` only when something waits for it,
 and then only what is needed; ``random:SEED`` runs some legal next operations at every driver call. A query makes at
 most one operation of progress under ``lazy``. The legacy stream waits for all blocking streams and they for it;
-non-blocking streams do neither. Whoever waits runs the work, on its own thread.
+non-blocking streams do neither. Whoever waits runs the work, on its own thread. Automatic garbage collection pauses
+during calls, so that finalisers run between them, as with a driver that is not written in Python.
 
 **Errors.** Addresses are checked when work runs, not when it is queued. A bad one (outside what is allocated, or mapped
 and made accessible) is a sticky error: the next call that waits raises it, and then every call on that device. What a

@@ -32,7 +32,7 @@ class PendingAccess:
 
 @dataclass(frozen=True, slots=True)
 class LiveHandles:
-    """How many of each kind of thing exist. ``close`` and careful programs bring them all to zero."""
+    """How many of each kind of thing exist. A careful program has brought them to zero before it closes the driver."""
 
     allocations: int
     host_allocations: int
@@ -270,25 +270,23 @@ class SimDriver(MemoryCalls, StreamCalls):
     def pending_access(
         self, address: int, nbytes: int, *, before_stream: int | None = None
     ) -> tuple[PendingAccess, ...]:
-        """Queued operations that touch the range, in no particular order.
+        """Queued operations that touch the range, the oldest of each stream first.
 
         With ``before_stream``, a stream of the current device or a handle, only those that work queued on that stream
         from now on would *not* wait for: memory with such accesses must not be used there yet.
         """
         end = address + nbytes
-        ordered = set[Operation]() if before_stream is None else self._ordered_before(self._stream(before_stream))
-        found = []
-        for operation in self._schedule.queued():
-            if operation in ordered:
-                continue
-            for ranges, writes in ((operation.reads, False), (operation.writes, True)):
-                for start, size in ranges:
-                    if start < end and address < start + size:
-                        stream = operation.stream
-                        found.append(
-                            PendingAccess(operation.name, stream.device.ordinal, stream.handle, start, size, writes)
-                        )
-        return tuple(found)
+        found = [
+            (operation, _access(operation, start, size, writes))
+            for operation in self._schedule.queued()
+            for ranges, writes in ((operation.reads, False), (operation.writes, True))
+            for start, size in ranges
+            if start < end and address < start + size
+        ]
+        if found and before_stream is not None:
+            ordered = self._ordered_before(self._stream(before_stream))
+            found = [(operation, access) for operation, access in found if operation not in ordered]
+        return tuple(access for _, access in found)
 
     def _ordered_before(self, stream: Stream) -> set[Operation]:
         """The queued operations that an operation queued on ``stream`` now would wait for."""
@@ -315,3 +313,8 @@ class SimDriver(MemoryCalls, StreamCalls):
         if name not in CALLS:
             raise ValueError(f"there is no call {name!r} that could fail; known: {', '.join(sorted(CALLS))}")
         self._machine.fail_next(name, code, after)
+
+
+def _access(operation: Operation, address: int, nbytes: int, writes: bool) -> PendingAccess:
+    stream = operation.stream
+    return PendingAccess(operation.name, stream.device.ordinal, stream.handle, address, nbytes, writes)
