@@ -134,8 +134,9 @@ class Allocator(Strategy):
             self._settle()
             fence: Fence | None = None
             for block in self._live_blocks():
-                if not block.uses & 1 or (block.stream != stream and stream not in (block.streams or ())):
+                if block.stream != stream and stream not in (block.streams or ()):
                     continue
+                # Also of one that another thread is freeing, or that waits for other streams.
                 fence = fence or fence_or_error(self.upstream, stream)
                 self._early.setdefault(block, []).append(fence)
                 block.streams = (block.streams or set()) - {stream}

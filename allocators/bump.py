@@ -11,6 +11,7 @@ from .block import Block, BlockInfo, Segment
 from .errors import CuplugError
 from .sizes import format_size
 from .upstream import Fence, Upstream
+from .waiting import fence_or_error
 
 __all__ = ["BumpAllocator", "Mark"]
 
@@ -50,6 +51,8 @@ class BumpAllocator(Allocator):
         self._chunks: list[_Chunk] = []
         self._current = 0
         """Index of the chunk that the pointer is in; all later ones are empty."""
+        self._gone: list[Fence] = []
+        """Of streams that were destroyed since."""
         self._blocks: list[Block] = []
         """Everything since the last reset, in order of allocation."""
 
@@ -99,16 +102,22 @@ class BumpAllocator(Allocator):
                 self._take_back(block)
             self._await_waiting()
             del self._blocks[mark.order :]
-            self._rewind(mark, {block.stream for block in since})
+            self._rewind(mark, since)
             return sum(block.nbytes for block in since)
 
-    def _rewind(self, mark: Mark, streams: set[int]) -> None:
-        fences = {stream: self.upstream.fence(stream) for stream in sorted(streams)}
+    def _rewind(self, mark: Mark, blocks: list[Block]) -> None:
+        """Go back to ``mark``, past ``blocks``. What they were used for is waited for when their place is used."""
+        streams = {block.stream for block in blocks if not block.orphan}
+        fences: dict[object, Fence] = {stream: self.upstream.fence(stream) for stream in sorted(streams)}
+        if any(block.orphan for block in blocks):
+            fences.update((fence, fence) for fence in self._gone)
         for index, chunk in enumerate(self._chunks[mark.chunk : self._current + 1], mark.chunk):
             chunk.used = mark.offset if index == mark.chunk else 0
-            chunk.fences.update(fences)
-        if streams:
+            chunk.fences = {key: fence for key, fence in chunk.fences.items() if not fence.done()} | fences
+        if blocks:
             self._current = min(mark.chunk, self._current)
+        if not self._blocks:
+            self._gone.clear()
 
     # --- the strategy
 
@@ -134,10 +143,19 @@ class BumpAllocator(Allocator):
         return chunk
 
     def _wait_for_others(self, chunk: _Chunk, stream: int) -> None:
-        for other, fence in list(chunk.fences.items()):
-            if other != stream:
-                fence.wait()
-                del chunk.fences[other]
+        """Block until every other stream has done what it did in ``chunk`` before the latest reset."""
+        while others := [key for key in chunk.fences if key != stream]:
+            chunk.fences[others[0]].wait()
+            del chunk.fences[others[0]]
+
+    def _forget_stream(self, stream: int) -> None:
+        self._gone.append(fence_or_error(self.upstream, stream))
+        for block in self._blocks:
+            block.orphan = block.orphan or block.stream == stream
+        for chunk in self._chunks:  # a new stream of this handle has to wait like all others
+            fence = chunk.fences.pop(stream, None)
+            if fence is not None:
+                chunk.fences[fence] = fence
 
     def _free(self, block: Block) -> None:
         """A free gives nothing back; the counters have it."""
@@ -157,8 +175,8 @@ class BumpAllocator(Allocator):
         return released
 
     def _release_all(self) -> None:
-        self._rewind(Mark(), {block.stream for block in self._blocks})
-        self._blocks.clear()
+        blocks, self._blocks = self._blocks, []
+        self._rewind(Mark(), blocks)
         self._release_cached()
 
     def _live_blocks(self) -> Iterable[Block]:
@@ -170,7 +188,7 @@ class BumpAllocator(Allocator):
             infos, at, end = [], chunk.address, chunk.address + chunk.nbytes
             for block in blocks:
                 if chunk.address <= block.address < end:
-                    infos.append(self._state(block) if block.uses or block.streams else _spent(block))
+                    infos.append(self._state(block) if block.uses or block.streams is not None else _spent(block))
                     at = block.address + block.nbytes
             if at < end:
                 infos.append(BlockInfo(at, end - at, 0, "inactive"))
@@ -187,8 +205,8 @@ class _Chunk:
         self.nbytes = nbytes
         self.stream = stream
         self.used = 0
-        self.fences: dict[int, Fence] = {}
-        """Behind each stream's use of the chunk before the latest reset."""
+        self.fences: dict[object, Fence] = {}
+        """Behind each stream's use of the chunk before the latest reset. That of a destroyed stream is its own key."""
 
 
 def _spent(block: Block) -> BlockInfo:

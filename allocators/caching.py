@@ -3,93 +3,317 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, cast
+from typing import Annotated, Literal, cast
 
 from .base import Allocator
-from .block import Block, BlockInfo, Home, Segment
-from .pool import Held, Piece, Pool
+from .block import ALIGNMENT, Block, BlockInfo, Home, Segment
+from .errors import OutOfMemoryError
+from .pool import Held, Piece, Pool, Rules
 from .statistics import SMALL_BLOCK
-from .upstream import Upstream
+from .upstream import Fence, Upstream
+from .waiting import fence_or_error
 
 __all__ = ["CachingAllocator"]
 
 _MIB = 1 << 20
+_ROUND = 2 * _MIB
+"""Sizes of segments are multiples of this: what the driver sets aside in any case."""
 _SMALL_SEGMENT = 2 * _MIB
-_LARGE_SEGMENT = 20 * _MIB
-_OWN_SEGMENT = 10 * _MIB
-_ROUND_LARGE = 2 * _MIB
+_MOST_BINS = 256
+_BINS_REVIEW = 1024
 
 
 class CachingAllocator(Allocator):
-    """Stream-ordered caching with PyTorch's semantics (``c10/cuda/CUDACachingAllocator.cpp``)."""
+    """Stream-ordered caching, with the semantics of PyTorch's ``CUDACachingAllocator``.
+
+    A block freed on its stream serves the next allocation there that it fits; small blocks (up to 1 MiB) and large
+    ones have segments of their own. The smallest free piece that fits is cut to size; free neighbours become one.
+
+    ``preset="torch"`` takes segments and searches exactly as PyTorch's native allocator does, so that a replay tells
+    what PyTorch would reserve: segments of 2 MiB for small blocks, 20 MiB for blocks below 10 MiB, else the block's
+    own size, kept until memory runs out.
+
+    ``preset="cuplug"`` reserves less:
+
+    - A segment that is free as a whole is broken only when nothing else fits.
+    - Before it reserves more than it ever has, it gives segments back that are free as a whole, smallest first. So
+      it grows only when everything that it could give back is gone, and then by no more than needed: by 8 MiB, or by
+      the block's size rounded up to 2 MiB. Below its own peak, large segments have at least 32 MiB.
+    - Giving a segment back waits for the work queued on it, and stalls the device. So it is rationed: at most 64 at
+      once, and one for every 50 allocations that no bin could serve. Programs whose sizes repeat soon need none.
+
+    A block of the size last freed on its stream is found without a lock (``base.py``), except under ``torch``.
+    """
 
     def __init__(
-        self, upstream: Upstream, *, memory_limit: Annotated[int | None, "reserve at most this many bytes"] = None
+        self,
+        upstream: Upstream,
+        *,
+        preset: Annotated[Literal["cuplug", "torch"], "cuplug, or torch: reserve what PyTorch would"] = "cuplug",
+        memory_limit: Annotated[int | None, "reserve at most this many bytes; more counts as out of memory"] = None,
+        memory_fraction: Annotated[float | None, "the same, as a fraction of the device's memory"] = None,
+        garbage_collection_threshold: Annotated[
+            float, "above this fraction of the limit (or the device), give idle segments back, oldest first; 0: never"
+        ] = 0.0,
+        max_split_size: Annotated[int | None, "bytes from which on pieces are not cut for smaller blocks"] = None,
+        roundup_power2_divisions: Annotated[int, "round sizes up to so many steps for each power of two; 0: no"] = 0,
     ) -> None:
-        super().__init__(upstream, memory_limit=memory_limit)
+        """Over ``upstream``, with the options of PyTorch's ``PYTORCH_CUDA_ALLOC_CONF``, in the same sense.
+
+        Raises:
+            ValueError: an option is out of its range; the message names it.
+        """
+        super().__init__(upstream, memory_limit=_limit(upstream, memory_limit, memory_fraction))
+        _check("garbage_collection_threshold", garbage_collection_threshold, 0 <= garbage_collection_threshold < 1)
+        _check("max_split_size", max_split_size, max_split_size is None or max_split_size > 20 * _MIB)
+        steps = roundup_power2_divisions
+        _check("roundup_power2_divisions", steps, steps >= 0 and steps & (steps - 1) == 0)
+        torch = preset == "torch"
+        self.garbage_collection_threshold = garbage_collection_threshold
+        self.max_split_size = max_split_size
+        self._steps = steps
+        self._follows_torch = torch
+        self._small_rules = Rules(ALIGNMENT, spare_idle=not torch)
+        self._large_rules = Rules(
+            SMALL_BLOCK + 1 if torch else ALIGNMENT, max_split_size=max_split_size, spare_idle=not torch
+        )
         self._pools: dict[tuple[int, bool], Pool] = {}
+        self._ownerless: list[Pool] = []
+        """Pools of streams that have been destroyed."""
+        self._ration = Ration(burst=64, every=50)
+        self._most_reserved = 0
+        self._next_review = 0
+        self._misses = 0
+
+    # --- allocation and free
+
+    def _rounded(self, nbytes: int) -> int:
+        """PyTorch's ``round_size``."""
+        steps = self._steps
+        if steps > 1 and nbytes > ALIGNMENT * steps:
+            step = (1 << nbytes.bit_length() - 1) // steps
+            return max(-(-nbytes // step) * step, ALIGNMENT)
+        return (nbytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
 
     def _allocate(self, requested: int, nbytes: int, stream: int) -> Block:
         small = nbytes <= SMALL_BLOCK
-        pool = self._pools.get((stream, small)) or self._new_pool(stream, small)
-        piece = pool.smallest(nbytes)
+        pool = self._pools.get((stream, small))
+        if pool is None:
+            rules = self._small_rules if small else self._large_rules
+            pool = self._pools[stream, small] = Pool(self, self._ledger, stream, rules, small=small)
+        self._misses += 1
+        piece = pool.find(nbytes)
+        if piece is None and self._ownerless and self._adopt(pool):
+            piece = pool.find(nbytes)
         if piece is None:
             piece = self._grow(pool, nbytes)
         block = pool.take(piece, nbytes)
         block.requested = requested
         return block
 
-    def _new_pool(self, stream: int, small: bool) -> Pool:
-        pool = Pool(self, stream, small=small, remainder=512 if small else SMALL_BLOCK + 1)
-        return self._pools.setdefault((stream, small), pool)
-
-    def _grow(self, pool: Pool, nbytes: int) -> Piece:
-        size = _segment_size(nbytes)
-        address = self._reserve(size, small=pool.small, stream=pool.stream)
-        return pool.add(address, size)
-
     def _home(self, block: Block) -> Home:
-        return self._bin(block.stream, block.requested) if len(self._all_bins) < 256 else self._returned
+        if self._follows_torch:
+            return self._returned
+        if len(self._all_bins) >= _MOST_BINS and block.requested not in self._bins.get(block.stream, ()):
+            if self._misses < self._next_review:
+                return self._returned
+            self._next_review = self._misses + _BINS_REVIEW
+            self._drop_unused_bins()
+            if len(self._all_bins) >= _MOST_BINS:
+                return self._returned
+        return self._bin(block.stream, block.requested)
 
     def _free(self, block: Block) -> None:
         piece = cast("Piece", block)
         piece.segment.pool.put(piece)
 
+    # --- taking memory from upstream
+
+    def _grow(self, pool: Pool, nbytes: int) -> Piece:
+        if self.garbage_collection_threshold:
+            self._collect_garbage()
+        sizes = self._torch_sizes(pool, nbytes) if self._follows_torch else self._own_sizes(pool, nbytes)
+        for size in sizes:
+            address = self._try_reserve(size, pool)
+            if address is None and self.max_split_size is not None and self._release_oversize(pool, nbytes):
+                address = self._try_reserve(size, pool)
+            if address is not None:
+                self._most_reserved = max(self._most_reserved, self._ledger.reserved)
+                return pool.add(address, size)
+        raise OutOfMemoryError(f"upstream has no {nbytes} bytes left")
+
+    def _try_reserve(self, nbytes: int, pool: Pool) -> int | None:
+        try:
+            return self._reserve(nbytes, small=pool.small, stream=pool.stream)
+        except OutOfMemoryError:
+            return None
+
+    def _torch_sizes(self, pool: Pool, nbytes: int) -> list[int]:
+        """PyTorch's ``get_allocation_size``."""
+        if pool.small:
+            return [_SMALL_SEGMENT]
+        return [20 * _MIB if nbytes < 10 * _MIB else _up(nbytes)]
+
+    def _own_sizes(self, pool: Pool, nbytes: int) -> list[int]:
+        """The segment to take, and the one to fall back on."""
+        size = _SMALL_SEGMENT if pool.small else max(32 * _MIB, _up(nbytes))
+        self._make_room(size)
+        if pool.small:
+            return [size]
+        room = (self._most_reserved - self._ledger.reserved) // _ROUND * _ROUND
+        size = max(min(size, room), 8 * _MIB, _up(nbytes))
+        return [size, _up(nbytes)]
+
+    def _make_room(self, nbytes: int) -> None:
+        """Give idle segments back until ``nbytes`` more stay below the peak, as far as the ration goes."""
+        excess = self._ledger.reserved + nbytes - self._most_reserved
+        if excess <= 0:
+            return
+        leaving: list[Held] = []
+        allowed = self._ration.left(self._misses)
+        for segment in sorted(self._idle(), key=lambda segment: (segment.nbytes, segment.address)):
+            if excess <= 0 or len(leaving) == allowed:
+                break
+            leaving.append(segment)
+            excess -= segment.nbytes
+        self._ration.spend(len(leaving))
+        self._give_back(leaving)
+
+    # --- giving memory back
+
     def _release_cached(self) -> int:
-        released = 0
-        for pool in self._pools.values():
-            idle = pool.idle()
-            if idle:
-                self.upstream.fence(pool.stream).wait()
-            for segment in idle:
-                pool.remove(segment)
-                self._release(segment.address, segment.nbytes, small=pool.small, stream=pool.stream)
-                released += segment.nbytes
+        released = self._give_back(list(self._idle()))
+        self._ownerless = [pool for pool in self._ownerless if pool.segments]
         return released
 
+    def _give_back(self, segments: list[Held]) -> int:
+        """Wait for the work queued on ``segments``, idle ones, and give them back. Returns their bytes."""
+        waited = set()
+        for segment in segments:
+            pool = segment.pool
+            if id(pool) not in waited:
+                waited.add(id(pool))
+                (pool.fence or self.upstream.fence(pool.stream)).wait()
+        for segment in segments:
+            pool = segment.pool
+            self._release(segment.address, segment.nbytes, small=pool.small, stream=pool.stream)
+            pool.remove(segment)
+        return sum(segment.nbytes for segment in segments)
+
+    def _idle(self) -> Iterator[Held]:
+        for pool in self._every_pool():
+            yield from pool.idle()
+
+    def _collect_garbage(self) -> None:
+        """PyTorch's ``garbage_collect_cached_blocks``: idle large segments of at least the average age go."""
+        limit = self.memory_limit if self.memory_limit is not None else self.upstream.memory_info()[1]
+        excess = self._ledger.reserved - int(self.garbage_collection_threshold * limit)
+        idle = [segment for segment in self._idle() if not segment.pool.small] if excess > 0 else []
+        while excess > 0 and idle:
+            ages = {id(segment): segment.pool.searches - segment.first.idle_since for segment in idle}
+            average = sum(ages.values()) // len(idle)
+            leaving: list[Held] = []
+            for segment in idle:
+                if excess > 0 and ages[id(segment)] >= average:
+                    leaving.append(segment)
+                    excess -= segment.nbytes
+            self._give_back(leaving)
+            idle = [segment for segment in idle if segment not in leaving]
+
+    def _release_oversize(self, pool: Pool, nbytes: int) -> bool:
+        """PyTorch's ``release_available_cached_blocks``: make room for a request from idle oversize segments."""
+        assert self.max_split_size is not None
+        wanted = max(nbytes, self.max_split_size)
+        idle = [segment for segment in pool.idle() if segment.nbytes >= self.max_split_size]
+        leaving = next(([segment] for segment in idle if segment.nbytes >= wanted), [])
+        if not leaving:
+            total = 0
+            while idle and total < wanted:
+                leaving.append(idle.pop())
+                total += leaving[-1].nbytes
+        self._give_back(leaving)
+        return sum(segment.nbytes for segment in leaving) >= wanted
+
+    # --- streams that are destroyed
+
+    def _forget_stream(self, stream: int) -> None:
+        fence: Fence | None = None
+        for small in (True, False):
+            pool = self._pools.pop((stream, small), None)
+            if pool is not None and pool.segments:
+                pool.fence = fence = fence or fence_or_error(self.upstream, stream)
+                self._ownerless.append(pool)
+
+    def _adopt(self, pool: Pool) -> bool:
+        """Take over what destroyed streams have left and have done with. Whether there was any."""
+        ready = [left for left in self._ownerless if left.small == pool.small and left.fence and left.fence.done()]
+        for left in ready:
+            self._ownerless.remove(left)
+            pool.absorb(left)
+        return bool(ready)
+
+    # --- the map
+
+    def _every_pool(self) -> Iterator[Pool]:
+        yield from self._pools.values()
+        yield from self._ownerless
+
     def _live_blocks(self) -> Iterable[Block]:
-        for pool in self._pools.values():
+        for pool in self._every_pool():
             for segment in pool.segments.values():
-                for piece in pool.pieces(segment):
+                for piece in segment.pieces():
                     if not piece.free:
                         yield piece
 
     def _segments(self) -> Iterator[Segment]:
-        for pool in self._pools.values():
+        for pool in self._every_pool():
             for segment in pool.segments.values():
-                yield self._map(pool, segment)
-
-    def _map(self, pool: Pool, segment: Held) -> Segment:
-        infos = tuple(
-            BlockInfo(piece.address, piece.nbytes, 0, "inactive") if piece.free else self._state(piece)
-            for piece in pool.pieces(segment)
-        )
-        return Segment(segment.address, segment.nbytes, pool.stream, "small" if pool.small else "large", infos)
+                infos = tuple(
+                    BlockInfo(piece.address, piece.nbytes, 0, "inactive") if piece.free else self._state(piece)
+                    for piece in segment.pieces()
+                )
+                kind: Literal["small", "large"] = "small" if pool.small else "large"
+                yield Segment(segment.address, segment.nbytes, pool.stream, kind, infos)
 
 
-def _segment_size(nbytes: int) -> int:
-    if nbytes <= SMALL_BLOCK:
-        return _SMALL_SEGMENT
-    if nbytes < _OWN_SEGMENT:
-        return _LARGE_SEGMENT
-    return -(-nbytes // _ROUND_LARGE) * _ROUND_LARGE
+class Ration:
+    """Bounds how often something costly is done: ``burst`` times at once, and once for every ``every`` occasions."""
+
+    def __init__(self, *, burst: int, every: int) -> None:
+        self._full = burst * every
+        self._every = every
+        self._saved = self._full
+        self._at = 0
+
+    def left(self, occasions: int) -> int:
+        """How often it may be done now, when there have been ``occasions`` in all."""
+        self._saved = min(self._full, self._saved + occasions - self._at)
+        self._at = occasions
+        return self._saved // self._every
+
+    def spend(self, times: int) -> None:
+        """It is done ``times`` times."""
+        self._saved -= times * self._every
+
+
+def _up(nbytes: int) -> int:
+    return -(-nbytes // _ROUND) * _ROUND
+
+
+def _limit(upstream: Upstream, nbytes: int | None, fraction: float | None) -> int | None:
+    if fraction is None:
+        return nbytes
+    _check("memory_fraction", fraction, 0 < fraction <= 1)
+    share = int(upstream.memory_info()[1] * fraction)
+    return share if nbytes is None else min(nbytes, share)
+
+
+def _check(option: str, value: object, fine: bool) -> None:
+    if not fine:
+        ranges = {
+            "memory_fraction": "above 0 and at most 1",
+            "garbage_collection_threshold": "at least 0 and below 1",
+            "max_split_size": "above 20 MiB",
+            "roundup_power2_divisions": "0 or a power of two",
+        }
+        raise ValueError(f"{option} is {value}; it must be {ranges[option]}")

@@ -193,6 +193,10 @@ class Strategy(ABC):
 
     def _passed(self, block: Block) -> None:
         """Called by ``_waiting`` once every fence of ``block`` has passed."""
+        early = self._early.pop(block, None)
+        if early:  # its stream was destroyed while it waited for others
+            self._waiting.add(block, [(id(fence), fence) for fence in early])
+            return
         self._observation.emit_block(EventKind.FENCE_PASSED, block)
         self._ledger.passed(block.nbytes)
         block.streams = None

@@ -48,7 +48,8 @@ class Waiting:
         Raises:
             DriverError: the device is in a sticky error state, or a stream was unknown when its fence was made.
         """
-        for key, queue in list(self._queues.items()):
+        while self._queues:
+            key, queue = next(iter(self._queues.items()))
             while queue:
                 queue[0][0].wait()
                 self._count_down(queue.popleft()[1])
