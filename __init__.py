@@ -1,6 +1,7 @@
 """cuplug: a CUDA runtime for Python whose memory allocator is a plugin."""
 
 import sys as _sys
+from typing import Any as _Any
 
 from .allocators.errors import (
     CompileError,
@@ -41,3 +42,20 @@ __version__ = "0.1.0"
 
 # The façade lives on its floor, among the runtime; `import cuplug.cuda` finds it all the same.
 _sys.modules[f"{__name__}.cuda"] = cuda
+
+
+def __getattr__(name: str) -> _Any:
+    """Tensors and their functions (``cuplug.tensor``, ``cuplug.float32``, ...), imported at first use."""
+    from .runtime.tensor import PUBLIC
+
+    try:
+        found = globals()[name] = PUBLIC[name]
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    return found
+
+
+def __dir__() -> list[str]:
+    from .runtime.tensor import PUBLIC
+
+    return sorted({*globals(), *PUBLIC})

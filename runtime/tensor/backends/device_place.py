@@ -1,0 +1,137 @@
+"""What the two kinds of device have in common: memory from the runtime's allocator, streams, and copies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...buffer import Buffer
+from ...copies import memcpy
+from ...stream import ExternalStream, Stream, current_stream
+from ..core import make
+from ..devices import device
+from ..layout import Layout
+from ..places import Place
+from ..storage import Storage
+
+if TYPE_CHECKING:
+    from ...runtime import Runtime
+    from ..tensor import Tensor
+
+__all__ = ["DevicePlace"]
+
+
+class DevicePlace(Place):
+    """A device of a runtime. Work goes to the calling thread's current stream of it, whatever device is current."""
+
+    def __init__(self, runtime: Runtime, ordinal: int) -> None:
+        super().__init__(device("cuda", ordinal))
+        self.runtime = runtime
+        self.ordinal = ordinal
+        self.driver = runtime.driver
+
+    # --- memory
+
+    def allocate(self, nbytes: int) -> Storage:
+        current = self.runtime.current
+        if current.device == self.ordinal:
+            block = current.allocate(nbytes, stream=current.stream)
+        else:
+            key = current.key(self.stream_handle())
+            block = self.runtime.allocator(self.ordinal).allocate(nbytes, stream=key)
+        return Storage(self, nbytes, Buffer(block), block.address)
+
+    def empty(self, layout: Layout) -> Tensor:
+        if layout.contiguous:
+            return make(self.allocate(layout.nbytes), 0, layout)
+        low, high = layout.span()
+        return make(self.allocate((high - low) * layout.dtype.itemsize), -low, layout)
+
+    # --- streams
+
+    def stream_handle(self) -> int:
+        """The driver's handle of the current stream of this device."""
+        chosen = self.runtime.current.streams.get(self.ordinal)
+        return 0 if chosen is None else chosen.cuda_stream
+
+    def stream(self) -> Stream:
+        """The current stream of this device."""
+        return current_stream(self.ordinal, runtime=self.runtime)
+
+    def synchronize(self) -> None:
+        self.stream().synchronize()
+
+    def reaches(self, other: Place) -> bool:
+        return (
+            isinstance(other, DevicePlace)
+            and other.runtime is self.runtime
+            and self.runtime.can_use(self.ordinal, other.ordinal)
+        )
+
+    def wait_for(self, other: Place) -> None:
+        assert isinstance(other, DevicePlace)
+        self.stream().wait_stream(other.stream())
+
+    def hand_over(self, handle: int) -> None:
+        """Let another library's stream wait for what is queued on the current stream."""
+        self._order(self.stream(), handle, take=False)
+
+    def take_over(self, handle: int) -> None:
+        """Let the current stream wait for what is queued on another library's stream."""
+        self._order(self.stream(), handle, take=True)
+
+    def _order(self, own: Stream, handle: int, *, take: bool) -> None:
+        other = ExternalStream(handle, self.ordinal, runtime=self.runtime)
+        if other.cuda_stream == own.cuda_stream:
+            return
+        if take:
+            own.wait_stream(other)
+        else:
+            other.wait_stream(own)
+
+    # --- copies
+
+    def upload(self, out: Tensor, source: Tensor, *, non_blocking: bool) -> None:
+        memcpy(_Range(self, out), _bytes(source), runtime=self.runtime)
+        if source._storage.pinned and not non_blocking:
+            self.synchronize()
+
+    def download(self, out: Tensor, source: Tensor, *, non_blocking: bool) -> None:
+        memcpy(_bytes(out), _Range(self, source), runtime=self.runtime)
+        if out._storage.pinned and not non_blocking:
+            self.synchronize()
+
+    def receive(self, out: Tensor, source: Tensor) -> None:
+        origin = source._layout.place
+        assert isinstance(origin, DevicePlace)
+        if origin.runtime is self.runtime:
+            memcpy(_Range(self, out), _Range(origin, source), runtime=self.runtime)
+        else:
+            memcpy(_Range(self, out), origin.read(source), runtime=self.runtime)
+
+    def read(self, source: Tensor) -> npt.NDArray[Any]:
+        return source.cpu()._host
+
+
+def _bytes(tensor: Tensor) -> npt.NDArray[np.uint8]:
+    """The memory of a CPU tensor without gaps, in whatever order of the dimensions."""
+    layout = tensor._layout
+    low, high = (each * layout.dtype.itemsize for each in layout.span())
+    start = tensor._offset * layout.dtype.itemsize
+    return tensor._storage.bytes[start + low : start + high]
+
+
+class _Range:
+    """The memory of a tensor without gaps, as copies take it: in the order of the current stream."""
+
+    def __init__(self, place: DevicePlace, tensor: Tensor) -> None:
+        self.device_index = place.ordinal
+        layout = tensor._layout
+        self.__cuda_array_interface__ = {
+            "version": 3,
+            "shape": (layout.nbytes,),
+            "typestr": "|u1",
+            "data": (tensor._address + layout.span()[0] * layout.dtype.itemsize, False),
+        }

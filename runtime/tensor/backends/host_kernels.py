@@ -1,0 +1,188 @@
+"""The work of tensors in NumPy: functions of arrays, prepared once for the types and shapes at hand.
+
+Each function here returns ``run(*outs, *operands)``. Arithmetic never warns: infinities and NaN are results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from ....allocators.errors import CuplugError
+from ..dtypes import dtype, float64, int64
+from ..generator import DISTRIBUTIONS
+from ..layout import Layout, Shape
+from ..operations import COPY, Operation
+from ..patterns import PATTERNS
+from ..reductions import Reduction
+
+__all__ = ["IntegerDivisionError", "elementwise", "fill", "matmul", "put", "random", "reduction", "take"]
+
+Run = Callable[..., None]
+_quiet = np.errstate
+
+
+class IntegerDivisionError(CuplugError, ZeroDivisionError):
+    """Integers were divided by zero on the CPU. It is a RuntimeError, as torch's is."""
+
+
+def elementwise(
+    operation: Operation,
+    types: Sequence[dtype],
+    out: Layout,
+    operands: Sequence[Layout | None],
+    *,
+    division_by_zero: bool = True,
+) -> Run:
+    """See ``Place.elementwise``. ``division_by_zero``: whether integers divided by zero raise ZeroDivisionError."""
+    if operation is COPY:
+        return _copy(types[0], operands[0])
+    computed = [each.computed for each in types]
+    convert = [_convert(operand, target) for operand, target in zip(operands, computed, strict=True)]
+    integers = computed[-1].kind != "f"
+    divide: Literal["raise", "ignore"] = "raise" if division_by_zero and integers and operation.divides else "ignore"
+    implementation = operation.numpy
+
+    if operation.is_ufunc and not any(convert) and _ufunc_gives(operation, computed, out.dtype):
+        if integers and divide == "ignore":
+            return lambda out, *operands: implementation(*operands, out=out)
+
+        def run(out: Any, *operands: Any) -> None:
+            with _quiet(all="ignore", divide=divide):
+                implementation(*operands, out=out)
+    else:
+
+        def run(out: Any, *operands: Any) -> None:
+            with _quiet(all="ignore", divide=divide):
+                ready = [change(each) if change else each for change, each in zip(convert, operands, strict=True)]
+                np.copyto(out, implementation(*ready), casting="unsafe")
+
+    return _dividing(run) if divide == "raise" else run
+
+
+def _ufunc_gives(operation: Operation, computed: Sequence[dtype], out: dtype) -> bool:
+    """Whether the ufunc's result, of operands of these types, is of the type wanted."""
+    result = operation.numpy(*[np.empty(0, each.numpy) for each in computed])
+    return bool(result.dtype == out.numpy)
+
+
+def _convert(operand: Layout | None, target: dtype) -> Callable[[Any], Any] | None:
+    if operand is None:
+        return target.scalar
+    if operand.dtype is target:
+        return None
+    numpy_dtype = target.numpy
+    return lambda array: array.astype(numpy_dtype)
+
+
+def _dividing(run: Run) -> Run:
+    def checked(out: Any, *operands: Any) -> None:
+        try:
+            run(out, *operands)
+        except FloatingPointError:
+            raise IntegerDivisionError(
+                "integers were divided by zero; floating-point tensors give inf or nan"
+            ) from None
+
+    return checked
+
+
+def _copy(target: dtype, operand: Layout | None) -> Run:
+    if operand is None:
+        scalar = target.scalar
+
+        def run(out: Any, source: Any) -> None:
+            with _quiet(all="ignore"):
+                out[...] = scalar(source)
+    elif operand.dtype is target:
+
+        def run(out: Any, source: Any) -> None:
+            out[...] = source
+    else:
+
+        def run(out: Any, source: Any) -> None:
+            with _quiet(all="ignore"):
+                np.copyto(out, source, casting="unsafe")
+
+    return run
+
+
+def reduction(reduction: Reduction, computed: dtype, operand: Layout, axes: Shape) -> Run:
+    """See ``Place.reduction``."""
+    implementation = reduction.numpy
+    target = None if operand.dtype is computed else computed.numpy
+
+    def run(*tensors: Any) -> None:
+        *results, array, parameter = tensors
+        with _quiet(all="ignore"):
+            if target is not None:
+                array = array.astype(target)
+            found = implementation(array, axes, parameter)
+            if len(results) == 1:
+                found = (found,)
+            for out, each in zip(results, found, strict=True):
+                np.copyto(out, each, casting="unsafe")
+
+    return run
+
+
+def matmul(out: Layout) -> Run:
+    """See ``Place.matmul``."""
+    if out.dtype.is_half:
+
+        def run(out: Any, a: Any, b: Any) -> None:
+            with _quiet(all="ignore"):
+                np.copyto(out, np.matmul(a.astype(np.float32), b.astype(np.float32)), casting="unsafe")
+    else:
+
+        def run(out: Any, a: Any, b: Any) -> None:
+            with _quiet(all="ignore"):
+                np.matmul(a, b, out)
+
+    return run
+
+
+def fill(pattern: str, out: Layout) -> Run:
+    """See ``Place.fill``."""
+    found = PATTERNS[pattern]
+    number = (float64 if found.floating else int64).scalar
+    count, shape = out.numel, out.shape
+
+    def run(out: Any, *parameters: Any) -> None:
+        with _quiet(all="ignore"):
+            values = found.numpy(np.arange(count), *map(number, parameters))
+            np.copyto(out, values.reshape(shape), casting="unsafe")
+
+    return run
+
+
+def random(distribution: str, out: Layout) -> Run:
+    """See ``Place.random``."""
+    draw = DISTRIBUTIONS[distribution].numpy
+    count, shape, kind = out.numel, out.shape, out.dtype
+
+    def run(out: Any, seed: int, counter: int, first: float, second: float) -> None:
+        with _quiet(all="ignore"):
+            out[...] = draw(kind, count, seed, counter, first, second).reshape(shape)
+
+    return run
+
+
+def take() -> Run:
+    """See ``Place.take``."""
+
+    def run(out: Any, source: Any, *indices: Any) -> None:
+        out[...] = source[indices]
+
+    return run
+
+
+def put() -> Run:
+    """See ``Place.put``."""
+
+    def run(target: Any, values: Any, *indices: Any) -> None:
+        target[indices] = values
+
+    return run

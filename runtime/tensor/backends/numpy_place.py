@@ -1,0 +1,56 @@
+"""What the two places that compute with NumPy share: they differ only in when and on which memory it runs."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+from ..dtypes import dtype
+from ..layout import Layout, Shape
+from ..operations import Operation
+from ..patterns import PATTERNS
+from ..places import Kernel, Place
+from ..reductions import Reduction
+from . import host_kernels
+from .host_kernels import Run
+
+__all__ = ["NumpyPlace"]
+
+
+class NumpyPlace(Place):
+    """A place whose work ``host_kernels`` does."""
+
+    raises_on_division = False
+    """Whether integers divided by zero can raise where they are divided."""
+
+    @abstractmethod
+    def _kernel(self, name: str, run: Run, outs: Sequence[Layout], operands: Sequence[Layout | None]) -> Kernel:
+        """``run`` of the arrays of tensors that have these layouts; None for what is passed on as it is."""
+
+    def elementwise(
+        self, operation: Operation, types: Sequence[dtype], out: Layout, operands: Sequence[Layout | None]
+    ) -> Kernel:
+        run = host_kernels.elementwise(operation, types, out, operands, division_by_zero=self.raises_on_division)
+        return self._kernel(operation.name, run, (out,), operands)
+
+    def reduction(
+        self, reduction: Reduction, computed: dtype, outs: Sequence[Layout], operand: Layout, axes: Shape
+    ) -> Kernel:
+        run = host_kernels.reduction(reduction, computed, operand, axes)
+        return self._kernel(reduction.name, run, outs, (operand, None))
+
+    def matmul(self, out: Layout, a: Layout, b: Layout) -> Kernel:
+        return self._kernel("matmul", host_kernels.matmul(out), (out,), (a, b))
+
+    def fill(self, pattern: str, out: Layout) -> Kernel:
+        parameters = (None,) * PATTERNS[pattern].parameters
+        return self._kernel(pattern, host_kernels.fill(pattern, out), (out,), parameters)
+
+    def random(self, distribution: str, out: Layout) -> Kernel:
+        return self._kernel(distribution, host_kernels.random(distribution, out), (out,), (None,) * 4)
+
+    def take(self, out: Layout, source: Layout, indices: Sequence[Layout]) -> Kernel:
+        return self._kernel("take", host_kernels.take(), (out,), (source, *indices))
+
+    def put(self, target: Layout, values: Layout, indices: Sequence[Layout]) -> Kernel:
+        return self._kernel("put", host_kernels.put(), (target,), (values, *indices))

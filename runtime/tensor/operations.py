@@ -1,0 +1,212 @@
+"""The table of element-wise operations. A new operation is one line in it, and nothing else.
+
+A line gives the name, the number of operands, NumPy's implementation, the expression in CUDA C and the promotion rule.
+From it come the function, the method, the in-place method, the operators and both implementations.
+
+Implementations receive operands that were converted to the type the operation computes in (float for the half
+types). The expression calls them ``a``, ``b`` and ``c``, that type ``T``, and may use the helpers of
+``backends/cuda_math.py``.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["BY_NAME", "COPY", "TABLE", "Operation", "Rule"]
+
+
+class Rule(enum.Enum):
+    """In which type an operation computes, and which type its result has."""
+
+    SAME = "computes and results in the operands' common type"
+    NUMERIC = "as SAME, but not for bool"
+    INTEGER = "as SAME, but for integers and bool only"
+    FLOAT = "as SAME; integers and bool become the default floating-point type"
+    TEST = "computes in the common type and results in bool"
+    SELECT = "the first operand is bool; the others as SAME"
+    FIRST = "computes and results in the first operand's type"
+
+
+@dataclass(frozen=True, eq=False)
+class Operation:
+    """One line of the table."""
+
+    name: str
+    arity: int
+    numpy: Callable[..., Any]
+    cuda: str
+    rule: Rule = Rule.SAME
+    operator: str = ""
+    """The name of Python's operator method, without underscores and without the ``r`` or ``i`` in front."""
+    aliases: tuple[str, ...] = ()
+    in_place: bool = True
+    """Whether there is a method ``name_``."""
+    divides: bool = False
+    """Whether integers can be divided by zero: an error on the CPU; on a device the result is undefined."""
+
+    @property
+    def is_ufunc(self) -> bool:
+        """Whether NumPy's implementation is a ufunc, which takes ``out``."""
+        return isinstance(self.numpy, np.ufunc)
+
+    def __repr__(self) -> str:
+        return f"<operation {self.name}>"
+
+
+def _sigmoid(a: Any) -> Any:
+    small = np.exp(-np.abs(a))
+    return np.where(a >= 0, 1, small) / (1 + small)
+
+
+def _relu(a: Any) -> Any:
+    return np.maximum(a, a.dtype.type(0))
+
+
+def _integers_stay(rounding: np.ufunc) -> Callable[[Any], Any]:
+    def rounded(a: Any) -> Any:
+        return rounding(a) if a.dtype.kind == "f" else a
+
+    return rounded
+
+
+def _floats_only(test: np.ufunc, otherwise: bool) -> Callable[[Any], Any]:
+    def tested(a: Any) -> Any:
+        return test(a) if a.dtype.kind == "f" else np.full(a.shape, otherwise)
+
+    return tested
+
+
+def _pow(a: Any, b: Any) -> Any:
+    if a.dtype.kind in "fb":
+        return np.power(a, b)
+    if a.dtype.kind == "u":
+        return np.power(a, b)
+    positive = np.power(a, np.maximum(b, 0))  # 1 / a**n is 0 in integers, unless a is 1 or -1
+    inverse = np.where(a == 1, 1, np.where(a == -1, np.where(b & 1, -1, 1), 0))
+    return np.where(b < 0, inverse.astype(positive.dtype), positive)
+
+
+def _sign(a: Any) -> Any:
+    return a if a.dtype.kind == "b" else np.sign(a)
+
+
+def _abs(a: Any) -> Any:
+    return np.abs(a)
+
+
+def _clamp(a: Any, low: Any, high: Any) -> Any:
+    return np.minimum(np.maximum(a, low), high)
+
+
+def _lerp(a: Any, b: Any, weight: Any) -> Any:
+    return a + weight * (b - a)
+
+
+def _frac(a: Any) -> Any:
+    return a - np.trunc(a)
+
+
+def _divide_truncated(a: Any, b: Any) -> Any:
+    if a.dtype.kind == "f":
+        return np.trunc(a / b)
+    quotient = np.floor_divide(a, b)
+    return quotient + ((quotient < 0) & (quotient * b != a)).astype(quotient.dtype)
+
+
+def _shift(shift: np.ufunc) -> Callable[[Any, Any], Any]:
+    return lambda a, b: shift(a, b)
+
+
+S, N, I, F, T = Rule.SAME, Rule.NUMERIC, Rule.INTEGER, Rule.FLOAT, Rule.TEST  # noqa: E741
+
+# fmt: off
+TABLE = (
+    # arithmetic of two operands
+    Operation("add",           2, np.add,           "a + b",                    S, "add", ()),
+    Operation("sub",           2, np.subtract,      "a - b",                    N, "sub", ("subtract",)),
+    Operation("mul",           2, np.multiply,      "a * b",                    S, "mul", ("multiply",)),
+    Operation("div",           2, np.true_divide,   "a / b",                F, "truediv", ("true_divide", "divide")),
+    Operation("floor_divide",  2, np.floor_divide,  "floor_divide(a, b)",       N, "floordiv", divides=True),
+    Operation("trunc_divide",  2, _divide_truncated, "trunc_divide(a, b)",      N, divides=True),
+    Operation("remainder",     2, np.remainder,     "floor_remainder(a, b)",    N, "mod", divides=True),
+    Operation("fmod",          2, np.fmod,          "trunc_remainder(a, b)",    N, divides=True),
+    Operation("pow",           2, _pow,             "power(a, b)",              N, "pow"),
+    Operation("maximum",       2, np.maximum,       "maximum(a, b)",            S, in_place=False),
+    Operation("minimum",       2, np.minimum,       "minimum(a, b)",            S, in_place=False),
+    Operation("fmax",          2, np.fmax,          "isnan_(a) || b > a ? b : a", S, in_place=False),
+    Operation("fmin",          2, np.fmin,          "isnan_(a) || b < a ? b : a", S, in_place=False),
+    Operation("atan2",         2, np.arctan2,       "atan2(a, b)",              F, aliases=("arctan2",)),
+    Operation("hypot",         2, np.hypot,         "hypot(a, b)",              F),
+    Operation("copysign",      2, np.copysign,      "copysign(a, b)",           F),
+
+    # comparison and logic
+    Operation("eq",            2, np.equal,         "a == b",                   T, "eq"),
+    Operation("ne",            2, np.not_equal,     "a != b",                   T, "ne", ("not_equal",)),
+    Operation("lt",            2, np.less,          "a < b",                    T, "lt", ("less",)),
+    Operation("le",            2, np.less_equal,    "a <= b",                   T, "le", ("less_equal",)),
+    Operation("gt",            2, np.greater,       "a > b",                    T, "gt", ("greater",)),
+    Operation("ge",            2, np.greater_equal, "a >= b",                   T, "ge", ("greater_equal",)),
+    Operation("logical_and",   2, np.logical_and,   "a != T(0) && b != T(0)",   T),
+    Operation("logical_or",    2, np.logical_or,    "a != T(0) || b != T(0)",   T),
+    Operation("logical_xor",   2, np.logical_xor,   "(a != T(0)) != (b != T(0))", T),
+    Operation("logical_not",   1, np.logical_not,   "a == T(0)",                T),
+    Operation("bitwise_and",   2, np.bitwise_and,   "a & b",                    I, "and"),
+    Operation("bitwise_or",    2, np.bitwise_or,    "a | b",                    I, "or"),
+    Operation("bitwise_xor",   2, np.bitwise_xor,   "a ^ b",                    I, "xor"),
+    Operation("bitwise_not",   1, np.invert,        "bitwise_not_(a)",          I, "invert"),
+    Operation("bitwise_left_shift",  2, _shift(np.left_shift),  "shift_left(a, b)",  I, "lshift"),
+    Operation("bitwise_right_shift", 2, _shift(np.right_shift), "shift_right(a, b)", I, "rshift"),
+
+    # of one operand: signs and rounding
+    Operation("neg",           1, np.negative,      "-a",                       N, "neg", ("negative",)),
+    Operation("abs",           1, _abs,             "absolute(a)",              S, "abs", ("absolute",)),
+    Operation("sign",          1, _sign,            "sign(a)",                  S),
+    Operation("square",        1, np.square,        "a * a",                    N),
+    Operation("reciprocal",    1, np.reciprocal,    "T(1) / a",                 F),
+    Operation("floor",         1, _integers_stay(np.floor), "floor_(a)",        N),
+    Operation("ceil",          1, _integers_stay(np.ceil),  "ceil_(a)",         N),
+    Operation("trunc",         1, _integers_stay(np.trunc), "trunc_(a)",        N, aliases=("fix",)),
+    Operation("round",         1, _integers_stay(np.rint),  "rint_(a)",         N),
+    Operation("frac",          1, _frac,            "a - trunc(a)",             F),
+    Operation("isnan",         1, _floats_only(np.isnan, False),   "isnan_(a)", T, in_place=False),
+    Operation("isinf",         1, _floats_only(np.isinf, False),   "isinf_(a)", T, in_place=False),
+    Operation("isfinite",      1, _floats_only(np.isfinite, True), "!isinf_(a) && !isnan_(a)", T, in_place=False),
+
+    # of one operand: functions of analysis
+    Operation("exp",           1, np.exp,           "exp(a)",                   F),
+    Operation("exp2",          1, np.exp2,          "exp2(a)",                  F),
+    Operation("expm1",         1, np.expm1,         "expm1(a)",                 F),
+    Operation("log",           1, np.log,           "log(a)",                   F),
+    Operation("log2",          1, np.log2,          "log2(a)",                  F),
+    Operation("log10",         1, np.log10,         "log10(a)",                 F),
+    Operation("log1p",         1, np.log1p,         "log1p(a)",                 F),
+    Operation("sqrt",          1, np.sqrt,          "sqrt(a)",                  F),
+    Operation("rsqrt",         1, lambda a: 1 / np.sqrt(a), "rsqrt(a)",         F),
+    Operation("sin",           1, np.sin,           "sin(a)",                   F),
+    Operation("cos",           1, np.cos,           "cos(a)",                   F),
+    Operation("tan",           1, np.tan,           "tan(a)",                   F),
+    Operation("asin",          1, np.arcsin,        "asin(a)",                  F, aliases=("arcsin",)),
+    Operation("acos",          1, np.arccos,        "acos(a)",                  F, aliases=("arccos",)),
+    Operation("atan",          1, np.arctan,        "atan(a)",                  F, aliases=("arctan",)),
+    Operation("sinh",          1, np.sinh,          "sinh(a)",                  F),
+    Operation("cosh",          1, np.cosh,          "cosh(a)",                  F),
+    Operation("tanh",          1, np.tanh,          "tanh(a)",                  F),
+    Operation("sigmoid",       1, _sigmoid,         "T(1) / (T(1) + exp(-a))",  F),
+    Operation("relu",          1, _relu,            "a < T(0) ? T(0) : a",      N),
+
+    # of three operands
+    Operation("lerp",          3, _lerp,            "a + c * (b - a)",          F),
+    Operation("clamp_both",    3, _clamp,           "minimum(maximum(a, b), c)", S),
+    Operation("where",         3, np.where,         "a ? b : c",                Rule.SELECT, in_place=False),
+)
+# fmt: on
+
+BY_NAME = {name: operation for operation in TABLE for name in (operation.name, *operation.aliases)}
+
+COPY = Operation("copy", 1, np.positive, "a", Rule.FIRST)
+"""Writes its operand: copies, casts and fills. The implementations treat it apart."""

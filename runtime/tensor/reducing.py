@@ -1,0 +1,195 @@
+"""Runs the reductions of the table over dimensions: types, shapes, and plans kept as those of ``elementwise``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .core import TensorCore
+from .dtypes import dtype as Dtype  # noqa: N812 - a method's argument has torch's name
+from .dtypes import dtype_of
+from .elementwise import apply, apply_into
+from .layout import Layout, Shape, normal_axes, normal_axis
+from .operations import BY_NAME, COPY
+from .reductions import REDUCTIONS, Reduction
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+__all__ = ["ReductionMethods", "ValuesAndIndices"]
+
+Axes = Any
+"""A dimension, several, or None for all."""
+
+
+class ValuesAndIndices(NamedTuple):
+    """What ``max(dim)`` and ``min(dim)`` return."""
+
+    values: Tensor
+    indices: Tensor
+
+
+class ReductionMethods(TensorCore):
+    """The methods of a tensor that make fewer elements of it. They raise IndexError for a dimension it has not."""
+
+    __slots__ = ()
+
+    def sum(self, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None) -> Tensor:
+        """The sum; integers and bool add up in int64."""
+        return _one(self, "sum", dim, keepdim, dtype=dtype, out=out)
+
+    def prod(self, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+        """The product; integers and bool multiply in int64."""
+        return _one(self, "prod", dim, keepdim, dtype=dtype)
+
+    def mean(self, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None) -> Tensor:
+        """The arithmetic mean of floating-point elements; of none it is NaN.
+
+        Raises:
+            TypeError: the elements are integers or bool; name a floating-point ``dtype``.
+        """
+        return _one(self, "mean", dim, keepdim, dtype=dtype, out=out)
+
+    def var(
+        self, dim: Axes = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
+    ) -> Tensor:
+        """The variance, divided by the number of elements less ``correction`` (1; 0 if not ``unbiased``)."""
+        return _spread(self, "var", dim, unbiased, keepdim, correction)
+
+    def std(
+        self, dim: Axes = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
+    ) -> Tensor:
+        """The standard deviation: the square root of ``var``."""
+        return _spread(self, "std", dim, unbiased, keepdim, correction)
+
+    def norm(self, p: Any = 2, dim: Axes = None, keepdim: bool = False) -> Tensor:
+        """The ``p``-norm of the elements; ``fro`` is 2."""
+        return _one(self, "norm", dim, keepdim, parameter=2.0 if p == "fro" else float(p))
+
+    def amax(self, dim: Axes = None, keepdim: bool = False) -> Tensor:
+        """The largest element; NaN if there is one.
+
+        Raises:
+            ValueError: there are no elements.
+        """
+        return _one(self, "amax", dim, keepdim)
+
+    def amin(self, dim: Axes = None, keepdim: bool = False) -> Tensor:
+        """The smallest element, as ``amax``."""
+        return _one(self, "amin", dim, keepdim)
+
+    def max(self, dim: Any = None, keepdim: bool = False) -> Any:
+        """The largest element; with ``dim`` the largest ones along it and where they are, as a named tuple; with a
+        tensor instead the larger of each pair.
+
+        Raises:
+            ValueError: there are no elements.
+        """
+        return _extreme(self, "max", dim, keepdim)
+
+    def min(self, dim: Any = None, keepdim: bool = False) -> Any:
+        """The smallest element, as ``max``."""
+        return _extreme(self, "min", dim, keepdim)
+
+    def argmax(self, dim: int | None = None, keepdim: bool = False) -> Tensor:
+        """Where the largest element is: along ``dim``, or in the flattened tensor. The first one of equals; a NaN.
+
+        Raises:
+            ValueError: there are no elements.
+        """
+        return _where(self, "argmax", dim, keepdim)
+
+    def argmin(self, dim: int | None = None, keepdim: bool = False) -> Tensor:
+        """Where the smallest element is, as ``argmax``."""
+        return _where(self, "argmin", dim, keepdim)
+
+    def any(self, dim: Axes = None, keepdim: bool = False) -> Tensor:
+        """Whether an element differs from 0."""
+        return _one(self, "any", dim, keepdim)
+
+    def all(self, dim: Axes = None, keepdim: bool = False) -> Tensor:
+        """Whether all elements differ from 0."""
+        return _one(self, "all", dim, keepdim)
+
+    def count_nonzero(self, dim: Axes = None) -> Tensor:
+        """How many elements differ from 0."""
+        return _one(self, "count_nonzero", dim, False)
+
+
+def _one(
+    tensor: Any,
+    name: str,
+    dim: Axes,
+    keepdim: bool,
+    *,
+    dtype: Any = None,
+    parameter: float | None = None,
+    out: Any = None,
+) -> Tensor:
+    key = (name, dim if type(dim) is not list else tuple(dim), keepdim, dtype)
+    plan = tensor._layout.plans.get(key)
+    if plan is None:
+        asked = None if dtype is None else dtype_of(dtype)
+        plan = tensor._layout.plans[key] = _Plan(tensor, REDUCTIONS[name], dim, keepdim, asked)
+    result = plan(tensor, parameter)[0]
+    return result if out is None else apply_into(COPY, out, result)
+
+
+def _spread(tensor: Any, name: str, dim: Axes, unbiased: Any, keepdim: bool, correction: float | None) -> Tensor:
+    if isinstance(dim, bool):  # std(unbiased), as in old programs
+        dim, unbiased = None, dim
+    if correction is None:
+        correction = 1 if unbiased else 0
+    return _one(tensor, name, dim, keepdim, parameter=float(correction))
+
+
+def _extreme(tensor: Any, name: str, dim: Any, keepdim: bool) -> Any:
+    if isinstance(dim, TensorCore):
+        return apply(BY_NAME["maximum" if name == "max" else "minimum"], tensor, dim)
+    if dim is None:
+        return _one(tensor, "amax" if name == "max" else "amin", None, False)
+    key = (name, dim, keepdim)
+    plan = tensor._layout.plans.get(key)
+    if plan is None:
+        axis = (normal_axis(dim, tensor.ndim),)
+        plan = tensor._layout.plans[key] = _Plan(tensor, REDUCTIONS[name], axis, keepdim)
+    return ValuesAndIndices(*plan(tensor, None))
+
+
+def _where(tensor: Any, name: str, dim: int | None, keepdim: bool) -> Tensor:
+    if dim is None:
+        flat = _one(tensor.reshape(-1), name, 0, False)
+        return flat.reshape((1,) * tensor.ndim) if keepdim else flat
+    return _one(tensor, name, normal_axis(dim, tensor.ndim), keepdim)
+
+
+class _Plan:
+    """A reduction of tensors of one layout over given dimensions."""
+
+    def __init__(
+        self, tensor: Tensor, reduction: Reduction, dim: Axes, keepdim: bool, asked: Dtype | None = None
+    ) -> None:
+        layout = tensor._layout
+        axes = normal_axes(dim, len(layout.shape))
+        if not reduction.empty and any(layout.shape[axis] == 0 for axis in axes):
+            raise ValueError(
+                f"{reduction.name}() of no elements has no result: the tensor's shape is {list(layout.shape)} and "
+                f"dimensions {list(axes)} are reduced"
+            )
+        computed, results = reduction.types(layout.dtype, asked)
+        self._empty = layout.place.empty
+        kept = tuple(1 if axis in axes else length for axis, length in enumerate(layout.shape))
+        outs = [Layout.of(layout.place, each, kept) for each in results]
+        shape: Shape = kept
+        if not keepdim:
+            shape = tuple(length for axis, length in enumerate(layout.shape) if axis not in axes)
+        self._layouts = [(out, Layout.of(layout.place, out.dtype, shape)) for out in outs]
+        self._kernel = layout.place.reduction(reduction, computed, outs, layout, axes) if outs[0].numel else None
+
+    def __call__(self, tensor: Tensor, parameter: float | None) -> list[Tensor]:
+        outs = [self._empty(kept) for kept, _ in self._layouts]
+        if self._kernel is not None:
+            self._kernel(*outs, tensor, parameter)
+        for out, (_, final) in zip(outs, self._layouts, strict=True):
+            if out._layout is not final:
+                out._layout, out._array = final, None
+        return outs

@@ -1,0 +1,286 @@
+"""``Tensor``: an array of elements of one type on one device. Its methods stand in the files of its base classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .copying import CopyMethods
+from .core import use_class
+from .creation_methods import CreationMethods
+from .elementwise import OperandTypeError, apply, apply1, apply2, apply_into, into
+from .exchange import ExchangeMethods
+from .filling import FillMethods
+from .indexing import IndexMethods
+from .linalg import matmul
+from .operations import BY_NAME, TABLE, Operation
+from .printing import text_of
+from .reducing import ReductionMethods
+from .views import ViewMethods
+
+__all__ = ["Tensor"]
+
+
+class Tensor(
+    ViewMethods,
+    IndexMethods,
+    CopyMethods,
+    FillMethods,
+    ReductionMethods,
+    CreationMethods,
+    ExchangeMethods,
+):
+    """An array of elements of one type on one device, with torch's methods.
+
+    ``Tensor(2, 3)`` and ``Tensor([1, 2])`` make tensors of the default type as old programs do; newer ones call
+    ``empty`` and ``tensor``. Element-wise methods and operators come from the table in ``operations.py``.
+    """
+
+    __slots__ = ()
+    __array_priority__ = 1000  # NumPy's arrays and numbers leave operators to us
+    __hash__ = object.__hash__
+
+    def __new__(cls, *args: Any, device: Any = None) -> Tensor:  # noqa: PYI034 - made elsewhere
+        from .dtypes import get_default_dtype
+        from .legacy import legacy_tensor
+
+        return legacy_tensor(get_default_dtype(), "cpu" if device is None else device, args)
+
+    def item(self) -> Any:
+        """The only element as Python's number. Waits until it is there.
+
+        Raises:
+            ValueError: there is not exactly one element.
+        """
+        if self._layout.numel != 1:
+            raise ValueError(f"item() is for tensors of one element; this one has {self._layout.numel}")
+        value = self._layout.place.read(self).item()
+        return float(value) if self._layout.dtype.kind == "f" else value
+
+    def tolist(self) -> Any:
+        """The elements as nested lists of Python's numbers, or one number. Waits until they are there."""
+        array = self._layout.place.read(self)
+        return (array.astype("float32") if self._layout.dtype.is_half else array).tolist()
+
+    def __repr__(self, **_: Any) -> str:
+        return text_of(self)
+
+    def __format__(self, specification: str) -> str:
+        return format(self.item() if not self.ndim else str(self), specification)
+
+    def __bool__(self) -> bool:
+        if self._layout.numel != 1:
+            raise ValueError(
+                f"whether a tensor of {self._layout.numel} elements is true is ambiguous; ask for .any() or .all()"
+            )
+        return bool(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __index__(self) -> int:
+        if self.dtype.kind == "f":
+            raise TypeError(f"only integer tensors of one element are indices; this one has {self.dtype!r}")
+        return int(self.item())
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())
+
+    # --- arithmetic beyond the table
+
+    def add(self, other: Any, *, alpha: Any = 1) -> Tensor:
+        """``self + alpha * other``."""
+        return apply2(_ADD, self, other if alpha == 1 else _scaled(other, alpha))
+
+    def add_(self, other: Any, *, alpha: Any = 1) -> Tensor:
+        """``add``, in place."""
+        return apply_into(_ADD, self, self, other if alpha == 1 else _scaled(other, alpha))
+
+    def sub(self, other: Any, *, alpha: Any = 1) -> Tensor:
+        """``self - alpha * other``."""
+        return apply2(_SUB, self, other if alpha == 1 else _scaled(other, alpha))
+
+    def sub_(self, other: Any, *, alpha: Any = 1) -> Tensor:
+        """``sub``, in place."""
+        return apply_into(_SUB, self, self, other if alpha == 1 else _scaled(other, alpha))
+
+    def div(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+        """The quotient: true, or rounded down (``floor``) or towards 0 (``trunc``)."""
+        return apply2(_division(rounding_mode), self, other)
+
+    def div_(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+        """``div``, in place."""
+        return apply_into(_division(rounding_mode), self, self, other)
+
+    def clamp(self, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:  # noqa: A002
+        """Elements below ``min`` become ``min``, those above ``max`` become ``max``; either may be left out.
+
+        Raises:
+            ValueError: both are left out.
+        """
+        return into(*_clamp(self, min, max, out))
+
+    def clamp_(self, min: Any = None, max: Any = None) -> Tensor:  # noqa: A002 - torch's names
+        """``clamp``, in place."""
+        return into(*_clamp(self, min, max, self))
+
+    clip = clamp
+    clip_ = clamp_
+
+    def where(self, condition: Tensor, other: Any) -> Tensor:
+        """The elements of ``self`` where ``condition`` is True, else those of ``other``."""
+        return apply(BY_NAME["where"], condition, self, other)
+
+    def matmul(self, other: Tensor) -> Tensor:
+        """The product of matrices: see ``cuplug.matmul``."""
+        return matmul(self, other)
+
+    __matmul__ = matmul
+
+    def mm(self, mat2: Tensor) -> Tensor:
+        """The product of two matrices.
+
+        Raises:
+            ValueError: an operand has not two dimensions.
+        """
+        if self.ndim != 2 or mat2.ndim != 2:
+            raise ValueError(f"mm: both must have two dimensions; they have {self.ndim} and {mat2.ndim}")
+        return matmul(self, mat2)
+
+    def bmm(self, mat2: Tensor) -> Tensor:
+        """The products of two batches of matrices.
+
+        Raises:
+            ValueError: an operand has not three dimensions, or the batches differ in size.
+        """
+        if self.ndim != 3 or mat2.ndim != 3 or self.shape[0] != mat2.shape[0]:
+            raise ValueError(f"bmm: batches of matrices of equal size are needed; got {self.shape} and {mat2.shape}")
+        return matmul(self, mat2)
+
+    def mv(self, vec: Tensor) -> Tensor:
+        """The product of a matrix and a vector."""
+        return matmul(self, vec)
+
+    def dot(self, other: Tensor) -> Tensor:
+        """The scalar product of two vectors.
+
+        Raises:
+            ValueError: an operand has not one dimension.
+        """
+        if self.ndim != 1 or other.ndim != 1:
+            raise ValueError(f"dot: both must have one dimension; they have {self.ndim} and {other.ndim}")
+        return matmul(self, other)
+
+    if TYPE_CHECKING:
+        # The table's methods: their names are not known to static checks.
+        def __getattr__(self, name: str) -> Callable[..., Tensor]: ...
+        def __add__(self, other: Any) -> Tensor: ...
+        def __radd__(self, other: Any) -> Tensor: ...
+        def __sub__(self, other: Any) -> Tensor: ...
+        def __rsub__(self, other: Any) -> Tensor: ...
+        def __mul__(self, other: Any) -> Tensor: ...
+        def __rmul__(self, other: Any) -> Tensor: ...
+        def __truediv__(self, other: Any) -> Tensor: ...
+        def __rtruediv__(self, other: Any) -> Tensor: ...
+        def __floordiv__(self, other: Any) -> Tensor: ...
+        def __mod__(self, other: Any) -> Tensor: ...
+        def __pow__(self, other: Any) -> Tensor: ...
+        def __and__(self, other: Any) -> Tensor: ...
+        def __or__(self, other: Any) -> Tensor: ...
+        def __xor__(self, other: Any) -> Tensor: ...
+        def __invert__(self) -> Tensor: ...
+        def __neg__(self) -> Tensor: ...
+        def __abs__(self) -> Tensor: ...
+        def __lt__(self, other: Any) -> Tensor: ...
+        def __le__(self, other: Any) -> Tensor: ...
+        def __gt__(self, other: Any) -> Tensor: ...
+        def __ge__(self, other: Any) -> Tensor: ...
+        def __eq__(self, other: object) -> Tensor: ...  # type: ignore[override]
+        def __ne__(self, other: object) -> Tensor: ...  # type: ignore[override]
+
+
+_ADD, _SUB = BY_NAME["add"], BY_NAME["sub"]
+_ROUNDING = {None: BY_NAME["div"], "floor": BY_NAME["floor_divide"], "trunc": BY_NAME["trunc_divide"]}
+
+
+def _scaled(other: Any, alpha: Any) -> Any:
+    return other * alpha
+
+
+def _division(rounding_mode: str | None) -> Operation:
+    if rounding_mode not in _ROUNDING:
+        raise ValueError(f"div: rounding_mode is None, 'floor' or 'trunc', not {rounding_mode!r}")
+    return _ROUNDING[rounding_mode]
+
+
+def _clamp(tensor: Tensor, low: Any, high: Any, out: Tensor | None) -> tuple[Any, ...]:
+    if low is None and high is None:
+        raise ValueError("clamp: give min, max or both")
+    if high is None:
+        return BY_NAME["maximum"], out, tensor, low
+    if low is None:
+        return BY_NAME["minimum"], out, tensor, high
+    return BY_NAME["clamp_both"], out, tensor, low, high
+
+
+def _add_methods(operation: Operation) -> None:
+    """Give ``Tensor`` the methods and operators of a line of the table, unless it defines them itself."""
+    methods: dict[str, Any] = {}
+    if operation.arity == 1:
+        methods[""] = lambda self: apply1(operation, self)
+        methods["_"] = lambda self: apply_into(operation, self, self)
+    elif operation.arity == 2:
+        methods[""] = lambda self, other: apply2(operation, self, other)
+        methods["_"] = lambda self, other: apply_into(operation, self, self, other)
+    else:
+        methods[""] = lambda self, *others: apply(operation, self, *others)
+        methods["_"] = lambda self, *others: apply_into(operation, self, self, *others)
+    if not operation.in_place:
+        del methods["_"]
+    for suffix, method in methods.items():
+        for name in (operation.name, *operation.aliases):
+            _add(name + suffix, method, f"{operation.name}, element by element" + (", in place." if suffix else "."))
+    if operation.operator:
+        _add_operators(operation)
+
+
+def _add_operators(operation: Operation) -> None:
+    name = operation.operator
+    if operation.arity == 1:
+        _add(f"__{name}__", lambda self: apply1(operation, self))
+        return
+
+    def forward(self: Tensor, other: Any) -> Any:
+        try:
+            return apply2(operation, self, other)
+        except OperandTypeError:
+            return NotImplemented  # Python asks the other operand, and raises TypeError in the end
+
+    def backward(self: Tensor, other: Any) -> Any:
+        return apply(operation, other, self)
+
+    def in_place(self: Tensor, other: Any) -> Tensor:
+        return apply_into(operation, self, self, other)
+
+    _add(f"__{name}__", forward)
+    if name in ("eq", "ne", "lt", "le", "gt", "ge"):
+        return
+    _add(f"__r{name}__", backward)
+    _add(f"__i{name}__", in_place)
+
+
+def _add(name: str, method: Any, text: str = "") -> None:
+    if name in vars(Tensor) and name != "__eq__":
+        return
+    method.__name__ = name
+    method.__qualname__ = f"Tensor.{name}"
+    method.__doc__ = text or None
+    setattr(Tensor, name, method)
+
+
+for _operation in TABLE:
+    _add_methods(_operation)
+use_class(Tensor)

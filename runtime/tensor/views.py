@@ -1,0 +1,361 @@
+"""Views: other shapes and strides over the same storage. Nothing here copies, but for ``reshape`` where it must."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from .core import TensorCore, make
+from .dtypes import dtype
+from .layout import Layout, Shape, broadcast_shapes, broadcast_strides, contiguous_strides, normal_axes, normal_axis
+from .layout import shape_of as _shape_of
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+__all__ = ["ViewMethods", "broadcast_tensors"]
+
+
+class ViewMethods(TensorCore):
+    """The methods of a tensor that return views."""
+
+    __slots__ = ()
+
+    def view(self, *size: Any) -> Tensor:
+        """The same elements in another shape, in which one length may be -1; or, given a dtype, the same bytes as
+        elements of another type of the same size.
+
+        Raises:
+            ValueError: the number of elements differs, or the strides do not allow it without a copy.
+            TypeError: the types differ in size.
+        """
+        if len(size) == 1 and isinstance(size[0], dtype):
+            return self._viewed_as(size[0])
+        shape = _completed(size, self._layout.numel)
+        strides = _strides_for(self._layout, shape)
+        if strides is None:
+            raise ValueError(
+                f"view: a tensor of shape {list(self.shape)} and strides {list(self.stride())} cannot be seen as "
+                f"{list(shape)} without a copy; use .reshape(...), which copies where it must"
+            )
+        return self._view(shape, strides)
+
+    def _viewed_as(self, kind: dtype) -> Tensor:
+        layout = self._layout
+        if kind.itemsize != layout.dtype.itemsize:
+            raise TypeError(
+                f"view: elements of {layout.dtype!r} and {kind!r} differ in size; .to({kind!r}) converts the values"
+            )
+        return make(self._storage, self._offset, Layout.of(layout.place, kind, layout.shape, layout.strides))
+
+    def view_as(self, other: Tensor) -> Tensor:
+        """``view`` with the shape of ``other``."""
+        return self.view(*other.shape)
+
+    def reshape(self, *shape: Any) -> Tensor:
+        """The same elements in another shape, in which one length may be -1: a view if it can be, else a copy.
+
+        Raises:
+            ValueError: the number of elements differs.
+        """
+        wanted = _completed(shape, self._layout.numel)
+        strides = _strides_for(self._layout, wanted)
+        if strides is None:
+            return self.contiguous().view(wanted)
+        return self._view(wanted, strides)
+
+    def reshape_as(self, other: Tensor) -> Tensor:
+        """``reshape`` with the shape of ``other``."""
+        return self.reshape(*other.shape)
+
+    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+        """The dimensions from ``start_dim`` to ``end_dim`` made one.
+
+        Raises:
+            IndexError: there is no such dimension.
+        """
+        shape = self.shape
+        if not shape:
+            return self.reshape(1)
+        first, last = normal_axis(start_dim, len(shape)), normal_axis(end_dim, len(shape))
+        return self.reshape(*shape[:first], prod(shape[first : last + 1]), *shape[last + 1 :])
+
+    ravel = flatten
+
+    def unflatten(self, dim: int, sizes: Sequence[int]) -> Tensor:
+        """One dimension made several, one of which may be -1."""
+        axis = normal_axis(dim, self.ndim)
+        parts = _completed(tuple(sizes), self.shape[axis])
+        return self.reshape(*self.shape[:axis], *parts, *self.shape[axis + 1 :])
+
+    def contiguous(self) -> Tensor:
+        """This tensor if its elements lie side by side in row-major order, else a copy in which they do."""
+        return self if self._layout.contiguous else self._contiguous_copy()  # type: ignore[return-value]
+
+    def permute(self, *dims: Any) -> Tensor:
+        """The dimensions in another order.
+
+        Raises:
+            ValueError: ``dims`` does not name each dimension once.
+        """
+        axes = tuple(dims[0]) if len(dims) == 1 and not isinstance(dims[0], int) else dims
+        ndim = self.ndim
+        order = [normal_axis(axis, ndim) for axis in axes]
+        if sorted(order) != list(range(ndim)):
+            raise ValueError(f"permute: {list(axes)} does not name each of {ndim} dimensions once")
+        shape, strides = self.shape, self.stride()
+        return self._view(tuple(shape[axis] for axis in order), tuple(strides[axis] for axis in order))
+
+    def transpose(self, dim0: int, dim1: int) -> Tensor:
+        """Two dimensions exchanged.
+
+        Raises:
+            IndexError: there is no such dimension.
+        """
+        ndim = self.ndim
+        a, b = normal_axis(dim0, ndim), normal_axis(dim1, ndim)
+        shape, strides = list(self.shape), list(self.stride())
+        if shape:
+            shape[a], shape[b] = shape[b], shape[a]
+            strides[a], strides[b] = strides[b], strides[a]
+        return self._view(tuple(shape), tuple(strides))
+
+    swapaxes = transpose
+    swapdims = transpose
+
+    def movedim(self, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
+        """Dimensions moved to other positions; the others keep their order."""
+        ndim = self.ndim
+        old = [normal_axis(axis, ndim) for axis in ([source] if isinstance(source, int) else source)]
+        new = [normal_axis(axis, ndim) for axis in ([destination] if isinstance(destination, int) else destination)]
+        if len(old) != len(new) or len(set(old)) != len(old) or len(set(new)) != len(new):
+            raise ValueError(f"movedim: {source} and {destination} must name the same number of different dimensions")
+        rest = iter(axis for axis in range(ndim) if axis not in old)
+        places = dict(zip(new, old, strict=True))
+        return self.permute(*(places[axis] if axis in places else next(rest) for axis in range(ndim)))
+
+    moveaxis = movedim
+
+    def t(self) -> Tensor:
+        """A matrix transposed; with fewer dimensions the tensor itself.
+
+        Raises:
+            ValueError: it has more than two dimensions.
+        """
+        if self.ndim > 2:
+            raise ValueError(
+                f"t() is for two dimensions at most, and this tensor has {self.ndim}; use .transpose(a, b)"
+            )
+        return self.transpose(0, 1) if self.ndim == 2 else self._view(self.shape, self.stride())
+
+    @property
+    def T(self) -> Tensor:  # noqa: N802 - torch's name
+        """All dimensions in reverse order."""
+        return self._view(self.shape[::-1], self.stride()[::-1])
+
+    @property
+    def mT(self) -> Tensor:  # noqa: N802 - torch's name
+        """The last two dimensions exchanged."""
+        return self.transpose(-2, -1)
+
+    def squeeze(self, dim: int | Sequence[int] | None = None) -> Tensor:
+        """Without the dimensions of length 1: all of them, or those of ``dim`` that have it."""
+        axes = normal_axes(dim, self.ndim)
+        kept = [axis for axis in range(self.ndim) if axis not in axes or self.shape[axis] != 1]
+        return self._view(tuple(self.shape[axis] for axis in kept), tuple(self.stride()[axis] for axis in kept))
+
+    def unsqueeze(self, dim: int) -> Tensor:
+        """With a dimension of length 1 inserted at ``dim``."""
+        axis = normal_axis(dim, self.ndim + 1)
+        shape, strides = self.shape, self.stride()
+        step = shape[axis] * strides[axis] if axis < len(shape) else 1
+        return self._view((*shape[:axis], 1, *shape[axis:]), (*strides[:axis], step, *strides[axis:]))
+
+    def expand(self, *size: Any) -> Tensor:
+        """Dimensions of length 1 repeated without a copy; -1 keeps a length, new dimensions stand in front.
+
+        Raises:
+            ValueError: a dimension of another length would have to be repeated.
+        """
+        given = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+        added = len(given) - self.ndim
+        own = (1,) * added + self.shape
+        shape = tuple(have if want == -1 else want for want, have in zip(given, own[-len(given) or len(own) :]))  # noqa: B905
+        if (
+            added < 0
+            or -1 in given[:added]
+            or any(have not in (1, want) for want, have in zip(shape, own, strict=True))
+        ):
+            raise ValueError(f"expand: a tensor of shape {list(self.shape)} does not expand to {list(given)}")
+        return self._view(shape, broadcast_strides(self.shape, self.stride(), shape))
+
+    def expand_as(self, other: Tensor) -> Tensor:
+        """``expand`` to the shape of ``other``."""
+        return self.expand(*other.shape)
+
+    def broadcast_to(self, *size: Any) -> Tensor:
+        """``expand``."""
+        return self.expand(*size)
+
+    def narrow(self, dim: int, start: int, length: int) -> Tensor:
+        """``length`` positions of one dimension from ``start`` on.
+
+        Raises:
+            IndexError: they reach beyond the dimension.
+        """
+        axis = normal_axis(dim, self.ndim)
+        have = self.shape[axis]
+        begin = start + have if start < 0 else start
+        if length < 0 or begin < 0 or begin + length > have:
+            raise IndexError(f"narrow: positions {start} to {start + length} of a dimension of length {have}")
+        shape = (*self.shape[:axis], length, *self.shape[axis + 1 :])
+        return self._view(shape, self.stride(), self._offset + begin * self.stride()[axis])
+
+    def select(self, dim: int, index: int) -> Tensor:
+        """One position of one dimension, which then is gone.
+
+        Raises:
+            IndexError: there is no such position.
+        """
+        axis = normal_axis(dim, self.ndim)
+        length, step = self.shape[axis], self.stride()[axis]
+        if not -length <= index < length:
+            raise IndexError(f"index {index} is out of bounds for dimension {axis} of length {length}")
+        offset = self._offset + (index % length) * step
+        shape, strides = self.shape, self.stride()
+        return self._view((*shape[:axis], *shape[axis + 1 :]), (*strides[:axis], *strides[axis + 1 :]), offset)
+
+    def unbind(self, dim: int = 0) -> tuple[Tensor, ...]:
+        """The positions of one dimension, each as a view."""
+        return tuple(self.select(dim, index) for index in range(self.shape[normal_axis(dim, self.ndim)]))
+
+    def split(self, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+        """Pieces along one dimension: of one size (the last may be smaller), or of the sizes given.
+
+        Raises:
+            ValueError: the sizes do not add up to the dimension's length.
+        """
+        axis = normal_axis(dim, self.ndim)
+        length = self.shape[axis]
+        if isinstance(split_size, int):
+            if split_size <= 0:
+                raise ValueError(f"split: a piece has at least length 1, not {split_size}")
+            sizes = [min(split_size, length - start) for start in range(0, length, split_size)] or [0]
+        else:
+            sizes = list(split_size)
+            if sum(sizes) != length:
+                raise ValueError(f"split: sizes {sizes} do not add up to the length {length} of dimension {dim}")
+        pieces = []
+        start = 0
+        for size in sizes:
+            pieces.append(self.narrow(axis, start, size))
+            start += size
+        return tuple(pieces)
+
+    def chunk(self, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+        """At most ``chunks`` pieces of equal size (the last may be smaller) along one dimension."""
+        length = self.shape[normal_axis(dim, self.ndim)]
+        return self.split(max(-(-length // chunks), 1), dim)
+
+    def flip(self, *dims: Any) -> Tensor:
+        """Some dimensions reversed, as a copy, which it is in torch."""
+        return self._flipped(normal_axes(dims[0] if len(dims) == 1 else dims, self.ndim)).clone()
+
+    def _flipped(self, axes: Shape) -> Tensor:
+        offset, strides = self._offset, list(self.stride())
+        for axis in axes:
+            offset += max(self.shape[axis] - 1, 0) * strides[axis]
+            strides[axis] = -strides[axis]
+        return self._view(self.shape, tuple(strides), offset)
+
+    def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+        """The elements whose positions in two dimensions differ by ``offset``, as the last dimension."""
+        a, b = normal_axis(dim1, self.ndim), normal_axis(dim2, self.ndim)
+        if a == b:
+            raise ValueError("diagonal: the two dimensions must differ")
+        shape, strides = self.shape, self.stride()
+        down, right = max(-offset, 0), max(offset, 0)
+        length = max(min(shape[a] - down, shape[b] - right), 0)
+        start = self._offset + (down * strides[a] + right * strides[b] if length else 0)
+        rest = [axis for axis in range(self.ndim) if axis not in (a, b)]
+        return self._view(
+            (*(shape[axis] for axis in rest), length),
+            (*(strides[axis] for axis in rest), strides[a] + strides[b]),
+            start,
+        )
+
+    def as_strided(self, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
+        """Any shape and strides over the storage, in elements.
+
+        Raises:
+            ValueError: they reach beyond the storage.
+        """
+        offset = self._offset if storage_offset is None else storage_offset
+        layout = Layout(self._layout.place, self.dtype, self._layout.shape.__class__(size), tuple(stride))
+        low, high = layout.span()
+        if len(size) != len(stride) or offset + low < 0 or (offset + high) * self.itemsize > self._storage.nbytes:
+            raise ValueError(
+                f"as_strided: shape {list(size)} with strides {list(stride)} from element {offset} on does not lie in "
+                f"a storage of {self._storage.nbytes // self.itemsize} elements"
+            )
+        return self._view(tuple(size), tuple(stride), offset)
+
+    if TYPE_CHECKING:
+
+        def clone(self) -> Tensor: ...
+
+        def _contiguous_copy(self) -> Tensor: ...
+
+
+def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """All tensors expanded to their common shape.
+
+    Raises:
+        ValueError: they do not broadcast.
+    """
+    shape = broadcast_shapes(*(each.shape for each in tensors))
+    return tuple(each.expand(*shape) if shape else each for each in tensors)
+
+
+def _completed(size: Sequence[Any], numel: int) -> Shape:
+    """The shape given, with -1 replaced by what makes ``numel`` elements."""
+    given = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else tuple(size)
+    if given.count(-1) == 1:
+        known = prod(length for length in given if length != -1)
+        if known and numel % known == 0:
+            given = tuple(numel // known if length == -1 else length for length in given)
+    shape = _shape_of((tuple(given),)) if -1 not in given else given
+    if -1 in shape or prod(shape) != numel:
+        raise ValueError(f"a tensor of {numel} elements does not take the shape {list(given)}")
+    return shape
+
+
+def _strides_for(layout: Layout, shape: Shape) -> Shape | None:
+    """The strides with which the elements appear in ``shape``, in order; None if they need a copy."""
+    if layout.contiguous or not layout.numel:
+        return contiguous_strides(shape)
+    # Merge neighbouring dimensions that step evenly, then split each group over the new lengths, from the back.
+    groups: list[tuple[int, int]] = []
+    for length, stride in zip(reversed(layout.shape), reversed(layout.strides), strict=True):
+        if length == 1:
+            continue
+        if groups and stride == groups[-1][0] * groups[-1][1]:
+            groups[-1] = (groups[-1][0] * length, groups[-1][1])
+        else:
+            groups.append((length, stride))
+    strides: list[int] = []
+    remaining, step = 1, 1
+    upcoming = iter(groups)
+    for length in reversed(shape):
+        if length == 1:
+            strides.append(step)
+            continue
+        if remaining == 1:
+            remaining, step = next(upcoming)
+        if remaining % length:
+            return None
+        strides.append(step)
+        step *= length
+        remaining //= length
+    return tuple(reversed(strides))
