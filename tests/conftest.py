@@ -21,7 +21,6 @@ LIBRARIES = ("torch", "cupy", "numba", "rmm", "pycuda")
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs_sim: tests what only the simulator does")
     config.addinivalue_line("markers", "needs_gpu: needs a GPU; runs with --driver cuda")
-    config.addinivalue_line("markers", "one_schedule: the simulator's schedule makes no difference")
     for library in LIBRARIES:
         config.addinivalue_line("markers", f"needs_{library}: needs the library {library}")
 
@@ -37,6 +36,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.skip(f"needs {library}, which is not installed")
 
 
-# The same examples in every run; --hypothesis-profile thorough takes many, and new ones each time.
-hypothesis.settings.register_profile("reproducible", max_examples=50, deadline=None, derandomize=True)
+# As the conformance kit registers it, which is loaded after this file: the same examples in every run.
+hypothesis.settings.register_profile(
+    "reproducible", max_examples=30, stateful_step_count=40, deadline=None, derandomize=True, print_blob=True
+)
 hypothesis.settings.load_profile("reproducible")

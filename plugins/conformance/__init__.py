@@ -13,7 +13,7 @@ use the fixtures below. Every check is a function as well: see ``checks`` and ``
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,20 +39,21 @@ SCHEDULES = ("schedule=eager", "schedule=lazy", *(f"schedule=random,seed={seed}"
 
 CONTRACT = Path(__file__).with_name("contract.py")
 
+# The same examples in every run, or many, and new ones each time.
 hypothesis.settings.register_profile(
-    "quick", max_examples=15, stateful_step_count=40, deadline=None, derandomize=True, print_blob=True
+    "reproducible", max_examples=30, stateful_step_count=40, deadline=None, derandomize=True, print_blob=True
 )
 hypothesis.settings.register_profile(
-    "thorough", max_examples=500, stateful_step_count=100, deadline=None, print_blob=True
+    "thorough", max_examples=1000, stateful_step_count=80, deadline=None, print_blob=True
 )
 
 
-def schedules_of(selection: str) -> list[str]:
-    """The driver ``selection``, once for every schedule: several for the simulator unless it names one."""
+def schedules_of(selection: str, schedules: Sequence[str] = SCHEDULES) -> list[str]:
+    """The driver ``selection``, once for each of the ``schedules`` if it is the simulator and names none itself."""
     chosen = parse_selection(selection)
     if chosen.name != "sim" or {"schedule", "seed"} & set(chosen.options):
         return [selection]
-    return [f"{selection}{',' if chosen.options else ':'}{schedule}" for schedule in SCHEDULES]
+    return [f"{selection}{',' if chosen.options else ':'}{schedule}" for schedule in schedules]
 
 
 # --- options ----------------------------------------------------------------------------------------------------------
@@ -77,6 +78,11 @@ def pytest_configure(config: pytest.Config) -> None:
         _check_names(config)
     except PluginError as error:
         raise pytest.UsageError(str(error)) from None
+    config.addinivalue_line(
+        "markers", "one_schedule(options): the schedule makes no difference, or only this one is of interest"
+    )
+    if _is_command(config) and not config.getoption("--hypothesis-profile", None):
+        hypothesis.settings.load_profile("reproducible")
     if _is_command(config) and config.args_source is not pytest.Config.ArgsSource.ARGS:
         config.args = [str(CONTRACT)]
 
@@ -85,8 +91,7 @@ def _check_names(config: pytest.Config) -> None:
     manager = default_manager()
     for selection in config.getoption("--allocator"):
         manager.check_allocator(selection)
-    if config.getoption("--driver") != "sim":
-        manager.check_driver(config.getoption("--driver"))
+    manager.check_driver(config.getoption("--driver"))
 
 
 def _is_command(config: pytest.Config) -> bool:
@@ -101,7 +106,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "driver_selection" in metafunc.fixturenames:
         driver = metafunc.config.getoption("--driver")
         single = metafunc.definition.get_closest_marker("one_schedule")
-        metafunc.parametrize("driver_selection", [driver] if single else schedules_of(driver), scope="session")
+        drivers = schedules_of(driver, single.args or SCHEDULES[:1]) if single else schedules_of(driver)
+        metafunc.parametrize("driver_selection", drivers, scope="session")
     if "allocator_selection" in metafunc.fixturenames:
         chosen = metafunc.config.getoption("--allocator") or list(default_manager().allocators())
         metafunc.parametrize("allocator_selection", chosen, scope="session")

@@ -1,0 +1,425 @@
+"""The contract, check by check. Each is a function of an allocator's factory that raises ContractBrokenError.
+
+``check_alignment(MyAllocator)`` runs one on the simulator; ``drivers`` makes another driver, or another schedule.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+
+from ...allocators.errors import CuplugError, DriverError, InvalidFreeError, OutOfMemoryError
+from ...runtime.drivers.sim import SimDriver
+from ...runtime.drivers.upstream import DeviceUpstream
+from .bench import Bench, Drivers, Factory, Live
+from .replay import Replay
+from .rules import Rule, require
+
+__all__ = ["CHECKS", "SIMULATOR_ONLY", "Check"]
+
+Check = Callable[[Factory, Drivers], None]
+
+_KIB, _MIB = 1 << 10, 1 << 20
+SIZES = (1, 511, 512, 513, 4 * _KIB, 100_000, _MIB - 1, _MIB, _MIB + 1, 3 * _MIB, 11 * _MIB)
+"""Sizes in bytes about which allocators make decisions."""
+
+
+def check_sizes(factory: Factory, drivers: Drivers = SimDriver) -> None:
+    """Blocks are aligned and large enough; zero bytes are no memory; negative sizes are refused."""
+    with Bench(factory, drivers) as bench:
+        for nbytes in SIZES:
+            bench.allocate(nbytes, bench.lanes[0])
+        bench.verify()
+        nothing = bench.allocator.allocate(0, stream=0)
+        require((nothing.address, nothing.nbytes) == (0, 0), Rule.SIZES, f"zero bytes gave {nothing!r}")
+        bench.allocator.record_stream(nothing, bench.lanes[1].handle)
+        bench.ledger.verify_counted(Rule.SIZES)
+        bench.allocator.free(nothing)
+        bench.ledger.verify_counted(Rule.SIZES)
+        _expect(ValueError, Rule.SIZES, bench.allocator.allocate, -1, stream=0)
+        bench.verify()
+
+
+def check_live_blocks_do_not_overlap(factory: Factory, drivers: Drivers = SimDriver) -> None:
+    """What is written into each block stays there, whatever is allocated and freed around it."""
+    with Bench(factory, drivers) as bench:
+        lanes = bench.lanes
+        for turn in range(3):
+            for index, nbytes in enumerate(SIZES):
+                bench.touch(bench.allocate(nbytes, lanes[(index + turn) % len(lanes)]))
+            for live in bench.live[turn::2]:
+                bench.touch(live)
+                bench.free(live)
+            bench.verify()
+        for live in bench.live:
+            bench.touch(live)
+
+
+def check_streams_are_not_mixed(factory: Factory, drivers: Drivers = SimDriver) -> None:
+    """Memory freed under queued work is not handed to another stream before that work has passed."""
+    for nbytes in (512, 40_000, 2 * _MIB, 12 * _MIB):
+        with Bench(factory, drivers) as bench:
+            for user in bench.lanes:
+                bench.keep_busy(user)
+                live = bench.allocate(nbytes, user)
+                bench.touch(live)
+                bench.free(live)
+                for other in bench.lanes:
+                    bench.touch(bench.allocate(nbytes, other))
+                bench.start_over()
+            bench.verify()
+
+
+def check_recorded_streams_are_waited_for(factory: Factory, drivers: Drivers = SimDriver) -> None:
+    """A block used on other streams is not handed out again before these have passed the point of the free."""
+    for nbytes in (512, 40_000, 2 * _MIB, 12 * _MIB):
+        with Bench(factory, drivers) as bench:
+            owner, *others = bench.lanes
+            for _ in range(2):
+                live = bench.allocate(nbytes, owner)
+                for other in others:
+                    bench.keep_busy(other)
+                    bench.touch(live, other)
+                bench.free(live)
+                for lane in (owner, *others):
+                    bench.touch(bench.allocate(nbytes, lane))
+                bench.start_over()
+                bench.verify()
+            bench.synchronize()
+            bench.verify()
+
+
+def check_accounting(factory: Factory, drivers: Drivers = SimDriver) -> None:
+    """Every figure follows from the program's calls, for repeated sizes (which hit caches) and new ones alike."""
+    with Bench(factory, drivers) as bench:
+        for turn in range(4):
+            for index, nbytes in enumerate((*SIZES, *SIZES[:6])):
+                live = bench.allocate(nbytes, bench.lanes[index % 2])
+                if index % 3:
+                    bench.free(live)
+                if turn % 2:
+                    bench.verify()
+            for live in bench.live[::2]:
+                bench.free(live)
+        bench.verify()
+        bench.allocator.reset_peaks()
+        bench.ledger.peaks_were_reset()
+        bench.verify()
+        bench.start_over()
+        bench.allocator.release_cached()
+        bench.verify()
+        held = bench.upstream.held
+        require(not held, Rule.ACCOUNTING, f"{held} bytes are held after release_cached() with no live block")
+
+
+def check_release_cached(factory: Factory, drivers: Drivers = SimDriver) -> None:
+    """The bytes that ``release_cached`` says it gave back are those that upstream got, and live blocks stay."""
+    with Bench(factory, drivers) as bench:
+        for nbytes in SIZES:
+            for lane in bench.lanes:
+                bench.touch(bench.allocate(nbytes, lane))
+        for live in bench.live[::3]:
+            bench.free(live)
+        for queued in (True, False):
+            if not queued:
+                bench.synchronize()
+                bench.free(bench.live[0])
+                bench.allocator.segments()
+            before = bench.upstream.held
+            released = bench.allocator.release_cached()
+            given = before - bench.upstream.held
+            # What waited for queued work may go back before the cached memory does, and is not counted.
+            right = released <= given if queued else released == given
+            require(right, Rule.RELEASE, f"release_cached() says {released}, upstream got {given} bytes")
+            bench.verify()
+        for live in bench.live:
+            bench.touch(live)
+
+
+def check_failed_allocations_lose_nothing(factory: Factory, drivers: Drivers = SimDriver) -> None:
+    """When upstream has no more, blocks, counters and contents are as before, and freeing makes room again."""
+    with Bench(factory, drivers) as bench:
+        lane = bench.lanes[1]
+        for _ in range(3):
+            blocks = _fill(bench)
+            kept = bench.upstream.held
+            for nbytes in (bench.upstream.capacity, 64 * _MIB):
+                _expect(OutOfMemoryError, Rule.NOTHING_LOST, bench.allocate, nbytes, lane)
+            require(bench.upstream.held <= kept, Rule.NOTHING_LOST, "a failed allocation has reserved memory")
+            for live in blocks:
+                bench.touch(live)
+            bench.start_over()
+            bench.verify()
+        ooms = bench.allocator.statistics().num_ooms
+        require(ooms >= 6, Rule.ACCOUNTING, f"num_ooms is {ooms} after more failures than that")
+
+
+def check_memory_is_found_before_giving_up(factory: Factory, drivers: Drivers = SimDriver) -> None:
+    """What is cached, for any size and stream, or waits for streams, is given back before an allocation fails."""
+    with Bench(factory, drivers) as bench:
+        for _ in range(2):
+            for live in _fill(bench):
+                bench.touch(live, bench.lanes[2])
+            bench.start_over()
+            try:
+                big = bench.allocate(bench.upstream.capacity * 3 // 4, bench.lanes[0])
+            except OutOfMemoryError as error:
+                require(False, Rule.LAST_RESORT, f"everything was freed, and three quarters cannot be had: {error}")
+            else:
+                bench.touch(big)
+            bench.start_over()
+        bench.verify()
+
+
+def check_out_of_memory_hook(factory: Factory, drivers: Drivers = SimDriver) -> None:
+    """The hook may use the allocator; it is asked again only while its answers make a difference."""
+    with Bench(factory, drivers) as bench:
+        asked: list[tuple[int, int]] = []
+        lane = bench.lanes[1]
+
+        def frees_one(nbytes: int, stream: int) -> bool:
+            asked.append((nbytes, stream))
+            require(sys.exc_info()[1] is None, Rule.HOOK, f"it was asked while {sys.exc_info()[1]!r} was handled")
+            bench.allocator.statistics()
+            bench.start_over()
+            return True
+
+        def promises(nbytes: int, stream: int) -> bool:
+            asked.append((nbytes, stream))
+            require(len(asked) < 10, Rule.HOOK, "it is asked on and on, although its answers make no difference")
+            return True
+
+        def declines(nbytes: int, stream: int) -> bool:
+            asked.append((nbytes, stream))
+            return False
+
+        _fill(bench)
+        bench.allocator.on_out_of_memory = frees_one
+        nbytes = bench.upstream.capacity // 2
+        try:
+            bench.allocator.free(bench.allocator.allocate(nbytes, stream=lane.handle))
+        except OutOfMemoryError as error:
+            require(False, Rule.HOOK, f"it freed everything, and the allocation failed: {error}")
+        require(
+            asked == [(nbytes, lane.handle)], Rule.HOOK, f"it was asked {asked}, expected {[(nbytes, lane.handle)]}"
+        )
+        for hook in (promises, declines):
+            asked.clear()
+            bench.allocator.on_out_of_memory = hook
+            _expect(OutOfMemoryError, Rule.HOOK, bench.allocator.allocate, 2 * bench.upstream.capacity, stream=0)
+            require(bool(asked), Rule.HOOK, f"it was not asked ({hook.__name__})")
+
+
+def check_memory_limit(factory: Factory, drivers: Drivers = SimDriver) -> None:
+    """``memory_limit`` counts as out of memory, and memory is found below it as it is below the device's."""
+    with Bench(factory, drivers) as bench:
+        limit = bench.allocator.memory_limit = 100 * _MIB
+        for _ in range(2):
+            for live in _fill(bench):
+                bench.touch(live)
+            held = bench.upstream.held
+            require(held <= limit, Rule.LIMIT, f"{held} bytes are reserved under a limit of {limit}")
+            bench.start_over()
+        bench.allocate(80 * _MIB, bench.lanes[0])
+        bench.verify()
+
+
+def check_invalid_frees(factory: Factory, drivers: Drivers = SimDriver) -> None:
+    """A block is freed once, to its own allocator; a refused free changes nothing."""
+    with Bench(factory, drivers) as bench:
+        other = factory(DeviceUpstream(bench.driver, 0))
+        theirs = other.allocate(512, stream=0)
+        for nbytes in (512, 2 * _MIB):
+            kept, live = bench.allocate(nbytes, bench.lanes[0]), bench.allocate(nbytes, bench.lanes[0])
+            block = live.block
+            bench.free(live)
+            for what in (block, theirs):
+                _expect(InvalidFreeError, Rule.INVALID_FREE, bench.allocator.free, what)
+                _expect(InvalidFreeError, Rule.INVALID_FREE, bench.allocator.record_stream, what, 7)
+            bench.allocate(nbytes, bench.lanes[0])
+            bench.touch(kept)
+        theirs.allocator.free(theirs)
+        _expect(InvalidFreeError, Rule.INVALID_FREE, other.free, theirs)
+        other.close()
+        bench.verify()
+
+
+def check_close(factory: Factory, drivers: Drivers = SimDriver) -> None:
+    """``close`` waits for queued work, takes live blocks back, may be repeated; later frees are ignored."""
+    with Bench(factory, drivers) as bench:
+        for nbytes in SIZES:
+            bench.touch(bench.allocate(nbytes, bench.lanes[1]), bench.lanes[2])
+        for live in bench.live[::2]:
+            bench.free(live)
+        left = [live.block for live in bench.live]
+        bench.allocator.close()
+        bench.check_upstream()
+        held = bench.upstream.held
+        require(not held, Rule.CLOSE, f"{held} bytes were not given back")
+        statistics = bench.allocator.statistics().all
+        for name, counter in statistics.named():
+            require(not counter.current, Rule.CLOSE, f"{name} is {counter} after close()")
+        bench.allocator.close()
+        for block in left:
+            bench.allocator.free(block)
+        for nbytes in (0, 512):
+            _expect(CuplugError, Rule.CLOSE, bench.allocator.allocate, nbytes, stream=0)
+        require(not bench.upstream.held, Rule.CLOSE, "a closed allocator took memory")
+
+
+def check_abandon(factory: Factory, drivers: Drivers = SimDriver) -> None:
+    """After ``abandon`` (a fork, a lost device) nothing is called upstream, and dropping blocks is harmless."""
+    with Bench(factory, drivers) as bench:
+        for nbytes in (512, 512, 2 * _MIB):
+            bench.touch(bench.allocate(nbytes, bench.lanes[0]), bench.lanes[1])
+        bench.synchronize()
+        calls = bench.upstream.calls
+        blocks = [live.block for live in bench.live]
+        bench.allocator.abandon("it is tested")
+        for block in blocks:
+            bench.allocator.free(block)
+        _expect(CuplugError, Rule.ABANDON, bench.allocator.allocate, 512, stream=0)
+        bench.allocator.close()
+        require(bench.upstream.calls == calls, Rule.ABANDON, "it called upstream afterwards")
+        bench.lost = True
+
+
+def check_sticky_errors_do_not_reach_free(factory: Factory, drivers: Drivers = SimDriver) -> None:
+    """Once the device's work has failed, ``free`` stays silent, and ``close`` raises or does what it can."""
+    with Bench(factory, drivers) as bench:
+        for nbytes in SIZES:
+            bench.touch(bench.allocate(nbytes, bench.lanes[1]), bench.lanes[2])
+        bench.lost = True
+        bench.driver.memset(8, 0, 1, stream=bench.lanes[1].handle)
+        for live in bench.live[::2]:
+            _free_silently(bench, live)
+        _expect(DriverError, Rule.STICKY_ERROR, bench.driver.synchronize)
+        for live in bench.live[1::2]:
+            _free_silently(bench, live)
+        try:
+            bench.allocator.close()
+        except DriverError:
+            bench.allocator.abandon("the device is lost")
+
+
+def check_events(factory: Factory, drivers: Drivers = SimDriver) -> None:
+    """What an observer sees adds up to what the allocator holds, attached early or late, and none is missing."""
+    with Bench(factory, drivers) as bench:
+        bench.allocate(512, bench.lanes[0])
+        bench.free(bench.allocate(512, bench.lanes[0]))
+        replay = Replay(bench.allocator)
+        for turn in range(3):
+            for nbytes in SIZES:
+                live = bench.allocate(nbytes, bench.lanes[turn])
+                bench.touch(live, bench.lanes[turn + 1])
+                replay.verify()
+            for live in bench.live[::2]:
+                bench.free(live)
+                replay.verify()
+            if turn == 1:
+                bench.synchronize()
+                bench.allocator.release_cached()
+                replay.verify()
+        bench.upstream.capacity, capacity = 0, bench.upstream.capacity
+        _expect(OutOfMemoryError, Rule.EVENTS, bench.allocate, 50 * _MIB, bench.lanes[0])
+        bench.upstream.capacity = capacity
+        replay.verify()
+        require(replay.out_of_memory == 1, Rule.EVENTS, f"{replay.out_of_memory} OUT_OF_MEMORY events of 1")
+        replay.detach()
+        seen = replay.count
+        bench.start_over()
+        require(replay.count == seen, Rule.EVENTS, "a detached observer was called")
+
+
+def check_failing_observers(factory: Factory, drivers: Drivers = SimDriver) -> None:
+    """An observer that raises does no harm: it is detached with a warning."""
+    with Bench(factory, drivers) as bench:
+
+        def fails(*_event: int) -> None:
+            raise ZeroDivisionError("an observer's fault")
+
+        bench.allocator.attach(fails)
+        replay = Replay(bench.allocator)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            bench.touch(bench.allocate(512, bench.lanes[0]))
+            bench.free(bench.live[0])
+        require(
+            len(caught) == 1, Rule.OBSERVERS, f"{len(caught)} warnings of 1: {[str(one.message) for one in caught]}"
+        )
+        replay.verify()
+
+
+def check_forgotten_streams(factory: Factory, drivers: Drivers = SimDriver) -> None:
+    """The blocks of a destroyed stream serve others, and the next stream of its handle once it is safe."""
+    with Bench(factory, drivers) as bench:
+        for nbytes in (512, 40_000, 2 * _MIB, 12 * _MIB):
+            for _ in range(3):
+                lane = bench.lanes[1]
+                bench.keep_busy(lane)
+                live = bench.allocate(nbytes, lane)
+                bench.touch(live)
+                bench.free(live)
+                bench.replace(lane)
+                bench.touch(bench.allocate(nbytes, bench.lanes[1]))
+                bench.touch(bench.allocate(nbytes, bench.lanes[2]))
+                bench.start_over()
+        bench.synchronize()
+        bench.start_over()
+        bench.allocator.release_cached()
+        held = bench.upstream.held
+        require(not held, Rule.FORGET_STREAM, f"{held} bytes are stranded after release_cached() with no live block")
+        bench.verify()
+
+
+CHECKS: tuple[Check, ...] = (
+    check_sizes,
+    check_live_blocks_do_not_overlap,
+    check_streams_are_not_mixed,
+    check_recorded_streams_are_waited_for,
+    check_accounting,
+    check_release_cached,
+    check_failed_allocations_lose_nothing,
+    check_memory_is_found_before_giving_up,
+    check_out_of_memory_hook,
+    check_memory_limit,
+    check_invalid_frees,
+    check_close,
+    check_abandon,
+    check_sticky_errors_do_not_reach_free,
+    check_events,
+    check_failing_observers,
+    check_forgotten_streams,
+)
+SIMULATOR_ONLY = frozenset({check_sticky_errors_do_not_reach_free})
+"""What would take a GPU's context along."""
+
+
+def _free_silently(bench: Bench, live: Live) -> None:
+    try:
+        bench.allocator.free(live.block)
+    except CuplugError as error:
+        require(False, Rule.STICKY_ERROR, f"it raised {error!r}")
+
+
+def _fill(bench: Bench) -> list[Live]:
+    """Allocate until upstream has no more: mixed sizes on all streams."""
+    blocks: list[Live] = []
+    while len(blocks) < 2000:
+        index = len(blocks)
+        try:
+            blocks.append(bench.allocate(SIZES[index * 5 % len(SIZES)], bench.lanes[index % len(bench.lanes)]))
+        except OutOfMemoryError:
+            break
+    return blocks
+
+
+def _expect(error: type[Exception], rule: Rule, call: Callable[..., object], *args: object, **kwargs: object) -> None:
+    """Require that the call raises ``error``."""
+    try:
+        answer = call(*args, **kwargs)
+    except error:
+        return
+    given = ", ".join([*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())])
+    require(False, rule, f"{getattr(call, '__name__', call)}({given}) gave {answer!r} and not {error.__name__}")

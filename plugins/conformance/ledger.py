@@ -1,0 +1,135 @@
+"""What an allocator must have counted, kept independently, and the comparison with what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...allocators.base import Allocator
+from ...allocators.block import Block, Segment
+from ...allocators.statistics import SMALL_BLOCK, Statistics
+from .metered import MeteredUpstream
+from .rules import Rule, require
+
+__all__ = ["Ledger"]
+
+_KEPT = ("allocation", "allocated_bytes", "requested_bytes")
+"""The counters that follow from the program's calls alone."""
+
+
+class Ledger:
+    """The program's allocations and frees, added up."""
+
+    def __init__(self, allocator: Allocator, upstream: MeteredUpstream) -> None:
+        self._allocator = allocator
+        self._upstream = upstream
+        self._figures = {(pool, name): [0, 0, 0, 0] for pool in _POOLS for name in _KEPT}
+
+    def allocated(self, block: Block) -> None:
+        """Count an allocation."""
+        for figures, amount in self._of(block):
+            figures[0] += amount
+            figures[1] = max(figures[1], figures[0])
+            figures[2] += amount
+
+    def freed(self, block: Block) -> None:
+        """Count a free."""
+        for figures, amount in self._of(block):
+            figures[0] -= amount
+            figures[3] += amount
+
+    def peaks_were_reset(self) -> None:
+        """Start the peaks again, as ``reset_peaks`` does."""
+        for figures in self._figures.values():
+            figures[1] = figures[0]
+
+    def verify_counted(self, rule: Rule = Rule.ACCOUNTING) -> None:
+        """Compare what follows from the program's calls alone: current values, peaks and sums."""
+        pools = dict(self._allocator.statistics().pools())
+        for (pool, name), expected in self._figures.items():
+            found = getattr(pools[pool], name).as_dict()
+            kept = dict(zip(("current", "peak", "allocated", "freed"), expected, strict=True))
+            require(found == kept, rule, f"{pool}.{name} says {found}, and the program did {kept}")
+
+    def verify(self, live: dict[int, Block]) -> None:
+        """Compare the allocator's word with the ledger. ``live``: the blocks in the program's hands, by address."""
+        segments = self._allocator.segments()
+        statistics = self._allocator.statistics()
+        listed = self._allocator.live_blocks()
+        require(
+            [block.address for block in listed] == sorted(live)
+            and all(block is live[block.address] for block in listed),
+            Rule.LIVE_BLOCKS,
+            f"live_blocks() is {listed}, in the program's hands are {[live[address] for address in sorted(live)]}",
+        )
+        self.verify_counted()
+        self._verify_sums(statistics)
+        self._verify_map(segments, live)
+        self._verify_held(statistics, segments)
+
+    def _of(self, block: Block) -> Iterable[tuple[list[int], int]]:
+        pool = "small_pool" if block.nbytes <= SMALL_BLOCK else "large_pool"
+        for name, amount in zip(_KEPT, (1, block.nbytes, block.requested), strict=True):
+            yield self._figures["all", name], amount
+            yield self._figures[pool, name], amount
+
+    def _verify_sums(self, statistics: Statistics) -> None:
+        for name, counter in statistics.all.named():
+            parts = getattr(statistics.small, name).current + getattr(statistics.large, name).current
+            require(
+                counter.current == parts >= 0,
+                Rule.ACCOUNTING,
+                f"{name}: all {counter}, small and large together {parts}",
+            )
+            require(counter.peak >= counter.current, Rule.ACCOUNTING, f"{name}: {counter} is above its peak")
+
+    def _verify_map(self, segments: list[Segment], live: dict[int, Block]) -> None:
+        end = 0
+        mapped = {}
+        for segment in segments:
+            require(segment.address >= end, Rule.MAP, f"{segment} begins before {end:#x}, where the one before it ends")
+            end = segment.address
+            for info in segment.blocks:
+                require(
+                    info.address == end, Rule.MAP, f"{info} does not begin at {end:#x}, where the one before it ends"
+                )
+                end += info.nbytes
+                if info.state == "active_allocated":
+                    mapped[info.address] = info
+            require(end == segment.address + segment.nbytes, Rule.MAP, f"the pieces do not fill {segment}")
+        require(
+            {address: (info.nbytes, info.requested) for address, info in mapped.items()}
+            == {address: (block.nbytes, block.requested) for address, block in live.items()},
+            Rule.MAP,
+            f"segments() has {list(mapped.values())} in use, in the program's hands are {list(live.values())}",
+        )
+
+    def _verify_held(self, statistics: Statistics, segments: list[Segment]) -> None:
+        counted = statistics.all
+        reserved = sum(segment.nbytes for segment in segments)
+        require(
+            counted.reserved_bytes.current == reserved == self._upstream.held,
+            Rule.ACCOUNTING,
+            f"statistics say {counted.reserved_bytes.current} bytes reserved, segments() {reserved}, and upstream has "
+            f"given {self._upstream.held}",
+        )
+        require(
+            counted.segment.current == len(segments),
+            Rule.ACCOUNTING,
+            f"statistics say {counted.segment.current} segments, segments() has {len(segments)}",
+        )
+        active = [info.nbytes for segment in segments for info in segment.blocks if info.state != "inactive"]
+        require(
+            (counted.active.current, counted.active_bytes.current) == (len(active), sum(active)),
+            Rule.ACCOUNTING,
+            f"statistics say {counted.active.current} blocks and {counted.active_bytes.current} bytes active, "
+            f"segments() {len(active)} and {sum(active)}",
+        )
+        if self._upstream.virtual is None or self._upstream.reserved:
+            require(
+                statistics.num_device_alloc >= self._upstream.taken,
+                Rule.ACCOUNTING,
+                f"statistics say {statistics.num_device_alloc} calls upstream, there were {self._upstream.taken}",
+            )
+
+
+_POOLS = ("all", "small_pool", "large_pool")

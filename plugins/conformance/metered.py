@@ -1,0 +1,157 @@
+"""An upstream that meters what an allocator takes and gives back, limits it, and notices what it does wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...allocators.errors import OutOfMemoryError
+from ...allocators.upstream import Fence, Upstream, VirtualMemory
+from .rules import ContractBrokenError, Rule
+
+__all__ = ["MeteredUpstream"]
+
+
+class MeteredUpstream:
+    """Passes everything on to ``upstream``, within ``capacity`` bytes.
+
+    Faults are collected in ``faults`` and not raised, since an allocator may be inside a finaliser.
+    """
+
+    def __init__(self, upstream: Upstream, capacity: int, touched: Callable[[int, int], str | None]) -> None:
+        self._upstream = upstream
+        self.granularity = upstream.granularity
+        self.capacity = capacity
+        self.touched = touched
+        """Says what queued work touches a range (address and bytes), or None."""
+        self.held = 0
+        """Bytes of device memory that the allocator holds: reserved, or in pages."""
+        self.reserved: dict[int, int] = {}
+        """The bytes at each reserved address."""
+        self.calls = 0
+        """Calls that reached upstream, fences left out."""
+        self.taken = 0
+        """Calls of ``reserve`` that succeeded."""
+        self.refused = 0
+        """Calls that found no memory."""
+        self.faults: list[ContractBrokenError] = []
+        virtual = upstream.virtual
+        self.virtual = None if virtual is None else _MeteredVirtualMemory(self, virtual)
+
+    def reserve(self, nbytes: int) -> int:
+        self.take(nbytes)
+        try:
+            address = self._upstream.reserve(nbytes)
+        except BaseException:
+            self.held -= nbytes
+            raise
+        self.taken += 1
+        self.reserved[address] = nbytes
+        return address
+
+    def release(self, address: int) -> None:
+        self.calls += 1
+        nbytes = self.reserved.pop(address, None)
+        if nbytes is None:
+            self.fault(f"{address:#x} was released, which is not reserved")
+            return
+        self.check_untouched("released", address, nbytes)
+        self._upstream.release(address)
+        self.held -= nbytes
+
+    def memory_info(self) -> tuple[int, int]:
+        return max(0, self.capacity - self.held), self.capacity
+
+    def fence(self, stream: int) -> Fence:
+        return self._upstream.fence(stream)
+
+    def covers(self, address: int, nbytes: int) -> bool:
+        """Whether the whole range is reserved, in one piece, or mapped."""
+        end = address + nbytes
+        if any(at <= address and end <= at + size for at, size in self.reserved.items()):
+            return True
+        return self.virtual is not None and self.virtual.covers(address, nbytes)
+
+    # --- for the virtual memory as well
+
+    def take(self, nbytes: int) -> None:
+        """Count ``nbytes`` as held, or raise OutOfMemoryError."""
+        self.calls += 1
+        if self.held + nbytes > self.capacity:
+            self.refused += 1
+            raise OutOfMemoryError(f"{nbytes} bytes asked for, {self.held} of {self.capacity} bytes are taken")
+        self.held += nbytes
+
+    def fault(self, detail: str) -> None:
+        """Note that the allocator used upstream wrongly."""
+        self.faults.append(ContractBrokenError(Rule.RELEASE, detail))
+
+    def check_untouched(self, verb: str, address: int, nbytes: int) -> None:
+        """Note a fault if queued work touches a range that goes away."""
+        touched = self.touched(address, nbytes)
+        if touched is not None:
+            self.fault(f"{nbytes} bytes at {address:#x} were {verb} while {touched}")
+
+
+class _MeteredVirtualMemory:
+    """A page counts as held until its handle is released and it is mapped nowhere."""
+
+    def __init__(self, meter: MeteredUpstream, virtual: VirtualMemory) -> None:
+        self._meter = meter
+        self._virtual = virtual
+        self.granularity = virtual.granularity
+        self._pages: dict[int, int] = {}
+        self._mapped: dict[int, tuple[int, int]] = {}
+        self._released: set[int] = set()
+
+    def reserve_range(self, nbytes: int) -> int:
+        self._meter.calls += 1
+        return self._virtual.reserve_range(nbytes)
+
+    def free_range(self, address: int, nbytes: int) -> None:
+        self._meter.calls += 1
+        self._virtual.free_range(address, nbytes)
+
+    def create_page(self, nbytes: int) -> int:
+        self._meter.take(nbytes)
+        try:
+            handle = self._virtual.create_page(nbytes)
+        except BaseException:
+            self._meter.held -= nbytes
+            raise
+        self._pages[handle] = nbytes
+        return handle
+
+    def release_page(self, handle: int) -> None:
+        self._meter.calls += 1
+        self._virtual.release_page(handle)
+        self._released.add(handle)
+        self._drop(handle)
+
+    def map(self, address: int, nbytes: int, handle: int) -> None:
+        self._meter.calls += 1
+        self._virtual.map(address, nbytes, handle)
+        self._mapped[address] = nbytes, handle
+
+    def set_access(self, address: int, nbytes: int) -> None:
+        self._meter.calls += 1
+        self._virtual.set_access(address, nbytes)
+
+    def unmap(self, address: int, nbytes: int) -> None:
+        self._meter.calls += 1
+        self._meter.check_untouched("unmapped", address, nbytes)
+        self._virtual.unmap(address, nbytes)
+        for at in [at for at in self._mapped if address <= at < address + nbytes]:
+            self._drop(self._mapped.pop(at)[1])
+
+    def covers(self, address: int, nbytes: int) -> bool:
+        """Whether pages are mapped throughout the range."""
+        at, end = address, address + nbytes
+        for start in sorted(self._mapped):
+            if start <= at < start + self._mapped[start][0]:
+                at = start + self._mapped[start][0]
+        return at >= end
+
+    def _drop(self, handle: int) -> None:
+        if handle in self._released and all(page != handle for _, page in self._mapped.values()):
+            self._released.discard(handle)
+            self._meter.held -= self._pages.pop(handle)

@@ -1,0 +1,157 @@
+"""A real package of somebody else: installed into an environment of its own, selected by name, tested by the kit."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "data" / "third_party"
+
+
+class Environment:
+    """A virtual environment that also sees what the tests' own one has installed."""
+
+    def __init__(self, root: Path) -> None:
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(root)], check=True)
+        self.python = root / ("Scripts" if os.name == "nt" else "bin") / "python"
+        self.root = root
+        site = sysconfig.get_path("purelib", "venv", {"base": str(root), "platbase": str(root)})
+        # As a .pth line that runs: so that .pth files there (editable installs) are followed too.
+        paths = {sysconfig.get_path(kind) for kind in ("purelib", "platlib")}
+        lines = [f"import site; site.addsitedir({path!r})\n" for path in sorted(paths)]
+        (Path(site) / "the_tests_own.pth").write_text("".join(lines))
+
+    def run(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("CUPLUG_", "PYTEST_"))}
+        return subprocess.run(
+            [str(self.python), *arguments],
+            capture_output=True,
+            text=True,
+            cwd=self.root,
+            env={**kept, **variables},
+            check=False,
+        )
+
+
+def _builds_wheels(setuptools: str) -> bool:
+    major, minor, *_ = setuptools.split(".")
+    return (int(major), int(minor)) >= (70, 1)
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    if find_spec("pip") is None or find_spec("setuptools") is None or not _builds_wheels(version("setuptools")):
+        pytest.skip("needs pip, and setuptools 70.1 or later, to install a package")
+    source = tmp_path_factory.mktemp("source") / "package"
+    shutil.copytree(PACKAGE, source)
+    environment = Environment(tmp_path_factory.mktemp("environment"))
+    install = ("install", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check", "-q")
+    done = environment.run("-m", "pip", *install, str(source))
+    assert done.returncode == 0, done.stderr
+    return environment
+
+
+def test_an_installed_package_joins_and_is_selected_by_name(environment):
+    program = """
+from cuplug.allocators.null import NullUpstream
+from cuplug.plugins.manager import default_manager
+
+manager = default_manager()
+print(*manager.plugins())
+allocator = manager.make_allocator("hoard:grain=64KiB", NullUpstream())
+print(type(allocator).__module__, allocator.allocate(1, stream=0).nbytes)
+described = {one.name: one for one in manager.describe_allocators()}["hoard"]
+print(described.plugin, [(option.name, option.type_name, option.description) for option in described.options][0])
+"""
+    done = environment.run("-c", program)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "cuplug cuplug-hoard:hoard",
+        "cuplug_hoard 65536",
+        "cuplug-hoard:hoard ('grain', 'int', 'sizes are multiples of this many bytes')",
+    ]
+
+
+def test_a_wrong_option_of_an_installed_package_is_refused_by_name(environment):
+    program = """
+from cuplug.allocators.errors import PluginError
+from cuplug.allocators.null import NullUpstream
+from cuplug.plugins.manager import default_manager
+
+for selection in ("hoard:grian=1", "hoard:grain=100"):
+    try:
+        default_manager().make_allocator(selection, NullUpstream())
+    except PluginError as error:
+        print(error)
+"""
+    done = environment.run("-c", program)
+    unknown, wrong = done.stdout.splitlines()
+    assert "'hoard' of plugin 'cuplug-hoard:hoard' has no option 'grian'; its options are grain (int)" in unknown
+    assert "with grain=100, cannot be made: ValueError: grain is 100; it must be a multiple of 512" in wrong
+
+
+def test_one_command_runs_the_whole_contract_of_an_installed_package(environment):
+    kit = ("-m", "pytest", "-p", "cuplug.plugins.conformance", "-p", "no:cacheprovider")
+    done = environment.run(*kit, "--allocator", "hoard:grain=1KiB", "--driver", "sim:schedule=random,seed=7")
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout.splitlines()[-1]
+    assert not {"failed", "skipped", "error"} & set(done.stdout.splitlines()[-1].split())
+
+
+def test_an_installed_package_joins_the_matrix(environment):
+    kit = ("-m", "pytest", "-p", "cuplug.plugins.conformance", "-p", "no:cacheprovider")
+    done = environment.run(*kit, "--collect-only", "-q")
+    assert done.returncode == 0, done.stdout
+    for allocator in ("hoard", "caching", "direct", "bump"):
+        assert f"schedule=lazy-{allocator}" in done.stdout
+
+
+def test_the_kit_names_an_unknown_allocator_and_the_known_ones(environment):
+    done = environment.run("-m", "pytest", "-p", "cuplug.plugins.conformance", "--allocator", "horde")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "'horde'; known are" in done.stderr
+    assert "Did you mean 'hoard'?" in done.stderr
+
+
+def test_the_kit_says_which_library_is_missing(environment):
+    program = "import sys; sys.modules['hypothesis'] = None; import cuplug.plugins.conformance"
+    done = environment.run("-c", program)
+    assert done.stderr.splitlines()[-1].endswith(
+        "cuplug's conformance kit needs hypothesis, which is not installed: pip install 'cuplug[test]'"
+    )
+
+
+def test_a_broken_installed_package_leaves_the_others_working(environment):
+    broken = environment.root / "broken" / "cuplug_broken-1.0.dist-info"
+    broken.mkdir(parents=True)
+    (broken / "METADATA").write_text("Metadata-Version: 2.1\nName: cuplug-broken\nVersion: 1.0\n")
+    (broken / "entry_points.txt").write_text("[cuplug]\nbroken = no_such_module\n")
+    program = """
+import warnings, cuplug
+from cuplug.allocators.null import NullUpstream
+from cuplug.plugins.manager import default_manager
+
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    manager = default_manager()
+print(*(one.message for one in caught))
+print(type(manager.make_allocator("hoard", NullUpstream())).__name__)
+try:
+    manager.make_allocator("broken", NullUpstream())
+except Exception as error:
+    print(error)
+"""
+    done = environment.run("-c", program, PYTHONPATH=str(broken.parent))
+    assert done.returncode == 0, done.stderr
+    warned, made, error = done.stdout.splitlines()
+    assert "of the distribution 'cuplug-broken' cannot be loaded: ModuleNotFoundError" in warned
+    assert made == "HoardAllocator"
+    assert "known are bump, caching, direct, hoard. Left out: plugin 'cuplug-broken:broken'" in error
