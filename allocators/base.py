@@ -59,18 +59,36 @@ class Allocator(Strategy):
             DriverError: the device is in a sticky error state.
             ValueError: ``nbytes`` is negative.
         """
-        bins = self._quick.get(stream)
-        if bins is not None:
-            returned = bins.get(nbytes)
-            if returned:
-                try:
-                    block = returned.pop()
-                except IndexError:  # another thread took the last one
-                    pass
-                else:
-                    block.uses += 1
-                    return block
+        try:
+            block = self._quick[stream][nbytes].pop()
+        except LookupError:  # nothing of that size came back on that stream
+            pass
+        else:
+            block.uses += 1
+            return block
         return self._allocate_slow(nbytes, stream)
+
+    def allocate_owned(self, nbytes: int, *, stream: int) -> Block:
+        """As ``allocate``, for an owner: an object that gives the block up by calling ``block.give_back()``, once, and
+        never by ``free``. That is a C function: a finaliser made of it enters no Python.
+
+        An owner may do itself what happens here at a hit: pop a block from ``lane(stream)[nbytes]`` and add 2 to its
+        ``uses``. After ``record_stream`` it must take ``block.give_back`` anew. Raises as ``allocate``.
+        """
+        try:
+            block = self._lanes[stream][nbytes].pop()
+        except LookupError:
+            return self._allocate_slow(nbytes, stream, owned=True)
+        block.uses += 2
+        return block
+
+    def lane(self, stream: int) -> dict[int, list[Block]]:
+        """The bins of owners' blocks for ``stream``, by requested size in bytes.
+
+        For one stream always the same dictionary, until the stream is forgotten. Empty while somebody observes, and
+        once the allocator is closed.
+        """
+        return self._lanes.get(stream) or self._lanes.setdefault(stream, {})
 
     def free(self, block: Block) -> None:
         """Give ``block`` up: reusable at once on its own stream, elsewhere when fences say so. Never blocks.
@@ -82,12 +100,11 @@ class Allocator(Strategy):
             InvalidFreeError: the block is not in the program's hands, or belongs to another allocator.
         """
         uses = block.uses
-        if block.allocator is not self or not uses & 1:
-            if self._closed is not None and block.allocator is self:
-                return  # close() took it back already
+        if uses & 1 and block.allocator is self:
+            block.uses = uses + 1
+            block.home.append(block)
+        elif self._closed is None or block.allocator is not self:  # else close() took it back already
             raise InvalidFreeError(self._why_not_free(block))
-        block.uses = uses + 1
-        block.home.append(block)
 
     def record_stream(self, block: Block, stream: int) -> None:
         """Say that ``stream`` uses ``block`` too: once freed, it waits for the work queued there at that time.
@@ -103,7 +120,7 @@ class Allocator(Strategy):
         with self._inside:
             if block.streams is None:
                 block.streams = set()
-                block.home = self._watched(self._prompt)
+                self._move(block, self._watched(self._prompt))
             block.streams.add(stream)
             self._emit(EventKind.RECORD_STREAM, stream, block.address, block.nbytes, block.requested, context)
 
@@ -141,6 +158,8 @@ class Allocator(Strategy):
                 self._early.setdefault(block, []).append(fence)
                 block.streams = (block.streams or set()) - {stream}
                 block.orphan = block.orphan or block.stream == stream
+            self._lanes.pop(stream, {}).clear()
+            self._owned_bins.pop(stream, None)
             self._bins.pop(stream, None)  # settled like all bins until no block has one of them as its home
             self._forget_stream(stream)
 
@@ -175,7 +194,9 @@ class Allocator(Strategy):
     def live_blocks(self) -> list[Block]:
         """The blocks in the program's hands, in order of address."""
         with self._inside:
-            return sorted((block for block in self._live_blocks() if block.uses & 1), key=int)
+            lying = self._lying()
+            live = (block for block in self._live_blocks() if block.uses & 1 and id(block) not in lying)
+            return sorted(live, key=int)
 
     def attach(self, observer: Observer, *, context: Callable[[], int] | None = None) -> None:
         """Call ``observer`` with every event from now on.
@@ -198,7 +219,7 @@ class Allocator(Strategy):
             observation.source = context or observation.source
             if not observation.observers and self._closed is None:
                 self._settle()
-                self._quick = {}
+                self._close_quick_paths()
                 for block in self._live_blocks():
                     block.home = Watched(self, block.home, live=block.uses & 1 == 1)
             observation.observers = (*observation.observers, observer)
@@ -217,9 +238,10 @@ class Allocator(Strategy):
                 observation.source = None
                 for block in self._live_blocks():
                     if isinstance(block.home, Watched):
+                        block.home.live = False  # an owner may give the block back through it all the same
                         block.home = block.home.home
                 if self._closed is None:
-                    self._quick = self._bins
+                    self._open_quick_paths()
         self._observation.finish()
 
     def close(self) -> None:
@@ -231,7 +253,7 @@ class Allocator(Strategy):
         with self._inside:
             if self._closed is not None:
                 return
-            self._quick = {}
+            self._close_quick_paths()
             self._settle()
             self._await_waiting()
             for block in [block for block in self._live_blocks() if block.uses & 1]:
@@ -249,7 +271,7 @@ class Allocator(Strategy):
         ``why`` completes the sentence "this allocator cannot be used: ".
         """
         self._closed = why
-        self._quick = {}
+        self._close_quick_paths()
         if os.getpid() != self._process:  # of the parent's threads none is here to let go of these
             self._lock = threading.RLock()
             self._owner = 0
@@ -257,7 +279,7 @@ class Allocator(Strategy):
 
     # --- allocation under the lock ----------------------------------------------------------------------------------
 
-    def _allocate_slow(self, nbytes: int, stream: int) -> Block:
+    def _allocate_slow(self, nbytes: int, stream: int, *, owned: bool = False) -> Block:
         requested, stream = index(nbytes), index(stream)
         if requested < 0:
             raise ValueError(f"cannot allocate {requested} bytes: a size is zero or more")
@@ -265,12 +287,14 @@ class Allocator(Strategy):
             self._check_open()
             block = Block(self, 0, 0, 0, stream)  # as cudaMalloc(0) gives a null pointer; it is counted nowhere
             block.uses = 1
+            self._move(block, block.home)
             return block
         context = self._observation.context()
         before: tuple[int, int] | None = None
         while True:
             with self._inside:
                 self._check_open()
+                self._owned = owned
                 found = self._attempt(requested, stream, context)
                 free = None if found is not None else self._progress()
             if found is not None:
@@ -300,6 +324,8 @@ class Allocator(Strategy):
             block.home = self._watched(self._home(block))
             block.uses = 1
             self._ledger.allocated(block.nbytes, requested)
+        if self._owned:
+            self._move(block, block.home)
         self._observation.emit_block(EventKind.ALLOCATE, block, context)
         return block
 
@@ -311,7 +337,7 @@ class Allocator(Strategy):
 
     def _from_bin(self, requested: int, stream: int) -> Block | None:
         """The quick path again, for when observers have closed it."""
-        returned = self._bins.get(stream, {}).get(requested)
+        returned = (self._owned_bins if self._owned else self._bins).get(stream, {}).get(requested)
         try:
             block = returned.pop() if returned else None
         except IndexError:
@@ -320,7 +346,7 @@ class Allocator(Strategy):
             if isinstance(block.home, Watched):
                 block.home.report(block)
                 block.home.live = True
-            block.uses += 1
+            block.uses += 2 if self._owned else 1
         return block
 
     def _progress(self) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -31,6 +32,7 @@ class Block:
         "__weakref__",
         "address",
         "allocator",
+        "give_back",
         "home",
         "nbytes",
         "orphan",
@@ -54,9 +56,12 @@ class Block:
         self.orphan = False
         """Whether its own stream has been destroyed: once freed and waited for, it is any stream's to use."""
         self.uses = 0
-        """Allocations plus frees of this object: odd while the block is in the program's hands."""
+        """Allocations plus frees of this object: odd while the block is in the program's hands. An owner's frees are
+        not counted: then it is odd until the allocator takes the block back. 0 from then on."""
         self.home: Home = _NOWHERE
         """Where ``free`` puts the block."""
+        self.give_back: Callable[[], object] = _give_nothing
+        """What an owner calls, once, instead of ``free`` (``Allocator.allocate_owned``)."""
 
     def __int__(self) -> int:
         return self.address
@@ -72,6 +77,10 @@ class _Nowhere:
 
 
 _NOWHERE = _Nowhere()
+
+
+def _give_nothing() -> None:
+    """The block has no owner: it goes back by ``free``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ _MIB = 1 << 20
 _ROUND = 2 * _MIB
 """Sizes of segments are multiples of this: what the driver sets aside in any case."""
 _SMALL_SEGMENT = 2 * _MIB
-_MOST_BINS = 256
+_MOST_BINS = 128
 _BINS_REVIEW = 1024
 
 

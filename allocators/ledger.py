@@ -78,6 +78,27 @@ class Ledger:
             tally.segments.decrease(1)
             tally.reserved.decrease(nbytes)
 
+    def created_page(self) -> None:
+        """Count a call upstream that made a page. Its bytes count as reserved while it is mapped (``paged``)."""
+        self.calls.num_device_alloc += 1
+
+    def released_page(self) -> None:
+        """Count a call upstream that gave a page back."""
+        self.calls.num_device_free += 1
+
+    def paged(self, segments: int, nbytes: int, *, small: bool) -> None:
+        """Count a change in what is mapped page by page: in segments (mapped without a gap), and in bytes."""
+        self.reserved += nbytes
+        for tally in (self.all, self.small if small else self.large):
+            if segments > 0:
+                tally.segments.increase(segments)
+            elif segments:
+                tally.segments.decrease(-segments)
+            if nbytes > 0:
+                tally.reserved.increase(nbytes)
+            else:
+                tally.reserved.decrease(-nbytes)
+
     def split(self, blocks: int, nbytes: int, *, small: bool) -> None:
         """Count a change in the free blocks that share a segment with used ones: in number, and in bytes."""
         for tally in (self.all, self.small if small else self.large):

@@ -7,6 +7,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable
+from functools import partial
 
 from .block import ALIGNMENT, Block, BlockInfo, Home, Segment
 from .errors import CuplugError, OutOfMemoryError
@@ -35,6 +36,9 @@ class Strategy(ABC):
         self._ledger = Ledger()
         self._bins: dict[int, dict[int, list[Block]]] = {}
         self._quick = self._bins  # empty while somebody observes, and once the allocator is closed
+        self._owned_bins: dict[int, dict[int, list[Block]]] = {}  # for blocks with owners
+        self._lanes: dict[int, dict[int, list[Block]]] = {}  # the same, but empty whenever _quick is
+        self._owned = False  # whether the allocation under way is for an owner
         self._all_bins: list[list[Block]] = []
         self._returned: deque[Block] = deque()
         self._prompt: Home = Prompt(self)
@@ -96,12 +100,19 @@ class Strategy(ABC):
     # --- what a strategy uses, under the lock -----------------------------------------------------------------------
 
     def _bin(self, stream: int, requested: int) -> list[Block]:
-        """The bin for blocks of one stream and one requested size, made at first use."""
-        bins = self._bins.setdefault(stream, {})
+        """The bin for blocks of one stream and one requested size, made at first use.
+
+        Blocks with owners have bins of their own: ``uses`` counts them in another way.
+        """
+        bins = (self._owned_bins if self._owned else self._bins).setdefault(stream, {})
         found = bins.get(requested)
         if found is None:
             found = bins[requested] = []
             self._all_bins.append(found)
+            if self._owned:
+                lane = self._lanes.setdefault(stream, {})
+                if not self._observation.observers:
+                    lane[requested] = found
         return found
 
     def _drop_unused_bins(self) -> None:
@@ -109,12 +120,15 @@ class Strategy(ABC):
         homes = (block.home for block in self._live_blocks())
         used = {id(home.home if isinstance(home, Watched) else home) for home in homes}
         self._all_bins = [found for found in self._all_bins if id(found) in used]
-        for stream, bins in list(self._bins.items()):
-            for requested, found in list(bins.items()):
-                if id(found) not in used:
-                    del bins[requested]
-            if not bins:
-                del self._bins[stream]
+        for all_bins in (self._bins, self._owned_bins):
+            for stream, bins in list(all_bins.items()):
+                for requested, found in list(bins.items()):
+                    if id(found) not in used:
+                        del bins[requested]
+                if not bins:
+                    del all_bins[stream]
+        if not self._observation.observers:
+            self._open_quick_paths()
 
     def _reserve(self, nbytes: int, *, small: bool, stream: int) -> int:
         """Take ``nbytes`` from upstream, within the limit. Raises OutOfMemoryError having counted nothing."""
@@ -176,7 +190,9 @@ class Strategy(ABC):
 
     def _take_back(self, block: Block) -> None:
         """Take a block out of the program's hands: the strategy gets it, once other streams have finished with it."""
-        times = block.uses // 2
+        times = (block.uses + 1) // 2
+        if not times:
+            return  # it was taken back under its owner's hands, who lets go of it only now
         if isinstance(block.home, Watched):
             block.home.report(block)
         block.uses = 0
@@ -206,10 +222,10 @@ class Strategy(ABC):
 
     def _counted(self) -> Statistics:
         """The counters, corrected for blocks that lie in bins or were taken from them."""
-        counted = self._ledger.statistics()
+        counted, lying = self._ledger.statistics(), self._lying()
         for block in self._live_blocks():
             uses = block.uses
-            in_bin = uses > 0 and uses & 1 == 0  # 0: taken back, and perhaps waiting for streams
+            in_bin = uses > 0 and (uses & 1 == 0 or id(block) in lying)  # 0: taken back, and perhaps waiting
             hits = (uses - 1) // 2
             if not in_bin and hits <= 0:
                 continue
@@ -221,7 +237,27 @@ class Strategy(ABC):
                     counters.freed(nbytes, requested)
         return counted
 
+    def _lying(self) -> set[int]:
+        """The identities of the blocks that came back and were not settled."""
+        return {id(block) for found in (*self._all_bins, self._returned) for block in list(found)}
+
     # --- small help ---------------------------------------------------------------------------------------------------
+
+    def _move(self, block: Block, home: Home) -> None:
+        """Change the block's home, for an owner too that takes ``give_back`` from now on."""
+        block.home = home
+        block.give_back = partial(home.append, block)
+
+    def _close_quick_paths(self) -> None:
+        self._quick = {}
+        for lane in list(self._lanes.values()):
+            lane.clear()
+
+    def _open_quick_paths(self) -> None:
+        self._quick = self._bins
+        for stream, lane in list(self._lanes.items()):
+            lane.clear()
+            lane.update(self._owned_bins.get(stream, {}))
 
     def _settle_promptly(self) -> None:
         """What an operation of its own would settle, by a free that found the lock open. Under the lock."""

@@ -1,0 +1,313 @@
+"""The layout of address space of which only parts are mapped: live blocks, free memory, and holes without memory.
+
+Address arithmetic only. One ``Space`` holds the address ranges of one stream, for small or for large blocks. Each
+range is cut from end to end into spans of three kinds. A hole begins and ends at page boundaries, and neighbours of
+the kinds ``FREE`` and ``HOLE`` are never of one kind: they are joined at once.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from .block import Block
+
+if TYPE_CHECKING:
+    from .base import Allocator
+    from .ledger import Ledger
+    from .pages import Page
+    from .stamps import Stamps
+
+__all__ = ["FREE", "HOLE", "LIVE", "Place", "Range", "Space", "Span"]
+
+LIVE, FREE, HOLE = 0, 1, 2
+_ADDRESS_BITS = 64
+
+
+class Range:
+    """Address space reserved from the driver."""
+
+    __slots__ = ("address", "first", "nbytes", "space")
+
+    def __init__(self, address: int, nbytes: int, space: Space) -> None:
+        self.address = address
+        self.nbytes = nbytes
+        self.space = space
+        self.first = Span(space.allocator, address, nbytes, self)
+
+    def spans(self) -> Iterator[Span]:
+        """Its spans in order of address."""
+        span: Span | None = self.first
+        while span is not None:
+            yield span
+            span = span.after
+
+
+class Span(Block):
+    """A part of a range: a block in the program's hands (``LIVE``), free memory (``FREE``), or a ``HOLE``."""
+
+    __slots__ = ("after", "before", "key", "kind", "range", "shared", "stamp")
+
+    def __init__(self, allocator: Allocator, address: int, nbytes: int, within: Range) -> None:
+        super().__init__(allocator, address, nbytes, 0, within.space.stream)
+        self.range = within
+        self.before: Span | None = None
+        self.after: Span | None = None
+        self.kind = HOLE
+        self.key = 0
+        """Of free memory: its place among all, first by size, then by address."""
+        self.stamp = 0
+        """Of free memory: when a part of it was last freed (``Stamps.now``); 0 if never."""
+        self.shared = False
+        """Of free memory: whether it lies beside a live block, and is counted as ``inactive_split``."""
+
+    @property
+    def end(self) -> int:
+        """The first address behind it."""
+        return self.address + self.nbytes
+
+
+class Place:
+    """Where a block could lie that no free span can hold: among free spans and holes between two live blocks."""
+
+    __slots__ = ("address", "holes", "missing", "nbytes", "room")
+
+    def __init__(self, address: int, nbytes: int, holes: list[tuple[Span, int, int]], room: int) -> None:
+        self.address = address
+        self.nbytes = nbytes
+        self.holes = holes
+        """What has to be mapped: holes, each with the first and the last address (exclusive) needed of it."""
+        self.room = room
+        """Bytes between the two live blocks."""
+        self.missing = sum(end - start for _, start, end in holes)
+
+
+class Space:
+    """The address ranges of one stream, for small or for large blocks."""
+
+    def __init__(
+        self, allocator: Allocator, ledger: Ledger, stream: int, stamps: Stamps, granularity: int, *, small: bool
+    ) -> None:
+        self.allocator = allocator
+        self.stream = stream
+        self.stamps = stamps
+        """Tells when work that was queued on the stream before a free has passed."""
+        self.small = small
+        self.ranges: dict[int, Range] = {}
+        self.pages: dict[int, Page] = {}
+        """The page mapped at each address that is a multiple of the granularity; large ones stand at each of theirs."""
+        self._ledger = ledger
+        self._granularity = granularity
+        self._holes: dict[int, Span] = {}
+        self._keys: list[int] = []
+        self._free: list[Span] = []
+
+    # --- address ranges
+
+    def add(self, address: int, nbytes: int) -> None:
+        """Take in a reserved range: one hole."""
+        self.ranges[address] = added = Range(address, nbytes, self)
+        self._holes[address] = added.first
+
+    def empty_ranges(self) -> list[Range]:
+        """Ranges in which nothing is mapped."""
+        return [found for found in self.ranges.values() if found.first.kind == HOLE and found.first.after is None]
+
+    def remove(self, leaving: Range) -> None:
+        """Let go of an empty range."""
+        del self._holes[leaving.address]
+        del self.ranges[leaving.address]
+
+    # --- blocks
+
+    def find(self, nbytes: int) -> Span | None:
+        """The smallest free span of at least ``nbytes``, of equals that of the lowest address; None if none fits."""
+        index = bisect_left(self._keys, nbytes << _ADDRESS_BITS)
+        return self._free[index] if index < len(self._free) else None
+
+    def take(self, span: Span, nbytes: int) -> Span:
+        """Take the first ``nbytes`` of a free span as a block."""
+        self._unlist(span)
+        rest = self._cut(span, nbytes) if span.nbytes > nbytes else None
+        span.kind = LIVE
+        if rest is not None:
+            self._list(rest)
+        return span
+
+    def take_at(self, span: Span, address: int, nbytes: int) -> Span:
+        """Take ``nbytes`` from the middle of a free span as a block."""
+        if address > span.address:
+            self._unlist(span)
+            rest = self._cut(span, address - span.address)
+            rest.kind = LIVE  # until it is listed
+            self._list(span)
+            self._list(rest)
+            span = rest
+        return self.take(span, nbytes)
+
+    def put(self, span: Span) -> None:
+        """Make a block free again."""
+        span.stamp = self.stamps.freed(span.nbytes)
+        self._join_free(span)
+
+    # --- pages
+
+    def place(self, nbytes: int) -> Place | None:
+        """Where to put a block that no free span holds, so that little has to be mapped; None if nowhere.
+
+        Of places that miss equally much, one between live blocks that are close together, then the lowest.
+        """
+        best: Place | None = None
+        looked_at: set[int] = set()
+        for hole in self._holes.values():
+            if hole.address in looked_at:
+                continue
+            gap = _gap(hole)
+            looked_at.update(span.address for span in gap if span.kind == HOLE)
+            start, end = gap[0].address, gap[-1].end
+            if end - start < nbytes:
+                continue
+            starts = {span.address for span in gap if span.address + nbytes <= end}
+            starts |= {span.end - nbytes for span in gap if span.kind == FREE and span.end - nbytes >= start}
+            for address in starts:
+                found = Place(address, nbytes, self._missing(gap, address, address + nbytes), end - start)
+                if best is None or _rank(found) < _rank(best):
+                    best = found
+        return best
+
+    def free_spans(self) -> list[Span]:
+        """The free spans of at least a page's size, smallest first."""
+        return self._free[bisect_left(self._keys, self._granularity << _ADDRESS_BITS) :]
+
+    def whole_pages(self, span: Span) -> Iterator[Page]:
+        """The pages that lie in a free span as a whole, last first. They may be unmapped meanwhile."""
+        start, at = span.address, span.end // self._granularity * self._granularity
+        while at - self._granularity >= start:
+            page = self.pages[at - self._granularity]
+            if page.address >= start and page.address + page.nbytes <= at:
+                yield page
+            at = page.address
+
+    def mapped(self, page: Page) -> Span:
+        """``page`` has been mapped, in a hole: free memory now. Returns the free span that it is a part of."""
+        hole = self._hole_at(page.address)
+        self._holes.pop(hole.address)
+        if hole.address < page.address:
+            self._holes[hole.address] = hole
+            hole = self._cut(hole, page.address - hole.address)
+        if hole.nbytes > page.nbytes:
+            rest = self._cut(hole, page.nbytes)
+            self._holes[rest.address] = rest
+        beside = (hole.before is not None and hole.before.kind != HOLE) + (
+            hole.after is not None and hole.after.kind != HOLE
+        )
+        self._ledger.paged(1 - beside, page.nbytes, small=self.small)
+        for at in range(page.address, page.address + page.nbytes, self._granularity):
+            self.pages[at] = page
+        hole.stamp = 0
+        return self._join_free(hole)
+
+    def unmapped(self, span: Span, address: int, nbytes: int) -> None:
+        """The page at ``address``, in the free ``span``, has been unmapped: a hole now. ``span`` keeps its head."""
+        self._unlist(span)
+        hole = self._cut(span, address - span.address) if span.address < address else span
+        rest = self._cut(hole, nbytes) if hole.nbytes > nbytes else None
+        hole.kind = HOLE
+        for part in (rest, span if span is not hole else None):
+            if part is not None:
+                self._list(part)
+        before, after = hole.before, hole.after
+        beside = (before is not None and before.kind != HOLE) + (after is not None and after.kind != HOLE)
+        self._ledger.paged(beside - 1, -nbytes, small=self.small)
+        for at in range(address, address + nbytes, self._granularity):
+            del self.pages[at]
+        if after is not None and after.kind == HOLE:
+            del self._holes[after.address]
+            self._join(hole, after)
+        if before is not None and before.kind == HOLE:
+            self._join(before, hole)
+            hole = before
+        self._holes[hole.address] = hole
+
+    # --- small help
+
+    def _missing(self, gap: list[Span], start: int, end: int) -> list[tuple[Span, int, int]]:
+        page = self._granularity
+        start, end = start // page * page, -(-end // page) * page
+        return [
+            (span, max(span.address, start), min(span.end, end))
+            for span in gap
+            if span.kind == HOLE and span.address < end and span.end > start
+        ]
+
+    def _hole_at(self, address: int) -> Span:
+        found = self._holes.get(address)
+        if found is None:
+            found = next(hole for hole in self._holes.values() if hole.address <= address < hole.end)
+        return found
+
+    def _cut(self, span: Span, nbytes: int) -> Span:
+        """Cut ``span`` behind ``nbytes``, and return the rest: of the same kind, not listed anywhere."""
+        rest = Span(self.allocator, span.address + nbytes, span.nbytes - nbytes, span.range)
+        span.nbytes = nbytes
+        rest.kind, rest.stamp = span.kind, span.stamp
+        after = span.after
+        rest.before, rest.after, span.after = span, after, rest
+        if after is not None:
+            after.before = rest
+        return rest
+
+    def _join(self, span: Span, after: Span) -> None:
+        span.nbytes += after.nbytes
+        span.stamp = max(span.stamp, after.stamp)
+        beyond = span.after = after.after
+        if beyond is not None:
+            beyond.before = span
+        after.before = after.after = None
+
+    def _join_free(self, span: Span) -> Span:
+        after, before = span.after, span.before
+        if after is not None and after.kind == FREE:
+            self._unlist(after)
+            self._join(span, after)
+        if before is not None and before.kind == FREE:
+            self._unlist(before)
+            self._join(before, span)
+            span = before
+        self._list(span)
+        return span
+
+    def _list(self, span: Span) -> None:
+        span.kind = FREE
+        key = span.key = span.nbytes << _ADDRESS_BITS | span.address
+        index = bisect_left(self._keys, key)
+        self._keys.insert(index, key)
+        self._free.insert(index, span)
+        before, after = span.before, span.after
+        span.shared = (before is not None and before.kind == LIVE) or (after is not None and after.kind == LIVE)
+        if span.shared:
+            self._ledger.split(1, span.nbytes, small=self.small)
+
+    def _unlist(self, span: Span) -> None:
+        index = bisect_left(self._keys, span.key)
+        del self._keys[index]
+        del self._free[index]
+        if span.shared:
+            self._ledger.split(-1, -span.nbytes, small=self.small)
+
+
+def _gap(hole: Span) -> list[Span]:
+    """The spans between the nearest live blocks, or ends of the range, around ``hole``."""
+    span = hole
+    while span.before is not None and span.before.kind != LIVE:
+        span = span.before
+    gap = [span]
+    while span.after is not None and span.after.kind != LIVE:
+        span = span.after
+        gap.append(span)
+    return gap
+
+
+def _rank(place: Place) -> tuple[int, int, int]:
+    return place.missing, place.room, place.address
