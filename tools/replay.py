@@ -160,6 +160,8 @@ def replay(
     memory: int | None = None,
     stream: Callable[[int, int], int] | None = None,
     progress: Callable[[int], None] | None = None,
+    chunk: int = _CHUNK,
+    stop_at_failure: bool = False,
 ) -> ReplayResult:
     """Replay ``programs``, one device after the other, each on an allocator of its own.
 
@@ -172,6 +174,8 @@ def replay(
         memory: the capacity in bytes of a default upstream; by default more than any history needs.
         stream: the stream to use for a device's ordinal and a recorded stream; by default the recorded handle.
         progress: called now and then with the number of further steps that have been done.
+        chunk: how many steps lie between two calls of ``progress``.
+        stop_at_failure: give up soon after the first event that fails; the figures are then of the part replayed.
 
     Raises:
         ValueError: there are no programs.
@@ -188,7 +192,9 @@ def replay(
         metered = upstream if isinstance(upstream, NullUpstream | TimedUpstream) else TimedUpstream(upstream)
         runs.append(_Run(program, make_allocator(metered), metered))
     for run in runs:
-        run.go(stream, progress or _ignore)
+        run.go(stream, progress or _ignore, chunk, stop_at_failure=stop_at_failure)
+        if stop_at_failure and run.failure:
+            break
     calls: Counter[str] = Counter()
     for run in runs:
         calls.update(run.calls)
@@ -227,7 +233,14 @@ class _Run:
         self._blocks: list[Block | None] = [None] * len(program.sizes)
         self._at = 0
 
-    def go(self, stream: Callable[[int, int], int] | None, progress: Callable[[int], None]) -> None:
+    def go(
+        self,
+        stream: Callable[[int, int], int] | None,
+        progress: Callable[[int], None],
+        chunk: int,
+        *,
+        stop_at_failure: bool,
+    ) -> None:
         """Take every step, then read the figures, then close the allocator."""
         program = self.program
         streams = program.streams
@@ -236,9 +249,11 @@ class _Run:
             streams = [handles[recorded] for recorded in streams]
         began = time.perf_counter()
         try:
-            for first in range(0, len(program.steps), _CHUNK):
-                self._steps(first, min(first + _CHUNK, len(program.steps)), streams)
-                progress(min(_CHUNK, len(program.steps) - first))
+            for first in range(0, len(program.steps), chunk):
+                self._steps(first, min(first + chunk, len(program.steps)), streams)
+                progress(min(chunk, len(program.steps) - first))
+                if stop_at_failure and self.failure:
+                    break
         except Exception as error:  # whatever a plugin's allocator raises belongs to the event that caused it
             self._failed(error)
         self.seconds = time.perf_counter() - began

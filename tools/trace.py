@@ -37,6 +37,7 @@ def _adopt_checkout() -> None:
     spec.loader.exec_module(package)
 
 
-if __name__ == "__main__":
+if __name__ in ("__main__", "__mp_main__"):  # the second: in a process that replays for the first
     _adopt_checkout()
+if __name__ == "__main__":
     importlib.import_module("cuplug.tools.trace").main()

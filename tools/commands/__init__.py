@@ -11,6 +11,7 @@ from .allocators import allocators
 from .demo import demo
 from .dump import dump
 from .record import record
+from .replay import replay
 from .summary import summary
 
 __all__ = ["app"]
@@ -50,6 +51,7 @@ def _options(
 
 app.command(context_settings={"allow_interspersed_args": False})(record)
 app.command()(summary)
+app.command()(replay)
 app.command()(dump)
 app.command()(allocators)
 app.command()(demo)

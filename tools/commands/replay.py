@@ -1,0 +1,48 @@
+"""``cuplug-trace replay``."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from ...plugins.manager import default_manager
+from ..console import out, say
+from ..jobs import in_parallel
+from ..reporters.replay import print_results
+from ..workload import Work, run
+from .options import AllocatorList, AsJson, Jobs, Memory, checked_allocators, checked_jobs, memory_bytes
+
+
+def replay(
+    files: Annotated[list[str], typer.Argument(help="cuplug traces, or PyTorch memory snapshots.", metavar="FILE...")],
+    allocator: AllocatorList = None,
+    memory: Memory = None,
+    driver: Annotated[
+        str, typer.Option("--driver", "-d", help="null for address arithmetic alone; sim or cuda make real calls.")
+    ] = "null",
+    as_json: AsJson = False,
+    jobs: Jobs = None,
+) -> None:
+    """Replay histories on allocators, and measure what each would have reserved and cost.
+
+    The exit status is 1 if an event failed, such as an allocation that found no memory; the event is named.
+    """
+    allocators = checked_allocators(allocator, ["caching"])
+    if driver != "null":
+        default_manager().check_driver(driver)
+    capacity = memory_bytes(memory)
+    work = [Work(file, selection, capacity, driver) for file in files for selection in allocators]
+    shared_device = driver.partition(":")[0] == "cuda"  # several replays at once would share its memory and its time
+    outcomes = in_parallel(run, work, jobs=jobs or 1 if shared_device else checked_jobs(jobs), description="replaying")
+    results = [outcome.result for outcome in outcomes]
+    if as_json:
+        typer.echo(json.dumps([result.as_dict() for result in results]))
+    else:
+        print_results(results, out(), estimated=driver == "null")
+    for result in results:
+        if result.failure:
+            say(f"{result.trace} on {result.allocator}: {result.failure}")
+    if any(result.failure for result in results):
+        raise typer.Exit(1)
