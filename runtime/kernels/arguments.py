@@ -1,0 +1,246 @@
+"""From Python's objects to a kernel's parameter block."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+__all__ = ["Packer", "Parameter"]
+
+_INTEGERS = {("i", 1): "b", ("i", 2): "h", ("i", 4): "i", ("i", 8): "q"}
+_INTEGERS |= {("u", size): code.upper() for (_, size), code in _INTEGERS.items()}
+_FLOATS = {2: "e", 4: "f", 8: "d"}
+_WORDS = {
+    "p": "a pointer",
+    "i": "a signed integer",
+    "u": "an unsigned integer",
+    "b": "a bool",
+    "f": "a floating-point number",
+    "h": "a half",
+    "g": "a bfloat16",
+    "s": "a structure",
+    "?": "a value",
+}
+Convert = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a kernel."""
+
+    name: str
+    offset: int
+    nbytes: int
+    kind: str
+    """p pointer, i signed, u unsigned, b bool, f floating, h half, g bfloat16, s structure, ? not known."""
+
+    def __str__(self) -> str:
+        return f"{self.name!r}, {_WORDS[self.kind]} of {self.nbytes} bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How arguments of certain types become a parameter block."""
+
+    pack: Callable[..., bytes]
+    converters: tuple[Convert | None, ...] | None
+    """One for each argument that ``pack`` does not take as it is."""
+    foreign: tuple[int, ...]
+    """Places of arrays that may come with a stream of their own."""
+
+
+class Packer:
+    """Makes the parameter blocks of one kernel."""
+
+    def __init__(self, kernel: str, parameters: Sequence[Parameter]) -> None:
+        self.kernel = kernel
+        self.parameters = tuple(parameters)
+        self._plans: dict[tuple[type, ...], _Plan] = {}
+
+    def __call__(self, args: tuple[Any, ...]) -> bytes:
+        """The parameter block for these arguments.
+
+        Raises:
+            TypeError: there are too many or too few, or one is of the wrong kind or size.
+            ValueError: a number does not fit into its parameter.
+        """
+        plan = self._plans.get(tuple(map(type, args))) or self._plan(args)
+        try:
+            if plan.converters is None:
+                return plan.pack(*args)
+            return plan.pack(
+                *[value if convert is None else convert(value) for value, convert in zip(args, plan.converters)]  # noqa: B905
+            )
+        except (struct.error, OverflowError):
+            self._explain(args)
+
+    def streams(self, args: tuple[Any, ...]) -> list[int]:
+        """The streams on which other libraries' arrays among the arguments get their contents."""
+        plan = self._plans.get(tuple(map(type, args)))
+        found = []
+        for place in plan.foreign if plan else ():
+            stream = args[place].__cuda_array_interface__.get("stream")
+            if stream is not None:
+                found.append(0 if stream == 1 else stream)
+        return found
+
+    @property
+    def foreign(self) -> bool:
+        """Whether arrays with streams of their own were ever passed."""
+        return any(plan.foreign for plan in self._plans.values())
+
+    def _plan(self, args: tuple[Any, ...]) -> _Plan:
+        expected = len(self.parameters)
+        if len(args) != expected:
+            names = ", ".join(parameter.name for parameter in self.parameters)
+            raise TypeError(f"kernel {self.kernel} takes {expected} arguments ({names}); it got {len(args)}")
+        layout, end = "<", 0
+        converters: list[Convert | None] = []
+        foreign = []
+        for place, (parameter, value) in enumerate(zip(self.parameters, args, strict=True)):
+            code, convert = self._accept(parameter, value)
+            layout += f"{parameter.offset - end}x{code}"
+            end = parameter.offset + parameter.nbytes
+            converters.append(convert)
+            if convert is _address_of_array:
+                foreign.append(place)
+        packed = struct.Struct(layout)
+        plan = _Plan(packed.pack, tuple(converters) if any(converters) else None, tuple(foreign))
+        if "s" not in [parameter.kind for parameter in self.parameters]:  # a structure's size is its object's matter
+            self._plans[tuple(map(type, args))] = plan
+        return plan
+
+    def _accept(self, parameter: Parameter, value: Any) -> tuple[str, Convert | None]:
+        kind = parameter.kind if parameter.kind != "?" else _guess(parameter.nbytes, value)
+        size = parameter.nbytes
+        if kind == "p":
+            return "Q", self._pointer(parameter, value)
+        if kind == "s":
+            return f"{size}s", self._structure(parameter, value)
+        if isinstance(value, np.generic):
+            self._check_scalar(parameter, kind, value)
+        elif kind in "iu" and not (isinstance(value, int) or _is_index(value)):
+            self._refuse(parameter, value, "pass an int or a NumPy scalar")
+        elif kind == "b" and not isinstance(value, int):
+            self._refuse(parameter, value, "pass a bool")
+        elif kind in "fhg" and (isinstance(value, bool) or not isinstance(value, (int, float))):
+            self._refuse(parameter, value, "pass a float or a NumPy scalar")
+        if kind == "b":
+            return "?", None
+        if kind == "g":
+            return "H", _bfloat16
+        code = _INTEGERS.get((kind, size)) or _FLOATS[size]
+        return code, None
+
+    def _check_scalar(self, parameter: Parameter, kind: str, value: np.generic) -> None:
+        wanted = {"i": "iu", "u": "iu", "b": "b", "f": "f", "h": "f", "g": "f"}[kind]
+        if value.dtype.kind not in wanted:
+            self._refuse(parameter, value, "its kind is another; convert it, or pass a Python number")
+        if kind != "g" and value.dtype.itemsize != parameter.nbytes:
+            self._refuse(parameter, value, f"it has {value.dtype.itemsize} bytes; convert it, or pass a Python number")
+
+    def _pointer(self, parameter: Parameter, value: Any) -> Convert | None:
+        if value is None:
+            return _null
+        if isinstance(value, (bool, np.bool_, float, np.floating, str, bytes, complex)):
+            self._refuse(parameter, value, "pass a Buffer, a device array or an address")
+        if isinstance(value, np.ndarray):
+            self._refuse(parameter, value, "that is host memory; copy it to the device and pass the device array")
+        if isinstance(value, np.integer):
+            if value.dtype.itemsize != 8:
+                self._refuse(parameter, value, f"an address has 8 bytes, and this has {value.dtype.itemsize}")
+            return None
+        if _is_index(value):
+            return None
+        if hasattr(type(value), "__cuda_array_interface__") or hasattr(value, "__cuda_array_interface__"):
+            return _address_of_array
+        if hasattr(value, "gpudata"):
+            return _address_of_gpudata
+        if isinstance(value, ctypes.c_void_p):
+            return _address_of_void_pointer
+        if hasattr(value, "__int__"):
+            return int
+        self._refuse(parameter, value, "pass a Buffer, a device array or an address")
+
+    def _structure(self, parameter: Parameter, value: Any) -> Convert:
+        if isinstance(value, (np.ndarray, np.generic)):
+            nbytes = value.nbytes
+        else:
+            try:
+                nbytes = memoryview(value).nbytes
+            except TypeError:
+                self._refuse(parameter, value, "pass a NumPy structured scalar, a ctypes structure or bytes")
+        if nbytes != parameter.nbytes:
+            self._refuse(parameter, value, f"it has {nbytes} bytes")
+        return _bytes_of
+
+    def _refuse(self, parameter: Parameter, value: Any, why: str) -> NoReturn:
+        what = (
+            f"{type(value).__name__} {value!r}" if isinstance(value, (int, float, np.generic)) else type(value).__name__
+        )
+        place = self.parameters.index(parameter)
+        raise TypeError(f"kernel {self.kernel}, parameter {place} ({parameter}) cannot be {what}: {why}")
+
+    def _explain(self, args: tuple[Any, ...]) -> NoReturn:
+        """Find the argument that does not fit."""
+        for place, (parameter, value) in enumerate(zip(self.parameters, args, strict=True)):
+            code, convert = self._accept(parameter, value)
+            try:
+                struct.pack(f"<{code}", value if convert is None else convert(value))
+            except (struct.error, OverflowError) as error:
+                raise ValueError(
+                    f"kernel {self.kernel}, parameter {place} ({parameter}) cannot hold {value!r}: {error}"
+                ) from None
+        raise AssertionError("every argument fits by itself")
+
+
+def _guess(nbytes: int, value: Any) -> str:
+    """The kind of a parameter of which only the size is known, from what is passed."""
+    if isinstance(value, np.generic):
+        return {"f": "f", "i": "i", "u": "u", "b": "b"}.get(value.dtype.kind, "s")
+    if isinstance(value, bool):
+        return "b" if nbytes == 1 else "i"
+    if isinstance(value, float):
+        return "f" if nbytes in _FLOATS else "s"
+    if isinstance(value, int):
+        return ("u" if value >= 0 else "i") if nbytes in (1, 2, 4, 8) else "s"
+    if isinstance(value, (bytes, bytearray, memoryview, ctypes.Structure, np.ndarray)):
+        return "s"
+    return "p" if nbytes == 8 else "s"
+
+
+def _is_index(value: Any) -> bool:
+    return hasattr(type(value), "__index__") and not isinstance(value, np.ndarray)
+
+
+def _null(_: None) -> int:
+    return 0
+
+
+def _address_of_array(value: Any) -> int:
+    address: int = value.__cuda_array_interface__["data"][0]
+    return address
+
+
+def _address_of_gpudata(value: Any) -> int:
+    return int(value.gpudata)
+
+
+def _address_of_void_pointer(value: ctypes.c_void_p) -> int:
+    return value.value or 0
+
+
+def _bytes_of(value: Any) -> bytes:
+    return value.tobytes() if isinstance(value, (np.ndarray, np.generic)) else bytes(memoryview(value).cast("B"))
+
+
+def _bfloat16(value: float) -> int:
+    bits = int(np.float32(value).view(np.uint32))
+    if value != value:  # noqa: PLR0124 - NaN
+        return 0x7FFF
+    return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16 & 0xFFFF

@@ -1,0 +1,29 @@
+"""Compilers' messages, with the lines of the source that they speak of."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["with_source_lines"]
+
+_PLACE = re.compile(r"^[^\n:(]*\.cu(?::(\d+)|\((\d+)\))")
+
+
+def with_source_lines(log: str, source: str) -> str:
+    """Show the source's line below each message that names one, unless the compiler did so itself."""
+    lines = source.splitlines()
+    shown: list[str] = []
+    messages = log.splitlines()
+    for index, message in enumerate(messages):
+        shown.append(message)
+        match = _PLACE.match(message)
+        if not match:
+            continue
+        number = int(match[1] or match[2])
+        if not 1 <= number <= len(lines):
+            continue
+        text = lines[number - 1].strip()
+        following = messages[index + 1].strip() if index + 1 < len(messages) else ""
+        if text and text not in following:
+            shown.append(f"    {number} | {text}")
+    return "\n".join(shown)

@@ -1,0 +1,300 @@
+"""The engine that runs kernels compiled for the host, and the modules loaded into it (``host/abi.h``)."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from array import array
+from collections.abc import Sequence
+from ctypes import c_char, c_char_p, c_int, c_uint32, c_uint64, c_void_p
+from dataclasses import dataclass
+from itertools import count
+
+from ...allocators.errors import CompileError
+from .cache import Cache
+from .host_compiler import compile_engine
+
+__all__ = ["Engine", "Fault", "HostKernel", "HostModule", "HostParameter", "default_workers", "engine"]
+
+ABI = 1
+_MAX_WORKERS = 64
+
+
+class _Dim(ctypes.Structure):
+    _fields_ = [("x", c_uint32), ("y", c_uint32), ("z", c_uint32)]
+
+
+class _Parameter(ctypes.Structure):
+    _fields_ = [
+        ("offset", c_uint32),
+        ("nbytes", c_uint32),
+        ("alignment", c_uint32),
+        ("kind", c_char),
+        ("constant", c_char),
+        ("pointee", c_uint32),
+    ]
+
+
+class _Kernel(ctypes.Structure):
+    _fields_ = [
+        ("name", c_char_p),
+        ("run", c_void_p),
+        ("parameters", ctypes.POINTER(_Parameter)),
+        ("parameter_count", c_uint32),
+        ("parameter_bytes", c_uint32),
+        ("fibres", c_uint32),
+        ("max_threads", c_uint32),
+    ]
+
+
+class _Symbol(ctypes.Structure):
+    _fields_ = [("name", c_char_p), ("address", c_void_p), ("nbytes", c_uint64), ("constant", c_uint32)]
+
+
+class _Module(ctypes.Structure):
+    _fields_ = [
+        ("abi", c_uint32),
+        ("kernel_count", c_uint32),
+        ("symbol_count", c_uint32),
+        ("slot_count", ctypes.POINTER(c_int)),
+        ("kernels", ctypes.POINTER(ctypes.POINTER(_Kernel))),
+        ("symbols", ctypes.POINTER(_Symbol)),
+        ("begin", c_void_p),
+        ("end", c_void_p),
+    ]
+
+
+class _FaultRecord(ctypes.Structure):
+    _fields_ = [
+        ("code", c_int),
+        ("write", c_int),
+        ("address", c_uint64),
+        ("nbytes", c_uint64),
+        ("block_index", c_uint64),
+        ("block", _Dim),
+        ("thread", _Dim),
+        ("text", c_char * 1024),
+    ]
+
+
+class _Launch(ctypes.Structure):
+    _fields_ = [
+        ("kernel", c_void_p),
+        ("parameters", c_char_p),
+        ("grid", _Dim),
+        ("block", _Dim),
+        ("shared_nbytes", c_uint32),
+        ("slot_count", c_uint32),
+        ("workers", c_uint32),
+        ("shared_limit", c_uint32),
+        ("checked", c_uint32),
+        ("block_count", c_uint64),
+        ("chunk", c_uint64),
+        ("number", c_uint64),
+        ("next_block", c_uint64),
+        ("stop_at", c_uint64),
+        ("fault", _FaultRecord),
+        ("static_shared", c_uint32),
+    ]
+
+
+@dataclass(frozen=True)
+class HostParameter:
+    """One parameter of a kernel. ``kind``: p pointer, i signed, u unsigned, b bool, f floating, h half, g bfloat16,
+    s anything else."""
+
+    name: str
+    offset: int
+    nbytes: int
+    kind: str
+    constant: bool
+    pointee: int
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What stopped a kernel. ``address`` is 0 and ``writes`` None where it is no access, or not known."""
+
+    code: int
+    block: tuple[int, int, int]
+    thread: tuple[int, int, int]
+    address: int
+    nbytes: int
+    writes: bool | None
+    text: str
+
+
+class HostKernel:
+    """A kernel in a loaded module."""
+
+    def __init__(self, module: HostModule, record: _Kernel, address: int, names: Sequence[str]) -> None:
+        self.module = module
+        self.address = address
+        self.name: str = record.name.decode()
+        self.fibres = bool(record.fibres)
+        self.max_threads: int = record.max_threads
+        self.parameter_bytes: int = record.parameter_bytes
+        self.static_shared = 0
+        """Bytes of static shared memory that a launch used, once there was one."""
+        self.parameters = [
+            HostParameter(
+                names[index] if index < len(names) else f"parameter {index}",
+                record.parameters[index].offset,
+                record.parameters[index].nbytes,
+                record.parameters[index].kind.decode(),
+                record.parameters[index].constant != b"\0",
+                record.parameters[index].pointee,
+            )
+            for index in range(record.parameter_count)
+        ]
+
+
+class HostModule:
+    """A shared library of kernels, with variables of its own: loading it again gives others."""
+
+    def __init__(self, owner: Engine, image: bytes, names: dict[str, list[str]], *, checked: bool) -> None:
+        self.engine = owner
+        self.checked = checked
+        self._library = _load(image)
+        self._library.cuplug_module.restype = ctypes.POINTER(_Module)
+        table = self._library.cuplug_module().contents
+        if table.abi != ABI:
+            raise CompileError(f"a module for version {table.abi} of the engine, which is {ABI}: compile it again")
+        self.slots: int = table.slot_count.contents.value
+        self.begin, self.end = int(table.begin), int(table.end)
+        self.kernels: dict[str, HostKernel] = {}
+        for index in range(table.kernel_count):
+            record = table.kernels[index].contents
+            name = record.name.decode()
+            self.kernels[name] = HostKernel(self, record, ctypes.addressof(record), names.get(name, []))
+        self.symbols: dict[str, tuple[int, int, bool]] = {}
+        for index in range(table.symbol_count):
+            symbol = table.symbols[index]
+            self.symbols[symbol.name.decode()] = symbol.address, symbol.nbytes, bool(symbol.constant)
+        owner.allow(self.begin, self.end - self.begin)
+
+    def unload(self) -> None:
+        """Forget the module. Its code stays in the process, which has no safe way to take it away."""
+        if self.end:
+            self.engine.allow(self.begin, self.end - self.begin, allowed=False)
+            self.end = 0
+
+
+class Engine:
+    """One for the process."""
+
+    def __init__(self, image: bytes) -> None:
+        library = _load(image)
+        if library.cuplug_abi() != ABI:
+            raise CompileError("the engine for kernels is of another version than this Python code; reinstall cuplug")
+        library.cuplug_allow.argtypes = (c_uint64, c_uint64, c_int)
+        library.cuplug_run.argtypes = (
+            ctypes.POINTER(_Launch),
+            c_void_p,
+            c_uint64,
+            ctypes.POINTER(c_void_p),
+            ctypes.POINTER(c_uint64),
+        )
+        self._library = library
+        self.can_check = bool(library.cuplug_can_check())
+        """Whether checked kernels can run: their tables of accessible memory can be mapped."""
+
+    def allow(self, address: int, nbytes: int, *, allowed: bool = True) -> None:
+        """Let checked kernels touch memory that is no device's, or no more."""
+        self._library.cuplug_allow(address, nbytes, int(allowed))
+
+    def run(
+        self,
+        kernel: HostKernel,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        *,
+        shared: int,
+        shared_limit: int,
+        parameters: bytes,
+        ranges: array[int] | None,
+        workers: int,
+    ) -> tuple[Fault | None, str]:
+        """Run a kernel to its end.
+
+        Args:
+            kernel: which.
+            grid: blocks in x, y and z.
+            block: threads in x, y and z.
+            shared: bytes of dynamic shared memory.
+            shared_limit: bytes of shared memory that a block may have in all.
+            parameters: the parameter block.
+            ranges: addresses and sizes, alternating, of the memory that a checked kernel may touch, in order.
+            workers: how many threads run blocks.
+
+        Returns:
+            What stopped it, if anything did, and what it printed.
+        """
+        launch = _Launch(
+            kernel=kernel.address,
+            parameters=parameters,
+            grid=_Dim(*grid),
+            block=_Dim(*block),
+            shared_nbytes=shared,
+            slot_count=kernel.module.slots,
+            workers=workers,
+            shared_limit=shared_limit,
+            checked=kernel.module.checked,
+        )
+        text, length = c_void_p(), c_uint64()
+        pointer, pairs = (ranges.buffer_info()[0], len(ranges) // 2) if ranges is not None else (None, 0)
+        code = self._library.cuplug_run(ctypes.byref(launch), pointer, pairs, ctypes.byref(text), ctypes.byref(length))
+        printed = ctypes.string_at(text, length.value).decode(errors="replace") if length.value and text else ""
+        kernel.static_shared = max(kernel.static_shared, launch.static_shared)
+        if not code:
+            return None, printed
+        record = launch.fault
+        block_index = record.block.x, record.block.y, record.block.z
+        thread = record.thread.x, record.thread.y, record.thread.z
+        writes = None if record.write < 0 else bool(record.write)
+        text_of_fault = record.text.decode(errors="replace")
+        return Fault(code, block_index, thread, record.address, record.nbytes, writes, text_of_fault), printed
+
+
+def default_workers() -> int:
+    """The processors that this process may use, or what ``CUPLUG_SIM_THREADS`` says; 16 at most by default."""
+    said = os.environ.get("CUPLUG_SIM_THREADS", "")
+    if said.isdecimal() and int(said) > 0:
+        return min(int(said), _MAX_WORKERS)
+    try:
+        return max(1, min(len(os.sched_getaffinity(0)), 16))
+    except AttributeError:
+        return max(1, min(os.cpu_count() or 1, 16))
+
+
+_loads = count(1)
+_engine: Engine | None = None
+_lock = threading.Lock()
+
+
+def engine(cache: Cache | None) -> Engine:
+    """The process's engine, compiled at its first use.
+
+    Raises:
+        CompileError: there is no C++ compiler.
+    """
+    global _engine  # noqa: PLW0603 - one for the process: it owns threads and signal handlers
+    if _engine is None:
+        with _lock:
+            if _engine is None:
+                _engine = Engine(compile_engine(cache))
+    return _engine
+
+
+def _load(image: bytes) -> ctypes.CDLL:
+    """Load a shared library from memory. The same bytes give a new library each time."""
+    descriptor = os.memfd_create("cuplug-module")
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(image)
+        # The loader takes equal names for one library, and descriptors are used again: spell each path in its own way.
+        spelling = "".join("/." if bit == "1" else "/" for bit in f"{next(_loads):b}")
+        return ctypes.CDLL(f"/proc/self/fd{spelling}/{descriptor}")
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,142 @@
+// What compiled modules and the engine know of each other. Plain data only; no C++ library is used on either side.
+#pragma once
+
+typedef __SIZE_TYPE__ cuplug_size;
+typedef unsigned long long cuplug_u64;
+typedef unsigned int cuplug_u32;
+
+#define CUPLUG_ABI 1
+
+namespace __cuplug {
+
+struct Dim {
+    cuplug_u32 x, y, z;
+};
+
+enum Fault {  // CUresult numbers
+    FAULT_RESOURCES = 701,
+    FAULT_ILLEGAL_ADDRESS = 700,
+    FAULT_ASSERT = 710,
+    FAULT_ILLEGAL_INSTRUCTION = 715,
+    FAULT_MISALIGNED = 716,
+    FAULT_LAUNCH_FAILED = 719,
+};
+
+enum Collective {
+    COLLECT_SYNC,
+    COLLECT_SHUFFLE,
+    COLLECT_SHUFFLE_UP,
+    COLLECT_SHUFFLE_DOWN,
+    COLLECT_SHUFFLE_XOR,
+    COLLECT_BALLOT,
+    COLLECT_MATCH_ANY,
+    COLLECT_MATCH_ALL,
+    COLLECT_ADD,
+    COLLECT_MIN,
+    COLLECT_MAX,
+    COLLECT_MIN_UNSIGNED,
+    COLLECT_MAX_UNSIGNED,
+    COLLECT_AND,
+    COLLECT_OR,
+    COLLECT_XOR,
+    COLLECT_ACTIVE,
+};
+
+// One use of a warp-wide function by one lane. The last lane to arrive computes every lane's result.
+struct Exchange {
+    cuplug_u32 operation;
+    cuplug_u32 mask;
+    cuplug_u64 value[2];
+    cuplug_u32 argument;  // source lane, delta or lane mask of a shuffle
+    cuplug_u32 width;
+    cuplug_u32 line;
+    cuplug_u32 converging;  // without a mask of its own: whoever arrives takes part
+    cuplug_u64 result[2];
+    cuplug_u32 flag;  // a second result: whether a shuffle's source was in range, the predicate of match_all
+};
+
+struct SharedSlot {
+    cuplug_u64 block;  // the number of the block for which `data` is ready
+    char* data;
+    cuplug_u64 launch;
+};
+
+struct Api {
+    void (*begin_thread)(cuplug_u32 thread);
+    void (*end_thread)();
+    int (*barrier)(int line, int reduction, int value);
+    void (*exchange)(Exchange*);
+    void (*yield)();
+    void* (*shared)(SharedSlot* slot, cuplug_u64 nbytes, cuplug_u64 alignment);
+    [[noreturn]] void (*illegal_access)(cuplug_u64 address, cuplug_u64 nbytes, int write);
+    [[noreturn]] void (*misaligned)(cuplug_u64 address, cuplug_u64 alignment, const char* type, const char* file,
+                                    cuplug_u32 line);
+    [[noreturn]] void (*stop)(int code, const char* message);
+    [[noreturn]] void (*failed_assertion)(const char* expression, const char* file, int line, const char* function);
+    int (*print)(const char* format, __builtin_va_list arguments);
+};
+
+// What runs blocks, one at a time. It lies at the lowest address of a region of REGION bytes, aligned to as much, which
+// also holds the stacks that kernels run on: so a kernel finds it from its stack pointer.
+struct Worker {
+    const Api* api;
+    const char* parameters;
+    Dim threadIdx, blockIdx, blockDim, gridDim;
+    cuplug_u32 thread;        // the linear index of the running thread
+    cuplug_u32 next_thread;   // the first one that has not begun
+    cuplug_u32 thread_count;
+    cuplug_u32 shared_nbytes; // dynamic shared memory
+    char* shared;
+    SharedSlot* slots;
+    cuplug_u64 block;         // counts up with every block that this worker runs, never 0
+    cuplug_u32 spins;
+};
+
+constexpr cuplug_u64 REGION = 1ull << 29;
+
+struct Parameter {
+    cuplug_u32 offset, nbytes, alignment;
+    char kind;               // p pointer, i signed, u unsigned, b bool, f floating, h half, g bfloat16, s anything else
+    char constant;           // a pointer to const
+    cuplug_u32 pointee;      // the size of what a pointer points to, 0 for void
+};
+
+struct Kernel {
+    const char* name;        // as the program asks for it
+    void (*run)(Worker*);    // runs one block, or with barriers: threads until none is left to begin
+    const Parameter* parameters;
+    cuplug_u32 parameter_count;
+    cuplug_u32 parameter_bytes;
+    cuplug_u32 fibres;       // whether threads may wait for each other
+    cuplug_u32 max_threads;  // __launch_bounds__, or 0
+};
+
+struct Symbol {
+    const char* name;
+    void* address;
+    cuplug_u64 nbytes;
+    cuplug_u32 constant;     // declared const
+};
+
+struct Module {
+    cuplug_u32 abi;
+    cuplug_u32 kernel_count, symbol_count;
+    const int* slot_count;   // shared variables
+    const Kernel* const* kernels;
+    const Symbol* symbols;
+    char *begin, *end;       // the module in memory
+};
+
+inline Worker* self() {
+    cuplug_u64 stack;
+#if defined(__x86_64__)
+    asm("mov %%rsp, %0" : "=r"(stack));
+#elif defined(__aarch64__)
+    asm("mov %0, sp" : "=r"(stack));
+#else
+    stack = (cuplug_u64)__builtin_frame_address(0);
+#endif
+    return (Worker*)(stack & ~(REGION - 1));
+}
+
+}  // namespace __cuplug

@@ -1,0 +1,107 @@
+// What goes wrong in a kernel: recorded once for a launch, the lowest block first, and the worker abandons its block.
+#pragma once
+
+#include <signal.h>
+#include <stdarg.h>
+#include <ucontext.h>
+
+#include "worker.h"
+
+static pthread_mutex_t fault_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void record(State* state, int code, cuplug_u64 address, cuplug_u64 nbytes, int write, const char* format, ...) {
+    Launch* launch = state->launch;
+    pthread_mutex_lock(&fault_lock);
+    FaultRecord& fault = launch->fault;
+    if (!fault.code || state->block_index < fault.block_index) {
+        fault.code = code;
+        fault.address = address;
+        fault.nbytes = nbytes;
+        fault.write = write;
+        fault.block_index = state->block_index;
+        fault.block = state->blockIdx;
+        fault.thread = state->threadIdx;
+        va_list arguments;
+        va_start(arguments, format);
+        vsnprintf(fault.text, sizeof fault.text, format, arguments);
+        va_end(arguments);
+        if (state->block_index < launch->stop_at) launch->stop_at = state->block_index;
+    }
+    pthread_mutex_unlock(&fault_lock);
+}
+
+[[noreturn]] static void escape(State* state) { siglongjmp(state->escape, 1); }
+
+[[noreturn]] static void stop(int code, const char* message) {
+    State* state = (State*)self();
+    record(state, code, 0, 0, -1, "%s", message);
+    escape(state);
+}
+
+[[noreturn]] static void illegal_access(cuplug_u64 address, cuplug_u64 nbytes, int write) {
+    State* state = (State*)self();
+    record(state, FAULT_ILLEGAL_ADDRESS, address, nbytes, write, "%s", "");
+    escape(state);
+}
+
+[[noreturn]] static void misaligned(cuplug_u64 address, cuplug_u64 alignment, const char* type, const char* file,
+                                    cuplug_u32 line) {
+    State* state = (State*)self();
+    record(state, FAULT_MISALIGNED, address, 0, -1, "%s in line %u needs an address that is a multiple of %llu, not %#llx",
+           type, line, alignment, address);
+    (void)file;
+    escape(state);
+}
+
+[[noreturn]] static void failed_assertion(const char* expression, const char* file, int line, const char* function) {
+    State* state = (State*)self();
+    record(state, FAULT_ASSERT, 0, 0, -1, "%s:%d: %s: assertion `%s` failed", file, line, function, expression);
+    escape(state);
+}
+
+static const int CAUGHT[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+static struct sigaction earlier[64];
+
+static void handle(int number, siginfo_t* information, void* context) {
+    State* state = current_state;
+    if (!state || information->si_code <= 0) {  // not a kernel's doing: as if we were not here
+        struct sigaction& before = earlier[number];
+        if (before.sa_flags & SA_SIGINFO) {
+            before.sa_sigaction(number, information, context);
+        } else if (before.sa_handler == SIG_DFL) {
+            signal(number, SIG_DFL);
+            if (information->si_code <= 0) raise(number);
+        } else if (before.sa_handler != SIG_IGN) {
+            before.sa_handler(number);
+        }
+        return;
+    }
+    cuplug_u64 address = (cuplug_u64)information->si_addr;
+    constexpr cuplug_u64 shadow_end = 1ull << 44;  // device memory begins here
+    if (number == SIGFPE)
+        record(state, FAULT_LAUNCH_FAILED, 0, 0, -1, "integer division by zero, or INT_MIN / -1");
+    else if (number == SIGILL)
+        record(state, FAULT_ILLEGAL_INSTRUCTION, 0, 0, -1, "an instruction that this processor does not have");
+    else if (in_guard(state, address))
+        record(state, FAULT_LAUNCH_FAILED, 0, 0, -1, "the thread's stack overflowed: local variables and calls of a "
+               "thread may take %llu bytes here", (STACK_NBYTES - GUARD) / 1024 * 1024);
+    else if (number == SIGSEGV && information->si_code == 0x80)  // SI_KERNEL: not an address at all
+        record(state, FAULT_ILLEGAL_ADDRESS, 0, 0, -1, "an address with more than 47 significant bits");
+    else if (state->launch->checked && address >= shadow::of(0) && address < shadow_end)
+        record(state, FAULT_ILLEGAL_ADDRESS, (address - shadow::OFFSET) << 3, 0, -1, "%s", "");
+    else
+        record(state, FAULT_ILLEGAL_ADDRESS, address, 1, -1, "%s", "");
+    escape(state);
+}
+
+static void catch_signals() {
+    struct sigaction ours;
+    memset(&ours, 0, sizeof ours);
+    ours.sa_sigaction = handle;
+    ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    for (int number : CAUGHT) sigaction(number, &ours, &earlier[number]);
+}
+
+static void release_signals() {
+    for (int number : CAUGHT) sigaction(number, &earlier[number], nullptr);
+}

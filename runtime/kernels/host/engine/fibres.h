@@ -1,0 +1,309 @@
+// The threads of a block that wait for each other: fibres, barriers and the warp-wide functions.
+//
+// Every thread runs until it must wait; then another lane of its warp goes on, else a thread that has not begun, else
+// another warp. Nothing here depends on time, so a block always runs alike.
+#pragma once
+
+#include "faults.h"
+
+static void enter_thread(State* state, cuplug_u32 thread) {
+    Dim size = state->blockDim;
+    state->thread = thread;
+    state->threadIdx = {thread % size.x, thread / size.x % size.y, thread / size.x / size.y};
+}
+
+static void begin_thread(cuplug_u32 thread) {
+    State* state = (State*)self();
+    state->next_thread = thread + 1;
+    state->status[thread] = RUNNABLE;
+    enter_thread(state, thread);
+}
+
+static void fibre_entry();
+static bool converge(State* state);
+[[noreturn]] static void report_deadlock(State* state);
+
+// Chooses what goes on, makes it current and returns where its stack stands: null for the running thread itself.
+static void* choose(State* state) {
+    cuplug_u32 running = state->thread;
+    for (;;) {
+        cuplug_u32 warp = state->thread / 32, lane = state->thread % 32;
+        if (!state->ready[warp]) {
+            if (state->next_thread < state->thread_count)
+                return fresh_stack(stack_top(state, state->stacks_used++), fibre_entry);
+            cuplug_u32 other = warp;
+            do other = other + 1 < state->warps ? other + 1 : 0;
+            while (other != warp && !state->ready[other]);
+            warp = other;
+            lane = 31;
+        }
+        if (cuplug_u32 ready = state->ready[warp]) {
+            cuplug_u32 later = lane == 31 ? 0 : ready & ~((2u << lane) - 1);
+            lane = (cuplug_u32)__builtin_ctz(later ? later : ready);
+            state->ready[warp] &= ~(1u << lane);
+            cuplug_u32 thread = warp * 32 + lane;
+            state->status[thread] = RUNNABLE;
+            if (thread == running) {
+                state->thread = thread;
+                return nullptr;
+            }
+            enter_thread(state, thread);
+            return state->stack[thread];
+        }
+        if (state->gone == state->thread_count) return state->main;
+        if (!converge(state)) report_deadlock(state);
+    }
+}
+
+static void wait(State* state) {
+    cuplug_u32 thread = state->thread;
+    if (void* target = choose(state)) cuplug_switch(&state->stack[thread], target);
+}
+
+static void fibre_entry() {
+    State* state = (State*)self();
+    state->kernel->run(state);
+    void* unused;
+    cuplug_switch(&unused, choose(state));
+    __builtin_unreachable();
+}
+
+static void run_fibres(State* state) {
+    cuplug_u32 count = state->thread_count;
+    state->warps = (count + 31) / 32;
+    for (cuplug_u32 warp = 0; warp < state->warps; ++warp) {
+        cuplug_u32 lanes = count - warp * 32;
+        state->live[warp] = lanes >= 32 ? ~0u : (1u << lanes) - 1;
+        state->ready[warp] = state->exchanging[warp] = 0;
+    }
+    memset(state->status, UNBORN, count);
+    state->next_thread = state->arrived = state->gone = state->stacks_used = 0;
+    state->thread = 0;
+    cuplug_switch(&state->main, choose(state));
+}
+
+// --- barriers
+
+static int barrier(int line, int reduction, int value) {
+    State* state = (State*)self();
+    if (state->thread_count == 1) return value != 0;
+    if (!state->kernel->fibres)
+        stop(FAULT_LAUNCH_FAILED, "a barrier or warp function was reached that the translation of the source did not "
+                                  "see; compile with the option -DCUPLUG_BARRIERS and please report it");
+    cuplug_u32 thread = state->thread;
+    if (!state->arrived++) {
+        state->barrier_line = line;
+        state->reduced = reduction == 2;
+    }
+    state->line[thread] = line;
+    if (reduction == 1) state->reduced += value != 0;
+    if (reduction == 2) state->reduced &= value != 0;
+    if (reduction == 3) state->reduced |= value != 0;
+    state->status[thread] = AT_BARRIER;
+    if (line != state->barrier_line) report_deadlock(state);
+    if (state->arrived == state->thread_count) {
+        state->arrived = 0;
+        state->barrier_result = state->reduced;
+        for (cuplug_u32 warp = 0; warp < state->warps; ++warp) state->ready[warp] = state->live[warp];
+        state->ready[thread / 32] &= ~(1u << thread % 32);
+        state->status[thread] = RUNNABLE;
+    } else {
+        wait(state);
+    }
+    return state->barrier_result;
+}
+
+static void describe(State* state, char* text, size_t room, Status status, const char* where) {
+    cuplug_u32 found = 0;
+    size_t used = strlen(text);
+    for (cuplug_u32 thread = 0; thread < state->thread_count && used < room; ++thread) {
+        if (state->status[thread] != status) continue;
+        if (found++ == 0) {
+            Dim size = state->blockDim;
+            used += (size_t)snprintf(text + used, room - used, "; thread (%u, %u, %u) ", thread % size.x,
+                                     thread / size.x % size.y, thread / size.x / size.y);
+            if (used < room && status == GONE) used += (size_t)snprintf(text + used, room - used, "%s", where);
+            else if (used < room) used += (size_t)snprintf(text + used, room - used, where, state->line[thread]);
+        }
+    }
+    if (found && used < room) snprintf(text + used, room - used, " (in all %u of %u)", found, state->thread_count);
+}
+
+[[noreturn]] static void report_deadlock(State* state) {
+    char text[900];
+    bool at_barrier = state->arrived > 0;
+    snprintf(text, sizeof text, at_barrier ? "divergent barrier: not all threads of the block reach the same __syncthreads()"
+                                           : "divergent warp function: not all lanes of its mask reach it");
+    cuplug_u32 first = 0;
+    while (first < state->thread_count && state->status[first] != AT_BARRIER && state->status[first] != EXCHANGING) ++first;
+    cuplug_u32 reporter = first < state->thread_count ? first : 0;
+    describe(state, text, sizeof text, AT_BARRIER, "waits at the barrier in line %d");
+    for (cuplug_u32 thread = 0; thread < state->thread_count; ++thread)  // a second barrier, elsewhere
+        if (state->status[thread] == AT_BARRIER && state->line[thread] != state->line[first]) {
+            size_t used = strlen(text);
+            snprintf(text + used, sizeof text - used, "; another thread waits at the one in line %d", state->line[thread]);
+            reporter = thread;
+            break;
+        }
+    describe(state, text, sizeof text, EXCHANGING, "waits in the warp function in line %d");
+    describe(state, text, sizeof text, GONE, "has returned without it");
+    enter_thread(state, reporter);
+    record(state, FAULT_LAUNCH_FAILED, 0, 0, -1, "%s", text);
+    escape(state);
+}
+
+// --- functions of a warp
+
+static cuplug_u64 combine(Exchange** lanes, cuplug_u32 group, cuplug_u32 operation) {
+    bool first = true;
+    cuplug_u64 total = 0;
+    for (cuplug_u32 rest = group; rest; rest &= rest - 1) {
+        cuplug_u64 value = lanes[__builtin_ctz(rest)]->value[0];
+        bool less = operation == COLLECT_MIN || operation == COLLECT_MAX ? (int)value < (int)total
+                                                                          : (unsigned)value < (unsigned)total;
+        if (first) total = value;
+        else if (operation == COLLECT_ADD) total += value;
+        else if (operation == COLLECT_AND) total &= value;
+        else if (operation == COLLECT_OR) total |= value;
+        else if (operation == COLLECT_XOR) total ^= value;
+        else if (less == (operation == COLLECT_MIN || operation == COLLECT_MIN_UNSIGNED)) total = value;
+        first = false;
+    }
+    return total;
+}
+
+static void compute_lane(Exchange** lanes, cuplug_u32 group, cuplug_u32 lane, cuplug_u64 total) {
+    Exchange* e = lanes[lane];
+    e->result[0] = total;
+    e->result[1] = 0;
+    cuplug_u32 base = lane & ~(e->width - 1), source = lane;
+    switch (e->operation) {
+        case COLLECT_SHUFFLE: source = base + (e->argument & (e->width - 1)); break;
+        case COLLECT_SHUFFLE_UP: source = e->argument > lane - base ? lane : lane - e->argument; break;
+        case COLLECT_SHUFFLE_DOWN: source = e->argument >= base + e->width - lane ? lane : lane + e->argument; break;
+        case COLLECT_SHUFFLE_XOR: source = (lane ^ e->argument) >= base + e->width ? lane : lane ^ e->argument; break;
+        case COLLECT_MATCH_ANY: {
+            cuplug_u64 same = 0;
+            for (cuplug_u32 rest = group; rest; rest &= rest - 1)
+                if (lanes[__builtin_ctz(rest)]->value[0] == e->value[0]) same |= rest & -rest;
+            e->result[0] = same;
+            return;
+        }
+        default: return;
+    }
+    if (!(group >> source & 1)) source = lane;
+    e->result[0] = lanes[source]->value[0];
+    e->result[1] = lanes[source]->value[1];
+}
+
+// Completes one use of a warp function by `group`. The lanes but for the running thread become ready.
+static void complete(State* state, cuplug_u32 warp, cuplug_u32 group) {
+    Exchange** lanes = &state->exchange[warp * 32];
+    cuplug_u32 operation = lanes[__builtin_ctz(group)]->operation;
+    cuplug_u64 total = 0;
+    if (operation == COLLECT_BALLOT) {
+        for (cuplug_u32 rest = group; rest; rest &= rest - 1)
+            if (lanes[__builtin_ctz(rest)]->value[0]) total |= rest & -rest;
+    } else if (operation == COLLECT_ACTIVE) {
+        total = group;
+    } else if (operation == COLLECT_MATCH_ALL) {
+        bool same = true;
+        for (cuplug_u32 rest = group; rest; rest &= rest - 1)
+            same &= lanes[__builtin_ctz(rest)]->value[0] == lanes[__builtin_ctz(group)]->value[0];
+        total = same ? group : 0;
+    } else if (operation >= COLLECT_ADD && operation <= COLLECT_XOR) {
+        total = combine(lanes, group, operation);
+    }
+    for (cuplug_u32 rest = group; rest; rest &= rest - 1) {
+        cuplug_u32 lane = (cuplug_u32)__builtin_ctz(rest);
+        compute_lane(lanes, group, lane, total);
+        lanes[lane]->flag = total != 0;
+        state->status[warp * 32 + lane] = RUNNABLE;
+    }
+    state->exchanging[warp] &= ~group;
+    state->ready[warp] |= group;
+}
+
+// Completes the use that `e` belongs to if every lane that it names has arrived.
+static void try_complete(State* state, cuplug_u32 warp, Exchange* e, cuplug_u32 own) {
+    cuplug_u32 expected = (e->mask & state->live[warp]) | own, group = 0;
+    if (expected & ~state->exchanging[warp]) return;
+    for (cuplug_u32 rest = expected; rest; rest &= rest - 1) {
+        Exchange* other = state->exchange[warp * 32 + (cuplug_u32)__builtin_ctz(rest)];
+        if (other->operation != e->operation || other->mask != e->mask) return;
+        if (e->converging && other->line != e->line) return;
+        group |= rest & -rest;
+    }
+    complete(state, warp, group);
+}
+
+static void exchange(Exchange* e) {
+    State* state = (State*)self();
+    if (!state->kernel->fibres && state->thread_count > 1) barrier(0, 0, 0);  // reports it
+    cuplug_u32 thread = state->thread, warp = thread / 32, bit = 1u << thread % 32;
+    state->exchange[thread] = e;
+    if (!state->kernel->fibres) {  // a single thread
+        state->live[0] = 1;
+        complete(state, 0, 1);
+        return;
+    }
+    state->line[thread] = (int)e->line;
+    state->status[thread] = EXCHANGING;
+    state->exchanging[warp] |= bit;
+    try_complete(state, warp, e, bit);
+    if (state->ready[warp] & bit) state->ready[warp] &= ~bit;  // complete: go on at once
+    else wait(state);
+}
+
+static void end_thread() {
+    State* state = (State*)self();
+    cuplug_u32 thread = state->thread, warp = thread / 32;
+    state->status[thread] = GONE;
+    ++state->gone;
+    state->live[warp] &= ~(1u << thread % 32);
+    for (cuplug_u32 rest = state->exchanging[warp]; rest; rest &= rest - 1) {
+        cuplug_u32 lane = (cuplug_u32)__builtin_ctz(rest);
+        if (state->exchanging[warp] >> lane & 1) try_complete(state, warp, state->exchange[warp * 32 + lane], 1u << lane);
+    }
+}
+
+// When nothing else can go on: lets functions without a mask of their own run with the lanes that are there.
+static bool converge(State* state) {
+    for (cuplug_u32 warp = 0; warp < state->warps; ++warp) {
+        for (cuplug_u32 rest = state->exchanging[warp]; rest; rest &= rest - 1) {
+            Exchange* e = state->exchange[warp * 32 + (cuplug_u32)__builtin_ctz(rest)];
+            if (!e->converging) continue;
+            cuplug_u32 group = 0;
+            for (cuplug_u32 other = rest; other; other &= other - 1) {
+                Exchange* candidate = state->exchange[warp * 32 + (cuplug_u32)__builtin_ctz(other)];
+                if (candidate->operation == e->operation && candidate->line == e->line) group |= other & -other;
+            }
+            complete(state, warp, group);
+            return true;
+        }
+    }
+    return false;
+}
+
+// A thread that spins lets the other threads of its block go on: those that have not begun, then the next warps.
+static void yield() {
+    State* state = (State*)self();
+    if (!state->kernel->fibres) return;
+    cuplug_u32 thread = state->thread, warp = thread / 32;
+    if (state->next_thread < state->thread_count) {
+        void* target = fresh_stack(stack_top(state, state->stacks_used++), fibre_entry);
+        state->ready[warp] |= 1u << thread % 32;
+        cuplug_switch(&state->stack[thread], target);
+        return;
+    }
+    cuplug_u32 next = warp;
+    do next = next + 1 < state->warps ? next + 1 : 0;
+    while (next != warp && !state->ready[next]);
+    if (!state->ready[next]) return;  // nobody else can go on
+    cuplug_u32 later = next == warp ? state->ready[warp] & ~((2u << thread % 32) - 1) : 0;
+    cuplug_u32 lane = (cuplug_u32)__builtin_ctz(later ? later : state->ready[next]);
+    state->ready[next] &= ~(1u << lane);
+    state->ready[warp] |= 1u << thread % 32;
+    enter_thread(state, next * 32 + lane);
+    cuplug_switch(&state->stack[thread], state->stack[next * 32 + lane]);
+}

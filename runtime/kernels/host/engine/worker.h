@@ -1,0 +1,123 @@
+// A worker: what one thread of the process needs to run blocks, in a region of its own.
+#pragma once
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "../abi.h"
+#include "shadow.h"
+#include "switch.h"
+
+using namespace __cuplug;
+
+constexpr cuplug_u32 MAX_THREADS = 1024, MAX_WARPS = MAX_THREADS / 32;
+constexpr cuplug_u64 GUARD = 4096;
+
+// The region's parts, as offsets. The worker itself comes first.
+constexpr cuplug_u64 PARAMETERS = 256 << 10, PARAMETERS_NBYTES = 32 << 10;
+constexpr cuplug_u64 SLOTS = 320 << 10, MAX_SLOTS = 4096;
+constexpr cuplug_u64 SHARED = 512 << 10, SHARED_NBYTES = 256 << 10;
+constexpr cuplug_u64 MAIN_STACK = 1 << 20, MAIN_STACK_NBYTES = 1 << 20;
+// An odd number of pages, and tops that are not aligned alike, so that stacks do not meet in the same cache sets.
+constexpr cuplug_u64 STACKS = 2 << 20, STACK_NBYTES = 65 * 4096;
+
+struct FaultRecord {
+    int code;                  // 0: none
+    int write;                 // 1 write, 0 read, -1 unknown
+    cuplug_u64 address, nbytes, block_index;
+    Dim block, thread;
+    char text[1024];
+};
+
+struct Launch {
+    const Kernel* kernel;
+    const char* parameters;
+    Dim grid, block;
+    cuplug_u32 shared_nbytes, slot_count, workers;
+    cuplug_u32 shared_limit;       // bytes of shared memory that a block may use in all
+    cuplug_u32 checked;            // whether the kernel was compiled with checks
+    // Set by the engine:
+    cuplug_u64 block_count, chunk, number;
+    volatile cuplug_u64 next_block;
+    volatile cuplug_u64 stop_at;   // no block from this one on is run
+    FaultRecord fault;
+    cuplug_u32 static_shared;      // bytes of static shared memory that a block used, at most
+};
+
+struct Printed {
+    cuplug_u64 block, order, offset, nbytes;
+};
+
+enum Status : unsigned char { UNBORN, RUNNABLE, AT_BARRIER, EXCHANGING, GONE };
+
+struct State : Worker {
+    Api functions;
+    Launch* launch;
+    const Kernel* kernel;
+    cuplug_u64 block_index;
+    void *native, *main;       // where to go on, outside and inside the region
+    sigjmp_buf escape;
+    cuplug_u64 shared_used;
+    cuplug_u32 static_shared;
+    cuplug_u32 stacks_used, stacks_ready;
+    // The threads of the block
+    cuplug_u32 warps, arrived, gone;
+    int barrier_line, reduction, reduced, barrier_result;
+    cuplug_u32 ready[MAX_WARPS], live[MAX_WARPS], exchanging[MAX_WARPS];
+    void* stack[MAX_THREADS];
+    Exchange* exchange[MAX_THREADS];
+    int line[MAX_THREADS];
+    Status status[MAX_THREADS];
+    // What the block printed
+    char* text;
+    cuplug_u64 text_nbytes, text_capacity;
+    Printed* printed;
+    cuplug_u64 printed_count, printed_capacity;
+    char signal_stack[32 << 10];
+
+    char* base() { return (char*)this; }
+};
+static_assert(sizeof(State) <= PARAMETERS, "the worker's state must fit before the parameters");
+
+static __thread State* current_state __attribute__((tls_model("initial-exec"))) = nullptr;
+
+static State* make_worker(const Api& api) {
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    char* space = (char*)mmap(nullptr, 2 * REGION, PROT_NONE, flags, -1, 0);
+    if (space == MAP_FAILED) return nullptr;
+    char* base = (char*)(((cuplug_u64)space + REGION - 1) & ~(REGION - 1));
+    if (base > space) munmap(space, (cuplug_u64)(base - space));
+    munmap(base + REGION, (cuplug_u64)(space + 2 * REGION - (base + REGION)));
+    mprotect(base, MAIN_STACK, PROT_READ | PROT_WRITE);
+    mprotect(base + MAIN_STACK + GUARD, MAIN_STACK_NBYTES - GUARD, PROT_READ | PROT_WRITE);
+    madvise(base, REGION, MADV_NOHUGEPAGE);
+    shadow::change({(cuplug_u64)base, REGION}, true);
+    State* state = (State*)base;
+    state->functions = api;
+    state->api = &state->functions;
+    state->slots = (SharedSlot*)(base + SLOTS);
+    state->parameters = base + PARAMETERS;
+    return state;
+}
+
+static char* main_stack_top(State* state) { return state->base() + MAIN_STACK + MAIN_STACK_NBYTES - 64; }
+
+static char* stack_top(State* state, cuplug_u32 number) {
+    char* start = state->base() + STACKS + number * STACK_NBYTES;
+    if (number >= state->stacks_ready) {
+        mprotect(start + GUARD, STACK_NBYTES - GUARD, PROT_READ | PROT_WRITE);
+        state->stacks_ready = number + 1;
+    }
+    return start + STACK_NBYTES - 64 - (number % 11) * 320;
+}
+
+// What a stack overflow or a wild access in the region's guard pages looks like.
+static bool in_guard(State* state, cuplug_u64 address) {
+    cuplug_u64 offset = address - (cuplug_u64)state->base();
+    if (offset >= MAIN_STACK && offset < MAIN_STACK + GUARD) return true;
+    return offset >= STACKS && offset < STACKS + MAX_THREADS * STACK_NBYTES && (offset - STACKS) % STACK_NBYTES < GUARD;
+}

@@ -1,0 +1,189 @@
+// How the engine calls a kernel whatever its parameters are, and what instrumented code calls when a check fails.
+#pragma once
+
+#ifndef CUPLUG_CHECKED
+#define CUPLUG_CHECKED 0
+#endif
+
+struct __half;
+struct __nv_bfloat16;
+
+namespace __cuplug {
+
+template <class T> struct Plain { typedef T type; };
+template <class T> struct Plain<const T> { typedef T type; };
+template <class T> struct Plain<volatile T> { typedef T type; };
+template <class T> struct Plain<const volatile T> { typedef T type; };
+template <class T> struct IsSigned { static constexpr bool value = (T)-1 < (T)0; };
+template <class T> struct SizeOf { static constexpr cuplug_u32 value = sizeof(T); };
+template <> struct SizeOf<void> { static constexpr cuplug_u32 value = 0; };
+template <class R, class... A> struct SizeOf<R(A...)> { static constexpr cuplug_u32 value = 0; };
+
+template <class T, bool integer, bool is_enum> struct KindOf { static constexpr char value = 's'; };
+template <class T> struct KindOf<T, true, false> { static constexpr char value = IsSigned<T>::value ? 'i' : 'u'; };
+template <class T> struct KindOf<T, false, true> {
+    static constexpr char value = IsSigned<__underlying_type(T)>::value ? 'i' : 'u';
+};
+template <> struct KindOf<bool, true, false> { static constexpr char value = 'b'; };
+template <> struct KindOf<float, false, false> { static constexpr char value = 'f'; };
+template <> struct KindOf<double, false, false> { static constexpr char value = 'f'; };
+template <> struct KindOf<__half, false, false> { static constexpr char value = 'h'; };
+template <> struct KindOf<__nv_bfloat16, false, false> { static constexpr char value = 'g'; };
+
+template <class T> struct Kind {
+    static constexpr char value = KindOf<T, IsInteger<T>::value, __is_enum(T)>::value, constant = 0;
+    static constexpr cuplug_u32 pointee = 0;
+};
+template <class T> struct Kind<T*> {
+    typedef typename Plain<T>::type P;
+    static constexpr char value = 'p', constant = !IsSame<P, T>::value && !IsSame<volatile P, T>::value;
+    static constexpr cuplug_u32 pointee = SizeOf<P>::value;
+};
+
+template <cuplug_u32... I> struct Indices {};
+template <cuplug_u32 N, cuplug_u32... I> struct MakeIndices : MakeIndices<N - 1, N - 1, I...> {};
+template <cuplug_u32... I> struct MakeIndices<0, I...> { typedef Indices<I...> type; };
+
+// The layout of a kernel's parameters: one after the other, each at its natural alignment.
+template <class... A> struct Layout {
+    static constexpr cuplug_u32 count = sizeof...(A);
+    struct Table {
+        Parameter parameters[count + 1];
+        cuplug_u32 nbytes;
+    };
+    static constexpr Table make() {
+        Table table{{{0, (cuplug_u32)sizeof(A), (cuplug_u32)alignof(A), Kind<A>::value, Kind<A>::constant, Kind<A>::pointee}...}, 0};
+        cuplug_u32 end = 0;
+        for (cuplug_u32 i = 0; i < count; ++i) {
+            Parameter& p = table.parameters[i];
+            end = (end + p.alignment - 1) / p.alignment * p.alignment;
+            p.offset = end;
+            end += p.nbytes;
+        }
+        table.nbytes = end;
+        return table;
+    }
+    static constexpr Table table = make();
+};
+
+// The worker's own fields, read and written without spending a check on them.
+__attribute__((always_inline)) inline cuplug_u32 load(const cuplug_u32& where) {
+    cuplug_u32 value;
+#if defined(__x86_64__)
+    asm volatile("movl %1, %0" : "=r"(value) : "m"(where));
+#elif defined(__aarch64__)
+    asm volatile("ldr %w0, %1" : "=r"(value) : "m"(where));
+#else
+    value = where;
+#endif
+    return value;
+}
+__attribute__((always_inline)) inline void store(cuplug_u32& where, cuplug_u32 value) {
+#if defined(__x86_64__)
+    asm volatile("movl %1, %0" : "=m"(where) : "r"(value));
+#elif defined(__aarch64__)
+    asm volatile("str %w1, %0" : "=m"(where) : "r"(value));
+#else
+    where = value;
+#endif
+}
+
+template <auto K, bool fibres, bool tracked> struct Entry;
+
+template <class... A, void (*K)(uint3, uint3, dim3, dim3, A...), bool fibres, bool tracked>
+struct Entry<K, fibres, tracked> {
+    typedef Layout<typename Plain<A>::type...> L;
+
+    __attribute__((always_inline)) static inline uint3 peek(const Dim& d) { return {load(d.x), load(d.y), load(d.z)}; }
+    __attribute__((always_inline)) static inline dim3 peek_size(const Dim& d) { return {load(d.x), load(d.y), load(d.z)}; }
+
+    // Without barriers: a loop over the threads of a row, with the kernel inlined into it. Apart from the loops over
+    // rows, so that it has the registers to itself.
+    __attribute__((noinline)) static void row(Worker* worker, unsigned y, unsigned z, A... arguments) {
+        const uint3 block = peek(worker->blockIdx);
+        const dim3 size = peek_size(worker->blockDim), grid = peek_size(worker->gridDim);
+        for (unsigned x = 0; x < size.x; ++x) {
+            if (tracked) store(worker->threadIdx.x, x);
+            K(uint3{x, y, z}, block, size, grid, arguments...);
+        }
+    }
+
+    __attribute__((always_inline)) static inline void loop(Worker* worker, A... arguments) {
+        const dim3 size = peek_size(worker->blockDim);
+        for (unsigned z = 0; z < size.z; ++z)
+            for (unsigned y = 0; y < size.y; ++y) {
+                store(worker->threadIdx.y, y);
+                store(worker->threadIdx.z, z);
+                row(worker, y, z, arguments...);
+            }
+    }
+
+    // With barriers: the threads that this stack begins, until none is left to begin.
+    __attribute__((always_inline)) static inline void threads(Worker* worker, A... arguments) {
+        const uint3 block = peek(worker->blockIdx);
+        const dim3 size = peek_size(worker->blockDim), grid = peek_size(worker->gridDim);
+        while (worker->next_thread < worker->thread_count) {
+            worker->api->begin_thread(worker->next_thread);
+            K(peek(worker->threadIdx), block, size, grid, arguments...);
+            worker->api->end_thread();
+        }
+    }
+
+    template <cuplug_u32... I> static inline void unpack(Worker* worker, Indices<I...>) {
+        const char* p = worker->parameters;
+        if constexpr (fibres)
+            threads(worker, *(const typename Plain<A>::type*)(p + L::table.parameters[I].offset)...);
+        else
+            loop(worker, *(const typename Plain<A>::type*)(p + L::table.parameters[I].offset)...);
+    }
+
+    static void run(Worker* worker) { unpack(worker, typename MakeIndices<sizeof...(A)>::type()); }
+};
+
+template <class T> struct IsConst { static constexpr bool value = false; };
+template <class T> struct IsConst<const T> { static constexpr bool value = true; };
+template <class T> struct IsConst<const volatile T> { static constexpr bool value = true; };
+template <class T, cuplug_size N> struct IsConst<T[N]> { static constexpr bool value = IsConst<T>::value; };
+template <class T, cuplug_size N> struct IsConst<const T[N]> { static constexpr bool value = true; };
+template <auto K, bool fibres, bool tracked> struct Describe {
+    typedef Entry<K, fibres, tracked> E;
+    static constexpr Kernel make(const char* name, cuplug_u32 max_threads) {
+        return {name, &E::run, E::L::table.parameters, E::L::count, E::L::table.nbytes, fibres, max_threads};
+    }
+};
+
+// Where the module lies in memory, by the linker's symbols.
+extern "C" __attribute__((visibility("hidden"))) char __ehdr_start[], _end[];
+
+}  // namespace __cuplug
+
+#if CUPLUG_CHECKED
+#define CUPLUG_UNCHECKED __attribute__((no_sanitize("kernel-address"), no_sanitize("undefined"), used, visibility("hidden")))
+#define CUPLUG_REPORT(N)                                                                                             \
+    CUPLUG_UNCHECKED void __asan_report_load##N##_noabort(void* p) { __cuplug::self()->api->illegal_access((cuplug_u64)p, N, 0); }  \
+    CUPLUG_UNCHECKED void __asan_report_store##N##_noabort(void* p) { __cuplug::self()->api->illegal_access((cuplug_u64)p, N, 1); }
+extern "C" {
+CUPLUG_REPORT(1)
+CUPLUG_REPORT(2)
+CUPLUG_REPORT(4)
+CUPLUG_REPORT(8)
+CUPLUG_REPORT(16)
+CUPLUG_UNCHECKED void __asan_report_load_n_noabort(void* p, long n) { __cuplug::self()->api->illegal_access((cuplug_u64)p, (cuplug_u64)n, 0); }
+CUPLUG_UNCHECKED void __asan_report_store_n_noabort(void* p, long n) { __cuplug::self()->api->illegal_access((cuplug_u64)p, (cuplug_u64)n, 1); }
+CUPLUG_UNCHECKED void __asan_handle_no_return() {}
+CUPLUG_UNCHECKED void __asan_before_dynamic_init(const void*) {}
+CUPLUG_UNCHECKED void __asan_after_dynamic_init() {}
+
+// What the compiler passes when an address is not aligned as its type wants (libubsan's interface, version 1).
+struct CuplugMismatch {
+    const char* file;
+    cuplug_u32 line, column;
+    const struct { unsigned short kind, info; char name[1]; } * type;
+    unsigned char log_alignment, check;
+};
+CUPLUG_UNCHECKED void __ubsan_handle_type_mismatch_v1_abort(void* data, void* p) {
+    const CuplugMismatch* m = (const CuplugMismatch*)data;
+    __cuplug::self()->api->misaligned((cuplug_u64)p, 1ull << m->log_alignment, m->type->name, m->file, m->line);
+}
+}
+#endif

@@ -1,0 +1,130 @@
+// __half and __nv_bfloat16: stored in 16 bits, computed as float and rounded to nearest even (cuda_fp16.h, cuda_bf16.h).
+#pragma once
+
+namespace __cuplug {
+
+inline unsigned short float_to_half(float x) {
+#if defined(__FLT16_MAX__)
+    return bits<unsigned short>((_Float16)x);
+#else
+    unsigned u = bits<unsigned>(x), sign = u >> 16 & 0x8000u;
+    u &= 0x7fffffffu;
+    if (u > 0x7f800000u) return (unsigned short)(sign | 0x7fffu);
+    if (u >= 0x477ff000u) return (unsigned short)(sign | 0x7c00u);
+    if (u < 0x38800000u) {  // subnormal: let the addition round
+        float shifted = bits<float>(u) + 0.5f;
+        return (unsigned short)(sign | (bits<unsigned>(shifted) - 0x3f000000u));
+    }
+    return (unsigned short)(sign | ((u + 0xc8000fffu + (u >> 13 & 1u)) >> 13));
+#endif
+}
+inline float half_to_float(unsigned short h) {
+#if defined(__FLT16_MAX__)
+    return (float)bits<_Float16>(h);
+#else
+    unsigned sign = (unsigned)(h & 0x8000u) << 16, rest = h & 0x7fffu;
+    if (rest >= 0x7c00u) return bits<float>(sign | 0x7f800000u | (rest & 0x3ffu) << 13);
+    if (rest < 0x400u) return bits<float>(sign | bits<unsigned>((float)rest * 5.9604644775390625e-8f));
+    return bits<float>(sign | ((rest << 13) + 0x38000000u));
+#endif
+}
+inline unsigned short float_to_bfloat(float x) {
+    unsigned u = bits<unsigned>(x);
+    if (x != x) return 0x7fff;
+    return (unsigned short)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
+}
+inline float bfloat_to_float(unsigned short h) { return bits<float>((unsigned)h << 16); }
+
+}  // namespace __cuplug
+
+#define CUPLUG_SMALL(H, H2, encode, decode)                                                                        \
+    struct __attribute__((aligned(2))) H {                                                                         \
+        unsigned short bits;                                                                                       \
+        H() = default;                                                                                             \
+        H(float x) : bits(__cuplug::encode(x)) {}                                                                  \
+        H(double x) : H((float)x) {}                                                                               \
+        template <class T, typename __cuplug::If<__cuplug::IsInteger<T>::value>::yes = 0> H(T x) : H((float)x) {}  \
+        operator float() const { return __cuplug::decode(bits); }                                                  \
+        H& operator+=(H y) { return *this = H((float)*this + (float)y); }                                          \
+        H& operator-=(H y) { return *this = H((float)*this - (float)y); }                                          \
+        H& operator*=(H y) { return *this = H((float)*this * (float)y); }                                          \
+        H& operator/=(H y) { return *this = H((float)*this / (float)y); }                                          \
+    };                                                                                                             \
+    inline H operator+(H x, H y) { return H((float)x + (float)y); }                                                \
+    inline H operator-(H x, H y) { return H((float)x - (float)y); }                                                \
+    inline H operator*(H x, H y) { return H((float)x * (float)y); }                                                \
+    inline H operator/(H x, H y) { return H((float)x / (float)y); }                                                \
+    inline H operator-(H x) { return H(-(float)x); }                                                               \
+    inline H operator+(H x) { return x; }                                                                          \
+    inline bool operator==(H x, H y) { return (float)x == (float)y; }                                              \
+    inline bool operator!=(H x, H y) { return (float)x != (float)y; }                                              \
+    inline bool operator<(H x, H y) { return (float)x < (float)y; }                                                \
+    inline bool operator<=(H x, H y) { return (float)x <= (float)y; }                                              \
+    inline bool operator>(H x, H y) { return (float)x > (float)y; }                                                \
+    inline bool operator>=(H x, H y) { return (float)x >= (float)y; }                                              \
+    struct __attribute__((aligned(4))) H2 {                                                                        \
+        H x, y;                                                                                                    \
+        H2() = default;                                                                                            \
+        H2(H x, H y) : x(x), y(y) {}                                                                               \
+    };                                                                                                             \
+    CUPLUG_SMALL_PAIR(operator+, H2, a.x + b.x, a.y + b.y)                                                         \
+    CUPLUG_SMALL_PAIR(operator-, H2, a.x - b.x, a.y - b.y)                                                         \
+    CUPLUG_SMALL_PAIR(operator*, H2, a.x * b.x, a.y * b.y)                                                         \
+    CUPLUG_SMALL_PAIR(operator/, H2, a.x / b.x, a.y / b.y)                                                         \
+    CUPLUG_SMALL_PAIR(__hadd2, H2, a.x + b.x, a.y + b.y)                                                           \
+    CUPLUG_SMALL_PAIR(__hsub2, H2, a.x - b.x, a.y - b.y)                                                           \
+    CUPLUG_SMALL_PAIR(__hmul2, H2, a.x * b.x, a.y * b.y)                                                           \
+    CUPLUG_SMALL_PAIR(__h2div, H2, a.x / b.x, a.y / b.y)                                                           \
+    CUPLUG_SMALL_PAIR(__hmax2, H2, a.x > b.x ? a.x : b.x, a.y > b.y ? a.y : b.y)                                   \
+    CUPLUG_SMALL_PAIR(__hmin2, H2, a.x < b.x ? a.x : b.x, a.y < b.y ? a.y : b.y)                                   \
+    inline H2 __hneg2(H2 a) { return H2(-a.x, -a.y); }                                                             \
+    inline H2 __hfma2(H2 a, H2 b, H2 c) {                                                                          \
+        return H2(H(__builtin_fmaf(a.x, b.x, c.x)), H(__builtin_fmaf(a.y, b.y, c.y)));                             \
+    }                                                                                                              \
+    inline H __hadd(H a, H b) { return a + b; }                                                                    \
+    inline H __hsub(H a, H b) { return a - b; }                                                                    \
+    inline H __hmul(H a, H b) { return a * b; }                                                                    \
+    inline H __hdiv(H a, H b) { return a / b; }                                                                    \
+    inline H __hfma(H a, H b, H c) { return H(__builtin_fmaf(a, b, c)); }                                          \
+    inline H __hneg(H a) { return -a; }                                                                            \
+    inline H __habs(H a) { return H(__builtin_fabsf(a)); }                                                         \
+    inline H __hmax(H a, H b) { return H(__builtin_fmaxf(a, b)); }                                                 \
+    inline H __hmin(H a, H b) { return H(__builtin_fminf(a, b)); }                                                 \
+    inline bool __heq(H a, H b) { return a == b; }                                                                 \
+    inline bool __hne(H a, H b) { return a != b; }                                                                 \
+    inline bool __hlt(H a, H b) { return a < b; }                                                                  \
+    inline bool __hle(H a, H b) { return a <= b; }                                                                 \
+    inline bool __hgt(H a, H b) { return a > b; }                                                                  \
+    inline bool __hge(H a, H b) { return a >= b; }                                                                 \
+    inline bool __hisnan(H a) { return __builtin_isnan((float)a); }                                                \
+    inline int __hisinf(H a) { return __builtin_isinf_sign((float)a); }                                            \
+    inline H hsqrt(H a) { return H(__builtin_sqrtf(a)); }                                                          \
+    inline H hrsqrt(H a) { return H(1.0f / __builtin_sqrtf(a)); }                                                  \
+    inline H hrcp(H a) { return H(1.0f / (float)a); }                                                              \
+    inline H hexp(H a) { return H(__builtin_expf(a)); }                                                            \
+    inline H hexp2(H a) { return H(__builtin_exp2f(a)); }                                                          \
+    inline H hlog(H a) { return H(__builtin_logf(a)); }                                                            \
+    inline H hlog2(H a) { return H(__builtin_log2f(a)); }                                                          \
+    inline H hsin(H a) { return H(__builtin_sinf(a)); }                                                            \
+    inline H hcos(H a) { return H(__builtin_cosf(a)); }                                                            \
+    inline H hfloor(H a) { return H(__builtin_floorf(a)); }                                                        \
+    inline H hceil(H a) { return H(__builtin_ceilf(a)); }                                                          \
+    inline H hrint(H a) { return H(__builtin_rintf(a)); }                                                          \
+    inline H htrunc(H a) { return H(__builtin_truncf(a)); }                                                        \
+    inline float __low2float(H2 a) { return a.x; }                                                                 \
+    inline float __high2float(H2 a) { return a.y; }                                                                \
+    inline H atomicAdd(H* p, H v) { return __cuplug::update(p, [=](H old) { return old + v; }); }                  \
+    inline H2 atomicAdd(H2* p, H2 v) { return __cuplug::update(p, [=](H2 old) { return old + v; }); }
+#define CUPLUG_SMALL_PAIR(name, H2, first, second) \
+    inline H2 name(H2 a, H2 b) { return H2(first, second); }
+
+// Mixed arithmetic with other numbers would be ambiguous (either side converts): it is done in the small type's float.
+#define CUPLUG_SMALL_MIXED(H, op, R)                                                                                  \
+    template <class T, typename __cuplug::If<__cuplug::IsInteger<T>::value || __cuplug::IsFloating<T>::value>::yes = 0> \
+    inline auto operator op(H x, T y) { return (float)x op y; }                                                       \
+    template <class T, typename __cuplug::If<__cuplug::IsInteger<T>::value || __cuplug::IsFloating<T>::value>::yes = 0> \
+    inline auto operator op(T x, H y) { return x op(float) y; }
+#define CUPLUG_SMALL_MIXED_ALL(H)                                                                              \
+    CUPLUG_SMALL_MIXED(H, +, ) CUPLUG_SMALL_MIXED(H, -, ) CUPLUG_SMALL_MIXED(H, *, ) CUPLUG_SMALL_MIXED(H, /, ) \
+    CUPLUG_SMALL_MIXED(H, <, ) CUPLUG_SMALL_MIXED(H, <=, ) CUPLUG_SMALL_MIXED(H, >, ) CUPLUG_SMALL_MIXED(H, >=, ) \
+    CUPLUG_SMALL_MIXED(H, ==, ) CUPLUG_SMALL_MIXED(H, !=, )

@@ -1,0 +1,23 @@
+#pragma once
+#ifdef CUPLUG_SCAN
+#pragma cuplug_include cuda_bf16.h
+#else
+#include "../half.h"
+
+CUPLUG_SMALL(__nv_bfloat16, __nv_bfloat162, float_to_bfloat, bfloat_to_float)
+CUPLUG_SMALL_MIXED_ALL(__nv_bfloat16)
+typedef __nv_bfloat16 nv_bfloat16;
+typedef __nv_bfloat162 nv_bfloat162;
+
+inline __nv_bfloat16 __float2bfloat16(float x) { return __nv_bfloat16(x); }
+inline __nv_bfloat16 __float2bfloat16_rn(float x) { return __nv_bfloat16(x); }
+inline __nv_bfloat16 __double2bfloat16(double x) { return __nv_bfloat16(x); }
+inline float __bfloat162float(__nv_bfloat16 x) { return (float)x; }
+inline __nv_bfloat16 __ushort_as_bfloat16(unsigned short x) { return __cuplug::bits<__nv_bfloat16>(x); }
+inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 x) { return x.bits; }
+inline __nv_bfloat162 __bfloat162bfloat162(__nv_bfloat16 x) { return __nv_bfloat162(x, x); }
+inline __nv_bfloat162 __halves2bfloat162(__nv_bfloat16 x, __nv_bfloat16 y) { return __nv_bfloat162(x, y); }
+inline __nv_bfloat162 __float2bfloat162_rn(float x) { return __nv_bfloat162(__nv_bfloat16(x), __nv_bfloat16(x)); }
+inline __nv_bfloat162 __floats2bfloat162_rn(float x, float y) { return __nv_bfloat162(__nv_bfloat16(x), __nv_bfloat16(y)); }
+inline float2 __bfloat1622float2(__nv_bfloat162 v) { return make_float2((float)v.x, (float)v.y); }
+#endif

@@ -1,0 +1,34 @@
+#pragma once
+#ifdef CUPLUG_SCAN
+#pragma cuplug_include cuda_fp16.h
+#else
+#include "../half.h"
+
+CUPLUG_SMALL(__half, __half2, float_to_half, half_to_float)
+CUPLUG_SMALL_MIXED_ALL(__half)
+typedef __half half;
+typedef __half2 half2;
+
+inline __half __float2half(float x) { return __half(x); }
+inline __half __float2half_rn(float x) { return __half(x); }
+inline __half __double2half(double x) { return __half(x); }
+inline float __half2float(__half x) { return (float)x; }
+inline __half __int2half_rn(int x) { return __half((float)x); }
+inline __half __uint2half_rn(unsigned x) { return __half((float)x); }
+inline int __half2int_rn(__half x) { return __float2int_rn((float)x); }
+inline int __half2int_rz(__half x) { return __float2int_rz((float)x); }
+inline __half __ushort_as_half(unsigned short x) { return __cuplug::bits<__half>(x); }
+inline __half __short_as_half(short x) { return __cuplug::bits<__half>(x); }
+inline unsigned short __half_as_ushort(__half x) { return x.bits; }
+inline short __half_as_short(__half x) { return (short)x.bits; }
+inline __half2 __half2half2(__half x) { return __half2(x, x); }
+inline __half2 __halves2half2(__half x, __half y) { return __half2(x, y); }
+inline __half2 make_half2(__half x, __half y) { return __half2(x, y); }
+inline __half2 __float2half2_rn(float x) { return __half2(__half(x), __half(x)); }
+inline __half2 __floats2half2_rn(float x, float y) { return __half2(__half(x), __half(y)); }
+inline __half2 __float22half2_rn(float2 v) { return __half2(__half(v.x), __half(v.y)); }
+inline float2 __half22float2(__half2 v) { return make_float2((float)v.x, (float)v.y); }
+inline __half __low2half(__half2 v) { return v.x; }
+inline __half __high2half(__half2 v) { return v.y; }
+inline __half2 __lowhigh2highlow(__half2 v) { return __half2(v.y, v.x); }
+#endif

@@ -1,0 +1,3 @@
+// What it declares for kernels is part of cuda_host.h.
+#pragma once
+#include <stddef.h>

@@ -1,0 +1,92 @@
+// Shared memory, loads and stores with cache hints, printf, traps and clocks.
+#pragma once
+
+namespace __cuplug {
+
+inline int slot_count = 0;
+template <class T> struct SlotOf {
+    static inline const int number = slot_count++;
+};
+
+// A block's instance of a `__shared__` declaration; T is the structure that translate.py makes of it.
+template <class T> inline T& shared() {
+    static_assert(sizeof(T) <= 48 * 1024, "static shared memory is limited to 48 KiB; use extern __shared__");
+    Worker* worker = self();
+    SharedSlot* slot = &worker->slots[SlotOf<T>::number];
+    if (__builtin_expect(slot->block != worker->block, 0)) worker->api->shared(slot, sizeof(T), alignof(T));
+    return *(T*)slot->data;
+}
+
+inline char* dynamic_shared() { return self()->shared; }
+
+// `extern __shared__` outside functions: finds the memory whenever it is used.
+template <class T> struct DynamicShared {
+    operator T*() const { return (T*)dynamic_shared(); }
+};
+
+// A shared variable outside functions, a member of S.
+template <class S, class M, M S::* member> struct FileShared {
+    operator M&() const { return shared<S>().*member; }
+    M& operator=(const M& value) const { return shared<S>().*member = value; }
+};
+template <class S, class E, cuplug_size N, E (S::* member)[N]> struct FileShared<S, E[N], member> {
+    operator E*() const { return shared<S>().*member; }
+};
+
+}  // namespace __cuplug
+
+#define CUPLUG_LOAD(name) \
+    template <class T> inline T name(const T* address) { return *address; }
+CUPLUG_LOAD(__ldg)
+CUPLUG_LOAD(__ldca)
+CUPLUG_LOAD(__ldcg)
+CUPLUG_LOAD(__ldcs)
+CUPLUG_LOAD(__ldcv)
+CUPLUG_LOAD(__ldlu)
+#undef CUPLUG_LOAD
+#define CUPLUG_STORE(name) \
+    template <class T> inline void name(T* address, T value) { *address = value; }
+CUPLUG_STORE(__stwb)
+CUPLUG_STORE(__stcg)
+CUPLUG_STORE(__stcs)
+CUPLUG_STORE(__stwt)
+#undef CUPLUG_STORE
+
+extern "C" {
+void* memcpy(void*, const void*, size_t) noexcept;
+void* memmove(void*, const void*, size_t) noexcept;
+void* memset(void*, int, size_t) noexcept;
+}
+
+__attribute__((format(printf, 1, 2))) inline int printf(const char* format, ...) {
+    __builtin_va_list arguments;
+    __builtin_va_start(arguments, format);
+    int count = __cuplug::self()->api->print(format, arguments);
+    __builtin_va_end(arguments);
+    return count;
+}
+
+[[noreturn]] inline void __trap() {
+    __cuplug::self()->api->stop(__cuplug::FAULT_LAUNCH_FAILED, "__trap() was called");
+}
+inline void __brkpt() { __trap(); }
+inline void __prof_trigger(int) {}
+
+inline unsigned long long __globaltimer() {
+    struct { long seconds, nanoseconds; } now;
+    extern int __cuplug_clock_gettime(int, void*) asm("clock_gettime");
+    __cuplug_clock_gettime(1, &now);
+    return (unsigned long long)now.seconds * 1000000000ull + (unsigned long long)now.nanoseconds;
+}
+inline long long clock64() {
+#if defined(__x86_64__)
+    return (long long)__builtin_ia32_rdtsc();
+#else
+    return (long long)__globaltimer();
+#endif
+}
+typedef long clock_t;
+inline clock_t clock() { return (clock_t)clock64(); }
+
+inline unsigned __isGlobal(const void*) { return 1; }
+inline unsigned long long __cvta_generic_to_shared(const void* address) { return (unsigned long long)address; }

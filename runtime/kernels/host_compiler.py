@@ -1,0 +1,278 @@
+"""Compiling CUDA C++ for the host: finding a C++ compiler and calling it."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...allocators.errors import CompileError
+from .cache import Cache, Entry, content_key, dependencies_of
+from .diagnostics import with_source_lines
+from .translate import translate
+
+__all__ = ["Compiler", "compile_for_host", "find_compiler", "host_headers"]
+
+SOURCE_NAME = "kernel.cu"
+HEADERS = Path(__file__).parent / "host"
+SHADOW_OFFSET = 0x18000  # host/engine/shadow.h
+_COMMON = (
+    # As nvcc treats sources: type punning and overflow do what the machine does, a*b+c is fused, no exceptions.
+    *("-std=gnu++17", "-fno-strict-aliasing", "-fwrapv", "-ffp-contract=fast", "-fno-exceptions", "-fno-rtti"),
+    *("-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math", "-fno-delete-null-pointer-checks"),
+    *("-fno-stack-protector", "-fno-threadsafe-statics", "-U_FORTIFY_SOURCE", "-w"),
+)
+_CHECKS = {
+    "gcc": (
+        *("-fsanitize=kernel-address,alignment", "-fno-sanitize-recover=alignment"),
+        f"-fasan-shadow-offset={SHADOW_OFFSET:#x}",
+        *("--param=asan-instrumentation-with-call-threshold=1000000", "--param=asan-stack=0", "--param=asan-globals=0"),
+    ),
+    "clang": (
+        *("-fsanitize=kernel-address,alignment", "-fno-sanitize-recover=alignment"),
+        *("-mllvm", f"-asan-mapping-offset={SHADOW_OFFSET:#x}"),
+        *("-mllvm", "-asan-instrumentation-with-call-threshold=1000000"),
+        *("-mllvm", "-asan-stack=0", "-mllvm", "-asan-globals=0"),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C++ compiler."""
+
+    command: tuple[str, ...]
+    kind: str
+    """``gcc`` or ``clang`` (zig is clang): which options it takes."""
+    version: str
+
+    def flags(self) -> list[str]:
+        """The options that every compilation gets."""
+        flags = [*_COMMON, "-O3"]
+        if "ziglang" not in self.command:  # zig compiles for this processor by itself
+            flags.append("-mcpu=native" if platform.machine() == "aarch64" else "-march=native")
+        if platform.machine() in ("x86_64", "AMD64"):
+            flags.append("-fcf-protection=none")
+        return flags
+
+    def run(self, arguments: Sequence[str], directory: str) -> subprocess.CompletedProcess[str]:
+        """Call it. ``directory`` becomes the current one."""
+        environment = {**os.environ, "LC_ALL": "C"}
+        return subprocess.run(
+            [*self.command, *arguments],
+            cwd=directory,
+            env=environment,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+
+
+def find_compiler() -> Compiler:
+    """``$CXX``, else g++, clang++ or c++, else the zig that the package ``ziglang`` holds.
+
+    Raises:
+        CompileError: there is none, or ``$CXX`` does not work.
+    """
+    return _find_compiler(os.environ.get("CXX", ""), os.environ.get("PATH", ""))
+
+
+@functools.lru_cache
+def _find_compiler(wanted: str, path: str) -> Compiler:
+    for command in _candidates(wanted, path):
+        try:
+            answer = subprocess.run(
+                [*command, "--version" if "ziglang" not in command else "version"],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=True,
+            ).stdout
+        except (OSError, subprocess.SubprocessError) as error:
+            if wanted:
+                raise CompileError(f"the C++ compiler that CXX names does not work: CXX={wanted!r}: {error}") from error
+            continue
+        clang = "clang" in answer or "ziglang" in command
+        return Compiler(tuple(command), "clang" if clang else "gcc", answer.strip())
+    raise CompileError(
+        "kernels run on the simulator by compiling them for this machine, and there is no C++ compiler: install g++ or "
+        "clang++ (Debian, Ubuntu: apt install g++), or `pip install 'cuplug[sim]'`, which brings one; or name one in CXX"
+    )
+
+
+def _candidates(wanted: str, path: str) -> Iterator[list[str]]:
+    if wanted:
+        yield shlex.split(wanted)
+        return
+    for name in ("g++", "clang++", "c++"):
+        found = shutil.which(name, path=path)
+        if found:
+            yield [found]
+    if importlib.util.find_spec("ziglang") is not None:
+        yield [sys.executable, "-m", "ziglang", "c++"]
+
+
+@functools.cache
+def host_headers() -> str:
+    """A digest of the headers and the engine that modules are compiled against."""
+    files = sorted(path for path in HEADERS.rglob("*") if path.is_file())
+    return content_key(*[part for path in files for part in (str(path.relative_to(HEADERS)), path.read_bytes())])
+
+
+@functools.cache
+def processor() -> str:
+    """What the compiler may have used of this processor: code for one need not run on another."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    about = {line.split(":")[0].strip(): line for line in reversed(lines) if ":" in line}
+    keys = ("model name", "flags", "Features", "CPU part", "CPU implementer")
+    return "\n".join([platform.machine(), *(about.get(key, "") for key in keys)])
+
+
+def compile_for_host(
+    source: str,
+    *,
+    options: Sequence[str] = (),
+    name_expressions: Sequence[str] = (),
+    include_dirs: Sequence[str] = (),
+    arch: str = "sm_90",
+    checked: bool = True,
+    cache: Cache | None = None,
+) -> Entry:
+    """Compile CUDA C++ into a shared library for this machine.
+
+    Args:
+        source: the text.
+        options: as nvcc takes them; ``-D``, ``-U``, ``-I``, ``-std`` and ``-fmad`` count, the rest concerns GPUs.
+        name_expressions: instances of templates to compile.
+        include_dirs: where ``#include`` looks.
+        arch: what ``__CUDA_ARCH__`` says.
+        checked: whether accesses are checked.
+        cache: where to look first, and to keep the result.
+
+    Returns:
+        The library as ``payload``; in ``facts`` the parameters' names and whether it is checked.
+
+    Raises:
+        CompileError: it does not compile, or there is no compiler.
+    """
+    compiler = find_compiler()
+    flags = [*host_options(options), *(f"-I{os.path.abspath(path)}" for path in include_dirs)]
+    flags.append(f"-D__CUDA_ARCH__={re.sub('[^0-9]', '', arch) or '90'}0")
+
+    def make() -> Entry:
+        with tempfile.TemporaryDirectory(prefix="cuplug-") as directory:
+            return _compile(compiler, source, flags, name_expressions, directory, checked=checked)
+
+    if cache is None:
+        return make()
+    identity = (*compiler.command, compiler.version, *compiler.flags(), *map(str, _CHECKS[compiler.kind] * checked))
+    key = content_key("host", source, flags, name_expressions, identity, host_headers(), processor())
+    return cache.get_or_make(key, make)
+
+
+def _compile(
+    compiler: Compiler, source: str, flags: list[str], expressions: Sequence[str], directory: str, *, checked: bool
+) -> Entry:
+    folder = Path(directory)
+    (folder / SOURCE_NAME).write_text(source)
+    include = ["-I", str(HEADERS), "-I", str(HEADERS / "include")]
+    standard = [flag for flag in flags if flag.startswith("-std=")]
+    scan = ["-E", *_COMMON, *standard, "-DCUPLUG_SCAN", *include, "-imacros", "cuda_host.h", *flags]
+    scanned = compiler.run([*scan, "-MD", "-MF", "dependencies", "-x", "c++", SOURCE_NAME], directory)
+    if scanned.returncode:
+        raise _failure(scanned, source)
+    forced = "-DCUPLUG_BARRIERS" in flags or "-DCUPLUG_BARRIERS=1" in flags
+    translation = translate(scanned.stdout, expressions, checked=checked, fibres=forced)
+    (folder / "translated.cpp").write_text(translation.text)
+    checks = _CHECKS[compiler.kind] if checked else ()
+    link = ["-shared", "-nodefaultlibs", "-Wl,--no-undefined", "-o", "module.so", "translated.cpp", "-lm", "-lc"]
+    if compiler.kind == "gcc":
+        link.append("-lgcc")
+    compiled = compiler.run([*compiler.flags(), *standard, *checks, *include, *link], directory)
+    if compiled.returncode:
+        raise _failure(compiled, source)
+    facts = {"parameters": translation.parameters, "checked": checked}
+    included = _dependencies((folder / "dependencies").read_text(), folder)
+    return Entry((folder / "module.so").read_bytes(), facts, dependencies_of(included))
+
+
+def compile_engine(cache: Cache | None) -> bytes:
+    """The engine that runs modules, as a shared library.
+
+    Raises:
+        CompileError: there is no compiler.
+    """
+    compiler = find_compiler()
+
+    def make() -> Entry:
+        with tempfile.TemporaryDirectory(prefix="cuplug-") as directory:
+            path = str(HEADERS / "engine" / "engine.cpp")
+            link = ["-shared", "-o", "engine.so", path, "-lpthread"]
+            compiled = compiler.run([*compiler.flags(), "-O2", *link], directory)
+            if compiled.returncode:
+                raise CompileError(
+                    f"the engine for kernels does not compile with {compiler.command[0]}", compiled.stderr
+                )
+            return Entry((Path(directory) / "engine.so").read_bytes())
+
+    if cache is None:
+        return make().payload
+    identity = (*compiler.command, compiler.version, *compiler.flags())
+    return cache.get_or_make(content_key("engine", identity, host_headers(), processor()), make).payload
+
+
+def host_options(options: Sequence[str]) -> list[str]:
+    """nvcc's and NVRTC's options as the host's compiler takes them. Those that concern GPUs alone are left out."""
+    kept = []
+    rest = iter(options)
+    for option in rest:
+        name, _, value = option.partition("=")
+        if option in ("-D", "-U", "-I", "--define-macro", "--undefine-macro", "--include-path", "-include"):
+            argument = next(rest, "")
+            kept += (
+                [_SHORT.get(option, option), argument]
+                if option == "-include"
+                else [_SHORT.get(option, option) + argument]
+            )
+        elif name in _SHORT and value:
+            kept.append(_SHORT[name] + value)
+        elif option.startswith(("-D", "-U", "-I")):
+            kept.append(option)
+        elif name in ("-std", "--std"):
+            kept.append("-std=gnu" + value.removeprefix("gnu").removeprefix("c") if "++" in value else f"-std={value}")
+        elif option in ("-fmad=false", "--fmad=false"):
+            kept.append("-ffp-contract=off")
+        elif option in ("-Xptxas", "-Xcompiler", "--compiler-options", "--ptxas-options", "-arch", "-code", "-gencode"):
+            next(rest, "")
+    return kept
+
+
+_SHORT = {"--define-macro": "-D", "--undefine-macro": "-U", "--include-path": "-I"}
+
+
+def _dependencies(rule: str, folder: Path) -> list[str]:
+    """The user's files in a rule for make."""
+    names = rule.replace("\\\n", " ").partition(":")[2].split()
+    paths = [os.path.normpath(folder / name) for name in names]
+    ours = (str(HEADERS) + os.sep, str(folder) + os.sep, "/usr/include/", "/usr/lib/")
+    return [path for path in paths if not path.startswith(ours)]
+
+
+def _failure(result: subprocess.CompletedProcess[str], source: str) -> CompileError:
+    log = result.stderr.strip() or result.stdout.strip()
+    kept = [line for line in log.splitlines() if not re.match(r"\s*(\d+ \||\||compilation terminated)", line)]
+    return CompileError("the source does not compile for the simulator", with_source_lines("\n".join(kept), source))

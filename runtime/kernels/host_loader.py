@@ -1,0 +1,233 @@
+"""Kernels on the simulator: what ``SimDriver`` calls for modules and launches."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ...allocators.block import Segment
+from ..drivers.base import Dim3, FunctionAttributes, driver_error
+from .cache import Cache, decode
+from .engine import Engine, Fault, HostKernel, HostModule, default_workers, engine
+
+if TYPE_CHECKING:
+    from ..drivers.sim import SimDriver
+
+__all__ = ["HostLoader"]
+
+Range = tuple[int, int]
+_POINTER = 8
+
+
+class HostLoader:
+    """Loads modules compiled for the host into the engine, and queues launches as operations of the simulator."""
+
+    def __init__(self, driver: SimDriver, cache: Cache | None = None) -> None:
+        self._driver: SimDriver = weakref.proxy(driver)  # which holds this loader
+        self._cache = cache
+        self._modules: dict[int, HostModule] = {}
+        self._functions: dict[int, HostKernel] = {}
+        self._handles: dict[tuple[int, str], int] = {}
+        self._next = 0x5000_0000
+        self.workers = default_workers()
+        """How many threads run the blocks of a kernel."""
+        self.segments: Callable[[], Iterable[Segment]] | None = None
+        """Says which memory allocators hold, and which parts of it are in the program's hands: what is not is no
+        longer accessible to kernels, although the driver thinks it allocated."""
+
+    @property
+    def _engine(self) -> Engine:
+        return engine(self._cache)
+
+    # --- see Driver
+
+    def module_load(self, image: bytes) -> int:
+        """See ``Driver.module_load``."""
+        entry = decode(image)
+        if entry is None:
+            raise driver_error(200, f"module_load of {len(image)} bytes: not a module compiled for the simulator")
+        names = entry.facts["parameters"]
+        assert isinstance(names, dict)
+        module = HostModule(self._engine, entry.payload, names, checked=bool(entry.facts["checked"]))
+        self._driver.add_variable(module.begin, module.end - module.begin)
+        return self._add(self._modules, module)
+
+    def module_unload(self, module: int) -> None:
+        """See ``Driver.module_unload``."""
+        found = self._module(module)
+        del self._modules[module]
+        for key in [key for key in self._handles if key[0] == module]:
+            del self._functions[self._handles.pop(key)]
+        self._driver.remove_variable(found.begin)
+        found.unload()
+
+    def module_function(self, module: int, name: str) -> int:
+        """See ``Driver.module_function``."""
+        kernels = self._module(module).kernels
+        if name not in kernels:
+            raise driver_error(500, f"no kernel {name!r}; the module has {', '.join(sorted(kernels)) or 'none'}")
+        handle = self._handles.get((module, name))
+        if handle is None:
+            handle = self._handles[module, name] = self._add(self._functions, kernels[name])
+        return handle
+
+    def module_global(self, module: int, name: str) -> tuple[int, int]:
+        """See ``Driver.module_global``."""
+        symbols = self._module(module).symbols
+        if name not in symbols:
+            raise driver_error(500, f"no symbol {name!r}; the module has {', '.join(sorted(symbols)) or 'none'}")
+        address, nbytes, _ = symbols[name]
+        return address, nbytes
+
+    def function_attributes(self, function: int) -> FunctionAttributes:
+        """See ``Driver.function_attributes``. Static shared memory is known once the kernel ran; there are no
+        registers here."""
+        kernel = self.kernel(function)
+        return FunctionAttributes(
+            max_threads_per_block=kernel.max_threads or 1024,
+            shared_bytes=kernel.static_shared,
+            const_bytes=0,
+            local_bytes=0,
+            num_regs=0,
+        )
+
+    def function_parameters(self, function: int) -> list[tuple[int, int]]:
+        """See ``Driver.function_parameters``."""
+        return [(parameter.offset, parameter.nbytes) for parameter in self.kernel(function).parameters]
+
+    def launch(self, function: int, grid: Dim3, block: Dim3, *, shared: int, stream: int, parameters: bytes) -> None:
+        """See ``Driver.launch``. What the kernel may touch is what is live now, not when it runs: memory that the
+        program gives back meanwhile, in the order of the stream, is still the kernel's."""
+        kernel = self.kernel(function)
+        if len(parameters) < kernel.parameter_bytes:
+            raise driver_error(
+                1,
+                f"launch of {kernel.name}: {len(parameters)} bytes of parameters, and it takes {kernel.parameter_bytes}",
+            )
+        accessible = self._accessible()
+        reads, writes = _touched(kernel, parameters, accessible)
+        limit = self._driver.device_properties(self._driver.current_device() or 0).shared_memory_per_block_optin
+        body = partial(self._run, kernel, grid, block, shared, limit, parameters, accessible)
+        self._driver.launch_host(body, stream=stream, reads=reads, writes=writes, name=kernel.name)
+
+    # --- beyond that
+
+    def kernel(self, function: int) -> HostKernel:
+        """The kernel that a handle stands for."""
+        try:
+            return self._functions[function]
+        except KeyError:
+            raise driver_error(400, f"{function:#x} is no kernel, or its module was unloaded") from None
+
+    def is_constant(self, module: int, name: str) -> bool:
+        """Whether a symbol was declared const, so that nobody may write it."""
+        return self._module(module).symbols[name][2]
+
+    def _module(self, handle: int) -> HostModule:
+        try:
+            return self._modules[handle]
+        except KeyError:
+            raise driver_error(400, f"{handle:#x} is no module, or was unloaded") from None
+
+    def _add(self, table: dict[int, HostModule] | dict[int, HostKernel], thing: HostModule | HostKernel) -> int:
+        self._next += 16
+        table[self._next] = thing  # type: ignore[assignment]
+        return self._next
+
+    def _accessible(self) -> list[Range]:
+        """What kernels of the current device may touch: address and size, in order."""
+        ranges = self._driver.reachable()
+        held = sorted(self.segments(), key=lambda segment: segment.address) if self.segments else []
+        if not held:
+            return ranges
+        starts = [segment.address for segment in held]
+        kept = []
+        for address, nbytes in ranges:
+            position = bisect_right(starts, address) - 1
+            if position < 0 or address >= starts[position] + held[position].nbytes:
+                kept.append((address, nbytes))
+        devices = [address for address, _ in ranges]
+        for segment in held:
+            for block in segment.blocks:
+                if block.state != "active_allocated" or not block.requested:
+                    continue
+                position = bisect_right(devices, block.address) - 1
+                if position >= 0 and block.address < ranges[position][0] + ranges[position][1]:  # of this device
+                    kept.append((block.address, block.requested))
+        kept.sort()
+        return kept
+
+    def _run(
+        self,
+        kernel: HostKernel,
+        grid: Dim3,
+        block: Dim3,
+        shared: int,
+        limit: int,
+        parameters: bytes,
+        accessible: list[Range],
+    ) -> None:
+        """The operation."""
+        ranges = array("Q", [value for pair in accessible for value in pair]) if kernel.module.checked else None
+        fault, printed = kernel.module.engine.run(
+            kernel,
+            grid,
+            block,
+            shared=shared,
+            shared_limit=limit,
+            parameters=parameters,
+            ranges=ranges,
+            workers=self.workers,
+        )
+        if printed:
+            sys.stdout.write(printed)
+            sys.stdout.flush()
+        if fault is not None:
+            raise driver_error(fault.code, _explain(kernel, fault, accessible))
+
+
+def _touched(kernel: HostKernel, parameters: bytes, accessible: list[Range]) -> tuple[list[Range], list[Range]]:
+    """The memory that the pointers among the parameters lie in: read through const ones, written through others."""
+    reads: list[Range] = []
+    writes: list[Range] = []
+    starts = [address for address, _ in accessible]
+    for parameter in kernel.parameters:
+        if parameter.kind != "p":
+            continue
+        address = int.from_bytes(parameters[parameter.offset : parameter.offset + _POINTER], "little")
+        position = bisect_right(starts, address) - 1
+        if position >= 0 and address < starts[position] + accessible[position][1]:
+            (reads if parameter.constant else writes).append(accessible[position])
+    return reads, writes
+
+
+def _explain(kernel: HostKernel, fault: Fault, accessible: list[Range]) -> str:
+    where = f"kernel {kernel.name}, block {fault.block}, thread {fault.thread}"
+    if fault.text:
+        return f"{where}: {fault.text}"
+    verb = {True: "writes", False: "reads", None: "accesses"}[fault.writes]
+    what = f"{fault.nbytes} bytes" if fault.nbytes > 1 else "memory"
+    return f"{where} {verb} {what} at {fault.address:#x}: {_place(fault.address, accessible)}"
+
+
+def _place(address: int, accessible: list[Range]) -> str:
+    if address < 1 << 16:
+        return "a null pointer, or an index from one"
+    position = bisect_right(accessible, (address, 1 << 63)) - 1
+    notes = []
+    if position >= 0:
+        start, size = accessible[position]
+        if address < start + size:
+            notes.append(f"across the end of the {size} bytes at {start:#x}")
+        elif address - start - size < 1 << 30:
+            notes.append(f"{address - start - size} bytes behind the end of the {size} bytes at {start:#x}")
+    if not notes and position + 1 < len(accessible):
+        start, size = accessible[position + 1]
+        if start - address < 1 << 30:
+            notes.append(f"{start - address} bytes before the {size} bytes at {start:#x}")
+    return f"no live allocation holds it ({notes[0]})" if notes else "no live allocation holds it"

@@ -1,0 +1,290 @@
+"""``SourceModule``: CUDA C++ compiled when it is made, loaded on each device that uses it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from ...allocators.errors import CuplugError, DriverError
+from ..drivers.base import Driver, driver_error
+from ..runtime import Runtime, default_runtime
+from .arguments import Parameter
+from .cache import Cache, Entry, default_cache, encode
+from .function import Function
+from .signatures import Signature, kinds, signatures
+from .symbol import GlobalSymbol
+
+if TYPE_CHECKING:
+    from ..drivers.sim import SimDriver
+    from .host_loader import HostLoader
+
+__all__ = ["SourceModule"]
+
+_NOT_FOUND = 500
+_NEEDS_CPP = re.compile(r'\b(?:template|namespace|operator|class|using)\b|extern\s*"C"|#\s*include|__cplusplus')
+
+
+class SourceModule:
+    """Kernels from CUDA C++ source. On a GPU NVRTC or nvcc compiles it; on the simulator a C++ compiler does.
+
+    Compiled code is kept on disk (``CUPLUG_CACHE_DIR``). The module belongs to the runtime, and is loaded on each of
+    its devices that uses it; ``__device__`` and ``__constant__`` variables exist once on each.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        options: Iterable[str] = (),
+        name_expressions: Iterable[str] = (),
+        arch: str | None = None,
+        no_extern_c: bool = False,
+        include_dirs: Iterable[str] = (),
+        check: bool | None = None,
+        cache: bool = True,
+        runtime: Runtime | None = None,
+    ) -> None:
+        """Compile ``source``.
+
+        Args:
+            source: CUDA C++.
+            options: for the compiler, as NVRTC and nvcc take them (``-DN=8``, ``--use_fast_math``).
+            name_expressions: instances of templates to compile, as C++ writes them: ``scale<float>``.
+            arch: for example ``sm_90``; by default the current device's.
+            no_extern_c: do not put the source into ``extern "C" {}``. It is not put there anyway if it uses C++ that
+                must not stand there, and kernels are found by their plain names in either case.
+            include_dirs: where ``#include`` looks.
+            check: on the simulator, whether every access is checked against the live allocations and for alignment
+                (the default, if this process can map the tables for it). Unchecked kernels run faster, vectorised
+                where the compiler can; accesses outside mapped memory are reported all the same. Ignored on a GPU.
+            cache: whether compiled code is looked for on disk and kept there.
+            runtime: the default runtime, if left out.
+
+        Raises:
+            CompileError: it does not compile, or there is no compiler; ``log`` holds the compiler's messages.
+            CuplugError: there is no device.
+        """
+        self.runtime = runtime or default_runtime()
+        self.source = source
+        self.name_expressions = tuple(name_expressions)
+        self._driver: Driver = self.runtime.driver
+        self._cache = default_cache() if cache else None
+        self._modules: dict[int, int] = {}
+        self._functions: dict[str, Function] = {}
+        self._signatures: dict[str, Signature] | None = None
+        capability = self.runtime.properties(self.runtime.current.device)
+        arch = arch or f"sm_{capability.major}{capability.minor}"
+        self._simulated = hasattr(self._driver, "launch_host")
+        compile_ = self._compile_for_host if self._simulated else self._compile_for_gpu
+        self._entry = compile_(list(options), [str(path) for path in include_dirs], arch, check, no_extern_c)
+        self._image = encode(self._entry) if self._simulated else self._entry.payload
+
+    # --- what programs use
+
+    def get_function(self, name: str) -> Function:
+        """A kernel by its name: plain, with its namespaces, mangled, or a name expression.
+
+        Raises:
+            DriverError: ``CUDA_ERROR_NOT_FOUND``; the message lists the kernels there are.
+        """
+        function = self._functions.get(name)
+        if function is None:
+            ordinal = self.runtime.current.device
+            with self.runtime.on_device(ordinal):
+                self.load_function(name, ordinal)
+            function = self._functions[name] = Function(self, name)
+        return function
+
+    def get_global(self, name: str) -> GlobalSymbol:
+        """A ``__device__`` or ``__constant__`` variable of the current device by its name.
+
+        Raises:
+            DriverError: ``CUDA_ERROR_NOT_FOUND``.
+        """
+        ordinal = self.runtime.current.device
+        with self.runtime.on_device(ordinal):
+            module = self._load(ordinal)
+            address, nbytes = self._driver.module_global(module, self._symbol_name(name))
+        read_only = self._simulated and self._loader.is_constant(module, name)
+        return GlobalSymbol(name, address, nbytes, ordinal, self, read_only=read_only)
+
+    @property
+    def log(self) -> str:
+        """What the compiler said (warnings), if anything."""
+        return str(self._entry.facts.get("log", ""))
+
+    # --- what functions use
+
+    def load_function(self, name: str, ordinal: int) -> tuple[int, list[Parameter]]:
+        """The driver's handle of a kernel on a device, which is current, and its parameters."""
+        module = self._load(ordinal)
+        if self._simulated:
+            handle = self._driver.module_function(module, self._host_name(name))
+            kernel = self._loader.kernel(handle)
+            return handle, [Parameter(p.name, p.offset, p.nbytes, p.kind) for p in kernel.parameters]
+        handle = self._driver.module_function(module, self._gpu_name(name))
+        layout = self._driver.function_parameters(handle)
+        if self._signatures is None:
+            self._signatures = signatures(self.source, self.name_expressions)
+        signature = self._signatures.get(name) or self._signatures.get(_plain_name(name))
+        named = kinds(signature, layout)
+        return handle, [
+            Parameter(parameter, offset, nbytes, kind)
+            for (parameter, kind), (offset, nbytes) in zip(named, layout, strict=True)
+        ]
+
+    def _load(self, ordinal: int) -> int:
+        module = self._modules.get(ordinal)
+        if module is None:
+            module = self._modules[ordinal] = self._driver.module_load(self._image)
+        return module
+
+    # --- the simulator
+
+    @property
+    def _loader(self) -> HostLoader:
+        return cast("HostLoader", cast("SimDriver", self._driver).module_loader)
+
+    def _compile_for_host(
+        self,
+        options: list[str],
+        include_dirs: list[str],
+        arch: str,
+        check: bool | None,
+        no_extern_c: bool,  # noqa: ARG002
+    ) -> Entry:
+        from .engine import engine
+        from .host_compiler import compile_for_host
+
+        _attach_loader(self.runtime, self._cache)
+        can_check = engine(self._cache).can_check
+        if check and not can_check:
+            raise CuplugError(
+                "checked kernels need tables in this process's address space, which could not be mapped (see ulimit -v); "
+                "pass check=False"
+            )
+        return compile_for_host(
+            self.source,
+            options=options,
+            name_expressions=self.name_expressions,
+            include_dirs=include_dirs,
+            arch=arch,
+            checked=can_check if check is None else check,
+            cache=self._cache,
+        )
+
+    def _host_name(self, name: str) -> str:
+        parameters = self._entry.facts["parameters"]
+        assert isinstance(parameters, dict)
+        return _find(name, list(parameters))
+
+    # --- GPUs
+
+    def _compile_for_gpu(
+        self,
+        options: list[str],
+        include_dirs: list[str],
+        arch: str,
+        check: bool | None,
+        no_extern_c: bool,  # noqa: ARG002
+    ) -> Entry:
+        from .nvidia import compile_for_gpu
+
+        source = self.source
+        if not no_extern_c and not self.name_expressions and not _NEEDS_CPP.search(source):
+            source = f'extern "C" {{\n#line 1\n{source}\n}}\n'
+        return compile_for_gpu(
+            source,
+            options=options,
+            name_expressions=self.name_expressions,
+            include_dirs=include_dirs,
+            arch=arch,
+            cache=self._cache,
+        )
+
+    def _gpu_name(self, name: str) -> str:
+        from .nvidia import demangle, kernel_symbols
+
+        lowered = self._entry.facts.get("lowered")
+        assert isinstance(lowered, dict)
+        if name in lowered:
+            return str(lowered[name])
+        symbols = kernel_symbols(self._entry.payload)
+        if name in symbols:
+            return name
+        plain: dict[str, list[str]] = {}
+        for symbol in symbols:
+            plain.setdefault(_plain_name(demangle(symbol)), []).append(symbol)
+        found = plain[_find(name, list(plain))]
+        if len(found) > 1:
+            raise driver_error(
+                _NOT_FOUND,
+                f"{len(found)} kernels are called {name!r}; say which with a name expression or mangled: {found}",
+            )
+        return found[0]
+
+    def _symbol_name(self, name: str) -> str:
+        if self._simulated or "::" not in name:
+            return name
+        parts = [part for part in name.split("::") if part]
+        return "_ZN" + "".join(f"{len(part)}{part}" for part in parts) + "E"
+
+
+def _attach_loader(runtime: Runtime, cache: Cache | None) -> None:
+    """Give the simulator what loads and launches kernels, and that the knowledge of what is allocated."""
+    from .host_loader import HostLoader
+
+    driver = cast("SimDriver", runtime.driver)
+    with runtime.lock:
+        if driver.module_loader is None:
+            driver.module_loader = HostLoader(driver, cache)
+        loader = cast("HostLoader", driver.module_loader)
+        loader.segments = lambda: _segments(runtime)
+
+
+def _segments(runtime: Runtime) -> list[Any]:
+    found: list[Any] = []
+    for ordinal in range(runtime.device_count()):
+        allocator = runtime.find_allocator(ordinal)
+        if allocator is not None:
+            found += allocator.segments()
+    return found
+
+
+def _find(name: str, known: Sequence[str]) -> str:
+    """The kernel that a program means: its full name, or the only one whose name ends so."""
+    wanted = re.sub(r"\s+", "", _plain_name(name))
+    exact = [other for other in known if re.sub(r"\s+", "", other) == wanted]
+    ending = [other for other in known if re.sub(r"\s+", "", other).split("<")[0].endswith(f"::{wanted}")]
+    for candidates in (exact, ending):
+        if len(candidates) == 1:
+            return candidates[0]
+    what = f"the kernel {name!r} is ambiguous" if ending else f"no kernel {name!r}"
+    raise DriverError(
+        _NOT_FOUND,
+        "CUDA_ERROR_NOT_FOUND",
+        f"{what}; the module has {', '.join(sorted(known)) or 'none'} (instances of templates: name_expressions)",
+    )
+
+
+def _plain_name(name: str) -> str:
+    """A name without the parameters that a demangled one has; a mangled one in plain, as far as that is easy."""
+    mangled = re.match(r"_Z(N?)((?:\d+[A-Za-z_]\w*)+)", name)
+    if mangled:
+        rest, parts = mangled[2], []
+        while match := re.match(r"(\d+)", rest):
+            length = int(match[1])
+            start = len(match[1])
+            parts.append(rest[start : start + length])
+            rest = rest[start + length :]
+            if not mangled[1]:
+                break
+        return "::".join(parts)
+    depth = 0
+    for position, character in enumerate(name):
+        depth += (character == "<") - (character == ">")
+        if character == "(" and depth == 0:
+            name = name[:position]
+            break
+    return name.removeprefix("void ").lstrip("& ").removeprefix("::").strip()

@@ -1,0 +1,323 @@
+"""Compiling CUDA C++ for GPUs: NVRTC, by NVIDIA's ``cuda-bindings``, where it is installed, else nvcc."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ...allocators.errors import CompileError
+from .cache import Cache, Entry, content_key, dependencies_of
+from .diagnostics import with_source_lines
+
+__all__ = ["compile_for_gpu", "kernel_symbols", "match_instance"]
+
+SOURCE_NAME = "kernel.cu"
+_HEADERS_WITHOUT_HOST = {
+    # What NVRTC lacks of the host's headers, and kernels include out of habit. NVRTC declares the functions itself.
+    **dict.fromkeys(
+        "assert.h cassert cmath cstdio cstdlib cstring math.h stdio.h stdlib.h string.h cuda.h cuda_runtime.h "
+        "cuda_runtime_api.h device_launch_parameters.h time.h".split(),
+        "#pragma once\n",
+    ),
+    "stdint.h": "#pragma once\n"
+    "typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long long int64_t;\n"
+    "typedef unsigned char uint8_t; typedef unsigned short uint16_t; typedef unsigned int uint32_t;\n"
+    "typedef unsigned long long uint64_t; typedef unsigned long uintptr_t; typedef long intptr_t;\n",
+    "stddef.h": "#pragma once\ntypedef long ptrdiff_t;\n#ifndef NULL\n#define NULL 0\n#endif\n",
+    "float.h": "#pragma once\n#define FLT_MAX 3.402823466e+38f\n#define FLT_MIN 1.175494351e-38f\n"
+    "#define FLT_EPSILON 1.192092896e-07f\n#define DBL_MAX 1.7976931348623157e+308\n"
+    "#define DBL_MIN 2.2250738585072014e-308\n#define DBL_EPSILON 2.2204460492503131e-16\n",
+    "limits.h": "#pragma once\n#define CHAR_BIT 8\n#define INT_MAX 2147483647\n#define INT_MIN (-INT_MAX - 1)\n"
+    "#define UINT_MAX 4294967295u\n#define LLONG_MAX 9223372036854775807ll\n#define LLONG_MIN (-LLONG_MAX - 1)\n"
+    "#define ULLONG_MAX 18446744073709551615ull\n#define SHRT_MAX 32767\n#define SHRT_MIN (-32768)\n",
+}
+_HEADERS_WITHOUT_HOST |= {
+    "cstdint": '#include "stdint.h"\n',
+    "cstddef": '#include "stddef.h"\n',
+    "cfloat": '#include "float.h"\n',
+    "climits": '#include "limits.h"\n',
+}
+
+
+def compile_for_gpu(
+    source: str,
+    *,
+    options: Sequence[str] = (),
+    name_expressions: Sequence[str] = (),
+    include_dirs: Sequence[str] = (),
+    arch: str,
+    cache: Cache | None = None,
+) -> Entry:
+    """Compile CUDA C++ into a cubin.
+
+    Args:
+        source: the text.
+        options: the compiler's.
+        name_expressions: instances of templates to compile.
+        include_dirs: where ``#include`` looks.
+        arch: for example ``sm_90``.
+        cache: where to look first, and to keep the result.
+
+    Returns:
+        The cubin as ``payload``; in ``facts`` the mangled names of the name expressions.
+
+    Raises:
+        CompileError: it does not compile, or there is no compiler.
+    """
+    nvrtc = _nvrtc()
+    folders = [os.path.abspath(path) for path in include_dirs]
+    compiler = f"nvrtc {nvrtc.version}" if nvrtc else nvcc_version()
+
+    def make() -> Entry:
+        if nvrtc is None:
+            return _with_nvcc(source, options, name_expressions, folders, arch)
+        try:
+            return nvrtc.compile(source, options, name_expressions, folders, arch)
+        except CompileError as error:
+            # NVRTC has none of the host's headers. A source that wants others than ours needs nvcc.
+            if "could not open source file" in error.log and find_nvcc():
+                return _with_nvcc(source, options, name_expressions, folders, arch)
+            raise
+
+    if cache is None:
+        return make()
+    key = content_key("gpu", source, list(options), list(name_expressions), folders, arch, compiler)
+    return cache.get_or_make(key, make)
+
+
+# --- NVRTC
+
+
+class _Nvrtc:
+    def __init__(self, api: Any) -> None:
+        self.api = api
+        self.version = ".".join(map(str, self._call("nvrtcVersion")))
+
+    def _call(self, name: str, *args: Any) -> tuple[Any, ...]:
+        code, *results = getattr(self.api, name)(*args)
+        if int(code):
+            raise CompileError(f"{name} failed: {self.api.nvrtcGetErrorString(code)[1].decode()}")
+        return tuple(results)
+
+    def compile(
+        self, source: str, options: Sequence[str], expressions: Sequence[str], folders: Sequence[str], arch: str
+    ) -> Entry:
+        headers = _HEADERS_WITHOUT_HOST
+        contents, names = [text.encode() for text in headers.values()], [name.encode() for name in headers]
+        (program,) = self._call(
+            "nvrtcCreateProgram", source.encode(), SOURCE_NAME.encode(), len(headers), contents, names
+        )
+        try:
+            for expression in expressions:
+                self._call("nvrtcAddNameExpression", program, expression.encode())
+            arguments = [*options, f"--gpu-architecture={arch}", *(f"--include-path={folder}" for folder in folders)]
+            if not any(option.startswith(("-std", "--std")) for option in options):
+                arguments.append("--std=c++17")
+            arguments += [f"--include-path={folder}" for folder in _toolkit_headers()]
+            encoded = [argument.encode() for argument in arguments]
+            (code, *_) = self.api.nvrtcCompileProgram(program, len(encoded), encoded)
+            log = self._text(program, "ProgramLog")
+            if int(code):
+                raise CompileError("the source does not compile with NVRTC", with_source_lines(log, source))
+            lowered = {
+                expression: self._call("nvrtcGetLoweredName", program, expression.encode())[0].decode()
+                for expression in expressions
+            }
+            return Entry(self._bytes(program, "CUBIN"), {"lowered": lowered, "log": log})
+        finally:
+            self.api.nvrtcDestroyProgram(program)
+
+    def _bytes(self, program: Any, what: str) -> bytes:
+        (size,) = self._call(f"nvrtcGet{what}Size", program)
+        buffer = bytearray(size)
+        self._call(f"nvrtcGet{what}", program, buffer)
+        return bytes(buffer)
+
+    def _text(self, program: Any, what: str) -> str:
+        return self._bytes(program, what).rstrip(b"\0").decode(errors="replace").strip()
+
+
+@functools.cache
+def _nvrtc() -> _Nvrtc | None:
+    if os.environ.get("CUPLUG_COMPILER", "") == "nvcc":
+        return None
+    try:
+        from cuda.bindings import nvrtc as api
+
+        return _Nvrtc(api)
+    except Exception:  # not installed, or without the library: it says so in many ways
+        return None
+
+
+@functools.cache
+def _toolkit_headers() -> tuple[str, ...]:
+    """Where CUDA's own headers are (cuda_fp16.h and others), if they can be found."""
+    roots = [os.environ.get("CUDA_HOME", ""), os.environ.get("CUDA_PATH", ""), "/usr/local/cuda"]
+    nvcc = find_nvcc()
+    if nvcc:
+        roots.append(str(Path(nvcc).resolve().parent.parent))
+    found = []
+    for root in filter(None, roots):
+        for folder in (Path(root) / "include", Path(root) / "targets" / "x86_64-linux" / "include"):
+            if (folder / "cuda_fp16.h").exists():
+                found.append(folder)
+                break
+    try:
+        import nvidia
+    except ImportError:
+        pass
+    else:  # the wheels of CUDA's runtime
+        for root in nvidia.__path__:
+            found += [path.parent for path in Path(root).glob("*/include/cuda_fp16.h")]
+    folders = list(dict.fromkeys(map(str, found)))[:1]
+    return tuple(folders + [str(Path(folder) / "cccl") for folder in folders if (Path(folder) / "cccl").exists()])
+
+
+# --- nvcc
+
+
+def find_nvcc() -> str | None:
+    """The path of nvcc: in ``CUDA_HOME`` or ``CUDA_PATH``, on the path, or where CUDA installs it."""
+    for root in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH")):
+        if root and os.access(os.path.join(root, "bin", "nvcc"), os.X_OK):
+            return os.path.join(root, "bin", "nvcc")
+    usual = "/usr/local/cuda/bin/nvcc"
+    return shutil.which("nvcc") or (usual if os.access(usual, os.X_OK) else None)
+
+
+def nvcc_version() -> str:
+    """What nvcc says of itself.
+
+    Raises:
+        CompileError: there is no compiler at all.
+    """
+    nvcc = find_nvcc()
+    if nvcc is None:
+        raise CompileError(
+            "there is no CUDA compiler: install NVRTC and its bindings (pip install 'cuplug[cuda]' nvidia-cuda-nvrtc), "
+            "or the CUDA toolkit with nvcc, and name its folder in CUDA_HOME"
+        )
+    return _version_of(nvcc, os.stat(nvcc).st_mtime_ns)
+
+
+@functools.lru_cache
+def _version_of(nvcc: str, _changed: int) -> str:
+    return subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False).stdout
+
+
+def _with_nvcc(
+    source: str, options: Sequence[str], expressions: Sequence[str], folders: Sequence[str], arch: str
+) -> Entry:
+    nvcc_version()  # raises where there is none
+    nvcc = find_nvcc()
+    assert nvcc is not None
+    pointers = ", ".join(f"(const void*)({expression.lstrip('& ')})" for expression in expressions)
+    instances = (  # a reference from the host's side makes nvcc compile the instance
+        f'\n#line 1 "name expressions"\n__attribute__((used)) static const void* const __cuplug_instances[] = {{{pointers}}};\n'
+        if expressions
+        else ""
+    )
+    with tempfile.TemporaryDirectory(prefix="cuplug-") as directory:
+        folder = Path(directory)
+        (folder / SOURCE_NAME).write_text(source + instances)
+        command = [nvcc, "-cubin", f"-arch={arch}", *options, *(f"-I{path}" for path in folders)]
+        command += ["-MD", "-MF", "dependencies", "-o", "module.cubin", SOURCE_NAME]
+        result = subprocess.run(command, cwd=directory, capture_output=True, text=True, errors="replace", check=False)
+        if result.returncode:
+            log = (result.stderr + result.stdout).strip()
+            raise CompileError("the source does not compile with nvcc", with_source_lines(log, source))
+        cubin = (folder / "module.cubin").read_bytes()
+        included = _included(folder / "dependencies", folder)
+    symbols = kernel_symbols(cubin)
+    lowered = {expression: match_instance(expression, symbols) for expression in expressions}
+    return Entry(cubin, {"lowered": lowered, "log": result.stderr}, dependencies_of(included))
+
+
+def _included(rule: Path, folder: Path) -> list[str]:
+    try:
+        names = rule.read_text().replace("\\\n", " ").partition(":")[2].split()
+    except OSError:
+        return []
+    toolkit = (str(folder) + os.sep, "/usr/", *(os.path.realpath(path) for path in _toolkit_headers()))
+    paths = [os.path.realpath(folder / name) for name in names]
+    return [path for path in paths if not path.startswith(toolkit)]
+
+
+# --- names
+
+
+def kernel_symbols(cubin: bytes) -> list[str]:
+    """The (mangled) names of a cubin's kernels: each has a section of its own."""
+    names = re.findall(rb"\0\.text\.([A-Za-z_$][\w$.]*)(?=\0)", cubin)
+    return sorted({name.decode() for name in names})
+
+
+def match_instance(expression: str, symbols: Sequence[str]) -> str:
+    """The mangled name of a template's instance.
+
+    Raises:
+        CompileError: none of the symbols is one.
+    """
+    wanted = _canonical(expression)
+    demangled = {symbol: _instance_name(demangle(symbol)) for symbol in symbols}
+    exact = [symbol for symbol, name in demangled.items() if name == wanted or name.endswith(f"::{wanted}")]
+    base = wanted.split("<")[0].split("::")[-1]
+    similar = [symbol for symbol, name in demangled.items() if name.split("<")[0].split("::")[-1] == base]
+    for candidates in (exact, similar):
+        if len(candidates) == 1:
+            return candidates[0]
+    raise CompileError(
+        f"name expression {expression!r} matches none of the compiled kernels: {sorted(demangled.values())}"
+    )
+
+
+def demangle(symbol: str) -> str:
+    """A C++ name in full, or the symbol itself where that cannot be told."""
+    library = _demangler()
+    if library is None or not symbol.startswith("_Z"):
+        return symbol
+    status = ctypes.c_int()
+    result = library.__cxa_demangle(symbol.encode(), None, None, ctypes.byref(status))
+    if not result:
+        return symbol
+    text = ctypes.string_at(result).decode()
+    ctypes.CDLL(None).free(ctypes.c_void_p(result))
+    return text
+
+
+@functools.cache
+def _demangler() -> ctypes.CDLL | None:
+    for name in ("libstdc++.so.6", "libc++abi.so.1"):
+        try:
+            library = ctypes.CDLL(name)
+            library.__cxa_demangle.restype = ctypes.c_void_p
+        except (OSError, AttributeError):
+            continue
+        return library
+    return None
+
+
+def _instance_name(demangled: str) -> str:
+    """``void ns::k<float>(float*)`` as ``ns::k<float>``."""
+    depth = 0
+    for index, character in enumerate(demangled):
+        depth += (character == "<") - (character == ">")
+        if character == "(" and depth == 0:
+            demangled = demangled[:index]
+            break
+    return _canonical(demangled.removeprefix("void "))
+
+
+def _canonical(text: str) -> str:
+    text = re.sub(r"\((?:unsigned |signed )?(?:int|long|short|char|bool|unsigned)(?: long)*(?: int)?\)", "", text)
+    text = re.sub(r"\bunsigned\b(?! (?:int|long|short|char))", "unsigned int", text)
+    text = re.sub(r"(?<=\d)(?:[uUlL]+)\b", "", text)
+    return re.sub(r"\s+", "", text).lstrip("&:")

@@ -1,0 +1,120 @@
+"""What the parameters of a source's kernels are called, and of which kinds they are: for arguments on a GPU, whose driver
+tells offsets and sizes only. Types that are not understood stay unknown; the driver's sizes have the last word."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from . import syntax
+from .syntax import Tokens
+
+__all__ = ["Signature", "kinds", "signatures"]
+
+_KINDS = {
+    **dict.fromkeys(["float", "double"], "f"),
+    **dict.fromkeys(["half", "__half"], "h"),
+    **dict.fromkeys(["__nv_bfloat16", "nv_bfloat16"], "g"),
+    "bool": "b",
+    **dict.fromkeys("char short int long int8_t int16_t int32_t int64_t ptrdiff_t intptr_t ssize_t".split(), "i"),
+    **dict.fromkeys(
+        "unsigned size_t uint8_t uint16_t uint32_t uint64_t uintptr_t uchar ushort uint ulong uint8 uint32".split(), "u"
+    ),
+    **dict.fromkeys(["signed", "clock_t", "wchar_t"], "i"),
+}
+_SIZES = {"f": (4, 8), "h": (2,), "g": (2,), "b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "p": (8,)}
+_IGNORED = frozenset({"const", "volatile", "struct", "enum", "typename", "std", "::", "int"})
+_VECTOR = re.compile(r"(u?(char|short|int|long|longlong)|float|double)[1-4]$|dim3$|__half2$|half2$|__nv_bfloat162$")
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The parameters of one kernel as its source declares them."""
+
+    name: str
+    names: list[str]
+    types: list[str]
+    extern_c: bool
+
+
+def signatures(source: str, name_expressions: Sequence[str] = ()) -> dict[str, Signature]:
+    """Every kernel of a source, and every instance that a name expression asks for, by name."""
+    tokens = Tokens(source)
+    aliases = _aliases(tokens)
+    found: dict[str, Signature] = {}
+    for kernel in syntax.read(tokens).kernels:
+        if not kernel.body:
+            continue
+        types = [_resolve(text, aliases) for text in kernel.types]
+        if kernel.template is None:
+            found[kernel.qualified] = Signature(kernel.qualified, kernel.names, types, kernel.extern_c)
+        for expression in name_expressions:
+            base, _, rest = expression.partition("<")
+            if base.strip().lstrip("&: ").split("::")[-1] != kernel.name:
+                continue
+            values = Tokens(rest.rstrip().removesuffix(">"))
+            arguments = [values.text(*part) for part in syntax.split(values, 0, len(values))]
+            bound = {**aliases, **dict(zip(kernel.template or [], arguments))}  # noqa: B905 - defaults may follow
+            types = [_resolve(text, bound) for text in kernel.types]
+            found[expression] = Signature(expression, kernel.names, types, kernel.extern_c)
+    return found
+
+
+def kinds(signature: Signature | None, layout: Sequence[tuple[int, int]]) -> list[tuple[str, str]]:
+    """Name and kind of every parameter, given offsets and sizes in bytes."""
+    if signature is None or len(signature.types) != len(layout):
+        return [(f"parameter {index}", "?") for index in range(len(layout))]
+    return [
+        (name, _kind(text, nbytes))
+        for name, text, (_, nbytes) in zip(signature.names, signature.types, layout, strict=True)
+    ]
+
+
+def _kind(text: str, nbytes: int) -> str:
+    words = text.split()
+    if "*" in words or "&" in words:
+        kind = "p"
+    elif "unsigned" in words:
+        kind = "u"
+    elif _VECTOR.match(words[-1] if words else ""):
+        kind = "s"
+    else:
+        core = [word for word in words if word not in _IGNORED] or [word for word in words if word == "int"]
+        kind = _KINDS.get(core[-1], "?") if core else "?"
+    if kind in _SIZES and nbytes not in _SIZES[kind]:
+        return "?"
+    return "s" if kind == "?" and nbytes not in (1, 2, 4, 8) else kind
+
+
+def _resolve(text: str, aliases: dict[str, str]) -> str:
+    for _ in range(8):
+        replaced = " ".join(aliases.get(word, word) for word in text.split())
+        if replaced == text:
+            break
+        text = replaced
+    return text
+
+
+def _aliases(tokens: Tokens) -> dict[str, str]:
+    """What ``typedef``, ``using`` and ``#define`` name, where that is simple."""
+    found = {}
+    for index, kind in enumerate(tokens.kinds):
+        if kind == "directive":
+            match = re.match(r"\s*#\s*define\s+(\w+)\s+([A-Za-z_][\w \t*]*)$", tokens.texts[index].strip())
+            if match:
+                found[match[1]] = match[2].strip()
+    for position in range(len(tokens)):
+        if tokens[position] not in ("typedef", "using"):
+            continue
+        end = position
+        while tokens[end] not in (";", "{", ""):
+            end += 1
+        if tokens[end] != ";":
+            continue
+        words = tokens.slice(position + 1, end)
+        if tokens[position] == "typedef" and len(words) > 1 and "(" not in words and "[" not in words:
+            found[words[-1]] = " ".join(words[:-1])
+        elif tokens[position] == "using" and len(words) > 2 and words[1] == "=":
+            found[words[0]] = " ".join(words[2:])
+    return found

@@ -1,0 +1,432 @@
+"""As much of CUDA C++'s syntax as cuplug must see in a source: its kernels, shared variables and symbols.
+
+This is no parser: expressions and types stay text. It follows nesting, tells declarations from one another by their
+first words, and finds names. What it reads is preprocessed where a compiler is at hand (macros are gone), or else the
+source itself (comments are skipped, macros are words).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+__all__ = ["Declaration", "Kernel", "Scope", "Symbol", "Tokens", "declarators", "identifiers", "read", "split"]
+
+_TOKEN = re.compile(
+    r"""
+    (?P<raw>(?:u8|[uUL])?R"(?P<tag>[^()\\\s]{0,16})\(.*?\)(?P=tag)")
+    | (?P<string>(?:u8|[uUL])?"(?:[^"\\\n]|\\.)*")
+    | (?P<char>(?:u8|[uUL])?'(?:[^'\\\n]|\\.)+')
+    | (?P<comment>//(?:\\\n|[^\n])*|/\*.*?\*/)
+    | (?P<directive>(?<![^\n])[ \t]*\#(?:\\\n|/\*.*?\*/|[^\n])*)
+    | (?P<space>\s+)
+    | (?P<number>\.?\d(?:[eEpP][+-]|'\w|[\w.])*)
+    | (?P<word>[A-Za-z_$]\w*)
+    | (?P<mark>::|->|\#\#|<<=|<<|.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_SKIPPED = frozenset({"comment", "directive", "space"})
+_OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
+_ATTRIBUTES = frozenset(
+    {
+        "__align__",
+        "__attribute__",
+        "__attribute",
+        "__builtin_align__",
+        "__block_size__",
+        "__cluster_dims__",
+        "__declspec",
+        "__launch_bounds__",
+        "__maxnreg__",
+        "alignas",
+        "decltype",
+        "explicit",
+        "noexcept",
+    }
+)
+_QUALIFIERS = frozenset({"const", "volatile", "restrict", "__restrict__", "__restrict", "__grid_constant__"})
+_KEYWORDS = frozenset(
+    "alignas auto bool char class const constexpr double else enum explicit extern float for friend if inline int long "
+    "namespace operator private protected public register return short signed sizeof static struct template this "
+    "typedef typename union unsigned using virtual void volatile while __device__ __global__ __host__ __forceinline__ "
+    "__inline__ __noinline__ __constant__ __shared__ __managed__ __restrict__ __restrict restrict".split()
+)
+SPACES = frozenset({"__device__", "__constant__", "__managed__"})
+
+
+class Tokens:
+    """A source in pieces. ``words`` are the indices of those that are not space, comments or directives."""
+
+    def __init__(self, text: str) -> None:
+        self.kinds: list[str] = []
+        self.texts: list[str] = []
+        for match in _TOKEN.finditer(text):
+            kind = match.lastgroup or "mark"
+            self.kinds.append("raw" if kind == "tag" else kind)
+            self.texts.append(match.group())
+        self.words = [index for index, kind in enumerate(self.kinds) if kind not in _SKIPPED]
+        self._partners: dict[int, int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __getitem__(self, position: int) -> str:
+        """The word at a position; empty beyond either end."""
+        return self.texts[self.words[position]] if 0 <= position < len(self.words) else ""
+
+    def kind(self, position: int) -> str:
+        """``word``, ``number``, ``mark``, ``string``, ``char`` or ``raw``."""
+        return self.kinds[self.words[position]]
+
+    def slice(self, start: int, end: int) -> list[str]:
+        """The words from ``start`` up to ``end``."""
+        return [self.texts[index] for index in self.words[start:end]]
+
+    def text(self, start: int, end: int) -> str:
+        """What stands from the word ``start`` up to the word ``end``, on one line."""
+        return " ".join(self.slice(start, end))
+
+    def partner(self, position: int) -> int:
+        """The position of the bracket that closes the one at ``position``, or the last one if none does."""
+        if self._partners is None:
+            self._partners = {}
+            stack: list[int] = []
+            for here, index in enumerate(self.words):
+                text = self.texts[index]
+                if text in _OPEN:
+                    stack.append(here)
+                elif text in _CLOSE and stack:
+                    self._partners[stack.pop()] = here
+        return self._partners.get(position, len(self.words) - 1)
+
+    def after_angles(self, position: int) -> int:
+        """The position behind the ``<...>`` that begins at ``position``."""
+        depth = 0
+        while position < len(self.words):
+            text = self[position]
+            if text in _OPEN:
+                position = self.partner(position)
+            elif text == "<":
+                depth += 1
+            elif text == ">":
+                depth -= 1
+                if depth == 0:
+                    return position + 1
+            elif text in (";", "{"):
+                break
+            position += 1
+        return position
+
+    def without_attributes(self, start: int, end: int) -> Iterator[int]:
+        """The positions from ``start`` up to ``end`` that are not ``alignas(...)`` and the like, nor ``[[...]]``."""
+        position = start
+        while position < end:
+            if self[position] in _ATTRIBUTES and self[position + 1] == "(":
+                position = self.partner(position + 1) + 1
+            elif self[position] == "[" and self[position + 1] == "[":
+                position = self.partner(position) + 1
+            else:
+                yield position
+                position += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a brace opens: ``namespace``, ``linkage`` (extern "C"), ``type``, ``function``, ``block`` or ``values``."""
+
+    kind: str
+    name: str = ""
+
+
+@dataclass(slots=True)
+class Declaration:
+    """One function or type outside functions, with the words of its head and body."""
+
+    name: str
+    head: tuple[int, int]
+    body: tuple[int, int]
+    scopes: tuple[Scope, ...]
+
+
+@dataclass(slots=True)
+class Kernel:
+    """A ``__global__`` function, wherever it is declared."""
+
+    name: str
+    qualified: str
+    parameters: tuple[int, int]
+    """Positions of the brackets."""
+    body: tuple[int, int] | None
+    """Positions of the braces, or None for a mere declaration."""
+    template: list[str] | None
+    """The names of a template's parameters; None if it is none."""
+    extern_c: bool
+    bounds: str
+    """What ``__launch_bounds__`` says first, or nothing."""
+    names: list[str] = field(default_factory=list)
+    types: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Symbol:
+    """A ``__device__``, ``__constant__`` or ``__managed__`` variable."""
+
+    name: str
+    qualified: str
+
+
+@dataclass(slots=True)
+class _Reader:
+    tokens: Tokens
+    kernels: list[Kernel] = field(default_factory=list)
+    symbols: list[Symbol] = field(default_factory=list)
+    shared: list[tuple[int, int, bool]] = field(default_factory=list)
+    """First word and semicolon of every ``__shared__`` declaration, and whether it stands inside a function."""
+    declarations: list[Declaration] = field(default_factory=list)
+
+
+def read(tokens: Tokens) -> _Reader:
+    """Find kernels, symbols, shared variables, and every function and type outside functions."""
+    found = _Reader(tokens)
+    scopes: list[tuple[Scope, int, int]] = []  # with the positions of head and brace
+    head = position = 0
+    while position < len(tokens):
+        text = tokens[position]
+        if text in ("(", "["):
+            position = tokens.partner(position)
+        elif text == "{":
+            scope = _classify(tokens, head, position, scopes[-1][0] if scopes else None)
+            if scope.kind == "function":
+                _function(found, head, position, [entry[0] for entry in scopes], scope.name)
+            scopes.append((scope, head, position))
+            if scope.kind == "values":
+                position = tokens.partner(position)
+                scopes.pop()
+            else:
+                head = position + 1
+        elif text == "}":
+            if scopes:
+                scope, start, brace = scopes.pop()
+                outer = tuple(entry[0] for entry in scopes)
+                if scope.kind in ("function", "type") and not any(s.kind in ("function", "block") for s in outer):
+                    found.declarations.append(Declaration(scope.name, (start, brace), (brace, position), outer))
+                if scope.kind == "type":
+                    head = start
+                    position += 1
+                    continue
+            head = position + 1
+        elif text == ";":
+            _statement(found, head, position, [entry[0] for entry in scopes])
+            head = position + 1
+        elif text == ":" and tokens[position - 1] in ("public", "private", "protected"):
+            head = position + 1
+        position += 1
+    return found
+
+
+def _classify(tokens: Tokens, head: int, brace: int, outer: Scope | None) -> Scope:
+    if outer is not None and outer.kind in ("function", "block"):
+        words = [tokens[position] for position in tokens.without_attributes(head, brace)]
+        for keyword in ("struct", "class", "union", "enum"):
+            if keyword in words and "(" not in words and "=" not in words:
+                after = words[words.index(keyword) + 1 :]
+                return Scope("type", after[0] if after else "")
+        if "=" in words and words[-1] != ")":
+            return Scope("values")
+        return Scope("block")
+    positions = list(tokens.without_attributes(head, brace))
+    words = [tokens[position] for position in positions]
+    if "namespace" in words[:2]:
+        return Scope("namespace", "".join(words[words.index("namespace") + 1 :]))
+    if words and words[0] == "extern" and len(words) == 2:
+        return Scope("linkage")
+    start = head
+    if words and words[0] == "template":
+        while tokens[start] == "template":
+            start = tokens.after_angles(start + 1)
+        words = [tokens[position] for position in tokens.without_attributes(start, brace)]
+    if "(" in words and not ("=" in words and words.index("=") < words.index("(") and "operator" not in words):
+        return Scope("function", _before_brackets(tokens, start, brace))
+    for keyword in ("struct", "class", "union", "enum"):
+        if keyword in words:
+            after = words[words.index(keyword) + 1 :]
+            names = [word for word in after if word[:1].isalpha() or word[:1] == "_"]
+            return Scope("type", names[0] if names and names[0] not in ("class", "struct") else "".join(names[1:2]))
+    return Scope("values")
+
+
+def _before_brackets(tokens: Tokens, start: int, end: int) -> str:
+    """The name before the first bracket of parameters."""
+    position = _name_of_function(tokens, start, end)
+    return tokens[position] if position is not None else ""
+
+
+def _name_of_function(tokens: Tokens, start: int, end: int) -> int | None:
+    last: int | None = None
+    previous = -2
+    positions = list(tokens.without_attributes(start, end))
+    for position in positions:
+        if position < previous:
+            continue  # inside angles
+        text = tokens[position]
+        if text == "operator":
+            return position
+        if text == "(":
+            return last
+        if tokens.kind(position) == "word":
+            last = position
+            if tokens[position + 1] == "<":
+                previous = tokens.after_angles(position + 1)
+    return None
+
+
+def _function(found: _Reader, head: int, brace: int, scopes: Sequence[Scope], name: str) -> None:
+    if name and "__global__" in found.tokens.slice(head, brace):
+        _kernel(found, head, brace, scopes, (brace, found.tokens.partner(brace)))
+
+
+def _kernel(found: _Reader, head: int, end: int, scopes: Sequence[Scope], body: tuple[int, int] | None) -> None:
+    tokens = found.tokens
+    start: int = head
+    template: list[str] | None = None
+    while tokens[start] == "template":
+        after = tokens.after_angles(start + 1) if tokens[start + 1] == "<" else start + 1
+        template = [_last_word(tokens, *part) for part in split(tokens, start + 2, after - 1)]
+        start = after
+    position = _name_of_function(tokens, start, end)
+    if position is None:
+        return
+    bracket = position + 1
+    if tokens[bracket] == "<":
+        bracket = tokens.after_angles(bracket)
+    close = tokens.partner(bracket)
+    words = tokens.slice(head, end)
+    bounds = ""
+    if "__launch_bounds__" in words:
+        at = head + words.index("__launch_bounds__") + 1
+        bounds = tokens.text(at + 1, tokens.partner(at)).split(",")[0].strip()
+    path = [scope.name for scope in scopes if scope.kind == "namespace" and scope.name]
+    kernel = Kernel(
+        name=tokens[position],
+        qualified="::".join([*path, tokens[position]]),
+        parameters=(bracket, close),
+        body=body,
+        template=template,
+        extern_c=any(scope.kind == "linkage" for scope in scopes) or tokens.slice(head, head + 1) == ["extern"],
+        bounds=bounds,
+    )
+    for first, last in split(tokens, bracket + 1, close):
+        kernel.types.append(_type_of(tokens, first, last))
+        kernel.names.append(_name_of(tokens, first, last) or f"parameter {len(kernel.names)}")
+    if kernel.types == ["void"]:
+        kernel.types, kernel.names = [], []
+    found.kernels.append(kernel)
+
+
+def _last_word(tokens: Tokens, first: int, last: int) -> str:
+    words = tokens.slice(first, last)
+    words = words[: words.index("=")] if "=" in words else words
+    return words[-1] if words else ""
+
+
+def _statement(found: _Reader, head: int, semicolon: int, scopes: Sequence[Scope]) -> None:
+    tokens = found.tokens
+    words = set(tokens.slice(head, semicolon))
+    inside = any(scope.kind in ("function", "block") for scope in scopes)
+    if "__shared__" in words:
+        while tokens[head] == ":" or tokens[head + 1] == ":":  # behind a label
+            head += 1
+        found.shared.append((head, semicolon, inside))
+    elif inside:
+        return
+    elif "__global__" in words:
+        _kernel(found, head, semicolon, scopes, None)
+    elif words & SPACES and not words & {"extern", "typedef", "using", "friend", "operator", "template"}:
+        path = [scope.name for scope in scopes if scope.kind == "namespace" and scope.name]
+        if any(scope.kind == "type" for scope in scopes) or _is_function(tokens, head, semicolon):
+            return
+        found.symbols += [Symbol(name, "::".join([*path, name])) for name, _ in declarators(tokens, head, semicolon)]
+
+
+def _is_function(tokens: Tokens, head: int, semicolon: int) -> bool:
+    for position in tokens.without_attributes(head, semicolon):
+        if tokens[position] in ("=", "[", "{"):
+            return False
+        if tokens[position] == "(":
+            return True
+    return False
+
+
+def split(tokens: Tokens, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The parts between commas, from ``start`` up to ``end``, outside brackets and angles."""
+    first = position = start
+    while position < end:
+        text = tokens[position]
+        if text in _OPEN:
+            position = tokens.partner(position)
+        elif text == "<" and position > start and tokens.kind(position - 1) == "word":
+            behind = tokens.after_angles(position)
+            position = behind - 1 if behind <= end else position
+        elif text == ",":
+            yield first, position
+            first = position + 1
+        position += 1
+    if first < end:
+        yield first, end
+
+
+def declarators(tokens: Tokens, head: int, semicolon: int) -> list[tuple[str, int]]:
+    """Name and position of every variable that a declaration declares."""
+    found = []
+    for first, last in split(tokens, head, semicolon):
+        name: int | None = None
+        skip = first
+        for position in tokens.without_attributes(first, last):
+            if position < skip:
+                continue
+            text = tokens[position]
+            if text == "{" and {"struct", "union", "class"} & {tokens[position - 1], tokens[position - 2]}:
+                skip, name = tokens.partner(position) + 1, None
+                continue
+            if text in ("[", "=", "{", ":") or (text == "(" and name is not None):
+                break
+            if tokens.kind(position) == "word" and text not in _KEYWORDS:
+                name = position
+                if tokens[position + 1] == "<":
+                    skip = tokens.after_angles(position + 1)
+        if name is not None:
+            found.append((tokens[name], name))
+    return found
+
+
+def _name_of(tokens: Tokens, first: int, last: int) -> str:
+    words = []
+    for position in range(first, last):
+        text = tokens[position]
+        if text in ("=", "["):
+            break
+        if tokens.kind(position) == "word" and text not in _QUALIFIERS:
+            words.append(text)
+    if len(words) < 2 or words[-1] in _KEYWORDS:
+        return ""
+    return words[-1]
+
+
+def _type_of(tokens: Tokens, first: int, last: int) -> str:
+    words = tokens.slice(first, last)
+    for stop in ("=",):
+        if stop in words:
+            words = words[: words.index(stop)]
+    name = _name_of(tokens, first, last)
+    if name:
+        words = words[: len(words) - 1 - words[::-1].index(name)]
+    words += ["*"] if "[" in tokens.slice(first, last) else []
+    return " ".join(word for word in words if word not in _QUALIFIERS - {"const"})
+
+
+def identifiers(tokens: Tokens, start: int, end: int) -> set[str]:
+    """The identifiers from ``start`` up to ``end``."""
+    kinds, texts = tokens.kinds, tokens.texts
+    return {texts[index] for index in tokens.words[start:end] if kinds[index] == "word"}

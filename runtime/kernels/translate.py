@@ -1,0 +1,305 @@
+"""From CUDA C++ to C++ for the host: what the compiler and ``host/cuda_host.h`` cannot do by themselves.
+
+- Kernels get four parameters in front, ``threadIdx``, ``blockIdx``, ``blockDim`` and ``gridDim``: local values, so that
+  the loop over a block's threads can be optimised as if it had been written by hand. Elsewhere those names read the
+  worker's state.
+- ``__shared__`` variables become references into the block's shared memory.
+- A table at the end describes kernels and symbols; templates find out the parameters' types, sizes and offsets.
+
+Lines stay where they were, so that a compiler's messages point at the source.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...allocators.errors import CompileError
+from . import syntax
+from .syntax import Tokens
+
+__all__ = ["Translation", "translate"]
+
+_INDICES = frozenset({"threadIdx", "blockIdx", "blockDim", "gridDim"})
+_PARAMETERS = "const uint3 threadIdx, const uint3 blockIdx, const dim3 blockDim, const dim3 gridDim"
+_MEETING = frozenset(
+    """
+    __syncthreads __syncthreads_count __syncthreads_and __syncthreads_or __syncwarp __activemask
+    __shfl __shfl_up __shfl_down __shfl_xor __shfl_sync __shfl_up_sync __shfl_down_sync __shfl_xor_sync
+    __any __all __ballot __any_sync __all_sync __ballot_sync __uni_sync __match_any_sync __match_all_sync
+    __reduce_add_sync __reduce_min_sync __reduce_max_sync __reduce_and_sync __reduce_or_sync __reduce_xor_sync
+    __nanosleep this_thread_block tiled_partition coalesced_threads thread_block
+    """.split()
+)
+"""What lets threads wait for one another: a kernel from which one of these can be reached needs fibres."""
+_REPORTING = frozenset({"printf", "failed_assertion", "__trap"})
+_UNSUPPORTED = {
+    "texture": "textures and surfaces",
+    "surface": "textures and surfaces",
+    "tex1Dfetch": "textures and surfaces",
+    "tex1D": "textures and surfaces",
+    "tex2D": "textures and surfaces",
+    "tex3D": "textures and surfaces",
+    "surf2Dread": "textures and surfaces",
+    "surf2Dwrite": "textures and surfaces",
+    "asm": "inline PTX",
+    "__asm__": "inline PTX",
+    "curandState": "cuRAND's device functions",
+    "curandState_t": "cuRAND's device functions",
+    "curand_init": "cuRAND's device functions",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """A source that a C++ compiler for the host takes."""
+
+    text: str
+    parameters: dict[str, list[str]]
+    """The names of every kernel's parameters, by the kernel's name as the program asks for it."""
+
+
+def translate(
+    preprocessed: str, name_expressions: Sequence[str], *, checked: bool, fibres: bool = False
+) -> Translation:
+    """Translate a source after the preprocessor.
+
+    Args:
+        preprocessed: the source with macros expanded and line markers, CUDA's own keywords left as they are.
+        name_expressions: kernels to compile by an expression, such as ``scale<float>``.
+        checked: whether the code will be instrumented.
+        fibres: let the threads of every kernel wait for one another, whether or not the source shows a need.
+
+    Raises:
+        CompileError: it uses what the simulator does not support, or has no kernel of a name expression.
+    """
+    tokens = Tokens(preprocessed)
+    _refuse_unsupported(tokens)
+    found = syntax.read(tokens)
+    edits = _Edits(tokens)
+    for kernel in found.kernels:
+        bracket, close = kernel.parameters
+        edits.after(bracket, _PARAMETERS + ("" if not kernel.names else ", "))
+        if not kernel.names:
+            for position in range(bracket + 1, close):  # (void)
+                edits.drop(position)
+    for number, (head, semicolon, inside) in enumerate(found.shared):
+        _share(tokens, edits, number, head, semicolon, inside)
+    elsewhere = _replace_indices(tokens, edits, [kernel.body for kernel in found.kernels if kernel.body])
+    for position in range(len(tokens)):
+        if tokens[position] == "extern" and tokens[position + 1] == '"C"':
+            edits.replace(position + 1, '"C++"')  # names are this table's business: templates may stand inside
+
+    meets = _Reach(found.declarations, tokens)
+    reports = bool(identifiers_of(tokens) & _REPORTING)
+    tracked = checked or elsewhere or reports
+    entries, parameters = _entries(found.kernels, name_expressions, meets, tracked=tracked, fibres=fibres)
+    includes = "".join(f"#include <{name}>\n" for name in _includes(tokens))
+    prelude = f'#define CUPLUG_CHECKED {int(checked)}\n#include "cuda_host.h"\n{includes}'
+    table = _table(entries, found.symbols)
+    return Translation(f'{prelude}{edits.text()}\n# 1 "<cuplug>"\n{table}', parameters)
+
+
+def identifiers_of(tokens: Tokens) -> set[str]:
+    """All identifiers of a source."""
+    return syntax.identifiers(tokens, 0, len(tokens))
+
+
+class _Edits:
+    """Changes to words; the space between them, and with it every line, stays."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+        self._changed: dict[int, str] = {}
+
+    def replace(self, position: int, text: str) -> None:
+        self._changed[self._tokens.words[position]] = text
+
+    def drop(self, position: int) -> None:
+        self.replace(position, "")
+
+    def before(self, position: int, text: str) -> None:
+        index = self._tokens.words[position]
+        self._changed[index] = f"{text} {self._changed.get(index, self._tokens.texts[index])}"
+
+    def after(self, position: int, text: str) -> None:
+        index = self._tokens.words[position]
+        self._changed[index] = f"{self._changed.get(index, self._tokens.texts[index])} {text}"
+
+    def text(self) -> str:
+        changed = self._changed
+        return "".join(changed.get(index, text) for index, text in enumerate(self._tokens.texts))
+
+
+def _refuse_unsupported(tokens: Tokens) -> None:
+    for position in range(len(tokens)):
+        what = _UNSUPPORTED.get(tokens[position])
+        if what is None or tokens[position - 1] in (".", "->", "::"):
+            continue
+        if tokens[position] in ("texture", "surface") and tokens[position + 1] != "<":
+            continue
+        if tokens[position] in ("asm", "__asm__") and '""' in tokens.slice(position, position + 4):
+            continue  # an empty one is a barrier for the compiler
+        raise CompileError(
+            f"{tokens[position]!r}: the simulator does not support {what}; kernels that use it need a GPU"
+        )
+
+
+def _share(tokens: Tokens, edits: _Edits, number: int, head: int, semicolon: int, inside: bool) -> None:
+    names = syntax.declarators(tokens, head, semicolon)
+    words = tokens.slice(head, semicolon)
+    for position in range(head, semicolon):
+        if tokens[position] in ("__shared__", "static", "extern", "__device__"):
+            edits.drop(position)
+    if "extern" in words:
+        _share_dynamic(tokens, edits, names, head, semicolon, inside)
+        return
+    struct = f"__cuplug_shared_{number}"
+    edits.before(head, f"struct {struct} {{")
+    if inside:
+        value = f"__cuplug_block_{number}"
+        references = " ".join(f"auto& {name} = {value}.{name};" for name, _ in names)
+        edits.after(semicolon, f"}}; {struct}& {value} = __cuplug::shared<{struct}>(); {references}")
+    else:
+        members = (
+            f"static __cuplug::FileShared<{struct}, decltype({struct}::{n}), &{struct}::{n}> {n};" for n, _ in names
+        )
+        edits.after(semicolon, f"}}; {' '.join(members)}")
+
+
+def _share_dynamic(
+    tokens: Tokens, edits: _Edits, names: list[tuple[str, int]], head: int, semicolon: int, inside: bool
+) -> None:
+    """``extern __shared__ T name[];``: all name the same memory, whose size the launch says."""
+    first = names[0][1]
+    kept = [p for p in tokens.without_attributes(head, first) if tokens[p] not in ("__shared__", "static", "extern")]
+    base = " ".join(tokens[position] for position in kept)
+    declarations = []
+    for name, position in names:
+        end = position + 1
+        while tokens[end] == "[":
+            end = tokens.partner(end) + 1
+        bounds = tokens.text(position + 1, end).replace(" ", "")
+        rest = bounds[bounds.index("]") + 1 :] if bounds else ""
+        if inside:
+            declarations.append(f"{base} (&{name})[]{rest} = *({base} (*)[]{rest})__cuplug::dynamic_shared();")
+        else:
+            declarations.append(f"static __cuplug::DynamicShared<{base} {rest}> {name};")
+    for position in range(head, semicolon + 1):
+        edits.drop(position)
+    edits.before(semicolon, " ".join(declarations))
+
+
+def _replace_indices(tokens: Tokens, edits: _Edits, bodies: list[tuple[int, int]]) -> bool:
+    """Let the built-in variables outside kernels read the worker's state. Whether there were any."""
+    any_found = False
+    bodies = sorted(bodies)
+    body = 0
+    for position in range(len(tokens)):
+        if tokens[position] not in _INDICES or tokens[position - 1] in (".", "->"):
+            continue
+        while body < len(bodies) and bodies[body][1] < position:
+            body += 1
+        if body < len(bodies) and bodies[body][0] < position:
+            continue
+        edits.replace(position, f"__cuplug_{tokens[position]}")
+        any_found = True
+    return any_found
+
+
+class _Reach:
+    """Which names lead to a barrier or a warp function."""
+
+    def __init__(self, declarations: Sequence[syntax.Declaration], tokens: Tokens) -> None:
+        self._tokens = tokens
+        self._mentions: dict[str, set[str]] = {}
+        for declaration in declarations:
+            mentioned = syntax.identifiers(tokens, declaration.head[0], declaration.body[1])
+            owners = [scope.name for scope in declaration.scopes if scope.kind == "type"]
+            for name in (declaration.name, *owners):
+                self._mentions.setdefault(name, set()).update(mentioned)
+
+    def __call__(self, start: set[str]) -> bool:
+        """Whether anything that these names mention, however indirectly, lets threads wait."""
+        seen: set[str] = set()
+        waiting = start | self._mentions.get("operator", set())
+        while waiting:
+            name = waiting.pop()
+            if name in _MEETING:
+                return True
+            if name not in seen:
+                seen.add(name)
+                waiting |= self._mentions.get(name, set()) - seen
+        return False
+
+    def kernel(self, kernel: syntax.Kernel, expression: str = "") -> bool:
+        """Whether threads of the kernel may wait for one another."""
+        words = set(re.findall(r"\w+", expression))
+        if kernel.body:
+            words |= syntax.identifiers(self._tokens, kernel.parameters[0], kernel.body[1])
+        return self(words - {kernel.name})
+
+
+def _entries(
+    kernels: Sequence[syntax.Kernel], expressions: Sequence[str], meets: _Reach, *, tracked: bool, fibres: bool
+) -> tuple[list[tuple[str, str, bool, str]], dict[str, list[str]]]:
+    """Name, C++ expression, need of fibres and launch bounds of every kernel; and the parameters' names."""
+    entries, names = [], {}
+    defined = [kernel for kernel in kernels if kernel.body]
+    plain = [kernel.qualified for kernel in defined if kernel.template is None]
+    for kernel in defined:
+        if kernel.template is None and plain.count(kernel.qualified) == 1:
+            waits = fibres or meets.kernel(kernel)
+            entries.append((kernel.qualified, f"(&::{kernel.qualified})", waits, kernel.bounds or "0"))
+            names[kernel.qualified] = kernel.names
+    for expression in expressions:
+        base = re.sub(r"^\s*&?\s*(::)?", "", expression.split("<")[0]).strip()
+        matching = [k for k in defined if base in (k.qualified, k.name)] or [
+            k for k in defined if base.endswith(k.name)
+        ]
+        if not matching:
+            known = ", ".join(sorted({kernel.qualified for kernel in defined})) or "none"
+            raise CompileError(f"name expression {expression!r} names no kernel of the source; its kernels: {known}")
+        waits = fibres or any(meets.kernel(kernel, expression) for kernel in matching)
+        if expression not in names:
+            entries.append((expression, f"(&{expression.lstrip('& ')})", waits, "0"))
+            names[expression] = matching[0].names
+    described = []
+    for name, expression, waits, bounds in entries:
+        flags = f"{str(waits).lower()}, {str(tracked).lower()}"
+        described.append((name, f"Describe<{expression}, {flags}>", waits, bounds))
+    return described, names
+
+
+def _includes(tokens: Tokens) -> list[str]:
+    """The optional headers of ours that the source includes: they left a mark in the preprocessor's output."""
+    found = []
+    for index, kind in enumerate(tokens.kinds):
+        if kind == "directive":
+            match = re.match(r"\s*#\s*pragma\s+cuplug_include\s+(\S+)", tokens.texts[index])
+            if match and match[1] not in found:
+                found.append(match[1])
+    return found
+
+
+def _table(entries: Sequence[tuple[str, str, bool, str]], symbols: Sequence[syntax.Symbol]) -> str:
+    lines = ["namespace __cuplug {"]
+    for number, (name, description, _, bounds) in enumerate(entries):
+        lines.append(
+            f'static constexpr Kernel kernel_{number} = {description}::make("{name}", (cuplug_u32)({bounds}));'
+        )
+    kernels = ", ".join(f"&kernel_{number}" for number in range(len(entries)))
+    lines.append(f"static const Kernel* const kernels[] = {{{kernels}{', ' if kernels else ''}nullptr}};")
+    unique = {symbol.qualified: symbol for symbol in symbols}
+    rows = [f'SYMBOL("{name}", ::{name})' for name in unique]
+    lines += [
+        "#define SYMBOL(name, variable) {name, (void*)&variable, sizeof(variable), IsConst<decltype(variable)>::value},",
+        f"static const Symbol symbols[] = {{{' '.join(rows)} {{nullptr, nullptr, 0, 0}}}};",
+        f"static const Module module = {{CUPLUG_ABI, {len(entries)}, {len(unique)}, &slot_count, kernels, symbols, "
+        "__ehdr_start, _end};",
+        "}",
+        'extern "C" __attribute__((visibility("default"))) const __cuplug::Module* cuplug_module() { '
+        "return &__cuplug::module; }",
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,152 @@
+"""Corners of CUDA C++ that kernels use."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.one_schedule
+
+
+@pytest.fixture
+def language(machine: Any) -> Any:
+    return machine.module("language.cu")
+
+
+@pytest.fixture
+def library(machine: Any) -> Any:
+    return machine.module("library.cu")
+
+
+def test_structures_are_passed_by_value(machine: Any, language: Any) -> None:
+    settings = np.zeros((), np.dtype([("a", "f8"), ("tag", "i1"), ("values", "i2", 3)], align=True))
+    settings["a"], settings["tag"], settings["values"] = 0.5, 7, (1, 2, 3)
+    quad = np.float32([10, 20, 30, 40])
+    out = machine.empty(2, "V20")
+    language.get_function("structures")(out, settings, quad, True, 5, 9 << 32, 100, grid=1, block=2)
+    particle = np.dtype([("position", "f4", 3), ("mass", "f4"), ("id", "i4")])
+    for found in machine.down(out, 2, particle):
+        assert found["position"].tolist() == [11, 22, 33]
+        assert found["mass"] == 66 + 0.5 + 3
+        assert found["id"] == 1000 + 5 + 7 + 9 + 100
+
+
+def test_grids_and_blocks_have_three_dimensions(machine: Any, language: Any) -> None:
+    grid, block = (2, 3, 2), (4, 2, 3)
+    x, y, z = (g * b for g, b in zip(grid, block, strict=True))
+    out = machine.empty(x * y * z, np.int32)
+    language.get_function("dimensions")(out, grid=grid, block=block)
+    expected = np.arange(x) + 100 * np.arange(y)[:, None] + 10000 * np.arange(z)[:, None, None]
+    assert np.array_equal(machine.down(out, (z, y, x), np.int32), expected)
+
+
+def test_device_functions_see_the_built_in_variables(machine: Any, language: Any) -> None:
+    out, rows = machine.empty(32, np.int32), machine.empty(8, np.float32)
+    language.get_function("devices")(out, rows, grid=(2, 2), block=8)
+    primes = [2, 3, 5, 7, 11, 13, 17, 19]
+    expected = [primes[i % 8] * math.factorial(i % 6) for i in range(32)]
+    assert machine.down(out, 32, np.int32).tolist() == expected
+    assert machine.down(rows, 8, np.float32).tolist() == [i + 1.5 for i in range(8)]
+    assert language.get_global("counter").copy_to(np.empty(1, np.uint64))[0] == sum(range(32))
+
+
+def test_atomics(machine: Any, language: Any) -> None:
+    n = 96
+    i, u = machine.up(np.int32([0, 0, 0, 0, -1, 0, 0, 0])), machine.up(np.uint32([0, 0, 0, 0]))
+    long, f, d = machine.up(np.uint64([0, 0, 5])), machine.zeros(2, np.float32), machine.zeros(1, np.float64)
+    language.get_function("atomics")(i, u, long, f, d, grid=3, block=32)
+    flips = 0
+    for t in range(n):
+        flips ^= 1 << (t % 3)
+    expected = [sum(range(n)), -n, 1 - n, n - 1, ~0xFF, (1 << 30) - 1, flips, 77]
+    assert machine.down(i, 8, np.int32).tolist() == expected
+    down = 0
+    for _ in range(n):
+        down = 6 if down == 0 or down > 6 else down - 1
+    assert machine.down(u, 4, np.uint32).tolist() == [n % 10, down, 2 * n, n - 1]
+    assert machine.down(long, 3, np.uint64).tolist() == [n << 33, (n - 1) << 40, 6]
+    assert machine.down(f, 2, np.float32).tolist() == [n / 2, 2.5]
+    assert machine.down(d, 1, np.float64)[0] == n / 4
+
+
+def test_intrinsics_and_mathematics(machine: Any, language: Any) -> None:
+    out, f = machine.empty(14, np.uint32), machine.empty(13, np.float32)
+    language.get_function("intrinsics")(out, f, grid=1, block=1)
+    x = 0x00F0A001
+    reversed_ = int(f"{x:032b}"[::-1], 2)
+    expected = [x.bit_count(), 8, 1, reversed_, 32, 3, 0x77552200, 0x18, 0x3F800000, 13, 1000000, 32, 32, 6304]
+    assert machine.down(out, 14, np.uint32).tolist() == expected
+    floats = machine.down(f, 13, np.float32)
+    assert np.allclose(floats[:3], [0.5, 0.125, math.sin(0.5)], rtol=1e-5)
+    assert floats[3:5].tolist() == [1.0, 1.0]
+    assert np.allclose(floats[5:8], [8 + 2**0.5 + 3, math.pi, 1.5 - 3 - 1], rtol=1e-6)
+    assert np.isclose(floats[8], 2**0.5 + math.erf(0.5) + math.atan2(1, 2), rtol=1e-6)
+    assert floats[9] == 2.0
+    assert np.allclose(floats[10:12], [math.sin(0.75), math.cos(0.75)], rtol=1e-6)
+    assert floats[12] == 5 + 1 + 3 - 1
+
+
+def test_shuffles_votes_and_barriers_with_values(machine: Any, language: Any) -> None:
+    out, votes, f = machine.empty(256, np.int32), machine.zeros(24, np.uint32), machine.empty(64, np.float32)
+    language.get_function("warps")(out, votes, f, grid=1, block=64)
+    t = np.arange(64)
+    lane = t % 32
+    found = machine.down(out, (4, 64), np.int32)
+    assert np.array_equal(found[0], (t - lane + 3) * 10)
+    assert np.array_equal(found[1], np.where(lane < 2, lane, lane - 2))
+    assert np.array_equal(found[2], np.where(lane % 8 + 4 < 8, lane + 4, lane))
+    assert np.array_equal(found[3], lane ^ 1)
+    assert np.array_equal(machine.down(f, 64, np.float32), 0.5 * (t - t % 16 + (lane + 1) % 16))
+    for warp in machine.down(votes, (3, 8), np.uint32)[:2].tolist():
+        assert warp[:6] == [0xAAAAAAAA, 0, 1, 0xFF00, 0xFFF, sum(range(12))]
+    assert machine.down(votes, 24, np.uint32)[16:19].tolist() == [22, 1, 0]
+
+
+def test_blocks_may_wait_for_earlier_blocks(machine: Any, language: Any) -> None:
+    order, turn = machine.empty(20, np.int32), machine.zeros(1, np.int32)
+    language.get_function("in_turn")(order, turn, grid=20, block=32)
+    assert machine.down(order, 20, np.int32).tolist() == list(range(20))
+
+
+def test_shared_variables_of_all_kinds(machine: Any, language: Any) -> None:
+    out = machine.empty(16, np.float32)
+    language.get_function("shared_structures")(out, grid=1, block=8)
+    found = machine.down(out, 16, np.float32)
+    t = np.arange(8)
+    assert np.array_equal(found[:8], 7 - t + 2 * ((t + 1) % 8) + 3 * ((t + 2) % 8) + 800)
+    assert found[8:].tolist() == [0, 0, 0, 1, 1, 0, 0, 1]
+
+
+def test_dynamic_shared_memory_holds_several_arrays(machine: Any, language: Any) -> None:
+    out = machine.empty(48, np.float32)
+    language.get_function("carved")(out, 48, grid=1, block=48, shared=48 * 8)
+    assert np.array_equal(machine.down(out, 48, np.float32), 0.5 * ((np.arange(48) + 1) % 48))
+
+
+def test_the_clock_runs(machine: Any, language: Any) -> None:
+    out = machine.empty(1, np.int64)
+    language.get_function("clocks")(out, grid=1, block=1)
+    assert machine.down(out, 1, np.int64)[0] >= 0
+
+
+def test_half_precision(machine: Any, library: Any) -> None:
+    a, b = np.linspace(-3, 3, 32).astype(np.float16), np.linspace(0.1, 7, 32).astype(np.float16)
+    total, wide, pairs = machine.empty(32, np.float16), machine.empty(32, np.float32), machine.empty(32, np.float16)
+    library.get_function("halves")(machine.up(a), machine.up(b), total, wide, pairs, 0.5, grid=1, block=32)
+    assert np.array_equal(machine.down(total, 32, np.float16), (a + b) + np.float16(0.5))
+    assert np.array_equal(machine.down(wide, 32, np.float32), (a * b).astype(np.float32))
+    assert np.array_equal(machine.down(pairs, 32, np.float16), (2.0 * a.astype(np.float32) + 0.5).astype(np.float16))
+
+
+def test_cooperative_groups_of_a_block(machine: Any, library: Any) -> None:
+    values = np.random.default_rng(3).integers(0, 100, 64).astype(np.int32)
+    out, counts = machine.empty(64, np.int32), machine.zeros(3, np.uint32)
+    library.get_function("groups")(machine.up(values), out, counts, grid=1, block=64)
+    sums = np.repeat(values.reshape(2, 32).sum(1), 32)
+    largest = np.repeat(values.reshape(8, 8).max(1), 8)
+    assert np.array_equal(machine.down(out, 64, np.int32), sums * 1000 + largest)
+    odd = [sum(1 << i for i, v in enumerate(half) if v & 1) for half in values.reshape(2, 32).tolist()]
+    assert machine.down(counts, 3, np.uint32).tolist() == [22, *odd]
