@@ -25,44 +25,32 @@ class Buffer:
     named with ``record_stream`` before it is dropped, as in PyTorch.
     """
 
-    __slots__ = ("__weakref__", "_block")
-    _block: Block  # unset once closed: of two threads that close, one succeeds in deleting it
+    # The finaliser is a slot: each buffer has its block's ``give_back``, a C function, there. So a drop enters no
+    # Python and looks no name up: it may happen at any bytecode, in a forked child, and after the interpreter's globals
+    # have gone. A closed buffer's slot is unset: then there is no finaliser.
+    __slots__ = ("__del__", "__weakref__")
+    __del__: Any
 
-    def __init__(self, block: Block) -> None:
-        """Own ``block``, which is in nobody else's hands."""
-        self._block = block
-
-    # What Allocator.free does, without its checks and with no name looked up: this runs at every drop, at any
-    # bytecode, in a forked child, and after the runtime and the interpreter's globals have gone.
-    def __del__(self) -> None:
-        try:
-            block = self._block
-        except AttributeError:
-            return
-        uses = block.uses
-        if uses & 1:
-            block.uses = uses + 1
-            block.home.append(block)
+    @classmethod
+    def of(cls, block: Block) -> Buffer:
+        """The owner of ``block``, which came from ``allocate_owned``. There must be only one."""
+        buffer = cls()
+        buffer.__del__ = block.give_back
+        return buffer
 
     def close(self) -> None:
         """Give the memory up. Closing again, also from another thread at the same time, does nothing."""
         try:
-            block = self._block
-            del self._block
+            give_back = self.__del__
+            del self.__del__  # of two threads, one succeeds
         except AttributeError:
             return
-        uses = block.uses
-        if uses & 1:
-            block.uses = uses + 1
-            block.home.append(block)
+        give_back()
 
     @property
     def closed(self) -> bool:
         """Whether the memory is gone: closed here, or with its runtime."""
-        try:
-            return not self._block.uses & 1
-        except AttributeError:
-            return True
+        return not hasattr(self, "__del__") or not self._block.uses
 
     @property
     def address(self) -> int:
@@ -98,6 +86,7 @@ class Buffer:
         block = self._live()
         upstream = self._upstream()
         block.allocator.record_stream(block, upstream.key(stream_handle(stream)))
+        self.__del__ = block.give_back
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -131,12 +120,17 @@ class Buffer:
             return "<Buffer, closed>"
         return f"<Buffer of {self.nbytes} bytes at {self.address:#x} on device {self.device}>"
 
+    @property
+    def _block(self) -> Block:
+        block: Block = self.__del__.args[0]
+        return block
+
     def _live(self) -> Block:
         try:
             block = self._block
         except AttributeError:
             raise CuplugError("this buffer was closed; it has no memory any more") from None
-        if not block.uses & 1:
+        if not block.uses:
             raise CuplugError(
                 "this buffer has no memory any more: its runtime was shut down, or its arena was reset under it"
             )

@@ -3,6 +3,7 @@
 from typing import Any as _Any
 
 from .arena import arena
+from .buffer import Buffer
 from .copies import memcpy, memset
 from .device import (
     can_device_access_peer,
@@ -19,7 +20,6 @@ from .device import (
     synchronize,
 )
 from .event import Event
-from .memory import Buffer, alloc
 from .memory_stats import (
     empty_cache,
     max_memory_allocated,
@@ -39,6 +39,7 @@ from .memory_stats import (
     set_per_process_memory_fraction,
 )
 from .pinned import PinnedBuffer, alloc_pinned
+from .runtime import alloc
 from .stream import ExternalStream, Stream, StreamContext, current_stream, default_stream, set_stream, stream
 
 __all__ = [

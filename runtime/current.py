@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..allocators.block import Block
 from .drivers.base import LEGACY_STREAM, PER_THREAD_STREAM
 from .upstream import per_thread_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from .machine import Runtime
 
-    from .runtime import Runtime
+__all__ = ["Current", "Lane"]
 
-__all__ = ["Current"]
+Lane: TypeAlias = "dict[int, list[Block]]"
+"""Blocks that an allocator has at hand for one stream, by requested size in bytes (``Allocator.lane``)."""
 
 _numbers = count(1)
 
@@ -22,13 +23,14 @@ _numbers = count(1)
 class Current:
     """One thread's current device and streams, for one runtime. Only that thread touches it.
 
-    A thread starts with the device that the driver has current for it (another library may have chosen it), else with
-    device 0, and with the default stream on every device. No context is made before something needs one.
+    A thread starts with the runtime's ``home`` device, and with the default stream on every device. No context is made
+    before something needs one.
     """
 
-    __slots__ = ("allocate", "device", "number", "runtime", "stream", "streams")
+    __slots__ = ("__weakref__", "device", "lane", "number", "runtime", "stream", "streams")
 
     def __init__(self, runtime: Runtime) -> None:
+        runtime.driver  # noqa: B018 - raises where there is no device
         self.runtime = runtime
         self.number = next(_numbers)
         """Of this thread, never used for another."""
@@ -38,22 +40,22 @@ class Current:
         """The current device's ordinal."""
         self.stream: int
         """The current stream of the current device, as allocators know it."""
-        self.allocate: Callable[..., Block]
-        """``allocate(nbytes, stream=...)`` of the current device's allocator."""
-        before = runtime.driver.current_device()
-        self._choose(before if before is not None and before < runtime.device_count() else 0)
+        self.lane: Lane
+        """What the allocator has at hand for that stream (``Allocator.lane``)."""
+        self._choose(runtime.home)
 
     def set_device(self, ordinal: int) -> None:
         """Make ``ordinal`` current here and in the driver."""
         self.runtime.driver.set_device(ordinal)
         self._choose(ordinal)
 
-    def set_stream(self, ordinal: int, stream: Any, key: int) -> None:
-        """Make ``stream``, which allocators know as ``key``, the current one of its device, and its device current."""
+    def set_stream(self, ordinal: int, stream: Any) -> None:
+        """Make ``stream`` the current one of its device, and its device current."""
+        self.streams[ordinal] = stream
         if ordinal != self.device:
             self.set_device(ordinal)
-        self.streams[ordinal] = stream
-        self.stream = key
+        else:
+            self._choose(ordinal)
 
     def state(self) -> tuple[int, int | None]:
         """What ``restore`` needs to bring the present device back, in the driver too."""
@@ -76,13 +78,21 @@ class Current:
         self.device = ordinal
         stream = self.streams.get(ordinal)
         self.stream = LEGACY_STREAM if stream is None else self.key(stream.cuda_stream)
-        self.allocate = self._first_allocation
+        allocator = self.runtime.find_allocator(ordinal)
+        self.lane = {} if allocator is None else allocator.lane(self.stream)
+        self.runtime.moved(self)
 
-    def _first_allocation(self, nbytes: int, *, stream: int) -> Block:
+    def allocate(self, nbytes: int) -> Block:
+        """Memory for an owner, for the current stream, when the lane has none."""
+        if not self.lane:
+            self._first_allocation()
+        return self.runtime.allocator(self.device).allocate_owned(nbytes, stream=self.stream)
+
+    def _first_allocation(self) -> None:
         """The first one on the current device since it became that: find the allocator, and have a context current,
         since what comes next is likely a call of another library (PyCUDA) with this memory."""
         driver = self.runtime.driver
         if driver.current_device() is None:
             driver.set_device(self.device)
-        self.allocate = self.runtime.allocator(self.device).allocate
-        return self.allocate(nbytes, stream=stream)
+        self.lane = self.runtime.allocator(self.device).lane(self.stream)
+        self.runtime.moved(self)

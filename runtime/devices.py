@@ -10,7 +10,7 @@ from .handles import EventPool, StreamPool
 from .upstream import RuntimeUpstream
 
 if TYPE_CHECKING:
-    from .runtime import Runtime
+    from .machine import Runtime
 
 __all__ = ["DeviceState"]
 

@@ -1,337 +1,43 @@
-"""``Runtime``: a driver, an allocator for each of its devices, and what observes them; and the default one."""
+"""The default runtime, which ``cuplug.cuda`` uses, and allocation from it at its quickest."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ..allocators.base import Allocator
 from ..allocators.errors import CuplugError
 from .buffer import Buffer
-from .current import Current
-from .devices import DeviceState
-from .drivers.base import Driver, driver_error
-from .drivers.upstream import on_device
-from .foreign import device_of, stream_handle
-from .making import check_allocator, find_driver, make_allocator, make_recorder
-from .process import check_not_exiting, forget, register
+from .current import Lane
+from .machine import Runtime
 from .settings import AllocatorChoice, DriverChoice, Path, Settings
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from ..plugins.manager import PluginManager
-    from ..plugins.recorder import TraceRecorder
-    from .drivers.base import DeviceProperties
 
-__all__ = ["Runtime", "default_runtime", "init", "shutdown"]
+__all__ = ["Runtime", "alloc", "default_runtime", "init", "shutdown"]
 
-_SHUT_DOWN = "the runtime was shut down"
-
-
-class Runtime:
-    """A driver and an allocator for each of its devices. Several may live in one process, each with its own settings.
-
-    The functions of ``cuplug.cuda`` use the default one (``cuplug.init``). Objects belong to the runtime that made
-    them. Used as a context manager, a runtime closes itself at the end.
-    """
-
-    def __init__(
-        self,
-        allocator: AllocatorChoice | None = None,
-        driver: DriverChoice | None = None,
-        trace: Path | None = None,
-        launch_blocking: bool | None = None,
-        plugins: PluginManager | None = None,
-    ) -> None:
-        """Find the driver; devices are touched when they are used.
-
-        Args:
-            allocator: a selection such as ``caching`` or ``bump:chunk_size=64MiB``, or a factory that takes the
-                upstream. By default what ``CUPLUG_ALLOCATOR`` says, else ``caching``.
-            driver: a selection (``cuda``, ``sim:devices=2``) or a driver, which then stays the caller's to close. By
-                default what ``CUPLUG_DRIVER`` says, else ``auto``: ``cuda`` where PyCUDA imports and a device
-                answers; otherwise there is no device. The simulator is never chosen unasked.
-            trace: record every event of the allocators in this file. By default what ``CUPLUG_TRACE``
-                says, with ``.2`` behind it for the second runtime of a process, and so on.
-            launch_blocking: wait for each copy and kernel to end, so that an error is raised where it was caused. By
-                default whether ``CUDA_LAUNCH_BLOCKING`` is 1.
-            plugins: where allocators and drivers come from; by default the installed plugins.
-
-        Raises:
-            PluginError: an unknown allocator, driver or option.
-            TraceError: the trace cannot be written.
-            DriverError: the driver was asked for by name and cannot start.
-        """
-        from ..plugins.manager import default_manager
-
-        check_not_exiting()
-        self.settings = Settings(allocator, driver, trace, launch_blocking, plugins).resolved()
-        self.launch_blocking = bool(self.settings.launch_blocking)
-        self.plugins = plugins or default_manager()
-        self.recorder: TraceRecorder | None = None
-        """Writes the trace, if there is one."""
-        check_allocator(self.settings, self.plugins)
-        self.abandoned: str | None = None
-        """Why it was abandoned: the process was forked from the one that it works in."""
-        self._unusable: str | None = None
-        self.lock = threading.RLock()
-        """Held while something of which there must be one is made."""
-        self.shared: dict[str, Any] = {}
-        """What the floors above keep for the runtime, by their own names."""
-        self.threads = threading.local()
-        """``threads.current``: see ``current``."""
-        self._devices: dict[int, DeviceState] = {}
-        self.peers: set[tuple[int, int]] = set()
-        """Pairs of ordinals: the first may use the second's memory (``enable_peer_access``)."""
-        self._closers: list[Callable[[], None]] = []
-        self._kept: list[Allocator] = []
-        self._driver, self._no_device = find_driver(self.settings, self.plugins)
-        self._count = self._driver.device_count() if self._driver else 0
-        self._owns_driver = self._driver is not self.settings.driver
-        if self.settings.trace and self._driver:
-            self.recorder = make_recorder(self.settings, self._driver, self._count)
-        register(self)
-        self._observers = self.plugins.observers(self)
-
-    # --- driver and devices
-
-    @property
-    def driver(self) -> Driver:
-        """The driver.
-
-        Raises:
-            CuplugError: there is no device, or the runtime cannot be used any more.
-        """
-        if self._unusable is not None:
-            raise CuplugError(self._unusable)
-        if self._driver is None:
-            raise CuplugError(
-                f"there is no CUDA device: {self._no_device}. To work without a GPU, ask for the simulator: "
-                'cuplug.init(driver="sim"), or set CUPLUG_DRIVER=sim'
-            )
-        return self._driver
-
-    @property
-    def usable(self) -> bool:
-        """Whether it may be used: it was not closed, and the process was not forked from its own."""
-        return self._unusable is None
-
-    @property
-    def in_use(self) -> bool:
-        """Whether a device of it was touched."""
-        return bool(self._devices)
-
-    def device_count(self) -> int:
-        """The number of visible devices; 0 where there is no driver.
-
-        Raises:
-            CuplugError: the runtime cannot be used any more.
-        """
-        if self._unusable is not None:
-            raise CuplugError(self._unusable)
-        return self._count
-
-    def device(self, ordinal: int) -> DeviceState:
-        """What the runtime keeps for a device.
-
-        Raises:
-            CuplugError: there is no device, or the runtime cannot be used any more.
-            DriverError: ``CUDA_ERROR_INVALID_DEVICE``: none has this ordinal.
-        """
-        found = self._devices.get(ordinal)
-        if found is not None and self._unusable is None:
-            return found
-        self.check_ordinal(ordinal)
-        with self.lock:
-            return self._devices.setdefault(ordinal, DeviceState(self, ordinal))
-
-    def check_ordinal(self, ordinal: int) -> int:
-        """``ordinal``, if there is such a device. Raises as ``device`` does."""
-        self.driver  # noqa: B018 - raises where there is none
-        if not 0 <= ordinal < self._count:
-            visible = "1 device is visible: 0" if self._count == 1 else f"devices 0 to {self._count - 1} are visible"
-            raise driver_error(101, f"there is no device {ordinal}; {visible} (see CUDA_VISIBLE_DEVICES)")
-        return ordinal
-
-    def properties(self, ordinal: int) -> DeviceProperties:
-        """A device's properties. Does not make a context."""
-        return self.driver.device_properties(self.check_ordinal(ordinal))
-
-    def on_device(self, ordinal: int) -> AbstractContextManager[None]:
-        """Have a device current in the driver, for calls that need it, and afterwards what was before."""
-        return on_device(self.driver, ordinal)
-
-    @property
-    def current(self) -> Current:
-        """What is current in the calling thread. Raises as ``driver``."""
-        if self._unusable is not None:
-            raise CuplugError(self._unusable)
-        try:
-            current: Current = self.threads.current
-        except AttributeError:
-            current = self.threads.current = Current(self)
-        return current
-
-    # --- memory
-
-    def allocator(self, ordinal: int) -> Allocator:
-        """The allocator of a device's memory. Raises as ``device`` does, and PluginError if it cannot be made."""
-        device = self.device(ordinal)
-        if device.allocator is None:
-            with self.lock:
-                if device.allocator is None:
-                    device.allocator = self._make_allocator(device)
-        return device.allocator
-
-    def find_allocator(self, ordinal: int) -> Allocator | None:
-        """The allocator of a device, or None where none was needed up to now."""
-        device = self._devices.get(ordinal)
-        return device.allocator if device else None
-
-    def alloc(self, nbytes: int, *, stream: Any = None) -> Buffer:
-        """``nbytes`` bytes of device memory for use on ``stream``, uninitialised.
-
-        Args:
-            nbytes: the size in bytes. 0 gives a buffer with address 0.
-            stream: a ``Stream``, another library's stream or a handle; the memory is its device's. By default the
-                current stream of the current device.
-
-        Raises:
-            OutOfMemoryError: there is not that much left, whatever was tried.
-            CuplugError: there is no device, or the runtime cannot be used any more.
-            ValueError: ``nbytes`` is negative.
-        """
-        current = self.current
-        if stream is None:
-            return Buffer(current.allocate(nbytes, stream=current.stream))
-        ordinal = self.stream_device(stream)
-        key = current.key(stream_handle(stream))
-        if ordinal == current.device:
-            return Buffer(current.allocate(nbytes, stream=key))
-        return Buffer(self.allocator(ordinal).allocate(nbytes, stream=key))
-
-    def stream_device(self, stream: Any) -> int:
-        """The ordinal of the device of ``stream``; that of the current device if it does not say."""
-        ordinal = device_of(stream)
-        return self.current.device if ordinal is None else ordinal
-
-    def can_use(self, device: int, peer: int) -> bool:
-        """Whether work on ``device`` may use ``peer``'s memory: it is its own, or peer access was enabled."""
-        return device == peer or (device, peer) in self.peers
-
-    # --- the end
-
-    def at_close(self, closer: Callable[[], None]) -> None:
-        """Call ``closer`` when the runtime closes and nothing is queued any more, before allocators close. Not called
-        in a forked child."""
-        self._closers.append(closer)
-
-    def keep(self, allocator: Allocator) -> None:
-        """Close ``allocator`` with the runtime, after those of the devices, and abandon it with them."""
-        self._kept.append(allocator)
-
-    def close(self) -> None:
-        """Wait for queued work, give all memory back, close the trace and, unless it was passed in, the driver.
-
-        What outlives it is harmless: dropping or closing it does nothing, using it raises CuplugError. NumPy arrays on
-        page-locked memory must not be used any more. Idempotent.
-
-        Raises:
-            DriverError: the device was in a sticky error state. The rest was closed all the same.
-        """
-        global here
-        with self.lock:
-            if self._unusable is not None:
-                return
-            self._unusable = f"{_SHUT_DOWN}; start a new one"
-        if here is self.threads:
-            here = threading.local()
-        forget(self)
-        if self.recorder is not None:
-            self.recorder.closing()
-        devices = list(self._devices.values())
-        steps: list[Callable[[], None]] = [device.synchronize for device in devices]
-        steps += reversed(self._closers)
-        steps += [partial(_close_allocator, allocator) for allocator in self._allocators()]
-        steps += [device.close_handles for device in devices]
-        errors: list[CuplugError] = []
-        for step in steps:
-            try:
-                step()
-            except CuplugError as error:
-                errors.append(error)
-        self.shared.clear()
-        if self.recorder is not None:
-            self.recorder.close()
-        if self._driver is not None and self._owns_driver:
-            self._driver.close()
-        if errors:
-            raise errors[0]
-
-    def abandon(self, why: str) -> None:
-        """Make every later use raise ``why``, and call neither the driver nor anything that might wait."""
-        self.abandoned = self._unusable = why
-        self.lock = threading.RLock()
-        for allocator in self._allocators():
-            allocator.abandon(why)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        try:
-            self.close()
-        except CuplugError:
-            if error is None:  # else it would hide what went wrong first
-                raise
-
-    def __repr__(self) -> str:
-        settings = self.settings
-        state = "" if self._unusable is None else ", unusable"
-        return f"<Runtime driver={settings.driver!r} allocator={settings.allocator!r}, {self._count} devices{state}>"
-
-    # --- helpers
-
-    def _make_allocator(self, device: DeviceState) -> Allocator:
-        allocator = make_allocator(self.settings, self.plugins, device.upstream)
-        allocator.on_out_of_memory = partial(self._out_of_memory, device)
-        for make in self._observers:
-            allocator.attach(make(device.ordinal))
-        if self.recorder is not None:
-            allocator.attach(self.recorder.observer(device.ordinal), context=self.recorder.context)
-        return allocator
-
-    def _out_of_memory(self, device: DeviceState, nbytes: int, stream: int) -> bool:
-        with self.on_device(device.ordinal):
-            reclaimed = device.streams.settle()
-        return self.plugins.out_of_memory(device.ordinal, nbytes, stream) or reclaimed
-
-    def _allocators(self) -> list[Allocator]:
-        made = [device.allocator for device in self._devices.values() if device.allocator is not None]
-        return made + self._kept
-
-
-def _close_allocator(allocator: Allocator) -> None:
-    try:
-        allocator.close()
-    finally:
-        allocator.abandon(_SHUT_DOWN)
-
-
-# --- the default runtime ----------------------------------------------------------------------------------------------
-
-here = threading.local()
-"""``here.current`` is what is current in this thread for the default runtime, once the thread has used it."""
 _default: Runtime | None = None
 _default_lock = threading.RLock()
+_lane: Lane = {}
+"""What ``alloc`` may take in every thread; empty unless all are on one stream (``Runtime.on_lane``)."""
+_threads = threading.local()
+"""The default runtime's ``threads``: what is current in each."""
+
+
+def alloc(nbytes: int, *, stream: Any = None) -> Buffer:
+    """``nbytes`` bytes of device memory for use on ``stream``, uninitialised: see ``Runtime.alloc``."""
+    if stream is None:
+        # All that a hit costs is here. Everything else, errors included, is the slow path's.
+        try:
+            block = (_lane or _threads.current.lane)[nbytes].pop()
+        except (LookupError, AttributeError, TypeError):
+            return default_runtime().alloc(nbytes)
+        block.uses += 2
+        buffer = Buffer()
+        buffer.__del__ = block.give_back
+        return buffer
+    return default_runtime().alloc(nbytes, stream=stream)
 
 
 def init(
@@ -349,7 +55,7 @@ def init(
     Raises:
         CuplugError: the runtime in use has other settings. Or any error of ``Runtime``.
     """
-    global _default, here
+    global _default, _threads
     asked = Settings(allocator, driver, trace, launch_blocking, plugins)
     with _default_lock:
         running = _default
@@ -366,7 +72,8 @@ def init(
                 raise CuplugError(f"cuplug is in use and cannot go on with {differences}; call shutdown() first")
             running.close()
         _default = Runtime(allocator, driver, trace, launch_blocking, plugins)
-        here = _default.threads
+        _default.on_lane = _take_lane
+        _threads = _default.threads
         return _default
 
 
@@ -391,6 +98,11 @@ def shutdown() -> None:
         running, _default = _default, None
         if running is not None:
             running.close()
+
+
+def _take_lane(lane: Lane) -> None:
+    global _lane
+    _lane = lane
 
 
 def _renew_lock() -> None:

@@ -168,7 +168,7 @@ class StreamContext:
         current = stream._runtime.current
         streams = {ordinal: current.streams.get(ordinal) for ordinal in (current.device, stream.device)}
         before = current, current.state(), streams
-        current.set_stream(stream.device, stream, current.key(stream.cuda_stream))
+        current.set_stream(stream.device, stream)
         self._before.append(before)
         return stream
 
@@ -220,7 +220,7 @@ def set_stream(stream: Any) -> None:
     if stream is not None:
         chosen = as_stream(stream)
         current = chosen._runtime.current
-        current.set_stream(chosen.device, chosen, current.key(chosen.cuda_stream))
+        current.set_stream(chosen.device, chosen)
 
 
 def as_stream(stream: Any, runtime: Runtime | None = None) -> Stream:

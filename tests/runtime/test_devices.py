@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cuplug import CuplugError, DriverError
+from cuplug import CuplugError, DriverError, Runtime
 from cuplug.runtime.device import current_device, device, device_index, set_device
 
 pytestmark = pytest.mark.one_schedule
@@ -62,11 +62,16 @@ def test_a_device_that_is_not_used_gets_no_context(make_runtime: Any) -> None:
     assert list(runtime.driver._devices) == [1]
 
 
-def test_a_thread_starts_with_the_device_that_another_library_has_chosen(make_runtime: Any) -> None:
-    runtime = make_runtime(devices=2)
-    runtime.driver.set_device(1)
-    assert current_device(runtime=runtime) == 1
-    runtime.driver.set_device(None)
+def test_threads_start_with_the_device_that_another_library_had_chosen_before(make_driver: Any) -> None:
+    driver = make_driver(devices=2)
+    driver.set_device(1)
+    with Runtime(driver=driver) as runtime:
+        seen = [current_device(runtime=runtime), runtime.alloc(100).device]
+        thread = threading.Thread(target=lambda: seen.append(current_device(runtime=runtime)))
+        thread.start()
+        thread.join()
+        assert seen == [1, 1, 1]
+    driver.set_device(None)
 
 
 def test_each_thread_has_its_own_current_device(cuda: Any) -> None:

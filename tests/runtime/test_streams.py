@@ -327,21 +327,25 @@ def test_a_buffer_may_outlive_its_stream(runtime: Runtime) -> None:
 
 @pytest.mark.needs_sim
 @one_schedule
-def test_the_per_thread_streams_of_two_threads_do_not_share_their_cache(runtime: Runtime) -> None:
-    addresses = []
+def test_the_per_thread_streams_of_two_threads_do_not_share_their_cache() -> None:
+    with Runtime(driver="sim:schedule=lazy") as runtime:
+        addresses, pending = [], []
 
-    def work() -> None:
-        buffer = runtime.alloc(1 << 20, stream=PER_THREAD_STREAM)
-        addresses.append(buffer.address)
-        assert buffer.stream == PER_THREAD_STREAM
+        def work() -> None:
+            buffer = runtime.alloc(1 << 20, stream=PER_THREAD_STREAM)
+            addresses.append(buffer.address)
+            assert buffer.stream == PER_THREAD_STREAM
+            with runtime.on_device(0):
+                pending.append(runtime.driver.pending_access(buffer.address, 1 << 20, before_stream=PER_THREAD_STREAM))
+            memset(buffer, 1, stream=PER_THREAD_STREAM, runtime=runtime)
 
-    work()
-    work()
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    mine, again, theirs = addresses
-    assert mine == again != theirs
+        work()
+        work()
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        assert addresses[0] == addresses[1]
+        assert pending == [(), (), ()]
 
 
 @pytest.mark.needs_sim

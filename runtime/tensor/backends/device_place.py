@@ -37,11 +37,11 @@ class DevicePlace(Place):
     def allocate(self, nbytes: int) -> Storage:
         current = self.runtime.current
         if current.device == self.ordinal:
-            block = current.allocate(nbytes, stream=current.stream)
+            block = current.allocate(nbytes)
         else:
             key = current.key(self.stream_handle())
-            block = self.runtime.allocator(self.ordinal).allocate(nbytes, stream=key)
-        return Storage(self, nbytes, Buffer(block), block.address)
+            block = self.runtime.allocator(self.ordinal).allocate_owned(nbytes, stream=key)
+        return Storage(self, nbytes, Buffer.of(block), block.address)
 
     def empty(self, layout: Layout) -> Tensor:
         if layout.contiguous:
