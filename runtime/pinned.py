@@ -69,14 +69,14 @@ class PinnedBuffer:
     @property
     def array(self) -> npt.NDArray[np.uint8]:
         """The memory as a NumPy array of bytes. It keeps the memory, also when the buffer is closed."""
-        return np.asarray(self._live())
+        return self._live().array()
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
         return self._live().__array_interface__
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        array = np.asarray(self._live())
+        array = self.array
         if copy or (dtype is not None and np.dtype(dtype) != array.dtype):
             return array.astype(dtype or array.dtype)
         return array
@@ -153,6 +153,10 @@ class PinnedMemory:
     def used_by(self, device: int, stream: int) -> None:
         """A copy that uses the memory was queued on ``stream`` (a handle) of ``device``."""
         self.block.allocator.record_stream(self.block, _key(device, stream))
+
+    def array(self) -> npt.NDArray[np.uint8]:
+        """The memory as a NumPy array of bytes."""
+        return np.asarray(self) if self.block.requested else np.empty(0, np.uint8)
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
