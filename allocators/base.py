@@ -78,9 +78,11 @@ class Allocator(Strategy):
         try:
             block = self._lanes[stream][nbytes].pop()
         except LookupError:
-            return self._allocate_slow(nbytes, stream, owned=True)
-        block.uses += 2
-        return block
+            pass
+        else:
+            block.uses += 2
+            return block
+        return self._allocate_slow(nbytes, stream, owned=True)
 
     def lane(self, stream: int) -> dict[int, list[Block]]:
         """The bins of owners' blocks for ``stream``, by requested size in bytes.

@@ -107,14 +107,14 @@ class CachingAllocator(Allocator):
             piece = pool.find(nbytes)
         if piece is None:
             piece = self._grow(pool, nbytes)
-        block = pool.take(piece, nbytes)
+        block = piece.segment.pool.take(piece, nbytes)
         block.requested = requested
         return block
 
     def _home(self, block: Block) -> Home:
         if self._follows_torch:
             return self._returned
-        if len(self._all_bins) >= _MOST_BINS and block.requested not in self._bins.get(block.stream, ()):
+        if len(self._all_bins) >= _MOST_BINS and not self._has_bin(block.stream, block.requested):
             if self._misses < self._next_review:
                 return self._returned
             self._next_review = self._misses + _BINS_REVIEW
@@ -140,6 +140,11 @@ class CachingAllocator(Allocator):
             if address is not None:
                 self._most_reserved = max(self._most_reserved, self._ledger.reserved)
                 return pool.add(address, size)
+        large = self._pools.get((pool.stream, False))
+        if pool.small and large is not None and not self._follows_torch and next(self._idle(), None) is None:
+            piece = large.find(nbytes)  # nothing is left to give back: better mixed than out of memory
+            if piece is not None:
+                return piece
         raise OutOfMemoryError(f"upstream has no {nbytes} bytes left")
 
     def _try_reserve(self, nbytes: int, pool: Pool) -> int | None:

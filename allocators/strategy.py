@@ -115,6 +115,10 @@ class Strategy(ABC):
                     lane[requested] = found
         return found
 
+    def _has_bin(self, stream: int, requested: int) -> bool:
+        """Whether ``_bin`` would find one."""
+        return requested in (self._owned_bins if self._owned else self._bins).get(stream, ())
+
     def _drop_unused_bins(self) -> None:
         """Forget the bins that no block has as its home."""
         homes = (block.home for block in self._live_blocks())
