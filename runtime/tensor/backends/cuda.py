@@ -1,0 +1,241 @@
+"""A CUDA device: kernels generated for the layouts at hand, compiled once and kept on disk; cuBLAS for products."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from ...kernels import SourceModule
+from ..dtypes import dtype
+from ..generator import wide
+from ..layout import Layout, Shape
+from ..operations import Operation
+from ..patterns import PATTERNS
+from ..places import Kernel
+from ..reductions import Reduction
+from . import cuda_elementwise, cuda_fill, cuda_reduce
+from .cublas import Blas, Gemm, cublas
+from .cuda_source import THREADS
+from .device_place import DevicePlace
+
+if TYPE_CHECKING:
+    from ...drivers.base import Dim3
+    from ...runtime import Runtime
+
+__all__ = ["CudaPlace"]
+
+_OneD = (THREADS, 1, 1)
+
+
+class CudaPlace(DevicePlace):
+    """A device that runs CUDA C."""
+
+    def __init__(self, runtime: Runtime, ordinal: int) -> None:
+        super().__init__(runtime, ordinal)
+        self._handles: dict[tuple[str, str], int] = {}
+        self._modules: dict[str, SourceModule] = {}
+        self._blas: Blas | None = None
+        self._looked_for_blas = False
+
+    # --- compiling and launching
+
+    def function(self, source: str, name: str = "kernel") -> int:
+        """The driver's handle of a kernel, compiled or taken from the cache."""
+        handle = self._handles.get((source, name))
+        if handle is None:
+            with self.runtime.on_device(self.ordinal):
+                module = self._modules.get(source)
+                if module is None:
+                    module = self._modules[source] = SourceModule(source, runtime=self.runtime)
+                handle, _ = module.load_function(name, self.ordinal)
+            self._handles[source, name] = handle
+        return handle
+
+    def launch(self, function: int, grid: Dim3, block: Dim3, parameters: bytes) -> None:
+        """Queue a kernel on the current stream of this device, whatever device is current."""
+        driver = self.driver
+        chosen = self.runtime.current.streams.get(self.ordinal)
+        stream = 0 if chosen is None else chosen.cuda_stream
+        if driver.current_device() == self.ordinal:
+            driver.launch(function, grid, block, shared=0, stream=stream, parameters=parameters)
+        else:
+            with self.runtime.on_device(self.ordinal):
+                driver.launch(function, grid, block, shared=0, stream=stream, parameters=parameters)
+        if self.runtime.launch_blocking:
+            self.synchronize()
+
+    def launched(self) -> None:
+        """Something else was queued: wait for it, if everything is to be waited for."""
+        if self.runtime.launch_blocking:
+            self.synchronize()
+
+    # --- the seam
+
+    def elementwise(
+        self, operation: Operation, types: Sequence[dtype], out: Layout, operands: Sequence[Layout | None]
+    ) -> Kernel:
+        if not out.numel:
+            return _nothing
+        plain = cuda_elementwise.plan(operation, types, out, operands, aligned=False)
+        fast = cuda_elementwise.plan(operation, types, out, operands, aligned=True)
+        numbers = [
+            None if layout is not None else (kind.computed.struct, _to_number(kind))
+            for layout, kind in zip(operands, types, strict=True)
+        ]
+        pack = Struct("@P" + "".join("P" if number is None else number[0] for number in numbers) + "q").pack
+        count = out.numel
+        # Compiled when first needed: most tensors are aligned, most kernels have one form.
+        forms: dict[bool, Any] = {}
+        mask = _alignment(fast.vector, out, operands)
+        launch, itemsizes = self.launch, [None if layout is None else layout.dtype.itemsize for layout in operands]
+        out_size = out.dtype.itemsize
+
+        def form(aligned: bool) -> Any:
+            chosen = fast if aligned else plain
+            grid = chosen.grid or (-(-count // chosen.per_block), 1, 1)
+            forms[aligned] = self.function(chosen.source), grid, chosen.block
+            return forms[aligned]
+
+        def kernel(out: Any, *operands: Any) -> None:
+            address = bits = out._storage.address + out._offset * out_size
+            arguments = [address]
+            for operand, itemsize, number in zip(operands, itemsizes, numbers):  # noqa: B905 - of equal length
+                if number is None:
+                    address = operand._storage.address + operand._offset * itemsize
+                    bits |= address
+                    arguments.append(address)
+                else:
+                    arguments.append(number[1](operand))
+            aligned = not bits & mask
+            function, grid, block = forms.get(aligned) or form(aligned)
+            launch(function, grid, block, pack(*arguments, count))
+
+        return kernel
+
+    def reduction(
+        self, reduction: Reduction, computed: dtype, outs: Sequence[Layout], operand: Layout, axes: Shape
+    ) -> Kernel:
+        if not outs[0].numel:
+            return _nothing
+        processors = self.runtime.properties(self.ordinal).multi_processor_count
+        plan = cuda_reduce.plan(reduction, computed, outs, operand, axes, processors=processors)
+        first = self.function(plan.source, "reduce")
+        second = self.function(plan.source, "finish") if plan.splits > 1 else 0
+        many = len(outs)
+        pack, pack_end = Struct("@" + "P" * many + "PPd").pack, Struct("@" + "P" * many + "Pd").pack
+        scratch = plan.splits * plan.outputs * plan.partial_bytes if plan.splits > 1 else 0
+
+        def kernel(*tensors: Any) -> None:
+            *results, source, parameter = tensors
+            targets = [each._address for each in results]
+            p = 0.0 if parameter is None else float(parameter)
+            # Dropped when this returns: the stream reuses it after the kernels, not before.
+            partial = self.allocate(scratch) if scratch else None
+            address = 0 if partial is None else partial.address
+            self.launch(first, plan.grid, plan.block, pack(*targets, source._address, address, p))
+            if partial is not None:
+                self.launch(second, (plan.outputs, 1, 1), (128, 1, 1), pack_end(*targets, address, p))
+
+        return kernel
+
+    def matmul(self, out: Layout, a: Layout, b: Layout) -> Kernel:
+        blas = self._find_blas() if out.dtype.kind == "f" else None
+        if blas is not None:
+            return Gemm(blas, out, a, b)
+        function = self.function(cuda_fill.matmul_source(out, a, b))
+        count, rows, columns = out.shape
+        grid = (-(-columns // 16), -(-rows // 16), count)
+        pack = Struct("@PPP").pack
+
+        def kernel(out: Any, a: Any, b: Any) -> None:
+            self.launch(function, grid, (16, 16, 1), pack(out._address, a._address, b._address))
+
+        return kernel
+
+    def _find_blas(self) -> Blas | None:
+        if not self._looked_for_blas:
+            library = None if hasattr(self.driver, "launch_host") else cublas()
+            if library is None and not hasattr(self.driver, "launch_host"):
+                warnings.warn(
+                    "cuBLAS is not installed (pip install nvidia-cublas): products of matrices use a kernel that is "
+                    "many times slower",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+            self._blas = None if library is None else Blas(library, self)
+            self._looked_for_blas = True
+        return self._blas
+
+    def fill(self, pattern: str, out: Layout) -> Kernel:
+        found = PATTERNS[pattern]
+        letter, number = ("d", float) if found.floating else ("q", int)
+        return self._linear(
+            cuda_fill.pattern_source(pattern, out.dtype), out, 1, letter * found.parameters, [number] * found.parameters
+        )
+
+    def random(self, distribution: str, out: Layout) -> Kernel:
+        letter, number = ("q", int) if distribution == "integers" else ("d", float)
+        per_thread = 4 if wide(distribution, out.dtype) else 8
+        source = cuda_fill.random_source(distribution, out.dtype)
+        return self._linear(source, out, per_thread, "QQ" + letter * 2, [int, int, number, number])
+
+    def _linear(self, source: str, out: Layout, per_thread: int, letters: str, numbers: Sequence[Any]) -> Kernel:
+        """A kernel of numbers only. It writes side by side; where the tensor does not lie so, by way of one that does."""
+        function = self.function(source)
+        pack = Struct("@P" + letters + "q").pack
+        count = out.numel
+        grid = (-(-count // (THREADS * per_thread)), 1, 1)
+        contiguous = out.contiguous
+
+        def kernel(out: Any, *values: Any) -> None:
+            target = out if contiguous else self.empty(out._layout.like())
+            converted = [number(value) for number, value in zip(numbers, values, strict=True)]
+            self.launch(function, grid, _OneD, pack(target._address, *converted, count))
+            if target is not out:
+                out.copy_(target)
+
+        return kernel
+
+    def take(self, out: Layout, source: Layout, indices: Sequence[Layout]) -> Kernel:
+        return self._indexing(cuda_fill.indexing_source(source, out, len(indices), put=False), out.numel, len(indices))
+
+    def put(self, target: Layout, values: Layout, indices: Sequence[Layout]) -> Kernel:
+        source = cuda_fill.indexing_source(target, values, len(indices), put=True)
+        return self._indexing(source, values.numel, len(indices))
+
+    def _indexing(self, source: str, count: int, indices: int) -> Kernel:
+        function = self.function(source)
+        pack = Struct("@PP" + "P" * indices + "q").pack
+        grid = (-(-count // THREADS), 1, 1)
+
+        def kernel(*tensors: Any) -> None:
+            self.launch(function, grid, _OneD, pack(*[each._address for each in tensors], count))
+
+        return kernel
+
+
+def _nothing(*_: Any) -> None:
+    """There are no elements to work on."""
+
+
+def _to_number(kind: dtype) -> Any:
+    """Makes of a Python number what the module ``struct`` packs for this type."""
+    if kind.kind == "b":
+        return bool
+    if kind.kind == "f":
+        return float if kind.itemsize == 8 else _to_float
+    return lambda value: int(kind.scalar(value))
+
+
+def _to_float(value: Any) -> float:
+    """Beyond the range of float32 Python's ``struct`` raises, where NumPy and torch round to infinity."""
+    number = float(value)
+    return number if -3.4028235677973366e38 < number < 3.4028235677973366e38 else number * float("inf")
+
+
+def _alignment(vector: int, out: Layout, operands: Sequence[Layout | None]) -> int:
+    """The bits that must be 0 in every address for vectors to be used."""
+    widest = max(each.dtype.itemsize for each in (out, *operands) if each is not None)
+    return vector * widest - 1

@@ -1,0 +1,193 @@
+"""CUDA C for what makes elements from their position: patterns, random numbers; for indexing; for products of integers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from ..dtypes import bfloat16, dtype, float16, float64
+from ..generator import CENTRE, FAR_TAIL, LN2_HIGH, LN2_LOW, LOG_SERIES, TAIL, UNIFORM_BITS, wide
+from ..layout import Layout
+from ..patterns import PATTERNS
+from .cuda_geometry import walk
+from .cuda_source import THREADS, header, store
+
+__all__ = ["indexing_source", "matmul_source", "pattern_source", "random_source"]
+
+_LINEAR = f"""    const long long i = (long long)blockIdx.x * {THREADS} + threadIdx.x;
+    if (i >= count) return;
+"""
+
+
+def pattern_source(pattern: str, out: dtype) -> str:
+    """A kernel ``kernel(out, parameters..., count)`` that fills with a pattern."""
+    found = PATTERNS[pattern]
+    kind = "double" if found.floating else "long long"
+    result = "bool" if pattern == "eye" else kind
+    parameters = "".join(f", {kind} p{k}" for k in range(found.parameters))
+    return f"""{header([out])}
+extern "C" __global__ void kernel({out.c_name}* out{parameters}, long long count) {{
+{_LINEAR}    const {result} value = {found.cuda};
+    out[i] = {store(out, "value", result)};
+}}
+"""
+
+
+# Every operation below is correctly rounded and none is fused: the numbers are those of `generator`, to the bit.
+_PHILOX = r"""
+struct Words { unsigned long long at[4]; };
+__device__ __forceinline__ Words philox(unsigned long long seed, unsigned long long counter) {
+    unsigned long long c0 = counter, c1 = 0, c2 = 0, c3 = 0, k0 = seed, k1 = 0;
+    #pragma unroll
+    for (int round = 0; round < 10; ++round) {
+        if (round) { k0 += 0x9E3779B97F4A7C15ull; k1 += 0xBB67AE8584CAA73Bull; }
+        const unsigned long long m0 = 0xD2E7470EE14C6C93ull, m1 = 0xCA5A826395121157ull;
+        const unsigned long long h0 = __umul64hi(m0, c0), l0 = m0 * c0, h1 = __umul64hi(m1, c2), l1 = m1 * c2;
+        c0 = h1 ^ c1 ^ k0; c1 = l1; c2 = h0 ^ c3 ^ k1; c3 = l0;
+    }
+    Words words = {{c0, c1, c2, c3}};
+    return words;
+}
+__device__ __forceinline__ double plus(double a, double b) { return __dadd_rn(a, b); }
+__device__ __forceinline__ double times(double a, double b) { return __dmul_rn(a, b); }
+"""
+
+_NORMAL = r"""
+__device__ __forceinline__ double logarithm(double x) {
+    int exponent;
+    double fraction = frexp(x, &exponent);
+    if (fraction < 0.70710678118654752) { fraction = times(fraction, 2.0); exponent -= 1; }
+    double s = __ddiv_rn(plus(fraction, -1.0), plus(fraction, 1.0));
+    double series = SERIES(times(s, s));
+    return plus(times((double)exponent, LN2_HIGH), plus(times((double)exponent, LN2_LOW), times(times(s, 2.0), series)));
+}
+__device__ double quantile(double p) {
+    double q = plus(p, -0.5);
+    if (fabs(q) <= 0.425) {
+        double r = plus(0.180625, -times(q, q));
+        return times(q, __ddiv_rn(CENTRE_ABOVE(r), CENTRE_BELOW(r)));
+    }
+    double r = __dsqrt_rn(-logarithm(q < 0 ? p : plus(1.0, -p)));
+    double value;
+    if (r <= 5.0) { r = plus(r, -1.6); value = __ddiv_rn(TAIL_ABOVE(r), TAIL_BELOW(r)); }
+    else { r = plus(r, -5.0); value = __ddiv_rn(FAR_ABOVE(r), FAR_BELOW(r)); }
+    return q < 0 ? -value : value;
+}
+"""
+
+
+def random_source(distribution: str, out: dtype) -> str:
+    """A kernel ``kernel(out, seed, counter, first, second, count)``. One thread makes what one counter gives."""
+    is_wide = wide(distribution, out)
+    per_thread = 4 if is_wide else 8
+    narrow = "" if out is float64 else "(float)"
+    kind = "double" if out is float64 else "float"
+    word = "words.at[k]" if is_wide else "(unsigned)(words.at[k / 2] >> 32 * (k % 2))"
+    helpers, parameter = "", "double"
+    if distribution == "integers":
+        parameter, kind = "long long", "long long"
+        value = "(long long)(word % (unsigned long long)second) + first"
+    elif distribution == "normal":
+        helpers = _normal_helpers()
+        unit = (
+            "times(plus((double)(word >> 12), 0.5), 0x1p-52)" if is_wide else "times(plus((double)word, 0.5), 0x1p-32)"
+        )
+        value = f"{narrow}plus(times(quantile({unit}), second), first)"
+    else:
+        bits = UNIFORM_BITS.get(out, 53 if is_wide else 24)
+        unit = f"times((double)(word >> {(64 if is_wide else 32) - bits}), 0x1p-{bits})"
+        value = f"{narrow}plus(times({unit}, plus(second, -first)), first)"
+    stored = store(out, "value", kind)
+    after = ""
+    if distribution == "uniform":
+        back = "(double)(float)made" if out in (float16, bfloat16) else "(double)made"
+        after = f"if ({back} >= second) made = {store(out, f'({kind})first', kind)};"
+    return f"""{header([out])}{_PHILOX}{helpers}
+extern "C" __global__ void kernel({out.c_name}* out, unsigned long long seed, unsigned long long counter,
+                                  {parameter} first, {parameter} second, long long count) {{
+    const long long block = (long long)blockIdx.x * {THREADS} + threadIdx.x;
+    const long long start = block * {per_thread};
+    if (start >= count) return;
+    const Words words = philox(seed, counter + block);
+    #pragma unroll
+    for (int k = 0; k < {per_thread}; ++k) {{
+        if (start + k >= count) break;
+        const {"unsigned long long" if is_wide else "unsigned"} word = {word};
+        const {kind} value = {value};
+        {out.c_name} made = {stored};
+        {after}
+        out[start + k] = made;
+    }}
+}}
+"""
+
+
+def _normal_helpers() -> str:
+    def horner(name: str, coefficients: Sequence[float]) -> str:
+        text = f"times({float(coefficients[0]).hex()}, x)"
+        for each in coefficients[1:-1]:
+            text = f"times(plus({text}, {float(each).hex()}), x)"
+        text = f"plus({text}, {float(coefficients[-1]).hex()})"
+        return f"__device__ __forceinline__ double {name}(double x) {{ return {text}; }}\n"
+
+    text = horner("SERIES", LOG_SERIES)
+    for name, (above, below) in (("CENTRE", CENTRE), ("TAIL", TAIL), ("FAR", FAR_TAIL)):
+        text += horner(f"{name}_ABOVE", above) + horner(f"{name}_BELOW", below)
+    return text + f"#define LN2_HIGH {LN2_HIGH.hex()}\n#define LN2_LOW {LN2_LOW.hex()}\n" + _NORMAL
+
+
+def indexing_source(target: Layout, values: Layout, count: int, *, put: bool) -> str:
+    """A kernel ``kernel(out, in, indices..., count)`` that takes from, or puts to, a tensor with the layout ``target``,
+    whose first ``count`` dimensions are indexed; ``values`` is contiguous. An index out of range traps."""
+    shape, strides = target.shape, target.strides
+    rest, steps = shape[count:], strides[count:]
+    inner = prod(rest)
+    indices = "".join(f", const long long* index{k}" for k in range(count))
+    lines = []
+    for k in range(count):
+        lines.append(
+            f"    {{ long long at = index{k}[which]; if (at < 0) at += {shape[k]}LL; "
+            f"if (at < 0 || at >= {shape[k]}LL) __trap(); offset += at * {strides[k]}LL; }}"
+        )
+    kind = target.dtype.c_name
+    move = "target[offset + within] = values[i];" if put else "values[i] = target[offset + within];"
+    pointers = f"{kind}* target, const {kind}* values" if put else f"{kind}* values, const {kind}* target"
+    return f"""{header([values.dtype])}
+extern "C" __global__ void kernel({pointers}{indices}, long long count) {{
+{_LINEAR}    const long long which = i / {inner}LL;
+    long long offset = 0;
+{chr(10).join(lines)}
+    {walk(f"i % {inner}LL", rest, [steps], ["within"], "unsigned long long")}
+    {move}
+}}
+"""
+
+
+def matmul_source(out: Layout, a: Layout, b: Layout) -> str:
+    """A kernel ``kernel(out, a, b)`` for batches of matrices of any type, by tiles of 16 times 16."""
+    _, rows, columns = out.shape
+    inner = a.shape[2]
+    kind = out.dtype.c_name
+    computed = out.dtype.computed.c_name
+    (a0, a1, a2), (b0, b1, b2) = a.strides, b.strides
+    return f"""{header([out.dtype])}
+typedef {computed} T;
+extern "C" __global__ void __launch_bounds__(256) kernel({kind}* out, const {kind}* a, const {kind}* b) {{
+    __shared__ T left[16][17], right[16][17];
+    const long long row = (long long)blockIdx.y * 16 + threadIdx.y, column = (long long)blockIdx.x * 16 + threadIdx.x;
+    a += (long long)blockIdx.z * {a0}LL;
+    b += (long long)blockIdx.z * {b0}LL;
+    T total = T(0);
+    for (long long start = 0; start < {inner}LL; start += 16) {{
+        const long long x = start + threadIdx.x, y = start + threadIdx.y;
+        left[threadIdx.y][threadIdx.x] = row < {rows}LL && x < {inner}LL ? (T)a[row * {a1}LL + x * {a2}LL] : T(0);
+        right[threadIdx.y][threadIdx.x] = y < {inner}LL && column < {columns}LL ? (T)b[y * {b1}LL + column * {b2}LL] : T(0);
+        __syncthreads();
+        #pragma unroll
+        for (int k = 0; k < 16; ++k) total = T(total + left[threadIdx.y][k] * right[k][threadIdx.x]);
+        __syncthreads();
+    }}
+    if (row < {rows}LL && column < {columns}LL)
+        out[(long long)blockIdx.z * {rows * columns}LL + row * {columns}LL + column] = {store(out.dtype, "total", computed)};
+}}
+"""
