@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -40,27 +42,47 @@ class Buffer:
 
     def close(self) -> None:
         """Give the memory up. Closing again, also from another thread at the same time, does nothing."""
-        try:
-            give_back = self.__del__
-            del self.__del__  # of two threads, one succeeds
-        except AttributeError:
-            return
+        with _changing:
+            give_back = getattr(self, "__del__", None)
+            if give_back is None:
+                return
+            del self.__del__
         give_back()
 
     @property
     def closed(self) -> bool:
         """Whether the memory is gone: closed here, or with its runtime."""
-        return not hasattr(self, "__del__") or not self._block.uses
+        try:
+            return not self.__del__.args[0].uses
+        except AttributeError:
+            return True
+
+    @property
+    def block(self) -> Block:
+        """The block that it owns, for reading.
+
+        Raises:
+            CuplugError: the memory is gone.
+        """
+        try:
+            block: Block = self.__del__.args[0]
+        except AttributeError:
+            raise CuplugError("this buffer was closed; it has no memory any more") from None
+        if not block.uses:
+            raise CuplugError(
+                "this buffer has no memory any more: its runtime was shut down, or its arena was reset under it"
+            )
+        return block
 
     @property
     def address(self) -> int:
         """The device address, the same as ``int(buffer)``. 0 for a buffer of no bytes."""
-        return self._live().address
+        return self.block.address
 
     @property
     def nbytes(self) -> int:
         """The size in bytes, as asked for."""
-        return self._live().requested
+        return self.block.requested
 
     @property
     def device(self) -> int:
@@ -70,7 +92,7 @@ class Buffer:
     @property
     def stream(self) -> int:
         """The driver's handle of the stream that it was allocated for."""
-        return driver_handle(self._live().stream)
+        return driver_handle(self.block.stream)
 
     def record_stream(self, stream: Any) -> None:
         """Say that ``stream`` uses the memory too: once dropped, it is not used again before the work queued on
@@ -83,15 +105,16 @@ class Buffer:
             CuplugError: the buffer is closed.
             TypeError: that is no stream.
         """
-        block = self._live()
-        upstream = self._upstream()
-        block.allocator.record_stream(block, upstream.key(stream_handle(stream)))
-        self.__del__ = block.give_back
+        key = self._upstream().key(stream_handle(stream))
+        with _changing:
+            block = self.block
+            block.allocator.record_stream(block, key)
+            self.__del__ = block.give_back
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """The memory as an array of bytes (CUDA Array Interface, version 3)."""
-        block = self._live()
+        block = self.block
         return {
             "version": 3,
             "shape": (block.requested,),
@@ -102,12 +125,12 @@ class Buffer:
         }
 
     def __int__(self) -> int:
-        return self._live().address
+        return self.block.address
 
     __index__ = __int__
 
     def __enter__(self) -> Self:
-        self._live()
+        self.block  # noqa: B018 - raises where it is gone
         return self
 
     def __exit__(
@@ -120,23 +143,19 @@ class Buffer:
             return "<Buffer, closed>"
         return f"<Buffer of {self.nbytes} bytes at {self.address:#x} on device {self.device}>"
 
-    @property
-    def _block(self) -> Block:
-        block: Block = self.__del__.args[0]
-        return block
-
-    def _live(self) -> Block:
-        try:
-            block = self._block
-        except AttributeError:
-            raise CuplugError("this buffer was closed; it has no memory any more") from None
-        if not block.uses:
-            raise CuplugError(
-                "this buffer has no memory any more: its runtime was shut down, or its arena was reset under it"
-            )
-        return block
-
     def _upstream(self) -> RuntimeUpstream:
-        upstream = self._live().allocator.upstream
+        upstream = self.block.allocator.upstream
         assert isinstance(upstream, RuntimeUpstream), "a Buffer owns a block of a runtime's allocator"
         return upstream
+
+
+_changing = threading.RLock()
+"""Held while a buffer's finaliser is changed, so that of two threads that close one buffer one gives it back."""
+
+
+def _renew_lock() -> None:
+    global _changing
+    _changing = threading.RLock()  # another thread may have held it
+
+
+os.register_at_fork(after_in_child=_renew_lock)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..allocators.block import Block
@@ -17,8 +16,6 @@ __all__ = ["Current", "Lane"]
 Lane: TypeAlias = "dict[int, list[Block]]"
 """Blocks that an allocator has at hand for one stream, by requested size in bytes (``Allocator.lane``)."""
 
-_numbers = count(1)
-
 
 class Current:
     """One thread's current device and streams, for one runtime. Only that thread touches it.
@@ -32,8 +29,8 @@ class Current:
     def __init__(self, runtime: Runtime) -> None:
         runtime.driver  # noqa: B018 - raises where there is no device
         self.runtime = runtime
-        self.number = next(_numbers)
-        """Of this thread, never used for another."""
+        self.number = next(runtime.thread_numbers)
+        """Of this thread, in the order in which they came; never used for another."""
         self.streams: dict[int, Any] = {}
         """The ``Stream`` chosen for a device. Missing: the default stream."""
         self.device: int

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
+from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -84,6 +85,7 @@ class Runtime:
         """Held while something of which there must be one is made."""
         self.shared: dict[str, Any] = {}
         """What the floors above keep for the runtime, by their own names."""
+        self.thread_numbers = count(1)
         self.threads = threading.local()
         """``threads.current``: see ``current``."""
         self._away: WeakSet[Current] = WeakSet()

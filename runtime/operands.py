@@ -44,7 +44,8 @@ def operand(thing: Any, runtime: Runtime) -> Operand:
         CuplugError: it is closed.
     """
     if isinstance(thing, Buffer):
-        return Operand(int(thing), thing.nbytes, thing.device, thing)
+        block = thing.block
+        return Operand(block.address, block.requested, thing.device, thing)
     if isinstance(thing, PinnedBuffer):
         thing = thing.array
     interface = getattr(thing, "__cuda_array_interface__", None)

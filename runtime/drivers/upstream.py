@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 from ...allocators.errors import CuplugError
 from ...allocators.upstream import Fence, VirtualMemory
@@ -13,20 +12,27 @@ from .base import Driver
 __all__ = ["DeviceUpstream", "EventFence", "PinnedUpstream", "on_device"]
 
 
-@contextmanager
-def on_device(driver: Driver, ordinal: int) -> Iterator[None]:
+class on_device:  # noqa: N801 - used as a function
     """Make ``ordinal`` the calling thread's current device, and what was current before afterwards.
 
     Finalisers run on any thread, with another device current or none: every call that needs a device goes through here.
+    Where the device is current already, it costs one question to the driver. Each object is entered once.
     """
-    before = driver.current_device()
-    if before != ordinal:
-        driver.set_device(ordinal)
-    try:
-        yield
-    finally:
-        if before != ordinal:
-            driver.set_device(before)
+
+    __slots__ = ("_before", "_driver", "_ordinal")
+
+    def __init__(self, driver: Driver, ordinal: int) -> None:
+        self._driver = driver
+        self._ordinal = ordinal
+
+    def __enter__(self) -> None:
+        before = self._before = self._driver.current_device()
+        if before != self._ordinal:
+            self._driver.set_device(self._ordinal)
+
+    def __exit__(self, *_exception: object) -> None:
+        if self._before != self._ordinal:
+            self._driver.set_device(self._before)
 
 
 class DeviceUpstream:
