@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -165,7 +166,7 @@ class Packer:
             return _address_of_void_pointer
         if hasattr(value, "__int__"):
             return int
-        self._refuse(parameter, value, "pass a Buffer, a device array or an address")
+        return self._refuse(parameter, value, "pass a Buffer, a device array or an address")
 
     def _structure(self, parameter: Parameter, value: Any) -> Convert:
         if isinstance(value, (np.ndarray, np.generic)):
@@ -241,6 +242,6 @@ def _bytes_of(value: Any) -> bytes:
 
 def _bfloat16(value: float) -> int:
     bits = int(np.float32(value).view(np.uint32))
-    if value != value:  # noqa: PLR0124 - NaN
+    if math.isnan(value):
         return 0x7FFF
     return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16 & 0xFFFF

@@ -279,7 +279,7 @@ def engine(cache: Cache | None) -> Engine:
     Raises:
         CompileError: there is no C++ compiler.
     """
-    global _engine  # noqa: PLW0603 - one for the process: it owns threads and signal handlers
+    global _engine  # one for the process: it owns threads and signal handlers
     if _engine is None:
         with _lock:
             if _engine is None:

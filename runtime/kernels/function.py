@@ -1,7 +1,8 @@
-"""``Function``: a kernel that can be launched, and ``PreparedLaunch``, the same with everything but arguments settled."""
+"""``Function``: a kernel that can be launched; ``PreparedLaunch``: the same with all but the arguments settled."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from operator import index
 from typing import TYPE_CHECKING, Any
 
@@ -157,10 +158,8 @@ class Function:
         if len(self._geometries) >= _GEOMETRIES:
             self._geometries.clear()
         geometry = blocks, threads, shared
-        try:
+        with suppress(TypeError):  # a list, say
             self._geometries[grid, block, shared, ordinal] = geometry
-        except TypeError:  # a list, say
-            pass
         return geometry
 
     def _launch(

@@ -107,7 +107,7 @@ def _find_compiler(wanted: str, path: str) -> Compiler:
         return Compiler(tuple(command), "clang" if clang else "gcc", answer.strip())
     raise CompileError(
         "kernels run on the simulator by compiling them for this machine, and there is no C++ compiler: install g++ or "
-        "clang++ (Debian, Ubuntu: apt install g++), or `pip install 'cuplug[sim]'`, which brings one; or name one in CXX"
+        "clang++ (Debian, Ubuntu: apt install g++), or pip install 'cuplug[sim]', which brings one; or name one in CXX"
     )
 
 

@@ -6,7 +6,7 @@ import sys
 import weakref
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from .cache import Cache, decode
 from .engine import Engine, Fault, HostKernel, HostModule, default_workers, engine
 
 if TYPE_CHECKING:
+    from ...allocators.base import Allocator
     from ..drivers.sim import SimDriver
 
 __all__ = ["HostLoader"]
@@ -36,9 +37,12 @@ class HostLoader:
         self._next = 0x5000_0000
         self.workers = default_workers()
         """How many threads run the blocks of a kernel."""
-        self.segments: Callable[[], Iterable[Segment]] | None = None
-        """Says which memory allocators hold, and which parts of it are in the program's hands: what is not is no
-        longer accessible to kernels, although the driver thinks it allocated."""
+        self.allocators: Callable[[], list[Allocator]] = list
+        """The allocators over the devices' memory: what they hold, but is in nobody's hands, is not accessible to
+        kernels, although the driver thinks it allocated."""
+        self._reachable: list[Range] = []
+        self._unmanaged: list[Range] = []
+        """What of ``_reachable`` no allocator holds."""
 
     @property
     def _engine(self) -> Engine:
@@ -107,7 +111,7 @@ class HostLoader:
         if len(parameters) < kernel.parameter_bytes:
             raise driver_error(
                 1,
-                f"launch of {kernel.name}: {len(parameters)} bytes of parameters, and it takes {kernel.parameter_bytes}",
+                f"launch of {kernel.name}: {len(parameters)} of {kernel.parameter_bytes} bytes of parameters",
             )
         accessible = self._accessible()
         reads, writes = _touched(kernel, parameters, accessible)
@@ -142,25 +146,19 @@ class HostLoader:
     def _accessible(self) -> list[Range]:
         """What kernels of the current device may touch: address and size, in order."""
         ranges = self._driver.reachable()
-        held = sorted(self.segments(), key=lambda segment: segment.address) if self.segments else []
-        if not held:
-            return ranges
-        starts = [segment.address for segment in held]
-        kept = []
-        for address, nbytes in ranges:
-            position = bisect_right(starts, address) - 1
-            if position < 0 or address >= starts[position] + held[position].nbytes:
-                kept.append((address, nbytes))
-        devices = [address for address, _ in ranges]
-        for segment in held:
-            for block in segment.blocks:
-                if block.state != "active_allocated" or not block.requested:
-                    continue
-                position = bisect_right(devices, block.address) - 1
-                if position >= 0 and block.address < ranges[position][0] + ranges[position][1]:  # of this device
-                    kept.append((block.address, block.requested))
-        kept.sort()
-        return kept
+        allocators = self.allocators()
+        if ranges != self._reachable:  # only then may what allocators hold have changed
+            self._unmanaged = _without(ranges, [segment for it in allocators for segment in it.segments()])
+            self._reachable = ranges
+        starts = [address for address, _ in ranges]
+        found = list(self._unmanaged)
+        for allocator in allocators:
+            for block in allocator.live_blocks():
+                position = bisect_right(starts, block.address) - 1
+                if position >= 0 and block.requested and block.address < sum(ranges[position]):  # not another device's
+                    found.append((block.address, block.requested))
+        found.sort()
+        return found
 
     def _run(
         self,
@@ -189,6 +187,18 @@ class HostLoader:
             sys.stdout.flush()
         if fault is not None:
             raise driver_error(fault.code, _explain(kernel, fault, accessible))
+
+
+def _without(ranges: list[Range], segments: list[Segment]) -> list[Range]:
+    """The ranges that begin in no segment."""
+    held = sorted((segment.address, segment.nbytes) for segment in segments)
+    starts = [address for address, _ in held]
+    kept = []
+    for address, nbytes in ranges:
+        position = bisect_right(starts, address) - 1
+        if position < 0 or address >= sum(held[position]):
+            kept.append((address, nbytes))
+    return kept
 
 
 def _touched(kernel: HostKernel, parameters: bytes, accessible: list[Range]) -> tuple[list[Range], list[Range]]:

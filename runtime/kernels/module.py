@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ...allocators.errors import CuplugError, DriverError
 from ..drivers.base import Driver, driver_error
@@ -16,6 +16,7 @@ from .signatures import Signature, kinds, signatures
 from .symbol import GlobalSymbol
 
 if TYPE_CHECKING:
+    from ...allocators.base import Allocator
     from ..drivers.sim import SimDriver
     from .host_loader import HostLoader
 
@@ -23,6 +24,16 @@ __all__ = ["SourceModule"]
 
 _NOT_FOUND = 500
 _NEEDS_CPP = re.compile(r'\b(?:template|namespace|operator|class|using)\b|extern\s*"C"|#\s*include|__cplusplus')
+
+
+class _Told(NamedTuple):
+    """What both kinds of compilation are told."""
+
+    options: tuple[str, ...]
+    name_expressions: tuple[str, ...]
+    include_dirs: tuple[str, ...]
+    arch: str
+    cache: Cache | None
 
 
 class SourceModule:
@@ -76,8 +87,10 @@ class SourceModule:
         capability = self.runtime.properties(self.runtime.current.device)
         arch = arch or f"sm_{capability.major}{capability.minor}"
         self._simulated = hasattr(self._driver, "launch_host")
-        compile_ = self._compile_for_host if self._simulated else self._compile_for_gpu
-        self._entry = compile_(list(options), [str(path) for path in include_dirs], arch, check, no_extern_c)
+        told = _Told(tuple(options), self.name_expressions, tuple(map(str, include_dirs)), arch, self._cache)
+        self._entry = (
+            self._compile_for_host(told, check) if self._simulated else self._compile_for_gpu(told, no_extern_c)
+        )
         self._image = encode(self._entry) if self._simulated else self._entry.payload
 
     # --- what programs use
@@ -146,14 +159,7 @@ class SourceModule:
     def _loader(self) -> HostLoader:
         return cast("HostLoader", cast("SimDriver", self._driver).module_loader)
 
-    def _compile_for_host(
-        self,
-        options: list[str],
-        include_dirs: list[str],
-        arch: str,
-        check: bool | None,
-        no_extern_c: bool,  # noqa: ARG002
-    ) -> Entry:
+    def _compile_for_host(self, told: _Told, check: bool | None) -> Entry:
         from .engine import engine
         from .host_compiler import compile_for_host
 
@@ -161,18 +167,10 @@ class SourceModule:
         can_check = engine(self._cache).can_check
         if check and not can_check:
             raise CuplugError(
-                "checked kernels need tables in this process's address space, which could not be mapped (see ulimit -v); "
+                "checked kernels need tables in this process's address space, which cannot be mapped (see ulimit -v); "
                 "pass check=False"
             )
-        return compile_for_host(
-            self.source,
-            options=options,
-            name_expressions=self.name_expressions,
-            include_dirs=include_dirs,
-            arch=arch,
-            checked=can_check if check is None else check,
-            cache=self._cache,
-        )
+        return compile_for_host(self.source, checked=can_check if check is None else check, **told._asdict())
 
     def _host_name(self, name: str) -> str:
         parameters = self._entry.facts["parameters"]
@@ -181,27 +179,13 @@ class SourceModule:
 
     # --- GPUs
 
-    def _compile_for_gpu(
-        self,
-        options: list[str],
-        include_dirs: list[str],
-        arch: str,
-        check: bool | None,
-        no_extern_c: bool,  # noqa: ARG002
-    ) -> Entry:
+    def _compile_for_gpu(self, told: _Told, no_extern_c: bool) -> Entry:
         from .nvidia import compile_for_gpu
 
         source = self.source
         if not no_extern_c and not self.name_expressions and not _NEEDS_CPP.search(source):
             source = f'extern "C" {{\n#line 1\n{source}\n}}\n'
-        return compile_for_gpu(
-            source,
-            options=options,
-            name_expressions=self.name_expressions,
-            include_dirs=include_dirs,
-            arch=arch,
-            cache=self._cache,
-        )
+        return compile_for_gpu(source, **told._asdict())
 
     def _gpu_name(self, name: str) -> str:
         from .nvidia import demangle, kernel_symbols
@@ -240,16 +224,12 @@ def _attach_loader(runtime: Runtime, cache: Cache | None) -> None:
         if driver.module_loader is None:
             driver.module_loader = HostLoader(driver, cache)
         loader = cast("HostLoader", driver.module_loader)
-        loader.segments = lambda: _segments(runtime)
+        loader.allocators = lambda: _allocators(runtime)
 
 
-def _segments(runtime: Runtime) -> list[Any]:
-    found: list[Any] = []
-    for ordinal in range(runtime.device_count()):
-        allocator = runtime.find_allocator(ordinal)
-        if allocator is not None:
-            found += allocator.segments()
-    return found
+def _allocators(runtime: Runtime) -> list[Allocator]:
+    found = [runtime.find_allocator(ordinal) for ordinal in range(runtime.device_count())]
+    return [allocator for allocator in found if allocator is not None]
 
 
 def _find(name: str, known: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,10 @@ SOURCE_NAME = "kernel.cu"
 _HEADERS_WITHOUT_HOST = {
     # What NVRTC lacks of the host's headers, and kernels include out of habit. NVRTC declares the functions itself.
     **dict.fromkeys(
-        "assert.h cassert cmath cstdio cstdlib cstring math.h stdio.h stdlib.h string.h cuda.h cuda_runtime.h "
-        "cuda_runtime_api.h device_launch_parameters.h time.h".split(),
+        (
+            *("assert.h", "cassert", "cmath", "cstdio", "cstdlib", "cstring", "math.h", "stdio.h", "stdlib.h"),
+            *("string.h", "time.h", "cuda.h", "cuda_runtime.h", "cuda_runtime_api.h", "device_launch_parameters.h"),
+        ),
         "#pragma once\n",
     ),
     "stdint.h": "#pragma once\n"
@@ -170,13 +173,9 @@ def _toolkit_headers() -> tuple[str, ...]:
             if (folder / "cuda_fp16.h").exists():
                 found.append(folder)
                 break
-    try:
-        import nvidia
-    except ImportError:
-        pass
-    else:  # the wheels of CUDA's runtime
-        for root in nvidia.__path__:
-            found += [path.parent for path in Path(root).glob("*/include/cuda_fp16.h")]
+    wheels = find_spec("nvidia")  # those of CUDA's runtime
+    for root in (wheels.submodule_search_locations if wheels else None) or ():
+        found += [path.parent for path in Path(root).glob("*/include/cuda_fp16.h")]
     folders = list(dict.fromkeys(map(str, found)))[:1]
     return tuple(folders + [str(Path(folder) / "cccl") for folder in folders if (Path(folder) / "cccl").exists()])
 
@@ -221,7 +220,8 @@ def _with_nvcc(
     assert nvcc is not None
     pointers = ", ".join(f"(const void*)({expression.lstrip('& ')})" for expression in expressions)
     instances = (  # a reference from the host's side makes nvcc compile the instance
-        f'\n#line 1 "name expressions"\n__attribute__((used)) static const void* const __cuplug_instances[] = {{{pointers}}};\n'
+        '\n#line 1 "name expressions"\n'
+        f"__attribute__((used)) static const void* const __cuplug_instances[] = {{{pointers}}};\n"
         if expressions
         else ""
     )

@@ -1,5 +1,8 @@
-"""What the parameters of a source's kernels are called, and of which kinds they are: for arguments on a GPU, whose driver
-tells offsets and sizes only. Types that are not understood stay unknown; the driver's sizes have the last word."""
+"""What the parameters of a source's kernels are called, and of which kinds they are.
+
+For arguments on a GPU, whose driver tells offsets and sizes only. Types that are not understood stay unknown, and the
+driver's sizes have the last word.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,10 @@ _KINDS = {
     **dict.fromkeys(["half", "__half"], "h"),
     **dict.fromkeys(["__nv_bfloat16", "nv_bfloat16"], "g"),
     "bool": "b",
-    **dict.fromkeys("char short int long int8_t int16_t int32_t int64_t ptrdiff_t intptr_t ssize_t".split(), "i"),
-    **dict.fromkeys(
-        "unsigned size_t uint8_t uint16_t uint32_t uint64_t uintptr_t uchar ushort uint ulong uint8 uint32".split(), "u"
-    ),
-    **dict.fromkeys(["signed", "clock_t", "wchar_t"], "i"),
+    **dict.fromkeys(("char", "short", "int", "long", "signed", "ptrdiff_t", "intptr_t", "clock_t", "wchar_t"), "i"),
+    **dict.fromkeys(("int8_t", "int16_t", "int32_t", "int64_t"), "i"),
+    **dict.fromkeys(("unsigned", "size_t", "uintptr_t", "uchar", "ushort", "uint", "ulong"), "u"),
+    **dict.fromkeys(("uint8_t", "uint16_t", "uint32_t", "uint64_t"), "u"),
 }
 _SIZES = {"f": (4, 8), "h": (2,), "g": (2,), "b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "p": (8,)}
 _IGNORED = frozenset({"const", "volatile", "struct", "enum", "typename", "std", "::", "int"})

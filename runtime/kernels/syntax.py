@@ -48,10 +48,14 @@ _ATTRIBUTES = frozenset(
 )
 _QUALIFIERS = frozenset({"const", "volatile", "restrict", "__restrict__", "__restrict", "__grid_constant__"})
 _KEYWORDS = frozenset(
-    "alignas auto bool char class const constexpr double else enum explicit extern float for friend if inline int long "
-    "namespace operator private protected public register return short signed sizeof static struct template this "
-    "typedef typename union unsigned using virtual void volatile while __device__ __global__ __host__ __forceinline__ "
-    "__inline__ __noinline__ __constant__ __shared__ __managed__ __restrict__ __restrict restrict".split()
+    (
+        *("alignas", "auto", "bool", "char", "class", "const", "constexpr", "double", "else", "enum", "explicit"),
+        *("extern", "float", "for", "friend", "if", "inline", "int", "long", "namespace", "operator", "private"),
+        *("protected", "public", "register", "return", "short", "signed", "sizeof", "static", "struct", "template"),
+        *("this", "typedef", "typename", "union", "unsigned", "using", "virtual", "void", "volatile", "while"),
+        *("__device__", "__global__", "__host__", "__forceinline__", "__inline__", "__noinline__", "__constant__"),
+        *("__shared__", "__managed__", "__restrict__", "__restrict", "restrict"),
+    )
 )
 SPACES = frozenset({"__device__", "__constant__", "__managed__"})
 

@@ -24,13 +24,15 @@ __all__ = ["Translation", "translate"]
 _INDICES = frozenset({"threadIdx", "blockIdx", "blockDim", "gridDim"})
 _PARAMETERS = "const uint3 threadIdx, const uint3 blockIdx, const dim3 blockDim, const dim3 gridDim"
 _MEETING = frozenset(
-    """
-    __syncthreads __syncthreads_count __syncthreads_and __syncthreads_or __syncwarp __activemask
-    __shfl __shfl_up __shfl_down __shfl_xor __shfl_sync __shfl_up_sync __shfl_down_sync __shfl_xor_sync
-    __any __all __ballot __any_sync __all_sync __ballot_sync __uni_sync __match_any_sync __match_all_sync
-    __reduce_add_sync __reduce_min_sync __reduce_max_sync __reduce_and_sync __reduce_or_sync __reduce_xor_sync
-    __nanosleep this_thread_block tiled_partition coalesced_threads thread_block
-    """.split()
+    (
+        *("__syncthreads", "__syncthreads_count", "__syncthreads_and", "__syncthreads_or", "__syncwarp"),
+        *("__activemask", "__shfl", "__shfl_up", "__shfl_down", "__shfl_xor", "__shfl_sync"),
+        *("__shfl_up_sync", "__shfl_down_sync", "__shfl_xor_sync", "__any", "__all", "__ballot"),
+        *("__any_sync", "__all_sync", "__ballot_sync", "__uni_sync", "__match_any_sync", "__match_all_sync"),
+        *("__reduce_add_sync", "__reduce_min_sync", "__reduce_max_sync", "__reduce_and_sync"),
+        *("__reduce_or_sync", "__reduce_xor_sync", "__nanosleep", "this_thread_block", "tiled_partition"),
+        *("coalesced_threads", "thread_block"),
+    )
 )
 """What lets threads wait for one another: a kernel from which one of these can be reached needs fibres."""
 _REPORTING = frozenset({"printf", "failed_assertion", "__trap"})
@@ -293,13 +295,11 @@ def _table(entries: Sequence[tuple[str, str, bool, str]], symbols: Sequence[synt
     lines.append(f"static const Kernel* const kernels[] = {{{kernels}{', ' if kernels else ''}nullptr}};")
     unique = {symbol.qualified: symbol for symbol in symbols}
     rows = [f'SYMBOL("{name}", ::{name})' for name in unique]
-    lines += [
-        "#define SYMBOL(name, variable) {name, (void*)&variable, sizeof(variable), IsConst<decltype(variable)>::value},",
-        f"static const Symbol symbols[] = {{{' '.join(rows)} {{nullptr, nullptr, 0, 0}}}};",
-        f"static const Module module = {{CUPLUG_ABI, {len(entries)}, {len(unique)}, &slot_count, kernels, symbols, "
-        "__ehdr_start, _end};",
-        "}",
-        'extern "C" __attribute__((visibility("default"))) const __cuplug::Module* cuplug_module() { '
-        "return &__cuplug::module; }",
-    ]
+    lines.append("#define SYMBOL(name, it) {name, (void*)&it, sizeof(it), IsConst<decltype(it)>::value},")
+    lines.append(f"static const Symbol symbols[] = {{{' '.join(rows)} {{nullptr, nullptr, 0, 0}}}};")
+    fields = f"CUPLUG_ABI, {len(entries)}, {len(unique)}, &slot_count, kernels, symbols, __ehdr_start, _end"
+    lines.append(f"static const Module module = {{{fields}}};")
+    lines.append("}")
+    lines.append('extern "C" __attribute__((visibility("default"))) const __cuplug::Module* cuplug_module() {')
+    lines.append("return &__cuplug::module; }")
     return "\n".join(lines) + "\n"

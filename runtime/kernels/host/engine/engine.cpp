@@ -33,7 +33,7 @@ static void* shared(SharedSlot* slot, cuplug_u64 nbytes, cuplug_u64 alignment) {
 static void prepare_shared(State* state) {
     cuplug_u64 start = (cuplug_u64)state->base() + SHARED, nbytes = state->launch->shared_nbytes;
     if (!shadow::broken) {
-        memset((void*)shadow::of(start), shadow::FORBIDDEN, SHARED_NBYTES / 8);
+        memset((void*)shadow::of(start - SHARED_MARGIN), shadow::FORBIDDEN, (SHARED_NBYTES + 2 * SHARED_MARGIN) / 8);
         shadow::write({start, nbytes}, true);
     }
     state->static_shared = 0;
@@ -256,7 +256,7 @@ PUBLIC int cuplug_run(Launch* launch, const shadow::Range* ranges, cuplug_u64 co
     launch->chunk = launch->block_count / (team * 8ull);
     if (launch->chunk < 1) launch->chunk = 1;
     if (launch->chunk > 64) launch->chunk = 64;
-    if (ranges && !shadow::broken) shadow::apply(ranges, count);
+    if (launch->checked && !shadow::broken) shadow::apply(ranges, count);
     catch_signals();
     if (team > 1) {
         pthread_mutex_lock(&pool_lock);
@@ -275,6 +275,7 @@ PUBLIC int cuplug_run(Launch* launch, const shadow::Range* ranges, cuplug_u64 co
         pthread_mutex_unlock(&pool_lock);
     }
     release_signals();
+    shadow::unmap_forbidden();
     *text_nbytes = gather_output(team);
     *text = output;
     pthread_mutex_unlock(&launch_lock);

@@ -40,7 +40,13 @@ static void record(State* state, int code, cuplug_u64 address, cuplug_u64 nbytes
 
 [[noreturn]] static void illegal_access(cuplug_u64 address, cuplug_u64 nbytes, int write) {
     State* state = (State*)self();
-    record(state, FAULT_ILLEGAL_ADDRESS, address, nbytes, write, "%s", "");
+    cuplug_u64 offset = address - (cuplug_u64)state->base();
+    if (offset >= SHARED - SHARED_MARGIN && offset < SHARED + SHARED_NBYTES + SHARED_MARGIN)
+        record(state, FAULT_ILLEGAL_ADDRESS, address, nbytes, write,
+               "%s %llu bytes of shared memory that are no variable's and outside the %u bytes of dynamic shared memory",
+               write ? "writes" : "reads", nbytes, state->shared_nbytes);
+    else
+        record(state, FAULT_ILLEGAL_ADDRESS, address, nbytes, write, "%s", "");
     escape(state);
 }
 
@@ -77,7 +83,7 @@ static void handle(int number, siginfo_t* information, void* context) {
         return;
     }
     cuplug_u64 address = (cuplug_u64)information->si_addr;
-    constexpr cuplug_u64 shadow_end = 1ull << 44;  // device memory begins here
+    constexpr cuplug_u64 shadow_end = 1ull << 44;  // where memory of the simulator begins
     if (number == SIGFPE)
         record(state, FAULT_LAUNCH_FAILED, 0, 0, -1, "integer division by zero, or INT_MIN / -1");
     else if (number == SIGILL)
@@ -87,8 +93,8 @@ static void handle(int number, siginfo_t* information, void* context) {
                "thread may take %llu bytes here", (STACK_NBYTES - GUARD) / 1024 * 1024);
     else if (number == SIGSEGV && information->si_code == 0x80)  // SI_KERNEL: not an address at all
         record(state, FAULT_ILLEGAL_ADDRESS, 0, 0, -1, "an address with more than 47 significant bits");
-    else if (state->launch->checked && address >= shadow::of(0) && address < shadow_end)
-        record(state, FAULT_ILLEGAL_ADDRESS, (address - shadow::OFFSET) << 3, 0, -1, "%s", "");
+    else if (state->launch->checked && address >= shadow::of(0) && address < shadow_end && shadow::forbid(address))
+        return;  // the check is made again, and reports the access itself
     else
         record(state, FAULT_ILLEGAL_ADDRESS, address, 1, -1, "%s", "");
     escape(state);

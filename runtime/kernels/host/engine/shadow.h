@@ -112,6 +112,28 @@ static void change(Range range, bool allow) {
     }
 }
 
+// Shadow that a check read and that was not mapped: map it for the time of the launch, so that the check can go on.
+static cuplug_u64 forbidden[64];
+static volatile cuplug_u32 forbidden_count = 0;
+
+static bool forbid(cuplug_u64 at) {
+    cuplug_u64 page = at & ~4095ull;
+    cuplug_u32 place = __atomic_fetch_add(&forbidden_count, 1, __ATOMIC_RELAXED);
+    if (place >= 64) return false;
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+    void* found = mmap((void*)page, 4096, PROT_READ | PROT_WRITE, flags, -1, 0);
+    forbidden[place] = found == (void*)page ? page : 0;
+    if (found == (void*)page) memset(found, FORBIDDEN, 4096);
+    else if (found != MAP_FAILED) munmap(found, 4096);
+    return found == (void*)page || errno == EEXIST;  // another worker was faster
+}
+
+static void unmap_forbidden() {
+    for (cuplug_u32 i = 0; i < forbidden_count && i < 64; ++i)
+        if (forbidden[i]) munmap((void*)forbidden[i], 4096);
+    forbidden_count = 0;
+}
+
 static Range* current = nullptr;
 static cuplug_u64 current_count = 0;
 

@@ -1,0 +1,262 @@
+"""What goes wrong in a kernel is reported as CUDA would, and on the simulator with kernel, block and thread."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from cuplug.allocators.errors import DriverError
+from cuplug.runtime.copies import memcpy
+from cuplug.runtime.stream import Stream, current_stream, stream
+
+pytestmark = pytest.mark.needs_sim
+one_schedule = pytest.mark.one_schedule
+
+
+def faulty(machine: Any, **options: Any) -> Any:
+    return machine.module("faulty.cu", **options)
+
+
+def failure(machine: Any, code: int) -> str:
+    """What the device's work did, which every call that waits reports from now on."""
+    with pytest.raises(DriverError) as first:
+        machine.synchronize()
+    with pytest.raises(DriverError) as second:
+        machine.synchronize()
+    assert first.value.code == second.value.code == code
+    return first.value.message
+
+
+@pytest.mark.parametrize("allocator", ["direct", "caching"])
+@pytest.mark.parametrize(("beyond", "where"), [(0, "0 bytes behind the end"), (25, "100 bytes behind"), (10**6, "")])
+def test_a_write_behind_the_end_is_an_illegal_address(
+    make_machine: Callable[..., Any], allocator: str, beyond: int, where: str
+) -> None:
+    machine = make_machine(allocator=allocator)
+    buffer = machine.empty(1001, np.float32)
+    faulty(machine).get_function("write_at")(buffer, 1001 + beyond, grid=4, block=32)
+    message = failure(machine, 700)
+    assert "kernel write_at, block (2, 0, 0), thread (5, 0, 0) writes 4 bytes at" in message
+    assert where in message
+    assert f"{int(buffer) + 4 * (1001 + beyond):#x}" in message
+
+
+@one_schedule
+def test_a_read_before_the_beginning_is_an_illegal_address(machine: Any) -> None:
+    values, out = machine.zeros(64, np.float64), machine.zeros(64, np.float64)
+    faulty(machine).get_function("read_at")(values, out, -1, grid=1, block=8)
+    assert "thread (0, 0, 0) reads 8 bytes at" in failure(machine, 700)
+
+
+@one_schedule
+def test_the_lowest_thread_of_the_lowest_block_is_reported(machine: Any) -> None:
+    out, values = machine.empty(256, np.float64), machine.zeros(100, np.float64)
+    faulty(machine).get_function("read_at")(values, out, 0, grid=64, block=256)
+    assert "block (0, 0, 0), thread (100, 0, 0) reads" in failure(machine, 700)
+
+
+@one_schedule
+def test_a_structure_that_ends_outside_is_an_illegal_address(machine: Any) -> None:
+    out, values = machine.empty(16, np.uint8), machine.zeros(40, np.uint8)
+    copy = faulty(machine).get_function("copy_wide")
+    copy(out, values, 1, grid=1, block=1)
+    machine.synchronize()
+    copy(out, values, 2, grid=1, block=1)
+    assert "no live allocation" in failure(machine, 700)
+
+
+@one_schedule
+@pytest.mark.parametrize("check", [True, False])
+def test_a_null_pointer_is_an_illegal_address(machine: Any, check: bool) -> None:
+    faulty(machine, check=check).get_function("write_at")(None, 0, grid=4, block=32)
+    assert "a null pointer" in failure(machine, 700)
+
+
+@one_schedule
+@pytest.mark.parametrize("check", [True, False])
+def test_a_wild_pointer_is_an_illegal_address(machine: Any, check: bool) -> None:
+    faulty(machine, check=check).get_function("write_at")(0x2FFF_0000_0000, 0, grid=4, block=32)
+    assert "kernel write_at, block (2, 0, 0)" in failure(machine, 700)
+
+
+@one_schedule
+def test_host_memory_is_an_illegal_address(machine: Any) -> None:
+    host = np.zeros(8, np.float32)
+    faulty(machine).get_function("write_at")(host.ctypes.data, 0, grid=4, block=32)
+    assert "writes 4 bytes" in failure(machine, 700)
+    assert not host.any()
+
+
+@one_schedule
+def test_memory_that_was_given_back_is_an_illegal_address(machine: Any) -> None:
+    buffer = machine.empty(1000, np.float32)
+    address = int(buffer)
+    buffer.close()
+    faulty(machine).get_function("write_at")(address, 0, grid=4, block=32)
+    assert "no live allocation" in failure(machine, 700)
+
+
+def test_memory_that_is_given_back_behind_a_launch_is_still_the_kernels(machine: Any) -> None:
+    buffer = machine.empty(1000, np.float32)
+    faulty(machine).get_function("write_at")(buffer, 999, grid=4, block=32)
+    buffer.close()
+    machine.synchronize()
+
+
+@one_schedule
+def test_an_atomic_outside_is_an_illegal_address(machine: Any) -> None:
+    faulty(machine).get_function("atomic_at")(machine.zeros(10, np.int32), 10, grid=1, block=1)
+    assert "4 bytes at" in failure(machine, 700)
+
+
+@one_schedule
+@pytest.mark.parametrize(("kernel", "offset", "what"), [("misaligned", 2, "int"), ("misaligned_float4", 1, "float4")])
+def test_a_misaligned_address_names_type_and_line(machine: Any, kernel: str, offset: int, what: str) -> None:
+    values, out = machine.zeros(64, np.float32), machine.empty(4, np.float32)
+    module = faulty(machine)
+    module.get_function(kernel)(
+        values, out, offset * 4 // (4 if what == "int" else 1) if what == "int" else 4, grid=1, block=1
+    )
+    if what == "int":
+        assert re.search(r"'const int' in line \d+ needs an address that is a multiple of 4", failure(machine, 716))
+    else:
+        machine.synchronize()
+        module.get_function(kernel)(values, out, offset, grid=1, block=1)
+        assert re.search(r"float4' in line \d+ needs an address that is a multiple of 16", failure(machine, 716))
+
+
+@one_schedule
+def test_a_barrier_that_some_threads_do_not_reach_is_reported(machine: Any) -> None:
+    out = machine.zeros(64, np.int32)
+    faulty(machine).get_function("some_reach_the_barrier")(out, grid=1, block=64)
+    message = failure(machine, 719)
+    assert "kernel some_reach_the_barrier, block (0, 0, 0), thread (0, 0, 0): divergent barrier" in message
+    assert re.search(r"waits at the barrier in line \d+ \(in all 16 of 64\); thread \(16, 0, 0\) has returned", message)
+
+
+@one_schedule
+def test_threads_that_return_before_the_barrier_are_reported(machine: Any) -> None:
+    out = machine.zeros(100, np.int32)
+    faulty(machine).get_function("some_return_before_the_barrier")(out, 100, grid=2, block=64)
+    message = failure(machine, 719)
+    assert "block (1, 0, 0)" in message
+    assert "thread (36, 0, 0) has returned without it (in all 28 of 64)" in message
+
+
+@one_schedule
+def test_two_barriers_are_not_one(machine: Any) -> None:
+    faulty(machine).get_function("two_barriers")(machine.zeros(8, np.int32), grid=1, block=8)
+    message = failure(machine, 719)
+    lines = [int(line) for line in re.findall(r"in line (\d+)", message)]
+    assert len(lines) == 2
+    assert lines[0] - lines[1] == 2
+
+
+@one_schedule
+def test_a_shuffle_that_a_lane_of_the_mask_does_not_reach_is_reported(machine: Any) -> None:
+    faulty(machine).get_function("shuffle_without_all")(machine.zeros(32, np.int32), grid=1, block=32)
+    message = failure(machine, 719)
+    assert "divergent" in message
+    assert "thread (3, 0, 0)" in message
+
+
+@one_schedule
+@pytest.mark.parametrize("index", [30, -1])
+def test_shared_arrays_have_ends(machine: Any, index: int) -> None:
+    faulty(machine).get_function("shared_overrun")(machine.zeros(30, np.float32), index, grid=1, block=30)
+    message = failure(machine, 700)
+    assert "kernel shared_overrun, block (0, 0, 0), thread (0, 0, 0): writes 4 bytes of shared memory" in message
+
+
+@one_schedule
+def test_dynamic_shared_memory_ends_where_the_launch_says(machine: Any) -> None:
+    overrun = faulty(machine).get_function("dynamic_overrun")
+    out = machine.zeros(1, np.float32)
+    overrun(out, 9, grid=1, block=1, shared=40)
+    machine.synchronize()
+    overrun(out, 10, grid=1, block=1, shared=40)
+    assert "writes 4 bytes" in failure(machine, 700)
+
+
+@one_schedule
+def test_uninitialised_shared_memory_is_poisoned(machine: Any) -> None:
+    out = machine.zeros(4, np.uint32)
+    faulty(machine).get_function("uninitialised_shared")(out, grid=1, block=4)
+    assert machine.down(out, 4, np.uint32).tolist() == [0xCBCBCBCB] * 4
+
+
+@one_schedule
+def test_a_trap_is_a_launch_failure(machine: Any) -> None:
+    faulty(machine).get_function("trap")(7, grid=1, block=32)
+    assert "thread (7, 0, 0): __trap()" in failure(machine, 719)
+
+
+@one_schedule
+def test_a_failed_assertion_is_quoted(machine: Any) -> None:
+    module = faulty(machine)
+    module.get_function("asserts")(40, grid=1, block=40)
+    machine.synchronize()
+    module.get_function("asserts")(10, grid=1, block=40)
+    message = failure(machine, 710)
+    assert "thread (10, 0, 0): kernel.cu:" in message
+    assert "threadIdx.x < limit" in message
+
+
+@one_schedule
+@pytest.mark.parametrize("check", [True, False])
+def test_a_stack_that_overflows_is_reported(machine: Any, check: bool) -> None:
+    recurse = faulty(machine, check=check).get_function("recurse")
+    sink = machine.zeros(1, np.int32)
+    recurse(100, sink, grid=1, block=1)
+    machine.synchronize()
+    recurse(100_000_000, sink, grid=1, block=1)
+    assert "stack overflowed" in failure(machine, 719)
+
+
+@one_schedule
+def test_an_integer_division_by_zero_does_not_end_the_process(machine: Any) -> None:
+    faulty(machine).get_function("divide")(machine.zeros(3, np.int32), grid=1, block=1)
+    assert "division by zero" in failure(machine, 719)
+
+
+@one_schedule
+def test_another_runtime_works_after_a_fault(make_machine: Callable[..., Any]) -> None:
+    broken, sound = make_machine(), make_machine()
+    faulty(broken).get_function("write_at")(None, 0, grid=4, block=1000)
+    values = sound.zeros(5000, np.int32)
+    faulty(sound).get_function("increment")(values, 5000, grid=20, block=256)
+    assert sound.down(values, 5000, np.int32).tolist() == [1] * 5000
+    failure(broken, 700)
+
+
+@one_schedule
+def test_blocking_launches_raise_at_the_call_that_is_to_blame(make_machine: Callable[..., Any]) -> None:
+    machine = make_machine(launch_blocking=True, schedule="lazy")
+    with pytest.raises(DriverError, match="kernel trap"):
+        faulty(machine).get_function("trap")(0, grid=1, block=1)
+
+
+@one_schedule
+def test_some_seed_finds_a_missing_wait(make_machine: Callable[..., Any]) -> None:
+    def result(seed: int, *, waits: bool) -> list[int]:
+        machine = make_machine(schedule=f"random:{seed}")
+        runtime = machine.runtime
+        increment = faulty(machine).get_function("increment")
+        values, side = machine.zeros(64, np.int32), Stream(runtime=runtime)
+        machine.synchronize()
+        for _ in range(3):
+            increment(values, 64, grid=1, block=64)
+        if waits:
+            side.wait_stream(current_stream(runtime=runtime))
+        out = np.empty(64, np.int32)
+        with stream(side):
+            increment(values, 64, grid=1, block=64)
+            memcpy(out, values, runtime=runtime)
+        machine.synchronize()
+        return sorted(set(out.tolist()))
+
+    assert all(result(seed, waits=True) == [4] for seed in range(10))
+    assert any(result(seed, waits=False) != [4] for seed in range(10))
