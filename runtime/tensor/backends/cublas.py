@@ -25,7 +25,7 @@ _COMPUTE_32F, _COMPUTE_64F = 68, 70  # cublasComputeType_t
 _DEFAULT_ALGORITHM = -1
 _NO, _TRANSPOSED = 0, 1
 _WORKSPACE = 32 << 20
-"""Bytes of scratch memory for each thread and stream: what NVIDIA recommends for Hopper (cuBLAS, "cublasSetWorkspace")."""
+"""Bytes of scratch memory for each thread and stream: NVIDIA's advice for Hopper (cuBLAS, "cublasSetWorkspace")."""
 _VERSIONS = (13, 12, 11)
 
 
@@ -170,7 +170,7 @@ class Gemm:
 
 
 def _ordered(layout: Layout) -> tuple[bool, int] | None:
-    """Whether the matrices are stored by columns, and the step from one row (or column) to the next; None if neither."""
+    """Whether the matrices lie by columns, and the step from one row (or column) to the next; None if by neither."""
     _, rows, columns = layout.shape
     _, down, right = layout.strides
     if (right == 1 or columns == 1) and (rows == 1 or down >= columns):

@@ -95,7 +95,7 @@ class CudaPlace(DevicePlace):
         def form(aligned: bool) -> Any:
             chosen = fast if aligned else plain
             grid = chosen.grid or (-(-count // chosen.per_block), 1, 1)
-            forms[aligned] = self.function(chosen.source), grid, chosen.block
+            forms[aligned] = self.function(chosen.source), grid, chosen.block, chosen.before
             return forms[aligned]
 
         def kernel(out: Any, *operands: Any) -> None:
@@ -109,8 +109,8 @@ class CudaPlace(DevicePlace):
                 else:
                     arguments.append(number[1](operand))
             aligned = not bits & mask
-            function, grid, block = forms.get(aligned) or form(aligned)
-            launch(function, grid, block, pack(*arguments, count))
+            function, grid, block, before = forms.get(aligned) or form(aligned)
+            launch(function, grid, block, before + pack(*arguments, count))
 
         return kernel
 
@@ -125,6 +125,7 @@ class CudaPlace(DevicePlace):
         second = self.function(plan.source, "finish") if plan.splits > 1 else 0
         many = len(outs)
         pack, pack_end = Struct("@" + "P" * many + "PPd").pack, Struct("@" + "P" * many + "Pd").pack
+        before = plan.before
         scratch = plan.splits * plan.outputs * plan.partial_bytes if plan.splits > 1 else 0
 
         def kernel(*tensors: Any) -> None:
@@ -134,9 +135,9 @@ class CudaPlace(DevicePlace):
             # Dropped when this returns: the stream reuses it after the kernels, not before.
             partial = self.allocate(scratch) if scratch else None
             address = 0 if partial is None else partial.address
-            self.launch(first, plan.grid, plan.block, pack(*targets, source._address, address, p))
+            self.launch(first, plan.grid, plan.block, before + pack(*targets, source._address, address, p))
             if partial is not None:
-                self.launch(second, (plan.outputs, 1, 1), (128, 1, 1), pack_end(*targets, address, p))
+                self.launch(second, (plan.outputs, 1, 1), (128, 1, 1), before + pack_end(*targets, address, p))
 
         return kernel
 
@@ -144,13 +145,14 @@ class CudaPlace(DevicePlace):
         blas = self._find_blas() if out.dtype.kind == "f" else None
         if blas is not None:
             return Gemm(blas, out, a, b)
-        function = self.function(cuda_fill.matmul_source(out, a, b))
+        function = self.function(cuda_fill.matmul_source(out.dtype))
         count, rows, columns = out.shape
+        before = Struct("@9q").pack(rows, columns, a.shape[2], *a.strides, *b.strides)
         grid = (-(-columns // 16), -(-rows // 16), count)
         pack = Struct("@PPP").pack
 
         def kernel(out: Any, a: Any, b: Any) -> None:
-            self.launch(function, grid, (16, 16, 1), pack(out._address, a._address, b._address))
+            self.launch(function, grid, (16, 16, 1), before + pack(out._address, a._address, b._address))
 
         return kernel
 
@@ -182,7 +184,7 @@ class CudaPlace(DevicePlace):
         return self._linear(source, out, per_thread, "QQ" + letter * 2, [int, int, number, number])
 
     def _linear(self, source: str, out: Layout, per_thread: int, letters: str, numbers: Sequence[Any]) -> Kernel:
-        """A kernel of numbers only. It writes side by side; where the tensor does not lie so, by way of one that does."""
+        """A kernel of numbers only. It writes side by side, if need be to another tensor that is then copied."""
         function = self.function(source)
         pack = Struct("@P" + letters + "q").pack
         count = out.numel
@@ -199,19 +201,20 @@ class CudaPlace(DevicePlace):
         return kernel
 
     def take(self, out: Layout, source: Layout, indices: Sequence[Layout]) -> Kernel:
-        return self._indexing(cuda_fill.indexing_source(source, out, len(indices), put=False), out.numel, len(indices))
+        made = cuda_fill.indexing_source(source, out, len(indices), put=False)
+        return self._indexing(*made, out.numel, len(indices))
 
     def put(self, target: Layout, values: Layout, indices: Sequence[Layout]) -> Kernel:
-        source = cuda_fill.indexing_source(target, values, len(indices), put=True)
-        return self._indexing(source, values.numel, len(indices))
+        made = cuda_fill.indexing_source(target, values, len(indices), put=True)
+        return self._indexing(*made, values.numel, len(indices))
 
-    def _indexing(self, source: str, count: int, indices: int) -> Kernel:
+    def _indexing(self, source: str, before: bytes, count: int, indices: int) -> Kernel:
         function = self.function(source)
         pack = Struct("@PP" + "P" * indices + "q").pack
         grid = (-(-count // THREADS), 1, 1)
 
         def kernel(*tensors: Any) -> None:
-            self.launch(function, grid, _OneD, pack(*[each._address for each in tensors], count))
+            self.launch(function, grid, _OneD, before + pack(*[each._address for each in tensors], count))
 
         return kernel
 

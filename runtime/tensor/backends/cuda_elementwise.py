@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from struct import pack
 
 from ..dtypes import bool_, dtype
 from ..layout import Layout, Shape
 from ..operations import COPY, Operation
-from .cuda_geometry import collapse, walk
+from .cuda_geometry import WALKS, Walk, collapse
 from .cuda_source import THREADS, header, store
 
 __all__ = ["Plan", "plan"]
@@ -28,6 +29,8 @@ class Plan:
     """Elements that are read and written at once: all addresses must be multiples of their size."""
     grid: tuple[int, int, int] | None = None
     block: tuple[int, int, int] = (THREADS, 1, 1)
+    before: bytes = b""
+    """Parameters that stand before the others."""
 
 
 def plan(
@@ -106,10 +109,11 @@ class _Body:
         """All that stands before the kernel."""
         return header([self.out, *self.types, *(each for each in self.stored if each is not None)]) + self.function()
 
-    def signature(self, count: str = "long long count") -> str:
-        """The kernel's beginning."""
+    def signature(self, first: str = "") -> str:
+        """The kernel's beginning; ``first``: the parameters before the usual ones."""
         parameters = f", {self.parameters}" if self.parameters else ""
-        return f'extern "C" __global__ void __launch_bounds__({THREADS}) kernel(R* out{parameters}, {count})'
+        bounds = f"__launch_bounds__({THREADS})"
+        return f'extern "C" __global__ void {bounds} kernel({first}R* out{parameters}, long long count)'
 
 
 def _flat(body: _Body, shape: Shape, strides: Sequence[Shape], aligned: bool) -> Plan:
@@ -142,20 +146,16 @@ def _flat(body: _Body, shape: Shape, strides: Sequence[Shape], aligned: bool) ->
 
 
 def _strided(body: _Body, shape: Shape, strides: Sequence[Shape]) -> Plan:
-    names = [f"at_{name}" for name in ("out", *_NAMES[: len(body.stored)])]
-    count = 1
-    for length in shape:
-        count *= length
-    integer = "unsigned" if count < 2**31 else "unsigned long long"
-    used = [(name, step) for name, step, stored in zip(names, strides, (body.out, *body.stored), strict=True) if stored]
-    text = body.head() + body.signature() + " {\n"
-    text += f"    long long i = (long long)blockIdx.x * {THREADS} + threadIdx.x;\n    if (i >= count) return;\n    "
-    text += walk("i", shape, [step for _, step in used], [name for name, _ in used], integer)
-    texts = [
-        None if stored is None else f"pa_{name}[at_{name}]" for name, stored in zip(_NAMES, body.stored, strict=False)
-    ]
-    text += f"\n    out[at_out] = {body.call(texts)};\n}}\n"
-    return Plan(text, THREADS)
+    moving = [position for position, stored in enumerate(body.stored) if stored is not None]
+    walk = Walk(shape, [strides[0], *(strides[position + 1] for position in moving)])
+    texts: list[str | None] = [None] * len(body.stored)
+    for k, position in enumerate(moving):
+        texts[position] = f"pa_{_NAMES[position]}[at[{k + 1}]]"
+    text = body.head() + WALKS + body.signature(f"const {walk.c_type} walk, ") + " {\n"
+    text += f"    const long long i = (long long)blockIdx.x * {THREADS} + threadIdx.x;\n    if (i >= count) return;\n"
+    text += f"    long long at[{len(moving) + 1}];\n    walk.go(i, at);\n"
+    text += f"    out[at[0]] = {body.call(texts)};\n}}\n"
+    return Plan(text, THREADS, before=walk.packed)
 
 
 def _transposing(body: _Body, shape: Shape, strides: Sequence[Shape]) -> Plan | None:
@@ -170,28 +170,29 @@ def _transposing(body: _Body, shape: Shape, strides: Sequence[Shape]) -> Plan | 
     if rows < 16 or columns < 16 or batch > 65535 or -(-rows // _TILE) > 65535:
         return None
     step_in, step_out = (source[rest[0]], target[rest[0]]) if rest else (0, 0)
-    stored = body.stored[0]
-    assert stored is not None
+    parameters = "".join(f"long long {name}, " for name in ("rows", "columns", "in_row", "out_row", "in_z", "out_z"))
+    element = body.call(["pa_a[row + (column + k) * in_row]"])
     text = (
         body.head()
-        + body.signature()
+        + body.signature(parameters)
         + f""" {{
     __shared__ R tile[{_TILE}][{_TILE + 1}];
-    const long long from = (long long)blockIdx.z * {step_in}LL, to = (long long)blockIdx.z * {step_out}LL;
-    long long row = (long long)blockIdx.y * {_TILE} + threadIdx.x, column = (long long)blockIdx.x * {_TILE} + threadIdx.y;
+    pa_a += blockIdx.z * in_z;
+    out += blockIdx.z * out_z;
+    long long row = (long long)blockIdx.y * {_TILE} + threadIdx.x;
+    long long column = (long long)blockIdx.x * {_TILE} + threadIdx.y;
     #pragma unroll
     for (int k = 0; k < {_TILE}; k += {_ROWS})
-        if (row < {rows}LL && column + k < {columns}LL)
-            tile[threadIdx.y + k][threadIdx.x] = {body.call([f"pa_a[from + row + (column + k) * {source[-1]}LL]"])};
+        if (row < rows && column + k < columns) tile[threadIdx.y + k][threadIdx.x] = {element};
     __syncthreads();
     row = (long long)blockIdx.y * {_TILE} + threadIdx.y;
     column = (long long)blockIdx.x * {_TILE} + threadIdx.x;
     #pragma unroll
     for (int k = 0; k < {_TILE}; k += {_ROWS})
-        if (row + k < {rows}LL && column < {columns}LL)
-            out[to + (row + k) * {target[across]}LL + column] = tile[threadIdx.x][threadIdx.y + k];
+        if (row + k < rows && column < columns) out[(row + k) * out_row + column] = tile[threadIdx.x][threadIdx.y + k];
 }}
 """
     )
     grid = (-(-columns // _TILE), -(-rows // _TILE), batch)
-    return Plan(text, 0, grid=grid, block=(_TILE, _ROWS, 1))
+    before = pack("@6q", rows, columns, source[-1], target[across], step_in, step_out)
+    return Plan(text, 0, grid=grid, block=(_TILE, _ROWS, 1), before=before)

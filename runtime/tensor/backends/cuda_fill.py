@@ -1,15 +1,16 @@
-"""CUDA C for what makes elements from their position: patterns, random numbers; for indexing; for products of integers."""
+"""CUDA C for patterns, random numbers, indexing, and products of matrices that are not cuBLAS's business."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from struct import pack
 
 from ..dtypes import bfloat16, dtype, float16, float64
 from ..generator import CENTRE, FAR_TAIL, LN2_HIGH, LN2_LOW, LOG_SERIES, TAIL, UNIFORM_BITS, wide
 from ..layout import Layout
 from ..patterns import PATTERNS
-from .cuda_geometry import walk
+from .cuda_geometry import WALKS, Walk
 from .cuda_source import THREADS, header, store
 
 __all__ = ["indexing_source", "matmul_source", "pattern_source", "random_source"]
@@ -58,8 +59,8 @@ __device__ __forceinline__ double logarithm(double x) {
     double fraction = frexp(x, &exponent);
     if (fraction < 0.70710678118654752) { fraction = times(fraction, 2.0); exponent -= 1; }
     double s = __ddiv_rn(plus(fraction, -1.0), plus(fraction, 1.0));
-    double series = SERIES(times(s, s));
-    return plus(times((double)exponent, LN2_HIGH), plus(times((double)exponent, LN2_LOW), times(times(s, 2.0), series)));
+    double rest = times(times(s, 2.0), SERIES(times(s, s)));
+    return plus(times((double)exponent, LN2_HIGH), plus(times((double)exponent, LN2_LOW), rest));
 }
 __device__ double quantile(double p) {
     double q = plus(p, -0.5);
@@ -136,58 +137,64 @@ def _normal_helpers() -> str:
     return text + f"#define LN2_HIGH {LN2_HIGH.hex()}\n#define LN2_LOW {LN2_LOW.hex()}\n" + _NORMAL
 
 
-def indexing_source(target: Layout, values: Layout, count: int, *, put: bool) -> str:
+def indexing_source(target: Layout, values: Layout, count: int, *, put: bool) -> tuple[str, bytes]:
     """A kernel ``kernel(out, in, indices..., count)`` that takes from, or puts to, a tensor with the layout ``target``,
-    whose first ``count`` dimensions are indexed; ``values`` is contiguous. An index out of range traps."""
+    whose first ``count`` dimensions are indexed; ``values`` is contiguous. An index out of range traps.
+
+    Returns:
+        The source, and the parameters that stand before the others.
+    """
     shape, strides = target.shape, target.strides
-    rest, steps = shape[count:], strides[count:]
-    inner = prod(rest)
+    walk = Walk(shape[count:], [strides[count:]])
     indices = "".join(f", const long long* index{k}" for k in range(count))
-    lines = []
-    for k in range(count):
-        lines.append(
-            f"    {{ long long at = index{k}[which]; if (at < 0) at += {shape[k]}LL; "
-            f"if (at < 0 || at >= {shape[k]}LL) __trap(); offset += at * {strides[k]}LL; }}"
-        )
+    lines = "\n".join(
+        f"    {{ long long at = index{k}[which]; if (at < 0) at += indexed.length[{k}]; "
+        f"if (at < 0 || at >= indexed.length[{k}]) __trap(); offset += at * indexed.step[{k}]; }}"
+        for k in range(count)
+    )
     kind = target.dtype.c_name
-    move = "target[offset + within] = values[i];" if put else "values[i] = target[offset + within];"
+    move = "target[offset + within[0]] = values[i];" if put else "values[i] = target[offset + within[0]];"
     pointers = f"{kind}* target, const {kind}* values" if put else f"{kind}* values, const {kind}* target"
-    return f"""{header([values.dtype])}
-extern "C" __global__ void kernel({pointers}{indices}, long long count) {{
-{_LINEAR}    const long long which = i / {inner}LL;
-    long long offset = 0;
-{chr(10).join(lines)}
-    {walk(f"i % {inner}LL", rest, [steps], ["within"], "unsigned long long")}
+    source = f"""{header([values.dtype])}{WALKS}
+struct Indexed {{ long long length[{count}], step[{count}]; }};
+extern "C" __global__ void kernel(const {walk.c_type} walk, const Indexed indexed, long long inner,
+                                  {pointers}{indices}, long long count) {{
+{_LINEAR}    const long long which = i / inner;
+    long long offset = 0, within[1];
+{lines}
+    walk.go(i % inner, within);
     {move}
 }}
 """
+    before = pack(f"@{2 * count}q", *shape[:count], *strides[:count])
+    return source, walk.packed + before + pack("@q", prod(shape[count:]))
 
 
-def matmul_source(out: Layout, a: Layout, b: Layout) -> str:
-    """A kernel ``kernel(out, a, b)`` for batches of matrices of any type, by tiles of 16 times 16."""
-    _, rows, columns = out.shape
-    inner = a.shape[2]
-    kind = out.dtype.c_name
-    computed = out.dtype.computed.c_name
-    (a0, a1, a2), (b0, b1, b2) = a.strides, b.strides
-    return f"""{header([out.dtype])}
+def matmul_source(out: dtype) -> str:
+    """A kernel ``kernel(rows, columns, inner, steps of a, steps of b, out, a, b)`` for batches of matrices of any type,
+    by tiles of 16 times 16."""
+    kind = out.c_name
+    computed = out.computed.c_name
+    return f"""{header([out])}
 typedef {computed} T;
-extern "C" __global__ void __launch_bounds__(256) kernel({kind}* out, const {kind}* a, const {kind}* b) {{
+extern "C" __global__ void __launch_bounds__(256) kernel(
+    long long rows, long long columns, long long inner, long long a0, long long a1, long long a2,
+    long long b0, long long b1, long long b2, {kind}* out, const {kind}* a, const {kind}* b) {{
     __shared__ T left[16][17], right[16][17];
     const long long row = (long long)blockIdx.y * 16 + threadIdx.y, column = (long long)blockIdx.x * 16 + threadIdx.x;
-    a += (long long)blockIdx.z * {a0}LL;
-    b += (long long)blockIdx.z * {b0}LL;
+    a += blockIdx.z * a0;
+    b += blockIdx.z * b0;
     T total = T(0);
-    for (long long start = 0; start < {inner}LL; start += 16) {{
+    for (long long start = 0; start < inner; start += 16) {{
         const long long x = start + threadIdx.x, y = start + threadIdx.y;
-        left[threadIdx.y][threadIdx.x] = row < {rows}LL && x < {inner}LL ? (T)a[row * {a1}LL + x * {a2}LL] : T(0);
-        right[threadIdx.y][threadIdx.x] = y < {inner}LL && column < {columns}LL ? (T)b[y * {b1}LL + column * {b2}LL] : T(0);
+        left[threadIdx.y][threadIdx.x] = row < rows && x < inner ? (T)a[row * a1 + x * a2] : T(0);
+        right[threadIdx.y][threadIdx.x] = y < inner && column < columns ? (T)b[y * b1 + column * b2] : T(0);
         __syncthreads();
         #pragma unroll
         for (int k = 0; k < 16; ++k) total = T(total + left[threadIdx.y][k] * right[k][threadIdx.x]);
         __syncthreads();
     }}
-    if (row < {rows}LL && column < {columns}LL)
-        out[(long long)blockIdx.z * {rows * columns}LL + row * {columns}LL + column] = {store(out.dtype, "total", computed)};
+    if (row < rows && column < columns)
+        out[(blockIdx.z * rows + row) * columns + column] = {store(out, "total", computed)};
 }}
 """

@@ -1,12 +1,17 @@
-"""Shapes and strides reduced to what a kernel must walk: fewer dimensions, merged where all operands step evenly."""
+"""Shapes and strides reduced to what a kernel must walk: fewer dimensions, merged where all operands step evenly.
+
+Lengths and strides are parameters of kernels, never constants in their text: a new shape needs no new compilation.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
+from struct import pack
 
 from ..layout import Layout, Shape, broadcast_strides
 
-__all__ = ["collapse", "merged", "walk"]
+__all__ = ["WALKS", "Walk", "collapse", "merged"]
 
 
 def collapse(out: Layout, operands: Sequence[Layout | None]) -> tuple[Shape, list[Shape]]:
@@ -44,20 +49,60 @@ def merged(shape: Shape, strides: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
     return tuple(lengths), [tuple(mine) for mine in steps]
 
 
-def walk(index: str, shape: Shape, strides: Sequence[Shape], names: Sequence[str], integer: str) -> str:
-    """C statements that turn a linear ``index`` into an offset, called ``names[k]``, for each of ``strides``.
+WALKS = r"""
+// How a linear index becomes an offset for each of K operands over N dimensions. Dividing by a length is multiplying by
+// a fraction of 2**32 (Granlund and Montgomery, 1994): exact for indices below 2**31. Larger ones are divided.
+template <int N, int K> struct Walk {
+    unsigned length[N], magic[N], shift[N];
+    long long step[K][N];
+    __device__ __forceinline__ void go(long long index, long long (&at)[K]) const {
+        unsigned i = (unsigned)index;
+        #pragma unroll
+        for (int k = 0; k < K; ++k) at[k] = 0;
+        #pragma unroll
+        for (int d = N - 1; d > 0; --d) {
+            const unsigned next = (__umulhi(i, magic[d]) + i) >> shift[d], here = i - next * length[d];
+            #pragma unroll
+            for (int k = 0; k < K; ++k) at[k] += (long long)here * step[k][d];
+            i = next;
+        }
+        #pragma unroll
+        for (int k = 0; k < K; ++k) at[k] += (long long)i * step[k][0];
+    }
+};
+template <int N, int K> struct LongWalk {
+    long long length[N];
+    long long step[K][N];
+    __device__ __forceinline__ void go(long long i, long long (&at)[K]) const {
+        for (int k = 0; k < K; ++k) at[k] = 0;
+        for (int d = N - 1; d > 0; --d) {
+            const long long next = i / length[d], here = i - next * length[d];
+            for (int k = 0; k < K; ++k) at[k] += here * step[k][d];
+            i = next;
+        }
+        for (int k = 0; k < K; ++k) at[k] += i * step[k][0];
+    }
+};
+"""
+"""C++ types that find offsets; ``Walk`` on this side says which to use and packs the values."""
 
-    Lengths and strides stand in the text as constants: the compiler turns divisions into multiplications.
-    """
-    lines = [f"long long {name} = 0;" for name in names]
-    lines.append(f"{integer} rest = ({integer})({index});")
-    for axis in range(len(shape) - 1, -1, -1):
-        if axis:
-            lines.append(f"{{ {integer} here = rest % {shape[axis]}; rest /= {shape[axis]};")
+
+class Walk:
+    """The way from a linear index to the offsets of some operands. A kernel takes it by value, as a first parameter."""
+
+    def __init__(self, shape: Shape, strides: Sequence[Shape]) -> None:
+        lengths = shape or (1,)
+        steps = [each or (0,) for each in strides]
+        short = prod(lengths) < 2**31
+        self.c_type = f"{'Walk' if short else 'LongWalk'}<{len(lengths)}, {len(steps)}>"
+        flat = [step for each in steps for step in each]
+        if short:
+            shifts = [max(length - 1, 0).bit_length() for length in lengths]
+            magic = [
+                ((1 << 32) * ((1 << shift) - length)) // length + 1 if length else 0
+                for length, shift in zip(lengths, shifts, strict=True)
+            ]
+            self.packed = pack(f"@{3 * len(lengths)}I{len(flat)}q", *lengths, *magic, *shifts, *flat)
         else:
-            lines.append(f"{{ {integer} here = rest;")
-        for name, each in zip(names, strides, strict=True):
-            if each[axis]:
-                lines.append(f"  {name} += (long long)here * {each[axis]}LL;")
-        lines.append("}")
-    return "\n    ".join(lines)
+            self.packed = pack(f"@{len(lengths) + len(flat)}q", *lengths, *flat)
+        self.packed += bytes(-len(self.packed) % 8)

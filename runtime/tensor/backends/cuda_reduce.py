@@ -1,15 +1,16 @@
-"""CUDA C for reductions: functors, and two kernels that walk memory as it lies. No atomics: results are reproducible."""
+"""CUDA C for reductions: functors, and kernels that walk memory as it lies. No atomics: results repeat."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from struct import pack
 
 from ..dtypes import dtype
 from ..layout import Layout, Shape
 from ..reductions import Reduction
-from .cuda_geometry import merged, walk
+from .cuda_geometry import WALKS, Walk, merged
 from .cuda_source import header
 
 __all__ = ["Plan", "plan"]
@@ -141,21 +142,23 @@ EXTREME(Minimum, false)
 
 _INNER, _WARP_ROWS = 256, 8
 _PER_THREAD = 16
-_MOST_SPLITS = 1024
+_MOST_splits = 1024
 
 
 @dataclass(frozen=True)
 class Plan:
     """A source with the kernels ``reduce`` (out..., source, partial, parameter) and ``finish`` (out..., partial,
-    parameter), the grid and block of the first, and how many partial results it leaves for the second to merge."""
+    parameter), each with ``before`` in front, and how to launch the first."""
 
     source: str
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     splits: int
+    """Partial results of each output, which ``finish`` merges; with 1 there is nothing left to do."""
     partial_bytes: int
     """Of one partial result, an upper bound."""
     outputs: int
+    before: bytes
 
 
 def plan(
@@ -169,58 +172,62 @@ def plan(
     in_shape, (in_steps,) = merged(tuple(shape[a] for a in gone), [tuple(strides[a] for a in gone)])
     outputs, length = prod(out_shape), prod(in_shape)
     columns = bool(out_shape) and abs(out_steps[-1]) == 1 and not (in_steps and abs(in_steps[-1]) == 1)
-    wanted = processors * 8
     if columns:
-        blocks = -(-outputs // 32)
-        rows_per_block = _WARP_ROWS * 8
+        blocks, rows_per_block = -(-outputs // 32), _WARP_ROWS * 8
     else:
-        blocks = outputs
-        rows_per_block = _INNER * _PER_THREAD
-    splits = max(1, min(-(-wanted // blocks), length // rows_per_block, _MOST_SPLITS))
-    text = _source(reduction, computed, outs, operand, (out_shape, out_steps), (in_shape, in_steps), splits, columns)
-    grid = (blocks, splits, 1)
-    return Plan(text, grid, (32, _WARP_ROWS, 1) if columns else (_INNER, 1, 1), splits, 24, outputs)
+        blocks, rows_per_block = outputs, _INNER * _PER_THREAD
+    splits = max(1, min(-(-processors * 8 // blocks), length // rows_per_block, _MOST_splits))
+    over, within = Walk(out_shape, [out_steps]), Walk(in_shape, [in_steps])
+    return Plan(
+        _source(reduction, computed, outs, operand.dtype, over, within, columns),
+        (blocks, splits, 1),
+        (32, _WARP_ROWS, 1) if columns else (_INNER, 1, 1),
+        splits,
+        24,
+        outputs,
+        over.packed + within.packed + pack("@3q", outputs, length, splits),
+    )
 
 
 def _source(
     reduction: Reduction,
     computed: dtype,
     outs: Sequence[Layout],
-    operand: Layout,
-    kept: tuple[Shape, Shape],
-    gone: tuple[Shape, Shape],
-    splits: int,
+    stored: dtype,
+    over: Walk,
+    within: Walk,
     columns: bool,
 ) -> str:
-    stored = operand.dtype
     results = ", ".join(f"{out.dtype.c_name}* out{k}" for k, out in enumerate(outs))
     written = ", ".join(f"out{k} + o" for k in range(len(outs)))
-    length, outputs = prod(gone[0]), prod(kept[0])
-    integer = "unsigned" if length < 2**31 else "unsigned long long"
-    loaded = "(float)(source[at + inner])" if stored.is_half else "source[at + inner]"
+    loaded = "(float)(source[at])" if stored.is_half else "source[at]"
     kind = "float" if stored.is_half else stored.c_name
     if kind != computed.c_name:
         loaded = f"convert<T, {kind}>({loaded})"
-    text = header([stored, computed, *(out.dtype for out in outs)]) + _FUNCTORS
+    text = header([stored, computed, *(out.dtype for out in outs)]) + WALKS + _FUNCTORS
     text += f"typedef {computed.c_name} T;\ntypedef {reduction.cuda}<T> F;\ntypedef F::Acc Acc;\n"
-    text += f"const long long LENGTH = {length}LL, OUTPUTS = {outputs}LL, SPLITS = {splits};\n"
+    text += f"typedef {over.c_type} Over;\ntypedef {within.c_type} Within;\n"
     text += (
-        f"__device__ __forceinline__ void element(Acc& a, const {stored.c_name}* source, long long at, long long i,\n"
-        f"                                        double p) {{\n    "
-        + walk("i", gone[0], [gone[1]], ["inner"], integer)
-        + f"\n    F::add(a, {loaded}, i, p);\n}}\n"
+        f"__device__ __forceinline__ void element(Acc& a, const {stored.c_name}* source, const Within& within,\n"
+        "                                        long long i, double p) {\n"
+        "    long long offset[1];\n    within.go(i, offset);\n    const long long at = offset[0];\n"
+        f"    F::add(a, {loaded}, i, p);\n}}\n"
     )
-    text += "__device__ __forceinline__ long long row_of(long long o) {\n    "
-    text += walk("o", kept[0], [kept[1]], ["at"], "unsigned long long") + "\n    return at;\n}\n"
-    finish = f"F::result(a, (double)LENGTH, p, {written})"
-    end = f"if (SPLITS == 1) {finish}; else partial[o * SPLITS + blockIdx.y] = a;"
-    parameters = f"({results}, const {stored.c_name}* source, Acc* partial, double p)"
+    finish = f"F::result(a, (double)length, p, {written})"
+    end = f"if (splits == 1) {finish}; else partial[o * splits + blockIdx.y] = a;"
+    before = "const Over over, const Within within, long long outputs, long long length, long long splits"
+    parameters = f"({before}, {results}, const {stored.c_name}* source, Acc* partial, double p)"
     text += (_COLUMNS if columns else _ROWS).replace("PARAMETERS", parameters).replace("END", end)
-    text += _FINISH.replace("PARAMETERS", f"({results}, Acc* partial, double p)").replace("END", f"{finish};")
-    return text
+    parameters = f"({before}, {results}, Acc* partial, double p)"
+    return text + _FINISH.replace("PARAMETERS", parameters).replace("END", f"{finish};")
 
 
 _BLOCK = r"""
+template <class W> __device__ __forceinline__ long long row_of(const W& over, long long o) {
+    long long at[1];
+    over.go(o, at);
+    return at[0];
+}
 __device__ __forceinline__ void merge_block(Acc* shared, Acc& a, int me, int step, int many, double p) {
     shared[me] = a;
     __syncthreads();
@@ -238,18 +245,18 @@ _ROWS = (
     + r"""
 extern "C" __global__ void __launch_bounds__(256) reduce PARAMETERS {
     __shared__ __align__(16) unsigned char memory[256 * sizeof(Acc)];
-    const long long o = blockIdx.x, at = row_of(o);
-    const long long share = (LENGTH + SPLITS - 1) / SPLITS;
-    const long long first = blockIdx.y * share, last = first + share < LENGTH ? first + share : LENGTH;
+    const long long o = blockIdx.x, row = row_of(over, o);
+    const long long share = (length + splits - 1) / splits;
+    const long long first = blockIdx.y * share, last = first + share < length ? first + share : length;
     Acc many[4];
     #pragma unroll
     for (int k = 0; k < 4; ++k) many[k] = F::start();
     long long i = first + threadIdx.x;
     for (; i + 3 * 256 < last; i += 4 * 256) {
         #pragma unroll
-        for (int k = 0; k < 4; ++k) element(many[k], source, at, i + k * 256, p);
+        for (int k = 0; k < 4; ++k) element(many[k], source + row, within, i + k * 256, p);
     }
-    for (; i < last; i += 256) element(many[0], source, at, i, p);
+    for (; i < last; i += 256) element(many[0], source + row, within, i, p);
     Acc a = many[0];
     #pragma unroll
     for (int k = 1; k < 4; ++k) F::merge(a, many[k], p);
@@ -266,16 +273,16 @@ _COLUMNS = (
 extern "C" __global__ void __launch_bounds__(256) reduce PARAMETERS {
     __shared__ __align__(16) unsigned char memory[256 * sizeof(Acc)];
     const long long o = (long long)blockIdx.x * 32 + threadIdx.x;
-    const long long share = (LENGTH + SPLITS - 1) / SPLITS;
-    const long long first = blockIdx.y * share, last = first + share < LENGTH ? first + share : LENGTH;
+    const long long share = (length + splits - 1) / splits;
+    const long long first = blockIdx.y * share, last = first + share < length ? first + share : length;
     Acc a = F::start();
-    if (o < OUTPUTS) {
-        const long long at = row_of(o);
+    if (o < outputs) {
+        const long long row = row_of(over, o);
         #pragma unroll 4
-        for (long long i = first + threadIdx.y; i < last; i += 8) element(a, source, at, i, p);
+        for (long long i = first + threadIdx.y; i < last; i += 8) element(a, source + row, within, i, p);
     }
     merge_block((Acc*)memory, a, threadIdx.y * 32 + threadIdx.x, 32, 8, p);
-    if (threadIdx.y == 0 && o < OUTPUTS) { END }
+    if (threadIdx.y == 0 && o < outputs) { END }
 }
 """
 )
@@ -285,7 +292,7 @@ extern "C" __global__ void __launch_bounds__(128) finish PARAMETERS {
     __shared__ __align__(16) unsigned char memory[128 * sizeof(Acc)];
     const long long o = blockIdx.x;
     Acc a = F::start();
-    for (int i = threadIdx.x; i < SPLITS; i += 128) F::merge(a, partial[o * SPLITS + i], p);
+    for (int i = threadIdx.x; i < splits; i += 128) F::merge(a, partial[o * splits + i], p);
     merge_block((Acc*)memory, a, threadIdx.x, 1, 128, p);
     if (threadIdx.x == 0) { END }
 }

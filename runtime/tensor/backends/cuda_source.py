@@ -125,7 +125,8 @@ def header(types: Iterable[dtype]) -> str:
     if "bfloat16" in names:
         includes += "#include <cuda_bf16.h>\n"
     stores = "".join(
-        f"template <class T> struct Convert<{name}, T> {{ static __device__ {name} of(T x) {{ return {name}((float)x); }} }};\n"
+        f"template <class T> struct Convert<{name}, T> {{\n"
+        f"    static __device__ {name} of(T x) {{ return {name}((float)x); }}\n}};\n"
         for kind, name in (("float16", "__half"), ("bfloat16", "__nv_bfloat16"))
         if kind in names
     )
