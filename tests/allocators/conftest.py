@@ -1,0 +1,113 @@
+"""An upstream whose streams do what the test says, and the histories of real programs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cuplug.allocators.base import Allocator
+from cuplug.allocators.block import Block
+from cuplug.allocators.bump import BumpAllocator
+from cuplug.allocators.caching import CachingAllocator
+from cuplug.allocators.direct import DirectAllocator
+from cuplug.allocators.errors import DriverError
+from cuplug.allocators.null import NullUpstream
+from cuplug.allocators.upstream import Upstream
+from cuplug.tools.load import load
+from cuplug.tools.replay import Program, decode
+
+TESTS = Path(__file__).resolve().parent.parent
+
+FACTORIES: dict[str, Callable[..., Allocator]] = {
+    "direct": DirectAllocator,
+    "bump": BumpAllocator,
+    "caching": CachingAllocator,
+    "torch": lambda upstream, **options: CachingAllocator(upstream, preset="torch", **options),
+}
+
+
+class ManualUpstream(NullUpstream):
+    """A device whose streams have finished what the test says, or what somebody has waited for.
+
+    ``queue`` puts work on a stream that touches a block; ``finish`` lets a stream's work be done.
+    """
+
+    def __init__(self, total_bytes: int = 1 << 34) -> None:
+        super().__init__(total_bytes)
+        self.queued: defaultdict[int, int] = defaultdict(int)
+        self.finished: defaultdict[int, int] = defaultdict(int)
+        self.uses: list[tuple[int, int, int, int]] = []  # address, end, stream, its number there
+        self.gone: set[int] = set()
+        self.waits = 0
+        self.faults: list[str] = []
+
+    def queue(self, block: Block, stream: int) -> None:
+        self.queued[stream] += 1
+        self.uses.append((block.address, block.address + block.nbytes, stream, self.queued[stream]))
+
+    def finish(self, stream: int) -> None:
+        self.finished[stream] = self.queued[stream]
+
+    def pending(self, address: int, nbytes: int) -> list[int]:
+        """The streams on which work that touches the range is still queued."""
+        self.uses = [use for use in self.uses if use[3] > self.finished[use[2]]]
+        return [stream for start, end, stream, _ in self.uses if start < address + nbytes and end > address]
+
+    def release(self, address: int) -> None:
+        if self.pending(address, self._sizes.get(address, 0)):
+            self.faults.append(f"{address:#x} was released under queued work")
+        super().release(address)
+
+    def fence(self, stream: int) -> ManualFence:
+        if stream in self.gone:
+            raise DriverError(400, "CUDA_ERROR_INVALID_HANDLE", f"stream {stream} was destroyed")
+        self.fences += 1
+        return ManualFence(self, stream, self.queued[stream])
+
+
+class ManualFence:
+    def __init__(self, upstream: ManualUpstream, stream: int, number: int) -> None:
+        self.upstream, self.stream, self.number = upstream, stream, number
+
+    def done(self) -> bool:
+        return self.upstream.finished[self.stream] >= self.number
+
+    def wait(self) -> None:
+        self.upstream.waits += 1
+        self.upstream.finished[self.stream] = max(self.upstream.finished[self.stream], self.number)
+
+
+@pytest.fixture
+def manual() -> ManualUpstream:
+    return ManualUpstream()
+
+
+@pytest.fixture
+def make_manual() -> Callable[..., ManualUpstream]:
+    return ManualUpstream
+
+
+@pytest.fixture(params=sorted(FACTORIES))
+def make_allocator(request: pytest.FixtureRequest) -> Callable[[Upstream], Allocator]:
+    return FACTORIES[request.param]
+
+
+@pytest.fixture(params=["caching", "torch"])
+def make_caching(request: pytest.FixtureRequest) -> Callable[..., CachingAllocator]:
+    return FACTORIES[request.param]  # type: ignore[return-value]
+
+
+@pytest.fixture(scope="session")
+def history() -> Callable[[str], list[Program]]:
+    """The recorded history of a real program, by name, decoded once."""
+    known: dict[str, list[Program]] = {}
+
+    def find(name: str) -> list[Program]:
+        if name not in known:
+            folder = TESTS.parent / "tools" / "data" if name == "resnet_multiscale" else TESTS / "data" / "traces"
+            known[name] = decode(load(folder / f"{name}.pickle.xz"))
+        return known[name]
+
+    return find
