@@ -14,6 +14,7 @@ from cuplug import Buffer, Runtime
 from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.events import EventKind
 from cuplug.runtime import runtime as default
+from cuplug.runtime.arena import arena
 from cuplug.runtime.drivers.sim import SimDriver
 from cuplug.runtime.runtime import default_runtime
 from cuplug.runtime.stream import Stream, stream
@@ -208,6 +209,29 @@ def test_the_shared_lane_is_open_only_while_every_thread_is_on_the_default_strea
     assert not default._lane
 
 
+def test_a_thread_elsewhere_keeps_the_shared_lane_closed_whatever_others_do() -> None:
+    cuplug.init(driver="sim:devices=2")
+    cuda = cuplug.cuda
+    cuda.alloc(NBYTES)
+    there, moved, seen = threading.Event(), threading.Event(), []
+
+    def work() -> None:
+        with cuda.device(1):
+            there.set()
+            moved.wait()
+            seen.append(cuda.alloc(NBYTES).device)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    there.wait()
+    with cuda.stream(cuda.Stream()):
+        pass
+    assert cuda.alloc(NBYTES).device == 0
+    moved.set()
+    thread.join()
+    assert seen == [1]
+
+
 def test_a_stream_that_becomes_current_has_a_lane_of_its_own() -> None:
     with Runtime(driver="sim") as runtime:
         queue = Stream(runtime=runtime)
@@ -234,6 +258,17 @@ def test_an_owner_that_lets_go_after_the_allocator_was_closed_changes_nothing(al
     held.clear()
     assert driver.live.allocations == 0
     driver.close()
+
+
+def test_an_owner_whose_arena_was_reset_under_it_is_counted_out_once() -> None:
+    with Runtime(driver="sim", allocator="bump") as runtime:
+        with arena(force=True, runtime=runtime):
+            held = [runtime.alloc(NBYTES), runtime.alloc(NBYTES)]
+        held.pop().close()
+        held.clear()
+        counted = runtime.allocator(0).statistics().all
+        assert (counted.allocation.current, counted.allocation.freed) == (0, 2)
+        assert counted.allocated_bytes.current == 0
 
 
 def test_a_block_recorded_on_another_stream_does_not_go_to_the_lane() -> None:
