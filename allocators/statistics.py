@@ -84,13 +84,14 @@ class Counters:
     """Free blocks that share a segment with used ones: what cannot be given back."""
     inactive_split_bytes: Counter = field(default_factory=Counter)
 
-    def freed(self, nbytes: int, requested: int) -> None:
-        """Count a block that leaves the program's hands and waits for no stream."""
+    def freed(self, nbytes: int, requested: int, *, waits: bool) -> None:
+        """Count a block that leaves the program's hands. ``waits``: for streams, so that it stays active."""
         self.allocation.decrease(1)
         self.allocated_bytes.decrease(nbytes)
         self.requested_bytes.decrease(requested)
-        self.active.decrease(1)
-        self.active_bytes.decrease(nbytes)
+        if not waits:
+            self.active.decrease(1)
+            self.active_bytes.decrease(nbytes)
 
     def passed_through(self, nbytes: int, requested: int, times: int) -> None:
         """Count a block that was freed and allocated again ``times`` times, below every recorded peak."""

@@ -238,7 +238,7 @@ class Strategy(ABC):
                 if hits > 0:
                     counters.passed_through(nbytes, requested, hits)
                 if in_bin:
-                    counters.freed(nbytes, requested)
+                    counters.freed(nbytes, requested, waits=block.streams is not None)
         return counted
 
     def _lying(self) -> set[int]:

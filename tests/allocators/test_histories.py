@@ -30,9 +30,7 @@ def replays(history: Callable[[str], list[Program]]) -> dict[str, ReplayResult]:
 
 
 @pytest.mark.parametrize("name", HISTORIES)
-def test_the_torch_preset_reserves_exactly_what_pytorch_did(
-    name: str, history: Callable[[str], list[Program]]
-) -> None:
+def test_the_torch_preset_reserves_exactly_what_pytorch_did(name: str, history: Callable[[str], list[Program]]) -> None:
     requested, native, _ = HISTORIES[name]
     result = replay(history(name), torch_preset, allocator="caching:preset=torch")
     assert result.failure == ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from cuplug.allocators.costs import call_us
 from cuplug.allocators.errors import DriverError, OutOfMemoryError
@@ -30,7 +32,7 @@ def test_what_is_reserved_never_overlaps(steps: list[tuple[bool, int]]) -> None:
         else:
             held[upstream.reserve(nbytes)] = nbytes
         ends = sorted((address, address + size) for address, size in held.items())
-        assert all(end <= start for (_, end), (start, _) in zip(ends, ends[1:], strict=False))
+        assert all(end <= start for (_, end), (start, _) in pairwise(ends))
         assert upstream.used_bytes == sum(-(-size // 512) * 512 for size in held.values())
         assert all(address % 512 == 0 for address in held)
 
