@@ -175,7 +175,7 @@ def replay(
         stream: the stream to use for a device's ordinal and a recorded stream; by default the recorded handle.
         progress: called now and then with the number of further steps that have been done.
         chunk: how many steps lie between two calls of ``progress``.
-        stop_at_failure: give up soon after the first event that fails; the figures are then of the part replayed.
+        stop_at_failure: give up at the first event that fails; the figures are then of the part replayed.
 
     Raises:
         ValueError: there are no programs.
@@ -232,6 +232,7 @@ class _Run:
         self.peak_requested = self.peak_allocated = self.peak_reserved = 0
         self._blocks: list[Block | None] = [None] * len(program.sizes)
         self._at = 0
+        self._stop_at_failure = False
 
     def go(
         self,
@@ -243,6 +244,7 @@ class _Run:
     ) -> None:
         """Take every step, then read the figures, then close the allocator."""
         program = self.program
+        self._stop_at_failure = stop_at_failure
         streams = program.streams
         if stream is not None:
             handles = {recorded: stream(program.device, recorded) for recorded in dict.fromkeys(streams)}
@@ -252,8 +254,6 @@ class _Run:
             for first in range(0, len(program.steps), chunk):
                 self._steps(first, min(first + chunk, len(program.steps)), streams)
                 progress(min(chunk, len(program.steps) - first))
-                if stop_at_failure and self.failure:
-                    break
         except Exception as error:  # whatever a plugin's allocator raises belongs to the event that caused it
             self._failed(error)
         self.seconds = time.perf_counter() - began
@@ -280,6 +280,8 @@ class _Run:
                     if not isinstance(error, OutOfMemoryError):
                         raise
                     self.out_of_memory += 1
+                    if self._stop_at_failure:
+                        raise
                     self._failed(error)
             else:
                 number = -step - 1

@@ -38,6 +38,8 @@ class Work:
     curve: bool = False
     """Whether to note how much is reserved after every step. Only with the driver ``null``."""
     stop_at_failure: bool = False
+    weight: float = 1.0
+    """The share of its job, for the progress bar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ def run(work: Work) -> Outcome:
         if watch is not None:
             watch.step(steps)
         else:
-            report_progress(steps / total)
+            report_progress(work.weight * steps / total)
 
     def make_upstream(ordinal: int) -> Upstream:
         if device is not None:

@@ -7,9 +7,11 @@ from typing import Annotated
 import typer
 
 from ..console import OneLineErrors
+from .advise import advise
 from .allocators import allocators
 from .demo import demo
 from .dump import dump
+from .fit import fit
 from .record import record
 from .replay import replay
 from .summary import summary
@@ -52,6 +54,8 @@ def _options(
 app.command(context_settings={"allow_interspersed_args": False})(record)
 app.command()(summary)
 app.command()(replay)
+app.command()(advise)
+app.command()(fit)
 app.command()(dump)
 app.command()(allocators)
 app.command()(demo)

@@ -1,0 +1,173 @@
+"""Tries allocators on a history and ranks them; finds the least memory on which each completes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ..plugins.manager import default_manager
+from .analysis.candidates import REFERENCE, candidates
+from .jobs import in_parallel
+from .replay import ReplayResult
+from .workload import Work, history, run
+
+__all__ = ["STEP", "Advice", "Fit", "FitWork", "advise", "fit_one"]
+
+STEP = 2 << 20
+"""``fit`` looks for multiples of this many bytes, what a GPU hands out, or of 1/4096 of what is reserved."""
+_SIMILAR = 1.02
+_BEYOND = 8
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What was tried, best first, and what follows from it."""
+
+    trace: str
+    memory: int | None
+    """The capacity that was tried, in bytes."""
+    duration: float
+    """The recorded seconds."""
+    reference: ReplayResult
+    """One call of the driver for every block."""
+    ranking: list[ReplayResult]
+    """Those that complete come first; of them, those that reserve the least; of equals, those with the least time."""
+    cheaper: ReplayResult | None = None
+    """One that reserves at most 2 % more than the first and spends at most half of its time in the driver."""
+    problems: dict[str, str] = field(default_factory=dict)
+    """Allocators that could not be tried, and why."""
+
+    @property
+    def best(self) -> ReplayResult | None:
+        """The first that completes."""
+        return next((result for result in self.ranking if not result.failure), None)
+
+
+def advise(trace: str, *, memory: int | None, jobs: int, allocators: Sequence[str] = ()) -> Advice:
+    """Replay a history on the installed allocators and a grid of their options.
+
+    Args:
+        trace: the file.
+        memory: each device's capacity in bytes; None for no limit.
+        jobs: how many processes to use.
+        allocators: selections to try besides.
+
+    Raises:
+        TraceError, UsageError: the file cannot be read, or there is nothing to replay in it.
+        UnknownAllocatorError, PluginError: one of ``allocators`` is not to be had.
+    """
+    past = history(trace)
+    manager = default_manager()
+    tried = list(dict.fromkeys([*candidates(manager.describe_allocators(), limited=memory is not None), *allocators]))
+    work = [Work(trace, selection, memory, stop_at_failure=True) for selection in tried]
+    work.append(Work(trace, REFERENCE, memory, stop_at_failure=True))
+    *results, reference = (outcome.result for outcome in in_parallel(run, work, jobs=jobs, description="trying"))
+    ranking = sorted(results, key=lambda one: (bool(one.failure), one.peak_reserved_bytes, one.driver_time_us))
+    best = ranking[0] if ranking and not ranking[0].failure else None
+    return Advice(trace, memory, past.duration, reference, ranking, _cheaper(best, ranking) if best else None)
+
+
+def _cheaper(best: ReplayResult, ranking: list[ReplayResult]) -> ReplayResult | None:
+    near = [
+        one
+        for one in ranking
+        if not one.failure
+        and one.peak_reserved_bytes <= _SIMILAR * best.peak_reserved_bytes
+        and one.driver_time_us <= best.driver_time_us / 2
+    ]
+    return min(near, key=lambda one: one.driver_time_us, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class FitWork:
+    """Which history to fit under which allocator."""
+
+    trace: str
+    allocator: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The least memory on which an allocator completes a history. Sizes are bytes, of each device."""
+
+    allocator: str
+    least: int
+    """A replay completes on this much, and on ``step`` more, and not on ``step`` less. 0 where none was found."""
+    step: int
+    peak_reserved: int
+    """With memory without end."""
+    peak_requested: int
+    replays: int
+    failure: str = ""
+    """Why none was found."""
+
+
+def fit_one(work: FitWork) -> Fit:
+    """Bisect between what was requested at the peak and what is reserved without a limit.
+
+    Raises:
+        TraceError, UsageError, PluginError: as ``workload.run``.
+    """
+    return _Search(work).fit()
+
+
+class _Search:
+    def __init__(self, work: FitWork) -> None:
+        self.work = work
+        self.replays = 0
+        self.step = STEP
+        self.known: dict[int, ReplayResult] = {}
+
+    def fit(self) -> Fit:
+        free = self.replay(None)
+        self.step = step = -(-max(free.peak_reserved_bytes // 4096, 1) // STEP) * STEP
+        several = len(history(self.work.trace).programs) > 1
+        least = 0 if several else free.peak_requested_bytes
+        fails = max(self.up(least) - step, 0)  # nothing completes on less than was requested
+        enough = max(self.up(free.peak_reserved_bytes), step)
+        if free.failure:
+            return self.found(0, free, free.failure)
+        for _ in range(_BEYOND):
+            if self.completes(enough):
+                break
+            fails, enough = enough, self.up(int(enough * 1.05) + step)
+        else:
+            return self.found(0, free, self.known[fails].failure)
+        while True:
+            while enough - fails > step:
+                middle = self.up((fails + enough) // 2)
+                if self.completes(middle):
+                    enough = middle
+                else:
+                    fails = middle
+            # More memory changes what an allocator does, and need not always help: look just above.
+            above = enough + step
+            if self.completes(above):
+                return self.found(enough, free)
+            fails, enough = above, self.up(int(above * 1.01) + step)
+            while not self.completes(enough):
+                fails, enough = enough, self.up(int(enough * 1.02) + step)
+
+    def found(self, least: int, free: ReplayResult, failure: str = "") -> Fit:
+        return Fit(
+            self.work.allocator,
+            least,
+            self.step,
+            free.peak_reserved_bytes,
+            free.peak_requested_bytes,
+            self.replays,
+            failure,
+        )
+
+    def completes(self, memory: int) -> bool:
+        if memory not in self.known:
+            self.known[memory] = self.replay(memory)
+        return not self.known[memory].failure
+
+    def replay(self, memory: int | None) -> ReplayResult:
+        self.replays += 1
+        work = Work(self.work.trace, self.work.allocator, memory, stop_at_failure=True, weight=0.1)
+        return run(work).result
+
+    def up(self, nbytes: int) -> int:
+        return -(-nbytes // self.step) * self.step

@@ -1,0 +1,33 @@
+"""``cuplug-trace fit``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import typer
+
+from ...plugins.manager import default_manager
+from ..advice import FitWork, fit_one
+from ..analysis.candidates import defaults
+from ..console import out
+from ..jobs import in_parallel
+from ..reporters.advice import print_fits
+from .options import AllocatorList, AsJson, Jobs, TraceFile, checked_allocators, checked_jobs
+
+
+def fit(file: TraceFile, allocator: AllocatorList = None, as_json: AsJson = False, jobs: Jobs = None) -> None:
+    """The smallest device memory on which each allocator completes the history.
+
+    To 2 MiB, or 1/4096 where that is more. The exit status is 1 if one completes it on no memory at all.
+    """
+    chosen = checked_allocators(allocator, defaults(default_manager().describe_allocators()))
+    work = [FitWork(file, selection) for selection in chosen]
+    found = in_parallel(fit_one, work, jobs=checked_jobs(jobs), description="fitting")
+    found.sort(key=lambda one: (bool(one.failure), one.least, one.allocator))
+    if as_json:
+        typer.echo(json.dumps([{"trace": file, **asdict(one)} for one in found]))
+    else:
+        print_fits(file, found, out())
+    if any(one.failure for one in found):
+        raise typer.Exit(1)
