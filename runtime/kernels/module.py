@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ...allocators.errors import CuplugError, DriverError
 from ..drivers.base import Driver, driver_error
+from ..drivers.upstream import on_device
 from ..runtime import Runtime, default_runtime
 from .arguments import Parameter
 from .cache import Cache, Entry, default_cache, encode
@@ -81,7 +84,7 @@ class SourceModule:
         self.name_expressions = tuple(name_expressions)
         self._driver: Driver = self.runtime.driver
         self._cache = default_cache() if cache else None
-        self._modules: dict[int, int] = {}
+        self._modules: dict[int, int] = {}  # the driver's handles, by device
         self._functions: dict[str, Function] = {}
         self._signatures: dict[str, Signature] | None = None
         capability = self.runtime.properties(self.runtime.current.device)
@@ -127,6 +130,9 @@ class SourceModule:
         """What the compiler said (warnings), if anything."""
         return str(self._entry.facts.get("log", ""))
 
+    def __repr__(self) -> str:
+        return f"<SourceModule of {len(self.source.splitlines())} lines, loaded on {len(self._modules)} devices>"
+
     # --- what functions use
 
     def load_function(self, name: str, ordinal: int) -> tuple[int, list[Parameter]]:
@@ -151,6 +157,7 @@ class SourceModule:
         module = self._modules.get(ordinal)
         if module is None:
             module = self._modules[ordinal] = self._driver.module_load(self._image)
+            _unload_at_close(self.runtime, ordinal, module)
         return module
 
     # --- the simulator
@@ -225,6 +232,23 @@ def _attach_loader(runtime: Runtime, cache: Cache | None) -> None:
             driver.module_loader = HostLoader(driver, cache)
         loader = cast("HostLoader", driver.module_loader)
         loader.allocators = lambda: _allocators(runtime)
+
+
+def _unload_at_close(runtime: Runtime, ordinal: int, module: int) -> None:
+    """A module stays loaded until its runtime closes: nobody knows sooner that no kernel of it is queued."""
+    with runtime.lock:
+        loaded: list[tuple[int, int]] | None = runtime.shared.get("modules")
+        if loaded is None:
+            loaded = runtime.shared["modules"] = []
+            runtime.at_close(partial(_unload, runtime.driver, loaded))
+        loaded.append((ordinal, module))
+
+
+def _unload(driver: Driver, loaded: list[tuple[int, int]]) -> None:
+    for ordinal, module in loaded:
+        with suppress(CuplugError), on_device(driver, ordinal):  # a failed device keeps its modules
+            driver.module_unload(module)
+    loaded.clear()
 
 
 def _allocators(runtime: Runtime) -> list[Allocator]:

@@ -31,9 +31,9 @@ _HEADERS_WITHOUT_HOST = {
         "#pragma once\n",
     ),
     "stdint.h": "#pragma once\n"
-    "typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long long int64_t;\n"
+    "typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long int64_t;\n"
     "typedef unsigned char uint8_t; typedef unsigned short uint16_t; typedef unsigned int uint32_t;\n"
-    "typedef unsigned long long uint64_t; typedef unsigned long uintptr_t; typedef long intptr_t;\n",
+    "typedef unsigned long uint64_t; typedef unsigned long uintptr_t; typedef long intptr_t;\n",
     "stddef.h": "#pragma once\ntypedef long ptrdiff_t;\n#ifndef NULL\n#define NULL 0\n#endif\n",
     "float.h": "#pragma once\n#define FLT_MAX 3.402823466e+38f\n#define FLT_MIN 1.175494351e-38f\n"
     "#define FLT_EPSILON 1.192092896e-07f\n#define DBL_MAX 1.7976931348623157e+308\n"
@@ -48,6 +48,18 @@ _HEADERS_WITHOUT_HOST |= {
     "cfloat": '#include "float.h"\n',
     "climits": '#include "limits.h"\n',
 }
+_IMPLIED = "cuplug_implied.h"
+_HEADERS_WITHOUT_HOST[_IMPLIED] = (
+    # What nvcc's sources see without including it, from the host's headers.
+    "#pragma once\ntypedef unsigned char uchar; typedef unsigned short ushort; typedef unsigned int uint;\n"
+    "typedef unsigned long ulong;\n#define NAN (__int_as_float(0x7fffffff))\n"
+    "#define INFINITY (__int_as_float(0x7f800000))\n#define HUGE_VALF INFINITY\n"
+    "#define HUGE_VAL (__longlong_as_double(0x7ff0000000000000ll))\n"
+    "#define M_E 2.7182818284590452354\n#define M_PI 3.14159265358979323846\n#define M_PI_2 1.57079632679489661923\n"
+    "#define M_PI_4 0.78539816339744830962\n#define M_1_PI 0.31830988618379067154\n"
+    "#define M_2_PI 0.63661977236758134308\n#define M_LN2 0.69314718055994530942\n"
+    "#define M_SQRT2 1.41421356237309504880\n#define M_SQRT1_2 0.70710678118654752440\n"
+)
 
 
 def compile_for_gpu(
@@ -121,7 +133,12 @@ class _Nvrtc:
         try:
             for expression in expressions:
                 self._call("nvrtcAddNameExpression", program, expression.encode())
-            arguments = [*options, f"--gpu-architecture={arch}", *(f"--include-path={folder}" for folder in folders)]
+            arguments = [
+                f"--pre-include={_IMPLIED}",
+                *options,
+                f"--gpu-architecture={arch}",
+                *(f"--include-path={folder}" for folder in folders),
+            ]
             if not any(option.startswith(("-std", "--std")) for option in options):
                 arguments.append("--std=c++17")
             arguments += [f"--include-path={folder}" for folder in _toolkit_headers()]
@@ -270,8 +287,9 @@ def match_instance(expression: str, symbols: Sequence[str]) -> str:
     demangled = {symbol: _instance_name(demangle(symbol)) for symbol in symbols}
     exact = [symbol for symbol, name in demangled.items() if name == wanted or name.endswith(f"::{wanted}")]
     base = wanted.split("<")[0].split("::")[-1]
+    longer = [symbol for symbol, name in demangled.items() if name.startswith(f"{wanted[:-1]},")]  # default arguments
     similar = [symbol for symbol, name in demangled.items() if name.split("<")[0].split("::")[-1] == base]
-    for candidates in (exact, similar):
+    for candidates in (exact, longer, similar):
         if len(candidates) == 1:
             return candidates[0]
     raise CompileError(

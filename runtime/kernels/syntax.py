@@ -19,7 +19,7 @@ _TOKEN = re.compile(
     | (?P<string>(?:u8|[uUL])?"(?:[^"\\\n]|\\.)*")
     | (?P<char>(?:u8|[uUL])?'(?:[^'\\\n]|\\.)+')
     | (?P<comment>//(?:\\\n|[^\n])*|/\*.*?\*/)
-    | (?P<directive>(?<![^\n])[ \t]*\#(?:\\\n|/\*.*?\*/|[^\n])*)
+    | (?P<directive>\#(?:\\\n|/\*.*?\*/|[^\n])*)
     | (?P<space>\s+)
     | (?P<number>\.?\d(?:[eEpP][+-]|'\w|[\w.])*)
     | (?P<word>[A-Za-z_$]\w*)
@@ -337,7 +337,11 @@ def _last_word(tokens: Tokens, first: int, last: int) -> str:
 
 def _statement(found: _Reader, head: int, semicolon: int, scopes: Sequence[Scope]) -> None:
     tokens = found.tokens
-    words = set(tokens.slice(head, semicolon))
+    words = set()
+    position = head
+    while position < semicolon:  # not what stands in a structure's braces
+        words.add(tokens[position])
+        position = tokens.partner(position) if tokens[position] == "{" else position + 1
     inside = any(scope.kind in ("function", "block") for scope in scopes)
     if "__shared__" in words:
         while tokens[head] == ":" or tokens[head + 1] == ":":  # behind a label

@@ -1,0 +1,232 @@
+"""Compiling: errors, options, includes, the cache."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cuplug.allocators.errors import CompileError
+from cuplug.runtime.kernels import host_compiler
+from cuplug.runtime.kernels.cache import Cache, Entry, content_key, decode, default_cache, dependencies_of, encode
+
+pytestmark = pytest.mark.one_schedule
+SET = 'extern "C" __global__ void set(int *out) { out[0] = VALUE; }'
+
+
+def run_set(machine: Any, **options: Any) -> int:
+    out = machine.zeros(1, np.int32)
+    machine.module(options.pop("source", SET), **options).get_function("set")(out, grid=1, block=1)
+    return int(machine.down(out, 1, np.int32)[0])
+
+
+def test_an_error_shows_the_message_and_the_line(machine: Any) -> None:
+    source = "__global__ void f(float *x) {\n    int y = 3\n    x[0] = undeclared + y;\n}\n"
+    with pytest.raises(CompileError) as caught:
+        machine.module(source)
+    assert "kernel.cu" in caught.value.log
+    assert "int y = 3" in caught.value.log or "x[0] = undeclared + y;" in caught.value.log
+
+
+@pytest.mark.needs_sim
+def test_lines_are_those_of_the_source_whatever_was_translated(machine: Any) -> None:
+    source = """
+    #define TWICE(x) \\
+        ((x) + (x))
+    __shared__ int outside[4];
+    __global__ void f(float *x,
+                      int n)
+    {
+        __shared__ float tile[2][3],
+                         more;
+        extern __shared__ float rest[];
+        __syncthreads();
+        x[TWICE(n)] = missing;
+    }
+    """
+    with pytest.raises(
+        CompileError, match=r"kernel\.cu:12:\d+: error: .*missing(?s:.*)12 \| x\[TWICE\(n\)\] = missing;"
+    ):
+        machine.module(source)
+
+
+@pytest.mark.needs_sim
+@pytest.mark.parametrize(
+    ("source", "what"),
+    [
+        ("texture<float, 1> t; __global__ void f() {}", "textures"),
+        ('__global__ void f(unsigned *x) { asm("mov.u32 %0, %laneid;" : "=r"(*x)); }', "inline PTX"),
+        ("__global__ void f(cudaTextureObject_t t, float *x) { x[0] = tex2D<float>(t, 0, 0); }", "textures"),
+    ],
+)
+def test_what_the_simulator_cannot_do_is_named(machine: Any, source: str, what: str) -> None:
+    with pytest.raises(CompileError, match=f"the simulator does not support {what}"):
+        machine.module(source)
+
+
+def test_options_and_include_folders_count(machine: Any, tmp_path: Path) -> None:
+    (tmp_path / "value.h").write_text("#define VALUE 7\n")
+    assert run_set(machine, options=["-DVALUE=5", "-use_fast_math", "--std=c++17"]) == 5
+    assert run_set(machine, options=["-D", "VALUE=6"]) == 6
+    assert run_set(machine, source='#include "value.h"\n' + SET, include_dirs=[str(tmp_path)]) == 7
+
+
+def test_a_changed_header_is_noticed(machine: Any, tmp_path: Path) -> None:
+    source = '#include "value.h"\n' + SET
+    for value in (1, 2, 1):
+        (tmp_path / "value.h").write_text(f"#define VALUE {value}\n")
+        assert run_set(machine, source=source, include_dirs=[tmp_path]) == value
+
+
+def test_unknown_name_expressions_are_refused(machine: Any) -> None:
+    with pytest.raises(CompileError, match="nowhere"):
+        machine.module(SET, options=["-DVALUE=1"], name_expressions=["nowhere<int>"])
+
+
+@pytest.mark.needs_sim
+def test_a_cached_module_needs_no_compiler_run(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run_set(machine, options=["-DVALUE=21"]) == 21
+
+    def refuse(*args: Any) -> Any:
+        raise AssertionError("the compiler was called")
+
+    monkeypatch.setattr(host_compiler.Compiler, "run", refuse)
+    assert run_set(machine, options=["-DVALUE=21"]) == 21
+
+
+@pytest.mark.needs_sim
+def test_without_a_compiler_the_error_says_what_to_install(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr(host_compiler.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(CompileError, match=r"install g\+\+ or clang\+\+"):
+        machine.module(SET, options=["-DVALUE=1"])
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    with pytest.raises(CompileError, match="CXX='/nowhere/c"):
+        machine.module(SET, options=["-DVALUE=1"])
+
+
+@pytest.mark.needs_sim
+def test_threads_may_compile_and_launch_at_once(machine: Any) -> None:
+    results: dict[int, int] = {}
+
+    def work(value: int) -> None:
+        machine.runtime.driver.set_device(0)
+        results[value] = run_set(machine, options=[f"-DVALUE={value % 3}"])
+
+    threads = [threading.Thread(target=work, args=(value,)) for value in range(9)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == {value: value % 3 for value in range(9)}
+
+
+# --- the cache by itself
+
+
+def test_entries_come_back_whole(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    entry = Entry(b"code", {"names": ["a"]}, {})
+    assert cache.get("ab" * 32) is None
+    cache.put("ab" * 32, entry)
+    assert cache.get("ab" * 32) == entry
+    assert decode(encode(entry)) == entry
+
+
+@pytest.mark.parametrize("damage", ["truncated", "changed", "empty", "foreign"])
+def test_a_damaged_entry_counts_as_missing(tmp_path: Path, damage: str) -> None:
+    cache = Cache(tmp_path)
+    key = "cd" * 32
+    cache.put(key, Entry(b"x" * 100))
+    data = cache.path(key).read_bytes()
+    broken = {"truncated": data[:-3], "changed": data[:-1] + b"y", "empty": b"", "foreign": b"#!/bin/sh\n"}
+    cache.path(key).write_bytes(broken[damage])
+    assert cache.get(key) is None
+    assert cache.get_or_make(key, lambda: Entry(b"new")).payload == b"new"
+    assert cache.get(key) == Entry(b"new")
+
+
+def test_the_entries_used_least_recently_go_first(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, limit=3500)
+    keys = [f"{number:02x}" * 32 for number in range(4)]
+    for age, key in enumerate(keys[:3]):
+        cache.put(key, Entry(bytes(1000)))
+        os.utime(cache.path(key), (10_000 - age, 10_000 - age))
+    assert cache.get(keys[2]) is not None  # used now
+    cache.put(keys[3], Entry(bytes(1000)))
+    assert [cache.get(key) is not None for key in keys] == [True, False, True, True]
+
+
+def test_a_folder_that_cannot_be_written_keeps_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    cache = Cache(tmp_path / "file")
+    assert cache.get_or_make("ef" * 32, lambda: Entry(b"made")).payload == b"made"
+
+
+def test_an_entry_depends_on_the_files_it_was_made_from(tmp_path: Path) -> None:
+    cache, header = Cache(tmp_path / "cache"), tmp_path / "header.h"
+    header.write_text("one")
+    cache.put("aa" * 32, Entry(b"code", {}, dependencies_of([str(header)])))
+    assert cache.get("aa" * 32) is not None
+    header.write_text("two")
+    assert cache.get("aa" * 32) is None
+    header.unlink()
+    assert cache.get("aa" * 32) is None
+
+
+def test_keys_tell_every_part_apart() -> None:
+    keys = {
+        content_key("a", "b"),
+        content_key("ab"),
+        content_key(["a", "b"]),
+        content_key("a", ["b"], ""),
+        content_key(),
+    }
+    assert len(keys) == 5
+
+
+def test_the_environment_says_where_and_how_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUPLUG_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("CUPLUG_CACHE_SIZE", "3MiB")
+    cache = default_cache()
+    assert (cache.directory.parent, cache.limit) == (tmp_path, 3 << 20)
+
+
+def test_processes_share_a_cache(tmp_path: Path) -> None:
+    script = (
+        "import sys; from cuplug.runtime.kernels.cache import Cache, Entry\n"
+        f"cache = Cache({str(tmp_path)!r}, limit=200_000)\n"
+        "for turn in range(60):\n"
+        "    key = f'{turn % 7:02x}' * 32\n"
+        "    entry = cache.get_or_make(key, lambda: Entry(bytes([turn % 7]) * 50_000))\n"
+        "    assert entry.payload == bytes([turn % 7]) * 50_000\n"
+    )
+    workers = [subprocess.Popen([sys.executable, "-c", script]) for _ in range(3)]
+    assert [worker.wait(60) for worker in workers] == [0, 0, 0]
+    assert not list(tmp_path.glob("??/.new-*"))
+
+
+# --- compilers for GPUs, where they are installed
+
+SOURCES = sorted(path.name for path in (Path(__file__).parent / "sources").glob("*.cu"))
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
+@pytest.mark.parametrize("name", SOURCES)
+def test_the_tests_sources_are_cuda(name: str) -> None:
+    from cuplug.runtime.kernels.nvidia import compile_for_gpu
+
+    expressions = ("scale<float>", "scale<int, 3>", "reverse<double, 64>") if name == "templates.cu" else ()
+    source = (Path(__file__).parent / "sources" / name).read_text()
+    entry = compile_for_gpu(source, name_expressions=expressions, arch="sm_90", cache=default_cache())
+    lowered = entry.facts["lowered"]
+    assert isinstance(lowered, dict)
+    assert list(lowered) == list(expressions)
+    assert len(set(lowered.values())) == len(expressions)
