@@ -137,9 +137,11 @@ class Allocator(Strategy):
         """
         with self._inside:
             self._check_open()
+            held = self._ledger.reserved
             self._settle()
             self._await_waiting()
-            return self._release_cached()
+            self._release_cached()
+            return held - self._ledger.reserved
 
     def forget_stream(self, stream: int) -> None:
         """Say that ``stream`` is about to be destroyed: what is cached for it must stay neither stranded nor unsafe.

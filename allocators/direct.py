@@ -10,6 +10,7 @@ from .base import Allocator
 from .block import Block, BlockInfo, Home, Segment
 from .statistics import SMALL_BLOCK
 from .upstream import Fence, Upstream
+from .waiting import fence_or_error
 
 __all__ = ["DirectAllocator"]
 
@@ -27,7 +28,8 @@ class DirectAllocator(Allocator):
     ) -> None:
         super().__init__(upstream, memory_limit=memory_limit)
         self._live: dict[int, Block] = {}
-        self._leaving: deque[tuple[Fence, Block]] = deque()
+        self._leaving: deque[tuple[Fence | None, Block]] = deque()
+        """Freed blocks behind fences of their streams; None for a stream that was destroyed and has been waited for."""
 
     def _rounded(self, nbytes: int) -> int:
         granularity = self.upstream.granularity
@@ -43,15 +45,16 @@ class DirectAllocator(Allocator):
 
     def _free(self, block: Block) -> None:
         del self._live[block.address]
-        self._leaving.append((self.upstream.fence(block.stream), block))
+        fence = None if block.orphan else fence_or_error(self.upstream, block.stream)
+        self._leaving.append((fence, block))
         self._poll()
 
     def _poll(self) -> None:
         for _ in range(len(self._leaving)):
             fence, block = self._leaving[0]
-            if fence.done():
-                self._leaving.popleft()
+            if fence is None or fence.done():
                 self._give_back(block)
+                self._leaving.popleft()
             else:
                 self._leaving.rotate(-1)
 
@@ -59,9 +62,10 @@ class DirectAllocator(Allocator):
         released = 0
         while self._leaving:
             fence, block = self._leaving[0]
-            fence.wait()
-            self._leaving.popleft()
+            if fence is not None:
+                fence.wait()
             self._give_back(block)
+            self._leaving.popleft()
             released += block.nbytes
         return released
 

@@ -40,6 +40,7 @@ class ManualUpstream(NullUpstream):
         self.finished: defaultdict[int, int] = defaultdict(int)
         self.uses: list[tuple[int, int, int, int]] = []  # address, end, stream, its number there
         self.gone: set[int] = set()
+        self.made: list[ManualFence] = []
         self.waits = 0
         self.faults: list[str] = []
 
@@ -64,7 +65,14 @@ class ManualUpstream(NullUpstream):
         if stream in self.gone:
             raise DriverError(400, "CUDA_ERROR_INVALID_HANDLE", f"stream {stream} was destroyed")
         self.fences += 1
-        return ManualFence(self, stream, self.queued[stream])
+        self.made.append(ManualFence(self, stream, self.queued[stream]))
+        return self.made[-1]
+
+    def rename(self, old: int, new: int) -> None:
+        """A stream was destroyed: what is known of it goes by another name, and the handle is free."""
+        for fence in self.made:
+            if fence.stream == old:
+                fence.stream = new
 
 
 class ManualFence:
