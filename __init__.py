@@ -45,7 +45,12 @@ _sys.modules[f"{__name__}.cuda"] = cuda
 
 
 def __getattr__(name: str) -> _Any:
-    """Tensors and their functions (``cuplug.tensor``, ``cuplug.float32``, ...), imported at first use."""
+    """``SourceModule``; tensors and their functions (``cuplug.tensor``, ``cuplug.float32``, ...). Imported at first use."""
+    if name == "SourceModule":
+        from .runtime.kernels import SourceModule
+
+        globals()[name] = SourceModule
+        return SourceModule
     from .runtime.tensor import PUBLIC
 
     try:
@@ -58,4 +63,4 @@ def __getattr__(name: str) -> _Any:
 def __dir__() -> list[str]:
     from .runtime.tensor import PUBLIC
 
-    return sorted({*globals(), *PUBLIC})
+    return sorted({*globals(), "SourceModule", *PUBLIC})
