@@ -45,7 +45,7 @@ _sys.modules[f"{__name__}.cuda"] = cuda
 
 
 def __getattr__(name: str) -> _Any:
-    """``SourceModule``; tensors and their functions (``cuplug.tensor``, ``cuplug.float32``, ...). Imported at first use."""
+    """``SourceModule``, tensors and their functions (``cuplug.tensor``, ``cuplug.float32``, ...), at first use."""
     if name == "SourceModule":
         from .runtime.kernels import SourceModule
 
