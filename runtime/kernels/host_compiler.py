@@ -93,7 +93,7 @@ def _find_compiler(wanted: str, path: str) -> Compiler:
     for command in _candidates(wanted, path):
         try:
             answer = subprocess.run(
-                [*command, "--version" if "ziglang" not in command else "version"],
+                [*command, "--version"],
                 capture_output=True,
                 text=True,
                 timeout=60,

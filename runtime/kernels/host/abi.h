@@ -68,11 +68,11 @@ struct Api {
     void (*exchange)(Exchange*);
     void (*yield)();
     void* (*shared)(SharedSlot* slot, cuplug_u64 nbytes, cuplug_u64 alignment);
-    [[noreturn]] void (*illegal_access)(cuplug_u64 address, cuplug_u64 nbytes, int write);
-    [[noreturn]] void (*misaligned)(cuplug_u64 address, cuplug_u64 alignment, const char* type, const char* file,
-                                    cuplug_u32 line);
-    [[noreturn]] void (*stop)(int code, const char* message);
-    [[noreturn]] void (*failed_assertion)(const char* expression, const char* file, int line, const char* function);
+    void (*illegal_access)(cuplug_u64 address, cuplug_u64 nbytes, int write) __attribute__((noreturn));
+    void (*misaligned)(cuplug_u64 address, cuplug_u64 alignment, const char* type, const char* file,
+                                    cuplug_u32 line) __attribute__((noreturn));
+    void (*stop)(int code, const char* message) __attribute__((noreturn));
+    void (*failed_assertion)(const char* expression, const char* file, int line, const char* function) __attribute__((noreturn));
     int (*print)(const char* format, __builtin_va_list arguments);
 };
 

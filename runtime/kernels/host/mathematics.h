@@ -36,9 +36,15 @@ CUPLUG_UNARY(sinh) CUPLUG_UNARY(cosh) CUPLUG_UNARY(tanh) CUPLUG_UNARY(asinh) CUP
 CUPLUG_UNARY(exp) CUPLUG_UNARY(exp2) CUPLUG_UNARY(expm1) CUPLUG_UNARY(log) CUPLUG_UNARY(log2) CUPLUG_UNARY(log10)
 CUPLUG_UNARY(log1p) CUPLUG_UNARY(sqrt) CUPLUG_UNARY(cbrt) CUPLUG_UNARY(erf) CUPLUG_UNARY(erfc) CUPLUG_UNARY(tgamma)
 CUPLUG_UNARY(lgamma) CUPLUG_UNARY(ceil) CUPLUG_UNARY(floor) CUPLUG_UNARY(trunc) CUPLUG_UNARY(round) CUPLUG_UNARY(rint)
-CUPLUG_UNARY(nearbyint) CUPLUG_UNARY(fabs) CUPLUG_UNARY(logb) CUPLUG_UNARY(j0) CUPLUG_UNARY(j1) CUPLUG_UNARY(y0)
-CUPLUG_UNARY(y1)
+CUPLUG_UNARY(nearbyint) CUPLUG_UNARY(fabs) CUPLUG_UNARY(logb) 
 #undef CUPLUG_UNARY
+
+#define CUPLUG_BESSEL(name)                      \
+    extern "C" double name(double) noexcept;     \
+    extern "C" float name##f(float) noexcept;    \
+    inline float name(float x) { return name##f(x); }
+CUPLUG_BESSEL(j0) CUPLUG_BESSEL(j1) CUPLUG_BESSEL(y0) CUPLUG_BESSEL(y1)
+#undef CUPLUG_BESSEL
 
 #define CUPLUG_BINARY(name)                                                                        \
     extern "C" double name(double, double) noexcept;                                               \

@@ -30,15 +30,15 @@ static void record(State* state, int code, cuplug_u64 address, cuplug_u64 nbytes
     pthread_mutex_unlock(&fault_lock);
 }
 
-[[noreturn]] static void escape(State* state) { siglongjmp(state->escape, 1); }
+__attribute__((noreturn)) static void escape(State* state) { siglongjmp(state->escape, 1); }
 
-[[noreturn]] static void stop(int code, const char* message) {
+__attribute__((noreturn)) static void stop(int code, const char* message) {
     State* state = (State*)self();
     record(state, code, 0, 0, -1, "%s", message);
     escape(state);
 }
 
-[[noreturn]] static void illegal_access(cuplug_u64 address, cuplug_u64 nbytes, int write) {
+__attribute__((noreturn)) static void illegal_access(cuplug_u64 address, cuplug_u64 nbytes, int write) {
     State* state = (State*)self();
     cuplug_u64 offset = address - (cuplug_u64)state->base();
     if (offset >= SHARED - SHARED_MARGIN && offset < SHARED + SHARED_NBYTES + SHARED_MARGIN)
@@ -50,7 +50,7 @@ static void record(State* state, int code, cuplug_u64 address, cuplug_u64 nbytes
     escape(state);
 }
 
-[[noreturn]] static void misaligned(cuplug_u64 address, cuplug_u64 alignment, const char* type, const char* file,
+__attribute__((noreturn)) static void misaligned(cuplug_u64 address, cuplug_u64 alignment, const char* type, const char* file,
                                     cuplug_u32 line) {
     State* state = (State*)self();
     record(state, FAULT_MISALIGNED, address, 0, -1, "%s in line %u needs an address that is a multiple of %llu, not %#llx",
@@ -59,7 +59,7 @@ static void record(State* state, int code, cuplug_u64 address, cuplug_u64 nbytes
     escape(state);
 }
 
-[[noreturn]] static void failed_assertion(const char* expression, const char* file, int line, const char* function) {
+__attribute__((noreturn)) static void failed_assertion(const char* expression, const char* file, int line, const char* function) {
     State* state = (State*)self();
     record(state, FAULT_ASSERT, 0, 0, -1, "%s:%d: %s: assertion `%s` failed", file, line, function, expression);
     escape(state);

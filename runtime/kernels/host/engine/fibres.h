@@ -21,7 +21,7 @@ static void begin_thread(cuplug_u32 thread) {
 
 static void fibre_entry();
 static bool converge(State* state);
-[[noreturn]] static void report_deadlock(State* state);
+__attribute__((noreturn)) static void report_deadlock(State* state);
 
 // Chooses what goes on, makes it current and returns where its stack stands: null for the running thread itself.
 static void* choose(State* state) {
@@ -129,7 +129,7 @@ static void describe(State* state, char* text, size_t room, Status status, const
     if (found && used < room) snprintf(text + used, room - used, " (in all %u of %u)", found, state->thread_count);
 }
 
-[[noreturn]] static void report_deadlock(State* state) {
+__attribute__((noreturn)) static void report_deadlock(State* state) {
     char text[900];
     bool at_barrier = state->arrived > 0;
     snprintf(text, sizeof text, at_barrier ? "divergent barrier: not all threads of the block reach the same __syncthreads()"
