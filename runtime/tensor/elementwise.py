@@ -222,6 +222,24 @@ class _Once:
         return self._plan(*operands)
 
 
+class _Defaulting:
+    """A plan that holds for one default dtype: that of operands of which none is a floating-point tensor."""
+
+    def __init__(self, plan: Plan, operation: Operation, into: bool) -> None:
+        self._plan = plan
+        self._operation = operation
+        self._into = into
+        self._default = get_default_dtype()
+
+    def __call__(self, *operands: Any) -> Tensor:
+        if get_default_dtype() is not self._default:
+            out, given = (operands[0], operands[1:]) if self._into else (None, operands)
+            renewed = _plan(self._operation, given, out)
+            self._plan = renewed._plan if isinstance(renewed, _Defaulting) else renewed
+            self._default = get_default_dtype()
+        return self._plan(*operands)
+
+
 def _plan(operation: Operation, operands: tuple[Any, ...], out: Tensor | None) -> Plan:
     place = common_place(operation.name, operands if out is None else (out, *operands))
     layouts = [each._layout if hasattr(each, "_layout") else None for each in operands]
@@ -251,7 +269,11 @@ def _plan(operation: Operation, operands: tuple[Any, ...], out: Tensor | None) -
     if peers:
         kernel = _among_peers(kernel, place, peers)
     plan = _into(kernel) if out is not None else _new(kernel, place, target)
-    return _Once(plan) if peers else plan
+    if peers:
+        return _Once(plan)
+    if any(layout is not None and layout.dtype.kind == "f" for layout in layouts):
+        return plan
+    return _Defaulting(plan, operation, out is not None)
 
 
 def _new(kernel: Kernel, place: Place, target: Layout) -> Plan:

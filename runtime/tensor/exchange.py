@@ -77,7 +77,7 @@ class ExchangeMethods(TensorCore):
 
         if self.is_cuda and stream != -1:
             place = self._layout.place
-            place.hand_over(0 if stream in (None, 0, 1) else stream)  # type: ignore[attr-defined]
+            place.hand_over(self, 0 if stream in (None, 0, 1) else stream)  # type: ignore[attr-defined]
         return export(self)  # type: ignore[arg-type]
 
     def __dlpack_device__(self) -> tuple[int, int]:

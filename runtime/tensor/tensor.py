@@ -91,25 +91,25 @@ class Tensor(
 
     # --- arithmetic beyond the table
 
-    def add(self, other: Any, *, alpha: Any = 1) -> Tensor:
+    def add(self, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
         """``self + alpha * other``."""
-        return apply2(_ADD, self, other if alpha == 1 else _scaled(other, alpha))
+        return into(_ADD, out, self, other if alpha == 1 else _scaled(other, alpha))
 
     def add_(self, other: Any, *, alpha: Any = 1) -> Tensor:
         """``add``, in place."""
         return apply_into(_ADD, self, self, other if alpha == 1 else _scaled(other, alpha))
 
-    def sub(self, other: Any, *, alpha: Any = 1) -> Tensor:
+    def sub(self, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
         """``self - alpha * other``."""
-        return apply2(_SUB, self, other if alpha == 1 else _scaled(other, alpha))
+        return into(_SUB, out, self, other if alpha == 1 else _scaled(other, alpha))
 
     def sub_(self, other: Any, *, alpha: Any = 1) -> Tensor:
         """``sub``, in place."""
         return apply_into(_SUB, self, self, other if alpha == 1 else _scaled(other, alpha))
 
-    def div(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+    def div(self, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
         """The quotient: true, or rounded down (``floor``) or towards 0 (``trunc``)."""
-        return apply2(_division(rounding_mode), self, other)
+        return into(_division(rounding_mode), out, self, other)
 
     def div_(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
         """``div``, in place."""

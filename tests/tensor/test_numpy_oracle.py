@@ -131,7 +131,10 @@ def test_an_operation_agrees_with_numpy_on_any_view(operation: Operation, device
     computed = result if result.kind == "f" and operation.rule is Rule.FLOAT else kind
     assume(not (operation.name == "pow" and kind.kind == "b"))
     with np.errstate(all="ignore"):
-        wide = [_wide(array, each if operation.rule is Rule.SELECT else computed) for array, each in zip(arrays, kinds, strict=True)]
+        wide = [
+            _wide(array, each if operation.rule is Rule.SELECT else computed)
+            for array, each in zip(arrays, kinds, strict=True)
+        ]
         expected = operation.numpy(*wide)
     if operation.name in ("floor_divide", "remainder", "fmod", "trunc_divide") and kind.kind == "f":
         _agree_but_for_edges(cuplug_call(operation, tensors), expected, wide)

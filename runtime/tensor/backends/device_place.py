@@ -37,7 +37,11 @@ class DevicePlace(Place):
     def allocate(self, nbytes: int) -> Storage:
         current = self.runtime.current
         if current.device == self.ordinal:
-            block = current.allocate(nbytes)
+            try:  # a hit, as in Allocator.allocate_owned
+                block = current.lane[nbytes].pop()
+                block.uses += 2
+            except LookupError:
+                block = current.allocate(nbytes)
         else:
             key = current.key(self.stream_handle())
             block = self.runtime.allocator(self.ordinal).allocate_owned(nbytes, stream=key)
@@ -74,9 +78,12 @@ class DevicePlace(Place):
         assert isinstance(other, DevicePlace)
         self.stream().wait_stream(other.stream())
 
-    def hand_over(self, handle: int) -> None:
-        """Let another library's stream wait for what is queued on the current stream."""
+    def hand_over(self, tensor: Any, handle: int) -> None:
+        """Let another library's stream wait for what is queued on the current stream, and on the tensor's own."""
         self._order(self.stream(), handle, take=False)
+        owner = tensor._storage.owner
+        if isinstance(owner, Buffer) and owner.stream != self.stream_handle():
+            self._order(ExternalStream(owner.stream, self.ordinal, runtime=self.runtime), handle, take=False)
 
     def take_over(self, handle: int) -> None:
         """Let the current stream wait for what is queued on another library's stream."""

@@ -1,0 +1,192 @@
+"""New tensors: factories, methods that make others, legacy constructors, conversions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cuplug
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.one_schedule
+
+
+def test_tensor_copies_what_it_is_given(device: str) -> None:
+    array = np.arange(3)
+    x = cuplug.tensor(array, device=device)
+    array[0] = 9
+    assert x.tolist() == [0, 1, 2]
+    assert x.dtype is cuplug.int64
+    y = cuplug.tensor(x, dtype=cuplug.float32, device=device)
+    assert (y.dtype, y.device) == (cuplug.float32, x.device)
+    assert cuplug.tensor([[x[0], 5], [x[1], x[2]]]).tolist() == [[0, 5], [1, 2]]
+    assert cuplug.tensor(np.float64(2.5)).dtype is cuplug.float64
+    assert cuplug.tensor([True, False], device=device).dtype is cuplug.bool
+
+
+def test_tensor_refuses_what_is_no_array_of_numbers() -> None:
+    with pytest.raises(ValueError, match="equal lengths"):
+        cuplug.tensor([[1, 2], [3]])
+    for wrong in (["a"], [None], [1j], [2**70]):
+        with pytest.raises(TypeError, match="numbers of at most 64 bits"):
+            cuplug.tensor(wrong)
+    with pytest.raises(TypeError, match="no element type"):
+        cuplug.tensor([1], dtype="complex64")
+
+
+def test_factories_take_shapes_in_every_form_and_refuse_others(device: str) -> None:
+    for made in (cuplug.zeros(2, 3, device=device), cuplug.zeros((2, 3), device=device), cuplug.zeros([2, 3])):
+        assert made.shape == cuplug.Size([2, 3])
+        assert made.sum().item() == 0
+    assert cuplug.zeros((), device=device).item() == 0
+    assert cuplug.empty(cuplug.Size([4, 0]), device=device).numel() == 0
+    assert cuplug.full((2,), 2.5, device=device).tolist() == [2.5, 2.5]
+    with pytest.raises(ValueError, match="negative"):
+        cuplug.zeros(2, -1)
+    with pytest.raises(TypeError, match="integers"):
+        cuplug.zeros(2.5)
+
+
+def test_ranges_are_numpys(device: str) -> None:
+    for arguments in ((5,), (2, 9), (2, 9, 3), (9, 2, -2), (0.0, 1.0, 0.1), (1, 2, 0.25), (3, 3)):
+        expected = np.arange(*arguments)
+        found = cuplug.arange(*arguments, device=device)
+        np.testing.assert_allclose(found.cpu().numpy(), expected, rtol=1e-6)
+    with pytest.raises(ValueError, match="no way"):
+        cuplug.arange(0, 5, -1)
+    for arguments in ((0, 1, 5), (3, -3, 7), (2, 2, 1), (0, 1, 0)):
+        np.testing.assert_allclose(
+            cuplug.linspace(*arguments, device=device).cpu().numpy(), np.linspace(*arguments), atol=1e-6
+        )
+    np.testing.assert_array_equal(cuplug.eye(3, 5, device=device).cpu().numpy(), np.eye(3, 5))
+
+
+def test_like_and_new_methods_keep_type_and_device_unless_told_otherwise(device: str) -> None:
+    x = cuplug.ones(2, 3, dtype=cuplug.float16, device=device)
+    for made in (
+        *(cuplug.zeros_like(x), cuplug.ones_like(x), cuplug.full_like(x, 2), cuplug.empty_like(x), cuplug.rand_like(x)),
+        *(x.new_zeros(4), x.new_ones((4,)), x.new_full([4], 3), x.new_empty(4), x.new_tensor([1, 2]), x.new(4)),
+    ):
+        assert made.dtype is cuplug.float16
+        assert made.device == x.device
+    assert cuplug.zeros_like(x, dtype=cuplug.int8).dtype is cuplug.int8
+    assert x.new_full((2,), 1, dtype=cuplug.int32, device="cpu").device == cuplug.device("cpu")
+    assert cuplug.zeros_like(x.t()).stride() == x.t().stride()
+
+
+def test_legacy_constructors_work_as_in_old_programs(running: str) -> None:
+    assert cuplug.FloatTensor(2, 3).shape == (2, 3)
+    assert cuplug.FloatTensor([2, 3]).tolist() == [2.0, 3.0]
+    assert cuplug.FloatTensor(cuplug.Size([4])).shape == (4,)
+    assert cuplug.FloatTensor().shape == (0,)
+    assert cuplug.Tensor(8, 42).shape == (8, 42)
+    assert cuplug.LongTensor([[1, 2]]).dtype is cuplug.int64
+    there = cuplug.cuda.HalfTensor([1])
+    assert there.is_cuda
+    assert there.dtype is cuplug.float16
+    assert there.type() == "torch.cuda.HalfTensor"
+    assert isinstance(there, cuplug.cuda.HalfTensor)
+    assert not isinstance(there, cuplug.HalfTensor)
+    assert there.type("torch.LongTensor").type() == "torch.LongTensor"
+    assert there.type(cuplug.cuda.FloatTensor).dtype is cuplug.float32
+    assert there.type(cuplug.int32).is_cuda
+    with pytest.raises(ValueError, match="no type"):
+        there.type("torch.StrangeTensor")
+
+
+def test_conversions_return_the_tensor_itself_where_nothing_changes(device: str) -> None:
+    x = cuplug.ones(3, device=device)
+    assert x.to(device) is x
+    assert x.to(cuplug.float32) is x
+    assert x.to(x) is x
+    assert x.float() is x
+    assert x.to(device, copy=True) is not x
+    assert x.to(cuplug.int32).to(x).dtype is cuplug.float32
+    assert x.to(device, cuplug.float16).dtype is cuplug.float16
+    assert x.to(dtype=cuplug.bool, device=device).tolist() == [True] * 3
+    assert [each.dtype.name for each in (x.half(), x.double(), x.long(), x.int(), x.byte(), x.bfloat16())] == [
+        *("float16", "float64", "int64", "int32", "uint8", "bfloat16")
+    ]
+    with pytest.raises(TypeError, match="unexpected"):
+        x.to(devise="cpu")
+    with pytest.raises(ValueError, match="moves to a CUDA device"):
+        x.cuda("cpu")
+
+
+def test_one_element_is_a_number_and_several_are_not(device: str) -> None:
+    x = cuplug.tensor([2.5], device=device)
+    assert (x.item(), float(x), int(x), bool(x), f"{x[0]:.2f}") == (2.5, 2.5, 2, True, "2.50")
+    assert [10, 20, 30][cuplug.tensor(2, device=device)] == 30
+    y = cuplug.ones(2, device=device)
+    for wrong in (lambda: y.item(), lambda: bool(y), lambda: float(y)):
+        with pytest.raises(ValueError, match=r"one element|ambiguous"):
+            wrong()
+    with pytest.raises(TypeError, match="integer tensors"):
+        [1, 2][x]
+    assert 1.0 in y
+    assert len(cuplug.zeros(3, 2)) == 3
+    assert [row.tolist() for row in cuplug.eye(2)] == [[1, 0], [0, 1]]
+
+
+def test_views_are_refused_where_they_would_need_a_copy(device: str) -> None:
+    x = cuplug.arange(6, device=device).reshape(2, 3)
+    with pytest.raises(ValueError, match="without a copy"):
+        x.t().view(6)
+    assert x.t().reshape(6).tolist() == [0, 3, 1, 4, 2, 5]
+    for wrong in (lambda: x.view(4), lambda: x.reshape(-1, -1), lambda: x.permute(0, 0), lambda: x.expand(3, 3)):
+        with pytest.raises(ValueError):  # noqa: PT011 - each says something else
+            wrong()
+    for wrong in (lambda: x[2], lambda: x.transpose(0, 2), lambda: x.sum(2), lambda: x[0, 0, 0], lambda: x[..., ...]):
+        with pytest.raises(IndexError):
+            wrong()
+    with pytest.raises(ValueError, match="does not lie in"):
+        x.as_strided((10,), (1,))
+    with pytest.raises(ValueError, match="mean one element"):
+        x[:1].expand(4, 3).add_(1)
+    assert x.view(cuplug.float64).dtype is cuplug.float64
+
+
+def test_an_in_place_operation_on_overlapping_views_reads_first(device: str) -> None:
+    x = cuplug.arange(6, device=device)
+    x[1:] += x[:-1]
+    assert x.tolist() == [0, 1, 3, 5, 7, 9]
+    x.copy_(x.flip(0))
+    assert x.tolist() == [9, 7, 5, 3, 1, 0]
+    y = cuplug.arange(4, device=device).reshape(2, 2)
+    y.t().copy_(y)
+    assert y.tolist() == [[0, 2], [1, 3]]
+
+
+def test_the_same_operation_on_the_same_layout_is_planned_once(device: str) -> None:
+    x = cuplug.ones(3, 4, device=device)
+    y = x + x
+    plans = len(x._layout.plans)
+    for _ in range(3):
+        y = x + x
+    assert len(x._layout.plans) == plans
+    assert y._layout is x._layout
+    assert cuplug.zeros(3, 4, device=device)._layout is x._layout
+
+
+def test_layouts_do_not_pile_up(device: str) -> None:
+    from cuplug.runtime.tensor import layout
+
+    place = cuplug.ones(1, device=device)._layout.place
+    for length in range(0, 3 * layout._MOST_LAYOUTS, 7):
+        layout.Layout.of(place, cuplug.float32, (length, length + 1))
+    assert len(place.layouts) <= 2 * layout._MOST_LAYOUTS + 2
+
+
+def test_a_line_in_the_table_is_an_operation() -> None:
+    """What the table's loop does with a line, for one that is not in it."""
+    from cuplug.runtime.tensor import tensor as module
+    from cuplug.runtime.tensor.operations import Operation, Rule
+
+    softplus = Operation("softplus_for_test", 1, lambda a: np.log1p(np.exp(a)), "log1p(exp(a))", Rule.FLOAT)
+    module._add_methods(softplus)
+    try:
+        x: Any = cuplug.tensor([0, 1])
+        np.testing.assert_allclose(x.softplus_for_test().numpy(), np.log1p(np.exp([0.0, 1.0])), rtol=1e-6)
+        assert x.float().softplus_for_test_().dtype is cuplug.float32
+    finally:
+        del cuplug.Tensor.softplus_for_test, cuplug.Tensor.softplus_for_test_  # type: ignore[attr-defined]

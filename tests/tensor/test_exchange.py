@@ -1,0 +1,207 @@
+"""Exchange of memory with other libraries, without copies: NumPy's protocols, DLPack, the CUDA Array Interface."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import cuplug
+import numpy as np
+import pytest
+from cuplug.runtime.tensor import dlpack
+from cuplug.runtime.tensor.dtypes import ALL
+
+KINDS = [kind for kind in ALL if kind.name != "bfloat16"]
+
+
+@pytest.mark.one_schedule
+@pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.name)
+def test_numpy_round_trips_share_memory(kind: Any) -> None:
+    array = np.arange(12).astype(kind.numpy).reshape(3, 4)
+    x = cuplug.from_numpy(array)
+    assert x.dtype is kind
+    x[0, 0] = 1
+    assert array[0, 0] == 1
+    again = x.t().numpy()
+    assert np.shares_memory(again, array)
+    assert again.shape == (4, 3)
+    np.testing.assert_array_equal(np.asarray(x), array)
+
+
+@pytest.mark.one_schedule
+def test_arrays_of_any_strides_become_tensors_and_keep_their_memory_alive() -> None:
+    x = cuplug.from_numpy(np.arange(20.0)[::-3])
+    gc.collect()
+    assert x.tolist() == [19, 16, 13, 10, 7, 4, 1]
+    assert (x + 0).tolist() == x.tolist()
+    array = np.broadcast_to(np.float32(2), (3, 3))
+    assert cuplug.from_numpy(array).sum().item() == 18
+    with pytest.raises(ValueError, match="read-only"):
+        cuplug.from_numpy(array[:1, :1]).fill_(1)
+    with pytest.raises(TypeError, match="cannot hold"):
+        cuplug.from_numpy(np.array(["a"]))
+    with pytest.raises(TypeError, match="foreign byte order"):
+        cuplug.from_numpy(np.zeros(2, ">f4"))
+    with pytest.raises(ValueError, match="no multiples"):
+        cuplug.from_numpy(np.zeros(4, [("a", "f4"), ("b", "i1")])["a"])
+
+
+@pytest.mark.one_schedule
+def test_numpys_functions_and_operators_work_with_cpu_tensors() -> None:
+    x = cuplug.tensor([1.0, 4.0])
+    assert np.sqrt(x).tolist() == [1, 2]
+    assert isinstance(np.float32(2) * x, cuplug.Tensor)
+    assert (np.array([1.0, 1.0], np.float32) + x).tolist() == [2, 5]
+    assert np.asarray(x, dtype=np.int32).tolist() == [1, 4]
+
+
+def test_numpy_cannot_see_device_memory_and_is_told_so(torch: Any) -> None:
+    x = torch.ones(3, device="cuda")
+    with pytest.raises(TypeError, match=r"copy it with \.cpu\(\)"):
+        x.numpy()
+    with pytest.raises(TypeError, match=r"copy it with \.cpu\(\)"):
+        np.asarray(x)
+    assert x.numpy(force=True).tolist() == [1, 1, 1]
+
+
+@pytest.mark.one_schedule
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.name != "bool"], ids=lambda kind: kind.name)
+def test_dlpack_round_trips_with_numpy_share_memory(kind: Any) -> None:
+    x = cuplug.arange(12).reshape(3, 4).to(kind)
+    array = np.from_dlpack(x.t())
+    assert array.shape == (4, 3)
+    x[1, 2] = 77
+    assert array[2, 1] == 77
+    back = cuplug.from_dlpack(np.arange(6).astype(kind.numpy).reshape(2, 3)[:, ::2])
+    assert back.dtype is kind
+    assert back.tolist() == [[0, 2], [3, 5]]
+
+
+@pytest.mark.one_schedule
+@pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.name)
+def test_dlpack_round_trips_within_cuplug_for_every_type(kind: Any, device: str) -> None:
+    x = cuplug.arange(6, device=device).reshape(2, 3).to(kind)
+    y = cuplug.from_dlpack(x)
+    assert y.dtype is kind
+    assert y.device == x.device
+    assert y.data_ptr() == x.data_ptr()
+    y.fill_(1)
+    assert x.cpu().long().sum().item() == 6
+
+
+@pytest.mark.one_schedule
+def test_dlpack_keeps_memory_until_its_consumer_has_done_with_it(device: str) -> None:
+    kept = len(dlpack._exported)
+    x = cuplug.arange(5.0, device=device)
+    y = cuplug.from_dlpack(x)
+    assert len(dlpack._exported) == kept + 1
+    del x
+    gc.collect()
+    assert y.tolist() == [0, 1, 2, 3, 4]
+    del y
+    gc.collect()
+    assert len(dlpack._exported) == kept
+    capsule = cuplug.ones(3, device=device).__dlpack__()
+    assert len(dlpack._exported) == kept + 1
+    del capsule  # nobody took what it holds
+    gc.collect()
+    assert len(dlpack._exported) == kept
+    used = cuplug.ones(3, device=device).__dlpack__()
+    first = cuplug.from_dlpack(used)
+    with pytest.raises(TypeError, match="still to be used"):
+        cuplug.from_dlpack(used)
+    assert first.tolist() == [1, 1, 1]
+
+
+def test_the_cuda_array_interface_is_version_3_with_the_current_stream(torch: Any) -> None:
+    x = torch.arange(6.0, device="cuda").reshape(2, 3)
+    found = x.__cuda_array_interface__
+    assert found["version"] == 3
+    assert (found["shape"], found["typestr"], found["strides"]) == ((2, 3), "<f4", None)
+    assert found["data"] == (x.data_ptr(), False)
+    assert found["stream"] == 1
+    assert x.t().__cuda_array_interface__["strides"] == (4, 12)
+    s = torch.cuda.Stream()
+    with torch.cuda.stream(s):
+        assert x.__cuda_array_interface__["stream"] == s.cuda_stream
+    assert not hasattr(torch.ones(2), "__cuda_array_interface__")
+
+
+class _Foreign:
+    """Another library's array on a device."""
+
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor
+        self.__cuda_array_interface__ = tensor.__cuda_array_interface__
+        self.device = tensor.device
+
+
+def test_other_libraries_device_arrays_become_tensors_in_the_same_memory(torch: Any) -> None:
+    x = torch.arange(6.0, device="cuda").reshape(2, 3)
+    y = torch.asarray(_Foreign(x))
+    y[0, 0] = 50
+    assert x[0, 0].item() == 50
+    turned = torch.asarray(_Foreign(x.t()))
+    assert turned.tolist() == x.t().tolist()
+
+
+def test_a_foreign_array_made_on_another_stream_is_waited_for(torch: Any) -> None:
+    for _ in range(5):
+        s = torch.cuda.Stream()
+        with torch.cuda.stream(s):
+            x = torch.zeros(2000, device="cuda") + 3
+            foreign = _Foreign(x)
+        y = torch.asarray(foreign)
+        assert y.sum().item() == 6000
+        x.record_stream(torch.cuda.current_stream())
+
+
+def test_dlpack_orders_the_consumers_stream_after_the_producers(torch: Any) -> None:
+    for _ in range(5):
+        x = torch.zeros(2000, device="cuda") + 2
+        s = torch.cuda.Stream()
+        with torch.cuda.stream(s):
+            y = torch.from_dlpack(x)
+            total = y.sum().item()
+        assert total == 4000
+
+
+def test_record_stream_is_for_device_memory(torch: Any) -> None:
+    with pytest.raises(TypeError, match="on the CPU"):
+        torch.ones(2).record_stream(torch.cuda.current_stream())
+    torch.zeros(0, device="cuda").record_stream(torch.cuda.current_stream())
+
+
+@pytest.mark.needs_gpu
+@pytest.mark.needs_torch
+def test_pytorch_and_tensors_share_memory_both_ways(torch: Any) -> None:
+    import torch as pytorch
+
+    x = torch.arange(6.0, device="cuda").reshape(2, 3)
+    theirs = pytorch.from_dlpack(x.t())
+    assert theirs.data_ptr() == x.data_ptr()
+    theirs.add_(1)
+    pytorch.cuda.synchronize()
+    assert x.tolist() == [[1, 2, 3], [4, 5, 6]]
+    for mine in (torch.from_dlpack(theirs), torch.asarray(theirs)):
+        assert mine.data_ptr() == theirs.data_ptr()
+        assert mine.tolist() == theirs.tolist()
+    half = pytorch.ones(3, dtype=pytorch.bfloat16, device="cuda")
+    assert torch.from_dlpack(half).tolist() == [1, 1, 1]
+
+
+@pytest.mark.needs_gpu
+@pytest.mark.needs_cupy
+def test_cupy_and_tensors_share_memory_both_ways(torch: Any) -> None:
+    import cupy
+
+    x = torch.arange(6.0, device="cuda").reshape(2, 3)
+    for theirs in (cupy.asarray(x), cupy.from_dlpack(x)):
+        assert theirs.data.ptr == x.data_ptr()
+        theirs += 1
+        cupy.cuda.get_current_stream().synchronize()
+    assert x.tolist() == [[2, 3, 4], [5, 6, 7]]
+    back = cupy.arange(5, dtype=cupy.float32)
+    for mine in (torch.asarray(back), torch.from_dlpack(back)):
+        assert mine.data_ptr() == back.data.ptr
+        assert mine.tolist() == [0, 1, 2, 3, 4]

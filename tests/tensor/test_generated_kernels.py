@@ -1,0 +1,143 @@
+"""The CUDA C that tensors generate, run without a GPU: compiled for this machine and executed by the simulator."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import cuplug
+import numpy as np
+import pytest
+from cuplug.runtime.kernels.host_compiler import find_compiler
+from cuplug.runtime.tensor.backends import cuda_elementwise, cuda_geometry
+from cuplug.runtime.tensor.backends.cuda import CudaPlace
+from cuplug.runtime.tensor.backends.host import HOST
+from cuplug.runtime.tensor.dtypes import ALL
+from cuplug.runtime.tensor.layout import Layout
+from cuplug.runtime.tensor.operations import BY_NAME, COPY, TABLE
+
+pytestmark = pytest.mark.one_schedule
+
+
+@pytest.fixture(scope="module")
+def kernels() -> Iterator[None]:
+    """A simulated device whose tensors run generated kernels instead of NumPy."""
+    try:
+        find_compiler()
+    except cuplug.CompileError as error:
+        pytest.skip(str(error))
+    runtime = cuplug.init(driver="sim")
+    runtime.device(0).objects["tensor.place"] = CudaPlace(runtime, 0)
+    yield
+    cuplug.shutdown()
+
+
+@pytest.mark.needs_sim
+@pytest.mark.usefixtures("kernels")
+def test_element_wise_kernels_run_flat_strided_and_tiled() -> None:
+    a = np.arange(70 * 90, dtype=np.float32).reshape(70, 90)
+    x = cuplug.tensor(a, device="cuda")
+    np.testing.assert_array_equal((x + x).cpu().numpy(), a + a)
+    np.testing.assert_array_equal(
+        (x[3:, 1:].reshape(-1)[1:] + x[3:, 1:].reshape(-1)[1:]).cpu().numpy().sum(),
+        (a[3:, 1:] * 2).reshape(-1)[1:].sum(),
+    )
+    np.testing.assert_array_equal((x[:, ::2] + x[:1, ::2]).cpu().numpy(), a[:, ::2] + a[:1, ::2])
+    np.testing.assert_array_equal(x.t().contiguous().cpu().numpy(), a.T)
+    np.testing.assert_array_equal(x[:17, :33].t().contiguous().cpu().numpy(), a[:17, :33].T)
+    np.testing.assert_array_equal((x + 2.5).to(cuplug.float16).cpu().numpy(), (a + 2.5).astype(np.float16))
+
+
+@pytest.mark.needs_sim
+@pytest.mark.usefixtures("kernels")
+def test_reductions_run_over_rows_columns_and_everything() -> None:
+    a = np.random.default_rng(0).normal(size=(300, 257)).astype(np.float32)
+    x = cuplug.tensor(a, device="cuda")
+    for axes in (None, 0, 1):
+        np.testing.assert_allclose(x.sum(axes).cpu().numpy(), a.sum(axes, dtype=np.float64), rtol=1e-4, atol=1e-3)
+    values, indices = x.max(1)
+    np.testing.assert_array_equal(values.cpu().numpy(), a.max(1))
+    np.testing.assert_array_equal(indices.cpu().numpy(), a.argmax(1))
+    big = cuplug.ones(200_000, device="cuda")  # enough for partial results
+    assert big.sum().item() == 200_000
+    assert big.std().item() == 0
+
+
+@pytest.mark.needs_sim
+@pytest.mark.usefixtures("kernels")
+def test_random_kernels_make_the_cpus_numbers_to_the_bit() -> None:
+    for kind in (cuplug.float32, cuplug.float64):
+        made = {}
+        for device in ("cpu", "cuda"):
+            cuplug.manual_seed(11)
+            made[device] = cuplug.randn(1001, dtype=kind, device=device)
+        np.testing.assert_array_equal(made["cpu"].numpy(), made["cuda"].cpu().numpy())
+
+
+@pytest.mark.needs_sim
+@pytest.mark.usefixtures("kernels")
+def test_indexing_and_products_run_as_kernels() -> None:
+    a = np.arange(12).reshape(3, 4)
+    x = cuplug.tensor(a, device="cuda")
+    np.testing.assert_array_equal(x[cuplug.tensor([2, -3])].cpu().numpy(), a[[2, -3]])
+    np.testing.assert_array_equal((x @ x.t()).cpu().numpy(), a @ a.T)
+    x[cuplug.tensor([0, 1]), cuplug.tensor([3, 0])] = -1
+    assert (x == -1).sum().item() == 2
+
+
+def _layout(shape: tuple[int, ...], strides: tuple[int, ...] | None = None, kind: Any = None) -> Layout:
+    return Layout.of(HOST, kind or cuplug.float32, shape, strides)
+
+
+def test_dimensions_that_all_operands_step_through_evenly_are_merged() -> None:
+    out = _layout((4, 5, 6))
+    assert cuda_geometry.collapse(out, [out, None])[0] == (120,)
+    shape, strides = cuda_geometry.collapse(out, [_layout((5, 6)), _layout((4, 1, 1))])
+    assert shape == (4, 30)
+    assert strides == [(30, 1), (0, 1), (1, 0)]
+    turned = _layout((4, 5), (1, 4))
+    assert cuda_geometry.collapse(turned, [turned])[0] == (20,)
+
+
+def test_a_new_shape_compiles_nothing_new() -> None:
+    add = BY_NAME["add"]
+    types = [cuplug.float32] * 2
+    sources = {
+        cuda_elementwise.plan(
+            add, types, _layout((n, 7)), [_layout((n, 7), (1, n)), _layout((7,))], aligned=True
+        ).source
+        for n in (3, 100, 12345)
+    }
+    assert len(sources) == 1
+    copies = {
+        cuda_elementwise.plan(COPY, [cuplug.float32], _layout((n, 64)), [_layout((n, 64), (1, n))], aligned=True).source
+        for n in (32, 100, 12345)
+    }
+    assert len(copies) == 1
+
+
+def test_every_line_of_the_table_has_an_expression_of_its_operands() -> None:
+    for operation in TABLE:
+        used = set(re.findall(r"\b[abc]\b", operation.cuda))
+        assert used == set("abc"[: operation.arity]), operation
+
+
+def test_fast_division_is_exact() -> None:
+    """The multiplier and shift that a walk packs divide every 31-bit index as integer division does."""
+    generator = np.random.default_rng(1)
+    for length in [1, 2, 3, 5, 7, 64, 100, 641, 2**16 - 1, 2**16 + 1, 2**30 + 7, 2**31 - 1]:
+        packed = cuda_geometry.Walk((1, length), [(1, 1)]).packed if length < 2**31 else b""
+        _, magic, shift = (int(np.frombuffer(packed, np.uint32, 6)[k]) for k in (1, 3, 5))
+        indices = np.concatenate([generator.integers(0, 2**31, 2000), [0, 1, length - 1, length % 2**31, 2**31 - 1]])
+        for index in indices.tolist():
+            assert ((index * magic >> 32) + index) >> shift == index // length, (index, length)
+
+
+def test_sources_of_all_types_name_the_half_types_only_where_they_occur() -> None:
+    for kind in ALL:
+        source = cuda_elementwise.plan(
+            COPY, [kind], _layout((8,), kind=kind), [_layout((8,), kind=kind)], aligned=True
+        ).source
+        assert ("cuda_fp16.h" in source) == (kind is cuplug.float16)
+        assert ("cuda_bf16.h" in source) == (kind is cuplug.bfloat16)
