@@ -1,18 +1,27 @@
-"""``expandable``: on virtual memory, where physical pages follow the live blocks. Does not fragment.
+"""``expandable``: on virtual memory, where physical pages follow the live blocks.
 
-INVARIANTS
+What holds between any two operations (the tests check each):
+
+1. Every live block lies in mapped, accessible memory as a whole, and no page is mapped at two places. So no two live
+   blocks share physical memory.
+2. Address space is cut from end to end into live blocks, free memory and holes (``spans.py``). Holes begin and end at
+   page boundaries. Neighbours that are both free, or both holes, are one.
+3. What counts as reserved is what stands in mapped pages, and every page that the driver knows is mapped.
+4. No page is unmapped before a fence has passed that was made after the last free in it (``stamps.py``), also when
+   the same stream gets the page at another address: queued work may use the old one.
+5. A driver's call that fails leaves 1 to 4 as they were (``pages.py``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, cast
+from typing import Annotated, Literal, cast
 
 from .base import Allocator
 from .block import Block, BlockInfo, Home, Segment
 from .errors import DriverError, OutOfMemoryError
+from .events import EventKind
 from .pages import Move, Page, Pages
-from .sizes import format_size
 from .spans import FREE, HOLE, LIVE, Place, Space, Span
 from .stamps import Stamps
 from .statistics import SMALL_BLOCK
@@ -21,19 +30,40 @@ from .upstream import Upstream, VirtualMemory
 __all__ = ["ExpandableAllocator"]
 
 _MIB = 1 << 20
-_LARGE_RANGE, _SMALL_RANGE = 256 << 30, 16 << 30
+_LARGE_RANGE, _SMALL_RANGE = 64 << 30, 4 << 30
+"""Bytes of address space to reserve at once, for large and for small blocks. It costs 24 us, whatever the size."""
+_PAGES_OF_BLOCK, _PAGES_OF_ALL = 2, 64
+_SLACK, _SLACK_OF_SMALL, _SLACK_BYTES = 1 / 128, 1 / 14, 48 * _MIB
 _MOST_BINS = 256
 _BINS_REVIEW = 1024
-_PAGES_OF_ALL = 256
-_PAGES_OF_BLOCK = 4
-_TIGHT = 128
-_LOOSE = 15
-_CREDIT_SHARE = 128
-_CREDIT_MOST = 256 * _MIB
 
 
 class ExpandableAllocator(Allocator):
-    """DOC"""
+    """Reserves little more than what is in use, since free pages move to where memory is missing.
+
+    A block goes into the smallest free piece of its stream that fits, as in ``caching`` (small blocks, up to 1 MiB,
+    and large ones lie apart; a block of the size last freed is found without a lock). Where none fits, it is laid
+    between two live blocks, or behind all, where the least has to be mapped; what is missing there is
+
+    1. created, as long as no more is reserved than was ever in use at once, and a slack: 1/128 of that, or 48 MiB (but
+       at most 1/14) if that is more;
+    2. else taken from free pieces of any stream: pages whose fences have passed first, then those of this stream, then
+       from the smallest pieces, which are of the least use. If those have not passed that are needed, it waits;
+    3. created, when there are no free pages left. What fails then fails for want of memory: the usual sequence
+       follows (``Allocator.allocate``).
+
+    So what is reserved exceeds the peak of what was in use by the slack, and by the parts of pages beside live blocks
+    that nothing fits into: at most two pages for each gap between blocks.
+
+    Costs are per page, whatever its size (31 us to create one, 38 us to move one on an H200), so pages are as large as
+    they may be without pinning much: at most half of what is created at once, and 1/64 of what is reserved. Growing
+    to twice the size thus costs about 64 pages (2 ms), and a block that has to be mapped takes a few pages. A free page
+    too large for where memory is missing is given back, and smaller ones are created instead. The slack bounds how
+    often pages move: as a rule, only blocks for which the slack holds no room cause it.
+
+    Addresses of live blocks never change. Memory on virtual addresses cannot be shared with other processes through
+    ``cuIpcGetMemHandle``: for that, use ``caching``.
+    """
 
     def __init__(
         self,
@@ -56,7 +86,6 @@ class ExpandableAllocator(Allocator):
         self._stamps: dict[int, Stamps] = {}
         self._range_bytes = {False: _LARGE_RANGE, True: _SMALL_RANGE}
         self._most_active = 0
-        self._credit = 0
         self._misses = 0
         self._next_review = 0
 
@@ -65,7 +94,6 @@ class ExpandableAllocator(Allocator):
     def _allocate(self, requested: int, nbytes: int, stream: int) -> Block:
         space = self._spaces.get((stream, nbytes <= SMALL_BLOCK)) or self._new_space(stream, nbytes)
         self._misses += 1
-        self._credit += nbytes
         span = space.find(nbytes)
         block = space.take(span, nbytes) if span is not None else self._grow(space, nbytes)
         block.requested = requested
@@ -76,7 +104,7 @@ class ExpandableAllocator(Allocator):
         span.range.space.put(span)
 
     def _home(self, block: Block) -> Home:
-        if len(self._all_bins) >= _MOST_BINS and block.requested not in self._bins.get(block.stream, ()):
+        if len(self._all_bins) >= _MOST_BINS and not self._has_bin(block.stream, block.requested):
             if self._misses < self._next_review:
                 return self._returned
             self._next_review = self._misses + _BINS_REVIEW
@@ -101,24 +129,242 @@ class ExpandableAllocator(Allocator):
 
     def _grow(self, space: Space, nbytes: int) -> Span:
         """Take a block where memory has to be mapped first."""
+        self._poll()
         place = space.place(nbytes) or self._place_in_new_range(space, nbytes)
         creatable = self._creatable(nbytes)
         try:
-            span = self._map(space, place, creatable)
+            span = self._fill(space, place, creatable)
         except OutOfMemoryError:
             if not creatable:
                 raise
-            span = self._map(space, place, 0)
+            span = self._fill(space, place, 0)
         return space.take_at(span, place.address, nbytes)
 
-    def _map(self, space: Space, place: Place, creatable: int) -> Span:
-        """Map what ``place`` misses: at most ``creatable`` bytes of new pages, as long as free pages can be had."""
-        moves, coarse = self._plan(space, place, creatable)
-        missing = sum(move.nbytes for move in moves if move.page is None)
-        if missing > creatable and coarse:
-            for span, page in _until(coarse, missing - creatable):
-                span.range.space.stamps.wait(span.stamp)
-                self._give_back(span, page)
-            moves, _ = self._plan(space, place, creatable)
-        left = [(_span_of(move.page, self), move.page) for move in moves if move.page is not None]
-        return self._commit(space, place, moves)
+    def _creatable(self, nbytes: int) -> int:
+        """How many bytes of new pages may be created before free ones are moved."""
+        ledger = self._ledger
+        active = sum(pool.nbytes + pool.waiting_nbytes for pool in (ledger.small, ledger.large))
+        self._most_active = most = max(self._most_active, ledger.all.peak_nbytes, active + nbytes)
+        slack = max(int(most * _SLACK), min(int(most * _SLACK_OF_SMALL), _SLACK_BYTES))
+        return max(0, most + slack - ledger.reserved) // self._granularity * self._granularity
+
+    def _fill(self, space: Space, place: Place, creatable: int) -> Span:
+        """Map what ``place`` misses; with new pages up to ``creatable`` bytes, then with free ones while there are any.
+
+        Returns:
+            The free span that has come about there.
+        """
+        plan = self._plan(space, place, creatable)
+        excess = plan.fresh - creatable
+        if excess > 0 and plan.coarse:
+            for span, page in plan.coarse:
+                if excess > 0:
+                    excess -= page.nbytes
+                    self._give_back(span, page)
+            plan = self._plan(space, place, creatable)
+        limit = self.memory_limit
+        if limit is not None and self._ledger.reserved + plan.fresh > limit:
+            raise OutOfMemoryError(f"the memory limit of {limit} bytes leaves no room for {plan.fresh} more")
+        for span, _ in plan.sources:
+            span.range.space.stamps.wait(span.stamp)
+        was = [page.address for _, page in plan.sources]
+        try:
+            pages = self._pages.carry_out(plan.moves, space.stream)
+        finally:
+            for (span, page), address in zip(plan.sources, was, strict=True):
+                if page.address != address:
+                    span.range.space.unmapped(span, address, page.nbytes)
+        for move, page in zip(plan.moves, pages, strict=True):
+            span = space.mapped(page)
+            if move.page is None:
+                self._ledger.created_page()
+        return span
+
+    def _plan(self, space: Space, place: Place, creatable: int) -> _Plan:
+        plan = _Plan()
+        runs = [[start, end] for _, start, end in place.holes]
+        wanted = place.missing - creatable
+        if wanted > 0:
+            start = place.address // self._granularity * self._granularity
+            end = place.address + place.nbytes
+            for span, page in self._movable(space):
+                if wanted <= 0:
+                    break
+                if start < page.address + page.nbytes and page.address < end:
+                    continue
+                run = next((run for run in runs if run[1] - run[0] >= page.nbytes), None)
+                if run is None:
+                    plan.coarse.append((span, page))
+                    continue
+                plan.moves.append(Move(run[0], page.nbytes, page))
+                plan.sources.append((span, page))
+                run[0] += page.nbytes
+                wanted -= page.nbytes
+        plan.fresh = sum(end - start for start, end in runs)
+        largest = self._page_size(plan.fresh)
+        for start, end in runs:
+            while start < end:
+                size = min(largest, _power_of_two(end - start, self._granularity))
+                plan.moves.append(Move(start, size))
+                start += size
+        plan.moves.sort(key=lambda move: move.address)
+        plan.sources.sort(key=lambda source: -source[1].address)
+        return plan
+
+    def _movable(self, space: Space) -> Iterator[tuple[Span, Page]]:
+        """Free pages: first those that need not be waited for, of this space, of small spans."""
+        spans = [span for other in self._every_space() for span in other.free_spans()]
+        spans.sort(
+            key=lambda span: (
+                span.stamp > span.range.space.stamps.passed, span.range.space is not space, span.nbytes, span.address
+            )
+        )  # fmt: skip
+        for span in spans:
+            for page in span.range.space.whole_pages(span):
+                yield span, page
+
+    def _page_size(self, fresh: int) -> int:
+        most = min(fresh // _PAGES_OF_BLOCK, self._ledger.reserved // _PAGES_OF_ALL)
+        return _power_of_two(most, self._granularity)
+
+    def _place_in_new_range(self, space: Space, nbytes: int) -> Place:
+        self._drop_empty_ranges(self._ownerless)
+        least = -(-nbytes // self._granularity) * self._granularity
+        size = max(self._range_bytes[space.small], least)
+        while True:
+            try:
+                address = self._pages.virtual.reserve_range(size)
+            except (DriverError, OutOfMemoryError):
+                if size == least:
+                    raise
+                size = max(size // 16 // self._granularity * self._granularity, least)  # leaving room for others
+            else:
+                break
+        self._range_bytes[space.small] = size
+        space.add(address, size)
+        place = space.place(nbytes)
+        assert place is not None
+        return place
+
+    # --- giving memory back
+
+    def _release_cached(self) -> int:
+        leaving = list(self._movable_of_all())
+        for span, _ in leaving:
+            span.range.space.stamps.wait(span.stamp)
+        for span, page in leaving:
+            self._give_back(span, page)
+        self._pages.release_strays()
+        self._drop_empty_ranges(list(self._every_space()))
+        return sum(page.nbytes for _, page in leaving)
+
+    def _release_all(self) -> None:
+        super()._release_all()
+        for stamps in self._stamps.values():
+            stamps.drop()
+
+    def _give_back(self, span: Span, page: Page) -> None:
+        address, space = page.address, span.range.space
+        space.stamps.wait(span.stamp)
+        try:
+            self._pages.give_back(page)
+        finally:
+            if not page.address:
+                space.unmapped(span, address, page.nbytes)
+                self._ledger.released_page()
+
+    def _movable_of_all(self) -> Iterator[tuple[Span, Page]]:
+        for space in self._every_space():
+            for span in space.free_spans():
+                for page in space.whole_pages(span):
+                    yield span, page
+
+    def _drop_empty_ranges(self, spaces: list[Space]) -> None:
+        for space in spaces:
+            for empty in space.empty_ranges():
+                self._pages.virtual.free_range(empty.address, empty.nbytes)
+                space.remove(empty)
+        gone = [space for space in self._ownerless if not space.ranges]
+        self._ownerless = [space for space in self._ownerless if space.ranges]
+        for space in gone:
+            if all(other.stamps is not space.stamps for other in self._ownerless):
+                space.stamps.drop()
+
+    def _forget_stream(self, stream: int) -> None:
+        stamps = self._stamps.pop(stream, None)
+        if stamps is None:
+            return
+        spaces = [space for small in (True, False) if (space := self._spaces.pop((stream, small), None)) is not None]
+        left = [space for space in spaces if space.ranges]
+        if left:
+            stamps.forget()
+            self._ownerless += left
+        else:
+            stamps.drop()
+
+    # --- the map
+
+    def _every_space(self) -> Iterator[Space]:
+        yield from self._spaces.values()
+        yield from self._ownerless
+
+    def _spans(self) -> Iterator[Span]:
+        for space in self._every_space():
+            for part in space.ranges.values():
+                yield from part.spans()
+
+    def _live_blocks(self) -> Iterable[Block]:
+        return (span for span in self._spans() if span.kind == LIVE)
+
+    def _segments(self) -> Iterator[Segment]:
+        run: list[Span] = []
+        for span in self._spans():
+            if run and (span.kind == HOLE or span.before is not run[-1]):
+                yield self._segment(run)
+                run = []
+            if span.kind != HOLE:
+                run.append(span)
+        if run:
+            yield self._segment(run)
+
+    def _segment(self, run: list[Span]) -> Segment:
+        infos = tuple(
+            BlockInfo(span.address, span.nbytes, 0, "inactive") if span.kind == FREE else self._state(span)
+            for span in run
+        )
+        space, start = run[0].range.space, run[0].address
+        kind: Literal["small", "large"] = "small" if space.small else "large"
+        return Segment(start, run[-1].end - start, space.stream, kind, infos, expandable=True)
+
+    def _tell(self, kind: EventKind, stream: int, address: int, nbytes: int, requested: int) -> None:
+        self._emit(kind, stream, address, nbytes, requested)
+
+
+class _Plan:
+    """How the memory that a place misses is to be had."""
+
+    def __init__(self) -> None:
+        self.moves: list[Move] = []
+        self.sources: list[tuple[Span, Page]] = []
+        """The free pages that move, each with the free span in which it lies; within a span, from its end on."""
+        self.fresh = 0
+        """Bytes of new pages."""
+        self.coarse: list[tuple[Span, Page]] = []
+        """Free pages that are too large to move here."""
+
+
+def _power_of_two(nbytes: int, granularity: int) -> int:
+    """The greatest power of two times ``granularity`` within ``nbytes``; at least ``granularity``."""
+    return granularity << max(0, (nbytes // granularity).bit_length() - 1)
+
+
+def _virtual_memory_of(upstream: Upstream) -> VirtualMemory:
+    virtual = upstream.virtual
+    if virtual is None:
+        raise DriverError(
+            801,
+            "CUDA_ERROR_NOT_SUPPORTED",
+            "the allocator expandable needs virtual memory, which this device or this installation lacks. On a GPU "
+            "it needs the package cuda-bindings (pip install 'cuplug[cuda]'); the allocator caching does without",
+        )
+    return virtual

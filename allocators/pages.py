@@ -66,7 +66,8 @@ class Pages:
         mapped: list[Move] = []
         try:
             for move in moves:
-                pages.append(move.page or Page(self.virtual.create_page(move.nbytes), move.nbytes))
+                page = move.page or Page(self.virtual.create_page(move.nbytes), move.nbytes)
+                pages.append(page)  # one by one: what has been created must be known when the next one fails
             for move in moves:
                 if move.page is not None:
                     self.virtual.unmap(move.page.address, move.nbytes)
@@ -115,9 +116,7 @@ class Pages:
             self.virtual.release_page(self._stray[-1].handle)
             self._stray.pop()
 
-    def _undo(
-        self, moves: list[Move], pages: list[Page], unmapped: list[tuple[Page, int]], mapped: list[Move]
-    ) -> None:
+    def _undo(self, moves: list[Move], pages: list[Page], unmapped: list[tuple[Page, int]], mapped: list[Move]) -> None:
         for move in reversed(mapped):
             self.virtual.unmap(move.address, move.nbytes)
         for page, address in unmapped:

@@ -56,6 +56,10 @@ class Stamps:
                 self._fence = fence_or_error(self._upstream, self._stream)
                 self.now += 1
 
+    def drop(self) -> None:
+        """Let go of the fence: nothing asks any more."""
+        self._fence = None
+
     def _make_fence(self) -> None:
         if self._forgotten:
             self.passed = self.now  # everything was fenced when the stream was destroyed

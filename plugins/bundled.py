@@ -20,6 +20,7 @@ class Bundled:
             "direct": _Later("allocators.direct", "DirectAllocator"),
             "bump": _Later("allocators.bump", "BumpAllocator"),
             "caching": _Later("allocators.caching", "CachingAllocator"),
+            "expandable": _Later("allocators.expandable", "ExpandableAllocator"),
         }
 
     @hookimpl

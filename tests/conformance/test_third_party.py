@@ -154,4 +154,4 @@ except Exception as error:
     warned, made, error = done.stdout.splitlines()
     assert "of the distribution 'cuplug-broken' cannot be loaded: ModuleNotFoundError" in warned
     assert made == "HoardAllocator"
-    assert "known are bump, caching, direct, hoard. Left out: plugin 'cuplug-broken:broken'" in error
+    assert "known are bump, caching, direct, expandable, hoard. Left out: plugin 'cuplug-broken:broken'" in error
