@@ -57,7 +57,6 @@ class _Module(ctypes.Structure):
         ("abi", c_uint32),
         ("kernel_count", c_uint32),
         ("symbol_count", c_uint32),
-        ("slot_count", ctypes.POINTER(c_int)),
         ("kernels", ctypes.POINTER(ctypes.POINTER(_Kernel))),
         ("symbols", ctypes.POINTER(_Symbol)),
         ("begin", c_void_p),
@@ -85,7 +84,6 @@ class _Launch(ctypes.Structure):
         ("grid", _Dim),
         ("block", _Dim),
         ("shared_nbytes", c_uint32),
-        ("slot_count", c_uint32),
         ("workers", c_uint32),
         ("shared_limit", c_uint32),
         ("checked", c_uint32),
@@ -161,7 +159,6 @@ class HostModule:
         table = self._library.cuplug_module().contents
         if table.abi != ABI:
             raise CompileError(f"a module for version {table.abi} of the engine, which is {ABI}: compile it again")
-        self.slots: int = table.slot_count.contents.value
         self.begin, self.end = int(table.begin), int(table.end)
         self.kernels: dict[str, HostKernel] = {}
         for index in range(table.kernel_count):
@@ -237,7 +234,6 @@ class Engine:
             grid=_Dim(*grid),
             block=_Dim(*block),
             shared_nbytes=shared,
-            slot_count=kernel.module.slots,
             workers=workers,
             shared_limit=shared_limit,
             checked=kernel.module.checked,

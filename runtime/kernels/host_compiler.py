@@ -42,7 +42,7 @@ _CHECKS = {
         *("-fsanitize=kernel-address,alignment", "-fno-sanitize-recover=alignment"),
         *("-mllvm", f"-asan-mapping-offset={SHADOW_OFFSET:#x}"),
         *("-mllvm", "-asan-instrumentation-with-call-threshold=1000000"),
-        *("-mllvm", "-asan-stack=0", "-mllvm", "-asan-globals=0"),
+        *("-mllvm", "-asan-stack=0", "-mllvm", "-asan-globals=0", "-mllvm", "-asan-kernel-mem-intrinsic-prefix=1"),
     ),
 }
 

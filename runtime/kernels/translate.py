@@ -297,7 +297,7 @@ def _table(entries: Sequence[tuple[str, str, bool, str]], symbols: Sequence[synt
     rows = [f'SYMBOL("{name}", ::{name})' for name in unique]
     lines.append("#define SYMBOL(name, it) {name, (void*)&it, sizeof(it), IsConst<decltype(it)>::value},")
     lines.append(f"static const Symbol symbols[] = {{{' '.join(rows)} {{nullptr, nullptr, 0, 0}}}};")
-    fields = f"CUPLUG_ABI, {len(entries)}, {len(unique)}, &slot_count, kernels, symbols, __ehdr_start, _end"
+    fields = f"CUPLUG_ABI, {len(entries)}, {len(unique)}, kernels, symbols, __ehdr_start, _end"
     lines.append(f"static const Module module = {{{fields}}};")
     lines.append("}")
     lines.append('extern "C" __attribute__((visibility("default"))) const __cuplug::Module* cuplug_module() {')

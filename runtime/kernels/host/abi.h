@@ -55,6 +55,8 @@ struct Exchange {
     cuplug_u32 flag;  // a second result: whether a shuffle's source was in range, the predicate of match_all
 };
 
+constexpr cuplug_u32 MAX_SLOTS = 4096;  // `__shared__` declarations of a module
+
 struct SharedSlot {
     cuplug_u64 block;  // the number of the block for which `data` is ready
     char* data;
@@ -121,7 +123,6 @@ struct Symbol {
 struct Module {
     cuplug_u32 abi;
     cuplug_u32 kernel_count, symbol_count;
-    const int* slot_count;   // shared variables
     const Kernel* const* kernels;
     const Symbol* symbols;
     char *begin, *end;       // the module in memory

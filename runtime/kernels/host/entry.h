@@ -174,6 +174,31 @@ CUPLUG_UNCHECKED void __asan_handle_no_return() {}
 CUPLUG_UNCHECKED void __asan_before_dynamic_init(const void*) {}
 CUPLUG_UNCHECKED void __asan_after_dynamic_init() {}
 
+#if defined(__clang__)
+// What copies of structures become: their whole range is checked.
+CUPLUG_UNCHECKED void cuplug_check_range(const void* p, cuplug_size n, int write) {
+    for (cuplug_u64 at = (cuplug_u64)p, end = at + n; at < end; at = (at | 7) + 1) {
+        const signed char shadow = *(const signed char*)((at >> 3) + 0x18000);
+        const cuplug_u64 last = end - 1 < (at | 7) ? end - 1 : at | 7;
+        if (shadow && (signed char)(last & 7) >= shadow) __cuplug::self()->api->illegal_access((cuplug_u64)p, n, write);
+    }
+}
+CUPLUG_UNCHECKED void* __asan_memcpy(void* to, const void* from, cuplug_size n) {
+    cuplug_check_range(from, n, 0);
+    cuplug_check_range(to, n, 1);
+    return memcpy(to, from, n);
+}
+CUPLUG_UNCHECKED void* __asan_memmove(void* to, const void* from, cuplug_size n) {
+    cuplug_check_range(from, n, 0);
+    cuplug_check_range(to, n, 1);
+    return memmove(to, from, n);
+}
+CUPLUG_UNCHECKED void* __asan_memset(void* to, int value, cuplug_size n) {
+    cuplug_check_range(to, n, 1);
+    return memset(to, value, n);
+}
+#endif
+
 // What the compiler passes when an address is not aligned as its type wants (libubsan's interface, version 1).
 struct CuplugMismatch {
     const char* file;

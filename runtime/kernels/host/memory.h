@@ -3,16 +3,26 @@
 
 namespace __cuplug {
 
-inline int slot_count = 0;
+inline cuplug_u32 slot_count = 0;
 template <class T> struct SlotOf {
-    static inline const int number = slot_count++;
+    static inline cuplug_u32 number = 0;
 };
+
+// Numbers a declaration when a thread first comes to it. (Nothing may be initialised when the module is loaded, since
+// checked code cannot run before the engine has allowed the module's own memory.)
+__attribute__((noinline, cold)) inline cuplug_u32 number_slot(cuplug_u32* number) {
+    cuplug_u32 fresh = __atomic_add_fetch(&slot_count, 1, __ATOMIC_RELAXED), found = 0;
+    if (fresh >= MAX_SLOTS) self()->api->stop(FAULT_RESOURCES, "too many shared variables in one module");
+    return __atomic_compare_exchange_n(number, &found, fresh, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) ? fresh : found;
+}
 
 // A block's instance of a `__shared__` declaration; T is the structure that translate.py makes of it.
 template <class T> inline T& shared() {
     static_assert(sizeof(T) <= 48 * 1024, "static shared memory is limited to 48 KiB; use extern __shared__");
     Worker* worker = self();
-    SharedSlot* slot = &worker->slots[SlotOf<T>::number];
+    cuplug_u32 number = __atomic_load_n(&SlotOf<T>::number, __ATOMIC_RELAXED);
+    if (__builtin_expect(!number, 0)) number = number_slot(&SlotOf<T>::number);
+    SharedSlot* slot = &worker->slots[number];
     if (__builtin_expect(slot->block != worker->block, 0)) worker->api->shared(slot, sizeof(T), alignof(T));
     return *(T*)slot->data;
 }

@@ -18,7 +18,10 @@ __global__ void write_at(float *out, long long index) {
 __global__ void read_at(const double *in, double *out, long long index) { out[threadIdx.x] = in[index + threadIdx.x]; }
 __global__ void copy_wide(Wide *out, const Wide *in, int at) { out[0] = in[at]; }
 __global__ void misaligned(const char *bytes, int *out, int offset) { *out = *(const int *)(bytes + offset); }
-__global__ void misaligned_float4(const float *in, float4 *out, int offset) { *out = *(const float4 *)(in + offset); }
+__global__ void misaligned_float4(const float *in, float4 *out, int offset) {
+    const float4 *from = (const float4 *)(in + offset);
+    out->x = from->x + from->w;
+}
 __global__ void atomic_at(int *counters, int index) { atomicAdd(&counters[index], 1); }
 __global__ void some_reach_the_barrier(int *out) {
     if (threadIdx.x < 16) __syncthreads();

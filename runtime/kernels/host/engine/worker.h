@@ -19,7 +19,8 @@ constexpr cuplug_u64 GUARD = 4096;
 
 // The region's parts, as offsets. The worker itself comes first.
 constexpr cuplug_u64 PARAMETERS = 256 << 10, PARAMETERS_NBYTES = 32 << 10;
-constexpr cuplug_u64 SLOTS = 320 << 10, MAX_SLOTS = 4096;
+constexpr cuplug_u64 SLOTS = 320 << 10;
+static_assert(SLOTS + MAX_SLOTS * sizeof(SharedSlot) <= 448 << 10, "room before the shared memory");
 constexpr cuplug_u64 SHARED = 512 << 10, SHARED_NBYTES = 256 << 10, SHARED_MARGIN = 4096;
 constexpr cuplug_u64 MAIN_STACK = 1 << 20, MAIN_STACK_NBYTES = 1 << 20;
 // An odd number of pages, and tops that are not aligned alike, so that stacks do not meet in the same cache sets.
@@ -37,7 +38,7 @@ struct Launch {
     const Kernel* kernel;
     const char* parameters;
     Dim grid, block;
-    cuplug_u32 shared_nbytes, slot_count, workers;
+    cuplug_u32 shared_nbytes, workers;
     cuplug_u32 shared_limit;       // bytes of shared memory that a block may use in all
     cuplug_u32 checked;            // whether the kernel was compiled with checks
     // Set by the engine:
