@@ -9,7 +9,7 @@ no library logarithm), so that the numbers are the same to the bit.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -253,23 +253,30 @@ LN2_HIGH, LN2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10
 
 
 def normal_quantile(p: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
-    """The standard normal quantile of each ``p`` in (0, 1), by correctly rounded operations only."""
+    """The standard normal quantile of each ``p`` in (0, 1), by correctly rounded operations only.
+
+    Numerators and denominators are evaluated side by side, in two rows.
+    """
     q = p - 0.5
     result: npt.NDArray[Any] = q * _ratio(CENTRE, 0.180625 - q * q)
     outside = np.flatnonzero(np.abs(q) > 0.425)
     if outside.size:
         far, centre = p[outside], q[outside]
         r = np.sqrt(-_log(np.where(centre < 0, far, 1.0 - far)))
-        values = np.where(r <= 5.0, _ratio(TAIL, r - 1.6), _ratio(FAR_TAIL, r - 5.0))
+        values = _ratio(TAIL, r - 1.6)
+        further = np.flatnonzero(r > 5.0)  # beyond what words of 32 bits reach
+        if further.size:
+            values[further] = _ratio(FAR_TAIL, r[further] - 5.0)
         result[outside] = np.where(centre < 0, -values, values)
     return result
 
 
 def _ratio(coefficients: tuple[tuple[float, ...], tuple[float, ...]], x: Any) -> Any:
-    return _horner(coefficients[0], x) / _horner(coefficients[1], x)
+    above, below = _horner([np.array(pair)[:, None] for pair in zip(*coefficients, strict=True)], x)
+    return above / below
 
 
-def _horner(coefficients: tuple[float, ...], x: Any) -> Any:
+def _horner(coefficients: Sequence[Any], x: Any) -> Any:
     total = coefficients[0] * x
     for each in coefficients[1:-1]:
         total += each

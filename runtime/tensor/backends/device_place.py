@@ -119,7 +119,18 @@ class DevicePlace(Place):
             memcpy(_Range(self, out), origin.read(source), runtime=self.runtime)
 
     def read(self, source: Tensor) -> npt.NDArray[Any]:
-        return source.cpu()._host
+        ready = source.contiguous()
+        layout = ready._layout
+        made: npt.NDArray[Any] = np.empty(layout.shape, layout.dtype.numpy)
+        if layout.numel:
+            # To memory that is certainly not page-locked the driver's copy returns when it is done.
+            target, stream = made.__array_interface__["data"][0], self.stream_handle()
+            if self.driver.current_device() == self.ordinal:
+                self.driver.memcpy_dtoh(target, ready._address, layout.nbytes, stream=stream)
+            else:
+                with self.runtime.on_device(self.ordinal):
+                    self.driver.memcpy_dtoh(target, ready._address, layout.nbytes, stream=stream)
+        return made
 
 
 def _bytes(tensor: Tensor) -> npt.NDArray[np.uint8]:

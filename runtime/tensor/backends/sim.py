@@ -49,7 +49,9 @@ class SimPlace(DevicePlace, NumpyPlace):
     def _kernel(self, name: str, run: Run, outs: Sequence[Layout], operands: Sequence[Layout | None]) -> Kernel:
         shows = [None if layout is None else _Shown(layout) for layout in (*outs, *operands)]
         written = len(outs)
-        launch, place = self._launch_host, self
+        submit, stripped = self.submit, _stripped
+        if written == 1 and len(shows) in (2, 3) and all(shown is not None and shown.nbytes for shown in shows):
+            return self._short_kernel(name, run, shows)  # type: ignore[arg-type]
 
         def kernel(*tensors: Any) -> None:
             addresses = [
@@ -66,16 +68,53 @@ class SimPlace(DevicePlace, NumpyPlace):
                 try:
                     run(*[each if shown is None else shown.array(each) for each, shown in zip(addresses, shows)])  # noqa: B905
                 except Exception as error:
-                    error.__traceback__ = None  # its frames hold arrays over memory that will have gone
-                    raise
+                    raise stripped(error)  # noqa: B904
 
-            place.submit(launch, work, ranges[written:], ranges[:written], name)
+            submit(work, ranges[written:], ranges[:written], name)
 
         return kernel
 
-    def submit(self, launch: Any, work: Any, reads: Any, writes: Any, name: str) -> None:
+    def _short_kernel(self, name: str, run: Run, shows: Sequence[_Shown]) -> Kernel:
+        """The same with fewer steps for the most frequent kinds: one or two operands, all of them tensors."""
+        submit, stripped = self.submit, _stripped
+        out, first, second = (*shows, None)[:3]
+        assert out is not None
+        assert first is not None
+
+        def unary(x: Any, a: Any) -> None:
+            at_x = x._storage.address + x._offset * out.itemsize
+            at_a = a._storage.address + a._offset * first.itemsize
+
+            def work() -> None:
+                try:
+                    run(out.array(at_x), first.array(at_a))
+                except Exception as error:
+                    raise stripped(error)  # noqa: B904
+
+            submit(work, ((at_a + first.low, first.nbytes),), ((at_x + out.low, out.nbytes),), name)
+
+        if second is None:
+            return unary
+
+        def binary(x: Any, a: Any, b: Any) -> None:
+            at_x = x._storage.address + x._offset * out.itemsize
+            at_a = a._storage.address + a._offset * first.itemsize
+            at_b = b._storage.address + b._offset * second.itemsize
+
+            def work() -> None:
+                try:
+                    run(out.array(at_x), first.array(at_a), second.array(at_b))
+                except Exception as error:
+                    raise stripped(error)  # noqa: B904
+
+            reads = ((at_a + first.low, first.nbytes), (at_b + second.low, second.nbytes))
+            submit(work, reads, ((at_x + out.low, out.nbytes),), name)
+
+        return binary
+
+    def submit(self, work: Any, reads: Any, writes: Any, name: str) -> None:
         """Queue ``work`` on the current stream of this device, whatever device is current."""
-        driver, ordinal = self.driver, self.ordinal
+        driver, ordinal, launch = self.driver, self.ordinal, self._launch_host
         stream = self.stream_handle()
         if driver.current_device() == ordinal:
             launch(work, stream=stream, reads=reads, writes=writes, name=name)
@@ -84,6 +123,11 @@ class SimPlace(DevicePlace, NumpyPlace):
                 launch(work, stream=stream, reads=reads, writes=writes, name=name)
         if self.runtime.launch_blocking:
             self.synchronize()
+
+
+def _stripped(error: Exception) -> Exception:
+    """The error without its traceback, whose frames hold arrays over memory that will have gone."""
+    return error.with_traceback(None)
 
 
 class _Shown:
