@@ -8,6 +8,7 @@ with ``--driver cuda``); another library (``needs_torch`` and its kin). No test 
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -18,7 +19,19 @@ pytest_plugins = ["cuplug.plugins.conformance"]
 LIBRARIES = ("torch", "cupy", "numba", "rmm", "pycuda")
 
 
+class RootIsNoTestPackage:
+    """Keeps pytest from importing the repository's root, which is the package, a second time and by another name."""
+
+    @pytest.hookimpl
+    def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+        if path != Path(__file__).parents[1]:
+            return None
+        directory: pytest.Dir = pytest.Dir.from_parent(parent, path=path)
+        return directory
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(RootIsNoTestPackage(), "cuplug-root")
     config.addinivalue_line("markers", "needs_sim: tests what only the simulator does")
     config.addinivalue_line("markers", "needs_gpu: needs a GPU; runs with --driver cuda")
     for library in LIBRARIES:

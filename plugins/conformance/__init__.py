@@ -44,7 +44,7 @@ hypothesis.settings.register_profile(
     "reproducible", max_examples=30, stateful_step_count=40, deadline=None, derandomize=True, print_blob=True
 )
 hypothesis.settings.register_profile(
-    "thorough", max_examples=1000, stateful_step_count=80, deadline=None, print_blob=True
+    "thorough", max_examples=300, stateful_step_count=80, deadline=None, print_blob=True
 )
 
 

@@ -19,6 +19,7 @@ class Replay:
         self._waiting: set[int] = set()
         self._recorded: set[int] = set()
         self._held: dict[int, int] = {}
+        self._mapped = 0
         self._time = 0
         self._problem = ""
         self._begun = False
@@ -33,6 +34,7 @@ class Replay:
         self._live.update({info.address: info.nbytes for info in infos if info.state == "active_allocated"})
         self._waiting.update(info.address for info in infos if info.state == "active_pending_free")
         self._held.update({segment.address: segment.nbytes for segment in segments if not segment.expandable})
+        self._mapped += sum(segment.nbytes for segment in segments if segment.expandable)
         self._begun = True
 
     def __call__(
@@ -70,6 +72,8 @@ class Replay:
         require(not self._problem, Rule.EVENTS, self._problem)
         require(self._live == live, Rule.EVENTS, f"they give the live blocks {self._live}, the allocator says {live}")
         held = {segment.address: segment.nbytes for segment in segments if not segment.expandable}
+        mapped = sum(segment.nbytes for segment in segments if segment.expandable)
+        require(self._mapped == mapped, Rule.EVENTS, f"they map {self._mapped} bytes of pages, segments() has {mapped}")
         require(self._held == held, Rule.EVENTS, f"they give the segments {self._held}, the allocator says {held}")
 
     def _take(self, kind: EventKind, address: int, nbytes: int) -> str:
@@ -91,6 +95,10 @@ class Replay:
         elif kind is EventKind.SEGMENT_RELEASE:
             if self._held.pop(address, None) != nbytes:
                 return "no such segment is held"
+        elif kind is EventKind.PAGE_MAP:
+            self._mapped += nbytes
+        elif kind is EventKind.PAGE_UNMAP:
+            self._mapped -= nbytes
         elif kind is EventKind.RECORD_STREAM:
             if address not in self._live:
                 return "the block is not live"

@@ -43,8 +43,9 @@ ANY = -1
 eager, lazy = partial(SimDriver, schedule="eager"), partial(SimDriver, schedule="lazy")
 random = partial(SimDriver, schedule="random", seed=1)
 few = hypothesis.settings(
-    max_examples=200, stateful_step_count=30, derandomize=True, database=None, phases=[hypothesis.Phase.generate]
+    max_examples=50, stateful_step_count=30, derandomize=True, database=None, phases=[hypothesis.Phase.generate]
 )
+until_found = hypothesis.settings(few, max_examples=3000)
 
 
 class Simple(Allocator):
@@ -403,7 +404,7 @@ RANDOM_FAULTS = [
 @pytest.mark.parametrize(("broken", "rules"), RANDOM_FAULTS, ids=[fault[0].__name__ for fault in RANDOM_FAULTS])
 def test_random_operations_find_the_fault_by_themselves(broken, rules):
     with pytest.raises(ContractBrokenError) as caught:
-        check_random_operations(broken, random, profile=few)
+        check_random_operations(broken, random, profile=until_found)
     assert caught.value.rule in rules
 
 
@@ -421,7 +422,7 @@ class Blind(Bench):
 def test_what_queued_work_finds_in_memory_gives_a_fault_away(broken, monkeypatch):
     monkeypatch.setattr("cuplug.plugins.conformance.machine.Bench", Blind)
     with pytest.raises(ContractBrokenError) as caught:
-        check_random_operations(broken, random, profile=few)
+        check_random_operations(broken, random, profile=until_found)
     assert caught.value.rule is Rule.CONTENTS
 
 
@@ -439,7 +440,7 @@ class Queues(Bench):
 def test_the_simulators_queues_give_a_fault_away(broken, monkeypatch):
     monkeypatch.setattr("cuplug.plugins.conformance.machine.Bench", Queues)
     with pytest.raises(ContractBrokenError, match="is still queued"):
-        check_random_operations(broken, lazy, profile=few)
+        check_random_operations(broken, lazy, profile=until_found)
 
 
 def test_a_failure_says_what_was_promised_and_what_was_found():

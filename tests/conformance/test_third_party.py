@@ -23,7 +23,7 @@ class Environment:
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(root)], check=True)
         self.python = root / ("Scripts" if os.name == "nt" else "bin") / "python"
         self.root = root
-        site = sysconfig.get_path("purelib", "venv", {"base": str(root), "platbase": str(root)})
+        site = self.run("-c", "import sysconfig; print(sysconfig.get_path('purelib'))").stdout.strip()
         # As a .pth line that runs: so that .pth files there (editable installs) are followed too.
         paths = {sysconfig.get_path(kind) for kind in ("purelib", "platlib")}
         lines = [f"import site; site.addsitedir({path!r})\n" for path in sorted(paths)]
