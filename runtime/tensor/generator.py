@@ -11,6 +11,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -272,8 +273,13 @@ def normal_quantile(p: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
 
 
 def _ratio(coefficients: tuple[tuple[float, ...], tuple[float, ...]], x: Any) -> Any:
-    above, below = _horner([np.array(pair)[:, None] for pair in zip(*coefficients, strict=True)], x)
+    above, below = _horner(_in_rows(coefficients), x)
     return above / below
+
+
+@cache
+def _in_rows(coefficients: tuple[tuple[float, ...], tuple[float, ...]]) -> list[npt.NDArray[Any]]:
+    return [np.array(pair)[:, None] for pair in zip(*coefficients, strict=True)]
 
 
 def _horner(coefficients: Sequence[Any], x: Any) -> Any:

@@ -24,6 +24,8 @@ class IndexMethods(TensorCore):
     __slots__ = ()
 
     def __getitem__(self, key: Any) -> Tensor:
+        if isinstance(key, TensorCore) and _is_plain(key._layout, self._layout):
+            return _taken(self, [key], key._layout.shape)  # type: ignore[arg-type, list-item]
         view, indices = _resolve(self, key)  # type: ignore[arg-type]
         return view if indices is None else _take(view, indices)
 
@@ -89,6 +91,12 @@ class IndexMethods(TensorCore):
         def reshape(self, *shape: Any) -> Tensor: ...
         def unbind(self, dim: int = 0) -> tuple[Tensor, ...]: ...
         def item(self) -> Any: ...
+
+
+def _is_plain(index: Layout, target: Layout) -> bool:
+    """Whether an index tensor can be used as it is, and alone."""
+    ready = index.dtype is int64 and index.contiguous and index.place is target.place
+    return ready and bool(index.shape) and bool(target.shape)
 
 
 def _resolve(tensor: Tensor, key: Any) -> tuple[Tensor, list[Tensor | None] | None]:
@@ -186,6 +194,11 @@ def _integer_indices(part: Tensor, shape: tuple[int, ...], axis: int) -> list[Te
 
 def _take(view: Tensor, indices: list[Tensor | None]) -> Tensor:
     source, ready, shape, first = _arranged(view, indices)
+    return _moved_back(_taken(source, ready, shape), len(shape), first)
+
+
+def _taken(source: Tensor, ready: list[Tensor], shape: tuple[int, ...]) -> Tensor:
+    """``source`` at indices of its first dimensions, which are int64, contiguous, of one shape and at its place."""
     place = source._layout.place
     out = place.empty(Layout.of(place, source.dtype, (*shape, *source.shape[len(ready) :])))
     if out.numel():
@@ -195,7 +208,7 @@ def _take(view: Tensor, indices: list[Tensor | None]) -> Tensor:
         if kernel is None:
             kernel = plans[key] = place.take(out._layout, source._layout, [each._layout for each in ready])
         kernel(out, source, *ready)
-    return _moved_back(out, len(shape), first)
+    return out
 
 
 def _put(view: Tensor, indices: list[Tensor | None], value: Any) -> None:

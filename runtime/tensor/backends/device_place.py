@@ -101,6 +101,11 @@ class DevicePlace(Place):
     # --- copies
 
     def upload(self, out: Tensor, source: Tensor, *, non_blocking: bool) -> None:
+        owner = source._storage.owner
+        if owner.flags.owndata:  # NumPy's own memory is not page-locked: the driver has read it when it returns
+            low = source._layout.span()[0] * source._layout.dtype.itemsize  # the same for both
+            self._call("memcpy_htod", out._address + low, source._address + low, out._layout.nbytes)
+            return
         memcpy(_Range(self, out), _bytes(source), runtime=self.runtime)
         if source._storage.pinned and not non_blocking:
             self.synchronize()
@@ -108,6 +113,17 @@ class DevicePlace(Place):
     def download(self, out: Tensor, source: Tensor, *, non_blocking: bool) -> None:
         memcpy(_bytes(out), _Range(self, source), runtime=self.runtime)
         if out._storage.pinned and not non_blocking:
+            self.synchronize()
+
+    def _call(self, name: str, target: int, source: int, nbytes: int) -> None:
+        """A copy of the driver's on the current stream of this device, whatever device is current."""
+        copy, stream = getattr(self.driver, name), self.stream_handle()
+        if self.driver.current_device() == self.ordinal:
+            copy(target, source, nbytes, stream=stream)
+        else:
+            with self.runtime.on_device(self.ordinal):
+                copy(target, source, nbytes, stream=stream)
+        if self.runtime.launch_blocking:
             self.synchronize()
 
     def receive(self, out: Tensor, source: Tensor) -> None:
@@ -124,12 +140,7 @@ class DevicePlace(Place):
         made: npt.NDArray[Any] = np.empty(layout.shape, layout.dtype.numpy)
         if layout.numel:
             # To memory that is certainly not page-locked the driver's copy returns when it is done.
-            target, stream = made.__array_interface__["data"][0], self.stream_handle()
-            if self.driver.current_device() == self.ordinal:
-                self.driver.memcpy_dtoh(target, ready._address, layout.nbytes, stream=stream)
-            else:
-                with self.runtime.on_device(self.ordinal):
-                    self.driver.memcpy_dtoh(target, ready._address, layout.nbytes, stream=stream)
+            self._call("memcpy_dtoh", made.__array_interface__["data"][0], ready._address, layout.nbytes)
         return made
 
 
