@@ -19,7 +19,6 @@ from pathlib import Path
 from ...allocators.errors import CompileError
 from .cache import Cache, Entry, content_key, dependencies_of
 from .diagnostics import with_source_lines
-from .translate import translate
 
 __all__ = ["Compiler", "compile_for_host", "find_compiler", "host_headers"]
 
@@ -79,26 +78,29 @@ class Compiler:
         )
 
 
-def find_compiler() -> Compiler:
+def find_compiler(cache: Cache | None = None) -> Compiler:
     """``$CXX``, else g++, clang++ or c++, else the zig that the package ``ziglang`` holds.
+
+    Args:
+        cache: remembers what compilers say of themselves, for as long as their files do not change.
 
     Raises:
         CompileError: there is none, or ``$CXX`` does not work.
     """
-    return _find_compiler(os.environ.get("CXX", ""), os.environ.get("PATH", ""))
+    wanted, path = os.environ.get("CXX", ""), os.environ.get("PATH", "")
+    found = _found.get((wanted, path))
+    if found is None:
+        found = _found[wanted, path] = _find_compiler(wanted, path, cache)
+    return found
 
 
-@functools.lru_cache
-def _find_compiler(wanted: str, path: str) -> Compiler:
+_found: dict[tuple[str, str], Compiler] = {}
+
+
+def _find_compiler(wanted: str, path: str, cache: Cache | None) -> Compiler:
     for command in _candidates(wanted, path):
         try:
-            answer = subprocess.run(
-                [*command, "--version"],
-                capture_output=True,
-                text=True,
-                timeout=60,
-                check=True,
-            ).stdout
+            answer = _ask_version(command, path, cache)
         except (OSError, subprocess.SubprocessError) as error:
             if wanted:
                 raise CompileError(f"the C++ compiler that CXX names does not work: CXX={wanted!r}: {error}") from error
@@ -109,6 +111,24 @@ def _find_compiler(wanted: str, path: str) -> Compiler:
         "kernels run on the simulator by compiling them for this machine, and there is no C++ compiler: install g++ or "
         "clang++ (Debian, Ubuntu: apt install g++), or pip install 'cuplug[sim]', which brings one; or name one in CXX"
     )
+
+
+def _ask_version(command: list[str], path: str, cache: Cache | None) -> str:
+    def ask() -> Entry:
+        answer = subprocess.run([*command, "--version"], capture_output=True, timeout=60, check=True)
+        return Entry(answer.stdout)
+
+    identity = []
+    for word in command:
+        file = shutil.which(word, path=path)
+        if word == "ziglang":
+            spec = importlib.util.find_spec(word)
+            file = spec.origin if spec else None
+        if file:
+            status = os.stat(file)
+            identity.append(f"{os.path.realpath(file)} {status.st_size} {status.st_mtime_ns}")
+    key = content_key("compiler", command, identity)
+    return (cache.get_or_make(key, ask) if cache and identity else ask()).payload.decode(errors="replace")
 
 
 def _candidates(wanted: str, path: str) -> Iterator[list[str]]:
@@ -169,7 +189,7 @@ def compile_for_host(
     Raises:
         CompileError: it does not compile, or there is no compiler.
     """
-    compiler = find_compiler()
+    compiler = find_compiler(cache)
     flags = [*host_options(options), *(f"-I{os.path.abspath(path)}" for path in include_dirs)]
     flags.append(f"-D__CUDA_ARCH__={re.sub('[^0-9]', '', arch) or '90'}0")
 
@@ -187,6 +207,8 @@ def compile_for_host(
 def _compile(
     compiler: Compiler, source: str, flags: list[str], expressions: Sequence[str], directory: str, *, checked: bool
 ) -> Entry:
+    from .translate import translate  # what is cached needs none of it
+
     folder = Path(directory)
     (folder / SOURCE_NAME).write_text(source)
     include = ["-I", str(HEADERS), "-I", str(HEADERS / "include")]
@@ -216,7 +238,7 @@ def compile_engine(cache: Cache | None) -> bytes:
     Raises:
         CompileError: there is no compiler.
     """
-    compiler = find_compiler()
+    compiler = find_compiler(cache)
 
     def make() -> Entry:
         with tempfile.TemporaryDirectory(prefix="cuplug-") as directory:

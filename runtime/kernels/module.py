@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ...allocators.errors import CuplugError, DriverError
@@ -90,7 +92,8 @@ class SourceModule:
         capability = self.runtime.properties(self.runtime.current.device)
         arch = arch or f"sm_{capability.major}{capability.minor}"
         self._simulated = hasattr(self._driver, "launch_host")
-        told = _Told(tuple(options), self.name_expressions, tuple(map(str, include_dirs)), arch, self._cache)
+        folders = (*map(str, include_dirs), *_folders_of_pycuda(source))
+        told = _Told(tuple(options), self.name_expressions, folders, arch, self._cache)
         self._entry = (
             self._compile_for_host(told, check) if self._simulated else self._compile_for_gpu(told, no_extern_c)
         )
@@ -232,6 +235,12 @@ def _attach_loader(runtime: Runtime, cache: Cache | None) -> None:
             driver.module_loader = HostLoader(driver, cache)
         loader = cast("HostLoader", driver.module_loader)
         loader.allocators = lambda: _allocators(runtime)
+
+
+def _folders_of_pycuda(source: str) -> list[str]:
+    """Where PyCUDA's headers are (pycuda-complex.hpp), for sources that want them, as its own SourceModule does."""
+    found = find_spec("pycuda") if "pycuda-" in source else None
+    return [str(Path(root) / "cuda") for root in (found.submodule_search_locations if found else None) or ()]
 
 
 def _unload_at_close(runtime: Runtime, ordinal: int, module: int) -> None:

@@ -25,12 +25,17 @@ template <class A, class B> struct BothIntegers {
 };
 }  // namespace __cuplug
 
+#if defined(__clang__)
+#define CUPLUG_CONSTEXPR  // its builtins are no constant expressions
+#else
+#define CUPLUG_CONSTEXPR constexpr
+#endif
 #define CUPLUG_UNARY(name)                                                                         \
     extern "C" double name(double) noexcept;                                                       \
     extern "C" float name##f(float) noexcept;                                                      \
-    inline float name(float x) { return __builtin_##name##f(x); }                                  \
+    inline CUPLUG_CONSTEXPR float name(float x) { return __builtin_##name##f(x); }                 \
     template <class T, typename __cuplug::If<__cuplug::IsInteger<T>::value>::yes = 0>              \
-    inline double name(T x) { return __builtin_##name((double)x); }
+    inline CUPLUG_CONSTEXPR double name(T x) { return __builtin_##name((double)x); }
 CUPLUG_UNARY(sin) CUPLUG_UNARY(cos) CUPLUG_UNARY(tan) CUPLUG_UNARY(asin) CUPLUG_UNARY(acos) CUPLUG_UNARY(atan)
 CUPLUG_UNARY(sinh) CUPLUG_UNARY(cosh) CUPLUG_UNARY(tanh) CUPLUG_UNARY(asinh) CUPLUG_UNARY(acosh) CUPLUG_UNARY(atanh)
 CUPLUG_UNARY(exp) CUPLUG_UNARY(exp2) CUPLUG_UNARY(expm1) CUPLUG_UNARY(log) CUPLUG_UNARY(log2) CUPLUG_UNARY(log10)
@@ -49,7 +54,7 @@ CUPLUG_BESSEL(j0) CUPLUG_BESSEL(j1) CUPLUG_BESSEL(y0) CUPLUG_BESSEL(y1)
 #define CUPLUG_BINARY(name)                                                                        \
     extern "C" double name(double, double) noexcept;                                               \
     extern "C" float name##f(float, float) noexcept;                                               \
-    inline float name(float x, float y) { return __builtin_##name##f(x, y); }                      \
+    inline CUPLUG_CONSTEXPR float name(float x, float y) { return __builtin_##name##f(x, y); }     \
     template <class A, class B, typename __cuplug::If<__cuplug::Mixed<A, B>::value ||              \
                                                       __cuplug::BothIntegers<A, B>::value>::yes = 0> \
     inline double name(A x, B y) { return __builtin_##name((double)x, (double)y); }
