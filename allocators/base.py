@@ -21,6 +21,7 @@ import os
 import threading
 from collections.abc import Callable
 from operator import index
+from threading import get_ident
 
 from .block import ALIGNMENT, Block, BlockInfo, Segment
 from .errors import InvalidFreeError, OutOfMemoryError
@@ -224,6 +225,8 @@ class Allocator(Strategy):
             if not observation.observers and self._closed is None:
                 self._settle()
                 self._close_quick_paths()
+                # These stand before the methods of the same names, for as long as somebody observes.
+                self.__dict__.update(allocate=self._allocate_watched, allocate_owned=self._allocate_owned_watched)
                 for block in self._live_blocks():
                     block.home = Watched(self, block.home, live=block.uses & 1 == 1)
             observation.observers = (*observation.observers, observer)
@@ -281,6 +284,27 @@ class Allocator(Strategy):
             self._owner = 0
             self._observation.drop()
 
+    # --- allocation while somebody observes --------------------------------------------------------------------------
+
+    def _allocate_watched(self, nbytes: int, *, stream: int) -> Block:
+        return self._watched_hit(nbytes, stream, owned=False) or self._allocate_slow(nbytes, stream)
+
+    def _allocate_owned_watched(self, nbytes: int, *, stream: int) -> Block:
+        return self._watched_hit(nbytes, stream, owned=True) or self._allocate_slow(nbytes, stream, owned=True)
+
+    def _watched_hit(self, nbytes: int, stream: int, *, owned: bool) -> Block | None:
+        """A hit with its event. As without observers, it needs no lock."""
+        if self._owner == get_ident():
+            return None  # a finaliser, in the middle of an operation: no place to call an observer
+        observation = self._observation
+        context = observation.source() if observation.source is not None else 0
+        block = self._from_bin(nbytes, stream, owned=owned)
+        if block is not None:
+            if owned:
+                self._move(block, block.home)
+            observation.report(EventKind.ALLOCATE, block, context)
+        return block
+
     # --- allocation under the lock ----------------------------------------------------------------------------------
 
     def _allocate_slow(self, nbytes: int, stream: int, *, owned: bool = False) -> Block:
@@ -312,7 +336,7 @@ class Allocator(Strategy):
 
     def _attempt(self, requested: int, stream: int, context: int) -> Block | None:
         """One pass through everything that the allocator itself can do. None when memory is still short."""
-        block = self._from_bin(requested, stream)
+        block = self._from_bin(requested, stream, owned=self._owned)
         if block is None:
             nbytes = self._rounded(requested)
             self._settle()
@@ -339,18 +363,21 @@ class Allocator(Strategy):
         except OutOfMemoryError:
             return None
 
-    def _from_bin(self, requested: int, stream: int) -> Block | None:
+    def _from_bin(self, requested: int, stream: int, *, owned: bool) -> Block | None:
         """The quick path again, for when observers have closed it."""
-        returned = (self._owned_bins if self._owned else self._bins).get(stream, {}).get(requested)
+        bins = (self._owned_bins if owned else self._bins).get(stream)
+        returned = bins.get(requested) if bins else None
         try:
             block = returned.pop() if returned else None
         except IndexError:
             return None
         if block is not None:
-            if isinstance(block.home, Watched):
-                block.home.report(block)
-                block.home.live = True
-            block.uses += 2 if self._owned else 1
+            home = block.home
+            if isinstance(home, Watched):
+                if home.live:
+                    home.report(block)
+                home.live = True
+            block.uses += 2 if owned else 1
         return block
 
     def _progress(self) -> tuple[int, int]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 import types
 import warnings
 from collections import deque
 from collections.abc import Callable
+from threading import get_ident
+from time import perf_counter_ns
 from typing import Protocol
 
 from .block import Block, Home
@@ -23,7 +24,7 @@ class Observation:
     """The observers of one allocator, and the events on their way to them.
 
     ``emit`` puts an event into a queue, which is atomic and may happen anywhere; ``deliver`` empties the queue and is
-    called where no lock is held. Whoever delivers delivers for all threads.
+    called where no lock is held. Whoever delivers delivers for all threads. ``report`` spares an event the queue.
     """
 
     def __init__(self) -> None:
@@ -41,7 +42,7 @@ class Observation:
     def emit(self, kind: EventKind, stream: int, address: int, nbytes: int, requested: int, context: int = 0) -> None:
         """Queue an event, if anybody observes."""
         if self.observers:
-            event = (kind, time.perf_counter_ns(), threading.get_ident(), stream, address, nbytes, requested, context)
+            event = (kind, perf_counter_ns(), get_ident(), stream, address, nbytes, requested, context)
             self._outbox.append(event)
 
     def emit_block(self, kind: EventKind, block: Block, context: int = 0) -> None:
@@ -49,10 +50,31 @@ class Observation:
         if self.observers:
             self.emit(kind, block.stream, block.address, block.nbytes, block.requested, context)
 
+    def report(self, kind: EventKind, block: Block, context: int = 0) -> None:
+        """As ``emit_block`` and ``deliver``, at half the cost while nothing else is queued. Not inside an operation."""
+        delivering = self._delivering
+        if self._outbox or not delivering.acquire(False):
+            self.emit_block(kind, block, context)
+            self.deliver()
+            return
+        self._deliverer = thread = get_ident()
+        try:
+            self._last_time = time_ns = perf_counter_ns()
+            for observer in self.observers:
+                try:
+                    observer(kind, time_ns, thread, block.stream, block.address, block.nbytes, block.requested, context)
+                except Exception as error:
+                    self._detach(observer, error)
+        finally:
+            self._deliverer = 0
+            delivering.release()
+        if self._outbox:  # others found the delivery taken
+            self.deliver()
+
     def deliver(self) -> None:
         """Call the observers with every queued event, unless somebody is at it already."""
         while self._outbox and self._delivering.acquire(blocking=False):
-            self._deliverer = threading.get_ident()
+            self._deliverer = get_ident()
             try:
                 while self._outbox:
                     self._notify(self._outbox.popleft())
@@ -63,7 +85,7 @@ class Observation:
     def finish(self) -> None:
         """Deliver what is queued, and return once nobody else is delivering: no observer runs any more."""
         self.deliver()
-        if self._deliverer != threading.get_ident():
+        if self._deliverer != get_ident():
             with self._delivering:
                 pass
 
@@ -82,8 +104,11 @@ class Observation:
             try:
                 observer(event[0], time_ns, *event[2:])
             except Exception as error:
-                self.observers = tuple(other for other in self.observers if other is not observer)
-                _warn(f"observer {observer!r} raised {error!r} and was detached")
+                self._detach(observer, error)
+
+    def _detach(self, faulty: Observer, error: Exception) -> None:
+        self.observers = tuple(other for other in self.observers if other is not faulty)
+        _warn(f"observer {faulty!r} raised {error!r} and was detached")
 
 
 class Watched:
@@ -102,27 +127,33 @@ class Watched:
         self.live = live
 
     def append(self, block: Block, /) -> None:
-        outside = self.watcher._is_outside()
-        self.report(block, self.watcher._observation.context() if outside and self.live else 0)
+        watcher = self.watcher
+        outside = watcher._owner != get_ident()
+        if outside and self.live:
+            self.live = False
+            observation = watcher._observation
+            source = observation.source
+            observation.report(EventKind.FREE, block, source() if source is not None else 0)
+            self.home.append(block)
+            return
+        self.report(block)
         self.home.append(block)
         if outside:
-            self.watcher._observation.deliver()
+            watcher._observation.deliver()
 
-    def report(self, block: Block, context: int = 0) -> None:
-        """Tell the observers that ``block`` was freed, unless they know."""
+    def report(self, block: Block) -> None:
+        """Queue for the observers that ``block`` was freed, unless they know."""
         if self.live:
             self.live = False
-            self.watcher._observation.emit_block(EventKind.FREE, block, context)
+            self.watcher._observation.emit_block(EventKind.FREE, block)
 
 
 class Watcher(Protocol):
     """What ``Watched`` needs of an allocator."""
 
     _observation: Observation
-
-    def _is_outside(self) -> bool:
-        """Whether this thread is not in the middle of one of the allocator's operations (it may run a finaliser)."""
-        ...
+    _owner: int
+    """The thread in the middle of one of the allocator's operations (where it may run a finaliser), or 0."""
 
 
 def _warn(message: str) -> None:

@@ -253,15 +253,21 @@ class Strategy(ABC):
         block.give_back = partial(home.append, block)
 
     def _close_quick_paths(self) -> None:
+        self._stop_reporting_hits()
         self._quick = {}
         for lane in list(self._lanes.values()):
             lane.clear()
 
     def _open_quick_paths(self) -> None:
+        self._stop_reporting_hits()
         self._quick = self._bins
         for stream, lane in list(self._lanes.items()):
             lane.clear()
             lane.update(self._owned_bins.get(stream, {}))
+
+    def _stop_reporting_hits(self) -> None:
+        for name in ("allocate", "allocate_owned"):
+            self.__dict__.pop(name, None)
 
     def _settle_promptly(self) -> None:
         """What an operation of its own would settle, by a free that found the lock open. Under the lock."""
