@@ -14,6 +14,7 @@ from .dump import dump
 from .fit import fit
 from .record import record
 from .replay import replay
+from .report import report
 from .summary import summary
 
 __all__ = ["app"]
@@ -53,6 +54,7 @@ def _options(
 
 app.command(context_settings={"allow_interspersed_args": False})(record)
 app.command()(summary)
+app.command()(report)
 app.command()(replay)
 app.command()(advise)
 app.command()(fit)

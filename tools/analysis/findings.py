@@ -1,0 +1,86 @@
+"""What a person should know first of one device's history, and what to change, as sentences with figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .summary import DeviceSummary
+
+__all__ = ["Finding", "findings"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """``what`` was found and, where there is something to do, ``do``. The kind is ``bad``, ``note`` or ``good``."""
+
+    kind: str
+    what: str
+    do: str = ""
+
+
+def findings(device: DeviceSummary, path: str) -> list[Finding]:
+    """The findings, most pressing first. Sizes in the text are GiB or MiB, with the exact bytes where they matter."""
+    found: list[Finding] = []
+    requested, reserved = device.requested.nbytes, device.reserved.nbytes
+    unused = reserved - device.allocated.nbytes
+    top = device.sites_at_peak[0] if device.sites_at_peak else None
+    if device.out_of_memory:
+        first = device.out_of_memory[0]
+        times = len(device.out_of_memory)
+        what = (
+            f"Out of memory at {first.seconds:.3f} s ({times} time{'s' if times > 1 else ''}): "
+            f"{_size(first.requested)} were asked for and the device had {_size(first.free)} free, while "
+            f"{_size(reserved)} were reserved at most "
+            f"and the program held at most {_size(device.allocated.nbytes)}."
+        )
+        if unused >= first.requested:
+            do = (
+                f"Fragmentation: {_size(unused)} of the reserved memory were unused, more than was asked for. Another "
+                f"allocator would do: run cuplug-trace advise {path} --memory and the device's size."
+            )
+        else:
+            where = f" Most of it is asked for at {top.where}." if top else ""
+            do = (
+                "The program itself needs more than there is: hold less at the peak (smaller batches, recomputation, "
+                f"earlier frees).{where} cuplug-trace fit {path} says how much memory it needs."
+            )
+        found.append(Finding("bad", what, do))
+    if requested:
+        when = f"{device.requested.seconds:.3f} s in"
+        line = f"The program holds {requested} bytes ({_size(requested)}) at its peak, {when}."
+        if top is not None:
+            line += (
+                f" {top.nbytes} bytes ({_size(top.nbytes)}, {top.nbytes / requested:.1%}) of them, in {top.blocks} "
+                f"blocks, were asked for at {top.where}."
+            )
+        found.append(Finding("note", line))
+    if reserved and requested:
+        ratio = reserved / requested
+        line = f"{_size(reserved)} are reserved from the device at most: {ratio:.2f} for 1 requested."
+        if ratio > 1.15:
+            found.append(
+                Finding("bad", line, f"Try other allocators on this history: cuplug-trace advise {path} ranks them.")
+            )
+        else:
+            found.append(Finding("good", line))
+    if device.live_blocks:
+        line = f"{device.live_blocks} blocks ({_size(device.live_bytes)}) are never freed."
+        if device.sites_of_live:
+            line += f" Most were asked for at {device.sites_of_live[0].where}."
+        found.append(Finding("note", line))
+    if not device.sites_at_peak and requested:
+        found.append(
+            Finding(
+                "note",
+                "The trace has no call stacks, so that memory cannot be put down to lines of the program.",
+                "Record with cuplug-trace record --stacks python (PyTorch: _record_memory_history(stacks='python')).",
+            )
+        )
+    return found
+
+
+def _size(nbytes: int) -> str:
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if abs(nbytes) >= unit:
+            return f"{nbytes / unit:.2f} {name}"
+    return f"{nbytes} bytes"

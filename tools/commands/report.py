@@ -1,0 +1,56 @@
+"""``cuplug-trace report``."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..analysis.summary import summarize
+from ..console import UsageError, progress, say
+from ..load import load
+from ..reporters.replay import short_name
+from .options import TraceFile
+
+
+def report(
+    file: TraceFile,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
+    device: Annotated[
+        int | None, typer.Option(help="The device to show; by default the one that held most.", min=0)
+    ] = None,
+) -> None:
+    """One page that shows a trace: memory over time, the address map, what holds the memory at the peak, and more."""
+    require_bokeh()
+    from ..reporters.report import render_report
+
+    with progress(f"reading {file}"):
+        trace = load(file)
+    if device is not None and device not in trace.devices:
+        raise UsageError(f"{file} has no events of device {device}; it has of: {trace.devices or 'none'}")
+    if not trace.devices:
+        raise UsageError(f"{file} has no events of any device: there is nothing to show")
+    with progress(f"writing {output}"):
+        shown = max(summarize(trace, device=device).devices, key=lambda one: one.requested.nbytes)
+        write_page(output, render_report(trace, shown, f"Memory of {short_name(file)}"))
+    if device is None and len(trace.devices) > 1:
+        say(f"shown is device {shown.device}; the others, of {trace.devices}, with --device")
+    say(f"{output} written: open it in a browser")
+
+
+def require_bokeh() -> None:
+    """Say what to install where Bokeh is missing."""
+    try:
+        import_module("bokeh")
+    except ModuleNotFoundError:
+        raise UsageError("the page needs Bokeh: pip install 'cuplug[tools]'") from None
+
+
+def write_page(path: Path, text: str) -> None:
+    """Write a file, or say in one line why not."""
+    try:
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from None
