@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from . import syntax
-from .syntax import Tokens
+from .tokens import Tokens
 
 __all__ = ["Signature", "kinds", "signatures"]
 

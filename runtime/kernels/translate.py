@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from ...allocators.errors import CompileError
 from . import syntax
-from .syntax import Tokens
+from .tokens import Tokens
 
 __all__ = ["Translation", "translate"]
 

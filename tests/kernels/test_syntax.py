@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from cuplug.allocators.errors import CompileError
 from cuplug.runtime.kernels.signatures import kinds, signatures
-from cuplug.runtime.kernels.syntax import Tokens, declarators, read
+from cuplug.runtime.kernels.syntax import declarators, read
+from cuplug.runtime.kernels.tokens import Tokens
 from cuplug.runtime.kernels.translate import translate
 
 
