@@ -112,7 +112,19 @@ class CudaPlace(DevicePlace):
             function, grid, block, before = forms.get(aligned) or form(aligned)
             launch(function, grid, block, before + pack(*arguments, count))
 
-        return kernel
+        if len(numbers) != 2 or any(numbers):
+            return kernel
+        a_size, b_size = itemsizes
+
+        def of_two_tensors(out: Any, a: Any, b: Any) -> None:  # the same, in fewer steps
+            x = out._storage.address + out._offset * out_size
+            p = a._storage.address + a._offset * a_size
+            q = b._storage.address + b._offset * b_size
+            aligned = not (x | p | q) & mask
+            function, grid, block, before = forms.get(aligned) or form(aligned)
+            launch(function, grid, block, before + pack(x, p, q, count))
+
+        return of_two_tensors
 
     def reduction(
         self, reduction: Reduction, computed: dtype, outs: Sequence[Layout], operand: Layout, axes: Shape
