@@ -34,6 +34,8 @@ _LARGE_RANGE, _SMALL_RANGE = 64 << 30, 4 << 30
 """Bytes of address space to reserve at once, for large and for small blocks. It costs 24 us, whatever the size."""
 _PAGES_OF_BLOCK, _PAGES_OF_ALL = 2, 64
 _SLACK, _SLACK_OF_SMALL, _SLACK_BYTES = 1 / 128, 1 / 14, 48 * _MIB
+_MUCH = 128 * _MIB
+"""From so many bytes of new pages on, it is asked first whether the device has them."""
 _MOST_BINS = 256
 _BINS_REVIEW = 1024
 
@@ -122,7 +124,9 @@ class ExpandableAllocator(Allocator):
         return self._spaces.setdefault((stream, small), made)
 
     def _poll(self) -> None:
-        for space in self._every_space():
+        for stamps in self._stamps.values():
+            stamps.poll(self._granularity)
+        for space in self._ownerless:
             space.stamps.poll(self._granularity)
 
     # --- mapping memory where a block is to lie
@@ -165,6 +169,8 @@ class ExpandableAllocator(Allocator):
         limit = self.memory_limit
         if limit is not None and self._ledger.reserved + plan.fresh > limit:
             raise OutOfMemoryError(f"the memory limit of {limit} bytes leaves no room for {plan.fresh} more")
+        if plan.fresh >= _MUCH and plan.fresh > self.upstream.memory_info()[0]:
+            self._pages.probe(plan.fresh)
         for span, _ in plan.sources:
             span.range.space.stamps.wait(span.stamp)
         was = [page.address for _, page in plan.sources]

@@ -89,6 +89,15 @@ class Pages:
             self._emit(EventKind.PAGE_MAP, stream, page.address, page.nbytes, page.handle)
         return pages
 
+    def probe(self, nbytes: int) -> None:
+        """Ask whether the device has ``nbytes`` left, in one call instead of many that are to be undone.
+
+        Raises:
+            OutOfMemoryError: it has not.
+            DriverError: the call failed.
+        """
+        self._discard(Page(self.virtual.create_page(nbytes), nbytes))
+
     def give_back(self, page: Page) -> None:
         """Unmap and release ``page``. No queued work touches it.
 
@@ -118,7 +127,8 @@ class Pages:
 
     def _undo(self, moves: list[Move], pages: list[Page], unmapped: list[tuple[Page, int]], mapped: list[Move]) -> None:
         for move in reversed(mapped):
-            self.virtual.unmap(move.address, move.nbytes)
+            with suppress(DriverError):  # as in a device that is lost: what can be put back is put back
+                self.virtual.unmap(move.address, move.nbytes)
         for page, address in unmapped:
             self._map_back(page, address)
         for move, page in zip(moves, pages, strict=False):

@@ -102,6 +102,7 @@ class Space:
         self._holes: dict[int, Span] = {}
         self._keys: list[int] = []
         self._free: list[Span] = []
+        self._shared = [0, 0]  # a change, not yet counted: free spans beside live blocks, and their bytes
 
     # --- address ranges
 
@@ -133,6 +134,7 @@ class Space:
         span.kind = LIVE
         if rest is not None:
             self._list(rest)
+        self._count_shared()
         return span
 
     def take_at(self, span: Span, address: int, nbytes: int) -> Span:
@@ -150,6 +152,7 @@ class Space:
         """Make a block free again."""
         span.stamp = self.stamps.freed(span.nbytes)
         self._join_free(span)
+        self._count_shared()
 
     # --- pages
 
@@ -206,7 +209,9 @@ class Space:
         for at in range(page.address, page.address + page.nbytes, self._granularity):
             self.pages[at] = page
         hole.stamp = 0
-        return self._join_free(hole)
+        span = self._join_free(hole)
+        self._count_shared()
+        return span
 
     def unmapped(self, span: Span, address: int, nbytes: int) -> None:
         """The page at ``address``, in the free ``span``, has been unmapped: a hole now. ``span`` keeps its head."""
@@ -229,6 +234,7 @@ class Space:
             self._join(before, hole)
             hole = before
         self._holes[hole.address] = hole
+        self._count_shared()
 
     # --- small help
 
@@ -287,14 +293,22 @@ class Space:
         before, after = span.before, span.after
         span.shared = (before is not None and before.kind == LIVE) or (after is not None and after.kind == LIVE)
         if span.shared:
-            self._ledger.split(1, span.nbytes, small=self.small)
+            self._shared[0] += 1
+            self._shared[1] += span.nbytes
 
     def _unlist(self, span: Span) -> None:
         index = bisect_left(self._keys, span.key)
         del self._keys[index]
         del self._free[index]
         if span.shared:
-            self._ledger.split(-1, -span.nbytes, small=self.small)
+            self._shared[0] -= 1
+            self._shared[1] -= span.nbytes
+
+    def _count_shared(self) -> None:
+        blocks, nbytes = self._shared
+        if blocks or nbytes:
+            self._ledger.split(blocks, nbytes, small=self.small)
+            self._shared = [0, 0]
 
 
 def _gap(hole: Span) -> list[Span]:
