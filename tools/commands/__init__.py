@@ -11,6 +11,7 @@ from .advise import advise
 from .allocators import allocators
 from .demo import demo
 from .dump import dump
+from .export import export
 from .fit import fit
 from .record import record
 from .replay import replay
@@ -58,6 +59,7 @@ app.command()(report)
 app.command()(replay)
 app.command()(advise)
 app.command()(fit)
+app.command()(export)
 app.command()(dump)
 app.command()(allocators)
 app.command()(demo)

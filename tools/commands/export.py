@@ -1,0 +1,70 @@
+"""``cuplug-trace export``."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from ...plugins.trace import Trace
+from ..analysis.export import chrome_events, snapshot
+from ..console import UsageError, progress, say
+from ..load import load
+from ..reporters.dump import write_dump, write_parquet
+from .options import TraceFile
+
+_FORMS = {".json": "chrome", ".pickle": "pytorch", ".parquet": "parquet", ".csv": "csv"}
+
+
+def export(
+    file: TraceFile,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to.")],
+    form: Annotated[
+        str | None,
+        typer.Option("--format", "-f", help=f"{', '.join(_FORMS.values())}; by default as the output's ending says."),
+    ] = None,
+) -> None:
+    """Write a trace for other tools: Chrome or Perfetto (.json), PyTorch's memory_viz (.pickle), .parquet, .csv."""
+    chosen = form or _FORMS.get(output.suffix)
+    if chosen is None or chosen not in _FORMS.values():
+        raise UsageError(f"no format {form or output.suffix!r}: say --format with one of {', '.join(_FORMS.values())}")
+    with progress(f"reading {file}"):
+        trace = load(file)
+    if trace.note:
+        say(f"{file}: {trace.note}")
+    try:
+        with progress(f"writing {output}"):
+            _write(trace, output, chosen)
+    except OSError as error:
+        raise UsageError(f"cannot write {output}: {error.strerror}") from None
+    say(f"{output} written, for {_READERS[chosen]}")
+
+
+_READERS = {
+    "chrome": "chrome://tracing or ui.perfetto.dev",
+    "pytorch": "pytorch.org/memory_viz, or torch/cuda/_memory_viz.py",
+    "parquet": "pandas, polars, DuckDB",
+    "csv": "anything",
+}
+
+
+def _write(trace: Trace, output: Path, form: str) -> None:
+    everything = np.arange(len(trace.events))
+    if form == "parquet":
+        write_parquet(trace, everything, str(output))
+    elif form == "csv":
+        with output.open("w", encoding="utf-8", errors="backslashreplace") as file:
+            write_dump(trace, everything, "csv", file, lambda _more: None)
+    elif form == "pytorch":
+        with output.open("wb") as binary:
+            pickle.dump(snapshot(trace), binary, protocol=4)
+    else:
+        with output.open("w", encoding="utf-8") as file:
+            file.write('{"displayTimeUnit":"ms","traceEvents":[\n')
+            for number, event in enumerate(chrome_events(trace)):
+                file.write((",\n" if number else "") + json.dumps(event, separators=(",", ":")))
+            file.write("\n]}\n")
