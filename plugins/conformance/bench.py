@@ -302,6 +302,7 @@ class Bench:
             )
 
     def _check_failure(self, refused: int) -> None:
+        self.check_upstream()
         self.ledger.verify_counted(Rule.NOTHING_LOST)
         limited = self.allocator.memory_limit is not None
         require(
