@@ -9,6 +9,7 @@ import typer
 from ..console import OneLineErrors
 from .advise import advise
 from .allocators import allocators
+from .compare import compare, diff
 from .demo import demo
 from .dump import dump
 from .export import export
@@ -59,6 +60,8 @@ app.command()(report)
 app.command()(replay)
 app.command()(advise)
 app.command()(fit)
+app.command()(compare)
+app.command()(diff)
 app.command()(export)
 app.command()(dump)
 app.command()(allocators)

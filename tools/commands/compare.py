@@ -1,0 +1,63 @@
+"""``cuplug-trace compare`` and ``diff``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..comparison import compare as find_rows
+from ..comparison import difference
+from ..console import out, progress, say
+from ..reporters.comparison import print_comparison, print_differences
+from .options import AllocatorList, AsJson, Jobs, Memory, TraceFile, checked_allocators, checked_jobs, memory_bytes
+from .report import require_bokeh, write_page
+
+
+def compare(
+    files: Annotated[list[str], typer.Argument(help="cuplug traces, or PyTorch memory snapshots.", metavar="FILE...")],
+    allocator: AllocatorList = None,
+    memory: Memory = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write a page with the curves, too.")] = None,
+    as_json: AsJson = False,
+    jobs: Jobs = None,
+) -> None:
+    """Traces side by side, as recorded and under each --allocator. The exit status is 1 if a replay failed."""
+    chosen = checked_allocators(allocator, [])
+    if output is not None:
+        require_bokeh()
+    rows = find_rows(
+        files, chosen, memory=memory_bytes(memory), jobs=checked_jobs(jobs), with_curves=output is not None
+    )
+    if output is not None:
+        from ..reporters.comparison_page import render_comparison
+
+        write_page(output, render_comparison(rows))
+        say(f"{output} written: open it in a browser")
+    if as_json:
+        typer.echo(json.dumps([{key: value for key, value in asdict(row).items() if key != "curves"} for row in rows]))
+    else:
+        print_comparison(rows, out())
+    for row in rows:
+        if row.failure:
+            say(f"{row.trace} on {row.allocator}: {row.failure}")
+    if any(row.failure for row in rows):
+        raise typer.Exit(1)
+
+
+def diff(
+    before: TraceFile,
+    after: TraceFile,
+    top: Annotated[int, typer.Option(help="How many call sites to name.", min=1)] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """What changed from one run to another: peaks, what is held at the peak by call site, allocations by size."""
+    with progress("reading"):
+        found = difference(before, after, top=top)
+    if as_json:
+        typer.echo(json.dumps([asdict(device) for device in found]))
+    else:
+        print_differences(found, out())
