@@ -113,8 +113,23 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("allocator_selection", chosen, scope="session")
 
 
+@pytest.fixture(scope="session")
+def held_device(driver_selection: str) -> Iterator[None]:
+    """Keeps a GPU's context for the session: making one takes a tenth of a second and more."""
+    if parse_selection(driver_selection).name == "sim":
+        yield
+        return
+    driver = default_manager().make_driver(driver_selection)
+    try:
+        if driver.device_count():
+            driver.set_device(0)
+        yield
+    finally:
+        driver.close()
+
+
 @pytest.fixture
-def make_driver(driver_selection: str) -> Iterator[Any]:
+def make_driver(driver_selection: str, held_device: None) -> Iterator[Any]:  # noqa: ARG001
     """Makes drivers under the test's schedule: ``make_driver(devices=2)``. They are closed after the test."""
     made: list[Driver] = []
 

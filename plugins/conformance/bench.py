@@ -17,10 +17,14 @@ from .ledger import Ledger
 from .metered import MeteredUpstream
 from .rules import ContractBrokenError, Rule, require
 
-__all__ = ["Bench", "Drivers", "Factory", "Lane", "Live"]
+__all__ = ["MIB", "SIZES", "Bench", "Drivers", "Factory", "Lane", "Live"]
 
 Factory = Callable[[Upstream], Allocator]
 Drivers = Callable[[], Driver]
+
+MIB = 1 << 20
+SIZES = (1, 511, 512, 513, 4096, 100_000, MIB - 1, MIB, MIB + 1, 3 * MIB, 11 * MIB)
+"""Sizes in bytes about which allocators make decisions."""
 
 _WHOLE = 1 << 20
 _SAMPLE = 64

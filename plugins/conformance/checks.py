@@ -5,24 +5,25 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable
 
 from ...allocators.errors import CuplugError, DriverError, InvalidFreeError, OutOfMemoryError
 from ...runtime.drivers.sim import SimDriver
 from ...runtime.drivers.upstream import DeviceUpstream
-from .bench import Bench, Drivers, Factory, Live
+from .bench import MIB, SIZES, Bench, Drivers, Factory, Live
 from .replay import Replay
-from .rules import Rule, require
+from .rules import Rule, expect, require
+from .shortage import (
+    check_failed_allocations_lose_nothing,
+    check_memory_is_found_before_giving_up,
+    check_memory_limit,
+    check_out_of_memory_hook,
+)
 
 __all__ = ["CHECKS", "SIMULATOR_ONLY", "Check"]
 
 Check = Callable[[Factory, Drivers], None]
-
-_KIB, _MIB = 1 << 10, 1 << 20
-SIZES = (1, 511, 512, 513, 4 * _KIB, 100_000, _MIB - 1, _MIB, _MIB + 1, 3 * _MIB, 11 * _MIB)
-"""Sizes in bytes about which allocators make decisions."""
 
 
 def check_sizes(factory: Factory, drivers: Drivers = SimDriver) -> None:
@@ -37,7 +38,7 @@ def check_sizes(factory: Factory, drivers: Drivers = SimDriver) -> None:
         bench.ledger.verify_counted(Rule.SIZES)
         bench.allocator.free(nothing)
         bench.ledger.verify_counted(Rule.SIZES)
-        _expect(ValueError, Rule.SIZES, bench.allocator.allocate, -1, stream=0)
+        expect(ValueError, Rule.SIZES, bench.allocator.allocate, -1, stream=0)
         bench.verify()
 
 
@@ -58,7 +59,7 @@ def check_live_blocks_do_not_overlap(factory: Factory, drivers: Drivers = SimDri
 
 def check_streams_are_not_mixed(factory: Factory, drivers: Drivers = SimDriver) -> None:
     """Memory freed under queued work is not handed to another stream before that work has passed."""
-    for nbytes in (512, 40_000, 2 * _MIB, 12 * _MIB):
+    for nbytes in (512, 40_000, 2 * MIB, 12 * MIB):
         with Bench(factory, drivers) as bench:
             for user in bench.lanes:
                 bench.keep_busy(user)
@@ -73,7 +74,7 @@ def check_streams_are_not_mixed(factory: Factory, drivers: Drivers = SimDriver) 
 
 def check_recorded_streams_are_waited_for(factory: Factory, drivers: Drivers = SimDriver) -> None:
     """A block used on other streams is not handed out again before these have passed the point of the free."""
-    for nbytes in (512, 40_000, 2 * _MIB, 12 * _MIB):
+    for nbytes in (512, 40_000, 2 * MIB, 12 * MIB):
         with Bench(factory, drivers) as bench:
             owner, *others = bench.lanes
             for _ in range(2):
@@ -137,110 +138,22 @@ def check_release_cached(factory: Factory, drivers: Drivers = SimDriver) -> None
             bench.touch(live)
 
 
-def check_failed_allocations_lose_nothing(factory: Factory, drivers: Drivers = SimDriver) -> None:
-    """When upstream has no more, blocks, counters and contents are as before, and freeing makes room again."""
-    with Bench(factory, drivers) as bench:
-        lane = bench.lanes[1]
-        for _ in range(3):
-            blocks = _fill(bench)
-            kept = bench.upstream.held
-            for nbytes in (bench.upstream.capacity, 64 * _MIB):
-                _expect(OutOfMemoryError, Rule.NOTHING_LOST, bench.allocate, nbytes, lane)
-            require(bench.upstream.held <= kept, Rule.NOTHING_LOST, "a failed allocation has reserved memory")
-            for live in blocks:
-                bench.touch(live)
-            bench.start_over()
-            bench.verify()
-        ooms = bench.allocator.statistics().num_ooms
-        require(ooms >= 6, Rule.ACCOUNTING, f"num_ooms is {ooms} after more failures than that")
-
-
-def check_memory_is_found_before_giving_up(factory: Factory, drivers: Drivers = SimDriver) -> None:
-    """What is cached, for any size and stream, or waits for streams, is given back before an allocation fails."""
-    with Bench(factory, drivers) as bench:
-        for _ in range(2):
-            for live in _fill(bench):
-                bench.touch(live, bench.lanes[2])
-            bench.start_over()
-            try:
-                big = bench.allocate(bench.upstream.capacity * 3 // 4, bench.lanes[0])
-            except OutOfMemoryError as error:
-                require(False, Rule.LAST_RESORT, f"everything was freed, and three quarters cannot be had: {error}")
-            else:
-                bench.touch(big)
-            bench.start_over()
-        bench.verify()
-
-
-def check_out_of_memory_hook(factory: Factory, drivers: Drivers = SimDriver) -> None:
-    """The hook may use the allocator; it is asked again only while its answers make a difference."""
-    with Bench(factory, drivers) as bench:
-        asked: list[tuple[int, int]] = []
-        lane = bench.lanes[1]
-
-        def frees_one(nbytes: int, stream: int) -> bool:
-            asked.append((nbytes, stream))
-            require(sys.exc_info()[1] is None, Rule.HOOK, f"it was asked while {sys.exc_info()[1]!r} was handled")
-            bench.allocator.statistics()
-            bench.start_over()
-            return True
-
-        def promises(nbytes: int, stream: int) -> bool:
-            asked.append((nbytes, stream))
-            require(len(asked) < 10, Rule.HOOK, "it is asked on and on, although its answers make no difference")
-            return True
-
-        def declines(nbytes: int, stream: int) -> bool:
-            asked.append((nbytes, stream))
-            return False
-
-        _fill(bench)
-        bench.allocator.on_out_of_memory = frees_one
-        nbytes = bench.upstream.capacity // 2
-        try:
-            bench.allocator.free(bench.allocator.allocate(nbytes, stream=lane.handle))
-        except OutOfMemoryError as error:
-            require(False, Rule.HOOK, f"it freed everything, and the allocation failed: {error}")
-        require(
-            asked == [(nbytes, lane.handle)], Rule.HOOK, f"it was asked {asked}, expected {[(nbytes, lane.handle)]}"
-        )
-        for hook in (promises, declines):
-            asked.clear()
-            bench.allocator.on_out_of_memory = hook
-            _expect(OutOfMemoryError, Rule.HOOK, bench.allocator.allocate, 2 * bench.upstream.capacity, stream=0)
-            require(bool(asked), Rule.HOOK, f"it was not asked ({hook.__name__})")
-
-
-def check_memory_limit(factory: Factory, drivers: Drivers = SimDriver) -> None:
-    """``memory_limit`` counts as out of memory, and memory is found below it as it is below the device's."""
-    with Bench(factory, drivers) as bench:
-        limit = bench.allocator.memory_limit = 100 * _MIB
-        for _ in range(2):
-            for live in _fill(bench):
-                bench.touch(live)
-            held = bench.upstream.held
-            require(held <= limit, Rule.LIMIT, f"{held} bytes are reserved under a limit of {limit}")
-            bench.start_over()
-        bench.allocate(80 * _MIB, bench.lanes[0])
-        bench.verify()
-
-
 def check_invalid_frees(factory: Factory, drivers: Drivers = SimDriver) -> None:
     """A block is freed once, to its own allocator; a refused free changes nothing."""
     with Bench(factory, drivers) as bench:
         other = factory(DeviceUpstream(bench.driver, 0))
         theirs = other.allocate(512, stream=0)
-        for nbytes in (512, 2 * _MIB):
+        for nbytes in (512, 2 * MIB):
             kept, live = bench.allocate(nbytes, bench.lanes[0]), bench.allocate(nbytes, bench.lanes[0])
             block = live.block
             bench.free(live)
             for what in (block, theirs):
-                _expect(InvalidFreeError, Rule.INVALID_FREE, bench.allocator.free, what)
-                _expect(InvalidFreeError, Rule.INVALID_FREE, bench.allocator.record_stream, what, 7)
+                expect(InvalidFreeError, Rule.INVALID_FREE, bench.allocator.free, what)
+                expect(InvalidFreeError, Rule.INVALID_FREE, bench.allocator.record_stream, what, 7)
             bench.allocate(nbytes, bench.lanes[0])
             bench.touch(kept)
         theirs.allocator.free(theirs)
-        _expect(InvalidFreeError, Rule.INVALID_FREE, other.free, theirs)
+        expect(InvalidFreeError, Rule.INVALID_FREE, other.free, theirs)
         other.close()
         bench.verify()
 
@@ -264,14 +177,14 @@ def check_close(factory: Factory, drivers: Drivers = SimDriver) -> None:
         for block in left:
             bench.allocator.free(block)
         for nbytes in (0, 512):
-            _expect(CuplugError, Rule.CLOSE, bench.allocator.allocate, nbytes, stream=0)
+            expect(CuplugError, Rule.CLOSE, bench.allocator.allocate, nbytes, stream=0)
         require(not bench.upstream.held, Rule.CLOSE, "a closed allocator took memory")
 
 
 def check_abandon(factory: Factory, drivers: Drivers = SimDriver) -> None:
     """After ``abandon`` (a fork, a lost device) nothing is called upstream, and dropping blocks is harmless."""
     with Bench(factory, drivers) as bench:
-        for nbytes in (512, 512, 2 * _MIB):
+        for nbytes in (512, 512, 2 * MIB):
             bench.touch(bench.allocate(nbytes, bench.lanes[0]), bench.lanes[1])
         bench.synchronize()
         calls = bench.upstream.calls
@@ -279,7 +192,7 @@ def check_abandon(factory: Factory, drivers: Drivers = SimDriver) -> None:
         bench.allocator.abandon("it is tested")
         for block in blocks:
             bench.allocator.free(block)
-        _expect(CuplugError, Rule.ABANDON, bench.allocator.allocate, 512, stream=0)
+        expect(CuplugError, Rule.ABANDON, bench.allocator.allocate, 512, stream=0)
         bench.allocator.close()
         require(bench.upstream.calls == calls, Rule.ABANDON, "it called upstream afterwards")
         bench.lost = True
@@ -294,7 +207,7 @@ def check_sticky_errors_do_not_reach_free(factory: Factory, drivers: Drivers = S
         bench.driver.memset(8, 0, 1, stream=bench.lanes[1].handle)
         for live in bench.live[::2]:
             _free_silently(bench, live)
-        _expect(DriverError, Rule.STICKY_ERROR, bench.driver.synchronize)
+        expect(DriverError, Rule.STICKY_ERROR, bench.driver.synchronize)
         for live in bench.live[1::2]:
             _free_silently(bench, live)
         try:
@@ -322,7 +235,7 @@ def check_events(factory: Factory, drivers: Drivers = SimDriver) -> None:
                 bench.allocator.release_cached()
                 replay.verify()
         bench.upstream.capacity, capacity = 0, bench.upstream.capacity
-        _expect(OutOfMemoryError, Rule.EVENTS, bench.allocate, 50 * _MIB, bench.lanes[0])
+        expect(OutOfMemoryError, Rule.EVENTS, bench.allocate, 50 * MIB, bench.lanes[0])
         bench.upstream.capacity = capacity
         replay.verify()
         require(replay.out_of_memory == 1, Rule.EVENTS, f"{replay.out_of_memory} OUT_OF_MEMORY events of 1")
@@ -354,7 +267,7 @@ def check_failing_observers(factory: Factory, drivers: Drivers = SimDriver) -> N
 def check_forgotten_streams(factory: Factory, drivers: Drivers = SimDriver) -> None:
     """The blocks of a destroyed stream serve others, and the next stream of its handle once it is safe."""
     with Bench(factory, drivers) as bench:
-        for nbytes in (512, 40_000, 2 * _MIB, 12 * _MIB):
+        for nbytes in (512, 40_000, 2 * MIB, 12 * MIB):
             for _ in range(3):
                 lane = bench.lanes[1]
                 bench.keep_busy(lane)
@@ -401,25 +314,3 @@ def _free_silently(bench: Bench, live: Live) -> None:
         bench.allocator.free(live.block)
     except CuplugError as error:
         require(False, Rule.STICKY_ERROR, f"it raised {error!r}")
-
-
-def _fill(bench: Bench) -> list[Live]:
-    """Allocate until upstream has no more: mixed sizes on all streams."""
-    blocks: list[Live] = []
-    while len(blocks) < 2000:
-        index = len(blocks)
-        try:
-            blocks.append(bench.allocate(SIZES[index * 5 % len(SIZES)], bench.lanes[index % len(bench.lanes)]))
-        except OutOfMemoryError:
-            break
-    return blocks
-
-
-def _expect(error: type[Exception], rule: Rule, call: Callable[..., object], *args: object, **kwargs: object) -> None:
-    """Require that the call raises ``error``."""
-    try:
-        answer = call(*args, **kwargs)
-    except error:
-        return
-    given = ", ".join([*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())])
-    require(False, rule, f"{getattr(call, '__name__', call)}({given}) gave {answer!r} and not {error.__name__}")

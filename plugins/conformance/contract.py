@@ -43,7 +43,7 @@ def allocator_factory(allocator_selection: str) -> Factory:
 
 
 @pytest.fixture
-def driver_factory(driver_selection: str) -> Drivers:
+def driver_factory(driver_selection: str, held_device: None) -> Drivers:  # noqa: ARG001
     """Makes the driver under test, with a device."""
 
     def make() -> Driver:

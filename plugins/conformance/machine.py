@@ -13,8 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from ...allocators.errors import OutOfMemoryError
 from ...runtime.drivers.sim import SimDriver
-from .bench import Bench, Drivers, Factory, Lane, Live
-from .checks import SIZES
+from .bench import SIZES, Bench, Drivers, Factory, Lane, Live
 from .replay import Replay
 
 __all__ = ["check_random_operations", "make_machine"]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 
-__all__ = ["ContractBrokenError", "Rule", "require"]
+__all__ = ["ContractBrokenError", "Rule", "expect", "require"]
 
 
 class Rule(enum.Enum):
@@ -51,3 +52,13 @@ def require(held: bool, rule: Rule, detail: str) -> None:
     """Raise ContractBrokenError unless the rule held."""
     if not held:
         raise ContractBrokenError(rule, detail)
+
+
+def expect(error: type[Exception], rule: Rule, call: Callable[..., object], *args: object, **kwargs: object) -> None:
+    """Require that the call raises ``error``."""
+    try:
+        answer = call(*args, **kwargs)
+    except error:
+        return
+    given = ", ".join([*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())])
+    require(False, rule, f"{getattr(call, '__name__', call)}({given}) gave {answer!r} and not {error.__name__}")

@@ -18,13 +18,9 @@ from cuplug.plugins.conformance.checks import (
     check_accounting,
     check_close,
     check_events,
-    check_failed_allocations_lose_nothing,
     check_forgotten_streams,
     check_invalid_frees,
     check_live_blocks_do_not_overlap,
-    check_memory_is_found_before_giving_up,
-    check_memory_limit,
-    check_out_of_memory_hook,
     check_recorded_streams_are_waited_for,
     check_release_cached,
     check_sizes,
@@ -34,6 +30,12 @@ from cuplug.plugins.conformance.checks import (
 from cuplug.plugins.conformance.concurrency import check_free_at_any_moment, check_threads
 from cuplug.plugins.conformance.machine import check_random_operations
 from cuplug.plugins.conformance.rules import ContractBrokenError, Rule
+from cuplug.plugins.conformance.shortage import (
+    check_failed_allocations_lose_nothing,
+    check_memory_is_found_before_giving_up,
+    check_memory_limit,
+    check_out_of_memory_hook,
+)
 from cuplug.plugins.manager import default_manager
 from cuplug.runtime.drivers.sim import SimDriver
 
@@ -446,3 +448,35 @@ def test_the_simulators_queues_give_a_fault_away(broken, monkeypatch):
 def test_a_failure_says_what_was_promised_and_what_was_found():
     with pytest.raises(ContractBrokenError, match=r"contract broken: .*multiples of 512 bytes.*\[ALIGNED\]: the block"):
         check_sizes(Misaligns)
+
+
+class Opaque:
+    """A driver that is not the simulator, as far as the kit can tell: one whose queues it cannot look into."""
+
+    def __init__(self):
+        self._driver = lazy()
+
+    def __getattr__(self, name):
+        return getattr(self._driver, name)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_the_kit_runs_on_a_driver_that_is_not_the_simulator(check, monkeypatch):
+    monkeypatch.setattr(Bench, "keep_busy", lambda bench, lane: None)
+    check(Simple, Opaque)
+
+
+@pytest.mark.parametrize(
+    ("broken", "check", "rule"),
+    [
+        (MixesStreams, check_streams_are_not_mixed, Rule.STREAM_ORDER),
+        (IgnoresRecordStream, check_recorded_streams_are_waited_for, Rule.RECORD_STREAM),
+        (ReleasesUnderQueuedWork, check_streams_are_not_mixed, Rule.RELEASE),
+        (StrandsBlocks, check_forgotten_streams, Rule.STREAM_ORDER),
+    ],
+)
+def test_the_kit_rejects_faults_on_a_driver_that_is_not_the_simulator(broken, check, rule, monkeypatch):
+    monkeypatch.setattr(Bench, "keep_busy", lambda bench, lane: None)
+    with pytest.raises(ContractBrokenError) as caught:
+        check(broken, Opaque)
+    assert caught.value.rule is rule
