@@ -8,13 +8,14 @@ from pathlib import Path
 from ..allocators.errors import TraceError
 from ..plugins.trace import Trace
 from ..plugins.tracefile import is_trace, read_trace
+from .rmm import is_rmm_log, read_rmm_log
 from .snapshot import GZIP_MAGIC, XZ_MAGIC, is_pickle, read_snapshot
 
 __all__ = ["load"]
 
 
 def load(path: str | os.PathLike[str]) -> Trace:
-    """Read a cuplug trace, or a PyTorch memory snapshot (pickle, also compressed with gzip or xz).
+    """Read a cuplug trace, a PyTorch memory snapshot (pickle, also compressed with gzip or xz), or RMM's CSV log.
 
     Raises:
         TraceError: there is no such file, or it is neither, or damaged. The message is one line.
@@ -34,7 +35,10 @@ def load(path: str | os.PathLike[str]) -> Trace:
         return read_snapshot(path)
     if is_trace(head):
         return read_trace(path)
+    if is_rmm_log(head):
+        return read_rmm_log(path)
     raise TraceError(
-        f"{path} is neither a cuplug trace nor a PyTorch memory snapshot (.pickle, .pickle.xz, .pickle.gz): "
+        f"{path} is neither a cuplug trace nor a PyTorch memory snapshot (.pickle, .pickle.xz, .pickle.gz) "
+        "nor a CSV log of RMM's: "
         f"it begins with {head!r}"
     )

@@ -35,6 +35,10 @@ def pack(trace: Trace, device: int) -> Payload:
     The address axis has no gaps: ``y`` counts only addresses that some block or segment ever lay at.
     """
     events = trace.events[trace.events["device"] == device]
+    # Beyond these lies nothing but damage, which must not break the arithmetic.
+    events["address"] = np.minimum(events["address"], 1 << 62)
+    for name in ("nbytes", "requested"):
+        events[name] = np.clip(events[name], 0, 1 << 53)
     blocks = find_blocks(events)
     segments = _segments(events)
     own = events[blocks.allocated]

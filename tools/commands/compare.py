@@ -13,12 +13,22 @@ from ..comparison import compare as find_rows
 from ..comparison import difference
 from ..console import out, progress, say
 from ..reporters.comparison import print_comparison, print_differences
-from .options import AllocatorList, AsJson, Jobs, Memory, TraceFile, checked_allocators, checked_jobs, memory_bytes
+from .options import (
+    AllocatorList,
+    AsJson,
+    Jobs,
+    Memory,
+    TraceFile,
+    TraceFiles,
+    checked_allocators,
+    checked_jobs,
+    memory_bytes,
+)
 from .report import require_bokeh, write_page
 
 
 def compare(
-    files: Annotated[list[str], typer.Argument(help="cuplug traces, or PyTorch memory snapshots.", metavar="FILE...")],
+    files: TraceFiles,
     allocator: AllocatorList = None,
     memory: Memory = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write a page with the curves, too.")] = None,

@@ -17,12 +17,18 @@ __all__ = [
     "Jobs",
     "Memory",
     "TraceFile",
+    "TraceFiles",
     "checked_allocators",
     "checked_jobs",
     "memory_bytes",
 ]
 
-TraceFile = Annotated[str, typer.Argument(help="A cuplug trace, or a PyTorch memory snapshot.", metavar="FILE")]
+TraceFile = Annotated[
+    str, typer.Argument(help="A cuplug trace, a PyTorch memory snapshot, or a log of RMM's.", metavar="FILE")
+]
+TraceFiles = Annotated[
+    list[str], typer.Argument(help="cuplug traces, PyTorch memory snapshots, or logs of RMM's.", metavar="FILE...")
+]
 AllocatorList = Annotated[
     list[str] | None,
     typer.Option("--allocator", "-a", help="For example caching, or caching:preset=torch; may be repeated."),

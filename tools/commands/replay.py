@@ -12,11 +12,11 @@ from ..console import out, say
 from ..jobs import in_parallel
 from ..reporters.replay import print_results
 from ..workload import Work, run
-from .options import AllocatorList, AsJson, Jobs, Memory, checked_allocators, checked_jobs, memory_bytes
+from .options import AllocatorList, AsJson, Jobs, Memory, TraceFiles, checked_allocators, checked_jobs, memory_bytes
 
 
 def replay(
-    files: Annotated[list[str], typer.Argument(help="cuplug traces, or PyTorch memory snapshots.", metavar="FILE...")],
+    files: TraceFiles,
     allocator: AllocatorList = None,
     memory: Memory = None,
     driver: Annotated[

@@ -20,7 +20,8 @@ def print_summary(summary: Summary, console: Console) -> None:
     console.print(Text(summary.path, style="bold"))
     if summary.argv:
         console.print(Text(f"program    {' '.join(summary.argv)}"))
-    origin = "a PyTorch memory snapshot" if summary.source == "pytorch" else f"driver {summary.driver or 'unknown'}"
+    foreign = {"pytorch": "a PyTorch memory snapshot", "rmm": "a log of RMM's"}
+    origin = foreign.get(summary.source, f"driver {summary.driver or 'unknown'}")
     console.print(Text(f"recorded   {summary.events} events, {origin}"))
     if not summary.complete:
         console.print(Text(f"incomplete {summary.note}", style="yellow"))
