@@ -24,7 +24,7 @@ class Current:
     before something needs one.
     """
 
-    __slots__ = ("__weakref__", "device", "lane", "number", "runtime", "stream", "streams")
+    __slots__ = ("__weakref__", "_prepared", "device", "lane", "number", "runtime", "stream", "streams")
 
     def __init__(self, runtime: Runtime) -> None:
         runtime.driver  # noqa: B018 - raises where there is no device
@@ -39,6 +39,8 @@ class Current:
         """The current stream of the current device, as allocators know it."""
         self.lane: Lane
         """What the allocator has at hand for that stream (``Allocator.lane``)."""
+        self._prepared: bool
+        """Whether ``_first_allocation`` has run since the device or the stream was chosen."""
         self._choose(runtime.home)
 
     def set_device(self, ordinal: int) -> None:
@@ -77,11 +79,12 @@ class Current:
         self.stream = LEGACY_STREAM if stream is None else self.key(stream.cuda_stream)
         allocator = self.runtime.find_allocator(ordinal)
         self.lane = {} if allocator is None else allocator.lane(self.stream)
+        self._prepared = False
         self.runtime.moved(self)
 
     def allocate(self, nbytes: int) -> Block:
         """Memory for an owner, for the current stream, when the lane has none."""
-        if not self.lane:
+        if not self._prepared:
             self._first_allocation()
         return self.runtime.allocator(self.device).allocate_owned(nbytes, stream=self.stream)
 
@@ -92,4 +95,5 @@ class Current:
         if driver.current_device() is None:
             driver.set_device(self.device)
         self.lane = self.runtime.allocator(self.device).lane(self.stream)
+        self._prepared = True
         self.runtime.moved(self)
