@@ -18,6 +18,7 @@ from .record import record
 from .replay import replay
 from .report import report
 from .summary import summary
+from .top import top
 
 __all__ = ["app"]
 
@@ -60,6 +61,7 @@ app.command()(report)
 app.command()(replay)
 app.command()(advise)
 app.command()(fit)
+app.command()(top)
 app.command()(compare)
 app.command()(diff)
 app.command()(export)

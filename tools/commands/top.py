@@ -1,0 +1,49 @@
+"""``cuplug-trace top``."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.live import Live
+
+from ...plugins.trace import Trace
+from ...plugins.tracefile import read_trace
+from ..console import UsageError, out
+from ..live import now
+from ..reporters.top import live_view
+
+
+def top(
+    file: Annotated[str, typer.Argument(help="A cuplug trace that a program is writing.", metavar="FILE")],
+    interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.05)] = 1.0,
+    count: Annotated[int, typer.Option(help="How many call sites to name.", min=1)] = 10,
+    once: Annotated[bool, typer.Option("--once", help="Look once, and print it.")] = False,
+) -> None:
+    """Watch a running program's memory through the trace that it writes, until it ends or you press Ctrl-C.
+
+    The whole file is read at each look: where that takes long, looks become rarer.
+    """
+    if not Path(file).is_file():
+        raise UsageError(f"{file} does not exist: start the program with cuplug-trace record -o {file}, then this")
+    console = out()
+    trace = read_trace(file)
+    if once or not console.is_terminal:
+        console.print(live_view(_title(file, trace), now(trace, top=count)))
+        return
+    try:
+        with Live(live_view(_title(file, trace), now(trace, top=count)), console=console, auto_refresh=False) as view:
+            while not trace.complete:
+                began = time.monotonic()
+                trace = read_trace(file)
+                view.update(live_view(_title(file, trace), now(trace, top=count)), refresh=True)
+                time.sleep(max(interval, 4 * (time.monotonic() - began)))
+    except KeyboardInterrupt:
+        pass
+
+
+def _title(file: str, trace: Trace) -> str:
+    state = "ended" if trace.complete else "being written, or its program was killed"
+    return f"{file}: {len(trace.events)} events, {state}"
