@@ -33,7 +33,7 @@ _MIB = 1 << 20
 _LARGE_RANGE, _SMALL_RANGE = 64 << 30, 4 << 30
 """Bytes of address space to reserve at once, for large and for small blocks. It costs 24 us, whatever the size."""
 _PAGES_OF_BLOCK, _PAGES_OF_ALL = 2, 64
-_SLACK, _SLACK_OF_SMALL, _SLACK_BYTES = 1 / 128, 1 / 14, 48 * _MIB
+_LEAST_SLACK, _MOST_SLACK, _SLACK_BLOCKS = 1 / 128, 1 / 14, 8
 _MUCH = 128 * _MIB
 """From so many bytes of new pages on, it is asked first whether the device has them."""
 _MOST_BINS = 256
@@ -47,8 +47,8 @@ class ExpandableAllocator(Allocator):
     and large ones lie apart; a block of the size last freed is found without a lock). Where none fits, it is laid
     between two live blocks, or behind all, where the least has to be mapped; what is missing there is
 
-    1. created, as long as no more is reserved than was ever in use at once, and a slack: 1/128 of that, or 48 MiB (but
-       at most 1/14) if that is more;
+    1. created, as long as no more is reserved than was ever in use at once, and a slack: 8 blocks of the average
+       size, but at most ``slack`` bytes or 1/14 of the peak, and at least 1/128;
     2. else taken from free pieces of any stream: pages whose fences have passed first, then those of this stream, then
        from the smallest pieces, which are of the least use. If those have not passed that are needed, it waits;
     3. created, when there are no free pages left. What fails then fails for want of memory: the usual sequence
@@ -72,15 +72,20 @@ class ExpandableAllocator(Allocator):
         upstream: Upstream,
         *,
         memory_limit: Annotated[int | None, "reserve at most this many bytes; more counts as out of memory"] = None,
+        slack: Annotated[int, "bytes to reserve beyond the peak of what was in use, before pages move"] = 48 * _MIB,
     ) -> None:
-        """Over ``upstream``.
+        """Over ``upstream``. A larger ``slack`` spares driver calls, a smaller one memory.
 
         Raises:
             DriverError: ``CUDA_ERROR_NOT_SUPPORTED``: the device or the installation lacks virtual memory.
+            ValueError: ``slack`` is negative.
         """
+        if slack < 0:
+            raise ValueError(f"slack is {slack}; it must be zero or more bytes")
         super().__init__(upstream, memory_limit=memory_limit)
         virtual = _virtual_memory_of(upstream)
         self._granularity = virtual.granularity
+        self._slack = slack
         self._pages = Pages(virtual, self._tell)
         self._spaces: dict[tuple[int, bool], Space] = {}
         self._ownerless: list[Space] = []
@@ -89,6 +94,7 @@ class ExpandableAllocator(Allocator):
         self._range_bytes = {False: _LARGE_RANGE, True: _SMALL_RANGE}
         self._most_active = 0
         self._misses = 0
+        self._asked = 0
         self._next_review = 0
 
     # --- allocation and free
@@ -96,6 +102,7 @@ class ExpandableAllocator(Allocator):
     def _allocate(self, requested: int, nbytes: int, stream: int) -> Block:
         space = self._spaces.get((stream, nbytes <= SMALL_BLOCK)) or self._new_space(stream, nbytes)
         self._misses += 1
+        self._asked += nbytes
         span = space.find(nbytes)
         block = space.take(span, nbytes) if span is not None else self._grow(space, nbytes)
         block.requested = requested
@@ -149,7 +156,8 @@ class ExpandableAllocator(Allocator):
         ledger = self._ledger
         active = sum(pool.nbytes + pool.waiting_nbytes for pool in (ledger.small, ledger.large))
         self._most_active = most = max(self._most_active, ledger.all.peak_nbytes, active + nbytes)
-        slack = max(int(most * _SLACK), min(int(most * _SLACK_OF_SMALL), _SLACK_BYTES))
+        slack = min(int(most * _MOST_SLACK), self._slack, self._asked // self._misses * _SLACK_BLOCKS)
+        slack = max(int(most * _LEAST_SLACK), slack)
         return max(0, most + slack - ledger.reserved) // self._granularity * self._granularity
 
     def _fill(self, space: Space, place: Place, creatable: int) -> Span:

@@ -397,3 +397,19 @@ def test_the_invariants_hold_after_any_operation(
     maps.refuse = []
     allocator.close()
     assert (maps.pages, maps.mapped, upstream.used_bytes, maps.unmapped_in_use) == ({}, {}, 0, [])
+
+
+def test_a_negative_slack_is_refused(make: Make) -> None:
+    with pytest.raises(ValueError, match="slack is -1"):
+        make(slack=-1)
+
+
+def test_less_slack_reserves_less(make: Make) -> None:
+    def reserved(slack: int) -> int:
+        allocator, _ = make(slack=slack)
+        scatter(allocator, 60, 9 * MIB)
+        for nbytes in (30, 50, 70):
+            allocator.allocate(nbytes * MIB, stream=1)
+        return allocator.statistics().all.reserved_bytes.peak
+
+    assert reserved(0) < reserved(32 * MIB)
