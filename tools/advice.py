@@ -17,6 +17,8 @@ STEP = 2 << 20
 """``fit`` looks for multiples of this many bytes, what a GPU hands out, or of 1/4096 of what is reserved."""
 _SIMILAR = 1.02
 _BEYOND = 8
+_WASTEFUL = 4
+"""An allocator that reserves more than this many times what is requested is fitted only roughly, to 1/64."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,8 @@ class _Search:
 
     def fit(self) -> Fit:
         free = self.replay(None)
-        self.step = step = -(-max(free.peak_reserved_bytes // 4096, 1) // STEP) * STEP
+        wasteful = free.peak_reserved_bytes > _WASTEFUL * free.peak_requested_bytes
+        self.step = step = -(-max(free.peak_reserved_bytes // (64 if wasteful else 4096), 1) // STEP) * STEP
         several = len(history(self.work.trace).programs) > 1
         least = 0 if several else free.peak_requested_bytes
         fails = max(self.up(least) - step, 0)  # nothing completes on less than was requested

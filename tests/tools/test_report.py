@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cuplug.allocators.events import EventKind
+from cuplug.plugins.tracefile import TraceWriter
 from cuplug.tools.analysis.findings import findings
 from cuplug.tools.analysis.summary import summarize
 from cuplug.tools.load import load
@@ -76,6 +78,24 @@ def test_an_allocation_that_failed_is_explained(small_trace: Path) -> None:
     assert "1024.00 GiB were asked for" in first.what
     assert "needs more than there is" in first.do
     assert "backward (train.py:20)" in first.do
+
+
+def test_fragmentation_is_told_from_a_program_that_needs_more(tmp_path: Path) -> None:
+    mib = 1 << 20
+    writer = TraceWriter(tmp_path / "oom.cuplug", {})
+    writer.append(EventKind.SEGMENT_RESERVE, 0, 0, 0, 0, 1 << 32, 40 * mib, 40 * mib, 0)
+    for number in range(4):
+        address = (1 << 32) + 10 * mib * number
+        writer.append(EventKind.ALLOCATE, 0, 1 + number, 0, 0, address, 10 * mib, 10 * mib, 0)
+    for number in (0, 2):
+        address = (1 << 32) + 10 * mib * number
+        writer.append(EventKind.FREE, 0, 10 + number, 0, 0, address, 10 * mib, 10 * mib, 0)
+    writer.append(EventKind.OUT_OF_MEMORY, 0, 20, 0, 0, 0, 4 * mib, 20 * mib, 0)
+    writer.close()
+    (device,) = summarize(load(writer.path)).devices
+    first = findings(device, "x")[0]
+    assert "40.00 MiB were reserved then, of which 20.00 MiB were unused" in first.what
+    assert first.do.startswith("It was fragmentation")
 
 
 @pytest.fixture(scope="module")

@@ -22,27 +22,26 @@ def findings(device: DeviceSummary, path: str) -> list[Finding]:
     """The findings, most pressing first. Sizes in the text are GiB or MiB, with the exact bytes where they matter."""
     found: list[Finding] = []
     requested, reserved = device.requested.nbytes, device.reserved.nbytes
-    unused = reserved - device.allocated.nbytes
     top = device.sites_at_peak[0] if device.sites_at_peak else None
     if device.out_of_memory:
         first = device.out_of_memory[0]
+        unused = max(first.reserved - first.active, 0)
         times = len(device.out_of_memory)
         what = (
             f"Out of memory at {first.seconds:.3f} s ({times} time{'s' if times > 1 else ''}): "
-            f"{_size(first.requested)} were asked for and the device had {_size(first.free)} free, while "
-            f"{_size(reserved)} were reserved at most "
-            f"and the program held at most {_size(device.allocated.nbytes)}."
+            f"{_size(first.requested)} were asked for. {_size(first.reserved)} were reserved then, of which "
+            f"{_size(unused)} were unused, and the device had another {_size(first.free)} free."
         )
-        if unused >= first.requested:
+        if unused + first.free >= first.requested:
             do = (
-                f"Fragmentation: {_size(unused)} of the reserved memory were unused, more than was asked for. Another "
-                f"allocator would do: run cuplug-trace advise {path} --memory and the device's size."
+                "It was fragmentation: enough was free, but not in one piece. Another allocator or option would do: "
+                f"cuplug-trace advise {path} --memory, with the device's size, ranks them."
             )
         else:
-            where = f" Most of it is asked for at {top.where}." if top else ""
+            where = f" Most of what it holds at its peak is asked for at {top.where}." if top else ""
             do = (
                 "The program itself needs more than there is: hold less at the peak (smaller batches, recomputation, "
-                f"earlier frees).{where} cuplug-trace fit {path} says how much memory it needs."
+                f"earlier frees).{where} cuplug-trace fit {path} says how much memory the recorded part needs."
             )
         found.append(Finding("bad", what, do))
     if requested:

@@ -58,12 +58,16 @@ class StreamUse:
 
 @dataclass(frozen=True)
 class OutOfMemory:
-    """An allocation that failed for good."""
+    """An allocation that failed for good, and how much memory there was. Sizes are bytes."""
 
     seconds: float
     stream: int
     requested: int
     free: int
+    """On the device, outside what is reserved."""
+    reserved: int = 0
+    active: int = 0
+    """Of what is reserved, in use, or freed and still waiting for streams."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +170,7 @@ def _of_device(trace: Trace, device: int, top: int) -> DeviceSummary:
         streams=_streams(events, blocks),
         live_blocks=int(np.count_nonzero(live)),
         live_bytes=int(requested[live].sum()),
-        out_of_memory=_out_of_memory(events, times),
+        out_of_memory=_out_of_memory(events, times, memory),
         sites_at_peak=sites(trace, contexts[at_peak], requested[at_peak], top) if has_stacks else [],
         sites_of_live=sites(trace, contexts[live], requested[live], top) if has_stacks else [],
     )
@@ -232,11 +236,16 @@ def _streams(events: EventArray, blocks: Blocks) -> list[StreamUse]:
     return found
 
 
-def _out_of_memory(events: EventArray, times: npt.NDArray[np.float64]) -> list[OutOfMemory]:
+def _out_of_memory(events: EventArray, times: npt.NDArray[np.float64], memory: Curves) -> list[OutOfMemory]:
     places = np.flatnonzero(events["kind"] == EventKind.OUT_OF_MEMORY)
     return [
         OutOfMemory(
-            float(times[at]), int(events["stream"][at]), int(events["requested"][at]), int(events["nbytes"][at])
+            float(times[at]),
+            int(events["stream"][at]),
+            int(events["requested"][at]),
+            int(events["nbytes"][at]),
+            int(memory.reserved[at]),
+            int(memory.active[at]),
         )
         for at in places
     ]

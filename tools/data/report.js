@@ -43,6 +43,8 @@ const cuplug = (window.cuplug = { ready: false });
   const N = d.time.length, B = d.from.length, S = d.segment_from.length;
   const end = N ? d.time[N - 1] : 0;
   const timeOf = (event) => (event < N ? d.time[event] : end);
+  const begins = new Float64Array(B), ends = new Float64Array(B);
+  for (let b = 0; b < B; b++) { begins[b] = timeOf(d.from[b]); ends[b] = timeOf(d.until[b]); }
 
   const curve = (amount, off) => {
     const sum = new Float64Array(N + 1);
@@ -139,13 +141,14 @@ const cuplug = (window.cuplug = { ready: false });
       const c0 = Math.max(Math.floor((t0 - x.start) / dx), 0), r0 = Math.max(Math.floor((low - y.start) / dy), 0);
       const c1 = Math.min(Math.max(Math.floor((t1 - x.start) / dx), c0 + 1), W);
       const r1 = Math.min(Math.max(Math.floor((high - y.start) / dy), r0 + 1), H);
-      for (let r = r0; r < r1; r++) pixels.fill(code, r * W + c0, r * W + c1);
+      if (c1 - c0 > 16) for (let r = r0; r < r1; r++) pixels.fill(code, r * W + c0, r * W + c1);
+      else for (let r = r0; r < r1; r++) for (let i = r * W + c0; i < r * W + c1; i++) pixels[i] = code;
     };
     const behind = rgba(dark() ? "#39424f" : "#d4d9e0");
     for (let s = 0; s < S; s++)
       paint(timeOf(d.segment_from[s]), timeOf(d.segment_until[s]), d.segment_y[s], d.segment_y[s] + d.segment_nbytes[s], behind);
-    for (let b = 0; b < B; b++)
-      paint(timeOf(d.from[b]), timeOf(d.until[b]), d.y[b], d.y[b] + d.nbytes[b], colours[b]);
+    for (let b = 0; b < B && begins[b] <= x.end; b++) // in order of their allocation
+      if (ends[b] >= x.start) paint(begins[b], ends[b], d.y[b], d.y[b] + d.nbytes[b], colours[b]);
     model("raster").data = { image: [pixels], x: [x.start], y: [y.start], dw: [x.end - x.start], dh: [y.end - y.start] };
   }
   let queued = false;
@@ -216,7 +219,7 @@ const cuplug = (window.cuplug = { ready: false });
   cuplug.hover = (moment, place) => {
     let hit = -1;
     for (let b = B - 1; b >= 0; b--)
-      if (place >= d.y[b] && place < d.y[b] + d.nbytes[b] && moment >= d.time[d.from[b]] && moment < timeOf(d.until[b])) { hit = b; break; }
+      if (place >= d.y[b] && place < d.y[b] + d.nbytes[b] && moment >= begins[b] && moment < ends[b]) { hit = b; break; }
     if (hit < 0) return cuplug.leave();
     const b = hit, freed = d.freed[b] < N;
     const life = timeOf(d.freed[b]) - d.time[d.from[b]];
@@ -260,7 +263,7 @@ const cuplug = (window.cuplug = { ready: false });
     for (const name of FIGURES) {
       const figure = model(name);
       figure.setv({ background_fill_color: card, border_fill_color: card, outline_line_color: line });
-      for (const part of [...figure.below, ...figure.left, ...figure.center]) {
+      for (const part of [...figure.above, ...figure.below, ...figure.left, ...figure.center]) {
         if ("major_label_text_color" in part)
           part.setv({ major_label_text_color: soft, axis_label_text_color: soft, axis_line_color: line, major_tick_line_color: soft, minor_tick_line_color: null });
         else if ("label_text_color" in part)

@@ -121,8 +121,9 @@ def _figures(trace: Trace, device: DeviceSummary) -> dict[str, Any]:
         )
     )
     timeline.legend.orientation = "horizontal"
-    timeline.legend.location = "top_left"
+    timeline.add_layout(timeline.legend[0], "above")
     timeline.y_range.start = 0
+    timeline.y_range.range_padding = 0.2  # room for what is written at the peak
 
     area = linked(
         "map", 460, y_range=y, tools="pan,wheel_zoom,box_zoom,reset,save", active_scroll="wheel_zoom", active_drag="pan"
