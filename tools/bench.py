@@ -5,8 +5,10 @@ A figure of one run means little on another machine; the ratios in the last colu
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import platform
+import sys
 from typing import Annotated
 
 import typer
@@ -14,9 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 if __package__ in (None, ""):  # run as a script: take the same module from the installed package
-    from cuplug.tools.bench import main
-
-    raise SystemExit(main())
+    sys.exit(importlib.import_module("cuplug.tools.bench").main())
 
 from ..allocators.sizes import parse_size
 from .timing import Timing, time_in_turn
@@ -28,7 +28,7 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
 
 @app.callback()
 def _group() -> None:
-    """Keep ``alloc`` a subcommand, also while it is the only one."""
+    """Commands stay subcommands, also while there is only one."""
 
 
 @app.command()
@@ -46,6 +46,36 @@ def alloc(
     init(driver=driver, allocator=allocator)
     found, missing = contenders(parse_size(size))
     _print(f"allocation and free of {size} at a cache hit", time_in_turn(found, calls=calls, rounds=rounds), missing)
+
+
+@app.command()
+def tensor(
+    size: Annotated[str, typer.Option(help="bytes of each operand of what memory bounds")] = "256MiB",
+    device: Annotated[str | None, typer.Option(help="cuda or cpu; by default cuda where there is one")] = None,
+    rounds: Annotated[int, typer.Option(help="rounds; the medians are over them")] = 15,
+) -> None:
+    """Operations of tensors beside those of PyTorch, CuPy and NumPy."""
+    from .bench_tensor import cases
+
+    found, missing = cases(parse_size(size), device)
+    table = Table(title=f"tensors of {size}", caption=machine(), caption_justify="left")
+    for column in ("operation", "unit"):
+        table.add_column(column)
+    names = list(dict.fromkeys(name for case in found for name in case.contenders))
+    for column in (*names, "of the best peer"):
+        table.add_column(column, justify="right")
+    for case in found:
+        timings = time_in_turn(case.contenders, calls=case.calls, rounds=rounds)
+        cells = [f"{case.figure(timings[name].median_ns):.2f}" if name in timings else "" for name in names]
+        table.add_row(case.name, case.unit, *cells, _beside_peers({name: t.median_ns for name, t in timings.items()}))
+    Console(width=120).print(table)
+    _print_missing(missing)
+
+
+def _beside_peers(times: dict[str, float]) -> str:
+    """How often as fast as the fastest peer cuplug is."""
+    peers = [time for name, time in times.items() if name != "cuplug"]
+    return f"{min(peers) / times['cuplug']:.2f}" if peers else ""
 
 
 def machine() -> str:
@@ -81,8 +111,12 @@ def _print(title: str, timings: dict[str, Timing], missing: dict[str, str]) -> N
     console.print(table)
     if not peers:
         console.print("no peer is installed here: only cuplug was measured")
+    _print_missing(missing)
+
+
+def _print_missing(missing: dict[str, str]) -> None:
     for name, reason in missing.items():
-        console.print(f"left out: {name} ({reason})", highlight=False, markup=False)
+        Console().print(f"left out: {name} ({reason})", highlight=False, markup=False)
 
 
 def main() -> None:
