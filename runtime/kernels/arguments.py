@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-__all__ = ["Packer", "Parameter"]
+__all__ = ["Packer", "Parameter", "Plan"]
 
 _INTEGERS = {("i", 1): "b", ("i", 2): "h", ("i", 4): "i", ("i", 8): "q"}
 _INTEGERS |= {("u", size): code.upper() for (_, size), code in _INTEGERS.items()}
@@ -45,7 +45,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class Plan:
     """How arguments of certain types become a parameter block."""
 
     pack: Callable[..., bytes]
@@ -61,7 +61,9 @@ class Packer:
     def __init__(self, kernel: str, parameters: Sequence[Parameter]) -> None:
         self.kernel = kernel
         self.parameters = tuple(parameters)
-        self._plans: dict[tuple[type, ...], _Plan] = {}
+        self.plain: dict[tuple[type, ...], Callable[..., bytes]] = {}
+        """For types that need no conversion and name no streams: what makes the block. If it raises, ``explain``."""
+        self._plans: dict[tuple[type, ...], Plan] = {}
 
     def __call__(self, args: tuple[Any, ...]) -> bytes:
         """The parameter block for these arguments.
@@ -70,7 +72,14 @@ class Packer:
             TypeError: there are too many or too few, or one is of the wrong kind or size.
             ValueError: a number does not fit into its parameter.
         """
-        plan = self._plans.get(tuple(map(type, args))) or self._plan(args)
+        return self.pack(self.plan(args), args)
+
+    def plan(self, args: tuple[Any, ...]) -> Plan:
+        """How these arguments are packed. Raises TypeError as calling does."""
+        return self._plans.get(tuple(map(type, args))) or self._plan(args)
+
+    def pack(self, plan: Plan, args: tuple[Any, ...]) -> bytes:
+        """Pack arguments by their plan. Raises ValueError as calling does."""
         try:
             if plan.converters is None:
                 return plan.pack(*args)
@@ -78,24 +87,19 @@ class Packer:
                 *[value if convert is None else convert(value) for value, convert in zip(args, plan.converters)]  # noqa: B905
             )
         except (struct.error, OverflowError):
-            self._explain(args)
+            self.explain(args)
 
-    def streams(self, args: tuple[Any, ...]) -> list[int]:
+    @staticmethod
+    def streams(plan: Plan, args: tuple[Any, ...]) -> list[int]:
         """The streams on which other libraries' arrays among the arguments get their contents."""
-        plan = self._plans.get(tuple(map(type, args)))
         found = []
-        for place in plan.foreign if plan else ():
+        for place in plan.foreign:
             stream = args[place].__cuda_array_interface__.get("stream")
             if stream is not None:
                 found.append(0 if stream == 1 else stream)
         return found
 
-    @property
-    def foreign(self) -> bool:
-        """Whether arrays with streams of their own were ever passed."""
-        return any(plan.foreign for plan in self._plans.values())
-
-    def _plan(self, args: tuple[Any, ...]) -> _Plan:
+    def _plan(self, args: tuple[Any, ...]) -> Plan:
         expected = len(self.parameters)
         if len(args) != expected:
             names = ", ".join(parameter.name for parameter in self.parameters)
@@ -111,9 +115,11 @@ class Packer:
             if convert is _address_of_array:
                 foreign.append(place)
         packed = struct.Struct(layout)
-        plan = _Plan(packed.pack, tuple(converters) if any(converters) else None, tuple(foreign))
+        plan = Plan(packed.pack, tuple(converters) if any(converters) else None, tuple(foreign))
         if "s" not in [parameter.kind for parameter in self.parameters]:  # a structure's size is its object's matter
             self._plans[tuple(map(type, args))] = plan
+            if plan.converters is None and not foreign:
+                self.plain[tuple(map(type, args))] = plan.pack
         return plan
 
     def _accept(self, parameter: Parameter, value: Any) -> tuple[str, Convert | None]:
@@ -187,8 +193,8 @@ class Packer:
         place = self.parameters.index(parameter)
         raise TypeError(f"kernel {self.kernel}, parameter {place} ({parameter}) cannot be {what}: {why}")
 
-    def _explain(self, args: tuple[Any, ...]) -> NoReturn:
-        """Find the argument that does not fit."""
+    def explain(self, args: tuple[Any, ...]) -> NoReturn:
+        """Raise ValueError for the argument that does not fit."""
         for place, (parameter, value) in enumerate(zip(self.parameters, args, strict=True)):
             code, convert = self._accept(parameter, value)
             try:

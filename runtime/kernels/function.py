@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Callable
 from contextlib import suppress
 from operator import index
 from typing import TYPE_CHECKING, Any
@@ -14,10 +16,14 @@ from ..upstream import PER_THREAD_KEY, driver_handle
 from .arguments import Packer, Parameter
 
 if TYPE_CHECKING:
+    from ..current import Current
     from ..runtime import Runtime
     from .module import SourceModule
 
 __all__ = ["Function", "PreparedLaunch"]
+
+Queue = Callable[[int, bytes], None]
+"""Queues a kernel: ``queue(stream, parameters)``."""
 
 _INVALID_CONTEXT = 201
 _GEOMETRIES = 256
@@ -50,7 +56,7 @@ class Function:
         self._runtime: Runtime = module.runtime
         self._driver: Driver = module.runtime.driver
         self._loaded: dict[int, _Loaded] = {}
-        self._geometries: dict[tuple[Any, Any, Any, int], tuple[Dim3, Dim3, int]] = {}
+        self._targets: dict[tuple[Any, Any, Any, int], _Target] = {}
 
     def __call__(self, *args: Any, grid: Any = 1, block: Any, shared: int = 0, stream: Any = None) -> None:
         """Queue a launch on the current device, or on that of ``stream``.
@@ -70,16 +76,16 @@ class Function:
         current = self._runtime.current
         if stream is None:
             ordinal = current.device
-            key = current.stream
-            handle = key if key < PER_THREAD_KEY else driver_handle(key)
+            handle = current.stream
+            if handle >= PER_THREAD_KEY:
+                handle = driver_handle(handle)
         else:
             ordinal, handle = self._runtime.stream_device(stream), stream_handle(stream)
-        loaded = self._loaded.get(ordinal) or self._load(ordinal)
         try:
-            geometry = self._geometries[grid, block, shared, ordinal]
+            target = self._targets[grid, block, shared, ordinal]
         except (KeyError, TypeError):
-            geometry = self._geometry(grid, block, shared, ordinal)
-        self._launch(loaded, geometry, ordinal, handle, args)
+            target = self._target(grid, block, shared, ordinal)
+        _launch(target, current, handle, args)
 
     def __getitem__(self, geometry: Any) -> PreparedLaunch:
         """``fn[grid, block]`` or ``fn[grid, block, shared, stream]``: see ``prepare``."""
@@ -95,9 +101,8 @@ class Function:
         stream that is current at each launch. Raises as calling does.
         """
         ordinal = self._runtime.current.device if stream is None else self._runtime.stream_device(stream)
-        loaded = self._loaded.get(ordinal) or self._load(ordinal)
-        geometry = self._geometry(grid, block, shared, ordinal)
-        return PreparedLaunch(self, loaded, geometry, ordinal, None if stream is None else stream_handle(stream))
+        target = self._target(grid, block, shared, ordinal)
+        return PreparedLaunch(self, target, None if stream is None else stream_handle(stream))
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -122,7 +127,19 @@ class Function:
         loaded = self._loaded[ordinal] = _Loaded(handle, Packer(self.name, parameters))
         return loaded
 
-    def _geometry(self, grid: Any, block: Any, shared: int, ordinal: int) -> tuple[Dim3, Dim3, int]:
+    def _target(self, grid: Any, block: Any, shared: int, ordinal: int) -> _Target:
+        """Check the geometry, and settle all that it settles."""
+        loaded = self._loaded.get(ordinal) or self._load(ordinal)
+        geometry = self._geometry(loaded, grid, block, shared, ordinal)
+        queue = _queue(self._driver, loaded.handle, *geometry)
+        target = _Target(self._runtime, loaded.packer, geometry, ordinal, queue)
+        if len(self._targets) >= _GEOMETRIES:
+            self._targets.clear()
+        with suppress(TypeError):  # a list, say
+            self._targets[grid, block, shared, ordinal] = target
+        return target
+
+    def _geometry(self, loaded: _Loaded, grid: Any, block: Any, shared: int, ordinal: int) -> tuple[Dim3, Dim3, int]:
         blocks, threads = _dimensions("grid", grid), _dimensions("block", block)
         device = self._runtime.properties(ordinal)
         for what, sizes, limits, limit_name in (
@@ -142,7 +159,6 @@ class Function:
                 f"{device.max_threads_per_block} (the device's max_threads_per_block)"
             )
         with self._runtime.on_device(ordinal):
-            loaded = self._loaded.get(ordinal) or self._load(ordinal)
             most = self._driver.function_attributes(loaded.handle).max_threads_per_block
         if count > most:
             raise ValueError(
@@ -155,77 +171,103 @@ class Function:
                 f"launch of {self.name}: {shared} bytes of dynamic shared memory; a block may have "
                 f"{device.shared_memory_per_block_optin} (the device's shared_memory_per_block_optin)"
             )
-        if len(self._geometries) >= _GEOMETRIES:
-            self._geometries.clear()
-        geometry = blocks, threads, shared
-        with suppress(TypeError):  # a list, say
-            self._geometries[grid, block, shared, ordinal] = geometry
-        return geometry
-
-    def _launch(
-        self, loaded: _Loaded, geometry: tuple[Dim3, Dim3, int], ordinal: int, handle: int, args: tuple[Any, ...]
-    ) -> None:
-        parameters = loaded.packer(args)
-        runtime = self._runtime
-        if loaded.packer.foreign:
-            self._order(loaded.packer.streams(args), ordinal, handle)
-        grid, block, shared = geometry
-        if runtime.current.device != ordinal:
-            with runtime.on_device(ordinal):
-                self._driver.launch(loaded.handle, grid, block, shared=shared, stream=handle, parameters=parameters)
-        else:
-            try:
-                self._driver.launch(loaded.handle, grid, block, shared=shared, stream=handle, parameters=parameters)
-            except DriverError as error:
-                if error.code != _INVALID_CONTEXT:
-                    raise
-                self._driver.set_device(ordinal)  # the first call of this thread that needs a device
-                self._driver.launch(loaded.handle, grid, block, shared=shared, stream=handle, parameters=parameters)
-        if runtime.launch_blocking:
-            with runtime.on_device(ordinal):
-                self._driver.stream_synchronize(handle)
-
-    def _order(self, streams: list[int], ordinal: int, handle: int) -> None:
-        """Wait for the streams on which other libraries make the contents of arguments."""
-        for stream in streams:
-            if stream != handle:
-                queue = as_stream(ExternalStream(handle, ordinal, runtime=self._runtime), self._runtime)
-                queue.wait_stream(ExternalStream(stream, ordinal, runtime=self._runtime))
+        return blocks, threads, shared
 
 
 class PreparedLaunch:
     """A kernel with its grid, block, shared memory and device settled. Calling it with arguments queues it."""
 
-    __slots__ = ("_function", "_geometry", "_handle", "_launch", "_loaded", "_ordinal", "_packer", "_runtime")
+    __slots__ = ("_function", "_handle", "_target")
 
-    def __init__(
-        self, function: Function, loaded: _Loaded, geometry: tuple[Dim3, Dim3, int], ordinal: int, handle: int | None
-    ) -> None:
+    def __init__(self, function: Function, target: _Target, handle: int | None) -> None:
         self._function = function
-        self._loaded = loaded
-        self._geometry = geometry
-        self._ordinal = ordinal
+        self._target = target
         self._handle = handle
-        self._packer = loaded.packer
-        self._runtime = function._runtime
-        self._launch = function._driver.launch
 
     def __call__(self, *args: Any) -> None:
         """Queue the kernel. Raises as ``Function`` does for arguments."""
+        target = self._target
+        current = target.runtime.current
         handle = self._handle
         if handle is None:
-            current = self._runtime.current
-            if current.device == self._ordinal:
-                key = current.stream
+            if current.device == target.ordinal:
+                handle = current.stream
             else:
-                stream = current.streams.get(self._ordinal)
-                key = 0 if stream is None else stream.cuda_stream
-            handle = key if key < PER_THREAD_KEY else driver_handle(key)
-        self._function._launch(self._loaded, self._geometry, self._ordinal, handle, args)
+                stream = current.streams.get(target.ordinal)
+                handle = 0 if stream is None else stream.cuda_stream
+            if handle >= PER_THREAD_KEY:
+                handle = driver_handle(handle)
+        _launch(target, current, handle, args)
 
     def __repr__(self) -> str:
-        grid, block, shared = self._geometry
+        grid, block, shared = self._target.geometry
         return f"<{self._function.name} with grid {grid}, block {block}, {shared} bytes of shared memory>"
+
+
+class _Target:
+    """A kernel on one device with its geometry."""
+
+    __slots__ = ("geometry", "ordinal", "packer", "plain", "queue", "runtime")
+
+    def __init__(
+        self, runtime: Runtime, packer: Packer, geometry: tuple[Dim3, Dim3, int], ordinal: int, queue: Queue
+    ) -> None:
+        self.runtime = runtime
+        self.packer = packer
+        self.plain = packer.plain
+        self.geometry = geometry
+        self.ordinal = ordinal
+        self.queue = queue
+
+
+def _launch(target: _Target, current: Current, handle: int, args: tuple[Any, ...]) -> None:
+    pack = target.plain.get(tuple(map(type, args)))
+    if pack is None:
+        packer = target.packer
+        plan = packer.plan(args)
+        parameters = packer.pack(plan, args)
+        if plan.foreign:
+            _order(target, packer.streams(plan, args), handle)
+    else:
+        try:
+            parameters = pack(*args)
+        except (struct.error, OverflowError):
+            target.packer.explain(args)
+    ordinal, runtime = target.ordinal, target.runtime
+    if current.device != ordinal:
+        with runtime.on_device(ordinal):
+            target.queue(handle, parameters)
+    else:
+        try:
+            target.queue(handle, parameters)
+        except DriverError as error:
+            if error.code != _INVALID_CONTEXT:
+                raise
+            runtime.driver.set_device(ordinal)  # the first call of this thread that needs a device
+            target.queue(handle, parameters)
+    if runtime.launch_blocking:
+        with runtime.on_device(ordinal):
+            runtime.driver.stream_synchronize(handle)
+
+
+def _order(target: _Target, streams: list[int], handle: int) -> None:
+    """Wait for the streams on which other libraries make the contents of arguments."""
+    for stream in streams:
+        if stream != handle:
+            queue = as_stream(ExternalStream(handle, target.ordinal, runtime=target.runtime), target.runtime)
+            queue.wait_stream(ExternalStream(stream, target.ordinal, runtime=target.runtime))
+
+
+def _queue(driver: Driver, function: int, grid: Dim3, block: Dim3, shared: int) -> Queue:
+    """The driver's fastest way to launch a kernel again and again."""
+    bind: Callable[..., Queue] | None = getattr(driver, "bind_launch", None)
+    if bind is not None:
+        return bind(function, grid, block, shared=shared)
+
+    def queue(stream: int, parameters: bytes) -> None:
+        driver.launch(function, grid, block, shared=shared, stream=stream, parameters=parameters)
+
+    return queue
 
 
 def _dimensions(what: str, value: Any) -> Dim3:

@@ -76,6 +76,11 @@ class Contexts:
             raise driver_error(101, f"device {ordinal} of {self._count} visible ones, which are numbered from 0")
 
     @property
+    def local(self) -> _Thread:
+        """Each thread's state, for callers that cannot afford ``ordinal``: valid until CUDA must not be called."""
+        return self._thread
+
+    @property
     def ordinal(self) -> int | None:
         """This thread's current device."""
         return self._thread.state.ordinal

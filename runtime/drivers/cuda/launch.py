@@ -18,10 +18,13 @@ from typing import Any
 from ..base import Dim3, driver_error
 from .api import Api, Refusal
 
-__all__ = ["Launcher", "make_launcher", "refuse_launches"]
+__all__ = ["BoundLauncher", "Launcher", "bind", "make_launcher", "refuse_launches"]
 
 Launcher = Callable[[int, Dim3, Dim3, int, int, bytes], int]
 """``launch(function, grid, block, shared, stream, parameters)`` returns a CUresult."""
+
+BoundLauncher = Callable[[int, bytes], int]
+"""``launch(stream, parameters)`` returns a CUresult."""
 
 # The array `extra` of cuLaunchKernel: CU_LAUNCH_PARAM_BUFFER_POINTER (1) and where the parameter block is,
 # CU_LAUNCH_PARAM_BUFFER_SIZE (2) and where its size is, CU_LAUNCH_PARAM_END (0). CUDA driver API, "Execution Control".
@@ -58,6 +61,28 @@ def refuse_launches(refusal: Refusal) -> Launcher:
     return lambda *_: code
 
 
+def bind(launcher: Launcher, function: int, grid: Dim3, block: Dim3, shared: int) -> BoundLauncher:
+    """A launcher with all but the stream and the parameters settled: two calls and two unpackings fewer."""
+    launch_kernel = getattr(launcher, "launch_kernel", None)
+    if launch_kernel is None:
+        return lambda stream, parameters: launcher(function, grid, block, shared, stream, parameters)
+    gx, gy, gz = grid
+    bx, by, bz = block
+    sizes, offset, pack = _sizes, _BYTES_OFFSET, _pack_extra
+
+    def launch(stream: int, parameters: bytes) -> int:
+        if parameters:
+            nbytes = len(parameters)
+            extra = pack(1, id(parameters) + offset, 2, (sizes.get(nbytes) or _size(nbytes))[0], 0)
+            address = id(extra) + offset
+        else:
+            address = 0
+        (code,) = launch_kernel(function, gx, gy, gz, bx, by, bz, shared, stream, 0, address)
+        return int(code) if code else 0
+
+    return launch
+
+
 def _through_bindings(launch_kernel: Any) -> Launcher:
     def launch(function: int, grid: Dim3, block: Dim3, shared: int, stream: int, parameters: bytes) -> int:
         gx, gy, gz = grid
@@ -70,6 +95,7 @@ def _through_bindings(launch_kernel: Any) -> Launcher:
         (code,) = launch_kernel(function, gx, gy, gz, bx, by, bz, shared, stream, 0, address)
         return int(code) if code else 0
 
+    launch.launch_kernel = launch_kernel  # type: ignore[attr-defined]  # for bind
     return launch
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 
 from ..base import PER_THREAD_STREAM, Dim3, FunctionAttributes
+from .launch import bind
 from .state import CudaState
 
 __all__ = ["ModuleCalls"]
@@ -112,6 +114,24 @@ class ModuleCalls(CudaState):
         if code:
             detail = f"grid {grid}, block {block}, {shared} bytes of dynamic shared memory"
             raise self._error("cuLaunchKernel", code, detail)
+
+    def bind_launch(self, function: int, grid: Dim3, block: Dim3, *, shared: int) -> Callable[[int, bytes], None]:
+        """``launch`` with all but the stream and the parameters settled: ``queue(stream, parameters)``, for hot loops.
+
+        ``parameters`` must be ``bytes``. Raises as ``launch`` does, also after the driver was closed.
+        """
+        usual, here, thread = self._launch, self._contexts.here, self._contexts.local
+        bound = bind(usual, function, grid, block, shared)
+
+        def queue(stream: int, parameters: bytes) -> None:
+            if self._launch is usual:  # neither closed nor forked
+                if stream <= PER_THREAD_STREAM and thread.state.ordinal is None:
+                    here()
+                if not bound(stream, parameters):
+                    return
+            self.launch(function, grid, block, shared=shared, stream=stream, parameters=parameters)
+
+        return queue
 
     def _allow_shared(self, function: int, shared: int) -> bool:
         """Let a kernel use more dynamic shared memory, up to the device's opt-in limit. False: it does already."""
