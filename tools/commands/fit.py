@@ -19,7 +19,8 @@ from .options import AllocatorList, AsJson, Jobs, TraceFile, checked_allocators,
 def fit(file: TraceFile, allocator: AllocatorList = None, as_json: AsJson = False, jobs: Jobs = None) -> None:
     """The smallest device memory on which each allocator completes the history.
 
-    To 2 MiB, or 1/4096 of what is reserved where that is more (1/64 for allocators that waste most of it). The exit status is 1 if one completes it on no memory at all.
+    To 2 MiB, or 1/4096 of what is reserved where that is more (1/64 for allocators that waste most of it). The exit
+    status is 1 if one completes it on no memory at all.
     """
     chosen = checked_allocators(allocator, defaults(default_manager().describe_allocators()))
     work = [FitWork(file, selection) for selection in chosen]
