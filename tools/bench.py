@@ -1,4 +1,4 @@
-"""Speed, measured beside peers in one run: ``cuplug-trace bench`` or ``python tools/bench.py``.
+"""Speed, measured beside peers in one run: ``python tools/bench.py``.
 
 A figure of one run means little on another machine; the ratios in the last columns are what to compare.
 """
@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 if __package__ in (None, ""):  # run as a script: take the same module from the installed package
+    sys.path.pop(0)  # this folder, whose ``trace`` would stand before the standard library's
     sys.exit(importlib.import_module("cuplug.tools.bench").main())
 
 from ..allocators.sizes import parse_size
@@ -70,6 +71,23 @@ def tensor(
         table.add_row(case.name, case.unit, *cells, _beside_peers({name: t.median_ns for name, t in timings.items()}))
     Console(width=120).print(table)
     _print_missing(missing)
+
+
+@app.command()
+def launch(
+    driver: Annotated[str | None, typer.Option(help="driver of cuplug, for example sim")] = None,
+    calls: Annotated[int, typer.Option(help="launches in each round")] = 2_000,
+    rounds: Annotated[int, typer.Option(help="rounds; the medians are over them")] = 15,
+) -> None:
+    """Launching a kernel of two arguments, and the first call of a kernel that no cache has seen."""
+    from ..runtime.runtime import init
+    from .bench_launch import contenders, first_calls
+
+    init(driver=driver)
+    found, missing = contenders()
+    _print("a launch of two arguments", time_in_turn(found, calls=calls, rounds=rounds), missing)
+    found, missing = first_calls()
+    _print("the first call of a small kernel", time_in_turn(found, calls=3, rounds=rounds), missing)
 
 
 def _beside_peers(times: dict[str, float]) -> str:

@@ -37,7 +37,9 @@ class Entry:
     facts: Mapping[str, object] = field(default_factory=dict)
     """What else is known of it, as JSON can say it."""
     dependencies: Mapping[str, str] = field(default_factory=dict)
-    """The files that the source included, and digests of what they contained."""
+    """The files that the source included, and digests of what they contained; empty for a file that was not there."""
+    complete: bool = True
+    """Whether these are all the files. An entry that does not know is not kept."""
 
     def current(self) -> bool:
         """Whether every included file is still as it was."""
@@ -94,7 +96,8 @@ class Cache:
         found = self.get(key)
         if found is None:
             found = make()
-            self.put(key, found)
+            if found.complete:
+                self.put(key, found)
         return found
 
     def trim(self) -> None:
@@ -144,12 +147,12 @@ def content_key(*parts: str | bytes | Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-def dependencies_of(paths: Iterable[str]) -> dict[str, str]:
-    """Files and their digests, for ``Entry``."""
+def dependencies_of(paths: Iterable[str], *, absent: bool = False) -> dict[str, str]:
+    """Files and their digests, for ``Entry``; with ``absent``, also the files that are not there."""
     found = {}
     for path in paths:
         digest = _file_digest(path)
-        if digest:
+        if digest or absent:
             found[os.path.abspath(path)] = digest
     return found
 

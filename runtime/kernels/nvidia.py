@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 from ...allocators.errors import CompileError
 from .cache import Cache, Entry, content_key, dependencies_of
 from .diagnostics import with_source_lines
+from .includes import folders_of, included_files
 
 __all__ = ["compile_for_gpu", "kernel_symbols", "match_instance"]
 
@@ -94,8 +96,12 @@ def compile_for_gpu(
     def make() -> Entry:
         if nvrtc is None:
             return _with_nvcc(source, options, name_expressions, folders, arch)
+        own, files = folders_of(options)
+        included, complete = included_files(source, [*own, *folders], files)
+        before = dependencies_of(included, absent=True)  # a change during compilation must count
         try:
-            return nvrtc.compile(source, options, name_expressions, folders, arch)
+            entry = nvrtc.compile(source, options, name_expressions, folders, arch)
+            return replace(entry, dependencies=before, complete=complete)
         except CompileError as error:
             # NVRTC has none of the host's headers. A source that wants others than ours needs nvcc.
             if "could not open source file" in error.log and find_nvcc():

@@ -43,12 +43,12 @@ class Signature:
 def signatures(source: str, name_expressions: Sequence[str] = ()) -> dict[str, Signature]:
     """Every kernel of a source, and every instance that a name expression asks for, by name."""
     tokens = Tokens(source)
-    aliases = _aliases(tokens)
+    aliases, structures = _aliases(tokens), _structures(tokens)
     found: dict[str, Signature] = {}
     for kernel in syntax.read(tokens).kernels:
         if not kernel.body:
             continue
-        types = [_resolve(text, aliases) for text in kernel.types]
+        types = [_resolve(text, aliases, structures) for text in kernel.types]
         if kernel.template is None:
             found[kernel.qualified] = Signature(kernel.qualified, kernel.names, types, kernel.extern_c)
         for expression in name_expressions:
@@ -58,7 +58,7 @@ def signatures(source: str, name_expressions: Sequence[str] = ()) -> dict[str, S
             values = Tokens(rest.rstrip().removesuffix(">"))
             arguments = [values.text(*part) for part in syntax.split(values, 0, len(values))]
             bound = {**aliases, **dict(zip(kernel.template or [], arguments))}  # noqa: B905 - defaults may follow
-            types = [_resolve(text, bound) for text in kernel.types]
+            types = [_resolve(text, bound, structures) for text in kernel.types]
             found[expression] = Signature(expression, kernel.names, types, kernel.extern_c)
     return found
 
@@ -79,7 +79,7 @@ def _kind(text: str, nbytes: int) -> str:
         kind = "p"
     elif "unsigned" in words:
         kind = "u"
-    elif _VECTOR.match(words[-1] if words else ""):
+    elif "struct" in words or _VECTOR.match(words[-1] if words else ""):
         kind = "s"
     else:
         core = [word for word in words if word not in _IGNORED] or [word for word in words if word == "int"]
@@ -89,13 +89,31 @@ def _kind(text: str, nbytes: int) -> str:
     return "s" if kind == "?" and nbytes not in (1, 2, 4, 8) else kind
 
 
-def _resolve(text: str, aliases: dict[str, str]) -> str:
+def _resolve(text: str, aliases: dict[str, str], structures: set[str]) -> str:
     for _ in range(8):
         replaced = " ".join(aliases.get(word, word) for word in text.split())
         if replaced == text:
             break
         text = replaced
-    return text
+    return f"struct {text}" if structures.intersection(text.split()) else text
+
+
+def _structures(tokens: Tokens) -> set[str]:
+    """What the source defines as a structure, a class or a union, by itself or in a ``typedef``."""
+    found = set()
+    for position in range(len(tokens)):
+        if tokens[position] not in ("struct", "class", "union") or tokens[position - 1] == "enum":
+            continue
+        for here in tokens.without_attributes(position + 1, min(position + 12, len(tokens))):
+            if tokens[here] == "{":
+                if tokens[position - 1] == "typedef":
+                    found.add(tokens[tokens.partner(here) + 1])
+                break
+            if tokens[here + 1] in ("{", ":") and tokens[here].isidentifier():
+                found.add(tokens[here])
+            elif tokens[here] in (";", ",", ")", ">", ":"):
+                break
+    return found
 
 
 def _aliases(tokens: Tokens) -> dict[str, str]:
