@@ -396,7 +396,7 @@ RANDOM_FAULTS = [
     (LeaksAtClose, {Rule.CLOSE}),
     (Miscounts, {Rule.ACCOUNTING, Rule.NOTHING_LOST}),
     (LosesABlock, {Rule.NOTHING_LOST}),
-    (CountsFailures, {Rule.NOTHING_LOST}),
+    (CountsFailures, {Rule.NOTHING_LOST, Rule.ACCOUNTING}),  # whichever check looks first after the failure
     (ReleasesUnderQueuedWork, {Rule.RELEASE}),
     (StrandsBlocks, {Rule.STREAM_ORDER, Rule.RELEASE}),
     (HidesFrees, {Rule.EVENTS}),
