@@ -277,6 +277,9 @@ def _plan(operation: Operation, operands: tuple[Any, ...], out: Tensor | None) -
 
 
 def _new(kernel: Kernel, place: Place, target: Layout) -> Plan:
+    own: Plan | None = getattr(kernel, "new", None)
+    if own is not None:
+        return own
     empty = place.empty
 
     def plan(*operands: Any) -> Tensor:

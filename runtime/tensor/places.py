@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["Kernel", "Place"]
 
 Kernel = Callable[..., None]
-"""``kernel(*outs, *operands)``: outs are tensors; operands are tensors, or Python numbers where none was prepared."""
+"""``kernel(*outs, *operands)``: outs are tensors; operands are tensors, or Python numbers where none was prepared.
+One of ``elementwise`` may have an attribute ``new``: the function of the operands that makes the result, too."""
 
 
 class Place(ABC):

@@ -254,10 +254,14 @@ def _add_operators(operation: Operation) -> None:
         return
 
     def forward(self: Tensor, other: Any) -> Any:
-        try:
-            return apply2(operation, self, other)
-        except OperandTypeError:
-            return NotImplemented  # Python asks the other operand, and raises TypeError in the end
+        try:  # as in apply2
+            plan = self._layout.plans[operation, other._layout]
+        except (KeyError, AttributeError):
+            try:
+                return apply2(operation, self, other)
+            except OperandTypeError:
+                return NotImplemented  # Python asks the other operand, and raises TypeError in the end
+        return plan(self, other)
 
     def backward(self: Tensor, other: Any) -> Any:
         return apply(operation, other, self)

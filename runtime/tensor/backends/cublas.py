@@ -12,6 +12,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from ....allocators.errors import CuplugError
+from ...drivers.upstream import on_device
 from ..layout import Layout
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class Blas:
         return int(handle)
 
     def _close(self) -> None:
-        with self.place.runtime.on_device(self.place.ordinal):
+        with on_device(self.place.driver, self.place.ordinal):  # the runtime itself is closed already
             while self._handles:
                 self.library.cublasDestroy_v2(self._handles.pop())
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
+from ...buffer import Buffer
 from ...kernels import SourceModule
+from ..core import make
 from ..dtypes import dtype
 from ..generator import wide
 from ..layout import Layout, Shape
@@ -15,12 +17,14 @@ from ..operations import Operation
 from ..patterns import PATTERNS
 from ..places import Kernel
 from ..reductions import Reduction
+from ..storage import Storage
 from . import cuda_elementwise, cuda_fill, cuda_reduce
 from .cublas import Blas, Gemm, cublas
 from .cuda_source import THREADS
 from .device_place import DevicePlace
 
 if TYPE_CHECKING:
+    from ...current import Current
     from ...drivers.base import Dim3
     from ...runtime import Runtime
 
@@ -66,6 +70,23 @@ class CudaPlace(DevicePlace):
         if self.runtime.launch_blocking:
             self.synchronize()
 
+    def bound(self, function: int, grid: Dim3, block: Dim3) -> Callable[[Current, bytes], None]:
+        """``launch`` with all but the parameters settled, in fewer steps. Takes what is current in this thread, too."""
+        bind = getattr(self.driver, "bind_launch", None)
+        if bind is None:
+            return lambda _, parameters: self.launch(function, grid, block, parameters)
+        queue, ordinal, runtime = bind(function, grid, block, shared=0), self.ordinal, self.runtime
+        device_now = self.driver.current_device
+
+        def launch(current: Current, parameters: bytes) -> None:
+            if device_now() != ordinal or runtime.launch_blocking:
+                self.launch(function, grid, block, parameters)
+            else:
+                chosen = current.streams.get(ordinal)
+                queue(0 if chosen is None else chosen.cuda_stream, parameters)
+
+        return launch
+
     def launched(self) -> None:
         """Something else was queued: wait for it, if everything is to be waited for."""
         if self.runtime.launch_blocking:
@@ -87,15 +108,15 @@ class CudaPlace(DevicePlace):
         pack = Struct("@P" + "".join("P" if number is None else number[0] for number in numbers) + "q").pack
         count = out.numel
         # Compiled when first needed: most tensors are aligned, most kernels have one form.
-        forms: dict[bool, Any] = {}
+        forms: dict[bool, tuple[Callable[[Current, bytes], None], bytes]] = {}
         mask = _alignment(fast.vector, out, operands)
-        launch, itemsizes = self.launch, [None if layout is None else layout.dtype.itemsize for layout in operands]
+        runtime, itemsizes = self.runtime, [None if layout is None else layout.dtype.itemsize for layout in operands]
         out_size = out.dtype.itemsize
 
-        def form(aligned: bool) -> Any:
+        def form(aligned: bool) -> tuple[Callable[[Current, bytes], None], bytes]:
             chosen = fast if aligned else plain
             grid = chosen.grid or (-(-count // chosen.per_block), 1, 1)
-            forms[aligned] = self.function(chosen.source), grid, chosen.block, chosen.before
+            forms[aligned] = self.bound(self.function(chosen.source), grid, chosen.block), chosen.before
             return forms[aligned]
 
         def kernel(out: Any, *operands: Any) -> None:
@@ -109,8 +130,8 @@ class CudaPlace(DevicePlace):
                 else:
                     arguments.append(number[1](operand))
             aligned = not bits & mask
-            function, grid, block, before = forms.get(aligned) or form(aligned)
-            launch(function, grid, block, before + pack(*arguments, count))
+            launch, before = forms.get(aligned) or form(aligned)
+            launch(runtime.current, before + pack(*arguments, count))
 
         if len(numbers) != 2 or any(numbers):
             return kernel
@@ -121,9 +142,34 @@ class CudaPlace(DevicePlace):
             p = a._storage.address + a._offset * a_size
             q = b._storage.address + b._offset * b_size
             aligned = not (x | p | q) & mask
-            function, grid, block, before = forms.get(aligned) or form(aligned)
-            launch(function, grid, block, before + pack(x, p, q, count))
+            launch, before = forms.get(aligned) or form(aligned)
+            launch(runtime.current, before + pack(x, p, q, count))
 
+        if not out.contiguous:
+            return of_two_tensors
+        place, ordinal, nbytes = self, self.ordinal, out.nbytes
+
+        def new_of_two_tensors(a: Any, b: Any) -> Any:  # with ``allocate``, for small tensors' sake
+            current = runtime.current
+            if current.device != ordinal:
+                made = place.empty(out)
+                of_two_tensors(made, a, b)
+                return made
+            try:
+                block = current.lane[nbytes].pop()
+                block.uses += 2
+            except LookupError:
+                block = current.allocate(nbytes)
+            x = block.address
+            made = make(Storage(place, nbytes, Buffer.of(block), x), 0, out)
+            p = a._storage.address + a._offset * a_size
+            q = b._storage.address + b._offset * b_size
+            aligned = not (x | p | q) & mask
+            launch, before = forms.get(aligned) or form(aligned)
+            launch(current, before + pack(x, p, q, count))
+            return made
+
+        of_two_tensors.new = new_of_two_tensors  # type: ignore[attr-defined]
         return of_two_tensors
 
     def reduction(
@@ -149,7 +195,7 @@ class CudaPlace(DevicePlace):
             address = 0 if partial is None else partial.address
             self.launch(first, plan.grid, plan.block, before + pack(*targets, source._address, address, p))
             if partial is not None:
-                self.launch(second, (plan.outputs, 1, 1), (128, 1, 1), before + pack_end(*targets, address, p))
+                self.launch(second, (plan.finish_blocks, 1, 1), (128, 1, 1), before + pack_end(*targets, address, p))
 
         return kernel
 

@@ -142,7 +142,9 @@ EXTREME(Minimum, false)
 
 _INNER, _WARP_ROWS = 256, 8
 _PER_THREAD = 16
-_MOST_splits = 1024
+_MOST_SPLITS = 1024
+_FEW_SPLITS = 32
+"""Partial results that one thread merges."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,8 @@ class Plan:
     block: tuple[int, int, int]
     splits: int
     """Partial results of each output, which ``finish`` merges; with 1 there is nothing left to do."""
+    finish_blocks: int
+    """Blocks of 128 threads for ``finish``."""
     partial_bytes: int
     """Of one partial result, an upper bound."""
     outputs: int
@@ -176,13 +180,24 @@ def plan(
         blocks, rows_per_block = -(-outputs // 32), _WARP_ROWS * 8
     else:
         blocks, rows_per_block = outputs, _INNER * _PER_THREAD
-    splits = max(1, min(-(-processors * 8 // blocks), length // rows_per_block, _MOST_splits))
+    wanted = processors * 16 // blocks if columns else -(-processors * 8 // blocks)
+    splits = max(1, min(wanted, length // rows_per_block, _MOST_SPLITS))
+    dense = in_steps == (1,) and not columns
     over, within = Walk(out_shape, [out_steps]), Walk(in_shape, [in_steps])
     return Plan(
-        _source(reduction, computed, outs, operand.dtype, over, within, columns),
+        _source(
+            reduction,
+            computed,
+            outs,
+            operand.dtype,
+            (over, within),
+            _COLUMNS if columns else _DENSE if dense else _ROWS,
+            _FINISH_FEW if splits <= _FEW_SPLITS else _FINISH,
+        ),
         (blocks, splits, 1),
         (32, _WARP_ROWS, 1) if columns else (_INNER, 1, 1),
         splits,
+        -(-outputs // 128) if splits <= _FEW_SPLITS else outputs,
         24,
         outputs,
         over.packed + within.packed + pack("@3q", outputs, length, splits),
@@ -194,35 +209,36 @@ def _source(
     computed: dtype,
     outs: Sequence[Layout],
     stored: dtype,
-    over: Walk,
-    within: Walk,
-    columns: bool,
+    walks: tuple[Walk, Walk],
+    reduce: str,
+    finish: str,
 ) -> str:
+    over, within = walks
     results = ", ".join(f"{out.dtype.c_name}* out{k}" for k, out in enumerate(outs))
     written = ", ".join(f"out{k} + o" for k in range(len(outs)))
-    loaded = "(float)(source[at])" if stored.is_half else "source[at]"
+    loaded = "(float)x" if stored.is_half else "x"
     kind = "float" if stored.is_half else stored.c_name
     if kind != computed.c_name:
         loaded = f"convert<T, {kind}>({loaded})"
     text = header([stored, computed, *(out.dtype for out in outs)]) + WALKS + _FUNCTORS
     text += f"typedef {computed.c_name} T;\ntypedef {reduction.cuda}<T> F;\ntypedef F::Acc Acc;\n"
-    text += f"typedef {over.c_type} Over;\ntypedef {within.c_type} Within;\n"
-    text += (
-        f"__device__ __forceinline__ void element(Acc& a, const {stored.c_name}* source, const Within& within,\n"
-        "                                        long long i, double p) {\n"
-        "    long long offset[1];\n    within.go(i, offset);\n    const long long at = offset[0];\n"
-        f"    F::add(a, {loaded}, i, p);\n}}\n"
-    )
-    finish = f"F::result(a, (double)length, p, {written})"
-    end = f"if (splits == 1) {finish}; else partial[o * splits + blockIdx.y] = a;"
+    text += f"typedef {over.c_type} Over;\ntypedef {within.c_type} Within;\ntypedef {stored.c_name} Stored;\n"
+    text += f"__device__ __forceinline__ T load(Stored x) {{ return {loaded}; }}\n"
+    result = f"F::result(a, (double)length, p, {written})"
+    end = f"if (splits == 1) {result}; else partial[o * splits + blockIdx.y] = a;"
     before = "const Over over, const Within within, long long outputs, long long length, long long splits"
-    parameters = f"({before}, {results}, const {stored.c_name}* source, Acc* partial, double p)"
-    text += (_COLUMNS if columns else _ROWS).replace("PARAMETERS", parameters).replace("END", end)
+    parameters = f"({before}, {results}, const Stored* source, Acc* partial, double p)"
+    text += _BLOCK + reduce.replace("PARAMETERS", parameters).replace("END", end)
     parameters = f"({before}, {results}, Acc* partial, double p)"
-    return text + _FINISH.replace("PARAMETERS", parameters).replace("END", f"{finish};")
+    return text + finish.replace("PARAMETERS", parameters).replace("END", f"{result};")
 
 
 _BLOCK = r"""
+__device__ __forceinline__ void element(Acc& a, const Stored* source, const Within& within, long long i, double p) {
+    long long offset[1];
+    within.go(i, offset);
+    F::add(a, load(source[offset[0]]), i, p);
+}
 template <class W> __device__ __forceinline__ long long row_of(const W& over, long long o) {
     long long at[1];
     over.go(o, at);
@@ -240,9 +256,7 @@ __device__ __forceinline__ void merge_block(Acc* shared, Acc& a, int me, int ste
 """
 
 # One block for each output and split. Four accumulators keep four loads in flight.
-_ROWS = (
-    _BLOCK
-    + r"""
+_ROWS = r"""
 extern "C" __global__ void __launch_bounds__(256) reduce PARAMETERS {
     __shared__ __align__(16) unsigned char memory[256 * sizeof(Acc)];
     const long long o = blockIdx.x, row = row_of(over, o);
@@ -264,12 +278,52 @@ extern "C" __global__ void __launch_bounds__(256) reduce PARAMETERS {
     if (threadIdx.x == 0) { END }
 }
 """
-)
+
+# The same for elements that lie side by side: read in vectors of 16 bytes, but for those before the first such address.
+_DENSE = r"""
+struct __align__(16) Vector { Stored at[16 / sizeof(Stored)]; };
+extern "C" __global__ void __launch_bounds__(256) reduce PARAMETERS {
+    __shared__ __align__(16) unsigned char memory[256 * sizeof(Acc)];
+    const int width = 16 / sizeof(Stored);
+    const long long o = blockIdx.x, share = (length + splits - 1) / splits;
+    const long long first = blockIdx.y * share < length ? blockIdx.y * share : length;
+    const long long last = first + share < length ? first + share : length;
+    const Stored* row = source + row_of(over, o);
+    long long start = first + (long long)((16 - ((unsigned long long)(row + first) & 15)) & 15) / (int)sizeof(Stored);
+    if (start > last) start = last;
+    const long long vectors = (last - start) / width;
+    const Vector* from = reinterpret_cast<const Vector*>(row + start);
+    Acc many[4];
+    #pragma unroll
+    for (int k = 0; k < 4; ++k) many[k] = F::start();
+    for (long long i = first + threadIdx.x; i < start; i += 256) F::add(many[0], load(row[i]), i, p);
+    long long j = threadIdx.x;
+    for (; j + 3 * 256 < vectors; j += 4 * 256) {
+        Vector read[4];
+        #pragma unroll
+        for (int k = 0; k < 4; ++k) read[k] = from[j + k * 256];
+        #pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            #pragma unroll
+            for (int v = 0; v < width; ++v) F::add(many[k], load(read[k].at[v]), start + (j + k * 256) * width + v, p);
+        }
+    }
+    for (; j < vectors; j += 256) {
+        const Vector read = from[j];
+        #pragma unroll
+        for (int v = 0; v < width; ++v) F::add(many[v % 4], load(read.at[v]), start + j * width + v, p);
+    }
+    for (long long i = start + vectors * width + threadIdx.x; i < last; i += 256) F::add(many[1], load(row[i]), i, p);
+    Acc a = many[0];
+    #pragma unroll
+    for (int k = 1; k < 4; ++k) F::merge(a, many[k], p);
+    merge_block((Acc*)memory, a, threadIdx.x, 1, 256, p);
+    if (threadIdx.x == 0) { END }
+}
+"""
 
 # Neighbouring threads make neighbouring outputs, for memory in which these lie side by side.
-_COLUMNS = (
-    _BLOCK
-    + r"""
+_COLUMNS = r"""
 extern "C" __global__ void __launch_bounds__(256) reduce PARAMETERS {
     __shared__ __align__(16) unsigned char memory[256 * sizeof(Acc)];
     const long long o = (long long)blockIdx.x * 32 + threadIdx.x;
@@ -278,14 +332,13 @@ extern "C" __global__ void __launch_bounds__(256) reduce PARAMETERS {
     Acc a = F::start();
     if (o < outputs) {
         const long long row = row_of(over, o);
-        #pragma unroll 4
+        #pragma unroll 8
         for (long long i = first + threadIdx.y; i < last; i += 8) element(a, source + row, within, i, p);
     }
     merge_block((Acc*)memory, a, threadIdx.y * 32 + threadIdx.x, 32, 8, p);
     if (threadIdx.y == 0 && o < outputs) { END }
 }
 """
-)
 
 _FINISH = r"""
 extern "C" __global__ void __launch_bounds__(128) finish PARAMETERS {
@@ -295,5 +348,16 @@ extern "C" __global__ void __launch_bounds__(128) finish PARAMETERS {
     for (int i = threadIdx.x; i < splits; i += 128) F::merge(a, partial[o * splits + i], p);
     merge_block((Acc*)memory, a, threadIdx.x, 1, 128, p);
     if (threadIdx.x == 0) { END }
+}
+"""
+
+# The same with one thread for each output.
+_FINISH_FEW = r"""
+extern "C" __global__ void __launch_bounds__(128) finish PARAMETERS {
+    const long long o = (long long)blockIdx.x * 128 + threadIdx.x;
+    if (o >= outputs) return;
+    Acc a = F::start();
+    for (int i = 0; i < splits; ++i) F::merge(a, partial[o * splits + i], p);
+    END
 }
 """
