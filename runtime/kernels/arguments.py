@@ -48,9 +48,9 @@ class Parameter:
 class Plan:
     """How arguments of certain types become a parameter block."""
 
-    pack: Callable[..., bytes]
+    layout: struct.Struct
     converters: tuple[Convert | None, ...] | None
-    """One for each argument that ``pack`` does not take as it is."""
+    """One for each argument that ``layout`` does not take as it is."""
     foreign: tuple[int, ...]
     """Places of arrays that may come with a stream of their own."""
 
@@ -61,8 +61,10 @@ class Packer:
     def __init__(self, kernel: str, parameters: Sequence[Parameter]) -> None:
         self.kernel = kernel
         self.parameters = tuple(parameters)
-        self.plain: dict[tuple[type, ...], Callable[..., bytes]] = {}
-        """For types that need no conversion and name no streams: what makes the block. If it raises, ``explain``."""
+        self.nbytes = max((parameter.offset + parameter.nbytes for parameter in self.parameters), default=0)
+        """The size of the parameter block."""
+        self.plain: dict[tuple[type, ...], Callable[..., None]] = {}
+        """For types that need no conversion and name no streams: ``pack_into(buffer, 0, *args)``."""
         self._plans: dict[tuple[type, ...], Plan] = {}
 
     def __call__(self, args: tuple[Any, ...]) -> bytes:
@@ -72,22 +74,27 @@ class Packer:
             TypeError: there are too many or too few, or one is of the wrong kind or size.
             ValueError: a number does not fit into its parameter.
         """
-        return self.pack(self.plan(args), args)
+        block = bytearray(self.nbytes)
+        self.pack_into(self.plan(args), block, args)
+        return bytes(block)
 
     def plan(self, args: tuple[Any, ...]) -> Plan:
         """How these arguments are packed. Raises TypeError as calling does."""
         return self._plans.get(tuple(map(type, args))) or self._plan(args)
 
-    def pack(self, plan: Plan, args: tuple[Any, ...]) -> bytes:
-        """Pack arguments by their plan. Raises ValueError as calling does."""
+    def pack_into(self, plan: Plan, block: Any, args: tuple[Any, ...]) -> None:
+        """Write arguments by their plan into a parameter block. Raises ValueError as calling does."""
         try:
             if plan.converters is None:
-                return plan.pack(*args)
-            return plan.pack(
-                *[value if convert is None else convert(value) for value, convert in zip(args, plan.converters)]  # noqa: B905
+                plan.layout.pack_into(block, 0, *args)
+                return
+            plan.layout.pack_into(
+                block,
+                0,
+                *[value if convert is None else convert(value) for value, convert in zip(args, plan.converters)],  # noqa: B905
             )
         except (struct.error, OverflowError):
-            self.explain(args)
+            self._explain(args)
 
     @staticmethod
     def streams(plan: Plan, args: tuple[Any, ...]) -> list[int]:
@@ -114,12 +121,11 @@ class Packer:
             converters.append(convert)
             if convert is _address_of_array:
                 foreign.append(place)
-        packed = struct.Struct(layout)
-        plan = Plan(packed.pack, tuple(converters) if any(converters) else None, tuple(foreign))
+        plan = Plan(struct.Struct(layout), tuple(converters) if any(converters) else None, tuple(foreign))
         if "s" not in [parameter.kind for parameter in self.parameters]:  # a structure's size is its object's matter
             self._plans[tuple(map(type, args))] = plan
             if plan.converters is None and not foreign:
-                self.plain[tuple(map(type, args))] = plan.pack
+                self.plain[tuple(map(type, args))] = plan.layout.pack_into
         return plan
 
     def _accept(self, parameter: Parameter, value: Any) -> tuple[str, Convert | None]:
@@ -193,7 +199,7 @@ class Packer:
         place = self.parameters.index(parameter)
         raise TypeError(f"kernel {self.kernel}, parameter {place} ({parameter}) cannot be {what}: {why}")
 
-    def explain(self, args: tuple[Any, ...]) -> NoReturn:
+    def _explain(self, args: tuple[Any, ...]) -> NoReturn:
         """Raise ValueError for the argument that does not fit."""
         for place, (parameter, value) in enumerate(zip(self.parameters, args, strict=True)):
             code, convert = self._accept(parameter, value)

@@ -2,90 +2,71 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from operator import index
 from typing import TYPE_CHECKING, Any
 
-from ...allocators.errors import CuplugError, DriverError
+from ...allocators.errors import CuplugError
 from ..drivers.base import Dim3, Driver, FunctionAttributes
 from ..foreign import stream_handle
-from ..stream import ExternalStream, as_stream
 from ..upstream import PER_THREAD_KEY, driver_handle
 from .arguments import Packer, Parameter
+from .launching import Target, fast_call, fast_prepared, launch
 
 if TYPE_CHECKING:
-    from ..current import Current
+    from typing_extensions import Self
+
     from ..runtime import Runtime
     from .module import SourceModule
 
 __all__ = ["Function", "PreparedLaunch"]
 
-Queue = Callable[[int, bytes], None]
-"""Queues a kernel: ``queue(stream, parameters)``."""
-
-_INVALID_CONTEXT = 201
 _GEOMETRIES = 256
 
-
-class _Loaded:
-    """A kernel on one device."""
-
-    __slots__ = ("handle", "packer")
-
-    def __init__(self, handle: int, packer: Packer) -> None:
-        self.handle = handle
-        self.packer = packer
+# Both classes are kinds of `partial`, since instances of that pass keywords on as they come. Those of a class with a
+# `__call__` in Python make a dictionary of them first (0.1 to 0.2 µs of a launch).
 
 
-class Function:
-    """A kernel of a ``SourceModule``. Calling it queues a launch::
+class Function(partial[None]):
+    """A kernel of a ``SourceModule``. Calling it queues a launch on the current device, or on that of ``stream``::
 
         saxpy(a, x, y, grid=blocks, block=256)
         saxpy[blocks, 256](a, x, y)
 
     Arguments are buffers and device arrays (anything with ``__cuda_array_interface__``), NumPy scalars of the
     parameter's kind and size, plain Python numbers, which are converted, and for structures NumPy's structured
-    scalars, ctypes structures or bytes.
+    scalars, ctypes structures or bytes. ``grid`` is the number of blocks, or up to three for x, y and z; ``block`` the
+    threads of a block likewise; ``shared`` the bytes of dynamic shared memory of each block; ``stream`` where to queue
+    it: a ``Stream``, another library's or a handle, by default the current one.
+
+    Raises:
+        TypeError: the wrong number of arguments, or one of the wrong kind or size; the message names it.
+        ValueError: grid, block or shared memory are beyond the device's limits; the message names the limit.
+        DriverError: the launch failed, or the device is in a sticky error state.
     """
 
-    def __init__(self, module: SourceModule, name: str) -> None:
+    module: SourceModule
+    name: str
+    _kernel: _Kernel
+
+    if TYPE_CHECKING:
+
+        def __call__(self, *args: Any, grid: Any = 1, block: Any, shared: int = 0, stream: Any = None) -> None: ...
+
+    def __new__(cls, module: SourceModule, name: str) -> Self:
+        """The kernel ``name`` of ``module``, loaded on the current device."""
+        kernel = _Kernel(module, name)
+        count = len(kernel.packer.parameters)
+        call = fast_call(count, kernel.runtime, kernel.packer, kernel.targets, kernel.call)
+        self = super().__new__(cls, call)
         self.module = module
         self.name = name
-        self._runtime: Runtime = module.runtime
-        self._driver: Driver = module.runtime.driver
-        self._loaded: dict[int, _Loaded] = {}
-        self._targets: dict[tuple[Any, Any, Any, int], _Target] = {}
+        self._kernel = kernel
+        return self
 
-    def __call__(self, *args: Any, grid: Any = 1, block: Any, shared: int = 0, stream: Any = None) -> None:
-        """Queue a launch on the current device, or on that of ``stream``.
-
-        Args:
-            args: the kernel's arguments.
-            grid: blocks: a number, or up to three for x, y and z.
-            block: threads of a block, as ``grid``.
-            shared: bytes of dynamic shared memory of each block.
-            stream: where to queue it: a ``Stream``, another library's or a handle; by default the current one.
-
-        Raises:
-            TypeError: the wrong number of arguments, or one of the wrong kind or size; the message names it.
-            ValueError: grid, block or shared memory are beyond the device's limits; the message names the limit.
-            DriverError: the launch failed, or the device is in a sticky error state.
-        """
-        current = self._runtime.current
-        if stream is None:
-            ordinal = current.device
-            handle = current.stream
-            if handle >= PER_THREAD_KEY:
-                handle = driver_handle(handle)
-        else:
-            ordinal, handle = self._runtime.stream_device(stream), stream_handle(stream)
-        try:
-            target = self._targets[grid, block, shared, ordinal]
-        except (KeyError, TypeError):
-            target = self._target(grid, block, shared, ordinal)
-        _launch(target, current, handle, args)
+    def __init__(self, module: SourceModule, name: str) -> None:
+        pass
 
     def __getitem__(self, geometry: Any) -> PreparedLaunch:
         """``fn[grid, block]`` or ``fn[grid, block, shared, stream]``: see ``prepare``."""
@@ -100,48 +81,123 @@ class Function:
         then ``launch(*args)``. On the device that is current now, or that of ``stream``; without ``stream``, on the
         stream that is current at each launch. Raises as calling does.
         """
-        ordinal = self._runtime.current.device if stream is None else self._runtime.stream_device(stream)
-        target = self._target(grid, block, shared, ordinal)
-        return PreparedLaunch(self, target, None if stream is None else stream_handle(stream))
+        kernel = self._kernel
+        ordinal = kernel.runtime.current.device if stream is None else kernel.runtime.stream_device(stream)
+        target = kernel.target(grid, block, shared, ordinal)
+        return PreparedLaunch(self.name, target, None if stream is None else stream_handle(stream))
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """The kernel's parameters."""
-        ordinal = self._runtime.current.device
-        return (self._loaded.get(ordinal) or self._load(ordinal)).packer.parameters
+        return self._kernel.packer.parameters
 
     @property
     def attributes(self) -> FunctionAttributes:
         """What the driver knows of the kernel on the current device."""
-        ordinal = self._runtime.current.device
-        loaded = self._loaded.get(ordinal) or self._load(ordinal)
-        with self._runtime.on_device(ordinal):
-            return self._driver.function_attributes(loaded.handle)
+        return self._kernel.attributes(self._kernel.runtime.current.device)
 
     def __repr__(self) -> str:
         return f"<Function {self.name}>"
 
-    def _load(self, ordinal: int) -> _Loaded:
-        with self._runtime.on_device(ordinal):
-            handle, parameters = self.module.load_function(self.name, ordinal)
-        loaded = self._loaded[ordinal] = _Loaded(handle, Packer(self.name, parameters))
-        return loaded
+    def __reduce__(self) -> Any:
+        raise TypeError(f"{self!r} cannot be copied or pickled; its source can")
 
-    def _target(self, grid: Any, block: Any, shared: int, ordinal: int) -> _Target:
+
+class PreparedLaunch(partial[None]):
+    """A kernel with its grid, block, shared memory and device settled. Calling it with arguments queues it, and raises
+    as ``Function`` does for arguments.
+    """
+
+    name: str
+    _target: Target
+
+    def __new__(cls, name: str, target: Target, handle: int | None) -> Self:
+        """A launch on the stream ``handle``, or with None on the current one of the target's device."""
+
+        def otherwise(args: tuple[Any, ...]) -> None:
+            current = target.runtime.current
+            if handle is not None:
+                key = handle
+            elif current.device == target.ordinal:
+                key = current.stream
+            else:
+                stream = current.streams.get(target.ordinal)
+                key = 0 if stream is None else stream.cuda_stream
+            launch(target, current, key if key < PER_THREAD_KEY else driver_handle(key), args)
+
+        self = super().__new__(cls, fast_prepared(target, handle, otherwise))
+        self.name = name
+        self._target = target
+        return self
+
+    def __init__(self, name: str, target: Target, handle: int | None) -> None:
+        pass
+
+    def __repr__(self) -> str:
+        grid, block, shared = self._target.geometry
+        return f"<{self.name} with grid {grid}, block {block}, {shared} bytes of shared memory>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"{self!r} cannot be copied or pickled; its source can")
+
+
+class _Kernel:
+    """What a ``Function`` knows."""
+
+    def __init__(self, module: SourceModule, name: str) -> None:
+        self.module = module
+        self.name = name
+        self.runtime: Runtime = module.runtime
+        self.targets: dict[tuple[Any, Any, Any, int], Target] = {}
+        self._driver: Driver = module.runtime.driver
+        self._handles: dict[int, int] = {}
+        self.packer: Packer
+        self._handle(self.runtime.current.device)
+
+    def call(self, args: tuple[Any, ...], grid: Any, block: Any, shared: int, stream: Any) -> None:
+        """Launch in any case that the fast call leaves."""
+        current = self.runtime.current
+        if stream is None:
+            ordinal, handle = current.device, current.stream
+            if handle >= PER_THREAD_KEY:
+                handle = driver_handle(handle)
+        else:
+            ordinal, handle = self.runtime.stream_device(stream), stream_handle(stream)
+        try:
+            target = self.targets[grid, block, shared, ordinal]
+        except (KeyError, TypeError):
+            target = self.target(grid, block, shared, ordinal)
+        launch(target, current, handle, args)
+
+    def target(self, grid: Any, block: Any, shared: int, ordinal: int) -> Target:
         """Check the geometry, and settle all that it settles."""
-        loaded = self._loaded.get(ordinal) or self._load(ordinal)
-        geometry = self._geometry(loaded, grid, block, shared, ordinal)
-        queue = _queue(self._driver, loaded.handle, *geometry)
-        target = _Target(self._runtime, loaded.packer, geometry, ordinal, queue)
-        if len(self._targets) >= _GEOMETRIES:
-            self._targets.clear()
+        geometry = self._geometry(grid, block, shared, ordinal)
+        target = Target(self.runtime, self.packer, self._handle(ordinal), geometry, ordinal)
+        if len(self.targets) >= _GEOMETRIES:
+            self.targets.clear()
         with suppress(TypeError):  # a list, say
-            self._targets[grid, block, shared, ordinal] = target
+            self.targets[grid, block, shared, ordinal] = target
         return target
 
-    def _geometry(self, loaded: _Loaded, grid: Any, block: Any, shared: int, ordinal: int) -> tuple[Dim3, Dim3, int]:
+    def attributes(self, ordinal: int) -> FunctionAttributes:
+        """What the driver knows of the kernel on a device."""
+        handle = self._handle(ordinal)
+        with self.runtime.on_device(ordinal):
+            return self._driver.function_attributes(handle)
+
+    def _handle(self, ordinal: int) -> int:
+        handle = self._handles.get(ordinal)
+        if handle is None:
+            with self.runtime.on_device(ordinal):
+                handle, parameters = self.module.load_function(self.name, ordinal)
+            if not self._handles:
+                self.packer = Packer(self.name, parameters)
+            self._handles[ordinal] = handle
+        return handle
+
+    def _geometry(self, grid: Any, block: Any, shared: int, ordinal: int) -> tuple[Dim3, Dim3, int]:
         blocks, threads = _dimensions("grid", grid), _dimensions("block", block)
-        device = self._runtime.properties(ordinal)
+        device = self.runtime.properties(ordinal)
         for what, sizes, limits, limit_name in (
             ("grid", blocks, device.max_grid_dim, "max_grid_dim"),
             ("block", threads, device.max_block_dim, "max_block_dim"),
@@ -158,8 +214,7 @@ class Function:
                 f"launch of {self.name}: block {threads} has {count} threads; a block may have "
                 f"{device.max_threads_per_block} (the device's max_threads_per_block)"
             )
-        with self._runtime.on_device(ordinal):
-            most = self._driver.function_attributes(loaded.handle).max_threads_per_block
+        most = self.attributes(ordinal).max_threads_per_block
         if count > most:
             raise ValueError(
                 f"launch of {self.name}: block {threads} has {count} threads; this kernel was compiled for at most "
@@ -172,102 +227,6 @@ class Function:
                 f"{device.shared_memory_per_block_optin} (the device's shared_memory_per_block_optin)"
             )
         return blocks, threads, shared
-
-
-class PreparedLaunch:
-    """A kernel with its grid, block, shared memory and device settled. Calling it with arguments queues it."""
-
-    __slots__ = ("_function", "_handle", "_target")
-
-    def __init__(self, function: Function, target: _Target, handle: int | None) -> None:
-        self._function = function
-        self._target = target
-        self._handle = handle
-
-    def __call__(self, *args: Any) -> None:
-        """Queue the kernel. Raises as ``Function`` does for arguments."""
-        target = self._target
-        current = target.runtime.current
-        handle = self._handle
-        if handle is None:
-            if current.device == target.ordinal:
-                handle = current.stream
-            else:
-                stream = current.streams.get(target.ordinal)
-                handle = 0 if stream is None else stream.cuda_stream
-            if handle >= PER_THREAD_KEY:
-                handle = driver_handle(handle)
-        _launch(target, current, handle, args)
-
-    def __repr__(self) -> str:
-        grid, block, shared = self._target.geometry
-        return f"<{self._function.name} with grid {grid}, block {block}, {shared} bytes of shared memory>"
-
-
-class _Target:
-    """A kernel on one device with its geometry."""
-
-    __slots__ = ("geometry", "ordinal", "packer", "plain", "queue", "runtime")
-
-    def __init__(
-        self, runtime: Runtime, packer: Packer, geometry: tuple[Dim3, Dim3, int], ordinal: int, queue: Queue
-    ) -> None:
-        self.runtime = runtime
-        self.packer = packer
-        self.plain = packer.plain
-        self.geometry = geometry
-        self.ordinal = ordinal
-        self.queue = queue
-
-
-def _launch(target: _Target, current: Current, handle: int, args: tuple[Any, ...]) -> None:
-    pack = target.plain.get(tuple(map(type, args)))
-    if pack is None:
-        packer = target.packer
-        plan = packer.plan(args)
-        parameters = packer.pack(plan, args)
-        if plan.foreign:
-            _order(target, packer.streams(plan, args), handle)
-    else:
-        try:
-            parameters = pack(*args)
-        except (struct.error, OverflowError):
-            target.packer.explain(args)
-    ordinal, runtime = target.ordinal, target.runtime
-    if current.device != ordinal:
-        with runtime.on_device(ordinal):
-            target.queue(handle, parameters)
-    else:
-        try:
-            target.queue(handle, parameters)
-        except DriverError as error:
-            if error.code != _INVALID_CONTEXT:
-                raise
-            runtime.driver.set_device(ordinal)  # the first call of this thread that needs a device
-            target.queue(handle, parameters)
-    if runtime.launch_blocking:
-        with runtime.on_device(ordinal):
-            runtime.driver.stream_synchronize(handle)
-
-
-def _order(target: _Target, streams: list[int], handle: int) -> None:
-    """Wait for the streams on which other libraries make the contents of arguments."""
-    for stream in streams:
-        if stream != handle:
-            queue = as_stream(ExternalStream(handle, target.ordinal, runtime=target.runtime), target.runtime)
-            queue.wait_stream(ExternalStream(stream, target.ordinal, runtime=target.runtime))
-
-
-def _queue(driver: Driver, function: int, grid: Dim3, block: Dim3, shared: int) -> Queue:
-    """The driver's fastest way to launch a kernel again and again."""
-    bind: Callable[..., Queue] | None = getattr(driver, "bind_launch", None)
-    if bind is not None:
-        return bind(function, grid, block, shared=shared)
-
-    def queue(stream: int, parameters: bytes) -> None:
-        driver.launch(function, grid, block, shared=shared, stream=stream, parameters=parameters)
-
-    return queue
 
 
 def _dimensions(what: str, value: Any) -> Dim3:

@@ -109,9 +109,6 @@ class SourceModule:
         """
         function = self._functions.get(name)
         if function is None:
-            ordinal = self.runtime.current.device
-            with self.runtime.on_device(ordinal):
-                self.load_function(name, ordinal)
             function = self._functions[name] = Function(self, name)
         return function
 

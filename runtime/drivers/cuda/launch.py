@@ -18,13 +18,26 @@ from typing import Any
 from ..base import Dim3, driver_error
 from .api import Api, Refusal
 
-__all__ = ["BoundLauncher", "Launcher", "bind", "make_launcher", "refuse_launches"]
+__all__ = [
+    "BoundLauncher",
+    "Launcher",
+    "Slot",
+    "bind",
+    "bind_in_place",
+    "make_launcher",
+    "make_slot",
+    "refuse_launches",
+]
 
 Launcher = Callable[[int, Dim3, Dim3, int, int, bytes], int]
 """``launch(function, grid, block, shared, stream, parameters)`` returns a CUresult."""
 
 BoundLauncher = Callable[[int, bytes], int]
 """``launch(stream, parameters)`` returns a CUresult."""
+
+Slot = tuple[Any, int, Any]
+"""A writable buffer for a parameter block, the address of the array ``extra`` that points to it, and what that lies
+in. Address 0: there are no parameters."""
 
 # The array `extra` of cuLaunchKernel: CU_LAUNCH_PARAM_BUFFER_POINTER (1) and where the parameter block is,
 # CU_LAUNCH_PARAM_BUFFER_SIZE (2) and where its size is, CU_LAUNCH_PARAM_END (0). CUDA driver API, "Execution Control".
@@ -78,6 +91,32 @@ def bind(launcher: Launcher, function: int, grid: Dim3, block: Dim3, shared: int
         else:
             address = 0
         (code,) = launch_kernel(function, gx, gy, gz, bx, by, bz, shared, stream, 0, address)
+        return int(code) if code else 0
+
+    return launch
+
+
+def make_slot(nbytes: int) -> Slot:
+    """Room for a parameter block of ``nbytes`` bytes."""
+    if not nbytes:
+        return bytearray(), 0, None
+    block, size = (ctypes.c_char * nbytes)(), ctypes.c_size_t(nbytes)
+    extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(block), 2, ctypes.addressof(size), 0)
+    return block, ctypes.addressof(extra), (extra, size)
+
+
+def bind_in_place(
+    launcher: Launcher, function: int, grid: Dim3, block: Dim3, shared: int
+) -> Callable[[int, Slot], int]:
+    """As ``bind``, with the parameters in a slot: nothing is made for a launch."""
+    launch_kernel = getattr(launcher, "launch_kernel", None)
+    if launch_kernel is None:
+        return lambda stream, slot: launcher(function, grid, block, shared, stream, bytes(slot[0]))
+    gx, gy, gz = grid
+    bx, by, bz = block
+
+    def launch(stream: int, slot: Slot) -> int:
+        (code,) = launch_kernel(function, gx, gy, gz, bx, by, bz, shared, stream, 0, slot[1])
         return int(code) if code else 0
 
     return launch

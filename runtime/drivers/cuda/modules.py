@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from functools import partial
 
 from ..base import PER_THREAD_STREAM, Dim3, FunctionAttributes
-from .launch import bind
+from .launch import Slot, bind, bind_in_place, make_slot
 from .state import CudaState
 
 __all__ = ["ModuleCalls"]
@@ -132,6 +133,28 @@ class ModuleCalls(CudaState):
             self.launch(function, grid, block, shared=shared, stream=stream, parameters=parameters)
 
         return queue
+
+    def bind_launch_in_place(
+        self, function: int, grid: Dim3, block: Dim3, *, shared: int, nbytes: int
+    ) -> tuple[Callable[[], Slot], Callable[[int, Slot], None]]:
+        """``launch`` with all but the stream and the parameters settled, and these read where they were written.
+
+        Returns:
+            What makes a slot, whose first item is a writable buffer of ``nbytes`` bytes for the parameter block, and
+            ``queue(stream, slot)``. Another launch may have the slot once ``queue`` has returned.
+        """
+        usual, here, thread = self._launch, self._contexts.here, self._contexts.local
+        bound = bind_in_place(usual, function, grid, block, shared)
+
+        def queue(stream: int, slot: Slot) -> None:
+            if self._launch is usual:  # neither closed nor forked
+                if stream <= PER_THREAD_STREAM and thread.state.ordinal is None:
+                    here()
+                if not bound(stream, slot):
+                    return
+            self.launch(function, grid, block, shared=shared, stream=stream, parameters=bytes(slot[0]))
+
+        return partial(make_slot, nbytes), queue
 
     def _allow_shared(self, function: int, shared: int) -> bool:
         """Let a kernel use more dynamic shared memory, up to the device's opt-in limit. False: it does already."""
