@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -176,6 +178,46 @@ def test_an_unknown_name_lists_the_known_ones(module: Any) -> None:
 def test_parameters_can_be_inspected(module: Any) -> None:
     names = [(parameter.name, parameter.kind) for parameter in module.get_function("fill").parameters]
     assert names == [("out", "p"), ("value", "f"), ("n", "i")]
+
+
+def test_threads_that_share_a_launch_do_not_mix_their_arguments(machine: Any, module: Any) -> None:
+    fill, count, times = module.get_function("fill"), 4, 50
+    launch = fill.prepare(1, 32)
+    out = machine.zeros(count * times, np.float32)
+
+    def work(number: int) -> None:
+        for place in range(number * times, (number + 1) * times):
+            launch(int(out) + 4 * place, float(place), 1)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    machine.synchronize()
+    assert machine.down(out, count * times, np.float32).tolist() == list(range(count * times))
+
+
+def test_a_launch_goes_on_after_a_wrong_argument(machine: Any, module: Any) -> None:
+    out = machine.zeros(2, np.float32)
+    launch = module.get_function("fill")[1, 32]
+    for value in (1.0, 2.0):
+        launch(out, value, 2)
+        with pytest.raises(ValueError, match=r"parameter 2 .* cannot hold") as raised:
+            launch(out, value, 2**40)
+        assert raised.value.__context__ is None or not isinstance(raised.value.__context__, KeyError)
+        with pytest.raises(TypeError, match="takes 3 arguments"):
+            launch(out, value, 2, 4)
+        assert machine.down(out, 2, np.float32).tolist() == [value, value]
+
+
+def test_kernels_cannot_be_copied(module: Any) -> None:
+    fill = module.get_function("fill")
+    for kernel in (fill, fill[1, 32]):
+        with pytest.raises(TypeError, match="cannot be copied"):
+            copy.copy(kernel)
+    assert "fill" in repr(fill)
+    assert "block (32, 1, 1)" in repr(fill[1, 32])
 
 
 def test_launches_are_operations_of_the_current_stream(make_machine: Callable[..., Any]) -> None:

@@ -110,3 +110,20 @@ def test_kinds_of_parameters_come_from_the_source() -> None:
     assert kinds(found["t<double, 3>"], [(0, 8), (8, 8)]) == [("a", "f"), ("b", "p")]
     assert kinds(found["k"], [(0, 4)]) == [("parameter 0", "?")]
     assert kinds(found["t<double, 3>"], [(0, 2), (8, 8)])[0] == ("a", "?")
+
+
+def test_structures_that_the_source_defines_are_structures() -> None:
+    source = """
+    struct Pair { int a; float b; };
+    typedef struct { float x, y; } Two;
+    union Either { int a; double b; };
+    enum class Color : int { red };
+    struct alignas(8) Aligned { int a, b; };
+    template <class T> struct Box { T inside; };
+    __global__ void k(Pair a, const Two b, Either c, Aligned d, Box<double> e, struct Elsewhere f, Pair *g, Color h) {}
+    template <class T> __global__ void t(T a, T *b) {}
+    """
+    found = signatures(source, ["t<Pair>"])
+    layout = [(8 * index, 8) for index in range(7)] + [(56, 4)]
+    assert [kind for _, kind in kinds(found["k"], layout)] == ["s", "s", "s", "s", "s", "s", "p", "?"]
+    assert [kind for _, kind in kinds(found["t<Pair>"], layout[:2])] == ["s", "p"]
