@@ -27,6 +27,7 @@ __all__ = [
     "apply1",
     "apply2",
     "apply_into",
+    "apply_into2",
     "common_dtype",
     "common_place",
     "into",
@@ -101,6 +102,18 @@ def apply_into(operation: Operation, out: Tensor, *operands: Any) -> Tensor:
             out._layout.plans[key] = plan
     plan(out, *operands)
     return out
+
+
+def apply_into2(operation: Operation, a: Tensor, b: Any) -> Tensor:
+    """``apply_into`` of ``a`` and ``b`` to ``a``, in fewer steps."""
+    try:
+        plan = a._layout.plans[operation, "into", a._layout, b._layout] if b._storage is not a._storage else None
+    except (KeyError, AttributeError):
+        plan = None
+    if plan is None:
+        return apply_into(operation, a, a, b)
+    plan(a, a, b)
+    return a
 
 
 def same_memory(a: Tensor, b: Tensor) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .copying import CopyMethods
 from .core import use_class
 from .creation_methods import CreationMethods
-from .elementwise import OperandTypeError, apply, apply1, apply2, apply_into, into
+from .elementwise import OperandTypeError, apply, apply1, apply2, apply_into, apply_into2, into
 from .exchange import ExchangeMethods
 from .filling import FillMethods
 from .indexing import IndexMethods
@@ -97,7 +97,7 @@ class Tensor(
 
     def add_(self, other: Any, *, alpha: Any = 1) -> Tensor:
         """``add``, in place."""
-        return apply_into(_ADD, self, self, other if alpha == 1 else _scaled(other, alpha))
+        return apply_into2(_ADD, self, other if alpha == 1 else _scaled(other, alpha))
 
     def sub(self, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
         """``self - alpha * other``."""
@@ -105,7 +105,7 @@ class Tensor(
 
     def sub_(self, other: Any, *, alpha: Any = 1) -> Tensor:
         """``sub``, in place."""
-        return apply_into(_SUB, self, self, other if alpha == 1 else _scaled(other, alpha))
+        return apply_into2(_SUB, self, other if alpha == 1 else _scaled(other, alpha))
 
     def div(self, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
         """The quotient: true, or rounded down (``floor``) or towards 0 (``trunc``)."""
@@ -234,7 +234,7 @@ def _add_methods(operation: Operation) -> None:
         methods["_"] = lambda self: apply_into(operation, self, self)
     elif operation.arity == 2:
         methods[""] = lambda self, other: apply2(operation, self, other)
-        methods["_"] = lambda self, other: apply_into(operation, self, self, other)
+        methods["_"] = lambda self, other: apply_into2(operation, self, other)
     else:
         methods[""] = lambda self, *others: apply(operation, self, *others)
         methods["_"] = lambda self, *others: apply_into(operation, self, self, *others)
@@ -267,7 +267,7 @@ def _add_operators(operation: Operation) -> None:
         return apply(operation, other, self)
 
     def in_place(self: Tensor, other: Any) -> Tensor:
-        return apply_into(operation, self, self, other)
+        return apply_into2(operation, self, other)
 
     _add(f"__{name}__", forward)
     if name in ("eq", "ne", "lt", "le", "gt", "ge"):

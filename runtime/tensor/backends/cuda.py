@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from ...buffer import Buffer
 from ...kernels import SourceModule
 from ..core import make
 from ..dtypes import dtype
@@ -17,7 +16,6 @@ from ..operations import Operation
 from ..patterns import PATTERNS
 from ..places import Kernel
 from ..reductions import Reduction
-from ..storage import Storage
 from . import cuda_elementwise, cuda_fill, cuda_reduce
 from .cublas import Blas, Gemm, cublas
 from .cuda_source import THREADS
@@ -133,11 +131,28 @@ class CudaPlace(DevicePlace):
             launch, before = forms.get(aligned) or form(aligned)
             launch(runtime.current, before + pack(*arguments, count))
 
-        if len(numbers) != 2 or any(numbers):
+        if len(numbers) > 2 or any(numbers):
             return kernel
-        a_size, b_size = itemsizes
+        # The same in fewer steps, for small tensors' sake: of one and of two tensors, with a new result.
+        allocate, nbytes, contiguous = self.allocate, out.nbytes, out.contiguous
+        a_size = itemsizes[0]
+        if len(numbers) == 1:
 
-        def of_two_tensors(out: Any, a: Any, b: Any) -> None:  # the same, in fewer steps
+            def new_of_one(a: Any) -> Any:
+                current = runtime.current
+                storage = allocate(nbytes, current)
+                x = storage.address
+                p = a._storage.address + a._offset * a_size
+                launch, before = forms.get(not (x | p) & mask) or form(not (x | p) & mask)
+                launch(current, before + pack(x, p, count))
+                return make(storage, 0, out)
+
+            if contiguous:
+                kernel.new = new_of_one  # type: ignore[attr-defined]
+            return kernel
+        b_size = itemsizes[1]
+
+        def of_two(out: Any, a: Any, b: Any) -> None:
             x = out._storage.address + out._offset * out_size
             p = a._storage.address + a._offset * a_size
             q = b._storage.address + b._offset * b_size
@@ -145,32 +160,20 @@ class CudaPlace(DevicePlace):
             launch, before = forms.get(aligned) or form(aligned)
             launch(runtime.current, before + pack(x, p, q, count))
 
-        if not out.contiguous:
-            return of_two_tensors
-        place, ordinal, nbytes = self, self.ordinal, out.nbytes
-
-        def new_of_two_tensors(a: Any, b: Any) -> Any:  # with ``allocate``, for small tensors' sake
+        def new_of_two(a: Any, b: Any) -> Any:
             current = runtime.current
-            if current.device != ordinal:
-                made = place.empty(out)
-                of_two_tensors(made, a, b)
-                return made
-            try:
-                block = current.lane[nbytes].pop()
-                block.uses += 2
-            except LookupError:
-                block = current.allocate(nbytes)
-            x = block.address
-            made = make(Storage(place, nbytes, Buffer.of(block), x), 0, out)
+            storage = allocate(nbytes, current)
+            x = storage.address
             p = a._storage.address + a._offset * a_size
             q = b._storage.address + b._offset * b_size
             aligned = not (x | p | q) & mask
             launch, before = forms.get(aligned) or form(aligned)
             launch(current, before + pack(x, p, q, count))
-            return made
+            return make(storage, 0, out)
 
-        of_two_tensors.new = new_of_two_tensors  # type: ignore[attr-defined]
-        return of_two_tensors
+        if contiguous:
+            of_two.new = new_of_two  # type: ignore[attr-defined]
+        return of_two
 
     def reduction(
         self, reduction: Reduction, computed: dtype, outs: Sequence[Layout], operand: Layout, axes: Shape
@@ -179,8 +182,9 @@ class CudaPlace(DevicePlace):
             return _nothing
         processors = self.runtime.properties(self.ordinal).multi_processor_count
         plan = cuda_reduce.plan(reduction, computed, outs, operand, axes, processors=processors)
-        first = self.function(plan.source, "reduce")
-        second = self.function(plan.source, "finish") if plan.splits > 1 else 0
+        first = self.bound(self.function(plan.source, "reduce"), plan.grid, plan.block)
+        finish = self.function(plan.source, "finish") if plan.splits > 1 else 0
+        second = self.bound(finish, (plan.finish_blocks, 1, 1), (128, 1, 1))
         many = len(outs)
         pack, pack_end = Struct("@" + "P" * many + "PPd").pack, Struct("@" + "P" * many + "Pd").pack
         before = plan.before
@@ -193,9 +197,10 @@ class CudaPlace(DevicePlace):
             # Dropped when this returns: the stream reuses it after the kernels, not before.
             partial = self.allocate(scratch) if scratch else None
             address = 0 if partial is None else partial.address
-            self.launch(first, plan.grid, plan.block, before + pack(*targets, source._address, address, p))
+            current = self.runtime.current
+            first(current, before + pack(*targets, source._address, address, p))
             if partial is not None:
-                self.launch(second, (plan.finish_blocks, 1, 1), (128, 1, 1), before + pack_end(*targets, address, p))
+                second(current, before + pack_end(*targets, address, p))
 
         return kernel
 

@@ -180,9 +180,10 @@ def plan(
         blocks, rows_per_block = -(-outputs // 32), _WARP_ROWS * 8
     else:
         blocks, rows_per_block = outputs, _INNER * _PER_THREAD
-    wanted = processors * 16 // blocks if columns else -(-processors * 8 // blocks)
-    splits = max(1, min(wanted, length // rows_per_block, _MOST_SPLITS))
     dense = in_steps == (1,) and not columns
+    # Measured on an H200 with 256 MiB of float32: one sum is fastest by 4 blocks for each multiprocessor.
+    wanted = processors * 16 // blocks if columns else -(-processors * (4 if dense else 8) // blocks)
+    splits = max(1, min(wanted, length // rows_per_block, _MOST_SPLITS))
     over, within = Walk(out_shape, [out_steps]), Walk(in_shape, [in_steps])
     return Plan(
         _source(

@@ -17,6 +17,7 @@ from ..places import Place
 from ..storage import Storage
 
 if TYPE_CHECKING:
+    from ...current import Current
     from ...runtime import Runtime
     from ..tensor import Tensor
 
@@ -34,8 +35,9 @@ class DevicePlace(Place):
 
     # --- memory
 
-    def allocate(self, nbytes: int) -> Storage:
-        current = self.runtime.current
+    def allocate(self, nbytes: int, current: Current | None = None) -> Storage:
+        """As ``Place`` says. ``current``: what is current in this thread, if that is known."""
+        current = current or self.runtime.current
         if current.device == self.ordinal:
             try:  # a hit, as in Allocator.allocate_owned
                 block = current.lane[nbytes].pop()
