@@ -103,15 +103,22 @@ def decode(trace: Trace) -> list[Program]:
 
     A block's memory is available again when its free has *completed*: at FENCE_PASSED for a block that waited for
     streams (of PyTorch's blocks: for every one), else at FREE. A block whose free was only asked for stays held.
+    What was asked for in vain (OUT_OF_MEMORY) at the trace's end is asked for again, and freed at once where it
+    succeeds: an allocator on which the program would end at the same place does not complete it. A program that
+    allocated again later got on without.
     """
     always_waits = trace.header.source == "pytorch"
-    return [_decode_device(trace, device, always_waits) for device in trace.devices]
+    allocations = np.flatnonzero(trace.events["kind"] == EventKind.ALLOCATE)
+    last = int(allocations[-1]) if len(allocations) else -1
+    return [_decode_device(trace, device, last, always_waits) for device in trace.devices]
 
 
-def _decode_device(trace: Trace, device: int, always_waits: bool) -> Program:
+def _decode_device(trace: Trace, device: int, last: int, always_waits: bool) -> Program:
     own = np.flatnonzero(trace.events["device"] == device)
     mine = trace.events[own]
-    wanted = (EventKind.ALLOCATE, EventKind.FREE, EventKind.RECORD_STREAM, EventKind.FENCE_PASSED)
+    wanted = (
+        EventKind.ALLOCATE, EventKind.FREE, EventKind.RECORD_STREAM, EventKind.FENCE_PASSED, EventKind.OUT_OF_MEMORY,
+    )  # fmt: skip
     used = np.isin(mine["kind"], wanted)
     places = own[used].tolist()
     mine = mine[used]
@@ -126,6 +133,7 @@ def _decode_device(trace: Trace, device: int, always_waits: bool) -> Program:
     waits: set[int] = set()
     unmatched = 0
     allocate, free, record = int(EventKind.ALLOCATE), int(EventKind.FREE), int(EventKind.RECORD_STREAM)
+    failed = int(EventKind.OUT_OF_MEMORY)
     for place, kind, address, nbytes, stream in zip(places, kinds, addresses, requested, handles, strict=True):
         if kind == allocate:
             if not nbytes:
@@ -139,6 +147,13 @@ def _decode_device(trace: Trace, device: int, always_waits: bool) -> Program:
             live[address] = number = len(sizes)
             steps.append(number)
             events.append(place)
+            continue
+        if kind == failed:
+            if nbytes and place > last:
+                sizes.append(nbytes)
+                streams.append(stream)
+                steps += [len(sizes), -len(sizes)]
+                events += [place, place]
             continue
         block = live.get(address)
         if block is None:

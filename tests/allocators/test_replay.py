@@ -54,6 +54,15 @@ def test_pytorchs_blocks_are_all_available_when_their_free_has_completed() -> No
     assert steps(*history, source="pytorch") == [1, 2, -1]
 
 
+def test_what_was_asked_for_in_vain_at_the_end_is_asked_for_again() -> None:
+    out_of_memory = EventKind.OUT_OF_MEMORY
+    assert steps((ALLOCATE, 512, 100), (out_of_memory, 0, 7), (ALLOCATE, 1024, 7), (FREE, 512, 100)) == [1, 2, -1]
+    assert steps((ALLOCATE, 512, 100), (out_of_memory, 0, 7), (FREE, 512, 100)) == [1, 2, -2, -1]
+    programs = decode(trace((ALLOCATE, 512, 3 * MIB), (out_of_memory, 0, 6 * MIB)))
+    assert replay(programs, DirectAllocator, allocator="direct", memory=8 * MIB).out_of_memory_events == 1
+    assert replay(programs, DirectAllocator, allocator="direct", memory=16 * MIB).out_of_memory_events == 0
+
+
 def test_what_began_before_the_recording_is_passed_over_and_counted() -> None:
     (program,) = decode(trace((FREE, 512, 100), (ALLOCATE, 512, 100), (ALLOCATE, 512, 50), (FREE, 4096, 1)))
     assert (program.steps, program.unmatched) == ([1, -1, 2], 3)

@@ -96,6 +96,18 @@ def test_fragmentation_is_told_from_a_program_that_needs_more(tmp_path: Path) ->
     first = findings(device, "x")[0]
     assert "40.00 MiB were reserved then, of which 20.00 MiB were unused" in first.what
     assert first.do.startswith("It was fragmentation")
+    assert first.do.endswith("cuplug-trace advise x --memory 44MiB")
+
+
+def test_the_page_shows_what_ran_out(small_trace: Path) -> None:
+    pytest.importorskip("bokeh")
+    from cuplug.tools.reporters.report import render_report
+
+    trace = load(small_trace)
+    device = summarize(trace, device=0).devices[0]
+    assert len(device.out_of_memory) == 1
+    page = render_report(trace, device, "small")
+    assert "out of memory: 1.00 TiB more" in page
 
 
 @pytest.fixture(scope="module")

@@ -34,8 +34,8 @@ def findings(device: DeviceSummary, path: str) -> list[Finding]:
         )
         if unused + first.free >= first.requested:
             do = (
-                "It was fragmentation: enough was free, but not in one piece. Another allocator or option would do: "
-                f"cuplug-trace advise {path} --memory, with the device's size, ranks them."
+                "It was fragmentation: enough was free, but not in one piece. To see which allocator or option would "
+                f"do, rank them: cuplug-trace advise {path} --memory {_option(first.reserved + first.free)}"
             )
         else:
             where = f" Most of what it holds at its peak is asked for at {top.where}." if top else ""
@@ -57,9 +57,7 @@ def findings(device: DeviceSummary, path: str) -> list[Finding]:
         ratio = reserved / requested
         line = f"{_size(reserved)} are reserved from the device at most: {ratio:.2f} for 1 requested."
         if ratio > 1.15:
-            found.append(
-                Finding("bad", line, f"Try other allocators on this history: cuplug-trace advise {path} ranks them.")
-            )
+            found.append(Finding("bad", line, f"Try other allocators on this history: cuplug-trace advise {path}"))
         else:
             found.append(Finding("good", line))
     if device.live_blocks:
@@ -76,6 +74,11 @@ def findings(device: DeviceSummary, path: str) -> list[Finding]:
             )
         )
     return found
+
+
+def _option(nbytes: int) -> str:
+    """As an option takes it, rounded down to MiB."""
+    return f"{nbytes >> 30}GiB" if not nbytes % (1 << 30) else f"{nbytes >> 20}MiB"
 
 
 def _size(nbytes: int) -> str:

@@ -115,11 +115,12 @@ def _figures(trace: Trace, device: DeviceSummary) -> dict[str, Any]:
             source=peak,
             x_offset=-8,
             text_align="right",
-            y_offset=4,
+            y_offset=-18 if device.out_of_memory else 4,  # the label of what failed is above
             text_color="#cc2222",
             text_font_size="13px",
         )
     )
+    _add_failures(timeline, device)
     timeline.legend.orientation = "horizontal"
     timeline.add_layout(timeline.legend[0], "above")
     timeline.y_range.start = 0
@@ -168,6 +169,40 @@ def _figures(trace: Trace, device: DeviceSummary) -> dict[str, Any]:
         "timeline": timeline, "map": area, "icicle": icicle, "fragmentation": fragmentation,
         "sizes": _sizes(device), "lifetimes": _lifetimes(trace, device),
     }  # fmt: skip
+
+
+def _add_failures(timeline: Any, device: DeviceSummary) -> None:
+    """What the program would have held had its memory not run out, and all that there was for it."""
+    failures = device.out_of_memory[:100]
+    if not failures:
+        return
+    first = failures[0]
+    wanted = models.ColumnDataSource(
+        {
+            "x": [failure.seconds for failure in failures],
+            "y": [failure.active + failure.requested for failure in failures],
+            "text": [f"out of memory: {size(first.requested)} more", *[""] * (len(failures) - 1)],
+        },
+        name="failures",
+    )
+    timeline.scatter("x", "y", source=wanted, size=11, marker="x", line_width=3, color="#cc2222")
+    late = first.seconds > device.seconds / 2
+    timeline.add_layout(
+        models.LabelSet(
+            x="x",
+            y="y",
+            text="text",
+            source=wanted,
+            x_offset=-10 if late else 10,
+            y_offset=-6,
+            text_align="right" if late else "left",
+            text_color="#cc2222",
+            text_font_size="13px",
+        )
+    )
+    if first.free:
+        x, y = [0, device.seconds], [first.reserved + first.free] * 2
+        timeline.line(x, y, line_color="#cc2222", line_dash="dotted", line_width=2, legend_label="all there was")
 
 
 def _figure(name: str, height: int, **options: Any) -> Any:
