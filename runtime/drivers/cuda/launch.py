@@ -23,7 +23,7 @@ __all__ = [
     "Launcher",
     "Slot",
     "bind",
-    "bind_in_place",
+    "calling_cuda",
     "make_launcher",
     "make_slot",
     "refuse_launches",
@@ -76,7 +76,7 @@ def refuse_launches(refusal: Refusal) -> Launcher:
 
 def bind(launcher: Launcher, function: int, grid: Dim3, block: Dim3, shared: int) -> BoundLauncher:
     """A launcher with all but the stream and the parameters settled: two calls and two unpackings fewer."""
-    launch_kernel = getattr(launcher, "launch_kernel", None)
+    launch_kernel = calling_cuda(launcher)
     if launch_kernel is None:
         return lambda stream, parameters: launcher(function, grid, block, shared, stream, parameters)
     gx, gy, gz = grid
@@ -105,21 +105,10 @@ def make_slot(nbytes: int) -> Slot:
     return block, ctypes.addressof(extra), (extra, size)
 
 
-def bind_in_place(
-    launcher: Launcher, function: int, grid: Dim3, block: Dim3, shared: int
-) -> Callable[[int, Slot], int]:
-    """As ``bind``, with the parameters in a slot: nothing is made for a launch."""
-    launch_kernel = getattr(launcher, "launch_kernel", None)
-    if launch_kernel is None:
-        return lambda stream, slot: launcher(function, grid, block, shared, stream, bytes(slot[0]))
-    gx, gy, gz = grid
-    bx, by, bz = block
-
-    def launch(stream: int, slot: Slot) -> int:
-        (code,) = launch_kernel(function, gx, gy, gz, bx, by, bz, shared, stream, 0, slot[1])
-        return int(code) if code else 0
-
-    return launch
+def calling_cuda(launcher: Launcher) -> Callable[..., tuple[Any]] | None:
+    """cuda-bindings' cuLaunchKernel, if that is what ``launcher`` calls."""
+    found: Callable[..., tuple[Any]] | None = getattr(launcher, "launch_kernel", None)
+    return found
 
 
 def _through_bindings(launch_kernel: Any) -> Launcher:

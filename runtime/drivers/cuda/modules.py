@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ..base import PER_THREAD_STREAM, Dim3, FunctionAttributes
-from .launch import Slot, bind, bind_in_place, make_slot
+from .launch import Slot, bind, calling_cuda, make_slot
 from .state import CudaState
 
 __all__ = ["ModuleCalls"]
@@ -143,14 +143,15 @@ class ModuleCalls(CudaState):
             What makes a slot, whose first item is a writable buffer of ``nbytes`` bytes for the parameter block, and
             ``queue(stream, slot)``. Another launch may have the slot once ``queue`` has returned.
         """
-        usual, here, thread = self._launch, self._contexts.here, self._contexts.local
-        bound = bind_in_place(usual, function, grid, block, shared)
+        usual, launch_kernel = self._launch, calling_cuda(self._launch)
+        gx, gy, gz = grid
+        bx, by, bz = block
 
         def queue(stream: int, slot: Slot) -> None:
-            if self._launch is usual:  # neither closed nor forked
-                if stream <= PER_THREAD_STREAM and thread.state.ordinal is None:
-                    here()
-                if not bound(stream, slot):
+            # Where no device is current, or another library's context, CUDA refuses: a kernel belongs to a context.
+            if launch_kernel is not None and self._launch is usual:  # neither closed nor forked
+                (code,) = launch_kernel(function, gx, gy, gz, bx, by, bz, shared, stream, 0, slot[1])
+                if not code:
                     return
             self.launch(function, grid, block, shared=shared, stream=stream, parameters=bytes(slot[0]))
 
