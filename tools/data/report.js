@@ -259,7 +259,8 @@ const cuplug = (window.cuplug = { ready: false });
   const dark = () => document.documentElement.classList.contains("dark");
   function theme(isDark) {
     document.documentElement.classList.toggle("dark", isDark);
-    const [card, ink, soft, line] = isDark ? ["#1a2029", "#e4e9f0", "#9aa7b8", "#2c3542"] : ["#ffffff", "#1b2430", "#5b6675", "#e4e8ee"];
+    const [card, ink, soft, line, bad] = isDark
+      ? ["#1a2029", "#e4e9f0", "#9aa7b8", "#2c3542", "#ff8a80"] : ["#ffffff", "#1b2430", "#5b6675", "#e4e8ee", "#cc2222"];
     for (const name of FIGURES) {
       const figure = model(name);
       figure.setv({ background_fill_color: card, border_fill_color: card, outline_line_color: line });
@@ -269,6 +270,7 @@ const cuplug = (window.cuplug = { ready: false });
         else if ("label_text_color" in part)
           part.setv({ label_text_color: ink, background_fill_color: card, background_fill_alpha: 0.85, border_line_color: line });
         else if ("dimension" in part && "grid_line_color" in part) part.grid_line_color = line;
+        else if ("text_color" in part) part.text_color = { value: bad };
       }
     }
     for (const name of ["cursor-timeline", "cursor-map", "cursor-fragmentation"]) model(name).line_color = ink;
