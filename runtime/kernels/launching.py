@@ -33,7 +33,7 @@ _INVALID_CONTEXT = 201
 _BODY = """
         pack_into = plain[{types}]
         stream = {stream}
-        if rest or stream >= per_thread:
+        if rest or stream >= per_thread or runtime._unusable is not None:
             raise KeyError
         slot = target.pop()
         pack_into(slot[0], 0, {names})
@@ -52,7 +52,7 @@ _CALL = (
 def call({parameters}*rest, grid=1, block, shared=0, stream=None):
     given = stream
     try:
-        current = runtime.current
+        current = threads.current
         if given is not None:
             raise KeyError
         target = targets[grid, block, shared, current.device]"""
@@ -62,7 +62,7 @@ _PREPARED = (
     """
 def call({parameters}*rest):
     try:
-        current = runtime.current
+        current = threads.current
         if current.device != target.ordinal:
             raise KeyError"""
     + _BODY
@@ -139,11 +139,12 @@ def _generate(
     space: dict[str, Any] = {
         **names,
         "runtime": runtime,
+        "threads": runtime.threads,
         "plain": {} if runtime.launch_blocking else packer.plain,
         "per_thread": PER_THREAD_KEY,
         "missing": MISSING,
         "given_of": _given,
-        "failures": (KeyError, TypeError, IndexError, OverflowError, struct.error),
+        "failures": (AttributeError, KeyError, TypeError, IndexError, OverflowError, struct.error),
         "error": DriverError,
     }
     exec(compile(source, "<a launch made by cuplug>", "exec"), space)
