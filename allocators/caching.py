@@ -20,7 +20,6 @@ _ROUND = 2 * _MIB
 """Sizes of segments are multiples of this: what the driver sets aside in any case."""
 _SMALL_SEGMENT = 2 * _MIB
 _MOST_BINS = 128
-_BINS_REVIEW = 1024
 
 
 class CachingAllocator(Allocator):
@@ -82,7 +81,6 @@ class CachingAllocator(Allocator):
         """Pools of streams that have been destroyed."""
         self._ration = Ration(burst=64, every=50)
         self._most_reserved = 0
-        self._next_review = 0
         self._misses = 0
 
     # --- allocation and free
@@ -114,14 +112,7 @@ class CachingAllocator(Allocator):
     def _home(self, block: Block) -> Home:
         if self._follows_torch:
             return self._returned
-        if len(self._all_bins) >= _MOST_BINS and not self._has_bin(block.stream, block.requested):
-            if self._misses < self._next_review:
-                return self._returned
-            self._next_review = self._misses + _BINS_REVIEW
-            self._drop_unused_bins()
-            if len(self._all_bins) >= _MOST_BINS:
-                return self._returned
-        return self._bin(block.stream, block.requested)
+        return self._bounded_bin(block, self._misses, most=_MOST_BINS)
 
     def _free(self, block: Block) -> None:
         piece = cast("Piece", block)

@@ -37,7 +37,6 @@ _LEAST_SLACK, _MOST_SLACK, _SLACK_BLOCKS = 1 / 128, 1 / 14, 8
 _MUCH = 128 * _MIB
 """From so many bytes of new pages on, it is asked first whether the device has them."""
 _MOST_BINS = 256
-_BINS_REVIEW = 1024
 
 
 class ExpandableAllocator(Allocator):
@@ -95,7 +94,6 @@ class ExpandableAllocator(Allocator):
         self._most_active = 0
         self._misses = 0
         self._asked = 0
-        self._next_review = 0
 
     # --- allocation and free
 
@@ -113,14 +111,7 @@ class ExpandableAllocator(Allocator):
         span.range.space.put(span)
 
     def _home(self, block: Block) -> Home:
-        if len(self._all_bins) >= _MOST_BINS and not self._has_bin(block.stream, block.requested):
-            if self._misses < self._next_review:
-                return self._returned
-            self._next_review = self._misses + _BINS_REVIEW
-            self._drop_unused_bins()
-            if len(self._all_bins) >= _MOST_BINS:
-                return self._returned
-        return self._bin(block.stream, block.requested)
+        return self._bounded_bin(block, self._misses, most=_MOST_BINS)
 
     def _new_space(self, stream: int, nbytes: int) -> Space:
         stamps = self._stamps.get(stream)

@@ -21,6 +21,8 @@ from .waiting import Waiting, fence_or_error
 
 __all__ = ["Strategy"]
 
+_BINS_REVIEW = 1024
+
 
 class Strategy(ABC):
     """The part of an allocator that works under its lock. ``base.Allocator`` puts the public contract on top.
@@ -40,6 +42,7 @@ class Strategy(ABC):
         self._lanes: dict[int, dict[int, list[Block]]] = {}  # the same, but empty whenever _quick is
         self._owned = False  # whether the allocation under way is for an owner
         self._all_bins: list[list[Block]] = []
+        self._next_review = 0  # the miss at which bins out of use are looked for next
         self._returned: deque[Block] = deque()
         self._prompt: Home = Prompt(self)
         self._waiting = Waiting(self._passed)
@@ -114,6 +117,20 @@ class Strategy(ABC):
                 if not self._observation.observers:
                     lane[requested] = found
         return found
+
+    def _bounded_bin(self, block: Block, misses: int, *, most: int) -> Home:
+        """The bin of ``block`` while there are at most ``most`` bins, else the queue: a miss looks through all bins.
+
+        ``misses`` counts the allocations that no bin served; every so many of them, bins out of use are dropped.
+        """
+        if len(self._all_bins) >= most and not self._has_bin(block.stream, block.requested):
+            if misses < self._next_review:
+                return self._returned
+            self._next_review = misses + _BINS_REVIEW
+            self._drop_unused_bins()
+            if len(self._all_bins) >= most:
+                return self._returned
+        return self._bin(block.stream, block.requested)
 
     def _has_bin(self, stream: int, requested: int) -> bool:
         """Whether ``_bin`` would find one."""
