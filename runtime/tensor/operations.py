@@ -39,6 +39,7 @@ class Operation:
     name: str
     arity: int
     numpy: Callable[..., Any]
+    """It may take ``out``, which can be the memory of an operand; then results are not copied."""
     cuda: str
     rule: Rule = Rule.SAME
     operator: str = ""
@@ -49,77 +50,66 @@ class Operation:
     divides: bool = False
     """Whether integers can be divided by zero: an error on the CPU; on a device the result is undefined."""
 
-    @property
-    def is_ufunc(self) -> bool:
-        """Whether NumPy's implementation is a ufunc, which takes ``out``."""
-        return isinstance(self.numpy, np.ufunc)
-
     def __repr__(self) -> str:
         return f"<operation {self.name}>"
 
 
-def _sigmoid(a: Any) -> Any:
-    small = np.exp(-np.abs(a))
-    return np.where(a >= 0, 1, small) / (1 + small)
+def _sigmoid(a: Any, out: Any = None) -> Any:
+    out = np.empty_like(a) if out is None else out
+    np.exp(np.negative(a, out=out), out=out)
+    return np.reciprocal(np.add(out, 1, out=out), out=out)
 
 
-def _relu(a: Any) -> Any:
-    return np.maximum(a, a.dtype.type(0))
+def _rsqrt(a: Any, out: Any = None) -> Any:
+    return np.reciprocal(np.sqrt(a, out=out), out=out)
 
 
-def _integers_stay(rounding: np.ufunc) -> Callable[[Any], Any]:
-    def rounded(a: Any) -> Any:
-        return rounding(a) if a.dtype.kind == "f" else a
+def _relu(a: Any, out: Any = None) -> Any:
+    return np.maximum(a, a.dtype.type(0), out=out)
+
+
+def _integers_stay(rounding: np.ufunc) -> Callable[..., Any]:
+    def rounded(a: Any, out: Any = None) -> Any:
+        return rounding(a, out=out) if a.dtype.kind == "f" else np.positive(a, out=out)
 
     return rounded
 
 
-def _floats_only(test: np.ufunc, otherwise: bool) -> Callable[[Any], Any]:
-    def tested(a: Any) -> Any:
-        return test(a) if a.dtype.kind == "f" else np.full(a.shape, otherwise)
-
-    return tested
-
-
-def _pow(a: Any, b: Any) -> Any:
-    if a.dtype.kind in "fb":
-        return np.power(a, b)
-    if a.dtype.kind == "u":
-        return np.power(a, b)
+def _pow(a: Any, b: Any, out: Any = None) -> Any:
+    if a.dtype.kind == "f" and not np.ndim(b) and b == 2:
+        return np.multiply(a, a, out=out)
+    if a.dtype.kind != "i":
+        return np.power(a, b, out=out)
     positive = np.power(a, np.maximum(b, 0))  # 1 / a**n is 0 in integers, unless a is 1 or -1
     inverse = np.where(a == 1, 1, np.where(a == -1, np.where(b & 1, -1, 1), 0))
-    return np.where(b < 0, inverse.astype(positive.dtype), positive)
+    return np.positive(np.where(b < 0, inverse.astype(positive.dtype), positive), out=out)
 
 
-def _sign(a: Any) -> Any:
-    return a if a.dtype.kind == "b" else np.sign(a)
+def _logical(ufunc: np.ufunc) -> Callable[..., Any]:
+    def combined(a: Any, b: Any, out: Any = None) -> Any:
+        # NumPy is much faster with a bool than with another number.
+        return ufunc(a, b, out=out) if np.ndim(b) else ufunc(a, np.bool_(b), out=out)
+
+    return combined
 
 
-def _abs(a: Any) -> Any:
-    return np.abs(a)
+def _sign(a: Any, out: Any = None) -> Any:
+    return np.logical_or(a, a, out=out) if a.dtype.kind == "b" else np.sign(a, out=out)
 
 
-def _clamp(a: Any, low: Any, high: Any) -> Any:
-    return np.minimum(np.maximum(a, low), high)
+def _lerp(a: Any, b: Any, weight: Any, out: Any = None) -> Any:
+    return np.add(a, weight * (b - a), out=out)
 
 
-def _lerp(a: Any, b: Any, weight: Any) -> Any:
-    return a + weight * (b - a)
+def _frac(a: Any, out: Any = None) -> Any:
+    return np.subtract(a, np.trunc(a), out=out)
 
 
-def _frac(a: Any) -> Any:
-    return a - np.trunc(a)
-
-
-def _divide_truncated(a: Any, b: Any) -> Any:
+def _divide_truncated(a: Any, b: Any, out: Any = None) -> Any:
     if a.dtype.kind == "f":
-        return np.trunc(a / b)
+        return np.trunc(np.divide(a, b, out=out), out=out)
     quotient = np.floor_divide(a, b)
-    return quotient + ((quotient < 0) & (quotient * b != a)).astype(quotient.dtype)
-
-
-def _shift(shift: np.ufunc) -> Callable[[Any, Any], Any]:
-    return lambda a, b: shift(a, b)
+    return np.add(quotient, ((quotient < 0) & (quotient * b != a)).astype(quotient.dtype), out=out)
 
 
 S, N, I, F, T = Rule.SAME, Rule.NUMERIC, Rule.INTEGER, Rule.FLOAT, Rule.TEST  # noqa: E741
@@ -151,20 +141,20 @@ TABLE = (
     Operation("le",            2, np.less_equal,    "a <= b",                   T, "le", ("less_equal",)),
     Operation("gt",            2, np.greater,       "a > b",                    T, "gt", ("greater",)),
     Operation("ge",            2, np.greater_equal, "a >= b",                   T, "ge", ("greater_equal",)),
-    Operation("logical_and",   2, np.logical_and,   "a != T(0) && b != T(0)",   T),
-    Operation("logical_or",    2, np.logical_or,    "a != T(0) || b != T(0)",   T),
-    Operation("logical_xor",   2, np.logical_xor,   "(a != T(0)) != (b != T(0))", T),
+    Operation("logical_and",   2, _logical(np.logical_and),   "a != T(0) && b != T(0)",   T),
+    Operation("logical_or",    2, _logical(np.logical_or),    "a != T(0) || b != T(0)",   T),
+    Operation("logical_xor",   2, _logical(np.logical_xor),   "(a != T(0)) != (b != T(0))", T),
     Operation("logical_not",   1, np.logical_not,   "a == T(0)",                T),
     Operation("bitwise_and",   2, np.bitwise_and,   "a & b",                    I, "and"),
     Operation("bitwise_or",    2, np.bitwise_or,    "a | b",                    I, "or"),
     Operation("bitwise_xor",   2, np.bitwise_xor,   "a ^ b",                    I, "xor"),
     Operation("bitwise_not",   1, np.invert,        "bitwise_not_(a)",          I, "invert"),
-    Operation("bitwise_left_shift",  2, _shift(np.left_shift),  "shift_left(a, b)",  I, "lshift"),
-    Operation("bitwise_right_shift", 2, _shift(np.right_shift), "shift_right(a, b)", I, "rshift"),
+    Operation("bitwise_left_shift",  2, np.left_shift,  "shift_left(a, b)",  I, "lshift"),
+    Operation("bitwise_right_shift", 2, np.right_shift, "shift_right(a, b)", I, "rshift"),
 
     # of one operand: signs and rounding
     Operation("neg",           1, np.negative,      "-a",                       N, "neg", ("negative",)),
-    Operation("abs",           1, _abs,             "absolute(a)",              S, "abs", ("absolute",)),
+    Operation("abs",           1, np.absolute,      "absolute(a)",              S, "abs", ("absolute",)),
     Operation("sign",          1, _sign,            "sign(a)",                  S),
     Operation("square",        1, np.square,        "a * a",                    N),
     Operation("reciprocal",    1, np.reciprocal,    "T(1) / a",                 F),
@@ -173,9 +163,9 @@ TABLE = (
     Operation("trunc",         1, _integers_stay(np.trunc), "trunc_(a)",        N, aliases=("fix",)),
     Operation("round",         1, _integers_stay(np.rint),  "rint_(a)",         N),
     Operation("frac",          1, _frac,            "a - trunc(a)",             F),
-    Operation("isnan",         1, _floats_only(np.isnan, False),   "isnan_(a)", T, in_place=False),
-    Operation("isinf",         1, _floats_only(np.isinf, False),   "isinf_(a)", T, in_place=False),
-    Operation("isfinite",      1, _floats_only(np.isfinite, True), "!isinf_(a) && !isnan_(a)", T, in_place=False),
+    Operation("isnan",         1, np.isnan,    "isnan_(a)", T, in_place=False),
+    Operation("isinf",         1, np.isinf,    "isinf_(a)", T, in_place=False),
+    Operation("isfinite",      1, np.isfinite, "!isinf_(a) && !isnan_(a)", T, in_place=False),
 
     # of one operand: functions of analysis
     Operation("exp",           1, np.exp,           "exp(a)",                   F),
@@ -186,7 +176,7 @@ TABLE = (
     Operation("log10",         1, np.log10,         "log10(a)",                 F),
     Operation("log1p",         1, np.log1p,         "log1p(a)",                 F),
     Operation("sqrt",          1, np.sqrt,          "sqrt(a)",                  F),
-    Operation("rsqrt",         1, lambda a: 1 / np.sqrt(a), "rsqrt(a)",         F),
+    Operation("rsqrt",         1, _rsqrt,           "rsqrt(a)",         F),
     Operation("sin",           1, np.sin,           "sin(a)",                   F),
     Operation("cos",           1, np.cos,           "cos(a)",                   F),
     Operation("tan",           1, np.tan,           "tan(a)",                   F),
@@ -201,7 +191,7 @@ TABLE = (
 
     # of three operands
     Operation("lerp",          3, _lerp,            "a + c * (b - a)",          F),
-    Operation("clamp_both",    3, _clamp,           "minimum(maximum(a, b), c)", S),
+    Operation("clamp_both",    3, np.clip,          "minimum(maximum(a, b), c)", S),
     Operation("where",         3, np.where,         "a ? b : c",                Rule.SELECT, in_place=False),
 )
 # fmt: on

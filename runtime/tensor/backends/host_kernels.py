@@ -44,14 +44,22 @@ def elementwise(
     integers = computed[-1].kind != "f"
     divide: Literal["raise", "ignore"] = "raise" if division_by_zero and integers and operation.divides else "ignore"
     implementation = operation.numpy
+    loud = not integers or divide == "raise"  # NumPy is silent about integers but for their division
 
-    if operation.is_ufunc and not any(convert) and _ufunc_gives(operation, computed, out.dtype):
-        if integers and divide == "ignore":
-            return lambda out, *operands: implementation(*operands, out=out)
+    if _writes(implementation, computed, out.dtype):
+        if not any(convert):
+            if not loud:
+                return lambda out, *operands: implementation(*operands, out=out)
 
-        def run(out: Any, *operands: Any) -> None:
-            with _quiet(all="ignore", divide=divide):
-                implementation(*operands, out=out)
+            def run(out: Any, *operands: Any) -> None:
+                with _quiet(all="ignore", divide=divide):
+                    implementation(*operands, out=out)
+        else:
+
+            def run(out: Any, *operands: Any) -> None:
+                with _quiet(all="ignore", divide=divide):
+                    ready = [change(each) if change else each for change, each in zip(convert, operands, strict=True)]
+                    implementation(*ready, out=out)
     else:
 
         def run(out: Any, *operands: Any) -> None:
@@ -62,10 +70,14 @@ def elementwise(
     return _dividing(run) if divide == "raise" else run
 
 
-def _ufunc_gives(operation: Operation, computed: Sequence[dtype], out: dtype) -> bool:
-    """Whether the ufunc's result, of operands of these types, is of the type wanted."""
-    result = operation.numpy(*[np.empty(0, each.numpy) for each in computed])
-    return bool(result.dtype == out.numpy)
+def _writes(implementation: Callable[..., Any], computed: Sequence[dtype], out: dtype) -> bool:
+    """Whether an implementation, for operands of these types, writes its result of the type wanted to ``out``."""
+    ones = [np.ones(1, each.numpy) for each in computed]
+    made = implementation(*ones)
+    try:
+        return bool(made.dtype == out.numpy) and implementation(*ones, out=np.empty_like(made)) is not None
+    except TypeError:
+        return False
 
 
 def _convert(operand: Layout | None, target: dtype) -> Callable[[Any], Any] | None:
