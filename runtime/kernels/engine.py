@@ -17,7 +17,7 @@ from .host_compiler import compile_engine
 
 __all__ = ["Engine", "Fault", "HostKernel", "HostModule", "HostParameter", "default_workers", "engine"]
 
-ABI = 1
+ABI = 2
 _MAX_WORKERS = 64
 
 

@@ -40,6 +40,8 @@ class Scope:
 class Declaration:
     """One function or type outside functions, with the words of its head and body."""
 
+    kind: str
+    """``function`` or ``type``."""
     name: str
     head: tuple[int, int]
     body: tuple[int, int]
@@ -107,7 +109,8 @@ def read(tokens: Tokens) -> _Reader:
                 scope, start, brace = scopes.pop()
                 outer = tuple(entry[0] for entry in scopes)
                 if scope.kind in ("function", "type") and not any(s.kind in ("function", "block") for s in outer):
-                    found.declarations.append(Declaration(scope.name, (start, brace), (brace, position), outer))
+                    whole = Declaration(scope.kind, scope.name, (start, brace), (brace, position), outer)
+                    found.declarations.append(whole)
                 if scope.kind == "type":
                     head = start
                     position += 1

@@ -86,8 +86,10 @@ def translate(
         if not kernel.names:
             for position in range(bracket + 1, close):  # (void)
                 edits.drop(position)
+    outside: dict[str, str] = {}
     for number, (head, semicolon, inside) in enumerate(found.shared):
-        _share(tokens, edits, number, head, semicolon, inside)
+        outside |= _share(tokens, edits, number, head, semicolon, inside)
+    _declare_shared(tokens, edits, found.declarations if outside else (), outside)
     elsewhere = _replace_indices(tokens, edits, [kernel.body for kernel in found.kernels if kernel.body])
     for position in range(len(tokens)):
         if tokens[position] == "extern" and tokens[position + 1] == '"C"':
@@ -148,49 +150,57 @@ def _refuse_unsupported(tokens: Tokens) -> None:
         )
 
 
-def _share(tokens: Tokens, edits: _Edits, number: int, head: int, semicolon: int, inside: bool) -> None:
+def _share(tokens: Tokens, edits: _Edits, number: int, head: int, semicolon: int, inside: bool) -> dict[str, str]:
+    """Make references into shared memory of a declaration of shared variables. Those of one outside functions are
+    declared in every function that mentions them: how, by name, is what this returns."""
     names = syntax.declarators(tokens, head, semicolon)
     words = tokens.slice(head, semicolon)
     for position in range(head, semicolon):
         if tokens[position] in ("__shared__", "static", "extern", "__device__"):
             edits.drop(position)
     if "extern" in words:
-        _share_dynamic(tokens, edits, names, head, semicolon, inside)
-        return
-    struct = f"__cuplug_shared_{number}"
-    edits.before(head, f"struct {struct} {{")
-    if inside:
-        value = f"__cuplug_block_{number}"
-        references = " ".join(f"auto& {name} = {value}.{name};" for name, _ in names)
-        edits.after(semicolon, f"}}; {struct}& {value} = __cuplug::shared<{struct}>(); {references}")
+        references = _dynamic_references(tokens, names, head)
+        for position in range(head, semicolon + 1):
+            edits.drop(position)
     else:
-        members = (
-            f"static __cuplug::FileShared<{struct}, decltype({struct}::{n}), &{struct}::{n}> {n};" for n, _ in names
-        )
-        edits.after(semicolon, f"}}; {' '.join(members)}")
+        struct = f"__cuplug_shared_{number}"
+        edits.before(head, f"struct {struct} {{")
+        edits.after(semicolon, "};")
+        references = {name: f"auto& {name} = __cuplug::shared<{struct}>().{name};" for name, _ in names}
+    if not inside:
+        return references
+    edits.after(semicolon, " ".join(references.values()))
+    return {}
 
 
-def _share_dynamic(
-    tokens: Tokens, edits: _Edits, names: list[tuple[str, int]], head: int, semicolon: int, inside: bool
-) -> None:
+def _dynamic_references(tokens: Tokens, names: list[tuple[str, int]], head: int) -> dict[str, str]:
     """``extern __shared__ T name[];``: all name the same memory, whose size the launch says."""
     first = names[0][1]
     kept = [p for p in tokens.without_attributes(head, first) if tokens[p] not in ("__shared__", "static", "extern")]
     base = " ".join(tokens[position] for position in kept)
-    declarations = []
+    references = {}
     for name, position in names:
         end = position + 1
         while tokens[end] == "[":
             end = tokens.partner(end) + 1
         bounds = tokens.text(position + 1, end).replace(" ", "")
         rest = bounds[bounds.index("]") + 1 :] if bounds else ""
-        if inside:
-            declarations.append(f"{base} (&{name})[]{rest} = *({base} (*)[]{rest})__cuplug::dynamic_shared();")
-        else:
-            declarations.append(f"static __cuplug::DynamicShared<{base} {rest}> {name};")
-    for position in range(head, semicolon + 1):
-        edits.drop(position)
-    edits.before(semicolon, " ".join(declarations))
+        references[name] = f"{base} (&{name})[]{rest} = *({base} (*)[]{rest})__cuplug::dynamic_shared();"
+    return references
+
+
+def _declare_shared(
+    tokens: Tokens, edits: _Edits, functions: Sequence[syntax.Declaration], references: dict[str, str]
+) -> None:
+    """Declare the shared variables of the file in the functions that mention them."""
+    for function in functions:
+        if function.kind != "function":
+            continue
+        mentioned = syntax.identifiers(tokens, *function.body) - syntax.identifiers(tokens, *function.head)
+        wanted = [text for name, text in references.items() if name in mentioned]
+        if wanted:  # in a block around the body, which may have variables of those names
+            edits.after(function.body[0], f"{' '.join(wanted)} {{")
+            edits.after(function.body[1], "}")
 
 
 def _replace_indices(tokens: Tokens, edits: _Edits, bodies: list[tuple[int, int]]) -> bool:

@@ -126,6 +126,14 @@ def test_dynamic_shared_memory_holds_several_arrays(machine: Any, language: Any)
     assert np.array_equal(machine.down(out, 48, np.float32), 0.5 * ((np.arange(48) + 1) % 48))
 
 
+def test_shared_variables_outside_functions(machine: Any, language: Any) -> None:
+    values = np.random.default_rng(5).random(32, dtype=np.float32)
+    out = machine.empty(32, np.float32)
+    language.get_function("shared_by_functions")(machine.up(values), out, grid=1, block=32, shared=32 * 4)
+    expected = np.roll(values, -1) + 100 * np.arange(32) + values[0] + sum(range(32)) + 31
+    assert np.allclose(machine.down(out, 32, np.float32), expected, rtol=1e-6)
+
+
 def test_the_clock_runs(machine: Any, language: Any) -> None:
     out = machine.empty(1, np.int64)
     language.get_function("clocks")(out, grid=1, block=1)

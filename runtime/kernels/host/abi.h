@@ -5,7 +5,7 @@ typedef __SIZE_TYPE__ cuplug_size;
 typedef unsigned long long cuplug_u64;
 typedef unsigned int cuplug_u32;
 
-#define CUPLUG_ABI 1
+#define CUPLUG_ABI 2
 
 namespace __cuplug {
 
@@ -76,6 +76,8 @@ struct Api {
     void (*stop)(int code, const char* message) __attribute__((noreturn));
     void (*failed_assertion)(const char* expression, const char* file, int line, const char* function) __attribute__((noreturn));
     int (*print)(const char* format, __builtin_va_list arguments);
+    void* (*allocate)(cuplug_u64 nbytes);
+    void (*release)(void* address);
 };
 
 // What runs blocks, one at a time. It lies at the lowest address of a region of REGION bytes, aligned to as much, which

@@ -80,5 +80,7 @@
 #include "atomics.h"
 #include "mathematics.h"
 #include "intrinsics.h"
+#include "rounding.h"
+#include "simd.h"
 #include "memory.h"
 #include "entry.h"

@@ -49,6 +49,10 @@ inline float bfloat_to_float(unsigned short h) { return bits<float>((unsigned)h 
         H& operator-=(H y) { return *this = H((float)*this - (float)y); }                                          \
         H& operator*=(H y) { return *this = H((float)*this * (float)y); }                                          \
         H& operator/=(H y) { return *this = H((float)*this / (float)y); }                                          \
+        H& operator++() { return *this += H(1.0f); }                                                               \
+        H& operator--() { return *this -= H(1.0f); }                                                               \
+        H operator++(int) { H old = *this; ++*this; return old; }                                                  \
+        H operator--(int) { H old = *this; --*this; return old; }                                                  \
     };                                                                                                             \
     inline H operator+(H x, H y) { return H((float)x + (float)y); }                                                \
     inline H operator-(H x, H y) { return H((float)x - (float)y); }                                                \
@@ -71,52 +75,72 @@ inline float bfloat_to_float(unsigned short h) { return bits<float>((unsigned)h 
     CUPLUG_SMALL_PAIR(operator-, H2, a.x - b.x, a.y - b.y)                                                         \
     CUPLUG_SMALL_PAIR(operator*, H2, a.x * b.x, a.y * b.y)                                                         \
     CUPLUG_SMALL_PAIR(operator/, H2, a.x / b.x, a.y / b.y)                                                         \
-    CUPLUG_SMALL_PAIR(__hadd2, H2, a.x + b.x, a.y + b.y)                                                           \
-    CUPLUG_SMALL_PAIR(__hsub2, H2, a.x - b.x, a.y - b.y)                                                           \
-    CUPLUG_SMALL_PAIR(__hmul2, H2, a.x * b.x, a.y * b.y)                                                           \
-    CUPLUG_SMALL_PAIR(__h2div, H2, a.x / b.x, a.y / b.y)                                                           \
-    CUPLUG_SMALL_PAIR(__hmax2, H2, a.x > b.x ? a.x : b.x, a.y > b.y ? a.y : b.y)                                   \
-    CUPLUG_SMALL_PAIR(__hmin2, H2, a.x < b.x ? a.x : b.x, a.y < b.y ? a.y : b.y)                                   \
-    inline H2 __hneg2(H2 a) { return H2(-a.x, -a.y); }                                                             \
-    inline H2 __hfma2(H2 a, H2 b, H2 c) {                                                                          \
-        return H2(H(__builtin_fmaf(a.x, b.x, c.x)), H(__builtin_fmaf(a.y, b.y, c.y)));                             \
-    }                                                                                                              \
-    inline H __hadd(H a, H b) { return a + b; }                                                                    \
-    inline H __hsub(H a, H b) { return a - b; }                                                                    \
-    inline H __hmul(H a, H b) { return a * b; }                                                                    \
+    inline H2 operator-(H2 a) { return H2(-a.x, -a.y); }                                                           \
+    inline H2 operator+(H2 a) { return a; }                                                                        \
+    inline H2& operator+=(H2& a, H2 b) { return a = a + b; }                                                       \
+    inline H2& operator-=(H2& a, H2 b) { return a = a - b; }                                                       \
+    inline H2& operator*=(H2& a, H2 b) { return a = a * b; }                                                       \
+    inline H2& operator/=(H2& a, H2 b) { return a = a / b; }                                                       \
+    CUPLUG_SMALL_BOTH(operator==, H2, ==) CUPLUG_SMALL_BOTH(operator!=, H2, !=)                                    \
+    CUPLUG_SMALL_BOTH(operator<, H2, <) CUPLUG_SMALL_BOTH(operator<=, H2, <=)                                      \
+    CUPLUG_SMALL_BOTH(operator>, H2, >) CUPLUG_SMALL_BOTH(operator>=, H2, >=)                                      \
+    CUPLUG_SMALL_COMPARE(eq, H, H2, ==) CUPLUG_SMALL_COMPARE(ne, H, H2, !=)                                        \
+    CUPLUG_SMALL_COMPARE(lt, H, H2, <) CUPLUG_SMALL_COMPARE(le, H, H2, <=)                                         \
+    CUPLUG_SMALL_COMPARE(gt, H, H2, >) CUPLUG_SMALL_COMPARE(ge, H, H2, >=)                                         \
+    CUPLUG_SMALL_ARITHMETIC(add, H, H2, +) CUPLUG_SMALL_ARITHMETIC(sub, H, H2, -)                                  \
+    CUPLUG_SMALL_ARITHMETIC(mul, H, H2, *)                                                                         \
     inline H __hdiv(H a, H b) { return a / b; }                                                                    \
+    inline H2 __h2div(H2 a, H2 b) { return a / b; }                                                                \
     inline H __hfma(H a, H b, H c) { return H(__builtin_fmaf(a, b, c)); }                                          \
+    inline H __hfma_sat(H a, H b, H c) { return H(__saturatef(__builtin_fmaf(a, b, c))); }                         \
+    inline H __hfma_relu(H a, H b, H c) { return H(__builtin_fmaxf(__builtin_fmaf(a, b, c), 0.0f)); }              \
+    inline H2 __hfma2(H2 a, H2 b, H2 c) { return H2(__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)); }               \
+    inline H2 __hfma2_sat(H2 a, H2 b, H2 c) { return H2(__hfma_sat(a.x, b.x, c.x), __hfma_sat(a.y, b.y, c.y)); }   \
+    inline H2 __hfma2_relu(H2 a, H2 b, H2 c) { return H2(__hfma_relu(a.x, b.x, c.x), __hfma_relu(a.y, b.y, c.y)); } \
     inline H __hneg(H a) { return -a; }                                                                            \
     inline H __habs(H a) { return H(__builtin_fabsf(a)); }                                                         \
     inline H __hmax(H a, H b) { return H(__builtin_fmaxf(a, b)); }                                                 \
     inline H __hmin(H a, H b) { return H(__builtin_fminf(a, b)); }                                                 \
-    inline bool __heq(H a, H b) { return a == b; }                                                                 \
-    inline bool __hne(H a, H b) { return a != b; }                                                                 \
-    inline bool __hlt(H a, H b) { return a < b; }                                                                  \
-    inline bool __hle(H a, H b) { return a <= b; }                                                                 \
-    inline bool __hgt(H a, H b) { return a > b; }                                                                  \
-    inline bool __hge(H a, H b) { return a >= b; }                                                                 \
+    inline H __hmax_nan(H a, H b) { return a != a ? a : b != b ? b : __hmax(a, b); }                               \
+    inline H __hmin_nan(H a, H b) { return a != a ? a : b != b ? b : __hmin(a, b); }                               \
+    inline H2 __hneg2(H2 a) { return -a; }                                                                         \
+    inline H2 __habs2(H2 a) { return H2(__habs(a.x), __habs(a.y)); }                                               \
+    inline H2 __hmax2(H2 a, H2 b) { return H2(__hmax(a.x, b.x), __hmax(a.y, b.y)); }                               \
+    inline H2 __hmin2(H2 a, H2 b) { return H2(__hmin(a.x, b.x), __hmin(a.y, b.y)); }                               \
     inline bool __hisnan(H a) { return __builtin_isnan((float)a); }                                                \
     inline int __hisinf(H a) { return __builtin_isinf_sign((float)a); }                                            \
-    inline H hsqrt(H a) { return H(__builtin_sqrtf(a)); }                                                          \
-    inline H hrsqrt(H a) { return H(1.0f / __builtin_sqrtf(a)); }                                                  \
-    inline H hrcp(H a) { return H(1.0f / (float)a); }                                                              \
-    inline H hexp(H a) { return H(__builtin_expf(a)); }                                                            \
-    inline H hexp2(H a) { return H(__builtin_exp2f(a)); }                                                          \
-    inline H hlog(H a) { return H(__builtin_logf(a)); }                                                            \
-    inline H hlog2(H a) { return H(__builtin_log2f(a)); }                                                          \
-    inline H hsin(H a) { return H(__builtin_sinf(a)); }                                                            \
-    inline H hcos(H a) { return H(__builtin_cosf(a)); }                                                            \
-    inline H hfloor(H a) { return H(__builtin_floorf(a)); }                                                        \
-    inline H hceil(H a) { return H(__builtin_ceilf(a)); }                                                          \
-    inline H hrint(H a) { return H(__builtin_rintf(a)); }                                                          \
-    inline H htrunc(H a) { return H(__builtin_truncf(a)); }                                                        \
+    inline H2 __hisnan2(H2 a) { return H2(H(__hisnan(a.x)), H(__hisnan(a.y))); }                                   \
+    CUPLUG_SMALL_FUNCTION(sqrt, H, H2, __builtin_sqrtf) CUPLUG_SMALL_FUNCTION(rsqrt, H, H2, 1.0f / __builtin_sqrtf) \
+    CUPLUG_SMALL_FUNCTION(rcp, H, H2, 1.0f /) CUPLUG_SMALL_FUNCTION(exp, H, H2, __builtin_expf)                    \
+    CUPLUG_SMALL_FUNCTION(exp2, H, H2, __builtin_exp2f) CUPLUG_SMALL_FUNCTION(exp10, H, H2, exp10f)                \
+    CUPLUG_SMALL_FUNCTION(log, H, H2, __builtin_logf) CUPLUG_SMALL_FUNCTION(log2, H, H2, __builtin_log2f)          \
+    CUPLUG_SMALL_FUNCTION(log10, H, H2, __builtin_log10f) CUPLUG_SMALL_FUNCTION(sin, H, H2, __builtin_sinf)        \
+    CUPLUG_SMALL_FUNCTION(cos, H, H2, __builtin_cosf) CUPLUG_SMALL_FUNCTION(tanh, H, H2, __builtin_tanhf)          \
+    CUPLUG_SMALL_FUNCTION(floor, H, H2, __builtin_floorf) CUPLUG_SMALL_FUNCTION(ceil, H, H2, __builtin_ceilf)      \
+    CUPLUG_SMALL_FUNCTION(rint, H, H2, __builtin_rintf) CUPLUG_SMALL_FUNCTION(trunc, H, H2, __builtin_truncf)      \
     inline float __low2float(H2 a) { return a.x; }                                                                 \
     inline float __high2float(H2 a) { return a.y; }                                                                \
     inline H atomicAdd(H* p, H v) { return __cuplug::update(p, [=](H old) { return old + v; }); }                  \
     inline H2 atomicAdd(H2* p, H2 v) { return __cuplug::update(p, [=](H2 old) { return old + v; }); }
+
 #define CUPLUG_SMALL_PAIR(name, H2, first, second) \
     inline H2 name(H2 a, H2 b) { return H2(first, second); }
+#define CUPLUG_SMALL_BOTH(name, H2, op) \
+    inline bool name(H2 a, H2 b) { return a.x op b.x && a.y op b.y; }
+#define CUPLUG_SMALL_COMPARE(name, H, H2, op)                                                                      \
+    inline bool __h##name(H a, H b) { return a op b; }                                                             \
+    inline H2 __h##name##2(H2 a, H2 b) { return H2(H(a.x op b.x), H(a.y op b.y)); }                                \
+    inline bool __hb##name##2(H2 a, H2 b) { return a.x op b.x && a.y op b.y; }
+#define CUPLUG_SMALL_ARITHMETIC(name, H, H2, op)                                                                   \
+    inline H __h##name(H a, H b) { return a op b; }                                                                \
+    inline H __h##name##_rn(H a, H b) { return a op b; }                                                           \
+    inline H __h##name##_sat(H a, H b) { return H(__saturatef((float)a op(float) b)); }                            \
+    inline H2 __h##name##2(H2 a, H2 b) { return a op b; }                                                          \
+    inline H2 __h##name##2_rn(H2 a, H2 b) { return a op b; }                                                       \
+    inline H2 __h##name##2_sat(H2 a, H2 b) { return H2(__h##name##_sat(a.x, b.x), __h##name##_sat(a.y, b.y)); }
+#define CUPLUG_SMALL_FUNCTION(name, H, H2, f)                                                                      \
+    inline H h##name(H a) { return H(f((float)a)); }                                                               \
+    inline H2 h2##name(H2 a) { return H2(h##name(a.x), h##name(a.y)); }
 
 // Mixed arithmetic with other numbers would be ambiguous (either side converts): it is done in the small type's float.
 #define CUPLUG_SMALL_MIXED(H, op, R)                                                                                  \

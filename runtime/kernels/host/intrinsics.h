@@ -147,3 +147,16 @@ inline unsigned __dp4a(unsigned x, unsigned y, unsigned z) {
     for (int i = 0; i < 4; ++i) z += (x >> 8 * i & 255u) * (y >> 8 * i & 255u);
     return z;
 }
+#define CUPLUG_DP2A(T, S, B)                                                                                  \
+    inline T __dp2a_lo(T x, T y, T z) { return z + (T)(S)x * (T)(B)y + (T)(S)(x >> 16) * (T)(B)(y >> 8); }    \
+    inline T __dp2a_hi(T x, T y, T z) { return __dp2a_lo(x, y >> 16, z); }
+CUPLUG_DP2A(int, short, signed char)
+CUPLUG_DP2A(unsigned, unsigned short, unsigned char)
+#undef CUPLUG_DP2A
+// The place of the n-th set bit from `base` on, upwards; for a negative n downwards; for 0 whether `base` is set.
+inline unsigned __fns(unsigned mask, unsigned base, int n) {
+    if (n == 0) return base < 32 && mask >> base & 1 ? base : ~0u;
+    for (int at = (int)base, step = n > 0 ? 1 : -1; at >= 0 && at < 32; at += step)
+        if (mask >> at & 1 && (n -= step) == 0) return (unsigned)at;
+    return ~0u;
+}

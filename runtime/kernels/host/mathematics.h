@@ -123,6 +123,20 @@ inline double norm4d(double a, double b, double c, double d) { return __builtin_
 inline float norm4df(float a, float b, float c, float d) { return __builtin_sqrtf(a * a + b * b + c * c + d * d); }
 inline double rnorm3d(double a, double b, double c) { return 1.0 / norm3d(a, b, c); }
 inline float rnorm3df(float a, float b, float c) { return 1.0f / norm3df(a, b, c); }
+inline double rnorm4d(double a, double b, double c, double d) { return 1.0 / norm4d(a, b, c, d); }
+inline float rnorm4df(float a, float b, float c, float d) { return 1.0f / norm4df(a, b, c, d); }
+inline double norm(int n, const double* p) {
+    double total = 0.0;
+    for (int i = 0; i < n; ++i) total += p[i] * p[i];
+    return __builtin_sqrt(total);
+}
+inline float normf(int n, const float* p) {
+    float total = 0.0f;
+    for (int i = 0; i < n; ++i) total += p[i] * p[i];
+    return __builtin_sqrtf(total);
+}
+inline double rnorm(int n, const double* p) { return 1.0 / norm(n, p); }
+inline float rnormf(int n, const float* p) { return 1.0f / normf(n, p); }
 inline double rhypot(double a, double b) { return 1.0 / __builtin_hypot(a, b); }
 inline float rhypotf(float a, float b) { return 1.0f / __builtin_hypotf(a, b); }
 inline double normcdf(double x) { return 0.5 * __builtin_erfc(-x * M_SQRT1_2); }
@@ -166,6 +180,31 @@ inline float erfcinvf(float y) { return (float)erfcinv((double)y); }
 inline double normcdfinv(double p) { return M_SQRT2 * erfinv(2.0 * p - 1.0); }
 inline float normcdfinvf(float p) { return (float)normcdfinv((double)p); }
 
+// exp(x * x) * erfc(x): by a continued fraction where the factors are out of range.
+inline double erfcx(double x) {
+    if (x < 25.0) return __builtin_exp(x * x) * __builtin_erfc(x);
+    double fraction = x;
+    for (int i = 8; i > 0; --i) fraction = x + 0.5 * i / fraction;
+    return M_2_SQRTPI / 2.0 / fraction;
+}
+inline float erfcxf(float x) { return (float)erfcx((double)x); }
+
+// Modified Bessel functions of the first kind: the power series, whose terms are all positive.
+namespace __cuplug {
+inline double bessel_i(double x, double term, int order) {
+    double total = term;
+    for (int k = 1; k < 1000 && term > total * 1e-17; ++k) total += term *= x * x / 4.0 / ((double)k * (k + order));
+    return total;
+}
+}  // namespace __cuplug
+inline double cyl_bessel_i0(double x) { return __cuplug::bessel_i(x, 1.0, 0); }
+inline double cyl_bessel_i1(double x) {
+    double size = __cuplug::bessel_i(x, __builtin_fabs(x) / 2.0, 1);
+    return x < 0.0 ? -size : size;
+}
+inline float cyl_bessel_i0f(float x) { return (float)cyl_bessel_i0((double)x); }
+inline float cyl_bessel_i1f(float x) { return (float)cyl_bessel_i1((double)x); }
+
 #undef isnan
 #undef isinf
 #undef isfinite
@@ -175,6 +214,14 @@ inline float normcdfinvf(float p) { return (float)normcdfinv((double)p); }
     inline constexpr bool isinf(T x) { return __builtin_isinf(x) != 0; }    \
     inline constexpr bool isfinite(T x) { return __builtin_isfinite(x); }   \
     inline constexpr bool signbit(T x) { return __builtin_signbit(x) != 0; }
+inline int __isnanf(float x) { return __builtin_isnan(x); }
+inline int __isinff(float x) { return __builtin_isinf(x) != 0; }
+inline int __finitef(float x) { return __builtin_isfinite(x); }
+inline int __signbitf(float x) { return __builtin_signbit(x) != 0; }
+inline int __isnand(double x) { return __builtin_isnan(x); }
+inline int __isinfd(double x) { return __builtin_isinf(x) != 0; }
+inline int __isfinited(double x) { return __builtin_isfinite(x); }
+inline int __signbitd(double x) { return __builtin_signbit(x) != 0; }
 CUPLUG_CLASSIFY(float)
 CUPLUG_CLASSIFY(double)
 #undef CUPLUG_CLASSIFY

@@ -1,4 +1,4 @@
-// Shared memory, loads and stores with cache hints, printf, traps and clocks.
+// Shared memory, loads and stores with cache hints, the heap, printf, traps and clocks.
 #pragma once
 
 namespace __cuplug {
@@ -29,20 +29,6 @@ template <class T> inline T& shared() {
 
 inline char* dynamic_shared() { return self()->shared; }
 
-// `extern __shared__` outside functions: finds the memory whenever it is used.
-template <class T> struct DynamicShared {
-    operator T*() const { return (T*)dynamic_shared(); }
-};
-
-// A shared variable outside functions, a member of S.
-template <class S, class M, M S::* member> struct FileShared {
-    operator M&() const { return shared<S>().*member; }
-    M& operator=(const M& value) const { return shared<S>().*member = value; }
-};
-template <class S, class E, cuplug_size N, E (S::* member)[N]> struct FileShared<S, E[N], member> {
-    operator E*() const { return shared<S>().*member; }
-};
-
 }  // namespace __cuplug
 
 #define CUPLUG_LOAD(name) \
@@ -67,6 +53,23 @@ void* memcpy(void*, const void*, size_t) noexcept;
 void* memmove(void*, const void*, size_t) noexcept;
 void* memset(void*, int, size_t) noexcept;
 }
+
+// The heap of kernels.
+extern "C" {
+inline void* malloc(size_t nbytes) noexcept { return __cuplug::self()->api->allocate(nbytes); }
+inline void free(void* address) noexcept { __cuplug::self()->api->release(address); }
+[[noreturn]] inline void __cxa_pure_virtual() {
+    __cuplug::self()->api->stop(__cuplug::FAULT_LAUNCH_FAILED, "a pure virtual function was called");
+}
+}
+inline void* operator new(size_t, void* place) noexcept { return place; }
+inline void* operator new[](size_t, void* place) noexcept { return place; }
+__attribute__((visibility("hidden"))) void* operator new(size_t nbytes) { return malloc(nbytes); }
+__attribute__((visibility("hidden"))) void* operator new[](size_t nbytes) { return malloc(nbytes); }
+__attribute__((visibility("hidden"))) void operator delete(void* address) noexcept { free(address); }
+__attribute__((visibility("hidden"))) void operator delete[](void* address) noexcept { free(address); }
+__attribute__((visibility("hidden"))) void operator delete(void* address, size_t) noexcept { free(address); }
+__attribute__((visibility("hidden"))) void operator delete[](void* address, size_t) noexcept { free(address); }
 
 __attribute__((format(printf, 1, 2))) inline int printf(const char* format, ...) {
     __builtin_va_list arguments;

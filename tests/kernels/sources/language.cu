@@ -179,3 +179,21 @@ __global__ void clocks(long long *out) {
     __threadfence();
     out[0] = clock64() - start;
 }
+
+// Shared variables outside functions, used from several.
+__shared__ float row[32];
+static __shared__ struct { int sum, largest; } totals;
+extern __shared__ unsigned char room[];
+__device__ float neighbour(int i) { return row[(i + 1) % 32] + ((float *)room)[i]; }
+template <class T> __device__ T first(const T *row) { return row[0]; }
+__global__ void shared_by_functions(const float *in, float *out) {
+    int t = threadIdx.x;
+    if (t == 0) totals.sum = totals.largest = 0;
+    row[t] = in[t];
+    reinterpret_cast<float *>(room)[t] = 100.0f * t;
+    __syncthreads();
+    atomicAdd(&totals.sum, t);
+    atomicMax(&totals.largest, t);
+    __syncthreads();
+    out[t] = neighbour(t) + first(in) + totals.sum + totals.largest;
+}

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "fibres.h"
+#include "heap.h"
 
 // --- shared memory
 
@@ -156,7 +157,7 @@ static void* helper(void* number) {
 }
 
 static const Api API = {begin_thread, end_thread,     barrier,    exchange, yield,           shared,
-                        illegal_access, misaligned, stop,     failed_assertion, print};
+                        illegal_access, misaligned, stop,     failed_assertion, print,  allocate, release};
 
 static bool start_workers(cuplug_u32 count) {
     for (cuplug_u32 i = 0; i < count; ++i)

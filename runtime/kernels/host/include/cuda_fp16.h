@@ -13,10 +13,19 @@ inline __half __float2half(float x) { return __half(x); }
 inline __half __float2half_rn(float x) { return __half(x); }
 inline __half __double2half(double x) { return __half(x); }
 inline float __half2float(__half x) { return (float)x; }
-inline __half __int2half_rn(int x) { return __half((float)x); }
-inline __half __uint2half_rn(unsigned x) { return __half((float)x); }
-inline int __half2int_rn(__half x) { return __float2int_rn((float)x); }
-inline int __half2int_rz(__half x) { return __float2int_rz((float)x); }
+#define CUPLUG_HALF_INTEGER(name, T)                                                             \
+    inline __half __##name##2half_rn(T x) { return __half((float)x); }                           \
+    inline T __half2##name##_rn(__half x) { return (T)__float2ll_rn((float)x); }                 \
+    inline T __half2##name##_rz(__half x) { return (T)__float2ll_rz((float)x); }                 \
+    inline T __half2##name##_ru(__half x) { return (T)__float2ll_ru((float)x); }                 \
+    inline T __half2##name##_rd(__half x) { return (T)__float2ll_rd((float)x); }
+CUPLUG_HALF_INTEGER(int, int)
+CUPLUG_HALF_INTEGER(uint, unsigned int)
+CUPLUG_HALF_INTEGER(short, short)
+CUPLUG_HALF_INTEGER(ushort, unsigned short)
+CUPLUG_HALF_INTEGER(ll, long long)
+CUPLUG_HALF_INTEGER(ull, unsigned long long)
+#undef CUPLUG_HALF_INTEGER
 inline __half __ushort_as_half(unsigned short x) { return __cuplug::bits<__half>(x); }
 inline __half __short_as_half(short x) { return __cuplug::bits<__half>(x); }
 inline unsigned short __half_as_ushort(__half x) { return x.bits; }
@@ -30,5 +39,9 @@ inline __half2 __float22half2_rn(float2 v) { return __half2(__half(v.x), __half(
 inline float2 __half22float2(__half2 v) { return make_float2((float)v.x, (float)v.y); }
 inline __half __low2half(__half2 v) { return v.x; }
 inline __half __high2half(__half2 v) { return v.y; }
+inline __half2 __low2half2(__half2 v) { return __half2(v.x, v.x); }
+inline __half2 __high2half2(__half2 v) { return __half2(v.y, v.y); }
+inline __half2 __lows2half2(__half2 a, __half2 b) { return __half2(a.x, b.x); }
+inline __half2 __highs2half2(__half2 a, __half2 b) { return __half2(a.y, b.y); }
 inline __half2 __lowhigh2highlow(__half2 v) { return __half2(v.y, v.x); }
 #endif

@@ -1,0 +1,41 @@
+// The memory that kernels allocate by malloc and new. It lives until a kernel frees it, across launches.
+#pragma once
+
+#include "faults.h"
+
+constexpr cuplug_u64 HEAP_NBYTES = 8 << 20;  // as cudaLimitMallocHeapSize is by default
+constexpr cuplug_u64 HEAP_MAGIC = 0x70616568676c7063ull;
+
+// Lies before every piece, out of the kernels' reach.
+struct Piece {
+    cuplug_u64 nbytes, magic;
+};
+
+static pthread_mutex_t heap_lock = PTHREAD_MUTEX_INITIALIZER;
+static cuplug_u64 heap_used = 0;
+
+static void* allocate(cuplug_u64 nbytes) {
+    if (!nbytes || nbytes > HEAP_NBYTES) return nullptr;
+    pthread_mutex_lock(&heap_lock);
+    Piece* piece = nullptr;
+    if (heap_used + nbytes <= HEAP_NBYTES && (piece = (Piece*)malloc(sizeof(Piece) + nbytes + 16))) {
+        heap_used += nbytes;
+        *piece = {nbytes, HEAP_MAGIC};
+        if (!shadow::broken) shadow::change({(cuplug_u64)(piece + 1), nbytes}, true);
+    }
+    pthread_mutex_unlock(&heap_lock);
+    return piece ? memset(piece + 1, 0xCB, nbytes) : nullptr;  // not initialised
+}
+
+static void release(void* address) {
+    if (!address) return;
+    Piece* piece = (Piece*)address - 1;
+    if ((cuplug_u64)address % 16 || piece->magic != HEAP_MAGIC)
+        stop(FAULT_LAUNCH_FAILED, "free() or delete of an address that malloc() or new did not give, or that was freed before");
+    pthread_mutex_lock(&heap_lock);
+    heap_used -= piece->nbytes;
+    piece->magic = 0;
+    if (!shadow::broken) shadow::change({(cuplug_u64)address, piece->nbytes}, false);
+    pthread_mutex_unlock(&heap_lock);
+    free(piece);
+}
