@@ -57,8 +57,7 @@ class Function(partial[None]):
     def __new__(cls, module: SourceModule, name: str) -> Self:
         """The kernel ``name`` of ``module``, loaded on the current device."""
         kernel = _Kernel(module, name)
-        count = len(kernel.packer.parameters)
-        call = fast_call(count, kernel.runtime, kernel.packer, kernel.targets, kernel.call)
+        call = fast_call(kernel.runtime, kernel.packer, kernel.targets, kernel.call)
         self = super().__new__(cls, call)
         self.module = module
         self.name = name
@@ -84,7 +83,7 @@ class Function(partial[None]):
         kernel = self._kernel
         ordinal = kernel.runtime.current.device if stream is None else kernel.runtime.stream_device(stream)
         target = kernel.target(grid, block, shared, ordinal)
-        return PreparedLaunch(self.name, target, None if stream is None else stream_handle(stream))
+        return PreparedLaunch(self.name, target, kernel.packer, None if stream is None else stream_handle(stream))
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -111,7 +110,7 @@ class PreparedLaunch(partial[None]):
     name: str
     _target: Target
 
-    def __new__(cls, name: str, target: Target, handle: int | None) -> Self:
+    def __new__(cls, name: str, target: Target, packer: Packer, handle: int | None) -> Self:
         """A launch on the stream ``handle``, or with None on the current one of the target's device."""
 
         def otherwise(args: tuple[Any, ...]) -> None:
@@ -123,14 +122,14 @@ class PreparedLaunch(partial[None]):
             else:
                 stream = current.streams.get(target.ordinal)
                 key = 0 if stream is None else stream.cuda_stream
-            launch(target, current, key if key < PER_THREAD_KEY else driver_handle(key), args)
+            launch(target, packer, current, key if key < PER_THREAD_KEY else driver_handle(key), args)
 
-        self = super().__new__(cls, fast_prepared(target, handle, otherwise))
+        self = super().__new__(cls, fast_prepared(target, packer, handle, otherwise))
         self.name = name
         self._target = target
         return self
 
-    def __init__(self, name: str, target: Target, handle: int | None) -> None:
+    def __init__(self, name: str, target: Target, packer: Packer, handle: int | None) -> None:
         pass
 
     def __repr__(self) -> str:
@@ -167,12 +166,12 @@ class _Kernel:
             target = self.targets[grid, block, shared, ordinal]
         except (KeyError, TypeError):
             target = self.target(grid, block, shared, ordinal)
-        launch(target, current, handle, args)
+        launch(target, self.packer, current, handle, args)
 
     def target(self, grid: Any, block: Any, shared: int, ordinal: int) -> Target:
         """Check the geometry, and settle all that it settles."""
         geometry = self._geometry(grid, block, shared, ordinal)
-        target = Target(self.runtime, self.packer, self._handle(ordinal), geometry, ordinal)
+        target = Target(self.runtime, self._handle(ordinal), geometry, ordinal, self.packer.nbytes)
         if len(self.targets) >= _GEOMETRIES:
             self.targets.clear()
         with suppress(TypeError):  # a list, say

@@ -3,14 +3,16 @@
 A launch costs CUDA 3.0 µs on an H200, and its arguments must not cost as much again. So the function that a program
 calls is generated for the kernel's number of parameters: naming the arguments one by one takes half the time of
 handling them as a tuple. It knows one way, for arguments of types that came before and need no conversion, on a current
-stream; whatever else comes, and every error, goes to the function ``otherwise``.
+stream; whatever else comes, and every error, goes to the function ``otherwise``. What CUDA gets is made ahead, in a
+``Slot``.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...allocators.errors import DriverError
 from ..drivers.base import Dim3, Driver
@@ -22,10 +24,7 @@ if TYPE_CHECKING:
     from ..current import Current
     from ..runtime import Runtime
 
-__all__ = ["MISSING", "Target", "fast_call", "fast_prepared", "launch"]
-
-Slot = tuple[Any, ...]
-"""A writable buffer for a parameter block, and what the driver keeps with it. One launch at a time has it."""
+__all__ = ["MISSING", "Slot", "Target", "fast_call", "fast_prepared", "launch"]
 
 MISSING: Any = type("Missing", (), {})()
 _INVALID_CONTEXT = 201
@@ -36,15 +35,15 @@ _BODY = """
         if rest or stream >= per_thread or runtime._unusable is not None:
             raise KeyError
         slot = target.pop()
-        pack_into(slot[0], 0, {names})
+        pack_into(slot.parameters, 0, {names})
+        if slot.stream != stream:
+            slot.move(stream)
     except failures:
         slot = None
     if slot is None:  # outside the block, so that errors do not tell of this one
         return otherwise({otherwise})
-    try:
-        target.queue(stream, slot)
-    except error as problem:
-        target.again(problem, stream, slot)
+    if slot.call():
+        target.call_again(slot)
     target.push(slot)
 """
 _CALL = (
@@ -69,66 +68,103 @@ def call({parameters}*rest):
 )
 
 
+class Slot(Protocol):
+    """All that a launch of one kernel with one geometry hands to the driver. One launch at a time has it."""
+
+    parameters: Any
+    """The parameter block, writable."""
+    stream: int
+    """Where ``call`` launches; ``move`` changes it."""
+    call: Callable[[], int]
+    """Queues the launch. Returns a CUresult. Not for use once the runtime is unusable."""
+
+    def move(self, stream: int) -> None:
+        """Launch on ``stream`` from now on."""
+        ...
+
+
 class Target:
     """A kernel on one device with its geometry."""
 
-    __slots__ = ("geometry", "ordinal", "packer", "pop", "push", "queue", "room", "runtime")
+    __slots__ = ("function", "geometry", "ordinal", "pop", "push", "room", "runtime")
 
     def __init__(
-        self, runtime: Runtime, packer: Packer, handle: int, geometry: tuple[Dim3, Dim3, int], ordinal: int
+        self, runtime: Runtime, function: int, geometry: tuple[Dim3, Dim3, int], ordinal: int, nbytes: int
     ) -> None:
+        """For the driver's handle of a kernel whose parameter block has ``nbytes`` bytes."""
         self.runtime = runtime
-        self.packer = packer
+        self.function = function
         self.geometry = geometry
         self.ordinal = ordinal
-        bind = getattr(runtime.driver, "bind_launch_in_place", None) or _Bound(runtime.driver).bind_launch_in_place
+        make_slot: Callable[..., Slot]
+        make_slot = getattr(runtime.driver, "launch_slot", None) or partial(_DriverSlot, runtime.driver)
         grid, block, shared = geometry
-        self.room: Callable[[], Slot]
-        self.queue: Callable[[int, Slot], None]
-        self.room, self.queue = bind(handle, grid, block, shared=shared, nbytes=packer.nbytes)
+        self.room = partial(make_slot, function, grid, block, shared=shared, nbytes=nbytes)
         slots: list[Slot] = []
         # Taking and giving back are single operations of a list: safe with threads, and in a finaliser that launches.
         self.pop, self.push = slots.pop, slots.append
 
-    def again(self, problem: DriverError, stream: int, slot: Slot) -> None:
-        """Queue once more after an error that the first call of a thread gets, which has no current device yet."""
-        if problem.code != _INVALID_CONTEXT:
-            raise problem
-        self.runtime.driver.set_device(self.ordinal)
-        self.queue(stream, slot)
+    def queue(self, slot: Slot, current: Current, stream: int) -> None:
+        """Launch on any stream of the target's device, whatever device is current, and give the slot back.
+
+        Raises:
+            DriverError: what the driver says.
+        """
+        if slot.stream != stream:
+            slot.move(stream)
+        if current.device != self.ordinal:
+            with self.runtime.on_device(self.ordinal):
+                if slot.call():
+                    self.call_again(slot)
+        elif slot.call():
+            self.call_again(slot)
+        self.push(slot)
+        if self.runtime.launch_blocking:
+            with self.runtime.on_device(self.ordinal):
+                self.runtime.driver.stream_synchronize(stream)
+
+    def call_again(self, slot: Slot) -> None:
+        """Launch what the driver has refused with all that it takes, or raise the reason. The first launch of a thread
+        comes here, which has no current device yet.
+        """
+        driver = self.runtime.driver
+        if driver.current_device() is None:
+            driver.set_device(self.ordinal)
+        grid, block, shared = self.geometry
+        parameters = bytes(slot.parameters)
+        driver.launch(self.function, grid, block, shared=shared, stream=slot.stream, parameters=parameters)
 
 
 def fast_call(
-    count: int,
     runtime: Runtime,
     packer: Packer,
     targets: dict[tuple[Any, Any, Any, int], Target],
     otherwise: Callable[..., None],
 ) -> Callable[..., None]:
-    """``call(*args, grid, block, shared, stream)`` for a kernel of ``count`` parameters.
+    """``call(*args, grid, block, shared, stream)``.
 
     Args:
-        count: how many.
         runtime: the kernel's.
         packer: the kernel's.
         targets: what is known, by grid, block, shared memory and device.
         otherwise: ``otherwise(args, grid, block, shared, stream)`` does what this cannot.
     """
     rest = "grid, block, shared, given"
-    return _generate(_CALL, count, runtime, packer, rest, targets=targets, otherwise=otherwise, of="current.stream")
+    return _generate(_CALL, runtime, packer, rest, targets=targets, otherwise=otherwise, of="current.stream")
 
 
-def fast_prepared(target: Target, handle: int | None, otherwise: Callable[..., None]) -> Callable[..., None]:
+def fast_prepared(
+    target: Target, packer: Packer, handle: int | None, otherwise: Callable[..., None]
+) -> Callable[..., None]:
     """``call(*args)`` on a settled target, and stream unless ``handle`` is None. ``otherwise(args)`` does the rest."""
-    count = len(target.packer.parameters)
     of = "current.stream" if handle is None else str(handle)
-    return _generate(_PREPARED, count, target.runtime, target.packer, "", target=target, otherwise=otherwise, of=of)
+    return _generate(_PREPARED, target.runtime, packer, "", target=target, otherwise=otherwise, of=of)
 
 
 def _generate(
-    template: str, count: int, runtime: Runtime, packer: Packer, rest: str, *, of: str, **names: Any
+    template: str, runtime: Runtime, packer: Packer, rest: str, *, of: str, **names: Any
 ) -> Callable[..., None]:
-    arguments = [f"a{index}" for index in range(count)]
+    arguments = [f"a{index}" for index in range(len(packer.parameters))]
     source = template.format(
         parameters="".join(f"{name}=missing, " for name in arguments) + ("/, " if arguments else ""),
         names=", ".join(arguments),
@@ -145,7 +181,6 @@ def _generate(
         "missing": MISSING,
         "given_of": _given,
         "failures": (AttributeError, KeyError, TypeError, IndexError, OverflowError, struct.error),
-        "error": DriverError,
     }
     exec(compile(source, "<a launch made by cuplug>", "exec"), space)
     made: Callable[..., None] = space["call"]
@@ -156,29 +191,17 @@ def _given(args: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(value for value in args if value is not MISSING)
 
 
-def launch(target: Target, current: Current, handle: int, args: tuple[Any, ...]) -> None:
+def launch(target: Target, packer: Packer, current: Current, handle: int, args: tuple[Any, ...]) -> None:
     """Queue a launch with any arguments on any stream. Raises as ``Function`` does."""
-    packer, ordinal, runtime = target.packer, target.ordinal, target.runtime
     plan = packer.plan(args)
     try:
         slot = target.pop()
     except IndexError:
         slot = target.room()
-    packer.pack_into(plan, slot[0], args)
+    packer.pack_into(plan, slot.parameters, args)
     if plan.foreign:
         _order(target, packer.streams(plan, args), handle)
-    if current.device != ordinal:
-        with runtime.on_device(ordinal):
-            target.queue(handle, slot)
-    else:
-        try:
-            target.queue(handle, slot)
-        except DriverError as problem:
-            target.again(problem, handle, slot)
-    target.push(slot)
-    if runtime.launch_blocking:
-        with runtime.on_device(ordinal):
-            runtime.driver.stream_synchronize(handle)
+    target.queue(slot, current, handle)
 
 
 def _order(target: Target, streams: list[int], handle: int) -> None:
@@ -189,19 +212,22 @@ def _order(target: Target, streams: list[int], handle: int) -> None:
             queue.wait_stream(ExternalStream(stream, target.ordinal, runtime=target.runtime))
 
 
-class _Bound:
-    """``bind_launch_in_place`` for drivers that have none."""
+class _DriverSlot:
+    """A ``Slot`` for drivers that have none of their own."""
 
-    def __init__(self, driver: Driver) -> None:
-        self._driver = driver
+    def __init__(self, driver: Driver, function: int, grid: Dim3, block: Dim3, *, shared: int, nbytes: int) -> None:
+        self._launch = partial(driver.launch, function, grid, block, shared=shared)
+        self.parameters = bytearray(nbytes)
+        self.stream = 0
 
-    def bind_launch_in_place(
-        self, function: int, grid: Dim3, block: Dim3, *, shared: int, nbytes: int
-    ) -> tuple[Callable[[], Slot], Callable[[int, Slot], None]]:
-        """Room for a parameter block, and ``queue(stream, slot)``."""
-        driver = self._driver
+    def move(self, stream: int) -> None:
+        self.stream = stream
 
-        def queue(stream: int, slot: Slot) -> None:
-            driver.launch(function, grid, block, shared=shared, stream=stream, parameters=bytes(slot[0]))
-
-        return lambda: (bytearray(nbytes),), queue
+    def call(self) -> int:
+        try:
+            self._launch(stream=self.stream, parameters=bytes(self.parameters))
+        except DriverError as error:
+            if error.code != _INVALID_CONTEXT:
+                raise
+            return error.code
+        return 0

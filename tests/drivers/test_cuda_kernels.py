@@ -12,7 +12,6 @@ import pytest
 from cuplug.allocators.errors import DriverError
 from cuplug.runtime.drivers.base import LEGACY_STREAM, PER_THREAD_STREAM, Driver
 from cuplug.runtime.drivers.cuda import CudaDriver
-from cuplug.runtime.drivers.cuda.launch import _through_ctypes
 
 pytestmark = [pytest.mark.needs_gpu, pytest.mark.one_schedule]
 
@@ -70,45 +69,37 @@ def module(driver: Driver) -> int:
     return driver.module_load(PTX)
 
 
-@pytest.fixture(params=["as installed", "ctypes"])
-def launching(request: pytest.FixtureRequest, driver: CudaDriver) -> CudaDriver:
-    """The driver, launching in the way that is installed, or as it does without cuda-bindings."""
-    if request.param == "ctypes":
-        driver._launch = _through_ctypes(driver._api)
-    return driver
-
-
-def test_a_kernel_gets_its_parameters(launching: CudaDriver, module: int, host: Any) -> None:
-    fill = launching.module_function(module, "fill")
-    address, count = launching.mem_alloc(4096), 1000
-    launching.memset(address, 0, 4096, stream=LEGACY_STREAM)
+def test_a_kernel_gets_its_parameters(driver: CudaDriver, module: int, host: Any) -> None:
+    fill = driver.module_function(module, "fill")
+    address, count = driver.mem_alloc(4096), 1000
+    driver.memset(address, 0, 4096, stream=LEGACY_STREAM)
     parameters = struct.pack("QII", address, 0xC0FFEE, count)
-    for stream in (LEGACY_STREAM, PER_THREAD_STREAM, launching.stream_create()):
-        launching.memset(address, 0, 4096, stream=stream)
-        launching.launch(fill, (4, 1, 1), (256, 1, 1), shared=0, stream=stream, parameters=parameters)
+    for stream in (LEGACY_STREAM, PER_THREAD_STREAM, driver.stream_create()):
+        driver.memset(address, 0, 4096, stream=stream)
+        driver.launch(fill, (4, 1, 1), (256, 1, 1), shared=0, stream=stream, parameters=parameters)
         written = np.frombuffer(host.read(address, 4096, stream=stream), np.uint32)
         assert (written[:count] == 0xC0FFEE).all()
         assert (written[count:] == 0).all()
 
 
-def test_parameters_may_be_any_bytes_like_object(launching: CudaDriver, module: int, host: Any) -> None:
-    fill = launching.module_function(module, "fill")
-    address = launching.mem_alloc(512)
+def test_parameters_may_be_any_bytes_like_object(driver: CudaDriver, module: int, host: Any) -> None:
+    fill = driver.module_function(module, "fill")
+    address = driver.mem_alloc(512)
     for value, kind in ((1, bytearray), (2, memoryview), (3, type("Mine", (bytes,), {}))):
         parameters = kind(struct.pack("QII", address, value, 1))
-        launching.launch(fill, ONE, ONE, shared=0, stream=LEGACY_STREAM, parameters=parameters)
+        driver.launch(fill, ONE, ONE, shared=0, stream=LEGACY_STREAM, parameters=parameters)
         assert host.read(address, 4) == struct.pack("I", value)
 
 
-def test_a_kernel_without_parameters_and_a_global_symbol(launching: CudaDriver, module: int, host: Any) -> None:
-    increment = launching.module_function(module, "increment")
-    address, nbytes = launching.module_global(module, "counter")
+def test_a_kernel_without_parameters_and_a_global_symbol(driver: CudaDriver, module: int, host: Any) -> None:
+    increment = driver.module_function(module, "increment")
+    address, nbytes = driver.module_global(module, "counter")
     assert nbytes == 4
     assert host.read(address, 4) == struct.pack("I", 41)
     host.write(address, struct.pack("I", 99))
-    launching.launch(increment, ONE, ONE, shared=0, stream=LEGACY_STREAM, parameters=b"")
+    driver.launch(increment, ONE, ONE, shared=0, stream=LEGACY_STREAM, parameters=b"")
     assert host.read(address, 4) == struct.pack("I", 100)
-    table, nbytes = launching.module_global(module, "table")
+    table, nbytes = driver.module_global(module, "table")
     assert host.read(table, nbytes) == struct.pack("4I", 1, 2, 3, 4)
 
 
@@ -122,24 +113,24 @@ def test_the_driver_knows_a_kernels_parameters_and_needs(driver: Driver, module:
     assert attributes.shared_bytes == 0
 
 
-def test_a_kernel_may_use_all_the_shared_memory_that_there_is(launching: CudaDriver, module: int, host: Any) -> None:
-    kernel = launching.module_function(module, "through_shared")
-    address, stream = launching.mem_alloc(512), launching.stream_create()
-    most = launching.device_properties(0).shared_memory_per_block_optin
+def test_a_kernel_may_use_all_the_shared_memory_that_there_is(driver: CudaDriver, module: int, host: Any) -> None:
+    kernel = driver.module_function(module, "through_shared")
+    address, stream = driver.mem_alloc(512), driver.stream_create()
+    most = driver.device_properties(0).shared_memory_per_block_optin
     assert most > 48 << 10
     parameters = struct.pack("QI", address, most - 4)
-    launching.launch(kernel, ONE, ONE, shared=most, stream=stream, parameters=parameters)
+    driver.launch(kernel, ONE, ONE, shared=most, stream=stream, parameters=parameters)
     assert host.read(address, 4, stream=stream) == struct.pack("I", 1234)
     with pytest.raises(DriverError, match=f"{most + 1} bytes of dynamic shared memory") as caught:
-        launching.launch(kernel, ONE, ONE, shared=most + 1, stream=stream, parameters=parameters)
+        driver.launch(kernel, ONE, ONE, shared=most + 1, stream=stream, parameters=parameters)
     assert caught.value.code == 1
 
 
-def test_a_launch_that_cannot_be_is_refused(launching: CudaDriver, module: int) -> None:
-    fill = launching.module_function(module, "fill")
-    for stream in (LEGACY_STREAM, launching.stream_create()):
+def test_a_launch_that_cannot_be_is_refused(driver: CudaDriver, module: int) -> None:
+    fill = driver.module_function(module, "fill")
+    for stream in (LEGACY_STREAM, driver.stream_create()):
         with pytest.raises(DriverError, match=r"block \(4096, 1, 1\)") as caught:
-            launching.launch(fill, ONE, (4096, 1, 1), shared=0, stream=stream, parameters=struct.pack("QII", 0, 0, 0))
+            driver.launch(fill, ONE, (4096, 1, 1), shared=0, stream=stream, parameters=struct.pack("QII", 0, 0, 0))
         assert caught.value.code == 1
 
 

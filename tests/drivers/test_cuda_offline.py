@@ -13,7 +13,7 @@ from cuplug.allocators.errors import DriverError, OutOfMemoryError
 from cuplug.runtime.drivers.cuda import CudaDriver, availability, is_available
 from cuplug.runtime.drivers.cuda.api import Refusal, code_of
 from cuplug.runtime.drivers.cuda.contexts import Contexts
-from cuplug.runtime.drivers.cuda.launch import _extra
+from cuplug.runtime.drivers.cuda.launch import Slot
 
 IMPORTED = """
 import sys
@@ -59,7 +59,7 @@ def test_cuda_visible_devices_may_hide_every_device(visible: str | None, count: 
 
 def test_a_closed_driver_says_why_it_refuses() -> None:
     refusal = Refusal(4, "this driver was closed; make a new one")
-    assert refusal.cuMemAlloc(1, 2) == refusal.cuLaunchKernel() == 4
+    assert refusal.cuMemAlloc(1, 2) == refusal.cuLaunchKernelEx() == 4
     error = refusal.error("mem_alloc", 0)
     assert isinstance(error, DriverError)
     assert error.name == "CUDA_ERROR_DEINITIALIZED"
@@ -80,12 +80,33 @@ def test_the_code_of_an_error_is_found_by_cudas_own_words() -> None:
     assert code("something else") == 999
 
 
-def test_the_parameters_of_a_launch_are_pointed_at_where_they_lie() -> None:
-    parameters = struct.pack("QI", 0x1234, 7)
-    pointer, address, size, size_address, end = struct.unpack("@PPPPP", _extra(parameters))
-    assert (pointer, size, end) == (1, 2, 0)
-    assert ctypes.string_at(address, len(parameters)) == parameters
-    assert ctypes.c_size_t.from_address(size_address).value == len(parameters)
+def test_a_launch_hands_over_its_geometry_its_stream_and_where_its_parameters_lie() -> None:
+    seen = []
+
+    def launch_kernel(config: int, function: int, by_address: int | None, extra: int | None) -> int:
+        geometry = struct.unpack("@7IPPI", ctypes.string_at(config, struct.calcsize("@7IPPI")))
+        parameters = b""
+        if extra is not None:
+            pointer, address, size, size_address, end = struct.unpack("@5P", ctypes.string_at(extra, 40))
+            assert (pointer, size, end) == (1, 2, 0)
+            parameters = ctypes.string_at(address, ctypes.c_size_t.from_address(size_address).value)
+        seen.append((geometry, function, by_address, parameters))
+        return len(seen) - 1
+
+    with_types = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4)(launch_kernel)
+    called = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.cast(with_types, ctypes.c_void_p).value)
+    slot = Slot(called, 1 << 40, (1, 2, 3), (4, 5, 6), shared=7, nbytes=12)
+    struct.pack_into("@QI", slot.parameters, 0, 1 << 50, 9)
+    assert slot.call() == 0
+    struct.pack_into("@QI", slot.parameters, 0, 1 << 51, 10)
+    slot.move(1 << 45)
+    assert (slot.call(), slot.stream) == (1, 1 << 45)
+    assert Slot(called, 8, (1, 1, 1), (1, 1, 1), shared=0, nbytes=0).call() == 2
+    assert seen == [
+        ((1, 2, 3, 4, 5, 6, 7, 0, 0, 0), 1 << 40, None, struct.pack("@QI", 1 << 50, 9)),
+        ((1, 2, 3, 4, 5, 6, 7, 1 << 45, 0, 0), 1 << 40, None, struct.pack("@QI", 1 << 51, 10)),
+        ((1, 1, 1, 1, 1, 1, 0, 0, 0, 0), 8, None, b""),
+    ]
 
 
 # --- the current context. What CUDA does is simple enough to be stood in for: a stack of contexts for each thread.

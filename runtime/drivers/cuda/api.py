@@ -29,7 +29,7 @@ launch of two arguments           3534           3603    4064                418
 ==============================  ======  =============  ======  ==================
 
 (PyCUDA's 3534 is ``_launch_kernel`` with packed arguments; its ``prepared_async_call`` took 4442. Its context row is
-a push and a pop.) Launches alone are worth cuda-bindings: see ``launch.py``. Calls that may wait release the
+a push and a pop. Launches have a way of their own: see ``launch.py``.) Calls that may wait release the
 interpreter lock; those of the first two rows only read and write a thread's own state, and keep it.
 """
 
@@ -95,7 +95,6 @@ _FUNCTIONS: dict[str, tuple[type, ...]] = {
     "cuFuncGetAttribute": (_Pointer, _Int, _Pointer),
     "cuFuncSetAttribute": (_Pointer, _Int, _Int),
     "cuFuncGetParamInfo": (_Pointer, _Size, _Pointer, _Pointer),
-    "cuLaunchKernel": (_Pointer, *(_Unsigned,) * 7, _Pointer, _Pointer, _Pointer),
     "cuDeviceGetAttribute": (_Pointer, _Int, _Int),
     "cuDeviceGetUuid_v2": (_Pointer, _Int),
     "cuDevicePrimaryCtxGetState": (_Int, _Pointer, _Pointer),
@@ -106,6 +105,8 @@ _LOCK_HELD: dict[str, tuple[type, ...]] = {
     "cuCtxPushCurrent_v2": (_Pointer,),
     "cuCtxPopCurrent_v2": (_Pointer,),
 }
+_UNCONVERTED = ("cuLaunchKernelEx",)
+"""Their callers give ctypes what needs no conversion."""
 
 
 class Api:
@@ -124,7 +125,8 @@ class Api:
             waiting, brief = ctypes.CDLL(LIBRARY), ctypes.PyDLL(LIBRARY)
         except OSError as error:
             raise driver_error(100, f"NVIDIA's driver is not installed ({error})") from None
-        for library, functions in ((waiting, _FUNCTIONS), (brief, _LOCK_HELD)):
+        unconverted = dict.fromkeys(_UNCONVERTED)
+        for library, functions in ((waiting, _FUNCTIONS), (brief, _LOCK_HELD), (waiting, unconverted)):
             for symbol, types in functions.items():
                 function: Any = getattr(library, symbol, None)
                 if function is None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
-from functools import partial
 
 from ..base import PER_THREAD_STREAM, Dim3, FunctionAttributes
-from .launch import Slot, bind, calling_cuda, make_slot
+from .launch import Slot
 from .state import CudaState
 
 __all__ = ["ModuleCalls"]
@@ -95,67 +93,36 @@ class ModuleCalls(CudaState):
 
         A kernel that asks for more dynamic shared memory than CUDA gives without asking (48 KiB) is allowed it.
         """
-        if type(parameters) is not bytes:  # the launcher relies on how bytes lie in memory
-            parameters = bytes(parameters)
         if stream <= PER_THREAD_STREAM:
             self._contexts.here()
+        slot = self.launch_slot(function, grid, block, shared=shared, nbytes=len(parameters))
+        ctypes.memmove(slot.parameters, bytes(parameters), len(parameters))
+        slot.move(stream)
         # On a default stream too: if that is another context's, CUDA refuses (400, seen), and the context is switched.
-        code = self._launch(function, grid, block, shared, stream, parameters)
+        code = slot.call()
         if not code:
             return
-        self._check_retry("cuLaunchKernel", code)
+        self._check_retry("cuLaunchKernelEx", code)
         pushed = self._contexts.enter()
         try:
-            code = self._launch(function, grid, block, shared, stream, parameters)
+            code = slot.call()
             if code == _INVALID_VALUE and self._allow_shared(function, shared):
-                code = self._launch(function, grid, block, shared, stream, parameters)
+                code = slot.call()
         finally:
             if pushed:
                 self._contexts.leave()
         if code:
             detail = f"grid {grid}, block {block}, {shared} bytes of dynamic shared memory"
-            raise self._error("cuLaunchKernel", code, detail)
+            raise self._error("cuLaunchKernelEx", code, detail)
 
-    def bind_launch(self, function: int, grid: Dim3, block: Dim3, *, shared: int) -> Callable[[int, bytes], None]:
-        """``launch`` with all but the stream and the parameters settled: ``queue(stream, parameters)``, for hot loops.
+    def launch_slot(self, function: int, grid: Dim3, block: Dim3, *, shared: int, nbytes: int) -> Slot:
+        """``launch`` with all but the stream and the parameters settled, for hot loops.
 
-        ``parameters`` must be ``bytes``. Raises as ``launch`` does, also after the driver was closed.
+        Its ``call`` must not be used once the driver is closed or its process forked. Where it returns another
+        CUresult than 0, ``launch`` may succeed: a kernel belongs to a context, and CUDA refuses where another one is
+        current, or none.
         """
-        usual, here, thread = self._launch, self._contexts.here, self._contexts.local
-        bound = bind(usual, function, grid, block, shared)
-
-        def queue(stream: int, parameters: bytes) -> None:
-            if self._launch is usual:  # neither closed nor forked
-                if stream <= PER_THREAD_STREAM and thread.state.ordinal is None:
-                    here()
-                if not bound(stream, parameters):
-                    return
-            self.launch(function, grid, block, shared=shared, stream=stream, parameters=parameters)
-
-        return queue
-
-    def bind_launch_in_place(
-        self, function: int, grid: Dim3, block: Dim3, *, shared: int, nbytes: int
-    ) -> tuple[Callable[[], Slot], Callable[[int, Slot], None]]:
-        """``launch`` with all but the stream and the parameters settled, and these read where they were written.
-
-        Returns:
-            What makes a slot, whose first item is a writable buffer of ``nbytes`` bytes for the parameter block, and
-            ``queue(stream, slot)``. Another launch may have the slot once ``queue`` has returned.
-        """
-        usual, launch_kernel = self._launch, calling_cuda(self._launch)
-        gx, gy, gz = grid
-        bx, by, bz = block
-
-        def queue(stream: int, slot: Slot) -> None:
-            # Where no device is current, or another library's context, CUDA refuses: a kernel belongs to a context.
-            if launch_kernel is not None and self._launch is usual:  # neither closed nor forked
-                (code,) = launch_kernel(function, gx, gy, gz, bx, by, bz, shared, stream, 0, slot[1])
-                if not code:
-                    return
-            self.launch(function, grid, block, shared=shared, stream=stream, parameters=bytes(slot[0]))
-
-        return partial(make_slot, nbytes), queue
+        return Slot(self._cuda.cuLaunchKernelEx, function, grid, block, shared=shared, nbytes=nbytes)
 
     def _allow_shared(self, function: int, shared: int) -> bool:
         """Let a kernel use more dynamic shared memory, up to the device's opt-in limit. False: it does already."""

@@ -11,7 +11,6 @@ from ....allocators.errors import DriverError, OutOfMemoryError
 from ..base import PER_THREAD_STREAM, driver_error
 from .api import FORKED, LOST, Api, Refusal, code_of
 from .contexts import Contexts
-from .launch import Launcher, make_launcher, refuse_launches
 from .virtual import CudaVirtualMemory, import_bindings
 
 __all__ = ["CudaState", "forget_all_after_fork", "open_drivers"]
@@ -42,7 +41,6 @@ class CudaState:
         self._cuda: Api | Refusal = api
         self._count = _initialise(api, self._pycuda)
         self._contexts = Contexts(api, self._pycuda, self._count)
-        self._launch: Launcher = make_launcher(api)
         self._bindings = import_bindings()
         # What was made and is not yet destroyed, with the ordinal of its device.
         self._memory: dict[int, int] = {}
@@ -147,7 +145,6 @@ class CudaState:
     def _refuse(self, refusal: Refusal) -> None:
         """From now on raise instead of calling CUDA."""
         self._cuda = refusal
-        self._launch = refuse_launches(refusal)
         open_drivers.discard(self)
 
 

@@ -8,6 +8,8 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from ...kernels import SourceModule
+from ...kernels.launching import Target
+from ...upstream import PER_THREAD_KEY
 from ..core import make
 from ..dtypes import dtype
 from ..generator import wide
@@ -55,33 +57,38 @@ class CudaPlace(DevicePlace):
             self._handles[source, name] = handle
         return handle
 
-    def launch(self, function: int, grid: Dim3, block: Dim3, parameters: bytes) -> None:
-        """Queue a kernel on the current stream of this device, whatever device is current."""
-        driver = self.driver
-        chosen = self.runtime.current.streams.get(self.ordinal)
-        stream = 0 if chosen is None else chosen.cuda_stream
-        if driver.current_device() == self.ordinal:
-            driver.launch(function, grid, block, shared=0, stream=stream, parameters=parameters)
-        else:
-            with self.runtime.on_device(self.ordinal):
-                driver.launch(function, grid, block, shared=0, stream=stream, parameters=parameters)
-        if self.runtime.launch_blocking:
-            self.synchronize()
+    def bound(self, function: int, grid: Dim3, block: Dim3, letters: str, before: bytes = b"") -> Callable[..., None]:
+        """``launch(current, *values)`` of a kernel, on the current stream of this device, whatever device is current.
 
-    def bound(self, function: int, grid: Dim3, block: Dim3) -> Callable[[Current, bytes], None]:
-        """``launch`` with all but the parameters settled, in fewer steps. Takes what is current in this thread, too."""
-        bind = getattr(self.driver, "bind_launch", None)
-        if bind is None:
-            return lambda _, parameters: self.launch(function, grid, block, parameters)
-        queue, ordinal, runtime = bind(function, grid, block, shared=0), self.ordinal, self.runtime
-        device_now = self.driver.current_device
+        Args:
+            function: the driver's handle.
+            grid: the number of blocks.
+            block: the threads of a block.
+            letters: the values, as the module ``struct`` has them.
+            before: the parameter block up to the values.
+        """
+        runtime, ordinal, offset = self.runtime, self.ordinal, len(before)
+        layout = Struct("@" + letters)
+        pack_into, per_thread = layout.pack_into, PER_THREAD_KEY if not runtime.launch_blocking else 0
+        target = Target(runtime, function, (grid, block, 0), ordinal, offset + layout.size)
+        pop, push, again, room = target.pop, target.push, target.call_again, target.room
 
-        def launch(current: Current, parameters: bytes) -> None:
-            if device_now() != ordinal or runtime.launch_blocking:
-                self.launch(function, grid, block, parameters)
-            else:
-                chosen = current.streams.get(ordinal)
-                queue(0 if chosen is None else chosen.cuda_stream, parameters)
+        def launch(current: Current, *values: Any) -> None:
+            try:
+                slot = pop()
+            except IndexError:
+                slot = room()
+                slot.parameters[:offset] = before
+            pack_into(slot.parameters, offset, *values)
+            stream = current.stream
+            if current.device != ordinal or stream >= per_thread:
+                target.queue(slot, current, self.stream_handle())
+                return
+            if slot.stream != stream:
+                slot.move(stream)
+            if slot.call():
+                again(slot)
+            push(slot)
 
         return launch
 
@@ -103,18 +110,18 @@ class CudaPlace(DevicePlace):
             None if layout is not None else (kind.computed.struct, _to_number(kind))
             for layout, kind in zip(operands, types, strict=True)
         ]
-        pack = Struct("@P" + "".join("P" if number is None else number[0] for number in numbers) + "q").pack
+        letters = "P" + "".join("P" if number is None else number[0] for number in numbers) + "q"
         count = out.numel
         # Compiled when first needed: most tensors are aligned, most kernels have one form.
-        forms: dict[bool, tuple[Callable[[Current, bytes], None], bytes]] = {}
+        forms: dict[bool, Callable[..., None]] = {}
         mask = _alignment(fast.vector, out, operands)
         runtime, itemsizes = self.runtime, [None if layout is None else layout.dtype.itemsize for layout in operands]
         out_size = out.dtype.itemsize
 
-        def form(aligned: bool) -> tuple[Callable[[Current, bytes], None], bytes]:
+        def form(aligned: bool) -> Callable[..., None]:
             chosen = fast if aligned else plain
             grid = chosen.grid or (-(-count // chosen.per_block), 1, 1)
-            forms[aligned] = self.bound(self.function(chosen.source), grid, chosen.block), chosen.before
+            forms[aligned] = self.bound(self.function(chosen.source), grid, chosen.block, letters, chosen.before)
             return forms[aligned]
 
         def kernel(out: Any, *operands: Any) -> None:
@@ -128,8 +135,7 @@ class CudaPlace(DevicePlace):
                 else:
                     arguments.append(number[1](operand))
             aligned = not bits & mask
-            launch, before = forms.get(aligned) or form(aligned)
-            launch(runtime.current, before + pack(*arguments, count))
+            (forms.get(aligned) or form(aligned))(runtime.current, *arguments, count)
 
         if len(numbers) > 2 or any(numbers):
             return kernel
@@ -143,8 +149,8 @@ class CudaPlace(DevicePlace):
                 storage = allocate(nbytes, current)
                 x = storage.address
                 p = a._storage.address + a._offset * a_size
-                launch, before = forms.get(not (x | p) & mask) or form(not (x | p) & mask)
-                launch(current, before + pack(x, p, count))
+                aligned = not (x | p) & mask
+                (forms.get(aligned) or form(aligned))(current, x, p, count)
                 return make(storage, 0, out)
 
             if contiguous:
@@ -157,8 +163,7 @@ class CudaPlace(DevicePlace):
             p = a._storage.address + a._offset * a_size
             q = b._storage.address + b._offset * b_size
             aligned = not (x | p | q) & mask
-            launch, before = forms.get(aligned) or form(aligned)
-            launch(runtime.current, before + pack(x, p, q, count))
+            (forms.get(aligned) or form(aligned))(runtime.current, x, p, q, count)
 
         def new_of_two(a: Any, b: Any) -> Any:
             current = runtime.current
@@ -167,8 +172,7 @@ class CudaPlace(DevicePlace):
             p = a._storage.address + a._offset * a_size
             q = b._storage.address + b._offset * b_size
             aligned = not (x | p | q) & mask
-            launch, before = forms.get(aligned) or form(aligned)
-            launch(current, before + pack(x, p, q, count))
+            (forms.get(aligned) or form(aligned))(current, x, p, q, count)
             return make(storage, 0, out)
 
         if contiguous:
@@ -182,12 +186,10 @@ class CudaPlace(DevicePlace):
             return _nothing
         processors = self.runtime.properties(self.ordinal).multi_processor_count
         plan = cuda_reduce.plan(reduction, computed, outs, operand, axes, processors=processors)
-        first = self.bound(self.function(plan.source, "reduce"), plan.grid, plan.block)
+        many, before = len(outs), plan.before
+        first = self.bound(self.function(plan.source, "reduce"), plan.grid, plan.block, "P" * many + "PPd", before)
         finish = self.function(plan.source, "finish") if plan.splits > 1 else 0
-        second = self.bound(finish, (plan.finish_blocks, 1, 1), (128, 1, 1))
-        many = len(outs)
-        pack, pack_end = Struct("@" + "P" * many + "PPd").pack, Struct("@" + "P" * many + "Pd").pack
-        before = plan.before
+        second = self.bound(finish, (plan.finish_blocks, 1, 1), (128, 1, 1), "P" * many + "Pd", before)
         scratch = plan.splits * plan.outputs * plan.partial_bytes if plan.splits > 1 else 0
 
         def kernel(*tensors: Any) -> None:
@@ -198,9 +200,9 @@ class CudaPlace(DevicePlace):
             partial = self.allocate(scratch) if scratch else None
             address = 0 if partial is None else partial.address
             current = self.runtime.current
-            first(current, before + pack(*targets, source._address, address, p))
+            first(current, *targets, source._address, address, p)
             if partial is not None:
-                second(current, before + pack_end(*targets, address, p))
+                second(current, *targets, address, p)
 
         return kernel
 
@@ -212,10 +214,10 @@ class CudaPlace(DevicePlace):
         count, rows, columns = out.shape
         before = Struct("@9q").pack(rows, columns, a.shape[2], *a.strides, *b.strides)
         grid = (-(-columns // 16), -(-rows // 16), count)
-        pack = Struct("@PPP").pack
+        launch = self.bound(function, grid, (16, 16, 1), "PPP", before)
 
         def kernel(out: Any, a: Any, b: Any) -> None:
-            self.launch(function, grid, (16, 16, 1), before + pack(out._address, a._address, b._address))
+            launch(self.runtime.current, out._address, a._address, b._address)
 
         return kernel
 
@@ -248,16 +250,15 @@ class CudaPlace(DevicePlace):
 
     def _linear(self, source: str, out: Layout, per_thread: int, letters: str, numbers: Sequence[Any]) -> Kernel:
         """A kernel of numbers only. It writes side by side, if need be to another tensor that is then copied."""
-        function = self.function(source)
-        pack = Struct("@P" + letters + "q").pack
         count = out.numel
         grid = (-(-count // (THREADS * per_thread)), 1, 1)
+        launch = self.bound(self.function(source), grid, _OneD, "P" + letters + "q")
         contiguous = out.contiguous
 
         def kernel(out: Any, *values: Any) -> None:
             target = out if contiguous else self.empty(out._layout.like())
             converted = [number(value) for number, value in zip(numbers, values, strict=True)]
-            self.launch(function, grid, _OneD, pack(target._address, *converted, count))
+            launch(self.runtime.current, target._address, *converted, count)
             if target is not out:
                 out.copy_(target)
 
@@ -272,12 +273,11 @@ class CudaPlace(DevicePlace):
         return self._indexing(*made, values.numel, len(indices))
 
     def _indexing(self, source: str, before: bytes, count: int, indices: int) -> Kernel:
-        function = self.function(source)
-        pack = Struct("@PP" + "P" * indices + "q").pack
         grid = (-(-count // THREADS), 1, 1)
+        launch = self.bound(self.function(source), grid, _OneD, "PP" + "P" * indices + "q", before)
 
         def kernel(*tensors: Any) -> None:
-            self.launch(function, grid, _OneD, before + pack(*[each._address for each in tensors], count))
+            launch(self.runtime.current, *[each._address for each in tensors], count)
 
         return kernel
 
