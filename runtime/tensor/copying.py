@@ -8,6 +8,7 @@ from .core import TensorCore, make
 from .devices import device as Device  # noqa: N812 - torch's class has a small name
 from .dtypes import dtype, dtype_of
 from .elementwise import apply1, apply_into
+from .errors import ArgumentError, ShapeError
 from .layout import Layout
 from .operations import COPY
 from .places import Place
@@ -78,7 +79,7 @@ class CopyMethods(TensorCore):
             raise TypeError(f"cuda() got unexpected arguments: {', '.join(kwargs)}")
         named = Device("cuda" if device is None else device)
         if named.type != "cuda":
-            raise ValueError(f"cuda() moves to a CUDA device; {named!r} is none, use .to({str(named)!r})")
+            raise ArgumentError(f"cuda() moves to a CUDA device; {named!r} is none, use .to({str(named)!r})")
         return copied_to(self, place_of(named), non_blocking=non_blocking)  # type: ignore[arg-type]
 
     def cpu(self) -> Tensor:
@@ -100,7 +101,7 @@ class CopyMethods(TensorCore):
         if self._storage.pinned:
             return self  # type: ignore[return-value]
         if not self.is_cpu:
-            raise ValueError(f"only CPU tensors can be pinned, and this one is on {self.device}")
+            raise ArgumentError(f"only CPU tensors can be pinned, and this one is on {self.device}")
         return apply_into(COPY, pinned_empty(self._layout.like()), self)
 
     def half(self) -> Tensor:
@@ -168,7 +169,7 @@ def _across(out: Tensor, source: Tensor, non_blocking: bool) -> None:
     if not there.numel:
         return
     if there.overlaps_itself():
-        raise ValueError("copy_: several indices of the tensor to be written mean one element; .clone() it first")
+        raise ShapeError("copy_: several indices of the tensor to be written mean one element; .clone() it first")
     if here.dtype is not there.dtype:
         # Convert where the memory is moved least, and by the device where there is one.
         if here.place.device.type == "cpu" and here.dtype.itemsize < there.dtype.itemsize:

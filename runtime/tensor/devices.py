@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from .errors import ArgumentError
+
 __all__ = ["CPU", "current_factory_device", "device"]
 
 
@@ -44,12 +46,12 @@ class device:  # noqa: N801 - torch's name
         name, colon, number = kind.partition(":")
         if colon:
             if index is not None or not number.isdecimal():
-                raise ValueError(f"{asked} names no device; write 'cpu', 'cuda', 'cuda:1' or device('cuda', 1)")
+                raise ArgumentError(f"{asked} names no device; write 'cpu', 'cuda', 'cuda:1' or device('cuda', 1)")
             index = int(number)
         if name not in ("cpu", "cuda"):
-            raise ValueError(f"{asked}: there are devices of the types 'cpu' and 'cuda' only")
+            raise ArgumentError(f"{asked}: there are devices of the types 'cpu' and 'cuda' only")
         if index is not None and (not isinstance(index, int) or index < 0):
-            raise ValueError(f"{asked}: a device's index is 0 or more")
+            raise ArgumentError(f"{asked}: a device's index is 0 or more")
         found = _known.get((name, index))
         if found is None:
             found = object.__new__(cls)

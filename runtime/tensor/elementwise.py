@@ -14,6 +14,7 @@ import numpy as np
 
 from ...allocators.errors import DeviceMismatchError
 from .dtypes import bool_, can_cast, combine, dtype, get_default_dtype, promote_types, scalar_dtype
+from .errors import ElementTypeError, ShapeError
 from .layout import Layout, Shape, broadcast_shapes, contiguous_strides
 from .operations import COPY, Operation, Rule
 from .places import Kernel, Place
@@ -63,15 +64,8 @@ def apply1(operation: Operation, a: Tensor) -> Tensor:
 
 def apply2(operation: Operation, a: Tensor, b: Any) -> Tensor:
     """``apply`` to a tensor and one more operand, in fewer steps: what the operators call."""
-    try:
-        plan = a._layout.plans[operation, b._layout]
-    except KeyError:
-        return _apply_slowly(operation, (a, b))
-    except AttributeError:
-        plan = a._layout.plans.get((operation, type(b)))
-        if plan is None:
-            return _apply_slowly(operation, (a, b))
-    return plan(a, b)  # type: ignore[no-any-return]
+    plan = a._layout.plans.get((operation, b._layout if type(b) is type(a) else type(b)))
+    return plan(a, b) if plan is not None else _apply_slowly(operation, (a, b))
 
 
 def _key(operation: Operation, operands: Sequence[Any]) -> tuple[Layout, tuple[Any, ...]] | None:
@@ -135,13 +129,13 @@ def result_types(operation: Operation, operands: Sequence[Any]) -> tuple[tuple[d
     if rule is Rule.FLOAT and common.kind != "f":
         common = get_default_dtype()
     if (rule is Rule.NUMERIC and common is bool_) or (rule is Rule.INTEGER and common.kind == "f"):
-        raise TypeError(f"{operation.name}() does not take elements of {common!r}")
+        raise ElementTypeError(f"{operation.name}() does not take elements of {common!r}")
     if rule is Rule.TEST:
         return (common,) * len(operands), bool_
     if rule is Rule.SELECT:
         condition = operands[0]
         if condition.dtype is not bool_:
-            raise TypeError(f"{operation.name}() needs a condition of {bool_!r}, not of {condition.dtype!r}")
+            raise ElementTypeError(f"{operation.name}() needs a condition of {bool_!r}, not of {condition.dtype!r}")
         return (bool_, *(common,) * (len(operands) - 1)), common
     return (common,) * len(operands), common
 
@@ -332,17 +326,17 @@ def _among_peers(kernel: Kernel, place: Place, peers: set[Place]) -> Kernel:
 def _check_out(operation: Operation, out: Tensor, shape: Shape, result: dtype) -> None:
     own = out._layout
     if broadcast_shapes(own.shape, shape) != own.shape:
-        raise ValueError(
+        raise ShapeError(
             f"{operation.name}: the result has the shape {list(shape)} and is to be written to a tensor of the shape "
             f"{list(own.shape)}"
         )
     if operation is not COPY and not can_cast(result, own.dtype):
-        raise TypeError(
+        raise ElementTypeError(
             f"{operation.name}: the result is of {result!r} and cannot be stored in a tensor of {own.dtype!r}; "
             "convert the tensor first, or use the operation that makes a new one"
         )
     if own.overlaps_itself():
-        raise ValueError(
+        raise ShapeError(
             f"{operation.name}: several indices of the tensor to be written, of shape {list(own.shape)} and strides "
             f"{list(own.strides)}, mean one element; .clone() it first"
         )

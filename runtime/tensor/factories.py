@@ -13,6 +13,7 @@ from .core import make
 from .devices import current_factory_device
 from .dtypes import dtype, dtype_of, from_numpy, get_default_dtype, int64
 from .elementwise import apply_into, common_dtype
+from .errors import ArgumentError
 from .layout import Layout, shape_of
 from .located import place_of
 from .operations import COPY
@@ -222,7 +223,7 @@ def arange(*limits: Any, dtype: Any = None, device: Device = None) -> Tensor:
     floating = any(isinstance(each, float) for each in (start, end, step))
     kind = dtype_of(dtype) if dtype is not None else get_default_dtype() if floating else int64
     if not step or (end - start) * step < 0:
-        raise ValueError(f"arange: from {start} to {end} there is no way in steps of {step}")
+        raise ArgumentError(f"arange: from {start} to {end} there is no way in steps of {step}")
     count = ceil((end - start) / step) if floating else -((start - end) // step)
     pattern = "arange_float" if floating else "arange_int"
     return _filled(pattern, (count,), kind, device, start, step)
@@ -231,7 +232,7 @@ def arange(*limits: Any, dtype: Any = None, device: Device = None) -> Tensor:
 def linspace(start: float, end: float, steps: int, *, dtype: Any = None, device: Device = None) -> Tensor:
     """``steps`` numbers at equal distances, the first ``start`` and the last ``end``."""
     if steps < 0:
-        raise ValueError(f"linspace: {steps} steps; there must be 0 or more")
+        raise ArgumentError(f"linspace: {steps} steps; there must be 0 or more")
     step = (end - start) / (steps - 1) if steps > 1 else 0.0
     kind = get_default_dtype() if dtype is None else dtype_of(dtype)
     return _filled("linspace", (steps,), kind, device, float(start), float(end), step, float(steps))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .elementwise import apply_into, common_dtype, common_place
+from .errors import ShapeError
 from .layout import Layout, normal_axis
 from .operations import COPY
 
@@ -24,7 +25,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """
     given = list(tensors)
     if not given:
-        raise ValueError("cat: there must be a tensor at least")
+        raise ShapeError("cat: there must be a tensor at least")
     # torch leaves out empty tensors of one dimension, whatever the others' shape.
     shaped = [each for each in given if tuple(each.shape) != (0,)] or given[:1]
     first = shaped[0]
@@ -32,7 +33,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     rest = [(*each.shape[:axis], *each.shape[axis + 1 :]) for each in shaped]
     if not first.ndim or any(each != rest[0] for each in rest):
         shapes = ", ".join(str(list(each.shape)) for each in given)
-        raise ValueError(f"cat: all dimensions but {axis} must have equal lengths, and there must be one; got {shapes}")
+        raise ShapeError(f"cat: all dimensions but {axis} must have equal lengths, and there must be one; got {shapes}")
     place = common_place("cat", given)
     length = sum(each.shape[axis] for each in shaped)
     shape = (*first.shape[:axis], length, *first.shape[axis + 1 :])
@@ -53,5 +54,5 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """
     given = list(tensors)
     if len({each.shape for each in given}) > 1:
-        raise ValueError(f"stack: the shapes differ: {', '.join(str(list(each.shape)) for each in given)}")
+        raise ShapeError(f"stack: the shapes differ: {', '.join(str(list(each.shape)) for each in given)}")
     return cat([each.unsqueeze(dim) for each in given], normal_axis(dim, given[0].ndim + 1) if given else 0)

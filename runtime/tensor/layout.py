@@ -12,6 +12,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 from .dtypes import dtype
+from .errors import ArgumentError, ShapeError
 
 if TYPE_CHECKING:
     from .places import Place
@@ -166,7 +167,7 @@ def shape_of(size: Sequence[Any]) -> Shape:
     except TypeError:
         raise TypeError(f"a shape is made of integers; got {tuple(size)!r}") from None
     if shape and min(shape) < 0:
-        raise ValueError(f"a shape has no negative lengths; got {shape}")
+        raise ArgumentError(f"a shape has no negative lengths; got {shape}")
     return shape
 
 
@@ -197,7 +198,7 @@ def normal_axes(axes: int | Iterable[int] | None, ndim: int) -> Shape:
         return tuple(range(ndim))
     found = [normal_axis(axis, ndim) for axis in given]
     if len(set(found)) != len(found):
-        raise ValueError(f"a dimension is named twice in {given}")
+        raise ArgumentError(f"a dimension is named twice in {given}")
     return tuple(sorted(found)) if ndim else ()
 
 
@@ -217,7 +218,7 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
             if length != 1:
                 if result[position] not in (1, length):
                     listed = " and ".join(str(list(shape)) for shape in shapes)
-                    raise ValueError(
+                    raise ShapeError(
                         f"shapes {listed} do not broadcast together: at dimension {position} the lengths are "
                         f"{result[position]} and {length}, and neither is 1"
                     )

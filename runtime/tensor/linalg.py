@@ -9,6 +9,7 @@ from .copying import copied_to
 from .core import make
 from .dtypes import bool_
 from .elementwise import apply_into, common_place
+from .errors import ElementTypeError, ShapeError
 from .layout import Layout, Shape, broadcast_shapes
 from .operations import COPY
 
@@ -95,11 +96,11 @@ class _Batch:
 
 def _check(a: Tensor, b: Tensor) -> None:
     if a.dtype is not b.dtype:
-        raise TypeError(f"matmul: the operands are of {a.dtype!r} and {b.dtype!r}; convert one with .to(dtype)")
+        raise ElementTypeError(f"matmul: the operands are of {a.dtype!r} and {b.dtype!r}; convert one with .to(dtype)")
     if a.dtype is bool_:
-        raise TypeError("matmul: bool has no products of matrices; convert to another type first")
+        raise ElementTypeError("matmul: bool has no products of matrices; convert to another type first")
     if not a.ndim or not b.ndim:
-        raise ValueError("matmul: both operands need a dimension at least; use * for numbers")
+        raise ShapeError("matmul: both operands need a dimension at least; use * for numbers")
     inner, inner_too = a.shape[-1], b.shape[-1 if b.ndim == 1 else -2]
     if inner != inner_too:
-        raise ValueError(f"matmul: shapes {list(a.shape)} and {list(b.shape)} do not fit: {inner} is not {inner_too}")
+        raise ShapeError(f"matmul: shapes {list(a.shape)} and {list(b.shape)} do not fit: {inner} is not {inner_too}")

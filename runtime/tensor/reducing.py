@@ -8,6 +8,7 @@ from .core import TensorCore
 from .dtypes import dtype as Dtype  # noqa: N812 - a method's argument has torch's name
 from .dtypes import dtype_of
 from .elementwise import apply, apply_into
+from .errors import NoElementsError
 from .layout import Layout, Shape, normal_axes, normal_axis
 from .operations import BY_NAME, COPY
 from .reductions import REDUCTIONS, Reduction
@@ -171,7 +172,7 @@ class _Plan:
         layout = tensor._layout
         axes = normal_axes(dim, len(layout.shape))
         if not reduction.empty and any(layout.shape[axis] == 0 for axis in axes):
-            raise ValueError(
+            raise NoElementsError(
                 f"{reduction.name}() of no elements has no result: the tensor's shape is {list(layout.shape)} and "
                 f"dimensions {list(axes)} are reduced"
             )

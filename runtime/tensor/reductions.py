@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .dtypes import bool_, dtype, get_default_dtype, int64, uint8
+from .errors import ElementTypeError
 from .layout import Shape
 
 __all__ = ["REDUCTIONS", "Reduction", "ReductionRule"]
@@ -53,7 +54,7 @@ class Reduction:
         if rule is ReductionRule.MEAN:
             mean = asked or operand
             if mean.kind != "f":
-                raise TypeError(
+                raise ElementTypeError(
                     f"{self.name}() needs floating-point elements and this tensor has {operand!r}; "
                     f"convert it first, for example with .to({get_default_dtype()!r})"
                 )

@@ -9,6 +9,7 @@ from .copying import CopyMethods
 from .core import use_class
 from .creation_methods import CreationMethods
 from .elementwise import OperandTypeError, apply, apply1, apply2, apply_into, apply_into2, into
+from .errors import ArgumentError, ShapeError
 from .exchange import ExchangeMethods
 from .filling import FillMethods
 from .indexing import IndexMethods
@@ -53,7 +54,7 @@ class Tensor(
             ValueError: there is not exactly one element.
         """
         if self._layout.numel != 1:
-            raise ValueError(f"item() is for tensors of one element; this one has {self._layout.numel}")
+            raise ShapeError(f"item() is for tensors of one element; this one has {self._layout.numel}")
         value = self._layout.place.read(self).item()
         return float(value) if self._layout.dtype.kind == "f" else value
 
@@ -70,7 +71,7 @@ class Tensor(
 
     def __bool__(self) -> bool:
         if self._layout.numel != 1:
-            raise ValueError(
+            raise ShapeError(
                 f"whether a tensor of {self._layout.numel} elements is true is ambiguous; ask for .any() or .all()"
             )
         return bool(self.item())
@@ -147,7 +148,7 @@ class Tensor(
             ValueError: an operand has not two dimensions.
         """
         if self.ndim != 2 or mat2.ndim != 2:
-            raise ValueError(f"mm: both must have two dimensions; they have {self.ndim} and {mat2.ndim}")
+            raise ShapeError(f"mm: both must have two dimensions; they have {self.ndim} and {mat2.ndim}")
         return matmul(self, mat2)
 
     def bmm(self, mat2: Tensor) -> Tensor:
@@ -157,7 +158,7 @@ class Tensor(
             ValueError: an operand has not three dimensions, or the batches differ in size.
         """
         if self.ndim != 3 or mat2.ndim != 3 or self.shape[0] != mat2.shape[0]:
-            raise ValueError(f"bmm: batches of matrices of equal size are needed; got {self.shape} and {mat2.shape}")
+            raise ShapeError(f"bmm: batches of matrices of equal size are needed; got {self.shape} and {mat2.shape}")
         return matmul(self, mat2)
 
     def mv(self, vec: Tensor) -> Tensor:
@@ -171,7 +172,7 @@ class Tensor(
             ValueError: an operand has not one dimension.
         """
         if self.ndim != 1 or other.ndim != 1:
-            raise ValueError(f"dot: both must have one dimension; they have {self.ndim} and {other.ndim}")
+            raise ShapeError(f"dot: both must have one dimension; they have {self.ndim} and {other.ndim}")
         return matmul(self, other)
 
     if TYPE_CHECKING:
@@ -212,13 +213,13 @@ def _scaled(other: Any, alpha: Any) -> Any:
 
 def _division(rounding_mode: str | None) -> Operation:
     if rounding_mode not in _ROUNDING:
-        raise ValueError(f"div: rounding_mode is None, 'floor' or 'trunc', not {rounding_mode!r}")
+        raise ArgumentError(f"div: rounding_mode is None, 'floor' or 'trunc', not {rounding_mode!r}")
     return _ROUNDING[rounding_mode]
 
 
 def _clamp(tensor: Tensor, low: Any, high: Any, out: Tensor | None) -> tuple[Any, ...]:
     if low is None and high is None:
-        raise ValueError("clamp: give min, max or both")
+        raise ArgumentError("clamp: give min, max or both")
     if high is None:
         return BY_NAME["maximum"], out, tensor, low
     if low is None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .core import TensorCore, make
 from .dtypes import dtype
+from .errors import ArgumentError, ElementTypeError, RangeError, ShapeError
 from .layout import Layout, Shape, broadcast_shapes, broadcast_strides, contiguous_strides, normal_axes, normal_axis
 from .layout import shape_of as _shape_of
 
@@ -35,7 +36,7 @@ class ViewMethods(TensorCore):
         shape = _completed(size, self._layout.numel)
         strides = _strides_for(self._layout, shape)
         if strides is None:
-            raise ValueError(
+            raise ShapeError(
                 f"view: a tensor of shape {list(self.shape)} and strides {list(self.stride())} cannot be seen as "
                 f"{list(shape)} without a copy; use .reshape(...), which copies where it must"
             )
@@ -44,7 +45,7 @@ class ViewMethods(TensorCore):
     def _viewed_as(self, kind: dtype) -> Tensor:
         layout = self._layout
         if kind.itemsize != layout.dtype.itemsize:
-            raise TypeError(
+            raise ElementTypeError(
                 f"view: elements of {layout.dtype!r} and {kind!r} differ in size; .to({kind!r}) converts the values"
             )
         return make(self._storage, self._offset, Layout.of(layout.place, kind, layout.shape, layout.strides))
@@ -103,7 +104,7 @@ class ViewMethods(TensorCore):
         ndim = self.ndim
         order = [normal_axis(axis, ndim) for axis in axes]
         if sorted(order) != list(range(ndim)):
-            raise ValueError(f"permute: {list(axes)} does not name each of {ndim} dimensions once")
+            raise ShapeError(f"permute: {list(axes)} does not name each of {ndim} dimensions once")
         shape, strides = self.shape, self.stride()
         return self._view(tuple(shape[axis] for axis in order), tuple(strides[axis] for axis in order))
 
@@ -130,7 +131,7 @@ class ViewMethods(TensorCore):
         old = [normal_axis(axis, ndim) for axis in ([source] if isinstance(source, int) else source)]
         new = [normal_axis(axis, ndim) for axis in ([destination] if isinstance(destination, int) else destination)]
         if len(old) != len(new) or len(set(old)) != len(old) or len(set(new)) != len(new):
-            raise ValueError(f"movedim: {source} and {destination} must name the same number of different dimensions")
+            raise ArgumentError(f"movedim: {source} and {destination} must name as many dimensions, none of them twice")
         rest = iter(axis for axis in range(ndim) if axis not in old)
         places = dict(zip(new, old, strict=True))
         return self.permute(*(places[axis] if axis in places else next(rest) for axis in range(ndim)))
@@ -144,7 +145,7 @@ class ViewMethods(TensorCore):
             ValueError: it has more than two dimensions.
         """
         if self.ndim > 2:
-            raise ValueError(
+            raise ShapeError(
                 f"t() is for two dimensions at most, and this tensor has {self.ndim}; use .transpose(a, b)"
             )
         return self.transpose(0, 1) if self.ndim == 2 else self._view(self.shape, self.stride())
@@ -187,7 +188,7 @@ class ViewMethods(TensorCore):
             or -1 in given[:added]
             or any(have not in (1, want) for want, have in zip(shape, own, strict=True))
         ):
-            raise ValueError(f"expand: a tensor of shape {list(self.shape)} does not expand to {list(given)}")
+            raise ShapeError(f"expand: a tensor of shape {list(self.shape)} does not expand to {list(given)}")
         return self._view(shape, broadcast_strides(self.shape, self.stride(), shape))
 
     def expand_as(self, other: Tensor) -> Tensor:
@@ -208,7 +209,7 @@ class ViewMethods(TensorCore):
         have = self.shape[axis]
         begin = start + have if start < 0 else start
         if length < 0 or begin < 0 or begin + length > have:
-            raise IndexError(f"narrow: positions {start} to {start + length} of a dimension of length {have}")
+            raise RangeError(f"narrow: positions {start} to {start + length} of a dimension of length {have}")
         shape = (*self.shape[:axis], length, *self.shape[axis + 1 :])
         return self._view(shape, self.stride(), self._offset + begin * self.stride()[axis])
 
@@ -240,12 +241,12 @@ class ViewMethods(TensorCore):
         length = self.shape[axis]
         if isinstance(split_size, int):
             if split_size <= 0:
-                raise ValueError(f"split: a piece has at least length 1, not {split_size}")
+                raise ArgumentError(f"split: a piece has at least length 1, not {split_size}")
             sizes = [min(split_size, length - start) for start in range(0, length, split_size)] or [0]
         else:
             sizes = list(split_size)
             if sum(sizes) != length:
-                raise ValueError(f"split: sizes {sizes} do not add up to the length {length} of dimension {dim}")
+                raise ShapeError(f"split: sizes {sizes} do not add up to the length {length} of dimension {dim}")
         pieces = []
         start = 0
         for size in sizes:
@@ -273,7 +274,7 @@ class ViewMethods(TensorCore):
         """The elements whose positions in two dimensions differ by ``offset``, as the last dimension."""
         a, b = normal_axis(dim1, self.ndim), normal_axis(dim2, self.ndim)
         if a == b:
-            raise ValueError("diagonal: the two dimensions must differ")
+            raise ArgumentError("diagonal: the two dimensions must differ")
         shape, strides = self.shape, self.stride()
         down, right = max(-offset, 0), max(offset, 0)
         length = max(min(shape[a] - down, shape[b] - right), 0)
@@ -295,7 +296,7 @@ class ViewMethods(TensorCore):
         layout = Layout(self._layout.place, self.dtype, self._layout.shape.__class__(size), tuple(stride))
         low, high = layout.span()
         if len(size) != len(stride) or offset + low < 0 or (offset + high) * self.itemsize > self._storage.nbytes:
-            raise ValueError(
+            raise ShapeError(
                 f"as_strided: shape {list(size)} with strides {list(stride)} from element {offset} on does not lie in "
                 f"a storage of {self._storage.nbytes // self.itemsize} elements"
             )
@@ -327,7 +328,7 @@ def _completed(size: Sequence[Any], numel: int) -> Shape:
             given = tuple(numel // known if length == -1 else length for length in given)
     shape = _shape_of((tuple(given),)) if -1 not in given else given
     if -1 in shape or prod(shape) != numel:
-        raise ValueError(f"a tensor of {numel} elements does not take the shape {list(given)}")
+        raise ShapeError(f"a tensor of {numel} elements does not take the shape {list(given)}")
     return shape
 
 
