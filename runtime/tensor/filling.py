@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .core import TensorCore
 from .dtypes import dtype_of, get_default_dtype, int64
 from .elementwise import apply_into
-from .generator import Generator, default_generator
+from .generator import Generator, default_generator, integers_of, words
 from .layout import shape_of
 from .operations import COPY
 
@@ -68,7 +68,7 @@ class FillMethods(TensorCore):
 
 def _drawn(tensor: Any, distribution: str, first: Any, second: Any, generator: Generator | None) -> Tensor:
     layout = tensor._layout
-    if distribution != "integers" and layout.dtype.kind != "f":
+    if layout.dtype.kind != "f" and not distribution.endswith("integers"):
         raise TypeError(f"a tensor of {layout.dtype!r} cannot be filled from the {distribution} distribution")
     if layout.overlaps_itself():
         raise ValueError("several indices of the tensor to be filled mean one element; .clone() it first")
@@ -85,7 +85,7 @@ def _drawn(tensor: Any, distribution: str, first: Any, second: Any, generator: G
 def _integers(tensor: Any, low: int, high: int, generator: Generator | None) -> Tensor:
     if high <= low:
         raise ValueError(f"random integers from {low} up to but without {high}: there are none")
-    return _drawn(tensor, "integers", int(low), int(high) - int(low), generator)
+    return _drawn(tensor, integers_of(high - low), int(low), int(high) - int(low), generator)
 
 
 def rand(*size: Any, generator: Generator | None = None, dtype: Any = None, device: Any = None) -> Tensor:
@@ -135,13 +135,18 @@ def randperm(n: int, *, generator: Generator | None = None, dtype: Any = int64, 
     """The integers from 0 to ``n - 1`` in random order. Made on the CPU: the same everywhere."""
     import numpy as np
 
-    from .factories import empty, tensor
+    from .factories import empty, wrap
 
-    keys = empty(n, dtype=int64)
     if generator is None:
         generator = default_generator(empty(0, device=device).device)
-    _integers(keys, 0, 2**62, generator)
-    return tensor(np.argsort(keys._host, kind="stable"), dtype=dtype, device=device)
+    # Random high bits above the integers themselves: sorted by the former, the latter stand in random order.
+    low = np.uint64((1 << n.bit_length()) - 1)
+    keys = words(*generator.take("long_integers", int64, n), n, wide=True) & ~low
+    keys |= np.arange(n, dtype=np.uint64)
+    keys.sort()
+    keys &= low
+    made = wrap(keys.view(np.int64))
+    return made.to(device, dtype=dtype) if device is not None else made.to(dtype)
 
 
 def rand_like(input: Tensor, *, dtype: Any = None, device: Any = None) -> Tensor:  # noqa: A002 - torch's name

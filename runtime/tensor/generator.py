@@ -2,16 +2,16 @@
 
 Philox (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011) turns a seed and the number of a block
 into four 64-bit words. Element ``i`` of a fill takes its bits from a fixed place: any device can make it alone.
-NumPy's own Philox makes the same words. What follows uses correctly rounded operations only (no fused multiply-add,
-no library logarithm), so that the numbers are the same to the bit.
+NumPy's own Philox makes the same words. What follows uses correctly rounded operations only (no fused multiply-add),
+so that the numbers are the same to the bit.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,10 +19,12 @@ import numpy.typing as npt
 
 from .devices import CPU, device
 from .dtypes import bfloat16, dtype, float16, float64
+from .errors import ArgumentError
+from .normal import normal_of_words
 
 __all__ = ["DISTRIBUTIONS", "Distribution", "Generator", "default_generator", "initial_seed", "manual_seed", "seed"]
 
-_CHUNK = 1 << 15  # words at a time, to stay in the processor's cache
+_CHUNK = 1 << 13  # words at a time, to stay in the processor's cache
 _BLOCK = 4  # 64-bit words of one counter
 Words = npt.NDArray[Any]
 
@@ -42,7 +44,7 @@ class Generator:
     def manual_seed(self, seed: int) -> Generator:
         """Start again from ``seed``, any integer of 64 bits; negative ones count from 2**64."""
         if not -(2**63) <= seed < 2**64:
-            raise ValueError(f"a seed has 64 bits; {seed} does not fit")
+            raise ArgumentError(f"a seed has 64 bits; {seed} does not fit")
         self._seed = seed % 2**64
         self._counter = 0
         return self
@@ -156,152 +158,123 @@ CUDA_FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 @dataclass(frozen=True)
 class Distribution:
-    """How words become numbers. ``wide``: one element takes a word of 64 bits, whatever its type."""
+    """How words become numbers."""
 
-    numpy: Callable[[dtype, int, int, int, Any, Any], npt.NDArray[Any]]
-    """Makes ``count`` elements of a type from seed, counter and two parameters."""
-    wide: bool = False
+    draw: Callable[[npt.NDArray[Any], dtype, Words, Any, Any], None]
+    """Fills an array of one dimension and of a type from as many words and two parameters."""
+    wide: bool | None = None
+    """Whether one element takes a word of 64 bits instead of 32; None: if it is a float64."""
 
 
 def wide(distribution: str, kind: dtype) -> bool:
     """Whether an element takes 64 bits instead of 32."""
-    return kind is float64 or DISTRIBUTIONS[distribution].wide
+    found = DISTRIBUTIONS[distribution].wide
+    return kind is float64 if found is None else found
+
+
+class _Philox(threading.local):
+    """NumPy's generator of words, one for each thread: making one takes longer than many fills."""
+
+    def __init__(self) -> None:
+        self._philox = np.random.Philox(0)
+        self._state: Any = self._philox.state
+
+    def at(self, seed: int, counter: int) -> Callable[[int], Words]:
+        """A function that gives the next words of 64 bits from block ``counter`` on."""
+        before = (counter - 1) % 2**256  # NumPy counts before it makes a block
+        inner = self._state["state"]
+        inner["counter"][:] = [before >> shift & (2**64 - 1) for shift in (0, 64, 128, 192)]
+        inner["key"][:] = seed, 0
+        self._philox.state = self._state
+        return self._philox.random_raw
+
+
+_philox = _Philox()
 
 
 def words(seed: int, counter: int, count: int, *, wide: bool) -> Words:
     """The first ``count`` words of 64 bits (``wide``) or of 32 (low half first) from block ``counter`` on."""
-    # NumPy counts before it makes a block.
-    generator = np.random.Philox(key=seed, counter=(counter - 1) % 2**256)
+    return _next_words(_philox.at(seed, counter), count, wide)
+
+
+def _next_words(raw: Callable[[int], Words], count: int, wide: bool) -> Words:
     if wide:
-        return generator.random_raw(count)
-    raw: Words = generator.random_raw((count + 1) // 2)
-    return raw.astype("<u8", copy=False).view("<u4")[:count]
+        return raw(count)
+    halves: Words = raw((count + 1) // 2).astype("<u8", copy=False).view("<u4")
+    return halves[:count]
 
 
-def _in_chunks(transform: Callable[..., Any]) -> Callable[..., npt.NDArray[Any]]:
-    def draw(kind: dtype, count: int, seed: int, counter: int, first: Any, second: Any) -> npt.NDArray[Any]:
-        result = np.empty(count, kind.numpy)
-        is_wide = kind is float64 or transform is _integers
-        step = _CHUNK
-        for start in range(0, count, step):
-            stop = min(start + step, count)
-            block = counter + start // (_BLOCK if is_wide else 2 * _BLOCK)
-            chunk = words(seed, block, stop - start, wide=is_wide)
-            np.copyto(result[start:stop], transform(kind, chunk, first, second), casting="unsafe")
-        return result
-
-    return draw
+def fill(
+    distribution: str, kind: dtype, out: npt.NDArray[Any], seed: int, counter: int, first: Any, second: Any
+) -> None:
+    """Fill an array of one dimension with random numbers: the same on every device."""
+    draw, is_wide = DISTRIBUTIONS[distribution].draw, wide(distribution, kind)
+    raw = _philox.at(seed, counter)
+    for start in range(0, len(out), _CHUNK):
+        part = out[start : start + _CHUNK]
+        draw(part, kind, _next_words(raw, len(part), is_wide), first, second)
 
 
 UNIFORM_BITS = {float16: 11, bfloat16: 8}
 """Bits of a uniform number, so that all of them are exact: those of the significand. float32: 24, float64: 53."""
 
 
-def _uniform(kind: dtype, chunk: Words, low: float, high: float) -> Any:
-    total = 8 * chunk.itemsize
+def _uniform(out: npt.NDArray[Any], kind: dtype, words: Words, low: float, high: float) -> None:
+    total = 8 * words.itemsize
     bits = UNIFORM_BITS.get(kind, 53 if total == 64 else 24)
-    unit = (chunk >> np.uint32(total - bits)).astype(np.float64) * 2.0**-bits
+    words >>= words.dtype.type(total - bits)
+    whole = words.view(f"i{words.itemsize}")  # which NumPy converts faster
     if low == 0 and high == 1:
-        return unit
-    scaled = _narrow(unit * (high - low) + low, kind)
-    return np.where(scaled.astype(np.float64) >= high, np.float64(low), scaled.astype(np.float64))
+        made = out if not kind.is_half else np.empty(len(out), np.float32)
+        np.copyto(made, whole, casting="unsafe")
+        made *= made.dtype.type(2.0**-bits)
+        if made is not out:
+            np.copyto(out, made, casting="unsafe")
+        return
+    step = (high - low) * 2.0**-bits
+    _store(out, kind, whole.astype(np.float64) * step + low)
+    most = np.empty(1, out.dtype)
+    _store(most, kind, np.array([(2**bits - 1) * step + low]))
+    if most.astype(np.float64)[0] >= high:  # rounded up to it
+        out[out.astype(np.float64) >= high] = low
 
 
-def _normal(kind: dtype, chunk: Words, mean: float, deviation: float) -> Any:
-    if chunk.itemsize == 8:
-        unit = ((chunk >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
-    else:
-        unit = (chunk.astype(np.float64) + 0.5) * 2.0**-32
-    return _narrow(normal_quantile(unit) * deviation + mean, kind)
+def _normal(out: npt.NDArray[Any], kind: dtype, words: Words, mean: float, deviation: float) -> None:
+    made = normal_of_words(words)
+    if deviation != 1 or mean != 0:
+        made *= deviation
+        made += mean
+    _store(out, kind, made)
 
 
-def _narrow(values: Any, kind: dtype) -> Any:
-    """To float32 and only then to a half type, on every device alike."""
-    return values if kind is float64 else values.astype(np.float32).astype(kind.numpy)
+def _store(out: npt.NDArray[Any], kind: dtype, values: npt.NDArray[np.float64]) -> None:
+    """Convert to float32 and only then to a half type, on every device alike."""
+    np.copyto(out, values.astype(np.float32) if kind.is_half else values, casting="unsafe")
 
 
-def _integers(kind: dtype, chunk: Words, low: int, count: int) -> Any:  # noqa: ARG001 - as the others
-    return (chunk % np.uint64(count)).astype(np.int64) + np.int64(low)
+def _integers(out: npt.NDArray[Any], kind: dtype, words: Words, low: int, count: int) -> None:  # noqa: ARG001
+    scaled = words.astype(np.uint64)
+    scaled *= np.uint64(count)
+    scaled >>= np.uint64(32)
+    np.copyto(out, scaled.view(np.int64) + low if low else scaled, casting="unsafe")
 
 
-# The quantile of the normal distribution: M. J. Wichura, "Algorithm AS 241", Applied Statistics 37 (1988), PPND16,
-# as the standard library's statistics.NormalDist.inv_cdf. Highest power first; relative error about 1e-16.
-CENTRE = (
-    (2.50908_09287_30122_6727e3, 3.34305_75583_58812_8105e4, 6.72657_70927_00870_0853e4, 4.59219_53931_54987_1457e4,
-     1.37316_93765_50946_1125e4, 1.97159_09503_06551_4427e3, 1.33141_66789_17843_7745e2, 3.38713_28727_96366_6080e0),
-    (5.22649_52788_52854_5610e3, 2.87290_85735_72194_2674e4, 3.93078_95800_09271_0610e4, 2.12137_94301_58659_5867e4,
-     5.39419_60214_24751_1077e3, 6.87187_00749_20579_0830e2, 4.23133_30701_60091_1252e1, 1.0),
-)  # fmt: skip
-TAIL = (
-    (7.74545_01427_83414_07640e-4, 2.27238_44989_26918_45833e-2, 2.41780_72517_74506_11770e-1,
-     1.27045_82524_52368_38258e0, 3.64784_83247_63204_60504e0, 5.76949_72214_60691_40550e0,
-     4.63033_78461_56545_29590e0, 1.42343_71107_49683_57734e0),
-    (1.05075_00716_44416_84324e-9, 5.47593_80849_95344_94600e-4, 1.51986_66563_61645_71966e-2,
-     1.48103_97642_74800_74590e-1, 6.89767_33498_51000_04550e-1, 1.67638_48301_83803_84940e0,
-     2.05319_16266_37758_82187e0, 1.0),
-)  # fmt: skip
-FAR_TAIL = (
-    (2.01033_43992_92288_13265e-7, 2.71155_55687_43487_57815e-5, 1.24266_09473_88078_43860e-3,
-     2.65321_89526_57612_30930e-2, 2.96560_57182_85048_91230e-1, 1.78482_65399_17291_33580e0,
-     5.46378_49111_64114_36990e0, 6.65790_46435_01103_77720e0),
-    (2.04426_31033_89939_78564e-15, 1.42151_17583_16445_88870e-7, 1.84631_83175_10054_68180e-5,
-     7.86869_13114_56132_59100e-4, 1.48753_61290_85061_48525e-2, 1.36929_88092_27358_05310e-1,
-     5.99832_20655_58879_37690e-1, 1.0),
-)  # fmt: skip
-LOG_SERIES = tuple(1.0 / (2 * n + 1) for n in range(10, -1, -1))
-"""2 atanh(s) / 2s as a series in s**2, highest power first: enough for s up to 0.172."""
-LN2_HIGH, LN2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10
+def _long_integers(out: npt.NDArray[Any], kind: dtype, words: Words, low: int, count: int) -> None:  # noqa: ARG001
+    np.copyto(out, (words % np.uint64(count)).view(np.int64) + np.int64(low), casting="unsafe")
 
 
-def normal_quantile(p: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
-    """The standard normal quantile of each ``p`` in (0, 1), by correctly rounded operations only.
+def integers_of(count: int) -> str:
+    """The distribution that gives integers of a range of ``count``.
 
-    Numerators and denominators are evaluated side by side, in two rows.
+    Short ranges take words of 32 bits, of which each integer stands for the same number but for one: no count of
+    fewer than 2**32 numbers shows the difference.
     """
-    q = p - 0.5
-    result: npt.NDArray[Any] = q * _ratio(CENTRE, 0.180625 - q * q)
-    outside = np.flatnonzero(np.abs(q) > 0.425)
-    if outside.size:
-        far, centre = p[outside], q[outside]
-        r = np.sqrt(-_log(np.where(centre < 0, far, 1.0 - far)))
-        values = _ratio(TAIL, r - 1.6)
-        further = np.flatnonzero(r > 5.0)  # beyond what words of 32 bits reach
-        if further.size:
-            values[further] = _ratio(FAR_TAIL, r[further] - 5.0)
-        result[outside] = np.where(centre < 0, -values, values)
-    return result
-
-
-def _ratio(coefficients: tuple[tuple[float, ...], tuple[float, ...]], x: Any) -> Any:
-    above, below = _horner(_in_rows(coefficients), x)
-    return above / below
-
-
-@cache
-def _in_rows(coefficients: tuple[tuple[float, ...], tuple[float, ...]]) -> list[npt.NDArray[Any]]:
-    return [np.array(pair)[:, None] for pair in zip(*coefficients, strict=True)]
-
-
-def _horner(coefficients: Sequence[Any], x: Any) -> Any:
-    total = coefficients[0] * x
-    for each in coefficients[1:-1]:
-        total += each
-        total *= x
-    total += coefficients[-1]
-    return total
-
-
-def _log(x: Any) -> Any:
-    fraction, exponent = np.frexp(x)
-    low = fraction < 0.70710678118654752
-    fraction = np.where(low, fraction * 2.0, fraction)
-    exponent = (exponent - low).astype(np.float64)
-    s = (fraction - 1.0) / (fraction + 1.0)
-    return exponent * LN2_HIGH + (exponent * LN2_LOW + (s * 2.0) * _horner(LOG_SERIES, s * s))
+    return "integers" if count <= 1 << 16 else "long_integers"
 
 
 DISTRIBUTIONS = {
-    "uniform": Distribution(_in_chunks(_uniform)),
-    "normal": Distribution(_in_chunks(_normal)),
-    "integers": Distribution(_in_chunks(_integers), wide=True),
+    "uniform": Distribution(_uniform),
+    "normal": Distribution(_normal),
+    "integers": Distribution(_integers, wide=False),
+    "long_integers": Distribution(_long_integers, wide=True),
 }

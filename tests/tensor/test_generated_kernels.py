@@ -67,12 +67,14 @@ def test_reductions_run_over_rows_columns_and_everything() -> None:
 @pytest.mark.needs_sim
 @pytest.mark.usefixtures("kernels")
 def test_random_kernels_make_the_cpus_numbers_to_the_bit() -> None:
-    for kind in (cuplug.float32, cuplug.float64):
-        made = {}
-        for device in ("cpu", "cuda"):
-            cuplug.manual_seed(11)
-            made[device] = cuplug.randn(1001, dtype=kind, device=device)
-        np.testing.assert_array_equal(made["cpu"].numpy(), made["cuda"].cpu().numpy())
+    def numbers(device: str) -> list[Any]:
+        cuplug.manual_seed(11)
+        normal = [cuplug.randn(1001, dtype=kind, device=device) for kind in (cuplug.float32, cuplug.float64)]
+        limits = ((-3, 2**16 - 3), (-(2**61), 2**61))
+        return [*normal, *[cuplug.randint(*each, (1001,), device=device) for each in limits]]
+
+    for here, there in zip(numbers("cpu"), numbers("cuda"), strict=True):
+        np.testing.assert_array_equal(here.numpy(), there.cpu().numpy())
 
 
 @pytest.mark.needs_sim

@@ -9,7 +9,8 @@ import cuplug
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from cuplug.runtime.tensor.generator import normal_quantile, words
+from cuplug.runtime.tensor.generator import words
+from cuplug.runtime.tensor.normal import normal_of_words, normal_quantile
 from hypothesis import given
 
 pytestmark = pytest.mark.one_schedule
@@ -43,6 +44,20 @@ def test_normal_quantiles_are_the_standard_librarys() -> None:
     np.testing.assert_allclose(normal_quantile(p), expected, rtol=1e-14, atol=1e-15)
 
 
+@pytest.mark.parametrize("wide", [False, True])
+def test_words_stand_for_the_quantiles_of_their_magnitudes(wide: bool) -> None:
+    drawn = words(3, 5, 4096, wide=wide)
+    width, bits = (64, 52) if wide else (32, 31)
+    narrowed = drawn >> drawn.dtype.type(1) * np.arange(4096, dtype=drawn.dtype) % drawn.dtype.type(width)
+    edges = [0, 1, 2, 3, 2**bits - 1, 2**bits, 2 ** (width - 1), 2**width - 1]
+    every = np.concatenate([drawn, narrowed, np.array(edges, drawn.dtype)])
+    expected = [
+        (-1 if word >> (width - 1) else 1) * -statistics.NormalDist().inv_cdf((word % 2**bits + 0.5) / 2 ** (bits + 1))
+        for word in map(int, every)
+    ]
+    np.testing.assert_allclose(normal_of_words(every), expected, rtol=0, atol=2e-14 if wide else 1e-9)
+
+
 @pytest.mark.parametrize("kind", FLOATS)
 def test_a_seed_gives_the_same_numbers_on_the_cpu_and_on_a_device(kind: str, running: str) -> None:
     def numbers(device: str) -> list[Any]:
@@ -52,6 +67,11 @@ def test_a_seed_gives_the_same_numbers_on_the_cpu_and_on_a_device(kind: str, run
             cuplug.rand(1001, dtype=dtype, device=device),
             cuplug.randn(40, 27, dtype=dtype, device=device),
             cuplug.randint(-5, 9, (33,), device=device),
+            cuplug.randint(-5, 2**40, (33,), device=device),
+            cuplug.empty(33, dtype=dtype, device=device).random_(7),
+            cuplug.randperm(70, device=device),
+            cuplug.rand(20_000, dtype=dtype, device=device),
+            cuplug.randn(20_001, dtype=dtype, device=device),
             cuplug.empty(50, dtype=dtype, device=device).uniform_(-3, 5),
             cuplug.empty(50, dtype=dtype, device=device).normal_(2, 0.5),
             cuplug.zeros(6, 5, dtype=dtype, device=device).t()[::2].normal_(),
@@ -104,6 +124,9 @@ def test_random_integers_take_every_value_of_their_range(device: str) -> None:
     assert sorted(set(x.tolist())) == [-2, -1, 0, 1, 2]
     assert x.dtype is cuplug.int64
     assert cuplug.randint(4, (2, 2), dtype=cuplug.int8, device=device).dtype is cuplug.int8
+    far = cuplug.randint(2**40, 2**40 + 2**20, (1000,), device=device)
+    assert bool(((far >= 2**40) & (far < 2**40 + 2**20)).all())
+    assert len(set(far.tolist())) > 950
     assert sorted(cuplug.randperm(50, device=device).tolist()) == list(range(50))
 
 

@@ -243,7 +243,7 @@ class CudaPlace(DevicePlace):
         )
 
     def random(self, distribution: str, out: Layout) -> Kernel:
-        letter, number = ("q", int) if distribution == "integers" else ("d", float)
+        letter, number = ("q", int) if distribution.endswith("integers") else ("d", float)
         per_thread = 4 if wide(distribution, out.dtype) else 8
         source = cuda_fill.random_source(distribution, out.dtype)
         return self._linear(source, out, per_thread, "QQ" + letter * 2, [int, int, number, number])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 from struct import pack
 
 from ..dtypes import bfloat16, dtype, float16, float64
-from ..generator import CENTRE, FAR_TAIL, LN2_HIGH, LN2_LOW, LOG_SERIES, TAIL, UNIFORM_BITS, wide
+from ..generator import UNIFORM_BITS, wide
 from ..layout import Layout
+from ..normal import FIRST_PART, REST_BITS, normal_table
 from ..patterns import PATTERNS
 from .cuda_geometry import WALKS, Walk
 from .cuda_source import THREADS, header, store
@@ -53,29 +53,6 @@ __device__ __forceinline__ double plus(double a, double b) { return __dadd_rn(a,
 __device__ __forceinline__ double times(double a, double b) { return __dmul_rn(a, b); }
 """
 
-_NORMAL = r"""
-__device__ __forceinline__ double logarithm(double x) {
-    int exponent;
-    double fraction = frexp(x, &exponent);
-    if (fraction < 0.70710678118654752) { fraction = times(fraction, 2.0); exponent -= 1; }
-    double s = __ddiv_rn(plus(fraction, -1.0), plus(fraction, 1.0));
-    double rest = times(times(s, 2.0), SERIES(times(s, s)));
-    return plus(times((double)exponent, LN2_HIGH), plus(times((double)exponent, LN2_LOW), rest));
-}
-__device__ double quantile(double p) {
-    double q = plus(p, -0.5);
-    if (fabs(q) <= 0.425) {
-        double r = plus(0.180625, -times(q, q));
-        return times(q, __ddiv_rn(CENTRE_ABOVE(r), CENTRE_BELOW(r)));
-    }
-    double r = __dsqrt_rn(-logarithm(q < 0 ? p : plus(1.0, -p)));
-    double value;
-    if (r <= 5.0) { r = plus(r, -1.6); value = __ddiv_rn(TAIL_ABOVE(r), TAIL_BELOW(r)); }
-    else { r = plus(r, -5.0); value = __ddiv_rn(FAR_ABOVE(r), FAR_BELOW(r)); }
-    return q < 0 ? -value : value;
-}
-"""
-
 
 def random_source(distribution: str, out: dtype) -> str:
     """A kernel ``kernel(out, seed, counter, first, second, count)``. One thread makes what one counter gives."""
@@ -85,15 +62,13 @@ def random_source(distribution: str, out: dtype) -> str:
     kind = "double" if out is float64 else "float"
     word = "words.at[k]" if is_wide else "(unsigned)(words.at[k / 2] >> 32 * (k % 2))"
     helpers, parameter = "", "double"
-    if distribution == "integers":
+    if distribution.endswith("integers"):
         parameter, kind = "long long", "long long"
-        value = "(long long)(word % (unsigned long long)second) + first"
+        chosen = "word % (unsigned long long)second" if is_wide else "(unsigned long long)word * second >> 32"
+        value = f"(long long)({chosen}) + first"
     elif distribution == "normal":
-        helpers = _normal_helpers()
-        unit = (
-            "times(plus((double)(word >> 12), 0.5), 0x1p-52)" if is_wide else "times(plus((double)word, 0.5), 0x1p-32)"
-        )
-        value = f"{narrow}plus(times(quantile({unit}), second), first)"
+        helpers = _normal_helpers(is_wide)
+        value = f"{narrow}plus(times(normal(word), second), first)"
     else:
         bits = UNIFORM_BITS.get(out, 53 if is_wide else 24)
         unit = f"times((double)(word >> {(64 if is_wide else 32) - bits}), 0x1p-{bits})"
@@ -123,18 +98,28 @@ extern "C" __global__ void kernel({out.c_name}* out, unsigned long long seed, un
 """
 
 
-def _normal_helpers() -> str:
-    def horner(name: str, coefficients: Sequence[float]) -> str:
-        text = f"times({float(coefficients[0]).hex()}, x)"
-        for each in coefficients[1:-1]:
-            text = f"times(plus({text}, {float(each).hex()}), x)"
-        text = f"plus({text}, {float(coefficients[-1]).hex()})"
-        return f"__device__ __forceinline__ double {name}(double x) {{ return {text}; }}\n"
-
-    text = horner("SERIES", LOG_SERIES)
-    for name, (above, below) in (("CENTRE", CENTRE), ("TAIL", TAIL), ("FAR", FAR_TAIL)):
-        text += horner(f"{name}_ABOVE", above) + horner(f"{name}_BELOW", below)
-    return text + f"#define LN2_HIGH {LN2_HIGH.hex()}\n#define LN2_LOW {LN2_LOW.hex()}\n" + _NORMAL
+def _normal_helpers(is_wide: bool) -> str:
+    """``normal(word)``: see ``normal.py``. The coefficients of a part lie side by side here."""
+    table = normal_table(is_wide)
+    rows = list(zip(*table.coefficients, strict=True))
+    degree = len(table.coefficients) - 1
+    listed = ",\n".join("{" + ", ".join(float(each).hex() for each in row) + "}" for row in rows)
+    unsigned, signed = ("unsigned long long", "long long") if is_wide else ("unsigned", "int")
+    return f"""
+__device__ const double COEFFICIENTS[{len(rows)}][{degree + 1}] = {{
+{listed}
+}};
+__device__ __forceinline__ double normal({unsigned} word) {{
+    const double u = plus((double)(word & {(1 << table.bits) - 1}u{"ll" if is_wide else ""}), 0.5);
+    const long long place = __double_as_longlong(u);
+    const double* c = COEFFICIENTS[(place >> {REST_BITS}) - {FIRST_PART}];
+    const double x = (double)(place & {(1 << REST_BITS) - 1}ll);
+    double total = c[{degree}];
+    #pragma unroll
+    for (int k = {degree - 1}; k >= 0; --k) total = plus(times(total, x), c[k]);
+    return copysign(total, (double)({signed})word);
+}}
+"""
 
 
 def indexing_source(target: Layout, values: Layout, count: int, *, put: bool) -> tuple[str, bytes]:

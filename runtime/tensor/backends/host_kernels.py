@@ -11,8 +11,8 @@ from typing import Any, Literal
 import numpy as np
 
 from ....allocators.errors import CuplugError
+from .. import generator
 from ..dtypes import dtype, float64, int64
-from ..generator import DISTRIBUTIONS
 from ..layout import Layout, Shape
 from ..operations import COPY, Operation
 from ..patterns import PATTERNS
@@ -172,12 +172,19 @@ def fill(pattern: str, out: Layout) -> Run:
 
 def random(distribution: str, out: Layout) -> Run:
     """See ``Place.random``."""
-    draw = DISTRIBUTIONS[distribution].numpy
     count, shape, kind = out.numel, out.shape, out.dtype
+    if out.contiguous:
 
-    def run(out: Any, seed: int, counter: int, first: float, second: float) -> None:
-        with _quiet(all="ignore"):
-            out[...] = draw(kind, count, seed, counter, first, second).reshape(shape)
+        def run(out: Any, *parameters: Any) -> None:
+            with _quiet(all="ignore"):
+                generator.fill(distribution, kind, out.reshape(-1), *parameters)
+    else:
+
+        def run(out: Any, *parameters: Any) -> None:
+            made = np.empty(count, kind.numpy)
+            with _quiet(all="ignore"):
+                generator.fill(distribution, kind, made, *parameters)
+            out[...] = made.reshape(shape)
 
     return run
 
