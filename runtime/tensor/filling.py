@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .core import TensorCore
 from .dtypes import dtype_of, get_default_dtype, int64
 from .elementwise import apply_into
+from .errors import ArgumentError, ElementTypeError
 from .generator import Generator, default_generator, integers_of, words
 from .layout import shape_of
 from .operations import COPY
@@ -40,7 +41,7 @@ class FillMethods(TensorCore):
             TypeError: the elements are not floating-point.
         """
         if std < 0:
-            raise ValueError(f"normal_: a standard deviation is 0 or more, not {std}")
+            raise ArgumentError(f"normal_: a standard deviation is 0 or more, not {std}")
         return _drawn(self, "normal", float(mean), float(std), generator)
 
     def uniform_(self, a: float = 0.0, b: float = 1.0, *, generator: Generator | None = None) -> Tensor:
@@ -51,7 +52,7 @@ class FillMethods(TensorCore):
             TypeError: the elements are not floating-point.
         """
         if b < a:
-            raise ValueError(f"uniform_: the range from {a} to {b} is none")
+            raise ArgumentError(f"uniform_: the range from {a} to {b} is none")
         return _drawn(self, "uniform", float(a), float(b), generator)
 
     def random_(self, low: int = 0, high: int | None = None, *, generator: Generator | None = None) -> Tensor:
@@ -69,9 +70,9 @@ class FillMethods(TensorCore):
 def _drawn(tensor: Any, distribution: str, first: Any, second: Any, generator: Generator | None) -> Tensor:
     layout = tensor._layout
     if layout.dtype.kind != "f" and not distribution.endswith("integers"):
-        raise TypeError(f"a tensor of {layout.dtype!r} cannot be filled from the {distribution} distribution")
+        raise ElementTypeError(f"a tensor of {layout.dtype!r} cannot be filled from the {distribution} distribution")
     if layout.overlaps_itself():
-        raise ValueError("several indices of the tensor to be filled mean one element; .clone() it first")
+        raise ArgumentError("several indices of the tensor to be filled mean one element; .clone() it first")
     if layout.numel:
         key = ("random", distribution)
         kernel = layout.plans.get(key)
@@ -84,7 +85,7 @@ def _drawn(tensor: Any, distribution: str, first: Any, second: Any, generator: G
 
 def _integers(tensor: Any, low: int, high: int, generator: Generator | None) -> Tensor:
     if high <= low:
-        raise ValueError(f"random integers from {low} up to but without {high}: there are none")
+        raise ArgumentError(f"random integers from {low} up to but without {high}: there are none")
     return _drawn(tensor, integers_of(high - low), int(low), int(high) - int(low), generator)
 
 
@@ -110,7 +111,7 @@ def _floating(size: Any, dtype: Any, device: Any) -> Tensor:
 
     kind = get_default_dtype() if dtype is None else dtype_of(dtype)
     if kind.kind != "f":
-        raise TypeError(f"random numbers of this distribution are floating-point; {kind!r} is not")
+        raise ElementTypeError(f"random numbers of this distribution are floating-point; {kind!r} is not")
     return empty(*size, dtype=kind, device=device)
 
 
