@@ -96,10 +96,9 @@ class Target:
         self.function = function
         self.geometry = geometry
         self.ordinal = ordinal
-        make_slot: Callable[..., Slot]
-        make_slot = getattr(runtime.driver, "launch_slot", None) or partial(_DriverSlot, runtime.driver)
+        make_slot: Any = getattr(runtime.driver, "launch_slot", None) or partial(_DriverSlot, runtime.driver)
         grid, block, shared = geometry
-        self.room = partial(make_slot, function, grid, block, shared=shared, nbytes=nbytes)
+        self.room: Callable[[], Slot] = partial(make_slot, function, grid, block, shared=shared, nbytes=nbytes)
         slots: list[Slot] = []
         # Taking and giving back are single operations of a list: safe with threads, and in a finaliser that launches.
         self.pop, self.push = slots.pop, slots.append

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import cache
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +12,14 @@ from ...kernels import SourceModule
 from ...kernels.launching import Target
 from ...upstream import PER_THREAD_KEY
 from ..core import make
-from ..dtypes import dtype
+from ..dtypes import dtype, int64
 from ..generator import wide
 from ..layout import Layout, Shape
 from ..operations import Operation
 from ..patterns import PATTERNS
 from ..places import Kernel
 from ..reductions import Reduction
-from . import cuda_elementwise, cuda_fill, cuda_reduce
+from . import cuda_elementwise, cuda_fill, cuda_indexing, cuda_reduce
 from .cublas import Blas, Gemm, cublas
 from .cuda_source import THREADS
 from .device_place import DevicePlace
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ...current import Current
     from ...drivers.base import Dim3
     from ...runtime import Runtime
+    from ..tensor import Tensor
 
 __all__ = ["CudaPlace"]
 
@@ -106,17 +108,12 @@ class CudaPlace(DevicePlace):
             return _nothing
         plain = cuda_elementwise.plan(operation, types, out, operands, aligned=False)
         fast = cuda_elementwise.plan(operation, types, out, operands, aligned=True)
-        numbers = [
-            None if layout is not None else (kind.computed.struct, _to_number(kind))
-            for layout, kind in zip(operands, types, strict=True)
-        ]
-        letters = "P" + "".join("P" if number is None else number[0] for number in numbers) + "q"
+        given = list(zip(operands, types, strict=True))
+        letters = "P" + "".join(kind.computed.struct if layout is None else "P" for layout, kind in given) + "q"
         count = out.numel
         # Compiled when first needed: most tensors are aligned, most kernels have one form.
         forms: dict[bool, Callable[..., None]] = {}
         mask = _alignment(fast.vector, out, operands)
-        runtime, itemsizes = self.runtime, [None if layout is None else layout.dtype.itemsize for layout in operands]
-        out_size = out.dtype.itemsize
 
         def form(aligned: bool) -> Callable[..., None]:
             chosen = fast if aligned else plain
@@ -124,60 +121,13 @@ class CudaPlace(DevicePlace):
             forms[aligned] = self.bound(self.function(chosen.source), grid, chosen.block, letters, chosen.before)
             return forms[aligned]
 
-        def kernel(out: Any, *operands: Any) -> None:
-            address = bits = out._storage.address + out._offset * out_size
-            arguments = [address]
-            for operand, itemsize, number in zip(operands, itemsizes, numbers):  # noqa: B905 - of equal length
-                if number is None:
-                    address = operand._storage.address + operand._offset * itemsize
-                    bits |= address
-                    arguments.append(address)
-                else:
-                    arguments.append(number[1](operand))
-            aligned = not bits & mask
-            (forms.get(aligned) or form(aligned))(runtime.current, *arguments, count)
-
-        if len(numbers) > 2 or any(numbers):
-            return kernel
-        # The same in fewer steps, for small tensors' sake: of one and of two tensors, with a new result.
-        allocate, nbytes, contiguous = self.allocate, out.nbytes, out.contiguous
-        a_size = itemsizes[0]
-        if len(numbers) == 1:
-
-            def new_of_one(a: Any) -> Any:
-                current = runtime.current
-                storage = allocate(nbytes, current)
-                x = storage.address
-                p = a._storage.address + a._offset * a_size
-                aligned = not (x | p) & mask
-                (forms.get(aligned) or form(aligned))(current, x, p, count)
-                return make(storage, 0, out)
-
-            if contiguous:
-                kernel.new = new_of_one  # type: ignore[attr-defined]
-            return kernel
-        b_size = itemsizes[1]
-
-        def of_two(out: Any, a: Any, b: Any) -> None:
-            x = out._storage.address + out._offset * out_size
-            p = a._storage.address + a._offset * a_size
-            q = b._storage.address + b._offset * b_size
-            aligned = not (x | p | q) & mask
-            (forms.get(aligned) or form(aligned))(runtime.current, x, p, q, count)
-
-        def new_of_two(a: Any, b: Any) -> Any:
-            current = runtime.current
-            storage = allocate(nbytes, current)
-            x = storage.address
-            p = a._storage.address + a._offset * a_size
-            q = b._storage.address + b._offset * b_size
-            aligned = not (x | p | q) & mask
-            (forms.get(aligned) or form(aligned))(current, x, p, q, count)
-            return make(storage, 0, out)
-
-        if contiguous:
-            of_two.new = new_of_two  # type: ignore[attr-defined]
-        return of_two
+        # What makes an address or a number of each operand.
+        settled = [layout.dtype.itemsize if layout is not None else _to_number(kind) for layout, kind in given]
+        ways = _ways("".join("n" if layout is None else "t" for layout in operands))
+        write, new = ways(self, out, forms, form, mask, *settled)
+        if out.contiguous:
+            write.new = new  # type: ignore[attr-defined]
+        return write
 
     def reduction(
         self, reduction: Reduction, computed: dtype, outs: Sequence[Layout], operand: Layout, axes: Shape
@@ -265,21 +215,82 @@ class CudaPlace(DevicePlace):
         return kernel
 
     def take(self, out: Layout, source: Layout, indices: Sequence[Layout]) -> Kernel:
-        made = cuda_fill.indexing_source(source, out, len(indices), put=False)
+        made = cuda_indexing.picking_source(source, out, len(indices), put=False)
         return self._indexing(*made, out.numel, len(indices))
 
     def put(self, target: Layout, values: Layout, indices: Sequence[Layout]) -> Kernel:
-        made = cuda_fill.indexing_source(target, values, len(indices), put=True)
+        made = cuda_indexing.picking_source(target, values, len(indices), put=True)
         return self._indexing(*made, values.numel, len(indices))
 
     def _indexing(self, source: str, before: bytes, count: int, indices: int) -> Kernel:
-        grid = (-(-count // THREADS), 1, 1)
+        grid = (-(-count // cuda_indexing.PER_BLOCK), 1, 1)
         launch = self.bound(self.function(source), grid, _OneD, "PP" + "P" * indices + "q", before)
 
         def kernel(*tensors: Any) -> None:
             launch(self.runtime.current, *[each._address for each in tensors], count)
 
         return kernel
+
+    def positions(self, flags: Layout) -> Callable[[Tensor], Tensor]:
+        ndim, length = len(flags.shape), flags.numel
+        blocks = -(-length // cuda_indexing.SEARCHED)
+        source, before = cuda_indexing.position_source(flags.shape)
+        grid = (blocks, 1, 1)
+        count = self.bound(self.function(source, "count_true"), grid, _OneD, "PPq")
+        add_up = self.bound(self.function(source, "add_up"), (1, 1, 1), _OneD, "Pq")
+        write = self.bound(self.function(source, "positions"), grid, _OneD, "PPqPq", before)
+        counts = Layout.of(self, int64, (blocks + 1,))
+
+        def find(tensor: Tensor) -> Tensor:
+            if tensor._address % 16:
+                tensor = tensor.clone()
+            current, found = self.runtime.current, self.empty(counts)
+            count(current, tensor._address, found._address, length)
+            add_up(current, found._address, blocks)
+            out = self.empty(Layout.of(self, int64, (ndim, found[blocks].item())))
+            write(current, tensor._address, found._address, blocks, out._address, length)
+            return out
+
+        return find
+
+
+@cache
+def _ways(kinds: str) -> Callable[..., tuple[Kernel, Kernel]]:
+    """Makes the functions that launch an element-wise kernel: ``write(out, *operands)``, and ``new(*operands)``, whose
+    result is a new contiguous tensor. They are generated: a loop over the operands takes half as long as a launch.
+
+    Args:
+        kinds: one letter for each operand, ``t`` for a tensor and ``n`` for a number.
+    """
+    names = [f"a{k}" for k in range(len(kinds))]
+    settled = ", ".join(f"s{k}" for k in range(len(kinds)))
+    lines = [
+        f"p{k} = a{k}._storage.address + a{k}._offset * s{k}" if kind == "t" else f"p{k} = s{k}(a{k})"
+        for k, kind in enumerate(kinds)
+    ]
+    bits = " | ".join(["x", *[f"p{k}" for k, kind in enumerate(kinds) if kind == "t"]])
+    values = ", ".join(f"p{k}" for k in range(len(kinds)))
+    lines.append(f"aligned = not ({bits}) & mask")
+    lines.append(f"(forms.get(aligned) or form(aligned))(current, x, {values}, count)")
+    body = "".join(f"\n        {line}" for line in lines)
+    source = f"""
+def ways(place, layout, forms, form, mask, {settled}):
+    runtime, allocate = place.runtime, place.allocate
+    size, nbytes, count = layout.dtype.itemsize, layout.nbytes, layout.numel
+    def write(out, {", ".join(names)}):
+        current = runtime.current
+        x = out._storage.address + out._offset * size{body}
+    def new({", ".join(names)}):
+        current = runtime.current
+        storage = allocate(nbytes, current)
+        x = storage.address{body}
+        return make(storage, 0, layout)
+    return write, new
+"""
+    space: dict[str, Any] = {"make": make}
+    exec(compile(source, "<element-wise launches made by cuplug>", "exec"), space)
+    made: Callable[..., tuple[Kernel, Kernel]] = space["ways"]
+    return made
 
 
 def _nothing(*_: Any) -> None:

@@ -1,19 +1,14 @@
-"""CUDA C for patterns, random numbers, indexing, and products of matrices that are not cuBLAS's business."""
+"""CUDA C for patterns, random numbers, and products of matrices that are not cuBLAS's business."""
 
 from __future__ import annotations
 
-from math import prod
-from struct import pack
-
 from ..dtypes import bfloat16, dtype, float16, float64
 from ..generator import UNIFORM_BITS, wide
-from ..layout import Layout
 from ..normal import FIRST_PART, REST_BITS, normal_table
 from ..patterns import PATTERNS
-from .cuda_geometry import WALKS, Walk
 from .cuda_source import THREADS, header, store
 
-__all__ = ["indexing_source", "matmul_source", "pattern_source", "random_source"]
+__all__ = ["matmul_source", "pattern_source", "random_source"]
 
 _LINEAR = f"""    const long long i = (long long)blockIdx.x * {THREADS} + threadIdx.x;
     if (i >= count) return;
@@ -120,39 +115,6 @@ __device__ __forceinline__ double normal({unsigned} word) {{
     return copysign(total, (double)({signed})word);
 }}
 """
-
-
-def indexing_source(target: Layout, values: Layout, count: int, *, put: bool) -> tuple[str, bytes]:
-    """A kernel ``kernel(out, in, indices..., count)`` that takes from, or puts to, a tensor with the layout ``target``,
-    whose first ``count`` dimensions are indexed; ``values`` is contiguous. An index out of range traps.
-
-    Returns:
-        The source, and the parameters that stand before the others.
-    """
-    shape, strides = target.shape, target.strides
-    walk = Walk(shape[count:], [strides[count:]])
-    indices = "".join(f", const long long* index{k}" for k in range(count))
-    lines = "\n".join(
-        f"    {{ long long at = index{k}[which]; if (at < 0) at += indexed.length[{k}]; "
-        f"if (at < 0 || at >= indexed.length[{k}]) __trap(); offset += at * indexed.step[{k}]; }}"
-        for k in range(count)
-    )
-    kind = target.dtype.c_name
-    move = "target[offset + within[0]] = values[i];" if put else "values[i] = target[offset + within[0]];"
-    pointers = f"{kind}* target, const {kind}* values" if put else f"{kind}* values, const {kind}* target"
-    source = f"""{header([values.dtype])}{WALKS}
-struct Indexed {{ long long length[{count}], step[{count}]; }};
-extern "C" __global__ void kernel(const {walk.c_type} walk, const Indexed indexed, long long inner,
-                                  {pointers}{indices}, long long count) {{
-{_LINEAR}    const long long which = i / inner;
-    long long offset = 0, within[1];
-{lines}
-    walk.go(i % inner, within);
-    {move}
-}}
-"""
-    before = pack(f"@{2 * count}q", *shape[:count], *strides[:count])
-    return source, walk.packed + before + pack("@q", prod(shape[count:]))
 
 
 def matmul_source(out: dtype) -> str:
