@@ -10,34 +10,29 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ...allocators.errors import DeviceMismatchError
-from .dtypes import bool_, can_cast, combine, dtype, get_default_dtype, promote_types, scalar_dtype
+from .dtypes import can_cast, dtype, get_default_dtype
 from .errors import ElementTypeError, ShapeError
 from .layout import Layout, Shape, broadcast_shapes, contiguous_strides
 from .operations import COPY, Operation, Rule
 from .places import Kernel, Place
+from .promotion import number_of, result_types
 
 if TYPE_CHECKING:
     from .tensor import Tensor
 
 __all__ = [
-    "OperandTypeError",
     "apply",
     "apply1",
     "apply2",
     "apply_into",
     "apply_into2",
-    "common_dtype",
     "common_place",
     "into",
-    "result_types",
     "same_memory",
 ]
 
 Plan = Callable[..., "Tensor"]
-_NUMBERS = (bool, int, float)
 
 
 def apply(operation: Operation, *operands: Any) -> Tensor:
@@ -87,7 +82,7 @@ def apply_into(operation: Operation, out: Tensor, *operands: Any) -> Tensor:
         ValueError: the result does not have the shape of ``out``, or ``out`` has several indices for one element.
         TypeError: the result cannot be cast to the type of ``out``, or as for ``apply``.
     """
-    operands = tuple(_away_from(out, each) if hasattr(each, "_layout") else _number(each) for each in operands)
+    operands = tuple(_away_from(out, each) if hasattr(each, "_layout") else number_of(each) for each in operands)
     key = (operation, "into", *[getattr(each, "_layout", None) or type(each) for each in operands])
     plan = out._layout.plans.get(key)
     if plan is None:
@@ -113,44 +108,6 @@ def apply_into2(operation: Operation, a: Tensor, b: Any) -> Tensor:
 def same_memory(a: Tensor, b: Tensor) -> bool:
     """Whether two tensors are the same elements of the same storage, in the same order."""
     return a._storage is b._storage and a._offset == b._offset and a._layout is b._layout
-
-
-def result_types(operation: Operation, operands: Sequence[Any]) -> tuple[tuple[dtype, ...], dtype]:
-    """The types to which the operands are converted, and that of the result.
-
-    Raises:
-        TypeError: the operation does not take them.
-    """
-    rule = operation.rule
-    considered = operands[1:] if rule is Rule.SELECT else operands
-    common = common_dtype(considered)
-    if rule is Rule.FIRST:
-        return (common,) * len(operands), common
-    if rule is Rule.FLOAT and common.kind != "f":
-        common = get_default_dtype()
-    if (rule is Rule.NUMERIC and common is bool_) or (rule is Rule.INTEGER and common.kind == "f"):
-        raise ElementTypeError(f"{operation.name}() does not take elements of {common!r}")
-    if rule is Rule.TEST:
-        return (common,) * len(operands), bool_
-    if rule is Rule.SELECT:
-        condition = operands[0]
-        if condition.dtype is not bool_:
-            raise ElementTypeError(f"{operation.name}() needs a condition of {bool_!r}, not of {condition.dtype!r}")
-        return (bool_, *(common,) * (len(operands) - 1)), common
-    return (common,) * len(operands), common
-
-
-def common_dtype(operands: Sequence[Any]) -> dtype:
-    """The type in which tensors and Python numbers combine (``torch.result_type``)."""
-    groups: list[dtype | None] = [None, None, None]
-    for each in operands:
-        if hasattr(each, "_layout"):
-            group, kind = (0 if each._layout.shape else 1), each._layout.dtype
-        else:
-            group, kind = 2, scalar_dtype(type(each))
-        before = groups[group]
-        groups[group] = kind if before is None else promote_types(kind, before)
-    return combine(*groups)
 
 
 def common_place(name: str, operands: Sequence[Any]) -> Place:
@@ -186,7 +143,7 @@ def _mismatch(name: str, a: Place, b: Place) -> DeviceMismatchError:
 
 
 def _apply_slowly(operation: Operation, operands: Sequence[Any]) -> Tensor:
-    ready = tuple(each if hasattr(each, "_layout") else _number(each) for each in operands)
+    ready = tuple(each if hasattr(each, "_layout") else number_of(each) for each in operands)
     if not any(hasattr(each, "_layout") for each in ready):
         from .factories import tensor
 
@@ -196,27 +153,6 @@ def _apply_slowly(operation: Operation, operands: Sequence[Any]) -> Tensor:
     if found is not None and not isinstance(plan, _Once):
         found[0].plans[found[1]] = plan
     return plan(*ready)
-
-
-def _number(given: Any) -> Any:
-    if type(given) in _NUMBERS:
-        return given
-    if isinstance(given, np.ndarray):
-        from .exchange import from_numpy
-
-        return from_numpy(given)
-    if isinstance(given, np.generic):
-        given = given.item()
-    for kind in _NUMBERS:
-        if isinstance(given, kind):
-            return kind(given)
-    raise OperandTypeError(
-        f"an operand is a {type(given).__name__}; tensors combine with tensors and with Python's numbers"
-    )
-
-
-class OperandTypeError(TypeError):
-    """An operand is neither a tensor nor a number."""
 
 
 class _Once:
@@ -253,7 +189,7 @@ def _plan(operation: Operation, operands: tuple[Any, ...], out: Tensor | None) -
     shape = broadcast_shapes(*[layout.shape for layout in layouts if layout is not None] or [()])
     types, result = result_types(operation, operands)
     if out is not None:
-        _check_out(operation, out, shape, result)
+        _check_out(operation, out, shape, result, layouts)
         if operation.rule is Rule.FIRST:
             types = (out.dtype,)
         target = out._layout
@@ -276,6 +212,9 @@ def _plan(operation: Operation, operands: tuple[Any, ...], out: Tensor | None) -
     if peers:
         kernel = _among_peers(kernel, place, peers)
     plan = _into(kernel) if out is not None else _new(kernel, place, target)
+    check = None if layouts[-1] is not None else operation.check(types[-1])
+    if check is not None:
+        plan = _checking(plan, check)
     if peers:
         return _Once(plan)
     if any(layout is not None and layout.dtype.kind == "f" for layout in layouts):
@@ -305,6 +244,14 @@ def _into(kernel: Kernel) -> Plan:
     return plan
 
 
+def _checking(plan: Plan, check: Callable[[Any], None]) -> Plan:
+    def checked(*operands: Any) -> Tensor:
+        check(operands[-1])
+        return plan(*operands)
+
+    return checked
+
+
 def _taking_values(kernel: Kernel, by_value: Sequence[bool]) -> Kernel:
     def run(out: Tensor, *operands: Any) -> None:
         kernel(out, *[each.item() if value else each for each, value in zip(operands, by_value, strict=True)])
@@ -323,7 +270,9 @@ def _among_peers(kernel: Kernel, place: Place, peers: set[Place]) -> Kernel:
     return run
 
 
-def _check_out(operation: Operation, out: Tensor, shape: Shape, result: dtype) -> None:
+def _check_out(
+    operation: Operation, out: Tensor, shape: Shape, result: dtype, operands: Sequence[Layout | None]
+) -> None:
     own = out._layout
     if broadcast_shapes(own.shape, shape) != own.shape:
         raise ShapeError(
@@ -335,7 +284,7 @@ def _check_out(operation: Operation, out: Tensor, shape: Shape, result: dtype) -
             f"{operation.name}: the result is of {result!r} and cannot be stored in a tensor of {own.dtype!r}; "
             "convert the tensor first, or use the operation that makes a new one"
         )
-    if own.overlaps_itself():
+    if own.overlaps_itself() and not (operation is COPY and operands == [None]):  # one number may go to all
         raise ShapeError(
             f"{operation.name}: several indices of the tensor to be written, of shape {list(own.shape)} and strides "
             f"{list(own.strides)}, mean one element; .clone() it first"

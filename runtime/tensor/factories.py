@@ -12,12 +12,13 @@ from .copying import copied_to
 from .core import make
 from .devices import current_factory_device
 from .dtypes import dtype, dtype_of, from_numpy, get_default_dtype, int64
-from .elementwise import apply_into, common_dtype
+from .elementwise import apply_into
 from .errors import ArgumentError
 from .layout import Layout, shape_of
 from .located import place_of
 from .operations import COPY
 from .places import Place
+from .promotion import common_dtype
 from .storage import Storage
 from .tensor import Tensor
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .elementwise import apply, common_dtype, into
+from .elementwise import apply, into
 from .operations import BY_NAME, TABLE, Operation
+from .promotion import common_dtype
 from .tensor import Tensor
 
 __all__ = ["FUNCTIONS", "is_tensor", "numel", "result_type", "where"]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .elementwise import apply_into, common_dtype, common_place
+from .elementwise import apply_into, common_place
 from .errors import ShapeError
 from .layout import Layout, normal_axis
 from .operations import COPY
+from .promotion import common_dtype
 
 if TYPE_CHECKING:
     from .tensor import Tensor

@@ -23,7 +23,7 @@ class ReductionRule(enum.Enum):
     MEAN = "floats only"
     SAME = "the operand's type"
     TEST = "bool"
-    INDEX = "the operand's type; the result is int64"
+    INDEX = "the operand's type, which is not bool; the result is int64"
     SAME_AND_INDEX = "the operand's type, and int64"
     COUNT = "any type; the result is int64"
 
@@ -45,7 +45,7 @@ class Reduction:
         """The type to compute in, and those of the results.
 
         Raises:
-            TypeError: the reduction is for floating-point tensors only.
+            TypeError: the reduction does not take this type.
         """
         rule = self.rule
         if rule is ReductionRule.TOTAL:
@@ -65,6 +65,8 @@ class Reduction:
             return operand.computed, (operand if operand is uint8 else bool_,)  # torch: uint8 stood for bool once
         if rule is ReductionRule.SAME_AND_INDEX:
             return operand.computed, (operand, int64)
+        if rule is ReductionRule.INDEX and operand is bool_:
+            raise ElementTypeError(f"{self.name}() does not take elements of {bool_!r}; convert them first")
         return operand.computed, (int64,)
 
 

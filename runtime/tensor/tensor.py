@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 from .copying import CopyMethods
 from .core import use_class
 from .creation_methods import CreationMethods
-from .elementwise import OperandTypeError, apply, apply1, apply2, apply_into, apply_into2, into
-from .errors import ArgumentError, ShapeError
+from .elementwise import apply, apply1, apply2, apply_into, apply_into2, into
+from .errors import ArgumentError, ElementTypeError, ShapeError
 from .exchange import ExchangeMethods
 from .filling import FillMethods
 from .indexing import IndexMethods
 from .linalg import matmul
 from .operations import BY_NAME, TABLE, Operation
 from .printing import text_of
+from .promotion import OperandTypeError, result_types
 from .reducing import ReductionMethods
 from .views import ViewMethods
 
@@ -67,7 +68,7 @@ class Tensor(
         return text_of(self)
 
     def __format__(self, specification: str) -> str:
-        return format(self.item() if not self.ndim else str(self), specification)
+        return format(self.item(), specification) if not self.ndim else object.__format__(self, specification)
 
     def __bool__(self) -> bool:
         if self._layout.numel != 1:
@@ -88,25 +89,25 @@ class Tensor(
         return int(self.item())
 
     def __contains__(self, value: Any) -> bool:
-        return bool((self == value).any())
+        return bool(apply2(_EQ, self, value).any())
 
     # --- arithmetic beyond the table
 
     def add(self, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
         """``self + alpha * other``."""
-        return into(_ADD, out, self, other if alpha == 1 else _scaled(other, alpha))
+        return into(_ADD, out, self, _scaled(_ADD, self, other, alpha))
 
     def add_(self, other: Any, *, alpha: Any = 1) -> Tensor:
         """``add``, in place."""
-        return apply_into2(_ADD, self, other if alpha == 1 else _scaled(other, alpha))
+        return apply_into2(_ADD, self, _scaled(_ADD, self, other, alpha))
 
     def sub(self, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
         """``self - alpha * other``."""
-        return into(_SUB, out, self, other if alpha == 1 else _scaled(other, alpha))
+        return into(_SUB, out, self, _scaled(_SUB, self, other, alpha))
 
     def sub_(self, other: Any, *, alpha: Any = 1) -> Tensor:
         """``sub``, in place."""
-        return apply_into2(_SUB, self, other if alpha == 1 else _scaled(other, alpha))
+        return apply_into2(_SUB, self, _scaled(_SUB, self, other, alpha))
 
     def div(self, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
         """The quotient: true, or rounded down (``floor``) or towards 0 (``trunc``)."""
@@ -162,7 +163,13 @@ class Tensor(
         return matmul(self, mat2)
 
     def mv(self, vec: Tensor) -> Tensor:
-        """The product of a matrix and a vector."""
+        """The product of a matrix and a vector.
+
+        Raises:
+            ValueError: they are not a matrix and a vector.
+        """
+        if self.ndim != 2 or vec.ndim != 1:
+            raise ShapeError(f"mv: a matrix and a vector are needed; they have {self.ndim} and {vec.ndim} dimensions")
         return matmul(self, vec)
 
     def dot(self, other: Tensor) -> Tensor:
@@ -203,12 +210,19 @@ class Tensor(
         def __ne__(self, other: object) -> Tensor: ...  # type: ignore[override]
 
 
-_ADD, _SUB = BY_NAME["add"], BY_NAME["sub"]
+_ADD, _SUB, _EQ = BY_NAME["add"], BY_NAME["sub"], BY_NAME["eq"]
 _ROUNDING = {None: BY_NAME["div"], "floor": BY_NAME["floor_divide"], "trunc": BY_NAME["trunc_divide"]}
 
 
-def _scaled(other: Any, alpha: Any) -> Any:
-    return other * alpha
+def _scaled(operation: Operation, tensor: Any, other: Any, alpha: Any) -> Any:
+    """``other`` times ``alpha``, which must be of no higher kind than the result."""
+    if type(alpha) is int and alpha == 1:
+        return other
+    types, _ = result_types(operation, (tensor, other))
+    kind = types[0].kind
+    if (kind != "f" and isinstance(alpha, float)) or (kind != "b" and isinstance(alpha, bool)):
+        raise ElementTypeError(f"{operation.name}: the result is of {types[0]!r}, and alpha cannot be {alpha!r}")
+    return other * (bool(alpha) if kind == "b" else alpha)
 
 
 def _division(rounding_mode: str | None) -> Operation:
@@ -221,9 +235,9 @@ def _clamp(tensor: Tensor, low: Any, high: Any, out: Tensor | None) -> tuple[Any
     if low is None and high is None:
         raise ArgumentError("clamp: give min, max or both")
     if high is None:
-        return BY_NAME["maximum"], out, tensor, low
+        return BY_NAME["clamp_min"], out, tensor, low
     if low is None:
-        return BY_NAME["minimum"], out, tensor, high
+        return BY_NAME["clamp_max"], out, tensor, high
     return BY_NAME["clamp_both"], out, tensor, low, high
 
 
@@ -265,7 +279,10 @@ def _add_operators(operation: Operation) -> None:
         return plan(self, other)
 
     def backward(self: Tensor, other: Any) -> Any:
-        return apply(operation, other, self)
+        try:
+            return apply(operation, other, self)
+        except OperandTypeError:
+            return NotImplemented
 
     def in_place(self: Tensor, other: Any) -> Tensor:
         return apply_into2(operation, self, other)

@@ -89,9 +89,15 @@ def _agree(found: Any, expected: Any, kind: dtype, *, slack: float = 1.0) -> Non
 
 
 def _types(operation: Operation) -> list[dtype]:
-    if operation.rule is Rule.INTEGER:
-        return [*INTEGERS, ALL[0]]
-    return [*INTEGERS, *FLOATS] if operation.rule is Rule.NUMERIC else list(ALL)
+    kinds = {
+        Rule.INTEGER: [*INTEGERS, ALL[0]],
+        Rule.WHOLE: INTEGERS,
+        Rule.FLOATING: FLOATS,
+        Rule.NUMERIC: [*INTEGERS, *FLOATS],
+        Rule.NO_BOOL: [*INTEGERS, *FLOATS],
+        Rule.COUNTED: [*INTEGERS, *FLOATS],
+    }
+    return kinds.get(operation.rule, list(ALL))
 
 
 def _wide(array: Any, kind: dtype) -> Any:
@@ -121,15 +127,13 @@ def test_an_operation_agrees_with_numpy_on_any_view(operation: Operation, device
             cuplug_call(operation, tensors)
         return
     if operation.name.endswith("shift"):
-        arrays[1], tensors[1] = np.abs(arrays[1]) % 7, tensors[1].abs() % 7 if kind.kind != "b" else tensors[1]
-        assume(kind.kind != "b")
+        arrays[1], tensors[1] = np.abs(arrays[1]) % 7, tensors[1].abs() % 7
     if operation.divides and kind.kind != "f":
         assume((arrays[1] != 0).all())
-    result = kind if operation.rule in (Rule.SAME, Rule.NUMERIC, Rule.INTEGER, Rule.SELECT) else ALL[0]
+    result = ALL[0] if operation.rule is Rule.TEST else kind
     if operation.rule is Rule.FLOAT:
         result = kind if kind.kind == "f" else cuplug.get_default_dtype()
     computed = result if result.kind == "f" and operation.rule is Rule.FLOAT else kind
-    assume(not (operation.name == "pow" and kind.kind == "b"))
     with np.errstate(all="ignore"):
         wide = [
             _wide(array, each if operation.rule is Rule.SELECT else computed)
@@ -243,6 +247,8 @@ def test_extremes_and_their_indices_agree_with_numpy(name: str, device: str, dat
     values, indices = getattr(tensor, name)(axis)
     np.testing.assert_array_equal(values.cpu().numpy(), getattr(np, name)(array, axis=axis))
     np.testing.assert_array_equal(indices.cpu().numpy(), getattr(np, f"arg{name}")(array, axis=axis))
+    if tensor.dtype is ALL[0]:
+        return  # torch looks for the largest of bool along a dimension, but has no argmax of them
     np.testing.assert_array_equal(getattr(tensor, f"arg{name}")().cpu().numpy(), getattr(np, f"arg{name}")(array))
 
 

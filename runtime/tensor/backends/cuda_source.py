@@ -46,8 +46,11 @@ template <class T> __device__ __forceinline__ T absolute(T a) { return a < T(0) 
 __device__ __forceinline__ float absolute(float a) { return fabsf(a); }
 __device__ __forceinline__ double absolute(double a) { return fabs(a); }
 __device__ __forceinline__ bool absolute(bool a) { return a; }
-template <class T> __device__ __forceinline__ T sign(T a) { return a > T(0) ? T(1) : a < T(0) ? T(-1) : a; }
+template <class T> __device__ __forceinline__ T sign(T a) { return T(a > T(0)) - T(a < T(0)); }
 __device__ __forceinline__ bool sign(bool a) { return a; }
+template <class T> __device__ __forceinline__ bool signbit_(T a) { return a < T(0); }
+__device__ __forceinline__ bool signbit_(float a) { return signbit(a); }
+__device__ __forceinline__ bool signbit_(double a) { return signbit(a); }
 template <class T> __device__ __forceinline__ T bitwise_not_(T a) { return T(~a); }
 __device__ __forceinline__ bool bitwise_not_(bool a) { return !a; }
 

@@ -73,11 +73,12 @@ def elementwise(
 def _writes(implementation: Callable[..., Any], computed: Sequence[dtype], out: dtype) -> bool:
     """Whether an implementation, for operands of these types, writes its result of the type wanted to ``out``."""
     ones = [np.ones(1, each.numpy) for each in computed]
-    made = implementation(*ones)
-    try:
-        return bool(made.dtype == out.numpy) and implementation(*ones, out=np.empty_like(made)) is not None
-    except TypeError:
-        return False
+    with _quiet(all="ignore"):
+        made = implementation(*ones)
+        try:
+            return bool(made.dtype == out.numpy) and implementation(*ones, out=np.empty_like(made)) is not None
+        except TypeError:
+            return False
 
 
 def _convert(operand: Layout | None, target: dtype) -> Callable[[Any], Any] | None:
