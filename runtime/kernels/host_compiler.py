@@ -211,9 +211,11 @@ def _compile(
 
     folder = Path(directory)
     (folder / SOURCE_NAME).write_text(source)
-    include = ["-I", str(HEADERS), "-I", str(HEADERS / "include")]
+    include = ["-I", str(HEADERS), "-I", str(HEADERS / "include"), "-idirafter", str(HEADERS / "absent")]
     standard = [flag for flag in flags if flag.startswith("-std=")]
     scan = ["-E", *_COMMON, *standard, "-DCUPLUG_SCAN", *include, "-imacros", "cuda_host.h", *flags]
+    if _KNOWN_WITHOUT_INCLUDE.search(source):
+        scan += ["-include", "utility"]
     scanned = compiler.run([*scan, "-MD", "-MF", "dependencies", "-x", "c++", SOURCE_NAME], directory)
     if scanned.returncode:
         raise _failure(scanned, source)
@@ -283,6 +285,7 @@ def host_options(options: Sequence[str]) -> list[str]:
     return kept
 
 
+_KNOWN_WITHOUT_INCLUDE = re.compile(r"\bstd\s*::\s*(move|forward)\b")
 _SHORT = {"--define-macro": "-D", "--undefine-macro": "-U", "--include-path": "-I"}
 
 

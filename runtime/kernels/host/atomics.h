@@ -98,3 +98,9 @@ CUPLUG_ATOMIC(_system)
 #undef CUPLUG_ATOMIC
 #undef CUPLUG_ATOMIC_INTEGER
 #undef CUPLUG_ATOMIC_ORDER
+
+// Of pairs and fours each part by itself.
+inline float2 atomicAdd(float2* p, float2 v) { return {atomicAdd(&p->x, v.x), atomicAdd(&p->y, v.y)}; }
+inline float4 atomicAdd(float4* p, float4 v) {
+    return {atomicAdd(&p->x, v.x), atomicAdd(&p->y, v.y), atomicAdd(&p->z, v.z), atomicAdd(&p->w, v.w)};
+}

@@ -285,7 +285,7 @@ static bool converge(State* state) {
     return false;
 }
 
-// A thread that spins lets the other threads of its block go on: those that have not begun, then the next warps.
+// A thread that spins lets the other threads of its block go on: those that have not begun, then the next ones.
 static void yield() {
     State* state = (State*)self();
     if (!state->kernel->fibres) return;
@@ -296,12 +296,15 @@ static void yield() {
         cuplug_switch(&state->stack[thread], target);
         return;
     }
-    cuplug_u32 next = warp;
-    do next = next + 1 < state->warps ? next + 1 : 0;
-    while (next != warp && !state->ready[next]);
-    if (!state->ready[next]) return;  // nobody else can go on
-    cuplug_u32 later = next == warp ? state->ready[warp] & ~((2u << thread % 32) - 1) : 0;
-    cuplug_u32 lane = (cuplug_u32)__builtin_ctz(later ? later : state->ready[next]);
+    // In the order of threads, so that each of those that spin gets its turn.
+    cuplug_u32 next = warp, candidates = state->ready[warp] & ~((2u << thread % 32) - 1);
+    while (!candidates) {
+        next = next + 1 < state->warps ? next + 1 : 0;
+        candidates = state->ready[next];
+        if (next == warp) break;
+    }
+    if (!candidates) return;  // nobody else can go on
+    cuplug_u32 lane = (cuplug_u32)__builtin_ctz(candidates);
     state->ready[next] &= ~(1u << lane);
     state->ready[warp] |= 1u << thread % 32;
     enter_thread(state, next * 32 + lane);

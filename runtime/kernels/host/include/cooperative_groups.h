@@ -17,6 +17,7 @@ struct thread_group {
 };
 
 struct thread_block : thread_group {
+    struct arrival_token {};
     static dim3 group_index() { return dim3(__cuplug_blockIdx); }
     static dim3 thread_index() { return dim3(__cuplug_threadIdx); }
     static dim3 group_dim() { return __cuplug_blockDim; }
@@ -25,6 +26,8 @@ struct thread_block : thread_group {
     static unsigned num_threads() { return __cuplug::self()->thread_count; }
     static unsigned thread_rank() { return __cuplug::self()->thread; }
     static void sync(int line = __builtin_LINE()) { __syncthreads(line); }
+    static arrival_token barrier_arrive() { return {}; }
+    static void barrier_wait(arrival_token&&, int line = __builtin_LINE()) { __syncthreads(line); }
 };
 inline thread_block this_thread_block() {
     thread_block block;
@@ -38,18 +41,25 @@ inline thread_block this_thread_block() {
 struct grid_group {
     static bool is_valid() { return false; }
     static dim3 group_dim() { return __cuplug_gridDim; }
-    static unsigned long long size() {
+    static dim3 dim_blocks() { return __cuplug_gridDim; }
+    static dim3 block_index() { return dim3(__cuplug_blockIdx); }
+    static unsigned long long num_blocks() {
         dim3 g = __cuplug_gridDim;
-        return (unsigned long long)g.x * g.y * g.z * __cuplug::self()->thread_count;
+        return (unsigned long long)g.x * g.y * g.z;
     }
-    static unsigned long long num_threads() { return size(); }
-    static unsigned long long thread_rank() {
+    static unsigned long long block_rank() {
         dim3 g = __cuplug_gridDim;
         uint3 b = __cuplug_blockIdx;
-        return (((unsigned long long)b.z * g.y + b.y) * g.x + b.x) * __cuplug::self()->thread_count + __cuplug::self()->thread;
+        return ((unsigned long long)b.z * g.y + b.y) * g.x + b.x;
+    }
+    static unsigned long long size() { return num_blocks() * __cuplug::self()->thread_count; }
+    static unsigned long long num_threads() { return size(); }
+    static unsigned long long thread_rank() {
+        return block_rank() * __cuplug::self()->thread_count + __cuplug::self()->thread;
     }
     static void sync() {
-        __cuplug::self()->api->stop(__cuplug::FAULT_LAUNCH_FAILED, "the simulator does not support grid-wide synchronisation");
+        __cuplug::self()->api->stop(__cuplug::FAULT_LAUNCH_FAILED,
+                                    "grid-wide synchronisation needs a cooperative launch, which this is not");
     }
 };
 inline grid_group this_grid() { return {}; }
@@ -62,6 +72,15 @@ template <class Derived> struct warp_functions {
     }
     int any(int predicate, int line = __builtin_LINE()) const { return __any_sync(group().lane_mask(), predicate, line); }
     int all(int predicate, int line = __builtin_LINE()) const { return __all_sync(group().lane_mask(), predicate, line); }
+    unsigned ballot(int predicate, int line = __builtin_LINE()) const {
+        return group().packed(__ballot_sync(group().lane_mask(), predicate, line));
+    }
+    template <class T> unsigned match_any(T value, int line = __builtin_LINE()) const {
+        return group().packed(__match_any_sync(group().lane_mask(), value, line));
+    }
+    template <class T> unsigned match_all(T value, int& predicate, int line = __builtin_LINE()) const {
+        return group().packed(__match_all_sync(group().lane_mask(), value, &predicate, line));
+    }
     void sync(int line = __builtin_LINE()) const { __syncwarp(group().lane_mask(), line); }
 };
 }  // namespace __details
@@ -80,6 +99,7 @@ struct thread_block_tile<Size, void> : thread_group, __details::warp_functions<t
     static unsigned base() { return __cuplug::lane() & ~(Size - 1); }
     static unsigned lane_mask() { return (unsigned)(((1ull << Size) - 1) << base()); }
     static unsigned lane_of(unsigned rank) { return base() + (rank & (Size - 1)); }
+    static unsigned packed(unsigned lanes) { return lanes >> base(); }
     template <class T> T shfl_up(T value, unsigned delta, int line = __builtin_LINE()) const {
         return __shfl_up_sync(lane_mask(), value, delta, Size, line);
     }
@@ -89,26 +109,23 @@ struct thread_block_tile<Size, void> : thread_group, __details::warp_functions<t
     template <class T> T shfl_xor(T value, unsigned lanes, int line = __builtin_LINE()) const {
         return __shfl_xor_sync(lane_mask(), value, (int)lanes, Size, line);
     }
-    unsigned ballot(int predicate, int line = __builtin_LINE()) const {
-        return __ballot_sync(lane_mask(), predicate, line) >> base();
-    }
-    template <class T> unsigned match_any(T value, int line = __builtin_LINE()) const {
-        return __match_any_sync(lane_mask(), value, line) >> base();
-    }
 };
 
 struct coalesced_group : thread_group, __details::warp_functions<coalesced_group> {
+    unsigned meta_rank = 0, meta_size = 1;
     using __details::warp_functions<coalesced_group>::sync;
+    unsigned meta_group_rank() const { return meta_rank; }
+    unsigned meta_group_size() const { return meta_size; }
     unsigned lane_mask() const { return mask; }
     unsigned lane_of(unsigned rank) const {
         unsigned rest = mask;
         while (rank-- && rest & (rest - 1)) rest &= rest - 1;
         return (unsigned)__builtin_ctz(rest);
     }
-    unsigned ballot(int predicate, int line = __builtin_LINE()) const {
-        unsigned yes = __ballot_sync(mask, predicate, line), packed = 0, i = 0;
-        for (unsigned rest = mask; rest; rest &= rest - 1, ++i) packed |= (yes >> __builtin_ctz(rest) & 1u) << i;
-        return packed;
+    unsigned packed(unsigned lanes) const {
+        unsigned result = 0, i = 0;
+        for (unsigned rest = mask; rest; rest &= rest - 1, ++i) result |= (lanes >> __builtin_ctz(rest) & 1u) << i;
+        return result;
     }
     template <class T> T shfl_down(T value, unsigned delta, int line = __builtin_LINE()) const {
         return shfl(value, rank_ + delta < lanes ? rank_ + delta : rank_, line);
@@ -117,14 +134,21 @@ struct coalesced_group : thread_group, __details::warp_functions<coalesced_group
         return shfl(value, rank_ >= delta ? rank_ - delta : rank_, line);
     }
 };
-inline coalesced_group coalesced_threads(int line = __builtin_LINE()) {
+
+namespace __details {
+inline coalesced_group lanes_of(unsigned mask, unsigned meta_rank = 0, unsigned meta_size = 1) {
     coalesced_group group;
-    group.mask = __activemask(line);
-    group.lanes = (unsigned)__builtin_popcount(group.mask);
-    group.rank_ = (unsigned)__builtin_popcount(group.mask & ((1u << __cuplug::lane()) - 1));
+    group.mask = mask;
+    group.lanes = (unsigned)__builtin_popcount(mask);
+    group.rank_ = (unsigned)__builtin_popcount(mask & ((1u << __cuplug::lane()) - 1));
     group.kind = 1;
+    group.meta_rank = meta_rank;
+    group.meta_size = meta_size;
     return group;
 }
+}  // namespace __details
+
+inline coalesced_group coalesced_threads(int line = __builtin_LINE()) { return __details::lanes_of(__activemask(line)); }
 
 template <unsigned Size, class Parent> inline thread_block_tile<Size, Parent> tiled_partition(const Parent&) {
     thread_block_tile<Size, Parent> tile;
@@ -134,41 +158,37 @@ template <unsigned Size, class Parent> inline thread_block_tile<Size, Parent> ti
     tile.kind = 1;
     return tile;
 }
+inline coalesced_group tiled_partition(const coalesced_group& group, unsigned size) {
+    unsigned first = group.rank_ / size * size, mask = 0;
+    for (unsigned rank = first; rank < first + size && rank < group.lanes; ++rank) mask |= 1u << group.lane_of(rank);
+    return __details::lanes_of(mask, group.rank_ / size, (group.lanes + size - 1) / size);
+}
 inline thread_group tiled_partition(const thread_group&, unsigned size) {
     unsigned lane = __cuplug::lane(), base = lane & ~(size - 1);
     return {(unsigned)(((1ull << size) - 1) << base), size, lane & (size - 1), 1};
 }
+template <class Group, class Label>
+inline coalesced_group labeled_partition(const Group& group, Label label, int line = __builtin_LINE()) {
+    unsigned mask = __match_any_sync(group.lane_mask(), label, line), first = mask & -mask;
+    unsigned firsts = __ballot_sync(group.lane_mask(), first == 1u << __cuplug::lane(), line);
+    return __details::lanes_of(mask, (unsigned)__builtin_popcount(firsts & (first - 1)), (unsigned)__builtin_popcount(firsts));
+}
+template <class Group>
+inline coalesced_group binary_partition(const Group& group, bool predicate, int line = __builtin_LINE()) {
+    unsigned yes = __ballot_sync(group.lane_mask(), predicate, line);
+    return __details::lanes_of(predicate ? yes : group.lane_mask() & ~yes, predicate, 2);
+}
+
 template <class Group> inline void sync(const Group& group, int line = __builtin_LINE()) { group.sync(line); }
+inline void sync(const grid_group& group) { group.sync(); }
 
-template <class T> struct plus { T operator()(T a, T b) const { return a + b; } };
-template <class T> struct less { T operator()(T a, T b) const { return b < a ? b : a; } };
-template <class T> struct greater { T operator()(T a, T b) const { return a < b ? b : a; } };
-template <class T> struct bit_and { T operator()(T a, T b) const { return a & b; } };
-template <class T> struct bit_or { T operator()(T a, T b) const { return a | b; } };
-template <class T> struct bit_xor { T operator()(T a, T b) const { return a ^ b; } };
-
-template <class Group, class T, class F> inline T reduce(const Group& group, T value, F combine, int line = __builtin_LINE()) {
-    T total = group.shfl(value, 0, line);
-    for (unsigned rank = 1; rank < group.size(); ++rank) total = combine(total, group.shfl(value, rank, line));
-    return total;
+template <class Group, class F, class... A> inline void invoke_one(const Group& group, F&& function, A&&... arguments) {
+    if (group.thread_rank() == 0) function(static_cast<A&&>(arguments)...);
 }
-template <class Group, class T, class F> inline T inclusive_scan(const Group& group, T value, F combine, int line = __builtin_LINE()) {
-    T total = value;
-    for (unsigned delta = 1; delta < group.size(); delta *= 2) {
-        T before = group.shfl_up(total, delta, line);
-        if (group.thread_rank() >= delta) total = combine(before, total);
-    }
-    return total;
-}
-template <class Group, class T> inline T inclusive_scan(const Group& group, T value, int line = __builtin_LINE()) {
-    return inclusive_scan(group, value, plus<T>(), line);
-}
-template <class Group, class T, class F> inline T exclusive_scan(const Group& group, T value, F combine, int line = __builtin_LINE()) {
-    T before = group.shfl_up(inclusive_scan(group, value, combine, line), 1, line);
-    return group.thread_rank() ? before : T();
-}
-template <class Group, class T> inline T exclusive_scan(const Group& group, T value, int line = __builtin_LINE()) {
-    return exclusive_scan(group, value, plus<T>(), line);
+template <class Group, class F, class... A> inline auto invoke_one_broadcast(const Group& group, F&& function, A&&... arguments) {
+    decltype(function(static_cast<A&&>(arguments)...)) result{};
+    if (group.thread_rank() == 0) result = function(static_cast<A&&>(arguments)...);
+    return group.shfl(result, 0);
 }
 
 }  // namespace cooperative_groups

@@ -1,0 +1,2 @@
+// Of the host: kernels use nothing of it.
+#pragma once
