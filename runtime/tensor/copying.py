@@ -156,7 +156,7 @@ def copied_to(
     if own.place is not place and not own.contiguous and own.dense_order() is None:
         source = source.contiguous()
         own = source._layout
-    out = place.empty(Layout.of(place, kind, own.shape, own.strides if own.dense_order() else None))
+    out = place.empty(Layout.of(place, kind, own.shape, own.kept_strides()))
     if own.place is place:
         return apply_into(COPY, out, source)
     _across(out, source, non_blocking)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...allocators.errors import DeviceMismatchError
 from .dtypes import can_cast, dtype, get_default_dtype
 from .errors import ElementTypeError, ShapeError
-from .layout import Layout, Shape, broadcast_shapes, contiguous_strides
+from .layout import Layout, Shape, broadcast_shapes, broadcast_strides, contiguous_strides, iteration_strides
 from .operations import COPY, Operation, Rule
 from .places import Kernel, Place
 from .promotion import number_of, result_types
@@ -302,17 +302,15 @@ def _away_from(out: Tensor, operand: Tensor) -> Tensor:
 
 
 def _result_strides(shape: Shape, layouts: Sequence[Layout | None]) -> Shape | None:
-    """The operands' strides if all are equally dense, so that memory is walked in order; else row-major."""
-    same = None
-    for layout in layouts:
-        if layout is None or (not layout.shape and shape):
-            continue
-        if layout.contiguous or layout.shape != shape or (same is not None and layout.strides != same):
-            return None
-        same = layout.strides
-        if layout.dense_order() is None:
-            return None
-    return None if same is None or same == contiguous_strides(shape) else same
+    """The operands' strides if all are equally dense; else those that follow the operands' order. None if row-major."""
+    present = [layout for layout in layouts if layout is not None]
+    if all(layout.contiguous and layout.shape == shape for layout in present):
+        return None
+    first = present[0]
+    if first.shape == shape and first.dense_order() and all(each.strides == first.strides for each in present):
+        return first.strides
+    found = iteration_strides(shape, [broadcast_strides(each.shape, each.strides, shape) for each in present])
+    return None if found == contiguous_strides(shape) else found
 
 
 def into(operation: Operation, out: Any, *operands: Any) -> Tensor:

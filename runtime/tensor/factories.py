@@ -193,7 +193,7 @@ def empty_like(input: Tensor, *, dtype: Any = None, device: Device = None) -> Te
     own = input._layout
     kind = own.dtype if dtype is None else dtype_of(dtype)
     place = own.place if device is None else place_of(device)
-    return place.empty(Layout.of(place, kind, own.shape, own.dense_order()))
+    return place.empty(Layout.of(place, kind, own.shape, own.kept_strides()))
 
 
 def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, device: Device = None) -> Tensor:  # noqa: A002

@@ -64,7 +64,7 @@ _METHODS = (
     *("sum", "prod", "mean", "var", "std", "norm", "amax", "amin", "max", "min", "argmax", "argmin", "any", "all"),
     *("count_nonzero", "reshape", "flatten", "ravel", "unflatten", "permute", "transpose", "swapaxes", "swapdims"),
     *("movedim", "moveaxis", "t", "squeeze", "unsqueeze", "broadcast_to", "narrow", "select", "unbind", "split"),
-    *("chunk", "flip", "diagonal", "as_strided", "clone", "clamp", "clip", "mm", "bmm", "mv", "dot", "nonzero"),
+    *("chunk", "flip", "diagonal", "as_strided", "tile", "clone", "clamp", "clip", "mm", "bmm", "mv", "dot", "nonzero"),
     *("masked_select", "masked_fill", "index_select", "add", "sub", "div", "is_floating_point"),
 )
 

@@ -24,6 +24,7 @@ __all__ = [
     "broadcast_shapes",
     "broadcast_strides",
     "contiguous_strides",
+    "iteration_strides",
     "normal_axes",
     "normal_axis",
     "shape_of",
@@ -34,9 +35,20 @@ _MOST_LAYOUTS = 4096
 
 
 class Size(tuple[int, ...]):
-    """A tensor's shape: a tuple of its lengths."""
+    """A tensor's shape: a tuple of its lengths.
+
+    Raises:
+        TypeError: a length is no integer.
+    """
 
     __slots__ = ()
+
+    def __new__(cls, lengths: Iterable[Any] = ()) -> Size:  # noqa: PYI034 - there are no classes of it
+        made = tuple(lengths)
+        for each in made:
+            if type(each) is not int:
+                return tuple.__new__(cls, map(index, made))
+        return tuple.__new__(cls, made)
 
     def numel(self) -> int:
         """The number of elements of a tensor of this shape."""
@@ -50,7 +62,12 @@ class Size(tuple[int, ...]):
         return Size(found) if isinstance(key, slice) else found
 
     def __add__(self, other: Any) -> Size:
-        return Size(super().__add__(tuple(other)))
+        return Size(super().__add__(other))
+
+    def __mul__(self, count: Any) -> Size:
+        return Size(super().__mul__(count))
+
+    __rmul__ = __mul__
 
 
 class Layout:
@@ -118,6 +135,10 @@ class Layout:
             reach += stride * (length - 1)
         return False
 
+    def kept_strides(self) -> Shape:
+        """The strides of a copy: the same if these leave no gaps, else the dimensions in the same order in memory."""
+        return self.dense_order() or iteration_strides(self.shape, [self.strides])
+
     def dense_order(self) -> Shape | None:
         """The strides, if the elements fill their span without gaps in some order of the dimensions; else None."""
         expected = 1
@@ -138,6 +159,42 @@ def contiguous_strides(shape: Shape) -> Shape:
         strides.append(step)
         step *= length or 1
     return tuple(reversed(strides))
+
+
+def iteration_strides(shape: Shape, operands: Sequence[Shape]) -> Shape:
+    """The strides of a new result without gaps, whose dimensions lie in memory in the order in which the first operand
+    has them that tells: torch's rule (``reorder_dimensions`` in ``aten/src/ATen/TensorIterator.cpp``).
+
+    ``operands`` are strides for this shape, 0 in dimensions that are repeated.
+    """
+    order = list(range(len(shape)))[::-1]  # the dimension that is walked fastest comes first
+    for position in range(1, len(order)):
+        moving = position
+        for before in range(position - 1, -1, -1):
+            verdict = _compared(order[before], order[moving], shape, operands)
+            if verdict < 0:
+                break
+            if verdict > 0:
+                order[before], order[moving] = order[moving], order[before]
+                moving = before
+    strides = [0] * len(shape)
+    step = 1
+    for axis in order:
+        strides[axis] = step
+        step *= shape[axis] or 1
+    return tuple(strides)
+
+
+def _compared(a: int, b: int, shape: Shape, operands: Sequence[Shape]) -> int:
+    """Negative if dimension ``a`` belongs before ``b``, positive if after, 0 if no operand tells."""
+    for strides in operands:
+        step_a, step_b = abs(strides[a]), abs(strides[b])
+        if step_a and step_b:
+            if step_a != step_b:
+                return -1 if step_a < step_b else 1
+            if shape[a] > shape[b]:
+                return 1
+    return 0
 
 
 def is_contiguous(shape: Shape, strides: Shape) -> bool:
@@ -230,5 +287,9 @@ def broadcast_strides(shape: Shape, strides: Shape, target: Shape) -> Shape:
     """The strides with which a tensor reads as if it had the shape ``target``, to which it broadcasts."""
     if shape == target:
         return strides
-    own = tuple(0 if length == 1 else stride for length, stride in zip(shape, strides, strict=True))
-    return (0,) * (len(target) - len(shape)) + own
+    added = len(target) - len(shape)
+    own = tuple(
+        0 if length == 1 != wanted else stride
+        for length, stride, wanted in zip(shape, strides, target[added:], strict=True)
+    )
+    return (0,) * added + own

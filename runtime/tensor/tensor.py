@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from .arranging import ArrangeMethods
 from .copying import CopyMethods
 from .core import use_class
 from .creation_methods import CreationMethods
@@ -25,6 +26,7 @@ __all__ = ["Tensor"]
 
 class Tensor(
     ViewMethods,
+    ArrangeMethods,
     IndexMethods,
     CopyMethods,
     FillMethods,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
+from operator import index as integer
 from typing import TYPE_CHECKING, Any
 
 from .core import TensorCore, make
@@ -77,9 +78,13 @@ class ViewMethods(TensorCore):
             IndexError: there is no such dimension.
         """
         shape = self.shape
+        first, last = normal_axis(start_dim, len(shape)), normal_axis(end_dim, len(shape))
         if not shape:
             return self.reshape(1)
-        first, last = normal_axis(start_dim, len(shape)), normal_axis(end_dim, len(shape))
+        if first > last:
+            raise ArgumentError(f"flatten: dimension {start_dim} comes after dimension {end_dim}")
+        if first == last:
+            return self  # type: ignore[return-value]
         return self.reshape(*shape[:first], prod(shape[first : last + 1]), *shape[last + 1 :])
 
     ravel = flatten
@@ -162,7 +167,7 @@ class ViewMethods(TensorCore):
 
     def squeeze(self, dim: int | Sequence[int] | None = None) -> Tensor:
         """Without the dimensions of length 1: all of them, or those of ``dim`` that have it."""
-        axes = normal_axes(dim, self.ndim)
+        axes = () if dim is not None and not isinstance(dim, int) and not dim else normal_axes(dim, self.ndim)
         kept = [axis for axis in range(self.ndim) if axis not in axes or self.shape[axis] != 1]
         return self._view(tuple(self.shape[axis] for axis in kept), tuple(self.stride()[axis] for axis in kept))
 
@@ -207,6 +212,7 @@ class ViewMethods(TensorCore):
         """
         axis = normal_axis(dim, self.ndim)
         have = self.shape[axis]
+        start = integer(start)
         begin = start + have if start < 0 else start
         if length < 0 or begin < 0 or begin + length > have:
             raise RangeError(f"narrow: positions {start} to {start + length} of a dimension of length {have}")
@@ -221,14 +227,17 @@ class ViewMethods(TensorCore):
         """
         axis = normal_axis(dim, self.ndim)
         length, step = self.shape[axis], self.stride()[axis]
-        if not -length <= index < length:
-            raise IndexError(f"index {index} is out of bounds for dimension {axis} of length {length}")
-        offset = self._offset + (index % length) * step
+        position = integer(index)
+        if not -length <= position < length:
+            raise IndexError(f"index {position} is out of bounds for dimension {axis} of length {length}")
+        offset = self._offset + position % length * step
         shape, strides = self.shape, self.stride()
         return self._view((*shape[:axis], *shape[axis + 1 :]), (*strides[:axis], *strides[axis + 1 :]), offset)
 
     def unbind(self, dim: int = 0) -> tuple[Tensor, ...]:
         """The positions of one dimension, each as a view."""
+        if not self.ndim:
+            raise RangeError("unbind: a tensor without dimensions has nothing to take apart")
         return tuple(self.select(dim, index) for index in range(self.shape[normal_axis(dim, self.ndim)]))
 
     def split(self, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
@@ -237,12 +246,14 @@ class ViewMethods(TensorCore):
         Raises:
             ValueError: the sizes do not add up to the dimension's length.
         """
+        if not self.ndim:
+            raise RangeError("split: a tensor without dimensions has nothing to take apart")
         axis = normal_axis(dim, self.ndim)
         length = self.shape[axis]
         if isinstance(split_size, int):
-            if split_size <= 0:
+            if split_size < 0 or not (split_size or not length):
                 raise ArgumentError(f"split: a piece has at least length 1, not {split_size}")
-            sizes = [min(split_size, length - start) for start in range(0, length, split_size)] or [0]
+            sizes = [min(split_size, length - start) for start in range(0, length, split_size or 1)] or [0]
         else:
             sizes = list(split_size)
             if sum(sizes) != length:
@@ -256,19 +267,10 @@ class ViewMethods(TensorCore):
 
     def chunk(self, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
         """At most ``chunks`` pieces of equal size (the last may be smaller) along one dimension."""
+        if chunks < 1:
+            raise ArgumentError(f"chunk: into 1 piece at least, not {chunks}")
         length = self.shape[normal_axis(dim, self.ndim)]
-        return self.split(max(-(-length // chunks), 1), dim)
-
-    def flip(self, *dims: Any) -> Tensor:
-        """Some dimensions reversed, as a copy, which it is in torch."""
-        return self._flipped(normal_axes(dims[0] if len(dims) == 1 else dims, self.ndim)).clone()
-
-    def _flipped(self, axes: Shape) -> Tensor:
-        offset, strides = self._offset, list(self.stride())
-        for axis in axes:
-            offset += max(self.shape[axis] - 1, 0) * strides[axis]
-            strides[axis] = -strides[axis]
-        return self._view(self.shape, tuple(strides), offset)
+        return self.split(-(-length // chunks), dim) if length else self.split([0] * chunks, dim)
 
     def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
         """The elements whose positions in two dimensions differ by ``offset``, as the last dimension."""
@@ -292,21 +294,40 @@ class ViewMethods(TensorCore):
         Raises:
             ValueError: they reach beyond the storage.
         """
+        if len(size) != len(stride):
+            raise ShapeError(f"as_strided: {len(size)} lengths and {len(stride)} strides")
         offset = self._offset if storage_offset is None else storage_offset
         layout = Layout(self._layout.place, self.dtype, self._layout.shape.__class__(size), tuple(stride))
         low, high = layout.span()
-        if len(size) != len(stride) or offset + low < 0 or (offset + high) * self.itemsize > self._storage.nbytes:
+        if offset + low < 0 or (offset + high) * self.itemsize > self._storage.nbytes:
             raise ShapeError(
                 f"as_strided: shape {list(size)} with strides {list(stride)} from element {offset} on does not lie in "
                 f"a storage of {self._storage.nbytes // self.itemsize} elements"
             )
         return self._view(tuple(size), tuple(stride), offset)
 
+    def _become(self, view: Tensor) -> Tensor:
+        self._layout, self._offset, self._array = view._layout, view._offset, None
+        return self  # type: ignore[return-value]
+
     if TYPE_CHECKING:
 
-        def clone(self) -> Tensor: ...
-
         def _contiguous_copy(self) -> Tensor: ...
+
+
+def _in_place(name: str) -> Callable[..., Tensor]:
+    view = getattr(ViewMethods, name)
+
+    def method(self: ViewMethods, *args: Any, **kwargs: Any) -> Tensor:
+        return self._become(view(self, *args, **kwargs))
+
+    method.__name__ = method.__qualname__ = f"{name}_"
+    method.__doc__ = f"``{name}``, in place: this tensor becomes the view."
+    return method
+
+
+for _name in ("squeeze", "unsqueeze", "t", "transpose", "swapaxes", "swapdims"):
+    setattr(ViewMethods, f"{_name}_", _in_place(_name))
 
 
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
