@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from ...allocators.errors import CuplugError, DriverError
-from ..drivers.base import Driver, driver_error
+from ...allocators.errors import CuplugError
+from ..drivers.base import Driver
 from ..drivers.upstream import on_device
 from ..runtime import Runtime, default_runtime
 from .arguments import Parameter
 from .cache import Cache, Entry, default_cache, encode
 from .function import Function
+from .names import demangle, find, plain, typed
 from .signatures import Signature, kinds, signatures
 from .symbol import GlobalSymbol
 
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from .host_loader import HostLoader
 
 __all__ = ["SourceModule"]
-
-_NOT_FOUND = 500
-_NEEDS_CPP = re.compile(r'\b(?:template|namespace|operator|class|using)\b|extern\s*"C"|#\s*include|__cplusplus')
 
 
 class _Told(NamedTuple):
@@ -55,7 +53,7 @@ class SourceModule:
         options: Iterable[str] = (),
         name_expressions: Iterable[str] = (),
         arch: str | None = None,
-        no_extern_c: bool = False,
+        no_extern_c: bool = False,  # noqa: ARG002 - PyCUDA has it
         include_dirs: Iterable[str] = (),
         check: bool | None = None,
         cache: bool = True,
@@ -68,8 +66,8 @@ class SourceModule:
             options: for the compiler, as NVRTC and nvcc take them (``-DN=8``, ``--use_fast_math``).
             name_expressions: instances of templates to compile, as C++ writes them: ``scale<float>``.
             arch: for example ``sm_90``; by default the current device's.
-            no_extern_c: do not put the source into ``extern "C" {}``. It is not put there anyway if it uses C++ that
-                must not stand there, and kernels are found by their plain names in either case.
+            no_extern_c: as PyCUDA's; sources are never put into ``extern "C" {}`` here, since kernels are found by
+                their plain names in either case.
             include_dirs: where ``#include`` looks.
             check: on the simulator, whether every access is checked against the live allocations and for alignment
                 (the default, if this process can map the tables for it). Unchecked kernels run faster, vectorised
@@ -94,15 +92,14 @@ class SourceModule:
         self._simulated = hasattr(self._driver, "launch_host")
         folders = (*map(str, include_dirs), *_folders_of_pycuda(source))
         told = _Told(tuple(options), self.name_expressions, folders, arch, self._cache)
-        self._entry = (
-            self._compile_for_host(told, check) if self._simulated else self._compile_for_gpu(told, no_extern_c)
-        )
+        self._entry = self._compile_for_host(told, check) if self._simulated else self._compile_for_gpu(told)
         self._image = encode(self._entry) if self._simulated else self._entry.payload
 
     # --- what programs use
 
     def get_function(self, name: str) -> Function:
-        """A kernel by its name: plain, with its namespaces, mangled, or a name expression.
+        """A kernel by its name: plain, with its namespaces, mangled, or a name expression. Of kernels that share a name
+        one is called with its parameters' types: ``scale(const float*, int)``.
 
         Raises:
             DriverError: ``CUDA_ERROR_NOT_FOUND``; the message lists the kernels there are.
@@ -142,11 +139,13 @@ class SourceModule:
             handle = self._driver.module_function(module, self._host_name(name))
             kernel = self._loader.kernel(handle)
             return handle, [Parameter(p.name, p.offset, p.nbytes, p.kind) for p in kernel.parameters]
-        handle = self._driver.module_function(module, self._gpu_name(name))
+        symbol = self._gpu_name(name)
+        handle = self._driver.module_function(module, symbol)
         layout = self._driver.function_parameters(handle)
-        if self._signatures is None:
-            self._signatures = signatures(self.source, self.name_expressions)
-        signature = self._signatures.get(name) or self._signatures.get(_plain_name(name))
+        if self._signatures is None or ("<" in name and name not in self._signatures):
+            self._signatures = signatures(self.source, (*self.name_expressions, name))
+        keys = (name, plain(name), typed(demangle(symbol)))
+        signature = next((self._signatures[key] for key in keys if key in self._signatures), None)
         named = kinds(signature, layout)
         return handle, [
             Parameter(parameter, offset, nbytes, kind)
@@ -182,20 +181,17 @@ class SourceModule:
     def _host_name(self, name: str) -> str:
         parameters = self._entry.facts["parameters"]
         assert isinstance(parameters, dict)
-        return _find(name, list(parameters))
+        return find(name, list(parameters))
 
     # --- GPUs
 
-    def _compile_for_gpu(self, told: _Told, no_extern_c: bool) -> Entry:
+    def _compile_for_gpu(self, told: _Told) -> Entry:
         from .nvidia import compile_for_gpu
 
-        source = self.source
-        if not no_extern_c and not self.name_expressions and not _NEEDS_CPP.search(source):
-            source = f'extern "C" {{\n#line 1\n{source}\n}}\n'
-        return compile_for_gpu(source, **told._asdict())
+        return compile_for_gpu(self.source, **told._asdict())
 
     def _gpu_name(self, name: str) -> str:
-        from .nvidia import demangle, kernel_symbols
+        from .nvidia import kernel_symbols
 
         lowered = self._entry.facts.get("lowered")
         assert isinstance(lowered, dict)
@@ -204,16 +200,10 @@ class SourceModule:
         symbols = kernel_symbols(self._entry.payload)
         if name in symbols:
             return name
-        plain: dict[str, list[str]] = {}
-        for symbol in symbols:
-            plain.setdefault(_plain_name(demangle(symbol)), []).append(symbol)
-        found = plain[_find(name, list(plain))]
-        if len(found) > 1:
-            raise driver_error(
-                _NOT_FOUND,
-                f"{len(found)} kernels are called {name!r}; say which with a name expression or mangled: {found}",
-            )
-        return found[0]
+        full = {demangle(symbol): symbol for symbol in symbols}
+        shared = Counter(map(plain, full))
+        known = {plain(text) if shared[plain(text)] == 1 else text: symbol for text, symbol in full.items()}
+        return known[find(name, list(known))]
 
     def _symbol_name(self, name: str) -> str:
         if self._simulated or "::" not in name:
@@ -260,41 +250,3 @@ def _unload(driver: Driver, loaded: list[tuple[int, int]]) -> None:
 def _allocators(runtime: Runtime) -> list[Allocator]:
     found = [runtime.find_allocator(ordinal) for ordinal in range(runtime.device_count())]
     return [allocator for allocator in found if allocator is not None]
-
-
-def _find(name: str, known: Sequence[str]) -> str:
-    """The kernel that a program means: its full name, or the only one whose name ends so."""
-    wanted = re.sub(r"\s+", "", _plain_name(name))
-    exact = [other for other in known if re.sub(r"\s+", "", other) == wanted]
-    ending = [other for other in known if re.sub(r"\s+", "", other).split("<")[0].endswith(f"::{wanted}")]
-    for candidates in (exact, ending):
-        if len(candidates) == 1:
-            return candidates[0]
-    what = f"the kernel {name!r} is ambiguous" if ending else f"no kernel {name!r}"
-    raise DriverError(
-        _NOT_FOUND,
-        "CUDA_ERROR_NOT_FOUND",
-        f"{what}; the module has {', '.join(sorted(known)) or 'none'} (instances of templates: name_expressions)",
-    )
-
-
-def _plain_name(name: str) -> str:
-    """A name without the parameters that a demangled one has; a mangled one in plain, as far as that is easy."""
-    mangled = re.match(r"_Z(N?)((?:\d+[A-Za-z_]\w*)+)", name)
-    if mangled:
-        rest, parts = mangled[2], []
-        while match := re.match(r"(\d+)", rest):
-            length = int(match[1])
-            start = len(match[1])
-            parts.append(rest[start : start + length])
-            rest = rest[start + length :]
-            if not mangled[1]:
-                break
-        return "::".join(parts)
-    depth = 0
-    for position, character in enumerate(name):
-        depth += (character == "<") - (character == ">")
-        if character == "(" and depth == 0:
-            name = name[:position]
-            break
-    return name.removeprefix("void ").lstrip("& ").removeprefix("::").strip()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import os
 import re
@@ -19,6 +18,7 @@ from ...allocators.errors import CompileError
 from .cache import Cache, Entry, content_key, dependencies_of
 from .diagnostics import with_source_lines
 from .includes import folders_of, included_files
+from .names import demangle
 
 __all__ = ["compile_for_gpu", "kernel_symbols", "match_instance"]
 
@@ -301,32 +301,6 @@ def match_instance(expression: str, symbols: Sequence[str]) -> str:
     raise CompileError(
         f"name expression {expression!r} matches none of the compiled kernels: {sorted(demangled.values())}"
     )
-
-
-def demangle(symbol: str) -> str:
-    """A C++ name in full, or the symbol itself where that cannot be told."""
-    library = _demangler()
-    if library is None or not symbol.startswith("_Z"):
-        return symbol
-    status = ctypes.c_int()
-    result = library.__cxa_demangle(symbol.encode(), None, None, ctypes.byref(status))
-    if not result:
-        return symbol
-    text = ctypes.string_at(result).decode()
-    ctypes.CDLL(None).free(ctypes.c_void_p(result))
-    return text
-
-
-@functools.cache
-def _demangler() -> ctypes.CDLL | None:
-    for name in ("libstdc++.so.6", "libc++abi.so.1"):
-        try:
-            library = ctypes.CDLL(name)
-            library.__cxa_demangle.restype = ctypes.c_void_p
-        except (OSError, AttributeError):
-            continue
-        return library
-    return None
 
 
 def _instance_name(demangled: str) -> str:

@@ -7,10 +7,12 @@ driver's sizes have the last word.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from . import syntax
+from .names import typed
 from .tokens import Tokens
 
 __all__ = ["Signature", "kinds", "signatures"]
@@ -37,7 +39,6 @@ class Signature:
     name: str
     names: list[str]
     types: list[str]
-    extern_c: bool
 
 
 def signatures(source: str, name_expressions: Sequence[str] = ()) -> dict[str, Signature]:
@@ -45,12 +46,13 @@ def signatures(source: str, name_expressions: Sequence[str] = ()) -> dict[str, S
     tokens = Tokens(source)
     aliases, structures = _aliases(tokens), _structures(tokens)
     found: dict[str, Signature] = {}
-    for kernel in syntax.read(tokens).kernels:
-        if not kernel.body:
-            continue
+    kernels = [kernel for kernel in syntax.read(tokens).kernels if kernel.body]
+    shared = Counter(kernel.qualified for kernel in kernels if kernel.template is None)
+    for kernel in kernels:
         types = [_resolve(text, aliases, structures) for text in kernel.types]
         if kernel.template is None:
-            found[kernel.qualified] = Signature(kernel.qualified, kernel.names, types, kernel.extern_c)
+            name = kernel.qualified if shared[kernel.qualified] == 1 else typed(kernel.with_types)
+            found[name] = Signature(name, kernel.names, types)
         for expression in name_expressions:
             base, _, rest = expression.partition("<")
             if base.strip().lstrip("&: ").split("::")[-1] != kernel.name:
@@ -59,7 +61,7 @@ def signatures(source: str, name_expressions: Sequence[str] = ()) -> dict[str, S
             arguments = [values.text(*part) for part in syntax.split(values, 0, len(values))]
             bound = {**aliases, **dict(zip(kernel.template or [], arguments))}  # noqa: B905 - defaults may follow
             types = [_resolve(text, bound, structures) for text in kernel.types]
-            found[expression] = Signature(expression, kernel.names, types, kernel.extern_c)
+            found[expression] = Signature(expression, kernel.names, types)
     return found
 
 

@@ -60,11 +60,17 @@ class Kernel:
     """Positions of the braces, or None for a mere declaration."""
     template: list[str] | None
     """The names of a template's parameters; None if it is none."""
-    extern_c: bool
     bounds: str
     """What ``__launch_bounds__`` says first, or nothing."""
+    instance: str = ""
+    """For an explicit instance or specialisation of a template, how C++ calls it: ``scale<float>``."""
     names: list[str] = field(default_factory=list)
     types: list[str] = field(default_factory=list)
+
+    @property
+    def with_types(self) -> str:
+        """The name with the parameters' types, which tells kernels apart that share a name."""
+        return f"{self.qualified}({', '.join(self.types)})"
 
 
 @dataclass(slots=True)
@@ -207,13 +213,14 @@ def _kernel(found: _Reader, head: int, end: int, scopes: Sequence[Scope], body: 
         at = head + words.index("__launch_bounds__") + 1
         bounds = tokens.text(at + 1, tokens.partner(at)).split(",")[0].strip()
     path = [scope.name for scope in scopes if scope.kind == "namespace" and scope.name]
+    whole = "::".join([*path, tokens.text(position, bracket)])
     kernel = Kernel(
         name=tokens[position],
         qualified="::".join([*path, tokens[position]]),
+        instance=whole if template == [] and bracket > position + 1 else "",
         parameters=(bracket, close),
         body=body,
         template=template,
-        extern_c=any(scope.kind == "linkage" for scope in scopes) or tokens.slice(head, head + 1) == ["extern"],
         bounds=bounds,
     )
     for first, last in split(tokens, bracket + 1, close):

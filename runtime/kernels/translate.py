@@ -261,11 +261,16 @@ def _entries(
     defined = [kernel for kernel in kernels if kernel.body]
     plain = [kernel.qualified for kernel in defined if kernel.template is None]
     for kernel in defined:
-        if kernel.template is None and plain.count(kernel.qualified) == 1:
-            waits = fibres or meets.kernel(kernel)
-            entries.append((kernel.qualified, f"(&::{kernel.qualified})", waits, kernel.bounds or "0"))
-            names[kernel.qualified] = kernel.names
-    for expression in expressions:
+        if kernel.template is not None:
+            continue
+        name, expression = kernel.qualified, f"(&::{kernel.qualified})"
+        if plain.count(name) > 1:
+            name, types = kernel.with_types, ", ".join(["uint3, uint3, dim3, dim3", *kernel.types])
+            expression = f"static_cast<void (*)({types})>{expression}"
+        entries.append((name, expression, fibres or meets.kernel(kernel), kernel.bounds or "0"))
+        names[name] = kernel.names
+    instances = [kernel.instance for kernel in kernels if kernel.instance]
+    for expression in dict.fromkeys([*expressions, *instances]):
         base = re.sub(r"^\s*&?\s*(::)?", "", expression.split("<")[0]).strip()
         matching = [k for k in defined if base in (k.qualified, k.name)] or [
             k for k in defined if base.endswith(k.name)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cuplug.allocators.errors import DriverError
 
 pytestmark = pytest.mark.one_schedule
 
@@ -181,3 +182,30 @@ def test_kernels_and_symbols_in_namespaces_are_found(machine: Any) -> None:
     out = machine.empty(10, np.int32)
     module.get_function("lambdas")(out, 10, 1, grid=1, block=4)
     assert np.array_equal(machine.down(out, 10, np.int32), np.arange(10) ** 2 + 1)
+
+
+def test_kernels_that_share_a_name_are_told_by_their_parameters(machine: Any) -> None:
+    module = machine.module("overloads.cu")
+    a, b = np.arange(8, dtype=np.int32), np.arange(8, dtype=np.int32) ** 2
+    pairs = np.arange(16, dtype=np.float32)
+    out = machine.empty(8, np.int32)
+    for name, arguments, expected in (
+        ("combine(const int*, int*, int)", (machine.up(a), out, 3), 6 * a),
+        ("combine(float2 const *, int *, int)", (machine.up(pairs), out, -1), -2 * pairs.reshape(8, 2).sum(1)),
+        ("combine(const int*, const int*, int*, uint)", (machine.up(a), machine.up(b), out, 2), 2 * (a + b)),
+        ("_Z7combinePKiPii", (machine.up(b), out, 1), 2 * b),
+    ):
+        module.get_function(name)(*arguments, grid=1, block=8)
+        assert np.array_equal(machine.down(out, 8, np.int32), expected)
+    with pytest.raises(DriverError, match="3 kernels are called 'combine'; say which with its parameters' types"):
+        module.get_function("combine")
+
+
+def test_instances_of_the_source_itself_are_found(machine: Any, rng: Any) -> None:
+    module = machine.module("overloads.cu")
+    x, y = rng.random((2, 8), dtype=np.float32)
+    floats, ints = machine.up(y), machine.empty(8, np.int32)
+    module.get_function("axpy<float>")(2.0, machine.up(x), floats, grid=1, block=8)
+    module.get_function("axpy<int>")(7, machine.up(np.arange(8, dtype=np.int32)), ints, grid=1, block=8)
+    assert np.allclose(machine.down(floats, 8, np.float32), y + 2 * x, rtol=1e-6)
+    assert machine.down(ints, 8, np.int32).tolist() == [7 - i for i in range(8)]

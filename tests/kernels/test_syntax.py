@@ -30,7 +30,6 @@ def test_kernels_are_found_wherever_they_stand() -> None:
     assert len(kernels["deep"].names) == 2
     assert kernels["c_name"].names == []
     assert kernels["other"].names == ["x", "p"]
-    assert kernels["c_name"].extern_c
 
 
 def test_symbols_are_told_from_functions_and_members() -> None:
