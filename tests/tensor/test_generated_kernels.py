@@ -88,6 +88,56 @@ def test_indexing_and_products_run_as_kernels() -> None:
     assert (x == -1).sum().item() == 2
 
 
+@pytest.mark.needs_sim
+@pytest.mark.usefixtures("kernels")
+def test_extremes_are_found_along_every_dimension_of_every_type() -> None:
+    generator = np.random.default_rng(5)
+    for kind in ("float32", "float16", "int64", "uint8", "int8"):
+        for shape in ((40, 50), (2, 9000), (9000, 2)):  # as rows, columns and in parts
+            a = (generator.normal(size=shape) * 10).astype(kind)
+            if a.dtype.kind == "f":
+                a[0, -1], a[-1, 0] = np.nan, -np.inf
+            x = cuplug.tensor(a, device="cuda")
+            for axis in (0, 1):
+                for name in ("max", "min"):
+                    values, indices = getattr(x, name)(axis)
+                    np.testing.assert_array_equal(values.cpu().numpy(), getattr(a, name)(axis))
+                    np.testing.assert_array_equal(indices.cpu().numpy(), getattr(a, f"arg{name}")(axis))
+                    np.testing.assert_array_equal(getattr(x, f"a{name}")(axis).cpu().numpy(), getattr(a, name)(axis))
+
+
+@pytest.mark.needs_sim
+@pytest.mark.usefixtures("kernels")
+def test_elements_are_picked_in_words_as_wide_as_their_places_allow() -> None:
+    generator = np.random.default_rng(6)
+    a = np.arange(64 * 16 * 24, dtype=np.int16).reshape(64, 16, 24)
+    rows, columns = generator.integers(-64, 64, 50), generator.integers(0, 16, 50)
+    x, i, j = (cuplug.tensor(each, device="cuda") for each in (a, rows, columns))
+    for part in (slice(None), slice(4), slice(8, None), slice(1, 22), slice(None, None, 2), slice(5, 6)):
+        np.testing.assert_array_equal(x[:, :, part][i].cpu().numpy(), a[:, :, part][rows])
+        np.testing.assert_array_equal(x[:, :, part][i, j].cpu().numpy(), a[:, :, part][rows, columns])
+    np.testing.assert_array_equal(x.permute(2, 0, 1)[j].cpu().numpy(), a.transpose(2, 0, 1)[columns])
+    kept, change = np.unique(columns), generator.integers(0, 99, (64, len(np.unique(columns)), 8)).astype(np.int16)
+    x[:, cuplug.tensor(kept, device="cuda"), 16:] = cuplug.tensor(change, device="cuda")
+    a[:, kept, 16:] = change
+    np.testing.assert_array_equal(x.cpu().numpy(), a)
+
+
+@pytest.mark.needs_sim
+@pytest.mark.usefixtures("kernels")
+def test_positions_of_true_elements_come_in_order() -> None:
+    generator = np.random.default_rng(7)
+    for shape in ((1,), (17,), (4097,), (50_000,), (100, 83), (7, 11, 13)):
+        for share in (0.0, 0.3, 1.0):
+            flags = generator.random(shape) < share
+            x = cuplug.tensor(flags, device="cuda")
+            found = x._layout.place.positions(x._layout)(x)
+            np.testing.assert_array_equal(found.cpu().numpy(), np.array(np.nonzero(flags)))
+    behind = cuplug.tensor(flags.reshape(-1), device="cuda")[3:]
+    found = behind._layout.place.positions(behind._layout)(behind)
+    np.testing.assert_array_equal(found.cpu().numpy()[0], np.nonzero(flags.reshape(-1)[3:])[0])
+
+
 def _layout(shape: tuple[int, ...], strides: tuple[int, ...] | None = None, kind: Any = None) -> Layout:
     return Layout.of(HOST, kind or cuplug.float32, shape, strides)
 

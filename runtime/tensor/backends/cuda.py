@@ -215,19 +215,28 @@ class CudaPlace(DevicePlace):
         return kernel
 
     def take(self, out: Layout, source: Layout, indices: Sequence[Layout]) -> Kernel:
-        made = cuda_indexing.picking_source(source, out, len(indices), put=False)
-        return self._indexing(*made, out.numel, len(indices))
+        return self._picking(source, out, len(indices), put=False)
 
     def put(self, target: Layout, values: Layout, indices: Sequence[Layout]) -> Kernel:
-        made = cuda_indexing.picking_source(target, values, len(indices), put=True)
-        return self._indexing(*made, values.numel, len(indices))
+        return self._picking(target, values, len(indices), put=True)
 
-    def _indexing(self, source: str, before: bytes, count: int, indices: int) -> Kernel:
-        grid = (-(-count // cuda_indexing.PER_BLOCK), 1, 1)
-        launch = self.bound(self.function(source), grid, _OneD, "PP" + "P" * indices + "q", before)
+    def _picking(self, target: Layout, values: Layout, indices: int, *, put: bool) -> Kernel:
+        letters = "PP" + "P" * indices + "q"
+        forms: dict[bool, tuple[Callable[..., None], int]] = {}
+        mask = cuda_indexing.picking(target, values, indices, put=put).word - 1
 
-        def kernel(*tensors: Any) -> None:
-            launch(self.runtime.current, *[each._address for each in tensors], count)
+        def form(aligned: bool) -> tuple[Callable[..., None], int]:
+            widest = 16 if aligned else target.dtype.itemsize
+            plan = cuda_indexing.picking(target, values, indices, put=put, widest=widest)
+            grid = (-(-plan.count // cuda_indexing.PER_BLOCK), 1, 1)
+            forms[aligned] = self.bound(self.function(plan.source), grid, _OneD, letters, plan.before), plan.count
+            return forms[aligned]
+
+        def kernel(a: Any, b: Any, *given: Any) -> None:
+            x, y = a._address, b._address
+            aligned = not (x | y) & mask
+            launch, count = forms.get(aligned) or form(aligned)
+            launch(self.runtime.current, x, y, *[each._address for each in given], count)
 
         return kernel
 

@@ -73,21 +73,31 @@ def random_source(distribution: str, out: dtype) -> str:
     if distribution == "uniform":
         back = "(double)(float)made" if out in (float16, bfloat16) else "(double)made"
         after = f"if ({back} >= second) made = {store(out, f'({kind})first', kind)};"
+    width = min(16 // out.itemsize, per_thread)
     return f"""{header([out])}{_PHILOX}{helpers}
+struct __align__({width * out.itemsize}) Vector {{ {out.c_name} at[{width}]; }};
 extern "C" __global__ void kernel({out.c_name}* out, unsigned long long seed, unsigned long long counter,
                                   {parameter} first, {parameter} second, long long count) {{
     const long long block = (long long)blockIdx.x * {THREADS} + threadIdx.x;
     const long long start = block * {per_thread};
     if (start >= count) return;
     const Words words = philox(seed, counter + block);
+    Vector all[{per_thread // width}];
     #pragma unroll
     for (int k = 0; k < {per_thread}; ++k) {{
-        if (start + k >= count) break;
         const {"unsigned long long" if is_wide else "unsigned"} word = {word};
         const {kind} value = {value};
         {out.c_name} made = {stored};
         {after}
-        out[start + k] = made;
+        all[k / {width}].at[k % {width}] = made;
+    }}
+    if (start + {per_thread} <= count && (unsigned long long)(out + start) % sizeof(Vector) == 0) {{
+        #pragma unroll
+        for (int k = 0; k < {per_thread // width}; ++k) ((Vector*)(out + start))[k] = all[k];
+    }} else {{
+        #pragma unroll
+        for (int k = 0; k < {per_thread}; ++k)
+            if (start + k < count) out[start + k] = all[k / {width}].at[k % {width}];
     }}
 }}
 """

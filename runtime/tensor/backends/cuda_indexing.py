@@ -2,47 +2,90 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from math import prod
 from struct import pack
 
 from ..layout import Layout, Shape
 from .cuda_geometry import WALKS, Walk, merged
 from .cuda_source import THREADS
 
-__all__ = ["PER_BLOCK", "SEARCHED", "picking_source", "position_source"]
+__all__ = ["PER_BLOCK", "SEARCHED", "Picking", "picking", "position_source"]
 
 _PER_THREAD = 4
 PER_BLOCK = THREADS * _PER_THREAD
-"""Elements that a block of the kernel of ``picking_source`` moves."""
+"""Words that a block of the kernel of ``picking`` moves."""
 
 
-def picking_source(target: Layout, values: Layout, count: int, *, put: bool) -> tuple[str, bytes]:
-    """A kernel ``kernel(out, in, indices..., count)`` that takes from, or puts to, a tensor with the layout ``target``,
-    whose first ``count`` dimensions are indexed; ``values`` is contiguous. An index out of range traps.
+@dataclass(frozen=True)
+class Picking:
+    """How elements are taken from a tensor, or put to it, at indices of its first dimensions. Those that stay side by
+    side are moved together, as words."""
 
-    Returns:
-        The source, and the parameters that stand before the others.
+    source: str
+    """``kernel(out, in, indices..., count)``. An index out of range traps."""
+    before: bytes
+    """The parameters that stand before the others."""
+    count: int
+    """The words to move."""
+    word: int
+    """Bytes of a word. Addresses must be multiples of it."""
+
+
+def picking(target: Layout, values: Layout, count: int, *, put: bool, widest: int = 16) -> Picking:
+    """Take from a tensor with the layout ``target``, or put to it.
+
+    Args:
+        target: the layout of the indexed tensor.
+        values: that of the elements taken or put, contiguous.
+        count: how many dimensions are indexed, the first ones.
+        put: whether elements are put.
+        widest: the most bytes of a word.
     """
-    inner = [(length, step) for length, step in zip(target.shape, target.strides, strict=True)][count:]
-    inner = [(length, step) for length, step in inner if length != 1]
-    lengths, steps = tuple(length for length, _ in inner), tuple(step for _, step in inner)
-    picks = values.numel
-    for length in lengths:
-        picks //= length
+    itemsize = target.dtype.itemsize
+    behind = [axis for axis in range(count, len(target.shape)) if target.shape[axis] != 1]
+    shape, (inner,) = merged(
+        tuple(target.shape[axis] for axis in behind), [tuple(target.strides[axis] for axis in behind)]
+    )
+    lengths, steps, outer = list(shape), list(inner), list(target.strides[:count])
+    picks = values.numel // prod(lengths)
+    together = 1
+    if lengths and steps[-1] == 1:
+        while together * 2 * itemsize <= widest and not any(
+            each % (together * 2) for each in (lengths[-1], *steps[:-1], *outer)
+        ):
+            together *= 2
+        lengths[-1] //= together
+        steps[:-1] = [step // together for step in steps[:-1]]
+        outer = [step // together for step in outer]
+        if lengths[-1] == 1:
+            del lengths[-1], steps[-1]
     # A linear index becomes the offset behind the indexed dimensions, and which of the indices it is.
-    walk = Walk(*merged((picks, *lengths), [(0, *steps), (1, *(0 for _ in lengths))]))
+    walk = Walk((picks, *lengths), [(0, *steps), (1, *(0 for _ in lengths))])
+    return Picking(
+        _picking_source(walk.c_type, itemsize * together, count, put),
+        walk.packed + pack(f"@{2 * count}q", *target.shape[:count], *outer),
+        values.numel // together,
+        itemsize * together,
+    )
+
+
+_WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "unsigned long long", 16: "uint4"}
+
+
+def _picking_source(walk: str, word: int, count: int, put: bool) -> str:
     indices = "".join(f", const long long* index{k}" for k in range(count))
     lines = "\n".join(
         f"        {{ long long at = index{k}[place[1]]; if (at < 0) at += indexed.length[{k}]; "
         f"if (at < 0 || at >= indexed.length[{k}]) __trap(); offset[k] += at * indexed.step[{k}]; }}"
         for k in range(count)
     )
-    # Elements are moved, not looked at: only their size matters.
-    kind = _WORDS[target.dtype.itemsize]
+    kind = _WORDS[word]
     move = "target[offset[k]] = values[i]" if put else "values[i] = target[offset[k]]"
     pointers = f"{kind}* target, const {kind}* values" if put else f"{kind}* values, const {kind}* target"
-    source = f"""{WALKS}
+    return f"""{WALKS}
 struct Indexed {{ long long length[{count}], step[{count}]; }};
-extern "C" __global__ void kernel(const {walk.c_type} walk, const Indexed indexed,
+extern "C" __global__ void kernel(const {walk} walk, const Indexed indexed,
                                   {pointers}{indices}, long long count) {{
     const long long first = (long long)blockIdx.x * {PER_BLOCK} + threadIdx.x;
     long long offset[{_PER_THREAD}];
@@ -62,12 +105,10 @@ extern "C" __global__ void kernel(const {walk.c_type} walk, const Indexed indexe
     }}
 }}
 """
-    return source, walk.packed + pack(f"@{2 * count}q", *target.shape[:count], *target.strides[:count])
 
 
-_WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "unsigned long long"}
-
-SEARCHED = THREADS * 16
+_TILE, _TILES = THREADS * 16, 4
+SEARCHED = _TILE * _TILES
 """Elements in which a block of the kernels of ``position_source`` searches."""
 
 
@@ -86,7 +127,8 @@ def position_source(shape: Shape) -> tuple[str, bytes]:
     """
     ndim = len(shape)
     walk = Walk(shape, [tuple(int(axis == each) for each in range(ndim)) for axis in range(ndim)])
-    return f"{WALKS}\n{_POSITIONS.replace('WALK', walk.c_type).replace('NDIM', str(ndim))}", walk.packed
+    text = _POSITIONS.replace("WALK", walk.c_type).replace("NDIM", str(ndim))
+    return f"{WALKS}\nenum {{ TILE = {_TILE}, TILES = {_TILES} }};\n{text}", walk.packed
 
 
 _POSITIONS = r"""
@@ -118,11 +160,15 @@ __device__ __forceinline__ long long sum_up_to_me(long long mine) {
     }
     return sums[threadIdx.x];
 }
-__device__ __forceinline__ long long my_place() { return ((long long)blockIdx.x * 256 + threadIdx.x) * 16; }
+__device__ __forceinline__ long long tile_start(int tile) { return ((long long)blockIdx.x * TILES + tile) * TILE; }
 
 extern "C" __global__ void __launch_bounds__(256) count_true(
     const unsigned char* flags, long long* found, long long length) {
-    const long long all = sum_up_to_me(count_of(flags_at(flags, my_place(), length)));
+    int mine = 0;
+    #pragma unroll
+    for (int tile = 0; tile < TILES; ++tile)
+        mine += count_of(flags_at(flags, tile_start(tile) + threadIdx.x * 16, length));
+    const long long all = sum_up_to_me(mine);
     if (threadIdx.x == 255) found[blockIdx.x] = all;
 }
 
@@ -138,23 +184,34 @@ extern "C" __global__ void __launch_bounds__(256) add_up(long long* found, long 
     if (threadIdx.x == 255) found[blocks] = all;
 }
 
+// A tile's places are put side by side in shared memory first, so that neighbouring threads write neighbours.
 extern "C" __global__ void __launch_bounds__(256) positions(
     const WALK walk, const unsigned char* flags, const long long* found, long long blocks, long long* out,
     long long length) {
-    const long long place = my_place(), total = found[blocks];
-    const Flags read = flags_at(flags, place, length);
-    const int mine = count_of(read);
-    long long to = found[blockIdx.x] + sum_up_to_me(mine) - mine;
-    if (!mine) return;
-    #pragma unroll
-    for (int k = 0; k < 16; ++k) {
-        if (read.word[k / 4] >> 8 * (k % 4) & 1) {
-            long long at[NDIM];
-            walk.go(place + k, at);
+    __shared__ unsigned short places[TILE];
+    __shared__ int many;
+    const long long total = found[blocks];
+    long long to = found[blockIdx.x];
+    for (int tile = 0; tile < TILES; ++tile) {
+        const long long start = tile_start(tile);
+        const Flags read = flags_at(flags, start + threadIdx.x * 16, length);
+        const int mine = count_of(read);
+        const int end = (int)sum_up_to_me(mine);
+        int at = end - mine;
+        #pragma unroll
+        for (int k = 0; k < 16; ++k)
+            if (read.word[k / 4] >> 8 * (k % 4) & 1) places[at++] = (unsigned short)(threadIdx.x * 16 + k);
+        if (threadIdx.x == 255) many = end;
+        __syncthreads();
+        const int here = many;
+        for (int i = threadIdx.x; i < here; i += 256) {
+            long long coordinates[NDIM];
+            walk.go(start + places[i], coordinates);
             #pragma unroll
-            for (int d = 0; d < NDIM; ++d) out[d * total + to] = at[d];
-            ++to;
+            for (int d = 0; d < NDIM; ++d) out[d * total + to + i] = coordinates[d];
         }
+        to += here;
+        __syncthreads();
     }
 }
 """

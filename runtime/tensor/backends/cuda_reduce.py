@@ -32,6 +32,21 @@ ONE_VALUE(Sum, T(0), a = T(a + x), a)
 ONE_VALUE(Product, T(1), a = T(a * x), a)
 ONE_VALUE(Mean, T(0), a += x, T(a / T(n)))
 
+// The numbers that no number of the type is less, or greater than.
+template <class T> __device__ __forceinline__ T least() {
+    return T(-1) < T(0) ? T(1ull << (8 * sizeof(T) - 1)) : T(0);
+}
+template <class T> __device__ __forceinline__ T greatest() {
+    return T(-1) < T(0) ? T((1ull << (8 * sizeof(T) - 1)) - 1) : T(-1);
+}
+#define INFINITE(T)                                                                                              \
+    template <> __device__ __forceinline__ T least<T>() { return (T)__longlong_as_double(0xFFF0000000000000ll); }  \
+    template <> __device__ __forceinline__ T greatest<T>() { return (T)__longlong_as_double(0x7FF0000000000000ll); }
+INFINITE(float)
+INFINITE(double)
+ONE_VALUE(Maximum, least<T>(), a = maximum(a, x), a)
+ONE_VALUE(Minimum, greatest<T>(), a = minimum(a, x), a)
+
 template <class T> struct Truth {
     typedef int Acc;
     static __device__ bool of(T x) { return x != T(0); }
@@ -108,23 +123,19 @@ template <class T> struct Place { T value; long long index; };
 template <class T, bool largest> struct Extreme {
     typedef Place<T> Acc;
     static __device__ Acc start() { Acc a = {T(0), -1}; return a; }
-    static __device__ void take(Acc& a, T x, long long i) {
-        bool better = a.index < 0;
-        if (!better && isnan_(x) != isnan_(a.value)) better = isnan_(x);
-        else if (!better && (largest ? x > a.value : x < a.value)) better = true;
-        else if (!better && (x == a.value || isnan_(x))) better = i < a.index;
-        if (better) { a.value = x; a.index = i; }
+    static __device__ __forceinline__ bool beats(T x, T value) {
+        return (largest ? x > value : x < value) || (isnan_(x) && !isnan_(value));
     }
-    static __device__ void add(Acc& a, T x, long long i, double p) { take(a, x, i); }
-    static __device__ void merge(Acc& a, const Acc& x, double p) { if (x.index >= 0) take(a, x.value, x.index); }
+    // A thread comes to its elements in their order: of equals it keeps the first by itself.
+    static __device__ __forceinline__ void add(Acc& a, T x, long long i, double p) {
+        if (a.index < 0 || beats(x, a.value)) { a.value = x; a.index = i; }
+    }
+    static __device__ __forceinline__ void merge(Acc& a, const Acc& x, double p) {
+        if (x.index < 0) return;
+        if (a.index < 0 || beats(x.value, a.value) || (x.index < a.index && !beats(a.value, x.value))) a = x;
+    }
 };
 #define EXTREME(NAME, LARGEST)                                                                                    \
-    template <class T> struct NAME : Extreme<T, LARGEST> {                                                        \
-        typedef Place<T> Acc;                                                                                     \
-        template <class R> static __device__ void result(const Acc& a, double n, double p, R* out) {              \
-            *out = convert<R, T>(a.value);                                                                        \
-        }                                                                                                         \
-    };                                                                                                            \
     template <class T> struct Arg##NAME : Extreme<T, LARGEST> {                                                   \
         typedef Place<T> Acc;                                                                                     \
         template <class R> static __device__ void result(const Acc& a, double n, double p, R* out) { *out = a.index; } \
