@@ -8,9 +8,10 @@ import numpy as np
 
 from .core import TensorCore
 from .dtypes import bool_, int64, uint8
-from .elementwise import apply, apply_into
-from .layout import Layout, broadcast_shapes
+from .elementwise import apply_into
+from .layout import Layout, Size, broadcast_shapes
 from .operations import BY_NAME, COPY
+from .places import Place
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -26,14 +27,14 @@ class IndexMethods(TensorCore):
     def __getitem__(self, key: Any) -> Tensor:
         if isinstance(key, TensorCore) and _is_plain(key._layout, self._layout):
             return _taken(self, [key], key._layout.shape)  # type: ignore[arg-type, list-item]
-        view, indices = _resolve(self, key)  # type: ignore[arg-type]
+        view, indices = _resolve(self, key, writing=False)  # type: ignore[arg-type]
         return view if indices is None else _take(view, indices)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if isinstance(key, TensorCore) and key.dtype is bool_ and not (isinstance(value, TensorCore) and value.ndim):
             self.masked_fill_(key, value)  # type: ignore[arg-type]
             return
-        view, indices = _resolve(self, key)  # type: ignore[arg-type]
+        view, indices = _resolve(self, key, writing=True)  # type: ignore[arg-type]
         if indices is None:
             if isinstance(value, TensorCore):
                 view.copy_(_shortened(value, view.ndim))
@@ -47,10 +48,16 @@ class IndexMethods(TensorCore):
         target: Tensor = self  # type: ignore[assignment]
         if mask.ndim < self.ndim and mask.shape == self.shape[: mask.ndim]:  # as x[mask] = value
             mask = mask.reshape(*mask.shape, *(1,) * (self.ndim - mask.ndim))
-        if isinstance(value, TensorCore) and value._layout.place is not self._layout.place:
-            value = value.item()  # type: ignore[attr-defined]
-        selected = apply(BY_NAME["where"], mask, value, target)
-        return apply_into(COPY, target, selected)
+        kind = self._layout.dtype
+        if isinstance(value, TensorCore):
+            here = value._layout
+            if here.place is not self._layout.place:
+                value = value.item()  # type: ignore[attr-defined]
+            elif here.dtype is not kind:
+                value = value.to(kind)  # type: ignore[attr-defined]
+        if not isinstance(value, TensorCore):
+            value = _PYTHONS[kind.kind](value)
+        return apply_into(BY_NAME["where"], target, mask, value, target)
 
     def masked_fill(self, mask: Tensor, value: Any) -> Tensor:
         """A copy with ``value`` where ``mask`` is True."""
@@ -59,16 +66,22 @@ class IndexMethods(TensorCore):
     def masked_select(self, mask: Tensor) -> Tensor:
         """The elements where ``mask``, which broadcasts with this tensor, is True, in one dimension."""
         shape = broadcast_shapes(self.shape, mask.shape)
-        return self.expand(*shape)[mask.expand(*shape)] if shape else self.reshape(1)[mask.reshape(1)]
+        if not shape:
+            return self.reshape(1)[mask.reshape(1)]
+        source: Any = self if self.shape == shape else self.expand(*shape)
+        return source[mask if mask.shape == shape else mask.expand(*shape)]  # type: ignore[no-any-return]
 
     def nonzero(self, as_tuple: bool = False) -> Any:
         """The indices of the elements that are not 0: one row each, or one tensor a dimension. Waits for the device."""
         place = self._layout.place
-        found = np.nonzero(place.read(self)) if self.ndim else (np.arange(int(bool(self.item()))),)  # type: ignore[arg-type]
+        elements = place.read(self)  # type: ignore[arg-type]
         if as_tuple:
-            return tuple(_on(place, each.astype(np.int64)) for each in found)
-        rows = np.stack(found, axis=1) if self.ndim else np.empty((len(found[0]), 0))
-        return _on(place, np.ascontiguousarray(rows.astype(np.int64)))
+            return tuple(_on(place, each) for each in _nonzero(elements.reshape(self.shape or (1,))))
+        found = _nonzero(elements) if self.ndim else []
+        rows = np.empty((len(found[0]) if found else np.count_nonzero(elements), self.ndim), np.int64)
+        for axis, each in enumerate(found):
+            rows[:, axis] = each
+        return _on(place, rows)
 
     def index_select(self, dim: int, index: Tensor) -> Tensor:
         """The positions ``index`` of one dimension, in that order."""
@@ -99,8 +112,14 @@ def _is_plain(index: Layout, target: Layout) -> bool:
     return ready and bool(index.shape) and bool(target.shape)
 
 
-def _resolve(tensor: Tensor, key: Any) -> tuple[Tensor, list[Tensor | None] | None]:
+_PYTHONS: dict[str, Any] = {"b": bool, "u": int, "i": int, "f": float}
+"""By the kind of an element type, the class of Python's numbers that stands for it."""
+
+
+def _resolve(tensor: Tensor, key: Any, *, writing: bool) -> tuple[Tensor, list[Tensor | None] | None]:
     """The view that the basic parts of ``key`` give, and the index tensors at its dimensions, None at others."""
+    if isinstance(key, TensorCore) and key.ndim and tensor.ndim:
+        return _resolve_one(tensor, key, writing)  # type: ignore[arg-type]
     parts = _parts(key, tensor.ndim)
     shape, strides, offset = [], [], tensor._offset
     own_shape, own_strides = tensor.shape, tensor._layout.strides
@@ -127,13 +146,25 @@ def _resolve(tensor: Tensor, key: Any) -> tuple[Tensor, list[Tensor | None] | No
             offset += part % length * own_strides[axis]
             axis += 1
         else:
-            for each in _integer_indices(part, own_shape, axis):
+            for each in _integer_indices(part, tensor._layout, axis):
                 shape.append(own_shape[axis])
                 strides.append(own_strides[axis])
                 indices.append(each)
                 axis += 1
     view = tensor._view(tuple(shape), tuple(strides), offset)
     return view, (indices if any(each is not None for each in indices) else None)
+
+
+def _resolve_one(tensor: Tensor, index: Tensor, writing: bool) -> tuple[Tensor, list[Tensor | None]]:
+    """The same for one index tensor, in fewer steps. Dimensions that a mask covers are made one."""
+    layout, mask = tensor._layout, index._layout
+    covered = len(mask.shape)
+    if mask.dtype in (bool_, uint8) and covered > 1 and (layout.contiguous or not writing):
+        _check_mask(mask.shape, layout.shape, 0)
+        tensor = tensor.reshape(mask.numel, *layout.shape[covered:])
+        index = index.reshape(-1)
+    indices: list[Tensor | None] = [*_integer_indices(index, tensor._layout, 0)]
+    return tensor, indices + [None] * (tensor.ndim - len(indices))
 
 
 def _parts(key: Any, ndim: int) -> list[Any]:
@@ -176,20 +207,33 @@ def _parts(key: Any, ndim: int) -> list[Any]:
     return parts
 
 
-def _integer_indices(part: Tensor, shape: tuple[int, ...], axis: int) -> list[Tensor]:
-    """Index tensors of int64 for the dimensions that ``part`` indexes from ``axis`` on."""
-    if part.dtype in (bool_, uint8):
-        own = tuple(part.shape)
-        if own != tuple(shape[axis : axis + len(own)]):
-            raise IndexError(
-                f"a mask of shape {list(own)} does not fit dimensions of lengths {list(shape[axis : axis + len(own)])}"
-            )
-        if not own:
-            raise IndexError("a mask without dimensions is not supported as an index; use x[None][mask[None]]")
-        return list(part.nonzero(as_tuple=True))
-    if part.dtype.kind not in "iu":
-        raise IndexError(f"tensors used as indices are of an integer type or bool, not of {part.dtype!r}")
-    return [part.to(int64)]
+def _integer_indices(part: Tensor, target: Layout, axis: int) -> list[Tensor]:
+    """Integer tensors for the dimensions of a layout that ``part`` indexes from ``axis`` on."""
+    here = part._layout
+    if here.dtype in (bool_, uint8):
+        _check_mask(here.shape, target.shape, axis)
+        home = target.place if not target.place.numpy_indices else _host()
+        return [_on(home, each) for each in _nonzero(here.place.read(part))]
+    if here.dtype.kind not in "iu":
+        raise IndexError(f"tensors used as indices are of an integer type or bool, not of {here.dtype!r}")
+    if not target.place.numpy_indices:
+        return [part.to(target.place.device, int64)]
+    return [part if here.place is target.place else part.to("cpu", copy=True)]
+
+
+def _check_mask(mask: Size, shape: Size, axis: int) -> None:
+    if not mask:
+        raise IndexError("a mask without dimensions is not supported as an index; use x[None][mask[None]]")
+    if mask != shape[axis : axis + len(mask)]:
+        raise IndexError(
+            f"a mask of shape {list(mask)} does not fit dimensions of lengths {list(shape[axis : axis + len(mask)])}"
+        )
+
+
+def _nonzero(elements: Any) -> list[Any]:
+    """The indices of what is not 0, one array for each dimension: from the flat ones, which NumPy finds faster."""
+    flat = elements.ravel().nonzero()[0].astype(np.int64, copy=False)
+    return [flat] if elements.ndim == 1 else list(np.unravel_index(flat, elements.shape))
 
 
 def _take(view: Tensor, indices: list[Tensor | None]) -> Tensor:
@@ -198,49 +242,56 @@ def _take(view: Tensor, indices: list[Tensor | None]) -> Tensor:
 
 
 def _taken(source: Tensor, ready: list[Tensor], shape: tuple[int, ...]) -> Tensor:
-    """``source`` at indices of its first dimensions, which are int64, contiguous, of one shape and at its place."""
-    place = source._layout.place
-    out = place.empty(Layout.of(place, source.dtype, (*shape, *source.shape[len(ready) :])))
-    if out.numel():
-        key = ("take", out._layout, *[each._layout for each in ready])
-        plans = source._layout.plans
-        kernel = plans.get(key)
-        if kernel is None:
-            kernel = plans[key] = place.take(out._layout, source._layout, [each._layout for each in ready])
-        kernel(out, source, *ready)
+    """``source`` at indices of its first dimensions, as ``Place.take`` wants them; ``shape`` is their common one."""
+    layout = source._layout
+    place = layout.place
+    target = Layout.of(place, layout.dtype, (*shape, *layout.shape[len(ready) :]))
+    if not target.numel:
+        return place.empty(target)
+    key = ("take", target, *[each._layout for each in ready])
+    kernel = layout.plans.get(key)
+    if kernel is None:
+        kernel = layout.plans[key] = place.take(target, layout, [each._layout for each in ready])
+    if new := getattr(kernel, "new", None):
+        return new(source, *ready)  # type: ignore[no-any-return]
+    out = place.empty(target)
+    kernel(out, source, *ready)
     return out
 
 
 def _put(view: Tensor, indices: list[Tensor | None], value: Any) -> None:
     target, ready, shape, first = _arranged(view, indices)
-    place = target._layout.place
-    wanted = (*shape, *target.shape[len(ready) :])
-    buffer = place.empty(Layout.of(place, target.dtype, wanted))
-    natural = _moved_back(buffer, len(shape), first)
+    layout = target._layout
+    place = layout.place
     if not isinstance(value, TensorCore) and isinstance(value, (list, tuple, np.ndarray)):
         value = _tensor(value)
+    if place.numpy_indices and not isinstance(value, TensorCore):
+        kernel = place.put(layout, None, [each._layout for each in ready])  # type: ignore[arg-type]
+        kernel(target, layout.dtype.scalar(value), *ready)
+        return
+    buffer = place.empty(Layout.of(place, layout.dtype, (*shape, *layout.shape[len(ready) :])))
+    natural = _moved_back(buffer, len(shape), first)
     if isinstance(value, TensorCore):
         natural.copy_(_shortened(value, natural.ndim))
     else:
         apply_into(COPY, natural, value)
     if buffer.numel():
-        place.put(target._layout, buffer._layout, [each._layout for each in ready])(target, buffer, *ready)
+        place.put(layout, buffer._layout, [each._layout for each in ready])(target, buffer, *ready)
 
 
 def _arranged(view: Tensor, indices: list[Tensor | None]) -> tuple[Tensor, list[Tensor], tuple[int, ...], int]:
-    """The view with the indexed dimensions in front, the indices broadcast and on its device, their shape, and where
+    """The view with the indexed dimensions in front, the indices as its place takes them, their common shape, and where
     the result's dimensions from the indices belong: at the first, or in front if the indices are not neighbours."""
     axes = [axis for axis, each in enumerate(indices) if each is not None]
     given = [each for each in indices if each is not None]
-    shape = broadcast_shapes(*(tuple(each.shape) for each in given))
-    place = view._layout.place
-    ready = []
-    for each in given:
-        local = each if each._layout.place is place else each.to(view.device)
-        ready.append(local.expand(*shape).contiguous() if shape else local)
+    shape = broadcast_shapes(*[each._layout.shape for each in given])
+    if not view._layout.place.numpy_indices:
+        given = [each.expand(*shape).contiguous() if shape else each for each in given]
+    if axes[-1] == len(axes) - 1:
+        return view, given, shape, 0
     rest = [axis for axis in range(view.ndim) if axis not in axes]
-    together = axes == list(range(axes[0], axes[0] + len(axes)))
-    return view.permute(*axes, *rest), ready, shape, axes[0] if together else 0
+    together = axes[-1] - axes[0] == len(axes) - 1
+    return view.permute(*axes, *rest), given, shape, axes[0] if together else 0
 
 
 def _moved_back(result: Tensor, count: int, first: int) -> Tensor:
@@ -263,8 +314,14 @@ def _tensor(values: Any) -> Tensor:
     return tensor(values)
 
 
-def _on(place: Any, array: Any) -> Tensor:
+def _on(place: Place, array: Any) -> Tensor:
     from .copying import copied_to
     from .factories import wrap
 
     return copied_to(wrap(array), place)
+
+
+def _host() -> Place:
+    from .backends.host import HOST
+
+    return HOST

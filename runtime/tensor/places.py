@@ -35,6 +35,9 @@ One of ``elementwise`` may have an attribute ``new``: the function of the operan
 class Place(ABC):
     """Where tensors live. One object for the CPU, one for each device of each runtime."""
 
+    numpy_indices = False
+    """Whether ``take`` and ``put`` understand indices as NumPy does, see there."""
+
     def __init__(self, device: device) -> None:
         self.device = device
         self.layouts: dict[Any, Layout] = {}
@@ -110,12 +113,16 @@ class Place(ABC):
 
     @abstractmethod
     def take(self, out: Layout, source: Layout, indices: Sequence[Layout]) -> Kernel:
-        """``out[i, ...] = source[indices[0][i], indices[1][i], ..., ...]``; indices are int64 of one shape.
+        """``out[i, ...] = source[indices[0][i], indices[1][i], ..., ...]``; indices are int64, contiguous, of one
+        shape. With ``numpy_indices`` they may also be of any integer type, of shapes that broadcast, and on
+        the CPU.
 
-        Takes out, source and the index tensors. Negative indices count from the end. An index out of range raises
-        IndexError on the CPU, and is an asynchronous, sticky error on a device.
+        Takes out, source and the index tensors; it may have ``new``, as one of ``elementwise``. Negative indices count
+        from the end. An index out of range raises IndexError on the CPU, and is an asynchronous, sticky error on a
+        device.
         """
 
     @abstractmethod
     def put(self, target: Layout, values: Layout, indices: Sequence[Layout]) -> Kernel:
-        """``target[indices[0][i], indices[1][i], ..., ...] = values[i, ...]``. Takes target, values and the indices."""
+        """``target[indices[0][i], indices[1][i], ..., ...] = values[i, ...]``. Takes target, values and the indices.
+        With ``numpy_indices`` the values may also be a number of NumPy's, prepared as None."""

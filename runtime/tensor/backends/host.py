@@ -13,7 +13,7 @@ from ..devices import CPU
 from ..layout import Layout
 from ..places import Kernel
 from ..storage import Storage
-from .host_kernels import Run
+from .host_kernels import Run, taken
 from .numpy_place import NumpyPlace
 
 if TYPE_CHECKING:
@@ -51,6 +51,20 @@ class HostPlace(NumpyPlace):
 
     def receive(self, out: Tensor, source: Tensor) -> None:
         raise NotImplementedError("devices send to the CPU by download()")
+
+    def take(self, out: Layout, source: Layout, indices: Sequence[Layout]) -> Kernel:
+        kernel: Any = super().take(out, source, indices)
+        kernel.new = self._adopting(out, taken)
+        return kernel  # type: ignore[no-any-return]
+
+    def _adopting(self, out: Layout, function: Any) -> Any:
+        """A kernel's ``new`` that makes the array which ``function`` returns a tensor."""
+
+        def new(*tensors: Any) -> Tensor:
+            array = np.ascontiguousarray(function(*[getattr(each, "_host", each) for each in tensors]))
+            return make(Storage(self, out.nbytes, array), 0, out, array)
+
+        return new
 
     def _kernel(
         self,

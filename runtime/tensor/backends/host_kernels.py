@@ -18,7 +18,7 @@ from ..operations import COPY, Operation
 from ..patterns import PATTERNS
 from ..reductions import Reduction
 
-__all__ = ["IntegerDivisionError", "elementwise", "fill", "matmul", "put", "random", "reduction", "take"]
+__all__ = ["IntegerDivisionError", "elementwise", "fill", "matmul", "put", "random", "reduction", "take", "taken"]
 
 Run = Callable[..., None]
 _quiet = np.errstate
@@ -194,9 +194,17 @@ def take() -> Run:
     """See ``Place.take``."""
 
     def run(out: Any, source: Any, *indices: Any) -> None:
-        out[...] = source[indices]
+        if len(indices) == 1:
+            source.take(indices[0], 0, out)
+        else:
+            out[...] = source[indices]
 
     return run
+
+
+def taken(source: Any, *indices: Any) -> Any:
+    """What ``take`` writes, as a new array."""
+    return source.take(indices[0], 0) if len(indices) == 1 else source[indices]
 
 
 def put() -> Run:

@@ -20,6 +20,7 @@ __all__ = ["NumpyPlace"]
 class NumpyPlace(Place):
     """A place whose work ``host_kernels`` does."""
 
+    numpy_indices = True
     raises_on_division = False
     """Whether integers divided by zero can raise where they are divided."""
 
@@ -52,5 +53,5 @@ class NumpyPlace(Place):
     def take(self, out: Layout, source: Layout, indices: Sequence[Layout]) -> Kernel:
         return self._kernel("take", host_kernels.take(), (out,), (source, *indices))
 
-    def put(self, target: Layout, values: Layout, indices: Sequence[Layout]) -> Kernel:
+    def put(self, target: Layout, values: Layout | None, indices: Sequence[Layout]) -> Kernel:
         return self._kernel("put", host_kernels.put(), (target,), (values, *indices))

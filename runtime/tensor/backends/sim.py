@@ -6,6 +6,7 @@ Queued work holds addresses, never tensors: memory that a program gives up too e
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,70 +48,15 @@ class SimPlace(DevicePlace, NumpyPlace):
         self._launch_host: Any = runtime.driver.launch_host  # type: ignore[attr-defined]
 
     def _kernel(self, name: str, run: Run, outs: Sequence[Layout], operands: Sequence[Layout | None]) -> Kernel:
-        shows = [None if layout is None else _Shown(layout) for layout in (*outs, *operands)]
-        written = len(outs)
-        submit, stripped = self.submit, _stripped
-        if written == 1 and len(shows) in (2, 3) and all(shown is not None and shown.nbytes for shown in shows):
-            return self._short_kernel(name, run, shows)  # type: ignore[arg-type]
-
-        def kernel(*tensors: Any) -> None:
-            addresses = [
-                each if shown is None else each._storage.address + each._offset * shown.itemsize
-                for each, shown in zip(tensors, shows, strict=True)
-            ]
-            ranges = [
-                (address + shown.low, shown.nbytes)
-                for address, shown in zip(addresses, shows, strict=True)
-                if shown is not None and shown.nbytes
-            ]
-
-            def work() -> None:
-                try:
-                    run(*[each if shown is None else shown.array(each) for each, shown in zip(addresses, shows)])  # noqa: B905
-                except Exception as error:
-                    raise stripped(error)  # noqa: B904
-
-            submit(work, ranges[written:], ranges[:written], name)
-
-        return kernel
-
-    def _short_kernel(self, name: str, run: Run, shows: Sequence[_Shown]) -> Kernel:
-        """The same with fewer steps for the most frequent kinds: one or two operands, all of them tensors."""
-        submit, stripped = self.submit, _stripped
-        out, first, second = (*shows, None)[:3]
-        assert out is not None
-        assert first is not None
-
-        def unary(x: Any, a: Any) -> None:
-            at_x = x._storage.address + x._offset * out.itemsize
-            at_a = a._storage.address + a._offset * first.itemsize
-
-            def work() -> None:
-                try:
-                    run(out.array(at_x), first.array(at_a))
-                except Exception as error:
-                    raise stripped(error)  # noqa: B904
-
-            submit(work, ((at_a + first.low, first.nbytes),), ((at_x + out.low, out.nbytes),), name)
-
-        if second is None:
-            return unary
-
-        def binary(x: Any, a: Any, b: Any) -> None:
-            at_x = x._storage.address + x._offset * out.itemsize
-            at_a = a._storage.address + a._offset * first.itemsize
-            at_b = b._storage.address + b._offset * second.itemsize
-
-            def work() -> None:
-                try:
-                    run(out.array(at_x), first.array(at_a), second.array(at_b))
-                except Exception as error:
-                    raise stripped(error)  # noqa: B904
-
-            reads = ((at_a + first.low, first.nbytes), (at_b + second.low, second.nbytes))
-            submit(work, reads, ((at_x + out.low, out.nbytes),), name)
-
-        return binary
+        kinds, shows = [], []
+        for position, layout in enumerate((*outs, *operands)):
+            if layout is None or layout.place.device.type == "cpu":
+                kinds.append("number" if layout is None else "host")
+                continue
+            shown = _Shown(layout)
+            shows.append(shown)
+            kinds.append("empty" if not shown.nbytes else "out" if position < len(outs) else "operand")
+        return _maker(tuple(kinds))(run, self.submit, name, *shows)  # type: ignore[no-any-return]
 
     def submit(self, work: Any, reads: Any, writes: Any, name: str) -> None:
         """Queue ``work`` on the current stream of this device, whatever device is current."""
@@ -125,9 +71,38 @@ class SimPlace(DevicePlace, NumpyPlace):
             self.synchronize()
 
 
-def _stripped(error: Exception) -> Exception:
-    """The error without its traceback, whose frames hold arrays over memory that will have gone."""
-    return error.with_traceback(None)
+@cache
+def _maker(kinds: tuple[str, ...]) -> Any:
+    """The function that makes kernels of these kinds of arguments, written out: most kernels are small, and loops
+    over their arguments would take longer than they do."""
+    numbers = range(len(kinds))
+    placed = [k for k in numbers if kinds[k] in ("out", "operand", "empty")]
+    ranges = {
+        kind: "".join(f"(at{k} + low{k}, nbytes{k}), " for k in placed if kinds[k] == kind)
+        for kind in ("operand", "out")
+    }
+    shown = {"number": "t{}", "host": "h{}"}
+    lines = [
+        f"def make(run, submit, name, {', '.join(f's{k}' for k in placed)}):",
+        *(
+            f"    size{k}, low{k}, nbytes{k}, array{k} = s{k}.itemsize, s{k}.low, s{k}.nbytes, s{k}.array"
+            for k in placed
+        ),
+        f"    def kernel({', '.join(f't{k}' for k in numbers)}):",
+        *(f"        at{k} = t{k}._storage.address + t{k}._offset * size{k}" for k in placed),
+        *(f"        h{k} = t{k}._host" for k in numbers if kinds[k] == "host"),
+        "        def work():",
+        "            try:",
+        f"                run({', '.join(shown.get(kinds[k], 'array{0}(at{0})').format(k) for k in numbers)})",
+        "            except Exception as error:",
+        # without the traceback, whose frames hold arrays over memory that will have gone
+        "                raise error.with_traceback(None)",
+        f"        submit(work, ({ranges['operand']}), ({ranges['out']}), name)",
+        "    return kernel",
+    ]
+    made: dict[str, Any] = {}
+    exec("\n".join(lines), {}, made)
+    return made["make"]
 
 
 class _Shown:
