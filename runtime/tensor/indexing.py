@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .core import TensorCore
+from .core import TensorCore, make
 from .dtypes import bool_, int64, uint8
 from .elementwise import apply_into
 from .layout import Layout, Size, broadcast_shapes
 from .operations import BY_NAME, COPY
 from .places import Place
+from .storage import Storage
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -224,7 +225,7 @@ def _integer_indices(part: Tensor, target: Layout, axis: int) -> list[Tensor]:
 def _check_mask(mask: Size, shape: Size, axis: int) -> None:
     if not mask:
         raise IndexError("a mask without dimensions is not supported as an index; use x[None][mask[None]]")
-    if mask != shape[axis : axis + len(mask)]:
+    if mask != shape and mask != shape[axis : axis + len(mask)]:
         raise IndexError(
             f"a mask of shape {list(mask)} does not fit dimensions of lengths {list(shape[axis : axis + len(mask)])}"
         )
@@ -245,7 +246,7 @@ def _taken(source: Tensor, ready: list[Tensor], shape: tuple[int, ...]) -> Tenso
     """``source`` at indices of its first dimensions, as ``Place.take`` wants them; ``shape`` is their common one."""
     layout = source._layout
     place = layout.place
-    target = Layout.of(place, layout.dtype, (*shape, *layout.shape[len(ready) :]))
+    target = Layout.of(place, layout.dtype, (*shape, *tuple(layout.shape)[len(ready) :]))
     if not target.numel:
         return place.empty(target)
     key = ("take", target, *[each._layout for each in ready])
@@ -263,20 +264,35 @@ def _put(view: Tensor, indices: list[Tensor | None], value: Any) -> None:
     target, ready, shape, first = _arranged(view, indices)
     layout = target._layout
     place = layout.place
-    if not isinstance(value, TensorCore) and isinstance(value, (list, tuple, np.ndarray)):
+    wanted = (*shape, *tuple(layout.shape)[len(ready) :])
+    if isinstance(value, (list, tuple, np.ndarray)):
         value = _tensor(value)
     if place.numpy_indices and not isinstance(value, TensorCore):
-        kernel = place.put(layout, None, [each._layout for each in ready])  # type: ignore[arg-type]
-        kernel(target, layout.dtype.scalar(value), *ready)
-        return
-    buffer = place.empty(Layout.of(place, layout.dtype, (*shape, *layout.shape[len(ready) :])))
-    natural = _moved_back(buffer, len(shape), first)
-    if isinstance(value, TensorCore):
-        natural.copy_(_shortened(value, natural.ndim))
+        values = layout.dtype.scalar(value)
+    elif place.numpy_indices and not first and _is_ready(value, target, wanted):
+        values = _shortened(value, len(wanted))
     else:
-        apply_into(COPY, natural, value)
-    if buffer.numel():
-        place.put(layout, buffer._layout, [each._layout for each in ready])(target, buffer, *ready)
+        values = place.empty(Layout.of(place, layout.dtype, wanted))
+        natural = _moved_back(values, len(shape), first)
+        if isinstance(value, TensorCore):
+            natural.copy_(_shortened(value, natural.ndim))
+        else:
+            apply_into(COPY, natural, value)
+    if 0 in wanted:
+        return
+    key = ("put", getattr(values, "_layout", None), *[each._layout for each in ready])
+    kernel = layout.plans.get(key)
+    if kernel is None:
+        kernel = layout.plans[key] = place.put(layout, key[1], [each._layout for each in ready])
+    kernel(target, values, *ready)
+
+
+def _is_ready(value: Tensor, target: Tensor, wanted: tuple[int, ...]) -> bool:
+    """Whether NumPy can write ``value`` as it is: broadcast to the shape wanted, and converted."""
+    own = value._layout
+    if own.place is not target._layout.place or value._storage is target._storage:
+        return False
+    return own.shape == wanted or broadcast_shapes(_shortened(value, len(wanted)).shape, wanted) == wanted
 
 
 def _arranged(view: Tensor, indices: list[Tensor | None]) -> tuple[Tensor, list[Tensor], tuple[int, ...], int]:
@@ -284,7 +300,9 @@ def _arranged(view: Tensor, indices: list[Tensor | None]) -> tuple[Tensor, list[
     the result's dimensions from the indices belong: at the first, or in front if the indices are not neighbours."""
     axes = [axis for axis, each in enumerate(indices) if each is not None]
     given = [each for each in indices if each is not None]
-    shape = broadcast_shapes(*[each._layout.shape for each in given])
+    shape = given[0]._layout.shape
+    if len(given) > 1:
+        shape = broadcast_shapes(*[each._layout.shape for each in given])
     if not view._layout.place.numpy_indices:
         given = [each.expand(*shape).contiguous() if shape else each for each in given]
     if axes[-1] == len(axes) - 1:
@@ -315,10 +333,12 @@ def _tensor(values: Any) -> Tensor:
 
 
 def _on(place: Place, array: Any) -> Tensor:
+    """An array of int64 as a tensor, made for the purpose."""
+    from .backends.host import HOST
     from .copying import copied_to
-    from .factories import wrap
 
-    return copied_to(wrap(array), place)
+    tensor = make(Storage(HOST, array.nbytes, array), 0, Layout.of(HOST, int64, array.shape), array)
+    return tensor if place is HOST else copied_to(tensor, place)
 
 
 def _host() -> Place:
