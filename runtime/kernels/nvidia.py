@@ -19,49 +19,11 @@ from .cache import Cache, Entry, content_key, dependencies_of
 from .diagnostics import with_source_lines
 from .includes import folders_of, included_files
 from .names import demangle
+from .nvrtc_headers import IMPLIED, headers_for, needs_host
 
 __all__ = ["compile_for_gpu", "kernel_symbols", "match_instance"]
 
 SOURCE_NAME = "kernel.cu"
-_HEADERS_WITHOUT_HOST = {
-    # What NVRTC lacks of the host's headers, and kernels include out of habit. NVRTC declares the functions itself.
-    **dict.fromkeys(
-        (
-            *("assert.h", "cassert", "cmath", "cstdio", "cstdlib", "cstring", "math.h", "stdio.h", "stdlib.h"),
-            *("string.h", "time.h", "cuda.h", "cuda_runtime.h", "cuda_runtime_api.h", "device_launch_parameters.h"),
-        ),
-        "#pragma once\n",
-    ),
-    "stdint.h": "#pragma once\n"
-    "typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long int64_t;\n"
-    "typedef unsigned char uint8_t; typedef unsigned short uint16_t; typedef unsigned int uint32_t;\n"
-    "typedef unsigned long uint64_t; typedef unsigned long uintptr_t; typedef long intptr_t;\n",
-    "stddef.h": "#pragma once\ntypedef long ptrdiff_t;\n#ifndef NULL\n#define NULL 0\n#endif\n",
-    "float.h": "#pragma once\n#define FLT_MAX 3.402823466e+38f\n#define FLT_MIN 1.175494351e-38f\n"
-    "#define FLT_EPSILON 1.192092896e-07f\n#define DBL_MAX 1.7976931348623157e+308\n"
-    "#define DBL_MIN 2.2250738585072014e-308\n#define DBL_EPSILON 2.2204460492503131e-16\n",
-    "limits.h": "#pragma once\n#define CHAR_BIT 8\n#define INT_MAX 2147483647\n#define INT_MIN (-INT_MAX - 1)\n"
-    "#define UINT_MAX 4294967295u\n#define LLONG_MAX 9223372036854775807ll\n#define LLONG_MIN (-LLONG_MAX - 1)\n"
-    "#define ULLONG_MAX 18446744073709551615ull\n#define SHRT_MAX 32767\n#define SHRT_MIN (-32768)\n",
-}
-_HEADERS_WITHOUT_HOST |= {
-    "cstdint": '#include "stdint.h"\n',
-    "cstddef": '#include "stddef.h"\n',
-    "cfloat": '#include "float.h"\n',
-    "climits": '#include "limits.h"\n',
-}
-_IMPLIED = "cuplug_implied.h"
-_HEADERS_WITHOUT_HOST[_IMPLIED] = (
-    # What nvcc's sources see without including it, from the host's headers.
-    "#pragma once\ntypedef unsigned char uchar; typedef unsigned short ushort; typedef unsigned int uint;\n"
-    "typedef unsigned long ulong;\n#define NAN (__int_as_float(0x7fffffff))\n"
-    "#define INFINITY (__int_as_float(0x7f800000))\n#define HUGE_VALF INFINITY\n"
-    "#define HUGE_VAL (__longlong_as_double(0x7ff0000000000000ll))\n"
-    "#define M_E 2.7182818284590452354\n#define M_PI 3.14159265358979323846\n#define M_PI_2 1.57079632679489661923\n"
-    "#define M_PI_4 0.78539816339744830962\n#define M_1_PI 0.31830988618379067154\n"
-    "#define M_2_PI 0.63661977236758134308\n#define M_LN2 0.69314718055994530942\n"
-    "#define M_SQRT2 1.41421356237309504880\n#define M_SQRT1_2 0.70710678118654752440\n"
-)
 
 
 def compile_for_gpu(
@@ -103,8 +65,8 @@ def compile_for_gpu(
             entry = nvrtc.compile(source, options, name_expressions, folders, arch)
             return replace(entry, dependencies=before, complete=complete)
         except CompileError as error:
-            # NVRTC has none of the host's headers. A source that wants others than ours needs nvcc.
-            if "could not open source file" in error.log and find_nvcc():
+            # NVRTC has none of the host's headers. A source that wants what ours lack needs nvcc.
+            if ("could not open source file" in error.log or needs_host(source)) and find_nvcc():
                 return _with_nvcc(source, options, name_expressions, folders, arch)
             raise
 
@@ -131,7 +93,7 @@ class _Nvrtc:
     def compile(
         self, source: str, options: Sequence[str], expressions: Sequence[str], folders: Sequence[str], arch: str
     ) -> Entry:
-        headers = _HEADERS_WITHOUT_HOST
+        headers = headers_for([*folders_of(options)[0], *folders])
         contents, names = [text.encode() for text in headers.values()], [name.encode() for name in headers]
         (program,) = self._call(
             "nvrtcCreateProgram", source.encode(), SOURCE_NAME.encode(), len(headers), contents, names
@@ -140,7 +102,7 @@ class _Nvrtc:
             for expression in expressions:
                 self._call("nvrtcAddNameExpression", program, expression.encode())
             arguments = [
-                f"--pre-include={_IMPLIED}",
+                f"--pre-include={IMPLIED}",
                 *options,
                 f"--gpu-architecture={arch}",
                 *(f"--include-path={folder}" for folder in folders),
@@ -252,6 +214,8 @@ def _with_nvcc(
         folder = Path(directory)
         (folder / SOURCE_NAME).write_text(source + instances)
         command = [nvcc, "-cubin", f"-arch={arch}", *options, *(f"-I{path}" for path in folders)]
+        # As NVRTC does: std::max and its like in kernels.
+        command += ["--expt-relaxed-constexpr", "--extended-lambda"]
         command += ["-MD", "-MF", "dependencies", "-o", "module.cubin", SOURCE_NAME]
         result = subprocess.run(command, cwd=directory, capture_output=True, text=True, errors="replace", check=False)
         if result.returncode:

@@ -57,6 +57,8 @@ def signatures(source: str, name_expressions: Sequence[str] = ()) -> dict[str, S
             base, _, rest = expression.partition("<")
             if base.strip().lstrip("&: ").split("::")[-1] != kernel.name:
                 continue
+            if kernel.instance and kernel.instance.replace(" ", "") != expression.replace(" ", ""):
+                continue  # another specialisation
             values = Tokens(rest.rstrip().removesuffix(">"))
             arguments = [values.text(*part) for part in syntax.split(values, 0, len(values))]
             bound = {**aliases, **dict(zip(kernel.template or [], arguments))}  # noqa: B905 - defaults may follow

@@ -140,6 +140,17 @@ def test_the_clock_runs(machine: Any, language: Any) -> None:
     assert machine.down(out, 1, np.int64)[0] >= 0
 
 
+def test_headers_of_the_host_may_be_included(machine: Any) -> None:
+    f, i = machine.up(np.float32([0, 0, 5, 6, 7, 0, 0, 0])), machine.zeros(3, np.int64)
+    machine.module("headers.cu").get_function("standard")(f, i, grid=1, block=1)
+    z = (1 + 2j) / (3 - 1j)
+    expected = [math.sqrt(2) + 9, 5, np.finfo(np.float32).min, 7, 6, z.real, z.imag, abs(z) ** 2]
+    assert np.allclose(machine.down(f, 8, np.float32), expected, rtol=1e-6)
+    found = machine.down(i, 3, np.int64)
+    assert found[:2].tolist() == [(1 << 31) - 1 + 2 + 7, -1]
+    assert found[2:].view(np.float32)[0] == 7
+
+
 def test_half_precision(machine: Any, library: Any) -> None:
     a, b = np.linspace(-3, 3, 32).astype(np.float16), np.linspace(0.1, 7, 32).astype(np.float16)
     total, wide, pairs = machine.empty(32, np.float16), machine.empty(32, np.float32), machine.empty(32, np.float16)

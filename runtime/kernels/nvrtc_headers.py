@@ -1,0 +1,99 @@
+"""What sources for NVRTC may include although NVRTC has none of the host's headers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+__all__ = ["IMPLIED", "headers_for", "needs_host"]
+
+_OURS = {
+    # NVRTC declares the functions itself.
+    **dict.fromkeys(
+        (
+            *("assert.h", "cassert", "math.h", "stdio.h", "stdlib.h"),
+            *("string.h", "time.h", "cuda.h", "cuda_runtime.h", "cuda_runtime_api.h", "device_launch_parameters.h"),
+        ),
+        "#pragma once\n",
+    ),
+    "stdint.h": "#pragma once\n"
+    "typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long long int64_t;\n"
+    "typedef unsigned char uint8_t; typedef unsigned short uint16_t; typedef unsigned int uint32_t;\n"
+    "typedef unsigned long long uint64_t; typedef uint64_t uintptr_t; typedef int64_t intptr_t;\n",
+    "stddef.h": "#pragma once\ntypedef long ptrdiff_t;\n#ifndef NULL\n#define NULL 0\n#endif\n",
+    "float.h": "#pragma once\n#define FLT_MAX 3.402823466e+38f\n#define FLT_MIN 1.175494351e-38f\n"
+    "#define FLT_EPSILON 1.192092896e-07f\n#define DBL_MAX 1.7976931348623157e+308\n"
+    "#define DBL_MIN 2.2250738585072014e-308\n#define DBL_EPSILON 2.2204460492503131e-16\n",
+    "limits.h": "#pragma once\n#define CHAR_BIT 8\n#define INT_MAX 2147483647\n#define INT_MIN (-INT_MAX - 1)\n"
+    "#define UINT_MAX 4294967295u\n#define LLONG_MAX 9223372036854775807ll\n#define LLONG_MIN (-LLONG_MAX - 1)\n"
+    "#define ULLONG_MAX 18446744073709551615ull\n#define SHRT_MAX 32767\n#define SHRT_MIN (-32768)\n",
+}
+_MATH = (
+    "abs acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs fdim floor "
+    "fma fmax fmin fmod frexp hypot ilogb isfinite isinf isnan ldexp lgamma llrint llround log log10 log1p log2 logb "
+    "lrint lround modf nearbyint nextafter pow remainder remquo rint round scalbln scalbn signbit sin sinh sqrt tan "
+    "tanh tgamma trunc"
+)
+_OURS |= {
+    name: f"#pragma once\nnamespace std {{ {' '.join(f'using ::{word};' for word in words.split())} }}\n"
+    for name, words in {
+        "cmath": _MATH,
+        "cstdio": "printf",
+        "cstdlib": "abs malloc free",
+        "cstring": "memcpy memset",
+    }.items()
+}
+_OURS |= {
+    "cstdint": '#include "stdint.h"\n',
+    "cstddef": '#include "stddef.h"\n',
+    "cfloat": '#include "float.h"\n',
+    "climits": '#include "limits.h"\n',
+}
+IMPLIED = "cuplug_implied.h"
+_OURS[IMPLIED] = (
+    # What nvcc's sources see without including it, from the host's headers.
+    "#pragma once\ntypedef unsigned char uchar; typedef unsigned short ushort; typedef unsigned int uint;\n"
+    "typedef unsigned long ulong;\n#define NAN (__int_as_float(0x7fffffff))\n"
+    "#define INFINITY (__int_as_float(0x7f800000))\n#define HUGE_VALF INFINITY\n"
+    "#define HUGE_VAL (__longlong_as_double(0x7ff0000000000000ll))\n"
+    "#define M_E 2.7182818284590452354\n#define M_PI 3.14159265358979323846\n#define M_PI_2 1.57079632679489661923\n"
+    "#define M_PI_4 0.78539816339744830962\n#define M_1_PI 0.31830988618379067154\n"
+    "#define M_2_PI 0.63661977236758134308\n#define M_LN2 0.69314718055994530942\n"
+    "#define M_SQRT2 1.41421356237309504880\n#define M_SQRT1_2 0.70710678118654752440\n"
+)
+# Where CUDA's own versions are, which its other headers include, ours would be at odds with them.
+for _name, _own in {"stdint.h": "cstdint", "stddef.h": "cstddef", "float.h": "cfloat", "limits.h": "climits"}.items():
+    _OURS[_name] = (
+        f"#pragma once\n#if __has_include(<cuda/std/{_own}>)\n#include <cuda/std/{_own}>\n#else\n{_OURS[_name]}#endif\n"
+    )
+# The standard's headers that CUDA has for devices, in a namespace of its own.
+_OURS |= {
+    name: f"#pragma once\n#include <cuda/std/{name}>\nnamespace std {{ using namespace cuda::std; }}\n"
+    for name in ("algorithm", "array", "functional", "limits", "tuple", "type_traits", "utility")
+}
+_HOST_ONLY = (
+    "chrono condition_variable csignal ctime exception filesystem fstream future iomanip ios iostream istream list map "
+    "memory mutex new numeric ostream queue random set sstream stdexcept string thread unordered_map vector"
+)
+"""What kernels use nothing of."""
+_SAMPLES = (
+    "helper_cuda.h helper_cuda_drvapi.h helper_functions.h helper_image.h helper_string.h helper_timer.h cutil.h "
+    "cutil_inline.h"
+)
+"""Of NVIDIA's samples, for the host too."""
+_INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
+
+
+def headers_for(folders: Sequence[str]) -> dict[str, str]:
+    """Name and text of what NVRTC is given. What lies in the program's own folders comes before ours."""
+    headers = {**_OURS, **dict.fromkeys([*_HOST_ONLY.split(), *_SAMPLES.split()], "#pragma once\n")}
+    return {name: text for name, text in headers.items() if not any((Path(root) / name).exists() for root in folders)}
+
+
+def needs_host(source: str) -> bool:
+    """Whether the source may hold code for the host."""
+    return (
+        not set(_HOST_ONLY.split()).isdisjoint(_INCLUDED.findall(source))
+        or re.search(r"\bmain\s*\(", source) is not None
+    )
