@@ -41,7 +41,7 @@ PUBLIC: dict[str, Any] = {
     "Generator": generator.Generator,
     "Size": layout.Size,
     "Tensor": Tensor,
-    "broadcast_shapes": lambda *shapes: layout.Size(layout.broadcast_shapes(*map(tuple, shapes))),
+    "broadcast_shapes": views.common_shape,
     "broadcast_tensors": views.broadcast_tensors,
     "cat": joining.cat,
     "concat": joining.cat,

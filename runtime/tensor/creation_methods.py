@@ -57,6 +57,8 @@ class CreationMethods(TensorCore):
             return legacy_name(self)  # type: ignore[arg-type]
         if isinstance(dtype, str) and dtype.endswith("Tensor"):
             dtype = named_type(dtype)
+        elif dtype is self.__class__:
+            dtype = named_type("Tensor")
         tensor: Tensor = self  # type: ignore[assignment]
         if isinstance(dtype, LegacyType):
             device = "cuda" if dtype.device == "cuda" and not self.is_cuda else None

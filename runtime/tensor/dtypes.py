@@ -178,6 +178,8 @@ def dtype_of(given: Any) -> dtype:
     """
     if type(given) is dtype:
         return given
+    if type(given) is str and given in _BY_NAME:
+        return _BY_NAME[given]
     if given is float:
         return float64
     if given is int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil
+from functools import reduce
+from math import ceil, isfinite
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -11,14 +13,14 @@ import numpy as np
 from .copying import copied_to
 from .core import make
 from .devices import current_factory_device
-from .dtypes import dtype, dtype_of, from_numpy, get_default_dtype, int64
+from .dtypes import dtype, dtype_of, from_numpy, get_default_dtype, int64, promote_types, scalar_dtype
 from .elementwise import apply_into
-from .errors import ArgumentError
+from .errors import ArgumentError, ShapeError
 from .layout import Layout, shape_of
 from .located import place_of
 from .operations import COPY
 from .places import Place
-from .promotion import common_dtype
+from .promotion import common_dtype, number_of
 from .storage import Storage
 from .tensor import Tensor
 
@@ -59,7 +61,8 @@ def tensor(data: Any, *, dtype: Any = None, device: Device = None, pin_memory: b
         TypeError: an element is no number.
     """
     if isinstance(data, Tensor):
-        return copied_to(data, _place(device) if device is not None else data._layout.place, dtype and dtype_of(dtype))
+        place = data._layout.place if device is None else _place(device)
+        return copied_to(data, place, None if dtype is None else dtype_of(dtype), always=True)
     made = _from_values(data, None if dtype is None else dtype_of(dtype))
     if pin_memory:
         made = made.pin_memory()
@@ -99,50 +102,81 @@ def scalar_tensor(value: Any, *, dtype: Any = None, device: Device = None) -> Te
 
 
 def _from_values(data: Any, wanted: dtype | None) -> Tensor:
-    if not isinstance(data, (np.ndarray, np.generic)):
-        data = _without_tensors(data)
-        try:
-            array = np.array(data)
-        except ValueError:
-            raise ValueError("tensor(): nested sequences must have equal lengths at each level") from None
-        except OverflowError:
-            array = np.array(data, dtype=object)
+    if isinstance(data, _NUMPYS):
+        array = np.asarray(data)
+    else:
+        data, own = _without_typed(data)
+        array = _array_of(data)
+        if wanted is None and own:
+            wanted = reduce(promote_types, own)
         if wanted is None:
-            if array.dtype.kind == "f" and not _holds_numpy(data):
+            if array.dtype.kind == "f":
                 wanted = get_default_dtype()
             elif array.dtype.kind == "i":
                 wanted = int64
         if not array.size:
             wanted = wanted or get_default_dtype()
-    else:
-        array = np.asarray(data)
+        if wanted is not None and wanted.kind in "ui" and array.size and array.dtype.kind in "uif":
+            check = COPY.check(wanted)
+            assert check is not None
+            check(array.min().item())
+            check(array.max().item())
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
-        raise TypeError(
-            f"tensor(): the elements must be numbers of at most 64 bits; NumPy makes {array.dtype} of what was given"
-        )
+        raise TypeError(f"tensor(): the elements must be numbers; NumPy makes {array.dtype} of what was given")
     kind = wanted or from_numpy(array.dtype)
     with np.errstate(all="ignore"):
-        return wrap(np.array(array, dtype=kind.numpy, order="C", copy=True))
+        return wrap(np.array(array, dtype=kind.numpy, order="K", copy=True))
 
 
-def _without_tensors(data: Any) -> Any:
-    if isinstance(data, Tensor):
-        return data.tolist()
-    if isinstance(data, (list, tuple)) and any(isinstance(each, (Tensor, list, tuple)) for each in data):
-        return [_without_tensors(each) for each in data]
-    return data
+def _array_of(data: Any) -> Any:
+    try:
+        array = np.array(data)
+    except ValueError:
+        raise ArgumentError("tensor(): nested sequences must have equal lengths at each level") from None
+    except OverflowError:
+        array = np.array(data, dtype=object)
+    if array.dtype.kind in "uO" and all(isinstance(each, (int, float)) for each in array.ravel().tolist()):
+        try:  # integers beyond int64: they may become floats
+            return array.astype(np.int64 if array.min() >= -(2**63) and array.max() < 2**63 else np.float64)
+        except OverflowError:
+            raise ArgumentError("tensor(): a number is beyond the range of float64") from None
+    return array
 
 
-def _holds_numpy(data: Any) -> bool:
-    while isinstance(data, (list, tuple)) and data:
-        data = data[0]
-    return isinstance(data, (np.ndarray, np.generic))
+def _without_typed(data: Any) -> tuple[Any, set[dtype]]:
+    """``data`` with numbers in place of tensors; and the types of all elements, if any has one of its own."""
+    if not _holds_typed(data):
+        return data, set()
+    kinds: set[dtype] = set()
+
+    def plain(part: Any) -> Any:
+        if isinstance(part, Tensor):
+            kinds.add(part.dtype)
+            return part.item() if part.numel() == 1 else part.tolist()
+        if isinstance(part, (list, tuple)):
+            return [plain(each) for each in part]
+        kinds.add(from_numpy(part.dtype) if isinstance(part, _NUMPYS) else scalar_dtype(type(part)))
+        return part
+
+    return plain(data), kinds
+
+
+def _holds_typed(data: Any) -> bool:
+    if not isinstance(data, (list, tuple)):
+        return False
+    return any(isinstance(each, (Tensor, *_NUMPYS)) or _holds_typed(each) for each in data)
+
+
+_NUMPYS = (np.ndarray, np.generic)
 
 
 def wrap(array: Any) -> Tensor:
-    """A contiguous array of NumPy's as a CPU tensor, which shares it."""
+    """An array of NumPy's without gaps as a CPU tensor, which shares it."""
     place = place_of("cpu")
-    layout = Layout.of(place, from_numpy(array.dtype), array.shape)
+    kind = from_numpy(array.dtype)
+    row_major = array.flags.c_contiguous
+    strides = None if row_major else tuple(stride // kind.itemsize for stride in array.strides)
+    layout = Layout.of(place, kind, array.shape, strides)
     return make(Storage(place, layout.nbytes, array), 0, layout, array)
 
 
@@ -167,15 +201,22 @@ def empty(
 
 
 def empty_strided(size: Sequence[int], stride: Sequence[int], *, dtype: Any = None, device: Device = None) -> Tensor:
-    """An uninitialised tensor with these strides, in elements."""
+    """An uninitialised tensor with these strides, in elements.
+
+    Raises:
+        ValueError: there are not as many strides as lengths.
+    """
+    if len(size) != len(stride):
+        raise ShapeError(f"empty_strided: {len(size)} lengths and {len(stride)} strides")
     kind = get_default_dtype() if dtype is None else dtype_of(dtype)
     return _place(device).empty(Layout.of(_place(device), kind, shape_of((tuple(size),)), tuple(stride)))
 
 
 def full(size: Any, fill_value: Any, *, dtype: Any = None, device: Device = None, pin_memory: bool = False) -> Tensor:
     """A tensor of this shape with ``fill_value`` everywhere; without ``dtype`` of the value's type."""
-    kind = common_dtype((fill_value,)) if dtype is None else dtype
-    return apply_into(COPY, empty(size, dtype=kind, device=device, pin_memory=pin_memory), fill_value)
+    value = fill_value if isinstance(fill_value, Tensor) else number_of(fill_value)
+    kind = common_dtype((value,)) if dtype is None else dtype
+    return apply_into(COPY, empty(size, dtype=kind, device=device, pin_memory=pin_memory), value)
 
 
 def zeros(*size: Any, dtype: Any = None, device: Device = None, pin_memory: bool = False) -> Tensor:
@@ -211,32 +252,39 @@ def ones_like(input: Tensor, *, dtype: Any = None, device: Device = None) -> Ten
     return full_like(input, 1, dtype=dtype, device=device)
 
 
-def arange(*limits: Any, dtype: Any = None, device: Device = None) -> Tensor:
+def arange(
+    *limits: Any, start: Any = 0, end: Any = None, step: Any = 1, dtype: Any = None, device: Device = None
+) -> Tensor:
     """``arange(end)``, ``arange(start, end)`` or ``arange(start, end, step)``: the numbers up to but without ``end``.
 
     Raises:
-        ValueError: the step is 0 or leads away from ``end``.
+        ValueError: the step is 0 or leads away from ``end``, or a limit is not finite.
     """
+    if end is not None and len(limits) < 2:
+        limits = (*(limits or (start,)), end)
     if not 1 <= len(limits) <= 3:
         raise TypeError(f"arange() takes an end, a start and an end, or both and a step; got {limits}")
-    values = [each.item() if isinstance(each, Tensor) else each for each in limits]
-    start, end, step = (0, *values, 1) if len(values) == 1 else (*values, 1)[:3]
+    values = [each.item() if isinstance(each, Tensor) else number_of(each) for each in limits]
+    start, end, step = (0, *values, step) if len(values) == 1 else (*values, step)[:3]
     floating = any(isinstance(each, float) for each in (start, end, step))
     kind = dtype_of(dtype) if dtype is not None else get_default_dtype() if floating else int64
-    if not step or (end - start) * step < 0:
+    if not step or (end - start) * step < 0 or not all(map(isfinite, (start, end, step))):
         raise ArgumentError(f"arange: from {start} to {end} there is no way in steps of {step}")
     count = ceil((end - start) / step) if floating else -((start - end) // step)
+    if floating and kind.kind in "ui":  # torch counts in floats, and steps in integers
+        start, step, floating = int(start), int(step), False
     pattern = "arange_float" if floating else "arange_int"
     return _filled(pattern, (count,), kind, device, start, step)
 
 
 def linspace(start: float, end: float, steps: int, *, dtype: Any = None, device: Device = None) -> Tensor:
     """``steps`` numbers at equal distances, the first ``start`` and the last ``end``."""
+    steps, start, end = index(steps), float(start), float(end)
     if steps < 0:
         raise ArgumentError(f"linspace: {steps} steps; there must be 0 or more")
     step = (end - start) / (steps - 1) if steps > 1 else 0.0
     kind = get_default_dtype() if dtype is None else dtype_of(dtype)
-    return _filled("linspace", (steps,), kind, device, float(start), float(end), step, float(steps))
+    return _filled("linspace", (steps,), kind, device, start, end, step, float(steps))
 
 
 def eye(n: int, m: int | None = None, *, dtype: Any = None, device: Device = None) -> Tensor:

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .dtypes import bfloat16, bool_, dtype, float16, float32, float64, int8, int16, int32, int64, uint8
+from .dtypes import (
+    bfloat16,
+    bool_,
+    dtype,
+    float16,
+    float32,
+    float64,
+    get_default_dtype,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+)
 from .layout import Size, shape_of
 
 if TYPE_CHECKING:
@@ -83,6 +96,8 @@ def named_type(name: str) -> LegacyType:
         ValueError: there is none.
     """
     *prefix, last = name.split(".")
+    if last == "Tensor":
+        last = next(each for each, kind in _NAMES.items() if kind is get_default_dtype())
     if last not in _NAMES or prefix not in (["torch"], ["torch", "cuda"], ["cuplug"], ["cuplug", "cuda"], ["cuda"], []):
         raise ValueError(f"no type {name!r}; there are for example 'torch.FloatTensor' and 'torch.cuda.LongTensor'")
     return LEGACY["cuda" if "cuda" in prefix else "cpu"][last]

@@ -10,13 +10,22 @@ from typing import TYPE_CHECKING, Any
 from .core import TensorCore, make
 from .dtypes import dtype
 from .errors import ArgumentError, ElementTypeError, RangeError, ShapeError
-from .layout import Layout, Shape, broadcast_shapes, broadcast_strides, contiguous_strides, normal_axes, normal_axis
+from .layout import (
+    Layout,
+    Shape,
+    Size,
+    broadcast_shapes,
+    broadcast_strides,
+    contiguous_strides,
+    normal_axes,
+    normal_axis,
+)
 from .layout import shape_of as _shape_of
 
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["ViewMethods", "broadcast_tensors"]
+__all__ = ["ViewMethods", "broadcast_tensors", "common_shape"]
 
 
 class ViewMethods(TensorCore):
@@ -328,6 +337,16 @@ def _in_place(name: str) -> Callable[..., Tensor]:
 
 for _name in ("squeeze", "unsqueeze", "t", "transpose", "swapaxes", "swapdims"):
     setattr(ViewMethods, f"{_name}_", _in_place(_name))
+
+
+def common_shape(*shapes: int | Sequence[int]) -> Size:
+    """``broadcast_shapes``: the shape to which all ``shapes`` broadcast; one number stands for one dimension.
+
+    Raises:
+        ValueError: they do not.
+    """
+    given = [Size((each,) if isinstance(each, int) else each) for each in shapes]
+    return Size(broadcast_shapes(*given)) if given else Size()
 
 
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:

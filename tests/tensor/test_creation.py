@@ -27,8 +27,8 @@ def test_tensor_copies_what_it_is_given(device: str) -> None:
 def test_tensor_refuses_what_is_no_array_of_numbers() -> None:
     with pytest.raises(ValueError, match="equal lengths"):
         cuplug.tensor([[1, 2], [3]])
-    for wrong in (["a"], [None], [1j], [2**70]):
-        with pytest.raises(TypeError, match="numbers of at most 64 bits"):
+    for wrong in (["a"], [None], [1j], [[1], [None]]):
+        with pytest.raises(TypeError, match="must be numbers"):
             cuplug.tensor(wrong)
     with pytest.raises(TypeError, match="no element type"):
         cuplug.tensor([1], dtype="complex64")
