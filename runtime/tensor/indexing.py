@@ -32,17 +32,22 @@ class IndexMethods(TensorCore):
         return view if indices is None else _take(view, indices)
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        target: Tensor = self  # type: ignore[assignment]
+        if isinstance(value, (list, tuple, np.ndarray)):
+            value = _tensor(value)
         if isinstance(key, TensorCore) and key.dtype is bool_ and not (isinstance(value, TensorCore) and value.ndim):
-            self.masked_fill_(key, value)  # type: ignore[arg-type]
+            if key.ndim:
+                _check_mask(key.shape, self.shape, 0)
+            mask: Any = key if key._layout.place is self._layout.place else key.to(self.device)  # type: ignore[attr-defined]
+            target.masked_fill_(mask, value)
             return
-        view, indices = _resolve(self, key, writing=True)  # type: ignore[arg-type]
-        if indices is None:
-            if isinstance(value, TensorCore):
-                view.copy_(_shortened(value, view.ndim))
-            else:
-                apply_into(COPY, view, value if not isinstance(value, (list, tuple)) else _tensor(value))
-        else:
+        view, indices = _resolve(target, key, writing=True)
+        if indices is not None:
             _put(view, indices, value)
+        elif isinstance(value, TensorCore):
+            view.copy_(_shortened(value, view.ndim))
+        else:
+            apply_into(COPY, view, value)
 
     def masked_fill_(self, mask: Tensor, value: Any) -> Tensor:
         """Write ``value``, a number or a tensor without dimensions, where ``mask`` is True."""
@@ -234,7 +239,7 @@ def _check_mask(mask: Size, shape: Size, axis: int) -> None:
 def _nonzero(elements: Any) -> list[Any]:
     """The indices of what is not 0, one array for each dimension: from the flat ones, which NumPy finds faster."""
     flat = elements.ravel().nonzero()[0].astype(np.int64, copy=False)
-    return [flat] if elements.ndim == 1 else list(np.unravel_index(flat, elements.shape))
+    return [flat] if elements.ndim == 1 else [*map(np.ascontiguousarray, np.unravel_index(flat, elements.shape))]
 
 
 def _take(view: Tensor, indices: list[Tensor | None]) -> Tensor:
@@ -265,8 +270,6 @@ def _put(view: Tensor, indices: list[Tensor | None], value: Any) -> None:
     layout = target._layout
     place = layout.place
     wanted = (*shape, *tuple(layout.shape)[len(ready) :])
-    if isinstance(value, (list, tuple, np.ndarray)):
-        value = _tensor(value)
     if place.numpy_indices and not isinstance(value, TensorCore):
         values = layout.dtype.scalar(value)
     elif place.numpy_indices and not first and _is_ready(value, target, wanted):
@@ -280,10 +283,11 @@ def _put(view: Tensor, indices: list[Tensor | None], value: Any) -> None:
             apply_into(COPY, natural, value)
     if 0 in wanted:
         return
-    key = ("put", getattr(values, "_layout", None), *[each._layout for each in ready])
+    written: Any = getattr(values, "_layout", None)
+    key = ("put", written, *[each._layout for each in ready])
     kernel = layout.plans.get(key)
     if kernel is None:
-        kernel = layout.plans[key] = place.put(layout, key[1], [each._layout for each in ready])
+        kernel = layout.plans[key] = place.put(layout, written, [each._layout for each in ready])
     kernel(target, values, *ready)
 
 
@@ -300,7 +304,7 @@ def _arranged(view: Tensor, indices: list[Tensor | None]) -> tuple[Tensor, list[
     the result's dimensions from the indices belong: at the first, or in front if the indices are not neighbours."""
     axes = [axis for axis, each in enumerate(indices) if each is not None]
     given = [each for each in indices if each is not None]
-    shape = given[0]._layout.shape
+    shape: tuple[int, ...] = given[0]._layout.shape
     if len(given) > 1:
         shape = broadcast_shapes(*[each._layout.shape for each in given])
     if not view._layout.place.numpy_indices:

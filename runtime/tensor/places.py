@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
+from .core import make
 from .devices import device
 from .dtypes import dtype
 from .layout import Layout, Shape
+from .operations import COPY
 from .storage import Storage
 
 if TYPE_CHECKING:
@@ -126,3 +128,19 @@ class Place(ABC):
     def put(self, target: Layout, values: Layout, indices: Sequence[Layout]) -> Kernel:
         """``target[indices[0][i], indices[1][i], ..., ...] = values[i, ...]``. Takes target, values and the indices.
         With ``numpy_indices`` the values may also be a number of NumPy's, prepared as None."""
+
+    def join(self, out: Layout, operands: Sequence[Layout], axis: int) -> Kernel:
+        """Put operands one after the other along a dimension of ``out``, whose lengths there add up to its own."""
+        pieces: list[tuple[int, Layout, Kernel]] = []
+        start = 0
+        for operand in operands:
+            part = Layout.of(self, out.dtype, operand.shape, out.strides)
+            pieces.append((start * out.strides[axis], part, self.elementwise(COPY, (out.dtype,), part, (operand,))))
+            start += operand.shape[axis]
+
+        def kernel(out: Tensor, *tensors: Tensor) -> None:
+            for (offset, part, copy), each in zip(pieces, tensors, strict=True):
+                if part.numel:
+                    copy(make(out._storage, out._offset + offset, part), each)
+
+        return kernel

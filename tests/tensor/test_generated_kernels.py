@@ -86,6 +86,11 @@ def test_indexing_and_products_run_as_kernels() -> None:
     np.testing.assert_array_equal((x @ x.t()).cpu().numpy(), a @ a.T)
     x[cuplug.tensor([0, 1]), cuplug.tensor([3, 0])] = -1
     assert (x == -1).sum().item() == 2
+    np.testing.assert_array_equal(x[x > 5].cpu().numpy(), [6, 7, 8, 9, 10, 11])
+    x[x > 5] = cuplug.arange(6, device="cuda")
+    np.testing.assert_array_equal(x[1:].cpu().numpy(), [[-1, 5, 0, 1], [2, 3, 4, 5]])
+    assert cuplug.cat([x, x.t()[:, :1].reshape(1, 4)]).tolist()[3] == [0, 1, 2, -1]
+    assert x.masked_fill(x < 2, 9).tolist()[0] == [9, 9, 2, 9]
 
 
 @pytest.mark.needs_sim

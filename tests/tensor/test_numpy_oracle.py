@@ -312,16 +312,96 @@ def test_indexing_by_tensors_agrees_with_numpy(device: str, data: st.DataObject)
     np.testing.assert_array_equal(target.cpu().numpy(), changed)
 
 
+def _same(found: Any, expected: Any) -> None:
+    """The same elements; NumPy does not know NaN among those of bfloat16."""
+    got = found.cpu().numpy()
+    if expected.dtype.name == "bfloat16":
+        got, expected = got.astype(np.float32), expected.astype(np.float32)
+    np.testing.assert_array_equal(got, expected)
+
+
 @given(data=st.data())
 def test_masks_agree_with_numpy(device: str, data: st.DataObject) -> None:
     draw = data.draw
     array, tensor = _pair(draw, device, draw(SHAPES), draw(st.sampled_from(ALL)))
     assume(array.ndim)
-    mask = _values(draw, array.shape[: draw(st.integers(1, array.ndim))], ALL[0])
+    mask, there = _pair(draw, draw(st.sampled_from(["cpu", device])), array.shape, ALL[0])
+    if mask.shape != array.shape:  # a step has changed it
+        mask = _values(draw, array.shape, ALL[0])
+        there = cuplug.tensor(mask, device=device)
+    covered = draw(st.integers(1, array.ndim))
+    first = (0,) * (array.ndim - covered)
+    assume(all(array.shape[covered:]))
+    mask, there = mask[(..., *first)], there[(..., *first)]
+    _same(tensor[there], array[mask])
+    for value in (1, _values(draw, array.shape[covered:], draw(st.sampled_from(INTEGERS))), array[mask][::-1]):
+        changed, target = array.copy(order="K"), tensor.clone()
+        changed[mask] = value
+        target[there] = value if isinstance(value, int) else cuplug.tensor(value, device=device)
+        _same(target, changed)
+    _same(there.nonzero(), np.argwhere(mask))
+    for found, expected in zip(there.nonzero(as_tuple=True), mask.nonzero(), strict=True):
+        _same(found, expected)
+
+
+@given(data=st.data())
+def test_writing_where_a_mask_is_true_agrees_with_numpy(device: str, data: st.DataObject) -> None:
+    draw = data.draw
+    kind = draw(st.sampled_from(ALL))
+    array, tensor = _pair(draw, device, draw(SHAPES), kind)
+    shape = draw(st.sampled_from([array.shape, array.shape[1:], ()]))
+    mask = _values(draw, shape, ALL[0])
     there = cuplug.tensor(mask, device=device)
-    np.testing.assert_array_equal(tensor[there].cpu().numpy(), array[mask])
-    changed, target = array.copy(), tensor.clone()
-    changed[mask] = 1
-    target[there] = 1
-    np.testing.assert_array_equal(target.cpu().numpy(), changed)
-    np.testing.assert_array_equal(there.nonzero().cpu().numpy(), np.argwhere(mask))
+    value = draw(st.sampled_from([1, 0, True]))
+    if draw(st.booleans()):
+        value = cuplug.tensor(value, device=draw(st.sampled_from(["cpu", device])))
+    expected = np.where(mask, np.ones((), kind.numpy) * bool(value), array).astype(kind.numpy)
+    _same(tensor.masked_fill(there, value), expected)
+    _same(tensor.masked_fill_(there, value), expected)
+    selected = tensor.masked_select(there)
+    _same(selected, expected[np.broadcast_to(mask, array.shape)].reshape(-1))
+
+
+@given(data=st.data())
+def test_masks_beside_index_tensors_and_slices_agree_with_numpy(device: str, data: st.DataObject) -> None:
+    draw = data.draw
+    array, tensor = _pair(draw, device, (3, 4, 2), ALL[5])
+    assume(array.ndim == 3 and 0 not in array.shape)
+    axis = draw(st.integers(0, 2))
+    mask = _values(draw, array.shape[axis : axis + 1], ALL[0])
+    key_a: list[Any] = [slice(None, None, draw(st.sampled_from([1, -1])))] * axis + [mask]
+    key_t = [*key_a[:axis], cuplug.tensor(mask, device=draw(st.sampled_from(["cpu", device])))]
+    if axis < 2 and draw(st.booleans()):  # beside one integer for each True, in another integer type
+        more = np.array(
+            draw(st.lists(st.integers(-1, 0), min_size=int(mask.sum()), max_size=int(mask.sum()))), np.int32
+        )
+        key_a.append(more)
+        key_t.append(cuplug.tensor(more, device=device))
+    expected = array[tuple(key_a)]
+    _same(tensor[tuple(key_t)], expected)
+    target = tensor.clone()
+    values = _values(draw, expected.shape, ALL[2])
+    changed = array.copy()
+    changed[tuple(key_a)] = values
+    target[tuple(key_t)] = cuplug.tensor(values, device=device)
+    if len(key_a) == axis + 1 or len({*zip(*np.atleast_2d(key_a[-1]))}) == len(key_a[-1]):  # noqa: B905
+        _same(target, changed)
+
+
+@given(data=st.data())
+def test_joining_any_views_agrees_with_numpy(device: str, data: st.DataObject) -> None:
+    draw = data.draw
+    shape = draw(SHAPES)
+    kind = draw(st.sampled_from(ALL))
+    mixed = [kind] if kind.name == "bfloat16" else [kind, ALL[5]]  # NumPy does not promote bfloat16
+    pairs = [_pair(draw, device, shape, draw(st.sampled_from(mixed))) for _ in range(draw(st.integers(1, 4)))]
+    pairs = [pair for pair in pairs if pair[0].shape == pairs[0][0].shape]
+    arrays, tensors = zip(*pairs, strict=True)
+    axis = draw(st.integers(0, arrays[0].ndim))
+    found = cuplug.stack(tensors, axis)
+    _same(found, np.stack(arrays, axis).astype(found.dtype.numpy))
+    if axis < arrays[0].ndim:
+        longer = [np.concatenate([arrays[0], arrays[0]], axis), *arrays[1:]]
+        first = cuplug.tensor(longer[0], device=device)
+        found = cuplug.cat([first, *tensors[1:]], axis)
+        _same(found, np.concatenate(longer, axis).astype(found.dtype.numpy))

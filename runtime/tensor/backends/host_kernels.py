@@ -18,7 +18,18 @@ from ..operations import COPY, Operation
 from ..patterns import PATTERNS
 from ..reductions import Reduction
 
-__all__ = ["IntegerDivisionError", "elementwise", "fill", "matmul", "put", "random", "reduction", "take", "taken"]
+__all__ = [
+    "IntegerDivisionError",
+    "elementwise",
+    "fill",
+    "join",
+    "matmul",
+    "put",
+    "random",
+    "reduction",
+    "take",
+    "taken",
+]
 
 Run = Callable[..., None]
 _quiet = np.errstate
@@ -212,5 +223,14 @@ def put() -> Run:
 
     def run(target: Any, values: Any, *indices: Any) -> None:
         target[indices] = values
+
+    return run
+
+
+def join(axis: int) -> Run:
+    """See ``Place.join``."""
+
+    def run(out: Any, *arrays: Any) -> None:
+        np.concatenate(arrays, axis, out, casting="unsafe")
 
     return run

@@ -55,3 +55,6 @@ class NumpyPlace(Place):
 
     def put(self, target: Layout, values: Layout | None, indices: Sequence[Layout]) -> Kernel:
         return self._kernel("put", host_kernels.put(), (target,), (values, *indices))
+
+    def join(self, out: Layout, operands: Sequence[Layout], axis: int) -> Kernel:
+        return self._kernel("cat", host_kernels.join(axis), (out,), operands)
