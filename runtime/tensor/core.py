@@ -76,6 +76,11 @@ class TensorCore:
         """False: there is no automatic differentiation here."""
         return False
 
+    @property
+    def data(self) -> Tensor:
+        """The tensor as a view: there are no gradients to leave behind."""
+        return make(self._storage, self._offset, self._layout)
+
     def size(self, dim: int | None = None) -> Any:
         """The shape, or the length of one dimension.
 
@@ -97,6 +102,10 @@ class TensorCore:
         return self._storage
 
     def dim(self) -> int:
+        """The number of dimensions."""
+        return len(self._layout.shape)
+
+    def ndimension(self) -> int:
         """The number of dimensions."""
         return len(self._layout.shape)
 
@@ -129,9 +138,17 @@ class TensorCore:
         """Whether the element type is a floating-point one."""
         return self._layout.dtype.kind == "f"
 
+    def is_complex(self) -> bool:
+        """False: there are no complex types here."""
+        return False
+
     def is_signed(self) -> bool:
         """Whether the element type has negative numbers."""
         return self._layout.dtype.is_signed
+
+    def is_same_size(self, other: Tensor) -> bool:
+        """Whether another tensor has the same shape."""
+        return self._layout.shape == other._layout.shape
 
     def is_pinned(self) -> bool:
         """Whether the elements are in page-locked host memory."""

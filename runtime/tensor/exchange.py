@@ -47,6 +47,10 @@ class ExchangeMethods(TensorCore):
             return array.astype(dtype)
         return array.copy() if copy else array
 
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        """What NumPy's functions give for tensors are tensors, as in torch."""
+        return from_numpy(np.asarray(array))
+
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """The memory by version 3 of the CUDA Array Interface. What it names is ordered after the current stream."""

@@ -16,6 +16,7 @@ from .filling import FillMethods
 from .indexing import IndexMethods
 from .linalg import matmul
 from .operations import BY_NAME, TABLE, Operation
+from .pickling import PickleMethods
 from .printing import text_of
 from .promotion import OperandTypeError, result_types
 from .reducing import ReductionMethods
@@ -33,6 +34,7 @@ class Tensor(
     ReductionMethods,
     CreationMethods,
     ExchangeMethods,
+    PickleMethods,
 ):
     """An array of elements of one type on one device, with torch's methods.
 
@@ -78,6 +80,8 @@ class Tensor(
                 f"whether a tensor of {self._layout.numel} elements is true is ambiguous; ask for .any() or .all()"
             )
         return bool(self.item())
+
+    is_nonzero = __bool__
 
     def __int__(self) -> int:
         return int(self.item())
