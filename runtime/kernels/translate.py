@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...allocators.errors import CompileError
-from . import syntax
+from . import lockstep, syntax
 from .tokens import Tokens
 
-__all__ = ["Translation", "translate"]
+__all__ = ["Edits", "Translation", "translate"]
 
 _INDICES = frozenset({"threadIdx", "blockIdx", "blockDim", "gridDim"})
 _PARAMETERS = "const uint3 threadIdx, const uint3 blockIdx, const dim3 blockDim, const dim3 gridDim"
@@ -79,24 +79,28 @@ def translate(
     tokens = Tokens(preprocessed)
     _refuse_unsupported(tokens)
     found = syntax.read(tokens)
-    edits = _Edits(tokens)
+    edits = Edits(tokens)
     for kernel in found.kernels:
         bracket, close = kernel.parameters
         edits.after(bracket, _PARAMETERS + ("" if not kernel.names else ", "))
         if not kernel.names:
             for position in range(bracket + 1, close):  # (void)
                 edits.drop(position)
+    identifiers = identifiers_of(tokens)
+    in_lockstep = lockstep.used(identifiers)
     outside: dict[str, str] = {}
     for number, (head, semicolon, inside) in enumerate(found.shared):
-        outside |= _share(tokens, edits, number, head, semicolon, inside)
+        outside |= _share(tokens, edits, number, head, semicolon, inside=inside, in_lockstep=in_lockstep)
+    if in_lockstep:
+        lockstep.wrap_pointers(tokens, edits, found.declarations)
     _declare_shared(tokens, edits, found.declarations if outside else (), outside)
     elsewhere = _replace_indices(tokens, edits, [kernel.body for kernel in found.kernels if kernel.body])
     for position in range(len(tokens)):
         if tokens[position] == "extern" and tokens[position + 1] == '"C"':
             edits.replace(position + 1, '"C++"')  # names are this table's business: templates may stand inside
 
-    meets = _Reach(found.declarations, tokens)
-    reports = bool(identifiers_of(tokens) & _REPORTING)
+    meets = _Reach(found.declarations, tokens, _MEETING | {"volatile"} if in_lockstep else _MEETING)
+    reports = bool(identifiers & _REPORTING)
     tracked = checked or elsewhere or reports
     entries, parameters = _entries(found.kernels, name_expressions, meets, tracked=tracked, fibres=fibres)
     includes = "".join(f"#include <{name}>\n" for name in _includes(tokens))
@@ -110,7 +114,7 @@ def identifiers_of(tokens: Tokens) -> set[str]:
     return syntax.identifiers(tokens, 0, len(tokens))
 
 
-class _Edits:
+class Edits:
     """Changes to words; the space between them, and with it every line, stays."""
 
     def __init__(self, tokens: Tokens) -> None:
@@ -150,7 +154,9 @@ def _refuse_unsupported(tokens: Tokens) -> None:
         )
 
 
-def _share(tokens: Tokens, edits: _Edits, number: int, head: int, semicolon: int, inside: bool) -> dict[str, str]:
+def _share(
+    tokens: Tokens, edits: Edits, number: int, head: int, semicolon: int, *, inside: bool, in_lockstep: bool
+) -> dict[str, str]:
     """Make references into shared memory of a declaration of shared variables. Those of one outside functions are
     declared in every function that mentions them: how, by name, is what this returns."""
     names = syntax.declarators(tokens, head, semicolon)
@@ -167,6 +173,10 @@ def _share(tokens: Tokens, edits: _Edits, number: int, head: int, semicolon: int
         edits.before(head, f"struct {struct} {{")
         edits.after(semicolon, "};")
         references = {name: f"auto& {name} = __cuplug::shared<{struct}>().{name};" for name, _ in names}
+    if in_lockstep:
+        references = {
+            name: lockstep.wrap_shared(tokens, head, semicolon, name, text) for name, text in references.items()
+        }
     if not inside:
         return references
     edits.after(semicolon, " ".join(references.values()))
@@ -190,7 +200,7 @@ def _dynamic_references(tokens: Tokens, names: list[tuple[str, int]], head: int)
 
 
 def _declare_shared(
-    tokens: Tokens, edits: _Edits, functions: Sequence[syntax.Declaration], references: dict[str, str]
+    tokens: Tokens, edits: Edits, functions: Sequence[syntax.Declaration], references: dict[str, str]
 ) -> None:
     """Declare the shared variables of the file in the functions that mention them."""
     for function in functions:
@@ -203,7 +213,7 @@ def _declare_shared(
             edits.after(function.body[1], "}")
 
 
-def _replace_indices(tokens: Tokens, edits: _Edits, bodies: list[tuple[int, int]]) -> bool:
+def _replace_indices(tokens: Tokens, edits: Edits, bodies: list[tuple[int, int]]) -> bool:
     """Let the built-in variables outside kernels read the worker's state. Whether there were any."""
     any_found = False
     bodies = sorted(bodies)
@@ -223,8 +233,9 @@ def _replace_indices(tokens: Tokens, edits: _Edits, bodies: list[tuple[int, int]
 class _Reach:
     """Which names lead to a barrier or a warp function."""
 
-    def __init__(self, declarations: Sequence[syntax.Declaration], tokens: Tokens) -> None:
+    def __init__(self, declarations: Sequence[syntax.Declaration], tokens: Tokens, meeting: frozenset[str]) -> None:
         self._tokens = tokens
+        self._meeting = meeting
         self._mentions: dict[str, set[str]] = {}
         for declaration in declarations:
             mentioned = syntax.identifiers(tokens, declaration.head[0], declaration.body[1])
@@ -238,7 +249,7 @@ class _Reach:
         waiting = start | self._mentions.get("operator", set())
         while waiting:
             name = waiting.pop()
-            if name in _MEETING:
+            if name in self._meeting:
                 return True
             if name not in seen:
                 seen.add(name)

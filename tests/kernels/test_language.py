@@ -140,6 +140,21 @@ def test_the_clock_runs(machine: Any, language: Any) -> None:
     assert machine.down(out, 1, np.int64)[0] >= 0
 
 
+@pytest.mark.needs_sim  # CUDA has not promised it since version 9, although it mostly works
+def test_a_warp_works_in_lockstep_by_volatile_pointers(machine: Any) -> None:
+    module = machine.module("lockstep.cu")
+    values = np.random.default_rng(11).integers(0, 1000, (3, 128)).astype(np.int32)
+    sums, before, most = machine.empty(3, np.int32), machine.empty(128, np.int32), machine.empty(2, np.float32)
+    module.get_function("total")(machine.up(values), sums, grid=3, block=128, shared=512)
+    assert machine.down(sums, 3, np.int32).tolist() == values.sum(1).tolist()
+    module.get_function("scan")(machine.up(values[0]), before, grid=1, block=128)
+    warps = values[0].reshape(4, 32)
+    assert np.array_equal(machine.down(before, (4, 32), np.int32), warps.cumsum(1) - warps)
+    floats = values[1, :32].astype(np.float32)
+    module.get_function("largest")(machine.up(floats), most, grid=1, block=32)
+    assert machine.down(most, 2, np.float32).tolist() == [floats.max(), -floats.min()]
+
+
 def test_headers_of_the_host_may_be_included(machine: Any) -> None:
     f, i = machine.up(np.float32([0, 0, 5, 6, 7, 0, 0, 0])), machine.zeros(3, np.int64)
     machine.module("headers.cu").get_function("standard")(f, i, grid=1, block=1)

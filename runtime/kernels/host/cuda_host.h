@@ -83,4 +83,5 @@
 #include "rounding.h"
 #include "simd.h"
 #include "memory.h"
+#include "lockstep.h"
 #include "entry.h"

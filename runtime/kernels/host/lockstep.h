@@ -1,0 +1,61 @@
+// Shared memory through volatile pointers, as sources from before CUDA 9 use it: without __syncwarp(), in the belief that
+// the lanes of a warp take every step together. Here they do so at each store: all have read before one writes, and all
+// have written before one goes on.
+#pragma once
+
+namespace __cuplug {
+
+template <class T> struct LockstepElement {
+    volatile T* at;
+
+    // Memory of the worker's own region is shared memory, or a local variable.
+    void meet() const {
+        if (((cuplug_u64)at & ~(REGION - 1)) == (cuplug_u64)self()) exchange<int>(COLLECT_SYNC, ~0u, 0, 0, 32, 0, true);
+    }
+    operator T() const {
+        asm volatile("" ::: "memory");
+        return *(const T*)at;
+    }
+    T operator=(T value) const {
+        meet();
+        *(T*)at = value;
+        meet();
+        return value;
+    }
+    T operator=(const LockstepElement& other) const { return *this = (T)other; }
+    T* operator&() const { return (T*)at; }
+    T* operator->() const { return (T*)at; }
+#define CUPLUG_LOCKSTEP(op) \
+    template <class U> T operator op##=(const U& value) const { return *this = (T)((T)*this op value); }
+    CUPLUG_LOCKSTEP(+) CUPLUG_LOCKSTEP(-) CUPLUG_LOCKSTEP(*) CUPLUG_LOCKSTEP(/) CUPLUG_LOCKSTEP(%) CUPLUG_LOCKSTEP(&)
+    CUPLUG_LOCKSTEP(|) CUPLUG_LOCKSTEP(^) CUPLUG_LOCKSTEP(<<) CUPLUG_LOCKSTEP(>>)
+#undef CUPLUG_LOCKSTEP
+    T operator++() const { return *this += 1; }
+    T operator--() const { return *this -= 1; }
+    T operator++(int) const { return (T)(*this += 1) - 1; }
+    T operator--(int) const { return (T)(*this -= 1) + 1; }
+};
+
+template <class T> struct LockstepPointer {
+    volatile T* at;
+
+    template <class I> LockstepElement<T> operator[](I index) const { return {at + index}; }
+    LockstepElement<T> operator*() const { return {at}; }
+    T* operator->() const { return (T*)at; }
+    operator volatile T*() const { return at; }
+    template <class U> explicit operator U*() const { return (U*)at; }
+    template <class I> LockstepPointer operator+(I offset) const { return {at + offset}; }
+    template <class I> LockstepPointer& operator+=(I offset) {
+        at += offset;
+        return *this;
+    }
+    LockstepPointer& operator=(volatile T* other) {
+        at = other;
+        return *this;
+    }
+};
+
+template <class T> inline LockstepPointer<T> lockstep(volatile T* pointer) { return {pointer}; }
+template <class T> inline LockstepPointer<T> lockstep(LockstepPointer<T> pointer) { return pointer; }
+
+}  // namespace __cuplug
