@@ -13,6 +13,7 @@ from . import (
     layout,
     linalg,
     printing,
+    settings,
     views,
 )
 from .devices import device
@@ -41,6 +42,7 @@ PUBLIC: dict[str, Any] = {
     "Generator": generator.Generator,
     "Size": layout.Size,
     "Tensor": Tensor,
+    "backends": settings.backends,
     "broadcast_shapes": views.common_shape,
     "broadcast_tensors": views.broadcast_tensors,
     "cat": joining.cat,
@@ -52,6 +54,8 @@ PUBLIC: dict[str, Any] = {
     "initial_seed": generator.initial_seed,
     "manual_seed": generator.manual_seed,
     "matmul": linalg.matmul,
+    "newaxis": None,
+    "no_grad": settings.no_grad,
     "seed": generator.seed,
     "set_printoptions": printing.set_printoptions,
     "stack": joining.stack,

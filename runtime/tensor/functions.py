@@ -38,10 +38,19 @@ def result_type(a: Any, b: Any) -> Any:
     return common_dtype((a, b))
 
 
+_KEYWORDS = {"pow": ("input", "exponent"), "lerp": ("input", "end", "weight")}
+"""What torch calls the operands where it is not ``input`` and ``other``."""
+
+
 def _of_operation(operation: Operation) -> Callable[..., Tensor]:
-    def function(*operands: Any, out: Tensor | None = None) -> Tensor:
-        if len(operands) != operation.arity:
-            raise TypeError(f"{operation.name}() takes {operation.arity} operands, not {len(operands)}")
+    keywords = _KEYWORDS.get(operation.name, ("input", "other"))
+
+    def function(*operands: Any, out: Tensor | None = None, **named: Any) -> Tensor:
+        if named:
+            operands += tuple(named.pop(keyword) for keyword in keywords[len(operands) :] if keyword in named)
+        if len(operands) != operation.arity or named:
+            expected = ", ".join(keywords[: operation.arity])
+            raise TypeError(f"{operation.name}() takes {expected} and out; got {len(operands)} operands, {named}")
         return into(operation, out, *operands)
 
     function.__doc__ = f"{operation.name}, element by element; written to ``out`` if given."
@@ -50,9 +59,10 @@ def _of_operation(operation: Operation) -> Callable[..., Tensor]:
 
 def _of_method(name: str) -> Callable[..., Any]:
     method = getattr(Tensor, name)
+    takes = (Tensor, int, float) if name in ("add", "sub", "div") else Tensor
 
     def function(input: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: A002 - torch's name
-        if not isinstance(input, Tensor):
+        if not isinstance(input, takes):
             raise TypeError(f"{name}() takes a tensor first, not {type(input).__name__}")
         return method(input, *args, **kwargs)
 
@@ -66,6 +76,7 @@ _METHODS = (
     *("movedim", "moveaxis", "t", "squeeze", "unsqueeze", "broadcast_to", "narrow", "select", "unbind", "split"),
     *("chunk", "flip", "diagonal", "as_strided", "tile", "clone", "clamp", "clip", "mm", "bmm", "mv", "dot", "nonzero"),
     *("masked_select", "masked_fill", "index_select", "add", "sub", "div", "is_floating_point"),
+    *("is_complex", "is_signed", "is_nonzero", "is_same_size", "equal", "allclose", "isclose"),
 )
 
 

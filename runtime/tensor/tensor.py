@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .arranging import ArrangeMethods
+from .comparing import CompareMethods
 from .copying import CopyMethods
 from .core import use_class
 from .creation_methods import CreationMethods
@@ -32,6 +33,7 @@ class Tensor(
     CopyMethods,
     FillMethods,
     ReductionMethods,
+    CompareMethods,
     CreationMethods,
     ExchangeMethods,
     PickleMethods,
@@ -122,6 +124,10 @@ class Tensor(
     def div_(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
         """``div``, in place."""
         return apply_into(_division(rounding_mode), self, self, other)
+
+    def pow(self, exponent: Any) -> Tensor:
+        """The power, element by element."""
+        return apply2(BY_NAME["pow"], self, exponent)
 
     def clamp(self, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:  # noqa: A002
         """Elements below ``min`` become ``min``, those above ``max`` become ``max``; either may be left out.

@@ -1,0 +1,30 @@
+"""Names of torch by which programs set what does not exist here: they can be set, and change nothing.
+
+There are no convolutions for cuDNN to choose among, and no gradients to leave out.
+"""
+
+from __future__ import annotations
+
+from contextlib import ContextDecorator
+from types import SimpleNamespace
+
+__all__ = ["backends", "no_grad"]
+
+backends = SimpleNamespace(
+    cudnn=SimpleNamespace(
+        allow_tf32=True,
+        benchmark=False,
+        deterministic=False,
+        enabled=True,
+        is_available=lambda: False,
+        version=lambda: None,
+    )
+)
+"""``torch.backends``: ``backends.cudnn.benchmark = True`` and the like."""
+
+
+class no_grad(ContextDecorator):  # noqa: N801 - torch's name
+    """``with no_grad():`` or ``@no_grad()``: nothing here records gradients."""
+
+    def __enter__(self) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
