@@ -113,8 +113,8 @@ class Layout:
 
     def span(self) -> tuple[int, int]:
         """The first and the one after the last element that is used, relative to element [0, ..., 0]."""
-        if not self.numel:
-            return 0, 0
+        if self.contiguous or not self.numel:
+            return 0, self.numel
         low = high = 0
         for length, stride in zip(self.shape, self.strides, strict=True):
             if stride < 0:
@@ -141,6 +141,8 @@ class Layout:
 
     def dense_order(self) -> Shape | None:
         """The strides, if the elements fill their span without gaps in some order of the dimensions; else None."""
+        if self.contiguous:
+            return self.strides
         expected = 1
         for stride, length in sorted(
             (stride, length) for length, stride in zip(self.shape, self.strides, strict=True) if length > 1

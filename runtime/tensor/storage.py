@@ -36,7 +36,9 @@ class Storage:
         # Asking NumPy for an address is slow, and most arrays are never asked: only done when `address` is unset.
         if name != "address":
             raise AttributeError(name)
-        self.address = self.owner.__array_interface__["data"][0] + _extent(self.owner)[0]
+        owner = self.owner
+        address = owner.__array_interface__["data"][0]
+        self.address = address if owner.flags.c_contiguous else address + _extent(owner)[0]
         return self.address
 
     @classmethod

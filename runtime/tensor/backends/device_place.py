@@ -103,16 +103,20 @@ class DevicePlace(Place):
     # --- copies
 
     def upload(self, out: Tensor, source: Tensor, *, non_blocking: bool) -> None:
-        owner = source._storage.owner
-        if owner.flags.owndata:  # NumPy's own memory is not page-locked: the driver has read it when it returns
-            low = source._layout.span()[0] * source._layout.dtype.itemsize  # the same for both
-            self._call("memcpy_htod", out._address + low, source._address + low, out._layout.nbytes)
+        if _is_numpys(source._storage.owner):  # and so not page-locked: the driver has read it when it returns
+            start = source._layout.span()[0] * source._layout.dtype.itemsize  # the same for both
+            self._call("memcpy_htod", out._address + start, source._address + start, out._layout.nbytes)
             return
         memcpy(_Range(self, out), _bytes(source), runtime=self.runtime)
         if source._storage.pinned and not non_blocking:
             self.synchronize()
 
     def download(self, out: Tensor, source: Tensor, *, non_blocking: bool) -> None:
+        owner = out._storage.owner
+        if _is_numpys(owner) and owner.flags.writeable:  # the driver's copy returns when it is done
+            start = source._layout.span()[0] * source._layout.dtype.itemsize
+            self._call("memcpy_dtoh", out._address + start, source._address + start, out._layout.nbytes)
+            return
         memcpy(_bytes(out), _Range(self, source), runtime=self.runtime)
         if out._storage.pinned and not non_blocking:
             self.synchronize()
@@ -144,6 +148,15 @@ class DevicePlace(Place):
             # To memory that is certainly not page-locked the driver's copy returns when it is done.
             self._call("memcpy_dtoh", made.__array_interface__["data"][0], ready._address, layout.nbytes)
         return made
+
+
+def _is_numpys(owner: Any) -> bool:
+    """Whether memory is NumPy's own, possibly by way of views."""
+    while isinstance(owner, np.ndarray):
+        if owner.flags.owndata:
+            return True
+        owner = owner.base
+    return False
 
 
 def _bytes(tensor: Tensor) -> npt.NDArray[np.uint8]:
