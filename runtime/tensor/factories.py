@@ -164,7 +164,10 @@ def _without_typed(data: Any) -> tuple[Any, set[dtype]]:
 def _holds_typed(data: Any) -> bool:
     if not isinstance(data, (list, tuple)):
         return False
-    return any(isinstance(each, (Tensor, *_NUMPYS)) or _holds_typed(each) for each in data)
+    kinds = set(map(type, data))  # of few kinds, however many there are
+    if any(issubclass(each, (Tensor, *_NUMPYS)) for each in kinds):
+        return True
+    return not kinds.isdisjoint((list, tuple)) and any(map(_holds_typed, data))
 
 
 _NUMPYS = (np.ndarray, np.generic)

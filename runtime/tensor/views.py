@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from math import prod
 from operator import index as integer
 from typing import TYPE_CHECKING, Any
@@ -247,7 +248,28 @@ class ViewMethods(TensorCore):
         """The positions of one dimension, each as a view."""
         if not self.ndim:
             raise RangeError("unbind: a tensor without dimensions has nothing to take apart")
-        return tuple(self.select(dim, index) for index in range(self.shape[normal_axis(dim, self.ndim)]))
+        axis = normal_axis(dim, self.ndim)
+        return self._pieces(axis, range(self.shape[axis]), [None] * self.shape[axis])
+
+    def _pieces(self, axis: int, starts: Iterable[int], lengths: Iterable[int | None]) -> tuple[Tensor, ...]:
+        """Views of parts of one dimension, which is gone where the length is None. Those of one length share a layout."""
+        own = self._layout
+        shape, strides = tuple(own.shape), own.strides
+        step = strides[axis]
+        layouts: dict[int | None, Layout] = {}
+        pieces = []
+        for start, length in zip(starts, lengths):  # noqa: B905 - as many
+            layout = layouts.get(length)
+            if layout is None:
+                middle = () if length is None else (length,)
+                layout = layouts[length] = Layout.of(
+                    own.place,
+                    own.dtype,
+                    (*shape[:axis], *middle, *shape[axis + 1 :]),
+                    (*strides[:axis], *(() if length is None else (step,)), *strides[axis + 1 :]),
+                )
+            pieces.append(make(self._storage, self._offset + start * step, layout))
+        return tuple(pieces)
 
     def split(self, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
         """Pieces along one dimension: of one size (the last may be smaller), or of the sizes given.
@@ -265,14 +287,9 @@ class ViewMethods(TensorCore):
             sizes = [min(split_size, length - start) for start in range(0, length, split_size or 1)] or [0]
         else:
             sizes = list(split_size)
-            if sum(sizes) != length:
+            if sum(sizes) != length or min(sizes, default=0) < 0:
                 raise ShapeError(f"split: sizes {sizes} do not add up to the length {length} of dimension {dim}")
-        pieces = []
-        start = 0
-        for size in sizes:
-            pieces.append(self.narrow(axis, start, size))
-            start += size
-        return tuple(pieces)
+        return self._pieces(axis, accumulate(sizes, initial=0), sizes)
 
     def chunk(self, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
         """At most ``chunks`` pieces of equal size (the last may be smaller) along one dimension."""
