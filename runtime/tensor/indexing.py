@@ -9,6 +9,7 @@ import numpy as np
 from .core import TensorCore, make
 from .dtypes import bool_, int64, uint8
 from .elementwise import apply_into
+from .errors import ShapeError
 from .layout import Layout, Size, broadcast_shapes
 from .operations import BY_NAME, COPY
 from .places import Place
@@ -36,9 +37,10 @@ class IndexMethods(TensorCore):
         if isinstance(value, (list, tuple, np.ndarray)):
             value = _tensor(value)
         if isinstance(key, TensorCore) and key.dtype is bool_ and not (isinstance(value, TensorCore) and value.ndim):
-            if key.ndim:
-                _check_mask(key.shape, self.shape, 0)
+            _check_mask(key.shape, self.shape, 0)
             mask: Any = key if key._layout.place is self._layout.place else key.to(self.device)  # type: ignore[attr-defined]
+            if 0 < mask.ndim < self.ndim:  # it covers the first dimensions
+                mask = mask.reshape(*mask.shape, *(1,) * (self.ndim - mask.ndim))
             target.masked_fill_(mask, value)
             return
         view, indices = _resolve(target, key, writing=True)
@@ -50,24 +52,33 @@ class IndexMethods(TensorCore):
             apply_into(COPY, view, value)
 
     def masked_fill_(self, mask: Tensor, value: Any) -> Tensor:
-        """Write ``value``, a number or a tensor without dimensions, where ``mask`` is True."""
+        """Write ``value``, a number or a tensor without dimensions, where ``mask``, which broadcasts, is True.
+
+        Raises:
+            ValueError: ``value`` has dimensions.
+        """
         target: Tensor = self  # type: ignore[assignment]
-        if mask.ndim < self.ndim and mask.shape == self.shape[: mask.ndim]:  # as x[mask] = value
-            mask = mask.reshape(*mask.shape, *(1,) * (self.ndim - mask.ndim))
         kind = self._layout.dtype
         if isinstance(value, TensorCore):
+            if value.ndim:
+                raise ShapeError(f"masked_fill: the value has {value.ndim} dimensions, and must have none")
             here = value._layout
             if here.place is not self._layout.place:
                 value = value.item()  # type: ignore[attr-defined]
             elif here.dtype is not kind:
                 value = value.to(kind)  # type: ignore[attr-defined]
         if not isinstance(value, TensorCore):
+            check = COPY.check(kind)
+            if check is not None:
+                check(value)
             value = _PYTHONS[kind.kind](value)
         return apply_into(BY_NAME["where"], target, mask, value, target)
 
     def masked_fill(self, mask: Tensor, value: Any) -> Tensor:
-        """A copy with ``value`` where ``mask`` is True."""
-        return self.clone().masked_fill_(mask, value)
+        """A copy with ``value`` where ``mask`` is True; it has the shape to which both broadcast."""
+        shape = broadcast_shapes(self.shape, mask.shape)
+        source: Any = self if shape == self.shape else self.expand(*shape)
+        return source.clone().masked_fill_(mask, value)  # type: ignore[no-any-return]
 
     def masked_select(self, mask: Tensor) -> Tensor:
         """The elements where ``mask``, which broadcasts with this tensor, is True, in one dimension."""
@@ -90,7 +101,15 @@ class IndexMethods(TensorCore):
         return _on(place, rows)
 
     def index_select(self, dim: int, index: Tensor) -> Tensor:
-        """The positions ``index`` of one dimension, in that order."""
+        """The positions ``index`` of one dimension, in that order.
+
+        Raises:
+            IndexError: ``index`` has more than one dimension.
+        """
+        if index.ndim != 1:
+            if index.ndim:
+                raise IndexError(f"index_select: the index has {index.ndim} dimensions, and must have one")
+            index = index.reshape(1)
         return self[(slice(None),) * (dim % (self.ndim or 1)) + (index,)]
 
     def __iter__(self) -> Any:
@@ -134,7 +153,7 @@ def _resolve(tensor: Tensor, key: Any, *, writing: bool) -> tuple[Tensor, list[T
     for part in parts:
         if part is None:
             shape.append(1)
-            strides.append(0)
+            strides.append(own_shape[axis] * own_strides[axis] if axis < len(own_shape) else 1)
             indices.append(None)
         elif isinstance(part, slice):
             start, stop, step = part.indices(own_shape[axis])
@@ -151,6 +170,11 @@ def _resolve(tensor: Tensor, key: Any, *, writing: bool) -> tuple[Tensor, list[T
                 raise IndexError(f"index {part} is out of bounds for dimension {axis} of length {length}")
             offset += part % length * own_strides[axis]
             axis += 1
+        elif not part._layout.shape and part.dtype in (bool_, uint8):  # a new dimension, which it takes or leaves out
+            home = tensor._layout.place if not tensor._layout.place.numpy_indices else _host()
+            shape.append(1)
+            strides.append(0)
+            indices.append(_on(home, np.zeros(int(bool(part)), np.int64)))
         else:
             for each in _integer_indices(part, tensor._layout, axis):
                 shape.append(own_shape[axis])
@@ -175,6 +199,8 @@ def _resolve_one(tensor: Tensor, index: Tensor, writing: bool) -> tuple[Tensor, 
 
 def _parts(key: Any, ndim: int) -> list[Any]:
     """The parts of an index, one for each dimension, None and slices added where dimensions go unnamed."""
+    if isinstance(key, list) and any(map(_stands_in_tuple, key)):
+        key = tuple(key)
     given = list(key) if isinstance(key, tuple) else [key]
     parts: list[Any] = []
     used = 0
@@ -194,7 +220,9 @@ def _parts(key: Any, ndim: int) -> list[Any]:
             if part.ndim == 0 and part.dtype.kind in "iu" and part.dtype is not uint8:
                 part = part.item()  # type: ignore[attr-defined]
             used += part.ndim if isinstance(part, TensorCore) and part.dtype in (bool_, uint8) else 1
-        elif isinstance(part, (list, np.ndarray, range)):
+        elif isinstance(part, (list, tuple, np.ndarray, range)) and not (
+            isinstance(part, np.ndarray) and not part.ndim
+        ):
             part = _tensor(part if not isinstance(part, range) else list(part))
             used += part.ndim if part.dtype is bool_ else 1
         else:
@@ -213,6 +241,11 @@ def _parts(key: Any, ndim: int) -> list[Any]:
     return parts
 
 
+def _stands_in_tuple(part: Any) -> bool:
+    """Whether a list with this part means what a tuple means: torch keeps to what NumPy did once."""
+    return part is None or part is Ellipsis or isinstance(part, (list, tuple, slice, TensorCore))
+
+
 def _integer_indices(part: Tensor, target: Layout, axis: int) -> list[Tensor]:
     """Integer tensors for the dimensions of a layout that ``part`` indexes from ``axis`` on."""
     here = part._layout
@@ -228,8 +261,6 @@ def _integer_indices(part: Tensor, target: Layout, axis: int) -> list[Tensor]:
 
 
 def _check_mask(mask: Size, shape: Size, axis: int) -> None:
-    if not mask:
-        raise IndexError("a mask without dimensions is not supported as an index; use x[None][mask[None]]")
     if mask != shape and mask != shape[axis : axis + len(mask)]:
         raise IndexError(
             f"a mask of shape {list(mask)} does not fit dimensions of lengths {list(shape[axis : axis + len(mask)])}"
