@@ -17,29 +17,64 @@ __all__ = ["PATTERNS", "Pattern"]
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """``numpy(i, *parameters)`` for positions ``i`` in row-major order; in CUDA C ``cuda`` of ``i``, ``p0``, ``p1``...
+    """``numpy(out, *parameters)`` fills an array of one dimension, of any type; in CUDA C ``cuda`` is a function of the
+    position ``i`` and the parameters ``p0``, ``p1``...
 
     ``floating`` patterns take float64 parameters and give float64, others int64.
     """
 
-    numpy: Callable[..., npt.NDArray[Any]]
+    numpy: Callable[..., None]
     cuda: str
     parameters: int
     floating: bool
 
 
-def _linspace(i: Any, start: float, end: float, step: float, count: float) -> Any:
-    return np.where(i < count / 2, start + i * step, end - (count - 1 - i) * step)
+_CHUNK = 1 << 13  # elements at a time, to stay in the processor's cache
+Array = npt.NDArray[Any]
+
+
+def _arange_int(out: Array, start: np.int64, step: np.int64) -> None:
+    first = np.arange(min(len(out), _CHUNK)) * step + start
+    before = np.int64(0)
+    for at in range(0, len(out), _CHUNK):
+        part = out[at : at + _CHUNK]
+        np.add(first[: len(part)], before, out=part, casting="unsafe")
+        before += step * np.int64(_CHUNK)
+
+
+def _arange_float(out: Array, start: float, step: float) -> None:
+    _line(out, start, step, 0, 1)
+
+
+def _linspace(out: Array, start: float, end: float, step: float, count: float) -> None:
+    """The second half counts from the end, so that it is met."""
+    half = -int(-count // 2)
+    _line(out[:half], start, step, 0, 1)
+    _line(out[half:], end, -step, int(count) - 1 - half, -1)
+
+
+def _line(out: Array, start: float, step: float, first: int, by: int) -> None:
+    """``start + i * step`` for ``i`` from ``first`` on, up or down."""
+    i = np.arange(min(len(out), _CHUNK), dtype=np.float64) * by + first
+    for at in range(0, len(out), _CHUNK):
+        part = out[at : at + _CHUNK]
+        np.add(i[: len(part)] * step, start, out=part, casting="unsafe")
+        i += by * _CHUNK
+
+
+def _eye(out: Array, columns: np.int64) -> None:
+    width = int(columns)
+    out.fill(0)
+    out[: width * width : width + 1] = 1
 
 
 # fmt: off
 PATTERNS = {
-    "arange_int":   Pattern(lambda i, start, step: start + i * step, "p0 + i * p1", 2, False),
-    "arange_float": Pattern(lambda i, start, step: start + i * step,
-                            "__dadd_rn(p0, __dmul_rn((double)i, p1))", 2, True),
+    "arange_int":   Pattern(_arange_int, "p0 + i * p1", 2, False),
+    "arange_float": Pattern(_arange_float, "__dadd_rn(p0, __dmul_rn((double)i, p1))", 2, True),
     "linspace": Pattern(_linspace,
                         "i < p3 / 2 ? __dadd_rn(p0, __dmul_rn((double)i, p2))"
                         " : __dsub_rn(p1, __dmul_rn(p3 - 1 - i, p2))", 4, True),
-    "eye": Pattern(lambda i, columns: i // columns == i % columns, "i / p0 == i % p0", 1, False),
+    "eye": Pattern(_eye, "i / p0 == i % p0", 1, False),
 }
 # fmt: on

@@ -172,12 +172,11 @@ def fill(pattern: str, out: Layout) -> Run:
     """See ``Place.fill``."""
     found = PATTERNS[pattern]
     number = (float64 if found.floating else int64).scalar
-    count, shape = out.numel, out.shape
+    assert out.contiguous
 
     def run(out: Any, *parameters: Any) -> None:
         with _quiet(all="ignore"):
-            values = found.numpy(np.arange(count), *map(number, parameters))
-            np.copyto(out, values.reshape(shape), casting="unsafe")
+            found.numpy(out.reshape(-1), *map(number, parameters))
 
     return run
 
@@ -201,21 +200,29 @@ def random(distribution: str, out: Layout) -> Run:
     return run
 
 
-def take() -> Run:
+def take(axis: int) -> Run:
     """See ``Place.take``."""
+    before = (slice(None),) * axis
 
     def run(out: Any, source: Any, *indices: Any) -> None:
-        if len(indices) == 1:
-            source.take(indices[0], 0, out)
+        if len(indices) == 1 and source.flags.c_contiguous:  # NumPy would copy the whole source otherwise
+            source.take(indices[0], axis, out)
         else:
-            out[...] = source[indices]
+            out[...] = source[before + indices]
 
     return run
 
 
-def taken(source: Any, *indices: Any) -> Any:
+def taking(axis: int) -> Callable[..., Any]:
     """What ``take`` writes, as a new array."""
-    return source.take(indices[0], 0) if len(indices) == 1 else source[indices]
+    before = (slice(None),) * axis
+
+    def taken(source: Any, *indices: Any) -> Any:
+        if len(indices) == 1 and source.flags.c_contiguous:
+            return source.take(indices[0], axis)
+        return source[before + indices]
+
+    return taken
 
 
 def put() -> Run:
