@@ -32,6 +32,7 @@ __all__ = [
 
 Shape = tuple[int, ...]
 _MOST_LAYOUTS = 4096
+_MOST_PLANS = 512
 
 
 class Size(tuple[int, ...]):
@@ -70,6 +71,17 @@ class Size(tuple[int, ...]):
     __rmul__ = __mul__
 
 
+class _Plans(dict[Any, Any]):
+    """What was prepared for one layout. Bounded: the other operands' shapes may depend on data, and never come again."""
+
+    __slots__ = ()
+
+    def __setitem__(self, key: Any, plan: Any) -> None:
+        if len(self) >= _MOST_PLANS:
+            self.clear()
+        super().__setitem__(key, plan)
+
+
 class Layout:
     """Shape and strides in elements of one element type, at one place. Made by ``Layout.of``, never changed."""
 
@@ -86,7 +98,7 @@ class Layout:
         """The bytes of all elements, as if they lay side by side."""
         self.contiguous = is_contiguous(shape, strides)
         """Whether the elements lie side by side in row-major order."""
-        self.plans: dict[Any, Any] = {}
+        self.plans: dict[Any, Any] = _Plans()
 
     @staticmethod
     def of(place: Place, dtype: dtype, shape: Shape, strides: Shape | None = None) -> Layout:

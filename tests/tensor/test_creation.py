@@ -168,6 +168,13 @@ def test_the_same_operation_on_the_same_layout_is_planned_once(device: str) -> N
     assert cuplug.zeros(3, 4, device=device)._layout is x._layout
 
 
+def test_results_of_ever_new_shapes_do_not_pile_plans_up(device: str) -> None:
+    x = cuplug.arange(700, device=device)
+    for count in range(700):
+        assert x[x < count].numel() == count
+    assert len(x._layout.plans) <= 600
+
+
 def test_layouts_do_not_pile_up(device: str) -> None:
     from cuplug.runtime.tensor import layout
 
