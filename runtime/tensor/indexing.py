@@ -8,7 +8,7 @@ import numpy as np
 
 from .core import TensorCore, make
 from .dtypes import bool_, int64, uint8
-from .elementwise import apply_into
+from .elementwise import apply, apply_into
 from .errors import ShapeError
 from .layout import Layout, Size, broadcast_shapes
 from .operations import BY_NAME, COPY
@@ -91,6 +91,9 @@ class IndexMethods(TensorCore):
     def nonzero(self, as_tuple: bool = False) -> Any:
         """The indices of the elements that are not 0: one row each, or one tensor a dimension. Waits for the device."""
         place = self._layout.place
+        if _is_searched_there(self._layout):
+            there = _found_there(self.reshape(self.shape or (1,)))
+            return there.unbind(0) if as_tuple else there[: self.ndim].t()
         elements = place.read(self)  # type: ignore[arg-type]
         if as_tuple:
             return tuple(_on(place, each) for each in _nonzero(elements.reshape(self.shape or (1,))))
@@ -251,6 +254,8 @@ def _integer_indices(part: Tensor, target: Layout, axis: int) -> list[Tensor]:
     here = part._layout
     if here.dtype in (bool_, uint8):
         _check_mask(here.shape, target.shape, axis)
+        if _is_searched_there(here) and here.place is target.place:
+            return list(_found_there(part).unbind(0))
         home = target.place if not target.place.numpy_indices else _host()
         return [_on(home, each) for each in _nonzero(here.place.read(part))]
     if here.dtype.kind not in "iu":
@@ -265,6 +270,21 @@ def _check_mask(mask: Size, shape: Size, axis: int) -> None:
         raise IndexError(
             f"a mask of shape {list(mask)} does not fit dimensions of lengths {list(shape[axis : axis + len(mask)])}"
         )
+
+
+def _is_searched_there(layout: Layout) -> bool:
+    return not layout.place.numpy_indices and layout.numel > 0
+
+
+def _found_there(tensor: Tensor) -> Tensor:
+    """The indices of what is not 0, found by the device: a row for each dimension. Waits for their number."""
+    flags = tensor if tensor.dtype is bool_ else apply(BY_NAME["ne"], tensor, 0)
+    flags = flags.contiguous()
+    layout = flags._layout
+    find = layout.plans.get("positions")
+    if find is None:
+        find = layout.plans["positions"] = layout.place.positions(layout)
+    return find(flags)
 
 
 def _nonzero(elements: Any) -> list[Any]:

@@ -144,3 +144,8 @@ class Place(ABC):
                     copy(make(out._storage, out._offset + offset, part), each)
 
         return kernel
+
+    def positions(self, flags: Layout) -> Callable[[Tensor], Tensor]:
+        """What finds the True elements of contiguous bool tensors: int64, a row of indices for each dimension. There is
+        one element at least. Only for places without ``numpy_indices``."""
+        raise NotImplementedError(f"{self.device} indexes as NumPy does")
