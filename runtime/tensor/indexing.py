@@ -294,21 +294,28 @@ def _nonzero(elements: Any) -> list[Any]:
 
 
 def _take(view: Tensor, indices: list[Tensor | None]) -> Tensor:
+    given = [(axis, each) for axis, each in enumerate(indices) if each is not None]
+    if len(given) == 1 and view._layout.place.numpy_indices:
+        axis, index = given[0]
+        return _taken(view, [index], index._layout.shape, axis)
     source, ready, shape, first = _arranged(view, indices)
-    return _moved_back(_taken(source, ready, shape), len(shape), first)
+    taken = _taken(source, ready, shape)
+    return _moved_back(taken, len(shape), first).contiguous() if first else taken
 
 
-def _taken(source: Tensor, ready: list[Tensor], shape: tuple[int, ...]) -> Tensor:
-    """``source`` at indices of its first dimensions, as ``Place.take`` wants them; ``shape`` is their common one."""
+def _taken(source: Tensor, ready: list[Tensor], shape: tuple[int, ...], axis: int = 0) -> Tensor:
+    """``source`` at indices of its dimensions from ``axis`` on, as ``Place.take`` wants them; ``shape`` is their common
+    one."""
     layout = source._layout
     place = layout.place
-    target = Layout.of(place, layout.dtype, (*shape, *tuple(layout.shape)[len(ready) :]))
+    own = tuple(layout.shape)
+    target = Layout.of(place, layout.dtype, (*own[:axis], *shape, *own[axis + len(ready) :]))
     if not target.numel:
         return place.empty(target)
-    key = ("take", target, *[each._layout for each in ready])
+    key = ("take", axis, target, *[each._layout for each in ready])
     kernel = layout.plans.get(key)
     if kernel is None:
-        kernel = layout.plans[key] = place.take(target, layout, [each._layout for each in ready])
+        kernel = layout.plans[key] = place.take(target, layout, [each._layout for each in ready], axis)
     if new := getattr(kernel, "new", None):
         return new(source, *ready)  # type: ignore[no-any-return]
     out = place.empty(target)

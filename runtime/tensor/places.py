@@ -114,10 +114,10 @@ class Place(ABC):
         """Fill with random numbers. Takes seed, counter and the distribution's two parameters."""
 
     @abstractmethod
-    def take(self, out: Layout, source: Layout, indices: Sequence[Layout]) -> Kernel:
+    def take(self, out: Layout, source: Layout, indices: Sequence[Layout], axis: int = 0) -> Kernel:
         """``out[i, ...] = source[indices[0][i], indices[1][i], ..., ...]``; indices are int64, contiguous, of one
         shape. With ``numpy_indices`` they may also be of any integer type, of shapes that broadcast, and on
-        the CPU.
+        the CPU; and a single one may be of the dimension ``axis``, where its own then stand in ``out``.
 
         Takes out, source and the index tensors; it may have ``new``, as one of ``elementwise``. Negative indices count
         from the end. An index out of range raises IndexError on the CPU, and is an asynchronous, sticky error on a

@@ -214,7 +214,8 @@ class CudaPlace(DevicePlace):
 
         return kernel
 
-    def take(self, out: Layout, source: Layout, indices: Sequence[Layout]) -> Kernel:
+    def take(self, out: Layout, source: Layout, indices: Sequence[Layout], axis: int = 0) -> Kernel:
+        assert not axis  # the indexed dimensions come first
         return self._picking(source, out, len(indices), put=False)
 
     def put(self, target: Layout, values: Layout, indices: Sequence[Layout]) -> Kernel:

@@ -13,7 +13,7 @@ from ..devices import CPU
 from ..layout import Layout
 from ..places import Kernel
 from ..storage import Storage
-from .host_kernels import Run, taken
+from .host_kernels import Run, taking
 from .numpy_place import NumpyPlace
 
 if TYPE_CHECKING:
@@ -52,9 +52,9 @@ class HostPlace(NumpyPlace):
     def receive(self, out: Tensor, source: Tensor) -> None:
         raise NotImplementedError("devices send to the CPU by download()")
 
-    def take(self, out: Layout, source: Layout, indices: Sequence[Layout]) -> Kernel:
-        kernel: Any = super().take(out, source, indices)
-        kernel.new = self._adopting(out, taken)
+    def take(self, out: Layout, source: Layout, indices: Sequence[Layout], axis: int = 0) -> Kernel:
+        kernel: Any = super().take(out, source, indices, axis)
+        kernel.new = self._adopting(out, taking(axis))
         return kernel  # type: ignore[no-any-return]
 
     def _adopting(self, out: Layout, function: Any) -> Any:

@@ -28,7 +28,7 @@ __all__ = [
     "random",
     "reduction",
     "take",
-    "taken",
+    "taking",
 ]
 
 Run = Callable[..., None]

@@ -50,8 +50,8 @@ class NumpyPlace(Place):
     def random(self, distribution: str, out: Layout) -> Kernel:
         return self._kernel(distribution, host_kernels.random(distribution, out), (out,), (None,) * 4)
 
-    def take(self, out: Layout, source: Layout, indices: Sequence[Layout]) -> Kernel:
-        return self._kernel("take", host_kernels.take(), (out,), (source, *indices))
+    def take(self, out: Layout, source: Layout, indices: Sequence[Layout], axis: int = 0) -> Kernel:
+        return self._kernel("take", host_kernels.take(axis), (out,), (source, *indices))
 
     def put(self, target: Layout, values: Layout | None, indices: Sequence[Layout]) -> Kernel:
         return self._kernel("put", host_kernels.put(), (target,), (values, *indices))
