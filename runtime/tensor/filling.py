@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from .core import TensorCore
@@ -9,8 +10,9 @@ from .dtypes import dtype_of, get_default_dtype, int64
 from .elementwise import apply_into
 from .errors import ArgumentError, ElementTypeError
 from .generator import Generator, default_generator, integers_of, words
-from .layout import shape_of
+from .layout import Layout, shape_of
 from .operations import COPY
+from .places import Kernel
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -40,52 +42,66 @@ class FillMethods(TensorCore):
             ValueError: ``std`` is negative.
             TypeError: the elements are not floating-point.
         """
-        if std < 0:
+        if not std >= 0:
             raise ArgumentError(f"normal_: a standard deviation is 0 or more, not {std}")
         return _drawn(self, "normal", float(mean), float(std), generator)
 
-    def uniform_(self, a: float = 0.0, b: float = 1.0, *, generator: Generator | None = None) -> Tensor:
-        """Fill with random numbers equally distributed from ``a`` up to but without ``b``.
+    def uniform_(self, from_: float = 0.0, to: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+        """Fill with random numbers equally distributed from ``from_`` up to but without ``to``.
 
         Raises:
-            ValueError: ``b`` is less than ``a``.
+            ValueError: ``to`` is less than ``from_``, or a limit is not finite.
             TypeError: the elements are not floating-point.
         """
-        if b < a:
-            raise ArgumentError(f"uniform_: the range from {a} to {b} is none")
-        return _drawn(self, "uniform", float(a), float(b), generator)
+        if not 0 <= to - from_ < inf:
+            raise ArgumentError(f"uniform_: the range from {from_} to {to} is none")
+        return _drawn(self, "uniform", float(from_), float(to), generator)
 
-    def random_(self, low: int = 0, high: int | None = None, *, generator: Generator | None = None) -> Tensor:
-        """Fill with random integers from ``low`` up to but without ``high``; ``random_(n)`` is from 0 to ``n``.
+    def random_(self, from_: int | None = None, to: int | None = None, *, generator: Generator | None = None) -> Tensor:
+        """Fill with random integers from ``from_`` up to but without ``to``; ``random_(n)`` is from 0 to ``n``.
 
         Without limits: up to what the type holds exactly.
+
+        Raises:
+            ValueError: there are none, or the type does not hold them.
         """
         kind = self._layout.dtype
-        if high is None:
-            whole = {"b": 2, "f": 2 ** {2: 11 if kind.name == "float16" else 8, 4: 24, 8: 53}[kind.itemsize]}
-            low, high = (0, low) if low else (0, whole.get(kind.kind) or kind.maximum + 1)
-        return _integers(self, low, high, generator)
+        if to is None:
+            from_, to = 0, _WHOLE.get(kind.name) or kind.maximum + 1 if from_ is None else from_
+        return _integers(self, from_ or 0, to, generator)
+
+
+_WHOLE = {"bool": 2, "float16": 2**11, "bfloat16": 2**8, "float32": 2**24, "float64": 2**53}
+"""By types that are no integers: up to which all whole numbers can be stored."""
 
 
 def _drawn(tensor: Any, distribution: str, first: Any, second: Any, generator: Generator | None) -> Tensor:
     layout = tensor._layout
-    if layout.dtype.kind != "f" and not distribution.endswith("integers"):
-        raise ElementTypeError(f"a tensor of {layout.dtype!r} cannot be filled from the {distribution} distribution")
-    if layout.overlaps_itself():
-        raise ArgumentError("several indices of the tensor to be filled mean one element; .clone() it first")
+    kernel = layout.plans.get(("random", distribution))
+    if kernel is None:
+        kernel = _prepared(layout, distribution)
     if layout.numel:
-        key = ("random", distribution)
-        kernel = layout.plans.get(key)
-        if kernel is None:
-            kernel = layout.plans[key] = layout.place.random(distribution, layout)
         source = generator or default_generator(layout.place.device)
         kernel(tensor, *source.take(distribution, layout.dtype, layout.numel), first, second)
     return tensor  # type: ignore[no-any-return]
 
 
+def _prepared(layout: Layout, distribution: str) -> Kernel:
+    if layout.dtype.kind != "f" and not distribution.endswith("integers"):
+        raise ElementTypeError(f"a tensor of {layout.dtype!r} cannot be filled from the {distribution} distribution")
+    if layout.overlaps_itself():
+        raise ArgumentError("several indices of the tensor to be filled mean one element; .clone() it first")
+    kernel = layout.plans["random", distribution] = layout.place.random(distribution, layout)
+    return kernel  # type: ignore[no-any-return]
+
+
 def _integers(tensor: Any, low: int, high: int, generator: Generator | None) -> Tensor:
     if high <= low:
         raise ArgumentError(f"random integers from {low} up to but without {high}: there are none")
+    kind = tensor._layout.dtype
+    if kind.kind != "f" and not (kind.kind != "b" and kind.minimum <= low and high - 1 <= kind.maximum):
+        if kind.kind != "b" or low < 0 or high > 2:
+            raise ArgumentError(f"{kind!r} does not hold integers from {low} up to but without {high}")
     return _drawn(tensor, integers_of(high - low), int(low), int(high) - int(low), generator)
 
 

@@ -43,6 +43,7 @@ class Generator:
 
     def manual_seed(self, seed: int) -> Generator:
         """Start again from ``seed``, any integer of 64 bits; negative ones count from 2**64."""
+        seed = int(seed)
         if not -(2**63) <= seed < 2**64:
             raise ArgumentError(f"a seed has 64 bits; {seed} does not fit")
         self._seed = seed % 2**64
@@ -183,7 +184,8 @@ class _Philox(threading.local):
         """A function that gives the next words of 64 bits from block ``counter`` on."""
         before = (counter - 1) % 2**256  # NumPy counts before it makes a block
         inner = self._state["state"]
-        inner["counter"][:] = [before >> shift & (2**64 - 1) for shift in (0, 64, 128, 192)]
+        rest = before >> 64
+        inner["counter"][:] = before % 2**64, rest % 2**64, rest >> 64 & 2**64 - 1, rest >> 128
         inner["key"][:] = seed, 0
         self._philox.state = self._state
         return self._philox.random_raw

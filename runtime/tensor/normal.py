@@ -21,6 +21,7 @@ __all__ = ["FIRST_PART", "REST_BITS", "NormalTable", "normal_of_words", "normal_
 
 REST_BITS = 47
 """How many of the 52 bits of a significand are the polynomial's variable. The others name the part."""
+_REST = np.int64((1 << REST_BITS) - 1)
 FIRST_PART = 1022 << (52 - REST_BITS)
 """The first bits of 0.5, the least ``u``."""
 Words = npt.NDArray[Any]
@@ -32,6 +33,8 @@ class NormalTable:
 
     bits: int
     """How many of a word's low bits are its magnitude. The highest one is its sign."""
+    magnitude: np.signedinteger[Any]
+    """These bits, in the signed type of the words' width."""
     coefficients: list[npt.NDArray[np.float64]]
     """Highest power last; of every part."""
 
@@ -54,7 +57,8 @@ def normal_table(wide: bool) -> NormalTable:
         shifted = [values[k] - powers[0] * nodes[k]]
         shifted += [low - high * nodes[k] for low, high in pairwise(powers)]
         powers = [*shifted, powers[-1]]
-    return NormalTable(bits, [each * 2.0 ** (-REST_BITS * power) for power, each in enumerate(powers)])
+    magnitude = (np.int64 if wide else np.int32)((1 << bits) - 1)
+    return NormalTable(bits, magnitude, [each * 2.0 ** (-REST_BITS * power) for power, each in enumerate(powers)])
 
 
 _NODES = {
@@ -67,13 +71,13 @@ _NODES = {
 def normal_of_words(words: Words) -> npt.NDArray[np.float64]:
     """The normally distributed numbers that words of 32 or 64 bits stand for."""
     table = normal_table(words.itemsize == 8)
-    signed = words.view(f"i{words.itemsize}")  # which NumPy converts faster
-    u = (signed & signed.dtype.type((1 << table.bits) - 1)).astype(np.float64)
+    signed = words.view(table.magnitude.dtype)  # which NumPy converts faster
+    u = (signed & table.magnitude).astype(np.float64)
     u += 0.5
     place = u.view(np.int64)
     part = place >> REST_BITS
     part -= FIRST_PART
-    x = (place & ((1 << REST_BITS) - 1)).astype(np.float64)
+    x = (place & _REST).astype(np.float64)
     *lower, highest = table.coefficients
     total = highest.take(part)
     for each in reversed(lower):

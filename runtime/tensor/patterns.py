@@ -29,7 +29,7 @@ class Pattern:
     floating: bool
 
 
-_CHUNK = 1 << 13  # elements at a time, to stay in the processor's cache
+_CHUNK = 1 << 14  # elements at a time, to stay in the processor's cache
 Array = npt.NDArray[Any]
 
 
