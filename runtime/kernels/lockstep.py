@@ -18,8 +18,9 @@ __all__ = ["used", "wrap_pointers", "wrap_shared"]
 
 
 def used(identifiers: set[str]) -> bool:
-    """Whether a source works in lockstep: one that knows ``__syncwarp`` does not."""
-    return "volatile" in identifiers and "__syncwarp" not in identifiers
+    """Whether a source may work in lockstep: one that knows what came with CUDA 9 does not."""
+    modern = {"__syncwarp", "cooperative_groups"} & identifiers or any(name.endswith("_sync") for name in identifiers)
+    return "volatile" in identifiers and not modern
 
 
 def wrap_shared(tokens: Tokens, head: int, semicolon: int, name: str, reference: str) -> str:

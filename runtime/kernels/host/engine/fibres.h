@@ -191,7 +191,10 @@ static void compute_lane(Exchange** lanes, cuplug_u32 group, cuplug_u32 lane, cu
         }
         default: return;
     }
-    if (!(group >> source & 1)) source = lane;
+    if (!(group >> source & 1)) {  // a lane that takes no part: undefined, and zero on GPUs
+        e->result[0] = 0;
+        return;
+    }
     e->result[0] = lanes[source]->value[0];
     e->result[1] = lanes[source]->value[1];
 }
