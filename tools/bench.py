@@ -74,6 +74,33 @@ def tensor(
 
 
 @app.command()
+def operations(
+    only: Annotated[str, typer.Option(help="measure the operations that have this in their names")] = "",
+    size: Annotated[list[int] | None, typer.Option(help="numbers of elements; may be given several times")] = None,
+    over: Annotated[float, typer.Option(help="show what takes longer than NumPy by more microseconds than this")] = 0,
+    rounds: Annotated[int, typer.Option(help="rounds; the least times count")] = 15,
+) -> None:
+    """Every operation of tensors on the CPU and on the simulator: how much longer it takes than NumPy's."""
+    from ..runtime.runtime import init
+    from .bench_operations import ROWS, SIZES, cost
+
+    init(driver="sim")
+    chosen = [(row, each) for row in ROWS if only in row.ours for each in size or SIZES if row.fits(each)]
+    found = [cost(row, each, rounds=rounds) for row, each in chosen]
+    table = Table(title="microseconds beyond NumPy's", caption=machine(), caption_justify="left")
+    table.add_column("operation", no_wrap=True)
+    for column in ("elements", "NumPy", *(found[0].more_us if found else ())):
+        table.add_column(column, justify="right")
+    for each in sorted(found, key=lambda each: -each.worst_us):
+        if each.worst_us > over:
+            more = [f"{time:+.1f}" for time in each.more_us.values()]
+            table.add_row(each.row.ours, f"{each.size:,}", f"{each.numpy_us:.1f}", *more)
+    Console(width=120).print(table)
+    least = sum(each.worst_us <= over for each in found)
+    Console().print(f"{least} of {len(found)} take at most {over:g} us more than NumPy", highlight=False)
+
+
+@app.command()
 def launch(
     driver: Annotated[str | None, typer.Option(help="driver of cuplug, for example sim")] = None,
     calls: Annotated[int, typer.Option(help="launches in each round")] = 2_000,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cuplug.tools.bench_operations import ROWS, contenders, cost
 from cuplug.tools.bench_tensor import Case, cases
 from cuplug.tools.timing import time_in_turn
 
@@ -25,3 +26,20 @@ def test_a_figure_is_the_amount_in_the_time() -> None:
     assert Case("x", 1, 4e9, "GB/s").figure(1e9) == 4.0
     assert Case("x", 1, 2e12, "TFLOP/s").figure(1e9) == 2.0
     assert Case("x", 1, 0, "us").figure(2500) == 2.5
+
+
+@pytest.mark.parametrize("size", [1, 10, 1000])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, of what the operations make of their own results
+def test_every_operation_runs_on_every_place(size: int, running: str) -> None:
+    for row in ROWS:
+        if row.fits(size):
+            for repeat in contenders(row, size).values():
+                repeat(2)
+
+
+@pytest.mark.needs_sim
+def test_a_cost_is_what_each_place_takes_beyond_numpys_time(running: str) -> None:
+    found = cost(next(row for row in ROWS if row.ours == "x + y"), 10, rounds=1)
+    assert found.numpy_us > 0
+    assert set(found.more_us) == {"cpu", "sim", "sim, waiting"}
+    assert found.worst_us == max(found.more_us["cpu"], found.more_us["sim"])
