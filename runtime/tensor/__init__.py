@@ -13,8 +13,8 @@ from . import (
     layout,
     linalg,
     printing,
+    reshaping,
     settings,
-    views,
 )
 from .devices import device
 from .dtypes import (
@@ -43,8 +43,8 @@ PUBLIC: dict[str, Any] = {
     "Size": layout.Size,
     "Tensor": Tensor,
     "backends": settings.backends,
-    "broadcast_shapes": views.common_shape,
-    "broadcast_tensors": views.broadcast_tensors,
+    "broadcast_shapes": reshaping.common_shape,
+    "broadcast_tensors": reshaping.broadcast_tensors,
     "cat": joining.cat,
     "concat": joining.cat,
     "concatenate": joining.cat,

@@ -9,6 +9,7 @@ from .elementwise import apply_into
 from .errors import ShapeError
 from .layout import Layout, Shape, normal_axes, shape_of
 from .operations import COPY
+from .reshaping import given
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -21,10 +22,11 @@ class ArrangeMethods(TensorCore):
 
     __slots__ = ()
 
-    def flip(self, *dims: Any) -> Tensor:
+    def flip(self, *dims: Any, **named: Any) -> Tensor:
         """Some dimensions reversed."""
-        given = dims[0] if len(dims) == 1 else dims
-        axes = normal_axes(given, self.ndim) if isinstance(given, int) or given else ()
+        dims = given(dims, named, "dims")
+        which = dims[0] if len(dims) == 1 else dims
+        axes = normal_axes(which, self.ndim) if isinstance(which, int) or which else ()
         offset, strides = self._offset, list(self.stride())
         for axis in axes:
             offset += max(self.shape[axis] - 1, 0) * strides[axis]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .core import TensorCore
 from .layout import shape_of
+from .reshaping import given
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -18,19 +19,19 @@ class CreationMethods(TensorCore):
 
     __slots__ = ()
 
-    def new_empty(self, *size: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    def new_empty(self, *size: Any, dtype: Any = None, device: Any = None, **named: Any) -> Tensor:
         """An uninitialised tensor of this shape."""
         from .factories import empty
 
-        return empty(shape_of(size), dtype=self._kind(dtype), device=self._home(device))
+        return empty(shape_of(given(size, named, "size")), dtype=self._kind(dtype), device=self._home(device))
 
-    def new_zeros(self, *size: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    def new_zeros(self, *size: Any, dtype: Any = None, device: Any = None, **named: Any) -> Tensor:
         """A tensor of this shape with 0 everywhere."""
-        return self.new_empty(*size, dtype=dtype, device=device).zero_()
+        return self.new_empty(*size, dtype=dtype, device=device, **named).zero_()
 
-    def new_ones(self, *size: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    def new_ones(self, *size: Any, dtype: Any = None, device: Any = None, **named: Any) -> Tensor:
         """A tensor of this shape with 1 everywhere."""
-        return self.new_empty(*size, dtype=dtype, device=device).fill_(1)
+        return self.new_empty(*size, dtype=dtype, device=device, **named).fill_(1)
 
     def new_full(self, size: Any, fill_value: Any, dtype: Any = None, device: Any = None) -> Tensor:
         """A tensor of this shape with ``fill_value`` everywhere."""

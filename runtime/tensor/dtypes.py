@@ -39,7 +39,7 @@ class dtype:  # noqa: N801 - torch's name
     __slots__ = ("_numpy", "_wrap", "c_name", "itemsize", "kind", "maximum", "minimum", "name", "struct")
     minimum: int
     maximum: int
-    """The range of an integer type."""
+    """The range of an integer type, or of bool."""
 
     def __init__(self, name: str, kind: str, itemsize: int, c_name: str, struct: str) -> None:
         self.name = name
@@ -53,7 +53,9 @@ class dtype:  # noqa: N801 - torch's name
         """The letter of the type that computes with it, for the module ``struct``: half types compute in float."""
         self._numpy: np.dtype[Any] | None = None
         self._wrap: Any = None
-        if kind in "ui":
+        if kind == "b":
+            self.minimum, self.maximum = 0, 1
+        elif kind != "f":
             self.minimum, self.maximum = (0, 2 ** (8 * itemsize) - 1) if kind == "u" else _signed_range(itemsize)
 
     @property

@@ -21,6 +21,7 @@ from .located import place_of
 from .operations import COPY
 from .places import Place
 from .promotion import common_dtype, number_of
+from .reshaping import given
 from .storage import Storage
 from .tensor import Tensor
 
@@ -184,7 +185,12 @@ def wrap(array: Any) -> Tensor:
 
 
 def empty(
-    *size: Any, dtype: Any = None, device: Device = None, pin_memory: bool = False, out: Tensor | None = None
+    *size: Any,
+    dtype: Any = None,
+    device: Device = None,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+    **named: Any,
 ) -> Tensor:
     """A tensor of this shape, uninitialised.
 
@@ -195,7 +201,7 @@ def empty(
         return out
     kind = get_default_dtype() if dtype is None else dtype_of(dtype)
     place = _place(device)
-    layout = Layout.of(place, kind, shape_of(size))
+    layout = Layout.of(place, kind, shape_of(given(size, named, "size")))
     if pin_memory:
         from .copying import pinned_empty
 
@@ -222,14 +228,14 @@ def full(size: Any, fill_value: Any, *, dtype: Any = None, device: Device = None
     return apply_into(COPY, empty(size, dtype=kind, device=device, pin_memory=pin_memory), value)
 
 
-def zeros(*size: Any, dtype: Any = None, device: Device = None, pin_memory: bool = False) -> Tensor:
+def zeros(*size: Any, dtype: Any = None, device: Device = None, pin_memory: bool = False, **named: Any) -> Tensor:
     """A tensor of this shape with 0 everywhere."""
-    return apply_into(COPY, empty(*size, dtype=dtype, device=device, pin_memory=pin_memory), 0)
+    return apply_into(COPY, empty(*size, dtype=dtype, device=device, pin_memory=pin_memory, **named), 0)
 
 
-def ones(*size: Any, dtype: Any = None, device: Device = None, pin_memory: bool = False) -> Tensor:
+def ones(*size: Any, dtype: Any = None, device: Device = None, pin_memory: bool = False, **named: Any) -> Tensor:
     """A tensor of this shape with 1 everywhere."""
-    return apply_into(COPY, empty(*size, dtype=dtype, device=device, pin_memory=pin_memory), 1)
+    return apply_into(COPY, empty(*size, dtype=dtype, device=device, pin_memory=pin_memory, **named), 1)
 
 
 def empty_like(input: Tensor, *, dtype: Any = None, device: Device = None) -> Tensor:  # noqa: A002 - torch's name

@@ -71,8 +71,8 @@ class FillMethods(TensorCore):
         return _integers(self, from_ or 0, to, generator)
 
 
-_WHOLE = {"bool": 2, "float16": 2**11, "bfloat16": 2**8, "float32": 2**24, "float64": 2**53}
-"""By types that are no integers: up to which all whole numbers can be stored."""
+_WHOLE = {"float16": 2**11, "bfloat16": 2**8, "float32": 2**24, "float64": 2**53}
+"""By floating-point types: up to which all whole numbers can be stored."""
 
 
 def _drawn(tensor: Any, distribution: str, first: Any, second: Any, generator: Generator | None) -> Tensor:
@@ -92,16 +92,15 @@ def _prepared(layout: Layout, distribution: str) -> Kernel:
     if layout.overlaps_itself():
         raise ArgumentError("several indices of the tensor to be filled mean one element; .clone() it first")
     kernel = layout.plans["random", distribution] = layout.place.random(distribution, layout)
-    return kernel  # type: ignore[no-any-return]
+    return kernel
 
 
 def _integers(tensor: Any, low: int, high: int, generator: Generator | None) -> Tensor:
     if high <= low:
         raise ArgumentError(f"random integers from {low} up to but without {high}: there are none")
     kind = tensor._layout.dtype
-    if kind.kind != "f" and not (kind.kind != "b" and kind.minimum <= low and high - 1 <= kind.maximum):
-        if kind.kind != "b" or low < 0 or high > 2:
-            raise ArgumentError(f"{kind!r} does not hold integers from {low} up to but without {high}")
+    if kind.kind != "f" and not (kind.minimum <= low and high - 1 <= kind.maximum):
+        raise ArgumentError(f"{kind!r} does not hold integers from {low} up to but without {high}")
     return _drawn(tensor, integers_of(high - low), int(low), int(high) - int(low), generator)
 
 

@@ -10,23 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from .core import TensorCore, make
 from .dtypes import dtype
-from .errors import ArgumentError, ElementTypeError, RangeError, ShapeError
+from .errors import ArgumentError, RangeError, ShapeError
 from .layout import (
     Layout,
-    Shape,
-    Size,
-    broadcast_shapes,
     broadcast_strides,
-    contiguous_strides,
     normal_axes,
     normal_axis,
 )
-from .layout import shape_of as _shape_of
+from .reshaping import completed, given, strides_for, viewed_as
 
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["ViewMethods", "broadcast_tensors", "common_shape"]
+__all__ = ["ViewMethods"]
 
 
 class ViewMethods(TensorCore):
@@ -36,16 +32,15 @@ class ViewMethods(TensorCore):
 
     def view(self, *size: Any) -> Tensor:
         """The same elements in another shape, in which one length may be -1; or, given a dtype, the same bytes as
-        elements of another type of the same size.
+        elements of another type: of another size, the last dimension becomes longer or shorter.
 
         Raises:
             ValueError: the number of elements differs, or the strides do not allow it without a copy.
-            TypeError: the types differ in size.
         """
         if len(size) == 1 and isinstance(size[0], dtype):
-            return self._viewed_as(size[0])
-        shape = _completed(size, self._layout.numel)
-        strides = _strides_for(self._layout, shape)
+            return viewed_as(self, size[0])
+        shape = completed(size, self._layout.numel)
+        strides = strides_for(self._layout, shape)
         if strides is None:
             raise ShapeError(
                 f"view: a tensor of shape {list(self.shape)} and strides {list(self.stride())} cannot be seen as "
@@ -53,26 +48,18 @@ class ViewMethods(TensorCore):
             )
         return self._view(shape, strides)
 
-    def _viewed_as(self, kind: dtype) -> Tensor:
-        layout = self._layout
-        if kind.itemsize != layout.dtype.itemsize:
-            raise ElementTypeError(
-                f"view: elements of {layout.dtype!r} and {kind!r} differ in size; .to({kind!r}) converts the values"
-            )
-        return make(self._storage, self._offset, Layout.of(layout.place, kind, layout.shape, layout.strides))
-
     def view_as(self, other: Tensor) -> Tensor:
         """``view`` with the shape of ``other``."""
         return self.view(*other.shape)
 
-    def reshape(self, *shape: Any) -> Tensor:
+    def reshape(self, *shape: Any, **named: Any) -> Tensor:
         """The same elements in another shape, in which one length may be -1: a view if it can be, else a copy.
 
         Raises:
             ValueError: the number of elements differs.
         """
-        wanted = _completed(shape, self._layout.numel)
-        strides = _strides_for(self._layout, wanted)
+        wanted = completed(given(shape, named, "shape"), self._layout.numel)
+        strides = strides_for(self._layout, wanted)
         if strides is None:
             return self.contiguous().view(wanted)
         return self._view(wanted, strides)
@@ -101,20 +88,21 @@ class ViewMethods(TensorCore):
 
     def unflatten(self, dim: int, sizes: Sequence[int]) -> Tensor:
         """One dimension made several, one of which may be -1."""
-        axis = normal_axis(dim, self.ndim)
-        parts = _completed(tuple(sizes), self.shape[axis])
+        axis = self._axis(dim)
+        parts = completed(tuple(sizes), self.shape[axis])
         return self.reshape(*self.shape[:axis], *parts, *self.shape[axis + 1 :])
 
     def contiguous(self) -> Tensor:
         """This tensor if its elements lie side by side in row-major order, else a copy in which they do."""
         return self if self._layout.contiguous else self._contiguous_copy()  # type: ignore[return-value]
 
-    def permute(self, *dims: Any) -> Tensor:
+    def permute(self, *dims: Any, **named: Any) -> Tensor:
         """The dimensions in another order.
 
         Raises:
             ValueError: ``dims`` does not name each dimension once.
         """
+        dims = given(dims, named, "dims")
         axes = tuple(dims[0]) if len(dims) == 1 and not isinstance(dims[0], int) else dims
         ndim = self.ndim
         order = [normal_axis(axis, ndim) for axis in axes]
@@ -188,22 +176,23 @@ class ViewMethods(TensorCore):
         step = shape[axis] * strides[axis] if axis < len(shape) else 1
         return self._view((*shape[:axis], 1, *shape[axis:]), (*strides[:axis], step, *strides[axis:]))
 
-    def expand(self, *size: Any) -> Tensor:
+    def expand(self, *size: Any, **named: Any) -> Tensor:
         """Dimensions of length 1 repeated without a copy; -1 keeps a length, new dimensions stand in front.
 
         Raises:
             ValueError: a dimension of another length would have to be repeated.
         """
-        given = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
-        added = len(given) - self.ndim
+        size = given(size, named, "size")
+        wanted = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+        added = len(wanted) - self.ndim
         own = (1,) * added + self.shape
-        shape = tuple(have if want == -1 else want for want, have in zip(given, own[-len(given) or len(own) :]))  # noqa: B905
+        shape = tuple(have if want == -1 else want for want, have in zip(wanted, own[-len(wanted) or len(own) :]))  # noqa: B905
         if (
             added < 0
-            or -1 in given[:added]
+            or -1 in wanted[:added]
             or any(have not in (1, want) for want, have in zip(shape, own, strict=True))
         ):
-            raise ShapeError(f"expand: a tensor of shape {list(self.shape)} does not expand to {list(given)}")
+            raise ShapeError(f"expand: a tensor of shape {list(self.shape)} does not expand to {list(wanted)}")
         return self._view(shape, broadcast_strides(self.shape, self.stride(), shape))
 
     def expand_as(self, other: Tensor) -> Tensor:
@@ -220,7 +209,7 @@ class ViewMethods(TensorCore):
         Raises:
             IndexError: they reach beyond the dimension.
         """
-        axis = normal_axis(dim, self.ndim)
+        axis = self._axis(dim)
         have = self.shape[axis]
         start = integer(start)
         begin = start + have if start < 0 else start
@@ -235,7 +224,7 @@ class ViewMethods(TensorCore):
         Raises:
             IndexError: there is no such position.
         """
-        axis = normal_axis(dim, self.ndim)
+        axis = self._axis(dim)
         length, step = self.shape[axis], self.stride()[axis]
         position = integer(index)
         if not -length <= position < length:
@@ -246,13 +235,11 @@ class ViewMethods(TensorCore):
 
     def unbind(self, dim: int = 0) -> tuple[Tensor, ...]:
         """The positions of one dimension, each as a view."""
-        if not self.ndim:
-            raise RangeError("unbind: a tensor without dimensions has nothing to take apart")
         axis = normal_axis(dim, self.ndim)
         return self._pieces(axis, range(self.shape[axis]), [None] * self.shape[axis])
 
     def _pieces(self, axis: int, starts: Iterable[int], lengths: Iterable[int | None]) -> tuple[Tensor, ...]:
-        """Views of parts of one dimension, which is gone where the length is None. Those of one length share a layout."""
+        """Views of parts of a dimension, which is gone where the length is None. Those of one length share a layout."""
         own = self._layout
         shape, strides = tuple(own.shape), own.strides
         step = strides[axis]
@@ -277,9 +264,7 @@ class ViewMethods(TensorCore):
         Raises:
             ValueError: the sizes do not add up to the dimension's length.
         """
-        if not self.ndim:
-            raise RangeError("split: a tensor without dimensions has nothing to take apart")
-        axis = normal_axis(dim, self.ndim)
+        axis = self._axis(dim)
         length = self.shape[axis]
         if isinstance(split_size, int):
             if split_size < 0 or not (split_size or not length):
@@ -295,7 +280,7 @@ class ViewMethods(TensorCore):
         """At most ``chunks`` pieces of equal size (the last may be smaller) along one dimension."""
         if chunks < 1:
             raise ArgumentError(f"chunk: into 1 piece at least, not {chunks}")
-        length = self.shape[normal_axis(dim, self.ndim)]
+        length = self.shape[self._axis(dim)]
         return self.split(-(-length // chunks), dim) if length else self.split([0] * chunks, dim)
 
     def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
@@ -332,6 +317,12 @@ class ViewMethods(TensorCore):
             )
         return self._view(tuple(size), tuple(stride), offset)
 
+    def _axis(self, dim: int) -> int:
+        """``dim`` counted from the front, of a tensor that must have dimensions."""
+        if not self.ndim:
+            raise RangeError(f"dimension {dim} was asked for; the tensor has none")
+        return normal_axis(dim, self.ndim)
+
     def _become(self, view: Tensor) -> Tensor:
         self._layout, self._offset, self._array = view._layout, view._offset, None
         return self  # type: ignore[return-value]
@@ -354,66 +345,3 @@ def _in_place(name: str) -> Callable[..., Tensor]:
 
 for _name in ("squeeze", "unsqueeze", "t", "transpose", "swapaxes", "swapdims"):
     setattr(ViewMethods, f"{_name}_", _in_place(_name))
-
-
-def common_shape(*shapes: int | Sequence[int]) -> Size:
-    """``broadcast_shapes``: the shape to which all ``shapes`` broadcast; one number stands for one dimension.
-
-    Raises:
-        ValueError: they do not.
-    """
-    given = [Size((each,) if isinstance(each, int) else each) for each in shapes]
-    return Size(broadcast_shapes(*given)) if given else Size()
-
-
-def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """All tensors expanded to their common shape.
-
-    Raises:
-        ValueError: they do not broadcast.
-    """
-    shape = broadcast_shapes(*(each.shape for each in tensors))
-    return tuple(each.expand(*shape) if shape else each for each in tensors)
-
-
-def _completed(size: Sequence[Any], numel: int) -> Shape:
-    """The shape given, with -1 replaced by what makes ``numel`` elements."""
-    given = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else tuple(size)
-    if given.count(-1) == 1:
-        known = prod(length for length in given if length != -1)
-        if known and numel % known == 0:
-            given = tuple(numel // known if length == -1 else length for length in given)
-    shape = _shape_of((tuple(given),)) if -1 not in given else given
-    if -1 in shape or prod(shape) != numel:
-        raise ShapeError(f"a tensor of {numel} elements does not take the shape {list(given)}")
-    return shape
-
-
-def _strides_for(layout: Layout, shape: Shape) -> Shape | None:
-    """The strides with which the elements appear in ``shape``, in order; None if they need a copy."""
-    if layout.contiguous or not layout.numel:
-        return contiguous_strides(shape)
-    # Merge neighbouring dimensions that step evenly, then split each group over the new lengths, from the back.
-    groups: list[tuple[int, int]] = []
-    for length, stride in zip(reversed(layout.shape), reversed(layout.strides), strict=True):
-        if length == 1:
-            continue
-        if groups and stride == groups[-1][0] * groups[-1][1]:
-            groups[-1] = (groups[-1][0] * length, groups[-1][1])
-        else:
-            groups.append((length, stride))
-    strides: list[int] = []
-    remaining, step = 1, 1
-    upcoming = iter(groups)
-    for length in reversed(shape):
-        if length == 1:
-            strides.append(step)
-            continue
-        if remaining == 1:
-            remaining, step = next(upcoming)
-        if remaining % length:
-            return None
-        strides.append(step)
-        step *= length
-        remaining //= length
-    return tuple(reversed(strides))
