@@ -31,7 +31,7 @@ _MEETING = frozenset(
         *("__any_sync", "__all_sync", "__ballot_sync", "__uni_sync", "__match_any_sync", "__match_all_sync"),
         *("__reduce_add_sync", "__reduce_min_sync", "__reduce_max_sync", "__reduce_and_sync"),
         *("__reduce_or_sync", "__reduce_xor_sync", "__nanosleep", "this_thread_block", "tiled_partition"),
-        *("coalesced_threads", "thread_block", "barrier", "pipeline_shared_state", "atomic", "atomic_ref"),
+        *("coalesced_threads", "thread_block", "barrier", "pipeline_shared_state", "atomic", "atomic_ref", "wmma"),
     )
 )
 """What lets threads wait for one another: a kernel from which one of these can be reached needs fibres."""

@@ -140,6 +140,27 @@ def test_the_clock_runs(machine: Any, language: Any) -> None:
     assert machine.down(out, 1, np.int64)[0] >= 0
 
 
+def test_complex_numbers_of_pycuda(machine: Any) -> None:
+    source = """
+    #include <pycuda-complex.hpp>
+    typedef pycuda::complex<float> number;
+    __global__ void evaluate(const number *in, number *out, float scale) {
+        number z = in[threadIdx.x];
+        z = scale * z / number(1.0f, 2.0f) - 1.0f;
+        z *= conj(z) + exp(z);
+        out[threadIdx.x] = sqrt(z) + pow(z, 2) + number(abs(z), real(z) + z.imag());
+    }
+    """
+    rng = np.random.default_rng(14)
+    values = (rng.random(32) + 1j * rng.random(32)).astype(np.complex64)
+    out = machine.empty(32, np.complex64)
+    machine.module(source).get_function("evaluate")(machine.up(values), out, 1.5, grid=1, block=32)
+    z = 1.5 * values.astype(complex) / (1 + 2j) - 1
+    z = z * (z.conj() + np.exp(z))
+    expected = np.sqrt(z) + z**2 + abs(z) + 1j * (z.real + z.imag)
+    assert np.allclose(machine.down(out, 32, np.complex64), expected, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.needs_sim  # CUDA has not promised it since version 9, although it mostly works
 def test_a_warp_works_in_lockstep_by_volatile_pointers(machine: Any) -> None:
     module = machine.module("lockstep.cu")

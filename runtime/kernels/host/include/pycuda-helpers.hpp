@@ -1,0 +1,3 @@
+// PyCUDA's helpers, but for those of textures and surfaces.
+#pragma once
+#include "pycuda-complex.hpp"
