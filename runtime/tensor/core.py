@@ -101,6 +101,8 @@ class TensorCore:
         """The memory that this tensor shares with its views."""
         return self._storage
 
+    storage = untyped_storage
+
     def dim(self) -> int:
         """The number of dimensions."""
         return len(self._layout.shape)

@@ -57,6 +57,28 @@ class Storage:
                 self._bytes = np.asarray(_Memory(self.address, self.nbytes, self.owner))
         return self._bytes
 
+    def is_pinned(self) -> bool:
+        """Whether this is page-locked host memory."""
+        return self.pinned
+
+    def pin_memory(self) -> Storage:
+        """A copy in page-locked memory; itself if it lies there.
+
+        Raises:
+            CuplugError: there is no CUDA device, or this is memory of one.
+        """
+        from ..runtime import default_runtime
+        from .errors import ArgumentError
+        from .pinning import pinned_storage
+
+        if self.pinned:
+            return self
+        if self.place.device.type != "cpu":
+            raise ArgumentError(f"only memory of the CPU can be pinned, and this is memory of {self.place.device}")
+        made = pinned_storage(default_runtime(), self.place, self.nbytes)
+        made.bytes[:] = self.bytes
+        return made
+
     def __repr__(self) -> str:
         return f"<Storage of {self.nbytes} bytes at {self.address:#x} on {self.place.device}>"
 

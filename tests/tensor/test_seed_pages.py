@@ -115,6 +115,15 @@ def _(torch: Any, printed: Any) -> None:
         assert copy.sum().item() == host.sum().item()
 
 
+@example("ACD", "pinned storages")
+def _(torch: Any, printed: Any) -> None:
+    host = torch.arange(3.0).storage()
+    pinned = host.pin_memory()
+    assert pinned.is_pinned()
+    assert not host.is_pinned()
+    assert bytes(pinned.bytes) == bytes(host.bytes)
+
+
 # --- B
 
 
@@ -453,6 +462,18 @@ def _(torch: Any, printed: Any) -> None:
     del x
     torch.cuda.empty_cache()
     assert torch.cuda.memory_allocated() == torch.cuda.memory_reserved() == 0
+
+
+@example("E", "running out of memory: torch.no_grad(), where there are no gradients")
+def _(torch: Any, printed: Any) -> None:
+    with torch.no_grad():
+        assert (torch.ones(2, device="cuda") * 2).tolist() == [2.0, 2.0]
+
+
+@example("E", "benchmark settings of cuDNN")
+def _(torch: Any, printed: Any) -> None:
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.deterministic = False
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
