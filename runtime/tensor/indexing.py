@@ -57,28 +57,11 @@ class IndexMethods(TensorCore):
         Raises:
             ValueError: ``value`` has dimensions.
         """
-        target: Tensor = self  # type: ignore[assignment]
-        kind = self._layout.dtype
-        if isinstance(value, TensorCore):
-            if value.ndim:
-                raise ShapeError(f"masked_fill: the value has {value.ndim} dimensions, and must have none")
-            here = value._layout
-            if here.place is not self._layout.place:
-                value = value.item()  # type: ignore[attr-defined]
-            elif here.dtype is not kind:
-                value = value.to(kind)  # type: ignore[attr-defined]
-        if not isinstance(value, TensorCore):
-            check = COPY.check(kind)
-            if check is not None:
-                check(value)
-            value = _PYTHONS[kind.kind](value)
-        return apply_into(BY_NAME["where"], target, mask, value, target)
+        return apply_into(BY_NAME["where"], self, mask, _filling(self, value), self)  # type: ignore[arg-type]
 
     def masked_fill(self, mask: Tensor, value: Any) -> Tensor:
         """A copy with ``value`` where ``mask`` is True; it has the shape to which both broadcast."""
-        shape = broadcast_shapes(self.shape, mask.shape)
-        source: Any = self if shape == self.shape else self.expand(*shape)
-        return source.clone().masked_fill_(mask, value)  # type: ignore[no-any-return]
+        return apply(BY_NAME["where"], mask, _filling(self, value), self)
 
     def masked_select(self, mask: Tensor) -> Tensor:
         """The elements where ``mask``, which broadcasts with this tensor, is True, in one dimension."""
@@ -138,6 +121,21 @@ def _is_plain(index: Layout, target: Layout) -> bool:
     """Whether an index tensor can be used as it is, and alone."""
     ready = index.dtype is int64 and index.contiguous and index.place is target.place
     return ready and bool(index.shape) and bool(target.shape)
+
+
+def _filling(target: TensorCore, value: Any) -> Any:
+    """``value`` as what fills a tensor, in its type."""
+    kind = target._layout.dtype
+    if isinstance(value, TensorCore):
+        if value.ndim:
+            raise ShapeError(f"masked_fill: the value has {value.ndim} dimensions, and must have none")
+        if value._layout.place is target._layout.place:
+            return value if value.dtype is kind else value.to(kind)  # type: ignore[attr-defined]
+        value = value.item()  # type: ignore[attr-defined]
+    check = COPY.check(kind)
+    if check is not None:
+        check(value)
+    return _PYTHONS[kind.kind](value)
 
 
 _PYTHONS: dict[str, Any] = {"b": bool, "u": int, "i": int, "f": float}

@@ -10,10 +10,12 @@ import numpy.typing as npt
 
 from ..core import make
 from ..devices import CPU
+from ..dtypes import dtype
 from ..layout import Layout
+from ..operations import Operation
 from ..places import Kernel
 from ..storage import Storage
-from .host_kernels import Run, taking
+from .host_kernels import Run, taking, where
 from .numpy_place import NumpyPlace
 
 if TYPE_CHECKING:
@@ -52,6 +54,14 @@ class HostPlace(NumpyPlace):
     def receive(self, out: Tensor, source: Tensor) -> None:
         raise NotImplementedError("devices send to the CPU by download()")
 
+    def elementwise(
+        self, operation: Operation, types: Sequence[dtype], out: Layout, operands: Sequence[Layout | None]
+    ) -> Kernel:
+        kernel: Any = super().elementwise(operation, types, out, operands)
+        if operation.numpy is np.where and out.contiguous:
+            kernel.new = self._adopting(out, where(types, operands))
+        return kernel  # type: ignore[no-any-return]
+
     def take(self, out: Layout, source: Layout, indices: Sequence[Layout], axis: int = 0) -> Kernel:
         kernel: Any = super().take(out, source, indices, axis)
         kernel.new = self._adopting(out, taking(axis))
@@ -61,7 +71,7 @@ class HostPlace(NumpyPlace):
         """A kernel's ``new`` that makes the array which ``function`` returns a tensor."""
 
         def new(*tensors: Any) -> Tensor:
-            array = np.ascontiguousarray(function(*[getattr(each, "_host", each) for each in tensors]))
+            array = np.asarray(function(*[getattr(each, "_host", each) for each in tensors]), order="C")
             return make(Storage(self, out.nbytes, array), 0, out, array)
 
         return new

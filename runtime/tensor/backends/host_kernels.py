@@ -29,6 +29,7 @@ __all__ = [
     "reduction",
     "take",
     "taking",
+    "where",
 ]
 
 Run = Callable[..., None]
@@ -50,6 +51,8 @@ def elementwise(
     """See ``Place.elementwise``. ``division_by_zero``: whether integers divided by zero raise ZeroDivisionError."""
     if operation is COPY:
         return _copy(types[0], operands[0])
+    if operation.numpy is np.where:
+        return _where(types, operands)
     computed = [each.computed for each in types]
     convert = [_convert(operand, target) for operand, target in zip(operands, computed, strict=True)]
     integers = computed[-1].kind != "f"
@@ -79,6 +82,30 @@ def elementwise(
                 np.copyto(out, implementation(*ready), casting="unsafe")
 
     return _dividing(run) if divide == "raise" else run
+
+
+def where(types: Sequence[dtype], operands: Sequence[Layout | None]) -> Callable[..., Any]:
+    """What ``elementwise`` writes for ``np.where``, which takes no ``out``, as a new array."""
+    convert = [_convert(operand, target) for operand, target in zip(operands, types, strict=True)]
+
+    def chosen(*operands: Any) -> Any:
+        with _quiet(all="ignore"):
+            return np.where(*[change(each) if change else each for change, each in zip(convert, operands, strict=True)])
+
+    return chosen
+
+
+def _where(types: Sequence[dtype], operands: Sequence[Layout | None]) -> Run:
+    chosen, convert = where(types, operands), _convert(operands[1], types[1])
+
+    def run(out: Any, condition: Any, a: Any, b: Any) -> None:
+        with _quiet(all="ignore"):
+            if b is out:  # in place
+                np.copyto(out, convert(a) if convert else a, where=condition, casting="unsafe")
+            else:
+                np.copyto(out, chosen(condition, a, b), casting="unsafe")
+
+    return run
 
 
 def _writes(implementation: Callable[..., Any], computed: Sequence[dtype], out: dtype) -> bool:
@@ -206,11 +233,16 @@ def take(axis: int) -> Run:
 
     def run(out: Any, source: Any, *indices: Any) -> None:
         if len(indices) == 1 and source.flags.c_contiguous:  # NumPy would copy the whole source otherwise
-            source.take(indices[0], axis, out)
+            source.take(indices[0], axis, out, "wrap" if _within(indices[0], source.shape[axis], out) else "raise")
         else:
             out[...] = source[before + indices]
 
     return run
+
+
+def _within(index: Any, length: int, out: Any) -> bool:
+    """Whether indices are seen to be in range: NumPy then need not keep the result back until it knows."""
+    return out.nbytes > 1 << 16 and bool(index.min() >= -length and index.max() < length)
 
 
 def taking(axis: int) -> Callable[..., Any]:

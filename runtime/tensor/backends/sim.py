@@ -55,7 +55,12 @@ class SimPlace(DevicePlace, NumpyPlace):
                 continue
             shown = _Shown(layout)
             shows.append(shown)
-            kinds.append("empty" if not shown.nbytes else "out" if position < len(outs) else "operand")
+            if not shown.nbytes:
+                kinds.append("empty")
+            elif position < len(outs):
+                kinds.append("out")
+            else:
+                kinds.append("alike" if layout is outs[0] else "operand")
         return _maker(tuple(kinds))(run, self.submit, name, *shows)  # type: ignore[no-any-return]
 
     def submit(self, work: Any, reads: Any, writes: Any, name: str) -> None:
@@ -76,28 +81,31 @@ def _maker(kinds: tuple[str, ...]) -> Any:
     """The function that makes kernels of these kinds of arguments, written out: most kernels are small, and loops
     over their arguments would take longer than they do."""
     numbers = range(len(kinds))
-    placed = [k for k in numbers if kinds[k] in ("out", "operand", "empty")]
-    ranges = {
-        kind: "".join(f"(at{k} + low{k}, nbytes{k}), " for k in placed if kinds[k] == kind)
-        for kind in ("operand", "out")
-    }
-    shown = {"number": "t{}", "host": "h{}"}
+    placed = [k for k in numbers if kinds[k] not in ("number", "host")]
+    reads, writes = (
+        "".join(f"(at{k} + low{k}, nbytes{k}), " for k in placed if kinds[k] in chosen)
+        for chosen in (("operand", "alike"), ("out",))
+    )
+    # What is written in place is one array, so that its being written shows.
+    array = {"number": "t{0}", "host": "h{0}", "alike": "first if at{0} == at0 else array{0}(at{0})"}
+    arrays = [array.get(kinds[k], "array{0}(at{0})").format(k) for k in numbers]
+    if "alike" in kinds:
+        arrays[0] = "first"
     lines = [
         f"def make(run, submit, name, {', '.join(f's{k}' for k in placed)}):",
-        *(
-            f"    size{k}, low{k}, nbytes{k}, array{k} = s{k}.itemsize, s{k}.low, s{k}.nbytes, s{k}.array"
-            for k in placed
-        ),
+        *(f"    size{k}, array{k} = s{k}.itemsize, s{k}.array" for k in placed),
+        *(f"    low{k}, nbytes{k} = s{k}.low, s{k}.nbytes" for k in placed),
         f"    def kernel({', '.join(f't{k}' for k in numbers)}):",
         *(f"        at{k} = t{k}._storage.address + t{k}._offset * size{k}" for k in placed),
         *(f"        h{k} = t{k}._host" for k in numbers if kinds[k] == "host"),
         "        def work():",
         "            try:",
-        f"                run({', '.join(shown.get(kinds[k], 'array{0}(at{0})').format(k) for k in numbers)})",
+        f"                {'first = array0(at0)' if 'alike' in kinds else 'pass'}",
+        f"                run({', '.join(arrays)})",
         "            except Exception as error:",
         # without the traceback, whose frames hold arrays over memory that will have gone
         "                raise error.with_traceback(None)",
-        f"        submit(work, ({ranges['operand']}), ({ranges['out']}), name)",
+        f"        submit(work, ({reads}), ({writes}), name)",
         "    return kernel",
     ]
     made: dict[str, Any] = {}
