@@ -47,9 +47,6 @@ _UNSUPPORTED = {
     "surf2Dwrite": "textures and surfaces",
     "asm": "inline PTX",
     "__asm__": "inline PTX",
-    "curandState": "cuRAND's device functions",
-    "curandState_t": "cuRAND's device functions",
-    "curand_init": "cuRAND's device functions",
 }
 
 

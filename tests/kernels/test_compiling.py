@@ -225,7 +225,12 @@ def test_the_tests_sources_are_cuda(name: str) -> None:
 
     expressions = ("scale<float>", "scale<int, 3>", "reverse<double, 64>") if name == "templates.cu" else ()
     source = (Path(__file__).parent / "sources" / name).read_text()
-    entry = compile_for_gpu(source, name_expressions=expressions, arch="sm_90", cache=default_cache())
+    try:
+        entry = compile_for_gpu(source, name_expressions=expressions, arch="sm_90", cache=default_cache())
+    except CompileError as error:
+        if "curand_kernel.h" in error.log:
+            pytest.skip("cuRAND's headers are not installed")
+        raise
     lowered = entry.facts["lowered"]
     assert isinstance(lowered, dict)
     assert list(lowered) == list(expressions)

@@ -58,8 +58,8 @@ template <class T> inline complex<T> sqrt(const complex<T>& z) {
 template <class T> inline complex<T> pow(const complex<T>& z, const complex<T>& power) {
     return z == complex<T>() ? complex<T>(power == complex<T>()) : exp(power * log(z));
 }
-template <class T> inline complex<T> pow(const complex<T>& z, const T& power) { return pow(z, complex<T>(power)); }
-template <class T> inline complex<T> pow(const T& x, const complex<T>& power) { return pow(complex<T>(x), power); }
+template <class T> inline complex<T> pow(const complex<T>& z, double power) { return pow(z, complex<T>((T)power)); }
+template <class T> inline complex<T> pow(double x, const complex<T>& power) { return pow(complex<T>((T)x), power); }
 template <class T> inline complex<T> pow(complex<T> z, int power) {
     complex<T> result(1);
     for (int rest = power < 0 ? -power : power; rest; rest >>= 1, z *= z)
