@@ -39,9 +39,7 @@ class IndexMethods(TensorCore):
         if isinstance(key, TensorCore) and key.dtype is bool_ and not (isinstance(value, TensorCore) and value.ndim):
             _check_mask(key.shape, self.shape, 0)
             mask: Any = key if key._layout.place is self._layout.place else key.to(self.device)  # type: ignore[attr-defined]
-            if 0 < mask.ndim < self.ndim:  # it covers the first dimensions
-                mask = mask.reshape(*mask.shape, *(1,) * (self.ndim - mask.ndim))
-            target.masked_fill_(mask, value)
+            _fill_where(target, mask, value)
             return
         view, indices = _resolve(target, key, writing=True)
         if indices is not None:
@@ -121,6 +119,24 @@ def _is_plain(index: Layout, target: Layout) -> bool:
     """Whether an index tensor can be used as it is, and alone."""
     ready = index.dtype is int64 and index.contiguous and index.place is target.place
     return ready and bool(index.shape) and bool(target.shape)
+
+
+def _fill_where(target: Tensor, mask: Tensor, value: Any) -> None:
+    """``value`` written where ``mask``, which covers the first dimensions, is True."""
+    layout = target._layout
+    place = layout.place
+    if not (place.numpy_indices and mask.ndim):
+        if 0 < mask.ndim < target.ndim:
+            mask = mask.reshape(*mask.shape, *(1,) * (target.ndim - mask.ndim))
+        target.masked_fill_(mask, value)
+        return
+    value = _filling(target, value)
+    written: Any = getattr(value, "_layout", None)
+    key = ("put", written, mask._layout)
+    kernel = layout.plans.get(key)
+    if kernel is None:
+        kernel = layout.plans[key] = place.put(layout, written, [mask._layout])
+    kernel(target, value if written else layout.dtype.scalar(value), mask)
 
 
 def _filling(target: TensorCore, value: Any) -> Any:
@@ -224,7 +240,7 @@ def _parts(key: Any, ndim: int) -> list[Any]:
         elif isinstance(part, (list, tuple, np.ndarray, range)) and not (
             isinstance(part, np.ndarray) and not part.ndim
         ):
-            part = _tensor(part if not isinstance(part, range) else list(part))
+            part = _index_of(part)
             used += part.ndim if part.dtype is bool_ else 1
         else:
             try:
@@ -384,6 +400,13 @@ def _shortened(value: Any, ndim: int) -> Any:
     while value.ndim > ndim and value.shape[0] == 1:
         value = value.squeeze(0)
     return value
+
+
+def _index_of(values: Any) -> Tensor:
+    """A list, a range or NumPy's array as an index tensor."""
+    if isinstance(values, range) or set(map(type, values)) == {int}:
+        return _on(_host(), np.array(values, np.int64))
+    return _tensor(values)
 
 
 def _tensor(values: Any) -> Tensor:

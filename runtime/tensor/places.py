@@ -127,7 +127,8 @@ class Place(ABC):
     @abstractmethod
     def put(self, target: Layout, values: Layout, indices: Sequence[Layout]) -> Kernel:
         """``target[indices[0][i], indices[1][i], ..., ...] = values[i, ...]``. Takes target, values and the indices.
-        With ``numpy_indices`` the values may also be a number of NumPy's, prepared as None."""
+        With ``numpy_indices`` the values may also be a number of NumPy's, prepared as None; and one index a mask of the
+        first dimensions, for values without dimensions."""
 
     def join(self, out: Layout, operands: Sequence[Layout], axis: int) -> Kernel:
         """Put operands one after the other along a dimension of ``out``, whose lengths there add up to its own."""

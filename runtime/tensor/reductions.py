@@ -86,7 +86,9 @@ def _mean(a: Any, axes: Shape, _: Any) -> Any:
 def _variance(a: Any, axes: Shape, correction: float) -> Any:
     count = _count(a, axes)
     mean = np.add.reduce(a, axis=axes, keepdims=True) / a.dtype.type(count)
-    squares = np.square(a - mean)
+    squares = np.empty_like(a)
+    np.subtract(a, mean, out=squares)
+    np.square(squares, out=squares)
     return np.add.reduce(squares, axis=axes, keepdims=True) / a.dtype.type(max(count - correction, 0))
 
 
@@ -105,7 +107,16 @@ def _value_and_index(reduce: Callable[..., Any], find: Callable[..., Any]) -> Ca
     return lambda a, axes, _: (reduce(a, axes, None), find(a, axes, None))
 
 
+def _count_nonzero(a: Any, axes: Shape, _: Any) -> Any:
+    if len(axes) == a.ndim:
+        return np.count_nonzero(a)  # much faster than over axes
+    return np.count_nonzero(a, axis=axes, keepdims=True)
+
+
 def _norm(a: Any, axes: Shape, order: float) -> Any:
+    if order == 2 and len(axes) == a.ndim:
+        row = a.ravel("K")
+        return np.sqrt(np.dot(row, row))
     if order == 2:
         return np.sqrt(np.add.reduce(a * a, axis=axes, keepdims=True))
     if order == 1:
@@ -134,7 +145,7 @@ _TABLE = (
     Reduction("min",    _value_and_index(_min, _argmin), "MinimumAndIndex", R.SAME_AND_INDEX, empty=False),
     Reduction("any",    _test(np.logical_or),   "Any",      R.TEST),
     Reduction("all",    _test(np.logical_and),  "All",      R.TEST),
-    Reduction("count_nonzero", lambda a, axes, _: np.count_nonzero(a, axis=axes, keepdims=True), "Count", R.COUNT),
+    Reduction("count_nonzero", _count_nonzero,      "Count",    R.COUNT),
 )
 # fmt: on
 
