@@ -72,7 +72,7 @@ class Size(tuple[int, ...]):
 
 
 class _Plans(dict[Any, Any]):
-    """What was prepared for one layout. Bounded: the other operands' shapes may depend on data, and never come again."""
+    """What was prepared for one layout. Bounded: other operands' shapes may depend on data, and never come again."""
 
     __slots__ = ()
 
