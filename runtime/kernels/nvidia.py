@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +25,8 @@ from .nvrtc_headers import IMPLIED, headers_for, needs_host
 __all__ = ["compile_for_gpu", "kernel_symbols", "match_instance"]
 
 SOURCE_NAME = "kernel.cu"
+_FOR_THE_HOST = ("not allowed in JIT mode", "is undefined in device code", "calling a __host__ function")
+_DEVICE_BY_DEFAULT = "--device-as-default-execution-space"
 
 
 def compile_for_gpu(
@@ -65,6 +68,11 @@ def compile_for_gpu(
             entry = nvrtc.compile(source, options, name_expressions, folders, arch)
             return replace(entry, dependencies=before, complete=complete)
         except CompileError as error:
+            if any(message in error.log for message in _FOR_THE_HOST) and _DEVICE_BY_DEFAULT not in options:
+                # Functions and constants without __device__, which nvcc would compile for the host too.
+                with suppress(CompileError):
+                    entry = nvrtc.compile(source, [*options, _DEVICE_BY_DEFAULT], name_expressions, folders, arch)
+                    return replace(entry, dependencies=before, complete=complete)
             # NVRTC has none of the host's headers. A source that wants what ours lack needs nvcc.
             if ("could not open source file" in error.log or needs_host(source)) and find_nvcc():
                 return _with_nvcc(source, options, name_expressions, folders, arch)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...allocators.errors import CompileError
-from . import lockstep, syntax
+from . import lockstep, ptx, syntax
 from .tokens import Tokens
 
 __all__ = ["Edits", "Translation", "translate"]
@@ -31,6 +31,7 @@ _MEETING = frozenset(
         *("__any_sync", "__all_sync", "__ballot_sync", "__uni_sync", "__match_any_sync", "__match_all_sync"),
         *("__reduce_add_sync", "__reduce_min_sync", "__reduce_max_sync", "__reduce_and_sync"),
         *("__reduce_or_sync", "__reduce_xor_sync", "__nanosleep", "this_thread_block", "tiled_partition"),
+        *("asm", "__asm__", "__asm"),  # which may ask for the lane
         *("coalesced_threads", "thread_block", "barrier", "pipeline_shared_state", "atomic", "atomic_ref", "wmma"),
     )
 )
@@ -45,8 +46,6 @@ _UNSUPPORTED = {
     "tex3D": "textures and surfaces",
     "surf2Dread": "textures and surfaces",
     "surf2Dwrite": "textures and surfaces",
-    "asm": "inline PTX",
-    "__asm__": "inline PTX",
 }
 
 
@@ -74,9 +73,10 @@ def translate(
         CompileError: it uses what the simulator does not support, or has no kernel of a name expression.
     """
     tokens = Tokens(preprocessed)
-    _refuse_unsupported(tokens)
     found = syntax.read(tokens)
     edits = Edits(tokens)
+    _replace_assembly(tokens, edits)
+    _refuse_unsupported(tokens)
     for kernel in found.kernels:
         bracket, close = kernel.parameters
         edits.after(bracket, _PARAMETERS + ("" if not kernel.names else ", "))
@@ -137,6 +137,22 @@ class Edits:
         return "".join(changed.get(index, text) for index, text in enumerate(self._tokens.texts))
 
 
+def _replace_assembly(tokens: Tokens, edits: Edits) -> None:
+    for position in range(len(tokens)):
+        if tokens[position] not in ("asm", "__asm__", "__asm") or '""' in tokens.slice(position, position + 4):
+            continue  # an empty one is a barrier for the compiler
+        found = ptx.as_cpp(tokens, position)
+        if found is None:
+            what = tokens.text(position, tokens.partner(position + 1) + 1)
+            raise CompileError(
+                f"{what}: the simulator does not support this inline PTX; kernels that use it need a GPU"
+            )
+        end, statement = found
+        for inner in range(position, end + 1):
+            edits.drop(inner)
+        edits.before(position, statement)
+
+
 def _refuse_unsupported(tokens: Tokens) -> None:
     for position in range(len(tokens)):
         what = _UNSUPPORTED.get(tokens[position])
@@ -144,8 +160,6 @@ def _refuse_unsupported(tokens: Tokens) -> None:
             continue
         if tokens[position] in ("texture", "surface") and tokens[position + 1] != "<":
             continue
-        if tokens[position] in ("asm", "__asm__") and '""' in tokens.slice(position, position + 4):
-            continue  # an empty one is a barrier for the compiler
         raise CompileError(
             f"{tokens[position]!r}: the simulator does not support {what}; kernels that use it need a GPU"
         )

@@ -61,7 +61,7 @@ def test_lines_are_those_of_the_source_whatever_was_translated(machine: Any) -> 
     ("source", "what"),
     [
         ("texture<float, 1> t; __global__ void f() {}", "textures"),
-        ('__global__ void f(unsigned *x) { asm("mov.u32 %0, %laneid;" : "=r"(*x)); }', "inline PTX"),
+        ('__global__ void f(unsigned *x) { asm("mov.u32 %0, %unheard_of;" : "=r"(*x)); }', "this inline PTX"),
         ("__global__ void f(cudaTextureObject_t t, float *x) { x[0] = tex2D<float>(t, 0, 0); }", "textures"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -138,6 +139,30 @@ def test_the_clock_runs(machine: Any, language: Any) -> None:
     out = machine.empty(1, np.int64)
     language.get_function("clocks")(out, grid=1, block=1)
     assert machine.down(out, 1, np.int64)[0] >= 0
+
+
+def test_inline_assembly(machine: Any, language: Any) -> None:
+    out = machine.empty((40, 4), np.uint32)
+    a, b = 0x12345678, 0x21349900
+    language.get_function("assembly")(out, a, b, grid=1, block=40)
+    differences = sum(abs((a >> s & 255) - (b >> s & 255)) for s in (0, 8, 16, 24))
+    expected = [
+        [i % 32 + (((1 << i % 32) - 1) << 8 & 0xFFFFFFFF), a >> 4 & 127, differences + 9, i + 1000] for i in range(40)
+    ]
+    assert machine.down(out, (40, 4), np.uint32).tolist() == [[v & 0xFFFFFFFF for v in row] for row in expected]
+
+
+def test_what_says_nothing_of_devices_is_for_kernels_too(machine: Any) -> None:
+    source = """
+    const float table[4] = {1.0f, 2.0f, 3.0f, 4.0f};
+    static int quotient(int a, int b) { return (a + b - 1) / b; }
+    __global__ void look_up(float *out) { out[threadIdx.x] = table[threadIdx.x % 4] * quotient(threadIdx.x, 2); }
+    """
+    out = machine.empty(8, np.float32)
+    if machine.runtime.driver.name == "sim" or find_spec("cuda"):
+        machine.module(source).get_function("look_up")(out, grid=1, block=8)
+        expected = [(i % 4 + 1) * ((i + 1) // 2) for i in range(8)]
+        assert machine.down(out, 8, np.float32).tolist() == expected
 
 
 def test_complex_numbers_of_pycuda(machine: Any) -> None:

@@ -197,3 +197,23 @@ __global__ void shared_by_functions(const float *in, float *out) {
     __syncthreads();
     out[t] = neighbour(t) + first(in) + totals.sum + totals.largest;
 }
+
+__device__ unsigned lane_of_warp() {
+    unsigned lane;
+    asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+    return lane;
+}
+__global__ void assembly(unsigned *out, unsigned a, unsigned b) {
+    unsigned before, bits, sum, index;
+    asm("mov.u32 %0, %%lanemask_lt;" : "=r"(before));
+    asm("bfe.u32 %0, %1, %2, 7;" : "=r"(bits) : "r"(a), "r"(4));
+    asm("vabsdiff4.u32.u32.u32.add %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(9));
+    asm("mov.u32 %0, %%tid.x;\n\t"
+        "add.u32 %0, %0, %1;" : "=r"(index) : "r"(1000));
+    asm volatile("membar.gl;" ::: "memory");
+    unsigned *mine = out + 4 * threadIdx.x;
+    mine[0] = lane_of_warp() + (before << 8);
+    mine[1] = bits;
+    mine[2] = sum;
+    mine[3] = index;
+}
