@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .backends.host import HOST
 from .core import TensorCore, make
 from .devices import device as Device  # noqa: N812 - torch's class has a small name
 from .dtypes import dtype, dtype_of
 from .elementwise import apply1, apply_into
 from .errors import ArgumentError, ShapeError
 from .layout import Layout
+from .located import place_of
 from .operations import COPY
 from .places import Place
 
@@ -72,8 +74,6 @@ class CopyMethods(TensorCore):
         Raises:
             CuplugError: there is no CUDA device.
         """
-        from .located import place_of
-
         non_blocking = bool(kwargs.pop("async", non_blocking))
         if kwargs:
             raise TypeError(f"cuda() got unexpected arguments: {', '.join(kwargs)}")
@@ -84,8 +84,6 @@ class CopyMethods(TensorCore):
 
     def cpu(self) -> Tensor:
         """The tensor on the CPU; itself if it is there. Waits until the copy is done."""
-        from .backends.host import HOST
-
         return copied_to(self, HOST)  # type: ignore[arg-type]
 
     def type_as(self, other: Tensor) -> Tensor:
@@ -216,8 +214,6 @@ def pinned_empty(layout: Layout) -> Tensor:
 def _destination(
     tensor: TensorCore, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Place, dtype | None, bool, bool]:
-    from .located import place_of
-
     given = dict(kwargs)
     non_blocking, copy = bool(given.pop("non_blocking", False)), bool(given.pop("copy", False))
     non_blocking = bool(given.pop("async", non_blocking))

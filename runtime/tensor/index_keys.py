@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .backends.host import HOST
+from .copying import copied_to
 from .core import TensorCore, make
 from .dtypes import bool_, int64, uint8
 from .elementwise import apply
@@ -50,7 +52,7 @@ def resolve(tensor: Tensor, key: Any, *, writing: bool) -> tuple[Tensor, list[Te
             offset += part % length * own_strides[axis]
             axis += 1
         elif not part._layout.shape and part.dtype in (bool_, uint8):  # a new dimension, which it takes or leaves out
-            home = tensor._layout.place if not tensor._layout.place.numpy_indices else _host()
+            home = tensor._layout.place if not tensor._layout.place.numpy_indices else HOST
             shape.append(1)
             strides.append(0)
             indices.append(put_on(home, np.zeros(int(bool(part)), np.int64)))
@@ -71,6 +73,9 @@ def _resolve_one(tensor: Tensor, index: Tensor, writing: bool) -> tuple[Tensor, 
     if mask.dtype in (bool_, uint8) and covered > 1 and (layout.contiguous or not writing):
         check_mask(mask.shape, layout.shape, 0)
         tensor = tensor.reshape(mask.numel, *layout.shape[covered:])
+        if layout.place.numpy_indices:
+            found = put_on(HOST, positions(mask.place.read(index).ravel())[0])
+            return tensor, [found, *[None] * (tensor.ndim - 1)]
         index = index.reshape(-1)
     indices: list[Tensor | None] = [*_integer_indices(index, tensor._layout, 0)]
     return tensor, indices + [None] * (tensor.ndim - len(indices))
@@ -132,13 +137,15 @@ def _integer_indices(part: Tensor, target: Layout, axis: int) -> list[Tensor]:
         check_mask(here.shape, target.shape, axis)
         if is_searched_there(here) and here.place is target.place:
             return list(found_there(part).unbind(0))
-        home = target.place if not target.place.numpy_indices else _host()
+        home = target.place if not target.place.numpy_indices else HOST
         return [put_on(home, each) for each in positions(here.place.read(part))]
     if here.dtype.kind not in "iu":
         raise IndexError(f"tensors used as indices are of an integer type or bool, not of {here.dtype!r}")
     if not target.place.numpy_indices:
         return [part.to(target.place.device, int64)]
-    return [part if here.place is target.place else part.to("cpu", copy=True)]
+    if here.place is target.place:
+        return [part]
+    return [part.clone() if here.place is HOST else part.cpu()]  # what is queued must not see later changes
 
 
 def check_mask(mask: Size, shape: Size, axis: int) -> None:
@@ -172,7 +179,7 @@ def positions(elements: Any) -> list[Any]:
 def _index_of(values: Any) -> Tensor:
     """A list, a range or NumPy's array as an index tensor."""
     if isinstance(values, range) or set(map(type, values)) == {int}:
-        return put_on(_host(), np.array(values, np.int64))
+        return put_on(HOST, np.array(values, np.int64))
     return tensor_of(values)
 
 
@@ -184,14 +191,5 @@ def tensor_of(values: Any) -> Tensor:
 
 def put_on(place: Place, array: Any) -> Tensor:
     """An array of int64 as a tensor, made for the purpose."""
-    from .backends.host import HOST
-    from .copying import copied_to
-
     tensor = make(Storage(HOST, array.nbytes, array), 0, Layout.of(HOST, int64, array.shape), array)
     return tensor if place is HOST else copied_to(tensor, place)
-
-
-def _host() -> Place:
-    from .backends.host import HOST
-
-    return HOST

@@ -20,6 +20,7 @@ from .numpy_place import NumpyPlace
 
 if TYPE_CHECKING:
     from ...runtime import Runtime
+    from ..tensor import Tensor
 
 __all__ = ["SimPlace"]
 
@@ -46,6 +47,21 @@ class SimPlace(DevicePlace, NumpyPlace):
     def __init__(self, runtime: Runtime, ordinal: int) -> None:
         super().__init__(runtime, ordinal)
         self._launch_host: Any = runtime.driver.launch_host  # type: ignore[attr-defined]
+
+    def read(self, source: Tensor) -> npt.NDArray[Any]:
+        layout = source._layout
+        if layout.contiguous:
+            return super().read(source)
+        made: npt.NDArray[Any] = np.empty(layout.shape, layout.dtype.numpy)
+        shown, at = _Shown(layout), source._address
+
+        def work() -> None:
+            made[...] = shown.array(at)
+
+        if layout.numel:
+            self.submit(work, ((at + shown.low, shown.nbytes),), (), "read")
+            self.synchronize()
+        return made
 
     def _kernel(self, name: str, run: Run, outs: Sequence[Layout], operands: Sequence[Layout | None]) -> Kernel:
         kinds, shows = [], []
