@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 if __package__ in (None, ""):  # run as a script: take the same module from the installed package
@@ -94,7 +95,7 @@ def operations(
     for each in sorted(found, key=lambda each: -each.worst_us):
         if each.worst_us > over:
             more = [f"{time:+.1f}" for time in each.more_us.values()]
-            table.add_row(each.row.ours, f"{each.size:,}", f"{each.numpy_us:.1f}", *more)
+            table.add_row(escape(each.row.ours), f"{each.size:,}", f"{each.numpy_us:.1f}", *more)
     Console(width=120).print(table)
     least = sum(each.worst_us <= over for each in found)
     Console().print(f"{least} of {len(found)} take at most {over:g} us more than NumPy", highlight=False)
