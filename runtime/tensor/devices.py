@@ -31,9 +31,11 @@ class device:  # noqa: N801 - torch's name
         index: int | None = None,
     ) -> device:
         if isinstance(type, device):
+            if index is not None:
+                raise TypeError(f"{type!r} is a device already; {index!r} can be no other index of it")
             return type
         found = _known.get((type, index))
-        return found if found is not None else cls._make(type, index)
+        return found if found is not None and not isinstance(type, float) else cls._make(type, index)
 
     @classmethod
     def _make(cls, kind: str | int, index: int | None) -> device:
@@ -50,7 +52,9 @@ class device:  # noqa: N801 - torch's name
             index = int(number)
         if name not in ("cpu", "cuda"):
             raise ArgumentError(f"{asked}: there are devices of the types 'cpu' and 'cuda' only")
-        if index is not None and (not isinstance(index, int) or index < 0):
+        if index is not None and not isinstance(index, int):
+            raise TypeError(f"{asked}: a device's index is an integer")
+        if index is not None and index < 0:
             raise ArgumentError(f"{asked}: a device's index is 0 or more")
         found = _known.get((name, index))
         if found is None:

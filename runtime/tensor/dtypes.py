@@ -151,7 +151,7 @@ def set_default_dtype(new: dtype) -> None:
         TypeError: it is not a floating-point type.
     """
     global _default
-    if new.kind != "f":
+    if getattr(new, "kind", None) != "f":
         raise TypeError(f"the default dtype must be a floating-point type; {new!r} is not")
     _default = new
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 from .core import TensorCore
@@ -131,24 +133,45 @@ def _floating(size: Any, dtype: Any, device: Any) -> Tensor:
 
 
 def randint(
-    *limits: Any, size: Any = None, generator: Generator | None = None, dtype: Any = int64, device: Any = None
+    *limits: Any,
+    low: int | None = None,
+    high: int | None = None,
+    size: Any = None,
+    generator: Generator | None = None,
+    dtype: Any = int64,
+    device: Any = None,
 ) -> Tensor:
     """``randint(high, size)`` or ``randint(low, high, size)``: random integers from ``low`` (0) up to but without
     ``high``.
 
     Raises:
-        ValueError: there are no such integers.
+        ValueError: there are no such integers, or the type does not hold them.
     """
     from .factories import empty
 
     if size is None:
+        if not limits:
+            raise TypeError("randint() takes a limit or two, and a size")
         *limits, size = limits  # type: ignore[assignment]
-    low, high = (0, *limits) if len(limits) == 1 else limits
-    return _integers(empty(shape_of((tuple(size),)), dtype=dtype, device=device), low, high, generator)
+    first, last = _limits("randint", limits, low, high)
+    return _integers(empty(shape_of((tuple(size),)), dtype=dtype, device=device), first, last, generator)
+
+
+def _limits(name: str, limits: Sequence[Any], low: Any, high: Any) -> tuple[int, int]:
+    """The lower and the upper limit, given in order or by name; the lower one may be left out."""
+    given = [*limits]
+    if high is None and given:
+        high = given.pop()
+    if low is None:
+        low = given.pop() if given else 0
+    if given or high is None:
+        raise TypeError(f"{name}() takes an upper limit, or a lower and an upper one")
+    return index(low), index(high)
 
 
 def randperm(n: int, *, generator: Generator | None = None, dtype: Any = int64, device: Any = None) -> Tensor:
     """The integers from 0 to ``n - 1`` in random order. Made on the CPU: the same everywhere."""
+    n = index(n)
     import numpy as np
 
     from .factories import empty, wrap
@@ -175,10 +198,17 @@ def randn_like(input: Tensor, *, dtype: Any = None, device: Any = None) -> Tenso
     return _like(input, dtype, device).normal_()
 
 
-def randint_like(input: Tensor, *limits: int, dtype: Any = None, device: Any = None) -> Tensor:  # noqa: A002
+def randint_like(
+    input: Tensor,  # noqa: A002 - torch's name
+    *limits: int,
+    low: int | None = None,
+    high: int | None = None,
+    dtype: Any = None,
+    device: Any = None,
+) -> Tensor:
     """``randint`` with the shape, type and device of another tensor."""
-    low, high = (0, *limits) if len(limits) == 1 else limits
-    return _integers(_like(input, dtype, device), low, high, None)
+    first, last = _limits("randint_like", limits, low, high)
+    return _integers(_like(input, dtype, device), first, last, None)
 
 
 def _like(input: Tensor, dtype: Any, device: Any) -> Tensor:  # noqa: A002 - torch's name

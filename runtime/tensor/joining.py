@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 __all__ = ["cat", "stack"]
 
 
-def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """The tensors one after the other along a dimension.
+def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None, out: Tensor | None = None) -> Tensor:
+    """The tensors one after the other along a dimension, which may be called ``axis``; written to ``out`` if given.
 
     Raises:
         ShapeError: there are none, or their other dimensions differ.
         DeviceMismatchError: they are on different devices.
     """
-    return _joined(tuple(tensors), dim, "cat")
+    joined = _joined(tuple(tensors), dim if axis is None else axis, "cat")
+    return joined if out is None else apply_into(COPY, out, joined)
 
 
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
@@ -41,8 +42,13 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 def _joined(given: tuple[Tensor, ...], dim: int, name: str) -> Tensor:
     if not given:
         raise ShapeError(f"{name}: there must be a tensor at least")
-    plans = given[0]._layout.plans
-    key = (name, dim, *[each._layout for each in given])
+    try:
+        plans = given[0]._layout.plans
+        key = (name, dim, *[each._layout for each in given])
+    except AttributeError:
+        raise TypeError(
+            f"{name}: all must be tensors; got {', '.join(type(each).__name__ for each in given)}"
+        ) from None
     plan = plans.get(key)
     if plan is None:
         plan = plans[key] = _Plan(given, dim, name)

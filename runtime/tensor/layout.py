@@ -65,6 +65,9 @@ class Size(tuple[int, ...]):
     def __add__(self, other: Any) -> Size:
         return Size(super().__add__(other))
 
+    def __radd__(self, other: Any) -> Size:
+        return Size(other + tuple(self))
+
     def __mul__(self, count: Any) -> Size:
         return Size(super().__mul__(count))
 
