@@ -11,6 +11,7 @@ types). The expression calls them ``a``, ``b`` and ``c``, that type ``T``, and m
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -108,6 +109,16 @@ def _sign(a: Any, out: Any = None) -> Any:
     if a.dtype.kind == "f":  # 0 for NaN in torch
         return np.subtract(a > 0, a < 0, dtype=a.dtype, out=out)
     return np.logical_or(a, a, out=out) if a.dtype.kind == "b" else np.sign(a, out=out)
+
+
+def _by_python(function: Callable[[float], float]) -> Callable[..., Any]:
+    """One of the module ``math``, which NumPy does not have: element by element, some 0.1 µs each."""
+    each = np.frompyfunc(function, 1, 1)
+
+    def elementwise(a: Any, out: Any = None) -> Any:
+        return np.positive(np.asarray(each(a), a.dtype), out=out)
+
+    return elementwise
 
 
 def _signbit(a: Any, out: Any = None) -> Any:
@@ -230,6 +241,8 @@ TABLE = (
     Operation("asinh",         1, np.arcsinh,       "asinh(a)",                 F, aliases=("arcsinh",)),
     Operation("acosh",         1, np.arccosh,       "acosh(a)",                 F, aliases=("arccosh",)),
     Operation("atanh",         1, np.arctanh,       "atanh(a)",                 F, aliases=("arctanh",)),
+    Operation("erf",           1, _by_python(math.erf),  "erf(a)",              F),
+    Operation("erfc",          1, _by_python(math.erfc), "erfc(a)",             F),
     Operation("deg2rad",       1, np.deg2rad,       "a * T(0.017453292519943295)", F),
     Operation("rad2deg",       1, np.rad2deg,       "a * T(57.29577951308232)", F),
     Operation("sigmoid",       1, _sigmoid,         "T(1) / (T(1) + exp(-a))",  F),
