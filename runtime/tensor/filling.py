@@ -7,12 +7,17 @@ from math import inf
 from operator import index
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from .copying import copied_to
 from .core import TensorCore
+from .devices import current_factory_device
 from .dtypes import dtype_of, get_default_dtype, int64
 from .elementwise import apply_into
 from .errors import ArgumentError, ElementTypeError
 from .generator import Generator, default_generator, integers_of, words
 from .layout import Layout, shape_of
+from .located import place_of
 from .operations import COPY
 from .places import Kernel
 
@@ -171,21 +176,19 @@ def _limits(name: str, limits: Sequence[Any], low: Any, high: Any) -> tuple[int,
 
 def randperm(n: int, *, generator: Generator | None = None, dtype: Any = int64, device: Any = None) -> Tensor:
     """The integers from 0 to ``n - 1`` in random order. Made on the CPU: the same everywhere."""
+    from .factories import wrap
+
     n = index(n)
-    import numpy as np
-
-    from .factories import empty, wrap
-
+    place = place_of(current_factory_device() if device is None else device)
     if generator is None:
-        generator = default_generator(empty(0, device=device).device)
+        generator = default_generator(place.device)
     # Random high bits above the integers themselves: sorted by the former, the latter stand in random order.
     low = np.uint64((1 << n.bit_length()) - 1)
     keys = words(*generator.take("long_integers", int64, n), n, wide=True) & ~low
     keys |= np.arange(n, dtype=np.uint64)
     keys.sort()
     keys &= low
-    made = wrap(keys.view(np.int64))
-    return made.to(device, dtype=dtype) if device is not None else made.to(dtype)
+    return copied_to(wrap(keys.view(np.int64)), place, dtype_of(dtype))
 
 
 def rand_like(input: Tensor, *, dtype: Any = None, device: Any = None) -> Tensor:  # noqa: A002 - torch's name

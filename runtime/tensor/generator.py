@@ -27,6 +27,7 @@ __all__ = ["DISTRIBUTIONS", "Distribution", "Generator", "default_generator", "i
 _CHUNK = 1 << 13  # words at a time, to stay in the processor's cache
 _BLOCK = 4  # 64-bit words of one counter
 Words = npt.NDArray[Any]
+_LITTLE_64, _LITTLE_32 = np.dtype("<u8"), np.dtype("<u4")
 
 
 class Generator:
@@ -202,7 +203,7 @@ def words(seed: int, counter: int, count: int, *, wide: bool) -> Words:
 def _next_words(raw: Callable[[int], Words], count: int, wide: bool) -> Words:
     if wide:
         return raw(count)
-    halves: Words = raw((count + 1) // 2).astype("<u8", copy=False).view("<u4")
+    halves: Words = raw((count + 1) // 2).astype(_LITTLE_64, copy=False).view(_LITTLE_32)
     return halves[:count]
 
 

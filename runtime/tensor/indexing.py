@@ -76,7 +76,7 @@ class IndexMethods(TensorCore):
             return there.unbind(0) if as_tuple else there[: self.ndim].t()
         elements = place.read(self)  # type: ignore[arg-type]
         if as_tuple:
-            return tuple(put_on(place, each) for each in positions(elements.reshape(self.shape or (1,))))
+            return put_on(place, np.array(positions(elements.reshape(self.shape or (1,))))).unbind(0)
         found = positions(elements) if self.ndim else []
         rows = np.empty((len(found[0]) if found else np.count_nonzero(elements), self.ndim), np.int64)
         for axis, each in enumerate(found):

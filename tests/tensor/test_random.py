@@ -130,6 +130,17 @@ def test_random_integers_take_every_value_of_their_range(device: str) -> None:
     assert sorted(cuplug.randperm(50, device=device).tolist()) == list(range(50))
 
 
+def test_permutations_are_made_where_they_are_asked_for(running: str) -> None:
+    with cuplug.device("cuda"):
+        assert cuplug.randperm(5).is_cuda
+    assert cuplug.randperm(5, dtype=cuplug.int32, device="cuda").dtype is cuplug.int32
+    assert cuplug.randperm(0).tolist() == []
+    cuplug.manual_seed(3)
+    here = cuplug.randperm(1000)
+    cuplug.manual_seed(3)
+    assert cuplug.randperm(1000, device="cuda").tolist() == here.tolist()
+
+
 def test_impossible_distributions_are_refused() -> None:
     for wrong in (
         lambda: cuplug.empty(2).normal_(0, -1),

@@ -241,8 +241,11 @@ def take(axis: int) -> Run:
 
 
 def _within(index: Any, length: int, out: Any) -> bool:
-    """Whether indices are seen to be in range: NumPy then need not keep the result back until it knows."""
-    return out.nbytes > 1 << 16 and bool(index.min() >= -length and index.max() < length)
+    """Whether indices are seen to be in range: NumPy then need not keep the result back until it knows. Worth the look
+    where much is copied for each index, or more than fits into the processor's cache."""
+    if out.nbytes < 1 << 16 or (out.size < 8 * index.size and out.nbytes < 1 << 20):
+        return False
+    return bool(index.min() >= -length and index.max() < length)
 
 
 def taking(axis: int) -> Callable[..., Any]:
