@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...allocators.errors import CuplugError
 
-__all__ = ["ArgumentError", "ElementTypeError", "NoElementsError", "RangeError", "ShapeError"]
+__all__ = ["ArgumentError", "ElementTypeError", "IndexShapeError", "NoElementsError", "RangeError", "ShapeError"]
 
 
 class ArgumentError(CuplugError, ValueError):
@@ -17,6 +17,10 @@ class ShapeError(ArgumentError):
 
 class NoElementsError(ShapeError, IndexError):
     """There are no elements, and what was asked for needs some. In torch an IndexError where a dimension is named."""
+
+
+class IndexShapeError(ShapeError, IndexError):
+    """The shapes of index tensors do not broadcast together."""
 
 
 class RangeError(CuplugError, IndexError):
