@@ -87,7 +87,10 @@ def _arranged(view: Tensor, indices: list[Tensor | None]) -> tuple[Tensor, list[
     given = [each for each in indices if each is not None]
     shape: tuple[int, ...] = given[0]._layout.shape
     if len(given) > 1:
-        shape = broadcast_shapes(*[each._layout.shape for each in given])
+        try:
+            shape = broadcast_shapes(*[each._layout.shape for each in given])
+        except ShapeError as error:
+            raise IndexShapeError(f"index tensors: {error}") from None
     if not view._layout.place.numpy_indices:
         given = [each.expand(*shape).contiguous() if shape else each for each in given]
     if axes[-1] == len(axes) - 1:
