@@ -223,7 +223,8 @@ def _compile(
     translation = translate(scanned.stdout, expressions, checked=checked, fibres=forced)
     (folder / "translated.cpp").write_text(translation.text)
     checks = _CHECKS[compiler.kind] if checked else ()
-    link = ["-shared", "-nodefaultlibs", "-Wl,--no-undefined", "-o", "module.so", "translated.cpp", "-lm", "-lc"]
+    link = ["-shared", "-nodefaultlibs", "-Wl,--no-undefined,-Bsymbolic", "-o", "module.so", "translated.cpp"]
+    link += ["-lm", "-lc"]
     if compiler.kind == "gcc":
         link.append("-lgcc")
     compiled = compiler.run([*compiler.flags(), *standard, *checks, *include, *link], directory)

@@ -17,6 +17,7 @@ from ..runtime import Runtime, default_runtime
 from .arguments import Parameter
 from .cache import Cache, Entry, default_cache, encode
 from .function import Function
+from .host_code import without_host_code
 from .names import demangle, find, plain, typed
 from .signatures import Signature, kinds, signatures
 from .symbol import GlobalSymbol
@@ -62,7 +63,7 @@ class SourceModule:
         """Compile ``source``.
 
         Args:
-            source: CUDA C++.
+            source: CUDA C++. Functions for the host that launch kernels or call CUDA's API are left out.
             options: for the compiler, as NVRTC and nvcc take them (``-DN=8``, ``--use_fast_math``).
             name_expressions: instances of templates to compile, as C++ writes them: ``scale<float>``.
             arch: for example ``sm_90``; by default the current device's.
@@ -81,6 +82,7 @@ class SourceModule:
         """
         self.runtime = runtime or default_runtime()
         self.source = source
+        self._device_source = without_host_code(source)
         self.name_expressions = tuple(name_expressions)
         self._driver: Driver = self.runtime.driver
         self._cache = default_cache() if cache else None
@@ -176,7 +178,7 @@ class SourceModule:
                 "checked kernels need tables in this process's address space, which cannot be mapped (see ulimit -v); "
                 "pass check=False"
             )
-        return compile_for_host(self.source, checked=can_check if check is None else check, **told._asdict())
+        return compile_for_host(self._device_source, checked=can_check if check is None else check, **told._asdict())
 
     def _host_name(self, name: str) -> str:
         parameters = self._entry.facts["parameters"]
@@ -188,7 +190,7 @@ class SourceModule:
     def _compile_for_gpu(self, told: _Told) -> Entry:
         from .nvidia import compile_for_gpu
 
-        return compile_for_gpu(self.source, **told._asdict())
+        return compile_for_gpu(self._device_source, **told._asdict())
 
     def _gpu_name(self, name: str) -> str:
         from .nvidia import kernel_symbols

@@ -75,7 +75,9 @@ def translate(
     tokens = Tokens(preprocessed)
     found = syntax.read(tokens)
     edits = Edits(tokens)
-    _replace_assembly(tokens, edits)
+    for function in found.declarations:
+        if function.kind == "function":
+            _replace_assembly(tokens, edits, *function.body)
     _refuse_unsupported(tokens)
     for kernel in found.kernels:
         bracket, close = kernel.parameters
@@ -137,8 +139,8 @@ class Edits:
         return "".join(changed.get(index, text) for index, text in enumerate(self._tokens.texts))
 
 
-def _replace_assembly(tokens: Tokens, edits: Edits) -> None:
-    for position in range(len(tokens)):
+def _replace_assembly(tokens: Tokens, edits: Edits, start: int, end: int) -> None:
+    for position in range(start, end):
         if tokens[position] not in ("asm", "__asm__", "__asm") or '""' in tokens.slice(position, position + 4):
             continue  # an empty one is a barrier for the compiler
         found = ptx.as_cpp(tokens, position)
@@ -147,14 +149,19 @@ def _replace_assembly(tokens: Tokens, edits: Edits) -> None:
             raise CompileError(
                 f"{what}: the simulator does not support this inline PTX; kernels that use it need a GPU"
             )
-        end, statement = found
-        for inner in range(position, end + 1):
+        close, statement = found
+        for inner in range(position, close + 1):
             edits.drop(inner)
         edits.before(position, statement)
 
 
 def _refuse_unsupported(tokens: Tokens) -> None:
     for position in range(len(tokens)):
+        if tokens[position] == "<<" and tokens[position + 1] == "<":
+            raise CompileError(
+                f"'{tokens[position - 1]}<<<': the simulator does not support launches by kernels. "
+                "Launch from Python instead."
+            )
         what = _UNSUPPORTED.get(tokens[position])
         if what is None or tokens[position - 1] in (".", "->", "::"):
             continue

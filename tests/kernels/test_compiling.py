@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -68,6 +69,31 @@ def test_lines_are_those_of_the_source_whatever_was_translated(machine: Any) -> 
 def test_what_the_simulator_cannot_do_is_named(machine: Any, source: str, what: str) -> None:
     with pytest.raises(CompileError, match=f"the simulator does not support {what}"):
         machine.module(source)
+
+
+def test_code_for_the_host_is_left_out(machine: Any) -> None:
+    module = machine.module("whole.cu")
+    x, y = np.random.default_rng(15).random((2, 300), dtype=np.float32)
+    out = machine.empty(300, np.float32)
+    module.get_function("norms")(machine.up(x), machine.up(y), out, 300, grid=2, block=256)
+    assert np.allclose(machine.down(out, 300, np.float32), np.hypot(x, y), rtol=1e-6)
+    module.get_function("after")(out, grid=1, block=1)
+    assert machine.down(out, 300, np.float32)[0] == 1
+
+
+def test_lines_stay_where_code_for_the_host_was(machine: Any) -> None:
+    source = (
+        "__global__ void f() {}\nint main() {\n    f<<<1, 1>>>();\n}\n__global__ void g(int *x) { *x = missing; }\n"
+    )
+    with pytest.raises(CompileError) as caught:
+        machine.module(source)
+    assert re.search(r"kernel\.cu(:|\()5\b", caught.value.log)
+
+
+@pytest.mark.needs_sim
+def test_launches_by_kernels_are_refused(machine: Any) -> None:
+    with pytest.raises(CompileError, match="does not support launches by kernels"):
+        machine.module("__global__ void f() {} __global__ void g() { f<<<1, 1>>>(); }")
 
 
 def test_options_and_include_folders_count(machine: Any, tmp_path: Path) -> None:

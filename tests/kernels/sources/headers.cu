@@ -1,6 +1,5 @@
 // Headers of C and C++ that sources include, for kernels or for the host's code around them.
 #include <algorithm>
-#include <array>
 #include <cfloat>
 #include <climits>
 #include <cmath>
@@ -28,7 +27,7 @@ extern "C" __global__ void standard(float *f, int64_t *i) {
     float before = std::move(f[3]);
     f[3] = std::forward<float>(f[4]);
     f[4] = before;
-    std::array<int, 3> three = {1, 2, 3};
+    const int three[] = {1, 2, 3};
     i[0] = INT_MAX + (int64_t)three[1] + std::plus<int>()(3, 4);
     i[1] = std::numeric_limits<int64_t>::max() + LLONG_MIN;
     std::memcpy(&i[2], &f[3], sizeof(float));
