@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .core import TensorCore
 from .elementwise import apply_into
-from .errors import ShapeError
+from .errors import IndexShapeError, ShapeError
 from .layout import Layout, broadcast_shapes
 from .operations import COPY
 
