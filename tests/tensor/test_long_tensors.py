@@ -5,6 +5,7 @@ from __future__ import annotations
 import cuplug
 import numpy as np
 import pytest
+from cuplug.runtime.tensor.backends.host_kernels import take
 from cuplug.runtime.tensor.dtypes import ALL, dtype
 
 pytestmark = pytest.mark.one_schedule
@@ -54,3 +55,33 @@ def test_long_operands_add_up_as_in_numpy_wherever_they_begin(device: str, kind:
     expected = array[start:] + array[: len(array) - start]
     np.testing.assert_array_equal((x[start:] + x[: len(array) - start]).cpu().numpy(), expected)
     np.testing.assert_array_equal((x[start:] + 1).to(cuplug.float64).cpu().numpy(), array[start:].astype(float) + 1)
+
+
+@KINDS
+def test_long_operands_are_chosen_and_combined_as_in_numpy_strided_or_not(device: str, kind: dtype) -> None:
+    array = _elements(kind, 2, 150_001)
+    x, y = cuplug.tensor(array, device=device)
+    a, b = array
+    mask = a > b
+    there = x > y
+    np.testing.assert_array_equal(cuplug.where(there, x, y).cpu().numpy(), np.where(mask, a, b))
+    np.testing.assert_array_equal(cuplug.where(there, x, x[:1]).cpu().numpy(), np.where(mask, a, a[:1]))
+    np.testing.assert_array_equal(
+        cuplug.where(there[::2], x[::2], y[1::2].new_zeros(75_001)).cpu().numpy(), np.where(mask[::2], a[::2], 0)
+    )
+    np.testing.assert_array_equal(x.masked_fill(there, 1).cpu().numpy(), np.where(mask, np.ones((), a.dtype), a))
+    np.testing.assert_array_equal((x * y).cpu().numpy(), a * b)
+    np.testing.assert_array_equal(x[there].cpu().numpy(), a[mask])
+    np.testing.assert_array_equal(x[there.nonzero()[:, 0]].cpu().numpy(), a[mask])
+
+
+@pytest.mark.parametrize("wrong", [140_000, -140_001])
+@pytest.mark.parametrize("count", [3, 200_000])
+def test_an_index_out_of_range_is_seen_among_however_many(wrong: int, count: int) -> None:
+    index = np.arange(count) % 7 - 3
+    source, out = np.arange(140_000.0), np.empty(count)
+    take(0)(out, source, index)
+    np.testing.assert_array_equal(out, source[index])
+    index[count // 2] = wrong
+    with pytest.raises(IndexError):
+        take(0)(out, source, index)

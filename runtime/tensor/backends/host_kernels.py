@@ -81,7 +81,33 @@ def elementwise(
                 ready = [change(each) if change else each for change, each in zip(convert, operands, strict=True)]
                 np.copyto(out, implementation(*ready), casting="unsafe")
 
+        run = _in_pieces(run)
+
     return _dividing(run) if divide == "raise" else run
+
+
+_PIECE = 1 << 16
+
+
+def _in_pieces(run: Run) -> Run:
+    """``run`` of an element-wise operation that makes several arrays on the way: of long operands by pieces, so that
+    these stay in the processor's cache."""
+
+    def in_pieces(out: Any, *operands: Any) -> None:
+        if out.size <= 2 * _PIECE:
+            run(out, *operands)
+            return
+        long = [each for each in (out, *operands) if isinstance(each, np.ndarray) and each.ndim]
+        if any(each.shape != out.shape or not each.flags.c_contiguous for each in long):
+            run(out, *operands)
+            return
+        flat = [each.reshape(-1) if isinstance(each, np.ndarray) and each.ndim else each for each in operands]
+        target = out.reshape(-1)
+        for start in range(0, out.size, _PIECE):
+            part = slice(start, start + _PIECE)
+            run(target[part], *[each[part] if isinstance(each, np.ndarray) and each.ndim else each for each in flat])
+
+    return in_pieces
 
 
 def where(types: Sequence[dtype], operands: Sequence[Layout | None]) -> Callable[..., Any]:
@@ -97,13 +123,14 @@ def where(types: Sequence[dtype], operands: Sequence[Layout | None]) -> Callable
 
 def _where(types: Sequence[dtype], operands: Sequence[Layout | None]) -> Run:
     chosen, convert = where(types, operands), _convert(operands[1], types[1])
+    copy = _in_pieces(lambda out, *given: np.copyto(out, chosen(*given), casting="unsafe"))
 
     def run(out: Any, condition: Any, a: Any, b: Any) -> None:
         with _quiet(all="ignore"):
             if b is out:  # in place
                 np.copyto(out, convert(a) if convert else a, where=condition, casting="unsafe")
             else:
-                np.copyto(out, chosen(condition, a, b), casting="unsafe")
+                copy(out, condition, a, b)
 
     return run
 
