@@ -70,19 +70,32 @@ class ExchangeMethods(TensorCore):
             "stream": place.stream_handle() or 1,  # type: ignore[attr-defined]  # 0 is forbidden; 1 is the legacy one
         }
 
-    def __dlpack__(self, *, stream: Any = None, **_: Any) -> Any:
+    def __dlpack__(
+        self, *, stream: Any = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None, **_: Any
+    ) -> Any:
         """The memory as a DLPack capsule. What is queued on ``stream`` later comes after what makes the elements.
 
         Args:
             stream: the consumer's stream as the array API standard says: a handle, 1 or None for the legacy stream, 2
                 for the per-thread one, -1 for no order.
-        """
-        from .dlpack import export
+            dl_device: DLPack's type and number of the device where the consumer wants the elements: here or on the CPU.
+            copy: whether a copy must be made, or must not be.
 
+        Raises:
+            BufferError: it would take a copy that must not be made, or to another device.
+        """
+        from .dlpack import device_of, export
+
+        shown: Any = self.clone() if copy else self  # type: ignore[attr-defined]
+        wanted = None if dl_device is None else tuple(map(int, dl_device))
+        if wanted not in (None, device_of(shown)) and not (self.is_cpu and wanted == (1, 0)):
+            if copy is False or wanted != (1, 0):
+                raise BufferError(f"the tensor is on {self.device}; to use it elsewhere takes a copy, .to(...)")
+            return export(shown.cpu())
         if self.is_cuda and stream != -1:
             place = self._layout.place
-            place.hand_over(self, 0 if stream in (None, 0, 1) else stream)  # type: ignore[attr-defined]
-        return export(self)  # type: ignore[arg-type]
+            place.hand_over(shown, 0 if stream in (None, 0, 1) else stream)  # type: ignore[attr-defined]
+        return export(shown)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         from .dlpack import device_of

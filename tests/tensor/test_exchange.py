@@ -113,6 +113,18 @@ def test_dlpack_keeps_memory_until_its_consumer_has_done_with_it(device: str) ->
     assert first.tolist() == [1, 1, 1]
 
 
+def test_dlpack_copies_when_it_is_asked_to(torch: Any) -> None:
+    x = torch.arange(3.0, device="cuda")
+    host = torch.from_dlpack(x.__dlpack__(dl_device=(1, 0)))
+    assert host.is_cpu
+    assert host.tolist() == [0, 1, 2]
+    twin = torch.from_dlpack(x.__dlpack__(copy=True))
+    assert twin.data_ptr() != x.data_ptr()
+    for wrong in ({"dl_device": (1, 0), "copy": False}, {"dl_device": (10, 0)}):
+        with pytest.raises(BufferError, match="takes a copy"):
+            x.__dlpack__(**wrong)
+
+
 def test_the_cuda_array_interface_is_version_3_with_the_current_stream(torch: Any) -> None:
     x = torch.arange(6.0, device="cuda").reshape(2, 3)
     found = x.__cuda_array_interface__
