@@ -28,7 +28,7 @@ def resolve(tensor: Tensor, key: Any, *, writing: bool) -> tuple[Tensor, list[Te
         return _resolve_one(tensor, key, writing)  # type: ignore[arg-type]
     parts = _parts(key, tensor.ndim)
     shape, strides, offset = [], [], tensor._offset
-    own_shape, own_strides = tensor.shape, tensor._layout.strides
+    own_shape, own_strides = tuple(tensor._layout.shape), tensor._layout.strides
     indices: list[Tensor | None] = []
     axis = 0
     for part in parts:
@@ -72,7 +72,8 @@ def _resolve_one(tensor: Tensor, index: Tensor, writing: bool) -> tuple[Tensor, 
     covered = len(mask.shape)
     if mask.dtype in (bool_, uint8) and covered > 1 and (layout.contiguous or not writing):
         check_mask(mask.shape, layout.shape, 0)
-        tensor = tensor.reshape(mask.numel, *layout.shape[covered:])
+        merged = Layout.of(layout.place, layout.dtype, (mask.numel, *tuple(layout.shape)[covered:]))
+        tensor = make(tensor._storage, tensor._offset, merged) if layout.contiguous else tensor.reshape(merged.shape)
         if layout.place.numpy_indices:
             found = put_on(HOST, positions(mask.place.read(index).ravel())[0])
             return tensor, [found, *[None] * (tensor.ndim - 1)]
@@ -149,7 +150,7 @@ def _integer_indices(part: Tensor, target: Layout, axis: int) -> list[Tensor]:
 
 
 def check_mask(mask: Size, shape: Size, axis: int) -> None:
-    if mask != shape and mask != shape[axis : axis + len(mask)]:
+    if mask != shape and mask != tuple(shape)[axis : axis + len(mask)]:
         raise IndexError(
             f"a mask of shape {list(mask)} does not fit dimensions of lengths {list(shape[axis : axis + len(mask)])}"
         )
