@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from ..dtypes import bfloat16, dtype, float16, float64
 from ..generator import UNIFORM_BITS, wide
 from ..normal import FIRST_PART, REST_BITS, normal_table
@@ -49,6 +50,7 @@ __device__ __forceinline__ double times(double a, double b) { return __dmul_rn(a
 """
 
 
+@cache
 def random_source(distribution: str, out: dtype) -> str:
     """A kernel ``kernel(out, seed, counter, first, second, count)``. One thread makes what one counter gives."""
     is_wide = wide(distribution, out)
