@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+
 from ..dtypes import bfloat16, dtype, float16, float64
 from ..generator import UNIFORM_BITS, wide
 from ..normal import FIRST_PART, REST_BITS, normal_table
