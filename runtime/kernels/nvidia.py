@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,13 +19,19 @@ from .cache import Cache, Entry, content_key, dependencies_of
 from .diagnostics import with_source_lines
 from .includes import folders_of, included_files
 from .names import demangle
-from .nvrtc_headers import IMPLIED, headers_for, needs_host
+from .nvrtc_headers import IMPLIED, MIXED, headers_for, needs_host
 
 __all__ = ["compile_for_gpu", "kernel_symbols", "match_instance"]
 
 SOURCE_NAME = "kernel.cu"
-_FOR_THE_HOST = ("not allowed in JIT mode", "is undefined in device code", "calling a __host__ function")
 _DEVICE_BY_DEFAULT = "--device-as-default-execution-space"
+_REMEDIES = (
+    # What nvcc takes, since it compiles for the host as well: functions and constants without __device__, and <cmath>.
+    ("not allowed in JIT mode", _DEVICE_BY_DEFAULT),
+    ("is undefined in device code", _DEVICE_BY_DEFAULT),
+    ("calling a __host__ function", _DEVICE_BY_DEFAULT),
+    ("more than one instance of overloaded function", f"--pre-include={MIXED}"),
+)
 
 
 def compile_for_gpu(
@@ -64,19 +69,20 @@ def compile_for_gpu(
         own, files = folders_of(options)
         included, complete = included_files(source, [*own, *folders], files)
         before = dependencies_of(included, absent=True)  # a change during compilation must count
-        try:
-            entry = nvrtc.compile(source, options, name_expressions, folders, arch)
-            return replace(entry, dependencies=before, complete=complete)
-        except CompileError as error:
-            if any(message in error.log for message in _FOR_THE_HOST) and _DEVICE_BY_DEFAULT not in options:
-                # Functions and constants without __device__, which nvcc would compile for the host too.
-                with suppress(CompileError):
-                    entry = nvrtc.compile(source, [*options, _DEVICE_BY_DEFAULT], name_expressions, folders, arch)
-                    return replace(entry, dependencies=before, complete=complete)
-            # NVRTC has none of the host's headers. A source that wants what ours lack needs nvcc.
-            if ("could not open source file" in error.log or needs_host(source)) and find_nvcc():
-                return _with_nvcc(source, options, name_expressions, folders, arch)
-            raise
+        tried = list(options)
+        while True:
+            try:
+                entry = nvrtc.compile(source, tried, name_expressions, folders, arch)
+                return replace(entry, dependencies=before, complete=complete)
+            except CompileError as error:
+                remedies = [option for said, option in _REMEDIES if said in error.log and option not in tried]
+                if remedies:
+                    tried += remedies
+                    continue
+                # NVRTC has none of the host's headers. A source that wants what ours lack needs nvcc.
+                if ("could not open source file" in error.log or needs_host(source)) and find_nvcc():
+                    return _with_nvcc(source, options, name_expressions, folders, arch)
+                raise
 
     if cache is None:
         return make()

@@ -38,6 +38,8 @@
 #endif
 #define __nv_pure__
 #define __device_builtin__
+#define __builtin_assume(...) ((__VA_ARGS__) ? (void)0 : __builtin_unreachable())
+#define __assume(...) __builtin_assume(__VA_ARGS__)
 #endif
 
 #undef assert

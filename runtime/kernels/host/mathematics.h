@@ -165,6 +165,7 @@ inline void sincosf(float x, float* s, float* c) { *s = __builtin_sinf(x); *c = 
 inline void sincos(float x, float* s, float* c) { sincosf(x, s, c); }
 inline void sincospi(double x, double* s, double* c) { *s = sinpi(x); *c = cospi(x); }
 inline void sincospif(float x, float* s, float* c) { *s = sinpif(x); *c = cospif(x); }
+inline void sincospi(float x, float* s, float* c) { sincospif(x, s, c); }
 
 // erfinv by Newton's method on erf, from Winitzki's approximation.
 inline double erfinv(double y) {
@@ -247,3 +248,5 @@ inline constexpr unsigned umin(unsigned a, unsigned b) { return a < b ? a : b; }
 inline constexpr unsigned umax(unsigned a, unsigned b) { return a > b ? a : b; }
 inline constexpr long long llmin(long long a, long long b) { return a < b ? a : b; }
 inline constexpr long long llmax(long long a, long long b) { return a > b ? a : b; }
+inline constexpr unsigned long long ullmin(unsigned long long a, unsigned long long b) { return a < b ? a : b; }
+inline constexpr unsigned long long ullmax(unsigned long long a, unsigned long long b) { return a > b ? a : b; }

@@ -101,5 +101,20 @@ inline long long clock64() {
 typedef long clock_t;
 inline clock_t clock() { return (clock_t)clock64(); }
 
-inline unsigned __isGlobal(const void*) { return 1; }
-inline unsigned long long __cvta_generic_to_shared(const void* address) { return (unsigned long long)address; }
+// Which memory an address is in. There is one address space here, so that an address is the same in each.
+namespace __cuplug {
+inline bool of_worker(const void* address) { return ((cuplug_u64)address & ~(REGION - 1)) == (cuplug_u64)self(); }
+inline bool of_shared(const void* address) {
+    const cuplug_u64 offset = (cuplug_u64)address - (cuplug_u64)self()->shared;
+    return of_worker(address) && offset < 256u << 10;
+}
+}  // namespace __cuplug
+inline unsigned __isShared(const void* address) { return __cuplug::of_shared(address); }
+inline unsigned __isLocal(const void* address) { return __cuplug::of_worker(address) && !__cuplug::of_shared(address); }
+inline unsigned __isGlobal(const void* address) { return !__cuplug::of_worker(address); }
+inline unsigned __isConstant(const void*) { return 0; }
+#define CUPLUG_SPACE(space)                                                                            \
+    inline size_t __cvta_generic_to_##space(const void* address) { return (size_t)address; }            \
+    inline void* __cvta_##space##_to_generic(size_t address) { return (void*)address; }
+CUPLUG_SPACE(shared) CUPLUG_SPACE(global) CUPLUG_SPACE(local) CUPLUG_SPACE(constant)
+#undef CUPLUG_SPACE
