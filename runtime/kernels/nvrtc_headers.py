@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["IMPLIED", "headers_for", "needs_host"]
+__all__ = ["IMPLIED", "MIXED", "headers_for", "needs_host"]
 
 _OURS = {
     # NVRTC declares the functions itself.
@@ -61,6 +61,40 @@ _OURS[IMPLIED] = (
     "#define M_PI_4 0.78539816339744830962\n#define M_1_PI 0.31830988618379067154\n"
     "#define M_2_PI 0.63661977236758134308\n#define M_LN2 0.69314718055994530942\n"
     "#define M_SQRT2 1.41421356237309504880\n#define M_SQRT1_2 0.70710678118654752440\n"
+)
+MIXED = "cuplug_mixed.h"
+_OF_ONE = (
+    "acos acosh asin asinh atan atanh cbrt ceil cos cosh erf erfc erfcx erfinv exp exp2 expm1 fabs floor lgamma log log10 "
+    "log1p log2 logb nearbyint normcdf rcbrt rint round sin sinh sqrt tan tanh tgamma trunc"
+)
+_OF_TWO = "atan2 copysign fdim fmax fmin fmod hypot nextafter pow remainder"
+_OURS[MIXED] = (
+    # As <cmath> has them, which nvcc includes: functions of integers, and of numbers of two kinds, are those of double.
+    "#pragma once\nnamespace __cuplug {\ntemplate <class T> struct Kind { enum { value = 0 }; };\n"
+    + "".join(
+        f"template <> struct Kind<{name}> {{ enum {{ value = {kind} }}; }};\n"
+        for kind, names in {
+            1: "bool,char,signed char,unsigned char,short,unsigned short,int,unsigned,long,unsigned long,long long,"
+            "unsigned long long",
+            2: "float",
+            3: "double",
+        }.items()
+        for name in names.split(",")
+    )
+    + "template <bool> struct If {};\ntemplate <> struct If<true> { typedef double type; };\n"
+    "template <class T> struct One : If<Kind<T>::value == 1> {};\n"
+    "template <class A, class B> struct Two : If<Kind<A>::value && Kind<B>::value &&\n"
+    "    (Kind<A>::value == 1 || (int)Kind<A>::value != (int)Kind<B>::value)> {};\n}\n"
+    + "".join(
+        f"template <class T> inline __device__ typename __cuplug::One<T>::type {name}(T x) "
+        f"{{ return {name}((double)x); }}\n"
+        for name in _OF_ONE.split()
+    )
+    + "".join(
+        f"template <class A, class B> inline __device__ typename __cuplug::Two<A, B>::type {name}(A x, B y) "
+        f"{{ return {name}((double)x, (double)y); }}\n"
+        for name in _OF_TWO.split()
+    )
 )
 # Where CUDA's own versions are, which its other headers include, ours would be at odds with them.
 for _name, _own in {"stdint.h": "cstdint", "stddef.h": "cstddef", "float.h": "cfloat", "limits.h": "climits"}.items():
