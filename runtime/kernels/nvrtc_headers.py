@@ -64,8 +64,8 @@ _OURS[IMPLIED] = (
 )
 MIXED = "cuplug_mixed.h"
 _OF_ONE = (
-    "acos acosh asin asinh atan atanh cbrt ceil cos cosh erf erfc erfcx erfinv exp exp2 expm1 fabs floor lgamma log log10 "
-    "log1p log2 logb nearbyint normcdf rcbrt rint round sin sinh sqrt tan tanh tgamma trunc"
+    "acos acosh asin asinh atan atanh cbrt ceil cos cosh erf erfc erfcx erfinv exp exp2 expm1 fabs floor lgamma log "
+    "log10 log1p log2 logb nearbyint normcdf rcbrt rint round sin sinh sqrt tan tanh tgamma trunc"
 )
 _OF_TWO = "atan2 copysign fdim fmax fmin fmod hypot nextafter pow remainder"
 _OURS[MIXED] = (
