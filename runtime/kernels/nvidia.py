@@ -26,11 +26,13 @@ __all__ = ["compile_for_gpu", "kernel_symbols", "match_instance"]
 SOURCE_NAME = "kernel.cu"
 _DEVICE_BY_DEFAULT = "--device-as-default-execution-space"
 _REMEDIES = (
-    # What nvcc takes, since it compiles for the host as well: functions and constants without __device__, and <cmath>.
-    ("not allowed in JIT mode", _DEVICE_BY_DEFAULT),
-    ("is undefined in device code", _DEVICE_BY_DEFAULT),
-    ("calling a __host__ function", _DEVICE_BY_DEFAULT),
-    ("more than one instance of overloaded function", f"--pre-include={MIXED}"),
+    # What nvcc takes without being told, since it compiles for the host as well: functions and constants without
+    # __device__, and what the host's headers declare.
+    (r"not allowed in JIT mode|is undefined in device code|calling a __host__ function", _DEVICE_BY_DEFAULT),
+    (r"more than one instance of overloaded function", f"--pre-include={MIXED}"),
+    (r'"u?int(8|16|32|64|ptr)_t" is undefined', "--pre-include=stdint.h"),
+    (r'"U?(CHAR|SHRT|INT|LONG|LLONG)_(MAX|MIN|BIT)" is undefined', "--pre-include=limits.h"),
+    (r'"(FLT|DBL)_\w+" is undefined', "--pre-include=float.h"),
 )
 
 
@@ -75,12 +77,14 @@ def compile_for_gpu(
                 entry = nvrtc.compile(source, tried, name_expressions, folders, arch)
                 return replace(entry, dependencies=before, complete=complete)
             except CompileError as error:
-                remedies = [option for said, option in _REMEDIES if said in error.log and option not in tried]
+                remedies = [it for said, it in _REMEDIES if it not in tried and re.search(said, error.log)]
                 if remedies:
                     tried += remedies
                     continue
-                # NVRTC has none of the host's headers. A source that wants what ours lack needs nvcc.
-                if ("could not open source file" in error.log or needs_host(source)) and find_nvcc():
+                # A source that wants what NVRTC lacks needs nvcc.
+                if find_nvcc() and (
+                    re.search("(could not|cannot) open source|JIT mode", error.log) or needs_host(source)
+                ):
                     return _with_nvcc(source, options, name_expressions, folders, arch)
                 raise
 

@@ -71,6 +71,12 @@ def test_what_the_simulator_cannot_do_is_named(machine: Any, source: str, what: 
         machine.module(source)
 
 
+def test_a_missing_header_of_the_samples_is_explained(machine: Any) -> None:
+    with pytest.raises(CompileError) as caught:
+        machine.module("#include <helper_math.h>\n__global__ void f() {}")
+    assert "helper_math.h is not CUDA's, but of NVIDIA's cuda-samples (Common/)" in caught.value.log
+
+
 def test_code_for_the_host_is_left_out(machine: Any) -> None:
     module = machine.module("whole.cu")
     x, y = np.random.default_rng(15).random((2, 300), dtype=np.float32)

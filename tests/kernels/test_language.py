@@ -167,6 +167,22 @@ def test_mathematics_of_integers_and_of_mixed_numbers(machine: Any) -> None:
     assert np.allclose(machine.down(out, 14, np.float64), expected, rtol=1e-12)
 
 
+def test_names_of_the_host_s_headers_are_known_without_them(machine: Any) -> None:
+    source = """
+    __global__ void limits(int64_t *out, const uint8_t *in) {
+        out[0] = INT_MAX + (int64_t)in[0];
+        out[1] = (int64_t)(FLT_MAX / 1e30f);
+    }
+    """
+    if machine.runtime.driver.name == "sim" or find_spec("cuda"):
+        out = machine.empty(2, np.int64)
+        machine.module(source).get_function("limits")(out, machine.up(np.uint8([200])), grid=1, block=1)
+        assert machine.down(out, 2, np.int64).tolist() == [
+            2**31 + 199,
+            int(np.finfo(np.float32).max / np.float32(1e30)),
+        ]
+
+
 def test_what_says_nothing_of_devices_is_for_kernels_too(machine: Any) -> None:
     source = """
     const float table[4] = {1.0f, 2.0f, 3.0f, 4.0f};
