@@ -24,7 +24,7 @@ from .normal import normal_of_words
 
 __all__ = ["DISTRIBUTIONS", "Distribution", "Generator", "default_generator", "initial_seed", "manual_seed", "seed"]
 
-_CHUNK = 1 << 13  # words at a time, to stay in the processor's cache
+_CHUNK = 1 << 15  # words at a time, to stay in the processor's cache
 _BLOCK = 4  # 64-bit words of one counter
 Words = npt.NDArray[Any]
 _LITTLE_64, _LITTLE_32 = np.dtype("<u8"), np.dtype("<u4")

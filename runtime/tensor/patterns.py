@@ -56,10 +56,16 @@ def _linspace(out: Array, start: float, end: float, step: float, count: float) -
 def _line(out: Array, start: float, step: float, first: int, by: int) -> None:
     """``start + i * step`` for ``i`` from ``first`` on, up or down."""
     i = np.arange(min(len(out), _CHUNK), dtype=np.float64) * by + first
+    values = np.empty_like(i)
     for at in range(0, len(out), _CHUNK):
         part = out[at : at + _CHUNK]
-        np.add(i[: len(part)] * step, start, out=part, casting="unsafe")
+        np.multiply(i, step, out=values)
+        if start:
+            values += start
+        part[...] = values[: len(part)]
         i += by * _CHUNK
+    if first == 0:
+        out[:1] = start  # and not -0.0
 
 
 def _eye(out: Array, columns: np.int64) -> None:
