@@ -105,6 +105,8 @@ DIFFERENCES = {
     "x = torch.zeros(2); x[[0]] = torch.tensor([1]); x": ("! RuntimeError", "float32 (2,) strides 1: [1, 0]"),
     "x = torch.zeros(2); x[:] = [1, 2]; x": ("! TypeError", "float32 (2,) strides 1: [1, 2]"),
     "torch.arange(3)[torch.tensor([1], dtype=torch.int8)]": ("! IndexError", "int64 (1,) strides _: [1]"),
+    # what index tensors pick is row-major, whatever the source's order
+    "torch.arange(12).reshape(2, 3, 2).transpose(0, 2)[torch.tensor([0])].stride()": ("[6, 1, 3]", "[6, 2, 1]"),
     # an index has one Ellipsis
     "torch.arange(3)[..., ...]": ("int64 (3,) strides 1: [0, 1, 2]", "! IndexError"),
     # NumPy's bool is a bool, NumPy's arrays are tensors
