@@ -24,6 +24,7 @@ from .nvrtc_headers import IMPLIED, MIXED, headers_for, needs_host
 __all__ = ["compile_for_gpu", "kernel_symbols", "match_instance"]
 
 SOURCE_NAME = "kernel.cu"
+_ABSENT = Path(__file__).parent / "host" / "absent"  # headers of NVIDIA's samples that kernels need nothing of
 _DEVICE_BY_DEFAULT = "--device-as-default-execution-space"
 _REMEDIES = (
     # What nvcc takes without being told, since it compiles for the host as well: functions and constants without
@@ -232,6 +233,7 @@ def _with_nvcc(
         folder = Path(directory)
         (folder / SOURCE_NAME).write_text(source + instances)
         command = [nvcc, "-cubin", f"-arch={arch}", *options, *(f"-I{path}" for path in folders)]
+        command.append(f"-I{_ABSENT}")
         # As NVRTC does: std::max and its like in kernels.
         command += ["--expt-relaxed-constexpr", "--extended-lambda"]
         command += ["-MD", "-MF", "dependencies", "-o", "module.cubin", SOURCE_NAME]

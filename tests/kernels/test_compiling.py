@@ -16,6 +16,7 @@ import pytest
 from cuplug.allocators.errors import CompileError
 from cuplug.runtime.kernels import host_compiler
 from cuplug.runtime.kernels.cache import Cache, Entry, content_key, decode, default_cache, dependencies_of, encode
+from cuplug.runtime.kernels.host_code import without_host_code
 
 pytestmark = pytest.mark.one_schedule
 SET = 'extern "C" __global__ void set(int *out) { out[0] = VALUE; }'
@@ -94,6 +95,26 @@ def test_lines_stay_where_code_for_the_host_was(machine: Any) -> None:
     with pytest.raises(CompileError) as caught:
         machine.module(source)
     assert re.search(r"kernel\.cu(:|\()5\b", caught.value.log)
+
+
+def test_what_kernels_reach_is_no_code_for_the_host() -> None:
+    source = """
+    int deep(int x) { return x; }
+    int both(int x) { return deep(x); }
+    void host_only() { both(1); }
+    cudaArray *array; __constant__ int kept; extern "C" { cudaError_t none(); }
+    struct Type { int value; void method() { method_uses(); } };
+    int method_uses() { return 1; }
+    __device__ int used(int x) { return both(x); }
+    __global__ void kernel(int *x) { *x = used(1); }
+    int main() { kernel<<<1, 1>>>(0); }
+    """
+    rest = without_host_code(source)
+    for name in ("deep(int", "both(int", "kept;", "struct Type", "method_uses() {", "used(int", "kernel(int"):
+        assert name in rest
+    for name in ("host_only", "array", "none", "main", "<<<"):
+        assert name not in rest
+    assert rest.count("\n") == source.count("\n")
 
 
 @pytest.mark.needs_sim

@@ -4,13 +4,22 @@
 #include <stdlib.h>
 #include <iostream>
 #include <vector>
+#include <helper_cuda.h>
+
+cudaError_t report(cudaStream_t stream);
+static cudaEvent_t finished;
 #define CHECK(call)                                                                         \
     do {                                                                                    \
         cudaError_t status = (call);                                                        \
         if (status != cudaSuccess) { printf("%s\n", cudaGetErrorString(status)); exit(1); } \
     } while (0)
 
-__device__ float square(float x) { return x * x; }
+__host__ __device__ float half_of(float x) { return 0.5f * x; }
+__device__ float square(float x) { return 4.0f * half_of(x) * half_of(x); }
+void CUDART_CB called_back(void *data) { fprintf(stderr, "%s\n", (const char *)data); }
+void fill(float *x, int n) {
+    for (int i = 0; i < n; ++i) x[i] = rand() / (float)RAND_MAX;
+}
 __global__ void norms(const float *x, const float *y, float *out, int n) {
     int i = blockDim.x * blockIdx.x + threadIdx.x;
     if (i < n) out[i] = sqrtf(square(x[i]) + square(y[i]));
