@@ -32,7 +32,12 @@ def resolve(tensor: Tensor, key: Any, *, writing: bool) -> tuple[Tensor, list[Te
     indices: list[Tensor | None] = []
     axis = 0
     for part in parts:
-        if part is None:
+        if part is _ALL:
+            shape.append(own_shape[axis])
+            strides.append(own_strides[axis])
+            indices.append(None)
+            axis += 1
+        elif part is None:
             shape.append(1)
             strides.append(own_shape[axis] * own_strides[axis] if axis < len(own_shape) else 1)
             indices.append(None)
@@ -62,8 +67,14 @@ def resolve(tensor: Tensor, key: Any, *, writing: bool) -> tuple[Tensor, list[Te
                 strides.append(own_strides[axis])
                 indices.append(each)
                 axis += 1
-    view = tensor._view(tuple(shape), tuple(strides), offset)
-    return view, (indices if any(each is not None for each in indices) else None)
+    if all(each is None for each in indices):
+        return tensor._view(tuple(shape), tuple(strides), offset), None
+    if all(part is _ALL or isinstance(part, TensorCore) for part in parts) and len(shape) == len(own_shape):
+        return tensor, indices
+    return tensor._view(tuple(shape), tuple(strides), offset), indices
+
+
+_ALL = slice(None)
 
 
 def _resolve_one(tensor: Tensor, index: Tensor, writing: bool) -> tuple[Tensor, list[Tensor | None]]:
@@ -101,6 +112,7 @@ def _parts(key: Any, ndim: int) -> list[Any]:
             part = tensor_of([bool(part)]).reshape(())
         elif isinstance(part, slice):
             used += 1
+            part = _ALL if part == _ALL else part
         elif isinstance(part, TensorCore):
             if part.ndim == 0 and part.dtype.kind in "iu" and part.dtype is not uint8:
                 part = part.item()  # type: ignore[attr-defined]
@@ -122,7 +134,7 @@ def _parts(key: Any, ndim: int) -> list[Any]:
     if used > ndim:
         raise IndexError(f"{used} indices for a tensor of {ndim} dimensions")
     position = len(parts) if ellipsis is None else ellipsis
-    parts[position:position] = [slice(None)] * (ndim - used)
+    parts[position:position] = [_ALL] * (ndim - used)
     return parts
 
 
