@@ -6,6 +6,7 @@ import re
 
 __all__ = ["with_source_lines"]
 
+_MISSING = re.compile(r"(helper_\w+\.h).*(?:No such file|not found)|open source file .(helper_\w+\.h)")
 _PLACE = re.compile(r"^[^\n:(]*\.cu(?::(\d+)|\((\d+)\))")
 
 
@@ -26,8 +27,8 @@ def with_source_lines(log: str, source: str) -> str:
         following = messages[index + 1].strip() if index + 1 < len(messages) else ""
         if text and text not in following:
             shown.append(f"    {number} | {text}")
-    sample = re.search(r'(helper_\w+\.h): No such file|source file "(helper_\w+\.h)"', log)
-    if sample:
-        name = sample[1] or sample[2]
+    missing = _MISSING.search(log)
+    if missing:
+        name = missing[1] or missing[2]
         shown.append(f"{name} is not CUDA's, but of NVIDIA's cuda-samples (Common/): name its folder in include_dirs")
     return "\n".join(shown)
