@@ -25,6 +25,7 @@ __all__ = ["compile_for_gpu", "kernel_symbols", "match_instance"]
 
 SOURCE_NAME = "kernel.cu"
 _ABSENT = Path(__file__).parent / "host" / "absent"  # headers of NVIDIA's samples that kernels need nothing of
+_LAMBDA = re.compile(r"\](?:\s*__host__)?\s*__device__(?=\s*[({])")  # which NVRTC knows to be the device's
 _DEVICE_BY_DEFAULT = "--device-as-default-execution-space"
 _REMEDIES = (
     # What nvcc takes without being told, since it compiles for the host as well: functions and constants without
@@ -112,6 +113,7 @@ class _Nvrtc:
     def compile(
         self, source: str, options: Sequence[str], expressions: Sequence[str], folders: Sequence[str], arch: str
     ) -> Entry:
+        source = _LAMBDA.sub("]", source)
         headers = headers_for([*folders_of(options)[0], *folders])
         contents, names = [text.encode() for text in headers.values()], [name.encode() for name in headers]
         (program,) = self._call(

@@ -32,6 +32,6 @@ template <class F> __device__ void each(int n, F body) {
 }
 
 extern "C" __global__ void lambdas(int *out, int n, int bias) {
-    auto square = [=](int i) { return i * i + bias; };
+    auto square = [=] __device__(int i) { return i * i + bias; };
     each(n, [&](int i) { out[i] = square(i); });
 }
