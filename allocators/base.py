@@ -339,8 +339,10 @@ class Allocator(Strategy):
         block = self._from_bin(requested, stream, owned=self._owned)
         if block is None:
             nbytes = self._rounded(requested)
-            self._settle()
-            block = self._try(requested, nbytes, stream)
+            self._misses += 1
+            self._missed_nbytes += nbytes
+            self._settle_large()
+            block = self._from_aside(requested, nbytes, stream) or self._try(requested, nbytes, stream)
             if block is None and self._waiting:
                 self._await_waiting()
                 block = self._try(requested, nbytes, stream)
@@ -351,7 +353,7 @@ class Allocator(Strategy):
                 return None
             block.home = self._watched(self._home(block))
             block.uses = 1
-            self._ledger.allocated(block.nbytes, requested)
+            self._count(block.nbytes, requested)
         if self._owned:
             self._move(block, block.home)
         self._observation.emit_block(EventKind.ALLOCATE, block, context)

@@ -81,7 +81,6 @@ class CachingAllocator(Allocator):
         """Pools of streams that have been destroyed."""
         self._ration = Ration(burst=64, every=50)
         self._most_reserved = 0
-        self._misses = 0
 
     # --- allocation and free
 
@@ -99,8 +98,10 @@ class CachingAllocator(Allocator):
         if pool is None:
             rules = self._small_rules if small else self._large_rules
             pool = self._pools[stream, small] = Pool(self, self._ledger, stream, rules, small=small)
-        self._misses += 1
         piece = pool.find(nbytes)
+        if piece is None:
+            self._settle()
+            piece = pool.find(nbytes)
         if piece is None and self._ownerless and self._adopt(pool):
             piece = pool.find(nbytes)
         if piece is None:
@@ -112,7 +113,7 @@ class CachingAllocator(Allocator):
     def _home(self, block: Block) -> Home:
         if self._follows_torch:
             return self._returned
-        return self._bounded_bin(block, self._misses, most=_MOST_BINS)
+        return self._bounded_bin(block, most=_MOST_BINS)
 
     def _free(self, block: Block) -> None:
         piece = cast("Piece", block)

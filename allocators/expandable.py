@@ -92,16 +92,15 @@ class ExpandableAllocator(Allocator):
         self._stamps: dict[int, Stamps] = {}
         self._range_bytes = {False: _LARGE_RANGE, True: _SMALL_RANGE}
         self._most_active = 0
-        self._misses = 0
-        self._asked = 0
 
     # --- allocation and free
 
     def _allocate(self, requested: int, nbytes: int, stream: int) -> Block:
         space = self._spaces.get((stream, nbytes <= SMALL_BLOCK)) or self._new_space(stream, nbytes)
-        self._misses += 1
-        self._asked += nbytes
         span = space.find(nbytes)
+        if span is None:
+            self._settle()
+            span = space.find(nbytes)
         block = space.take(span, nbytes) if span is not None else self._grow(space, nbytes)
         block.requested = requested
         return block
@@ -111,7 +110,7 @@ class ExpandableAllocator(Allocator):
         span.range.space.put(span)
 
     def _home(self, block: Block) -> Home:
-        return self._bounded_bin(block, self._misses, most=_MOST_BINS)
+        return self._bounded_bin(block, most=_MOST_BINS)
 
     def _new_space(self, stream: int, nbytes: int) -> Space:
         stamps = self._stamps.get(stream)
@@ -147,7 +146,7 @@ class ExpandableAllocator(Allocator):
         ledger = self._ledger
         active = sum(pool.nbytes + pool.waiting_nbytes for pool in (ledger.small, ledger.large))
         self._most_active = most = max(self._most_active, ledger.all.peak_nbytes, active + nbytes)
-        slack = min(int(most * _MOST_SLACK), self._slack, self._asked // self._misses * _SLACK_BLOCKS)
+        slack = min(int(most * _MOST_SLACK), self._slack, self._missed_nbytes // self._misses * _SLACK_BLOCKS)
         slack = max(int(most * _LEAST_SLACK), slack)
         return max(0, most + slack - ledger.reserved) // self._granularity * self._granularity
 

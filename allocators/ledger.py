@@ -28,13 +28,40 @@ class Ledger:
         """Bytes held from upstream."""
         self._risen = False
 
-    def allocated(self, nbytes: int, requested: int) -> None:
-        """Count a block that goes into the program's hands."""
+    def allocated(self, nbytes: int, requested: int, *, rises: bool = True) -> None:
+        """Count a block that goes into the program's hands. ``rises``: whether a peak may rise with it."""
         tally = self.small if nbytes <= SMALL_BLOCK else self.large
         tally.blocks += 1
         tally.nbytes += nbytes
         tally.requested += requested
-        self._risen = True
+        self._risen |= rises
+
+    def rises(self, nbytes: int, requested: int) -> bool:
+        """Whether a peak would rise with one more block in the program's hands."""
+        if self._risen:
+            self._note_peaks()
+        small, large, both = self.small, self.large, self.all
+        tally = small if nbytes <= SMALL_BLOCK else large
+        if (
+            tally.blocks >= tally.peak_blocks
+            or tally.nbytes + nbytes > tally.peak_nbytes
+            or tally.requested + requested > tally.peak_requested
+            or small.blocks + large.blocks >= both.peak_blocks
+            or small.nbytes + large.nbytes + nbytes > both.peak_nbytes
+            or small.requested + large.requested + requested > both.peak_requested
+        ):
+            return True
+        if not (small.waiting_blocks or large.waiting_blocks):
+            return False
+        for each, *others in ((tally,), (both, small, large)):
+            counted = others or (each,)
+            blocks = sum(one.blocks + one.waiting_blocks for one in counted)
+            size = sum(one.nbytes + one.waiting_nbytes for one in counted)
+            if blocks >= max(each.peak_active_blocks, each.peak_blocks):
+                return True
+            if size + nbytes > max(each.peak_active_nbytes, each.peak_nbytes):
+                return True
+        return False
 
     def freed(self, nbytes: int, requested: int, times: int = 1, *, waits: bool = False) -> None:
         """Count a block that leaves the program's hands, and had done so ``times`` times, this one included.

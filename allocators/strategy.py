@@ -42,6 +42,13 @@ class Strategy(ABC):
         self._lanes: dict[int, dict[int, list[Block]]] = {}  # the same, but empty whenever _quick is
         self._owned = False  # whether the allocation under way is for an owner
         self._all_bins: list[list[Block]] = []
+        self._large_bins: list[list[Block]] = []  # those of them that are for large blocks
+        self._aside: dict[tuple[int, int], list[Block]] = {}  # by stream and size, see _count
+        self._hand = 0  # where _count looked last
+        self._misses = 0
+        """Allocations that no bin served."""
+        self._missed_nbytes = 0
+        """Their bytes, rounded, in sum."""
         self._next_review = 0  # the miss at which bins out of use are looked for next
         self._returned: deque[Block] = deque()
         self._prompt: Home = Prompt(self)
@@ -60,6 +67,7 @@ class Strategy(ABC):
     def _allocate(self, requested: int, nbytes: int, stream: int) -> Block:
         """Find ``nbytes`` (``requested``, rounded by ``_rounded``), or raise OutOfMemoryError having changed nothing.
 
+        With bins, it calls ``_settle`` before it takes more from upstream, since small blocks may lie there.
         The block's ``home`` is set by the caller, to ``_home``'s answer.
         """
 
@@ -80,7 +88,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def _live_blocks(self) -> Iterable[Block]:
-        """Every block that ``_allocate`` returned and ``_free`` has not seen, those in bins included."""
+        """Every block that ``_allocate`` returned and ``_free`` has not seen, in bins and set aside too."""
 
     @abstractmethod
     def _segments(self) -> Iterable[Segment]:
@@ -112,21 +120,23 @@ class Strategy(ABC):
         if found is None:
             found = bins[requested] = []
             self._all_bins.append(found)
+            if requested > SMALL_BLOCK:
+                self._large_bins.append(found)
             if self._owned:
                 lane = self._lanes.setdefault(stream, {})
                 if not self._observation.observers:
                     lane[requested] = found
         return found
 
-    def _bounded_bin(self, block: Block, misses: int, *, most: int) -> Home:
-        """The bin of ``block`` while there are at most ``most`` bins, else the queue: a miss looks through all bins.
+    def _bounded_bin(self, block: Block, *, most: int) -> Home:
+        """The bin of ``block`` while there are at most ``most`` bins, else the queue: a miss may look through all bins.
 
-        ``misses`` counts the allocations that no bin served; every so many of them, bins out of use are dropped.
+        Every so many misses, bins out of use are dropped.
         """
         if len(self._all_bins) >= most and not self._has_bin(block.stream, block.requested):
-            if misses < self._next_review:
+            if self._misses < self._next_review:
                 return self._returned
-            self._next_review = misses + _BINS_REVIEW
+            self._next_review = self._misses + _BINS_REVIEW
             self._drop_unused_bins()
             if len(self._all_bins) >= most:
                 return self._returned
@@ -141,6 +151,7 @@ class Strategy(ABC):
         homes = (block.home for block in self._live_blocks())
         used = {id(home.home if isinstance(home, Watched) else home) for home in homes}
         self._all_bins = [found for found in self._all_bins if id(found) in used]
+        self._large_bins = [found for found in self._large_bins if id(found) in used]
         for all_bins in (self._bins, self._owned_bins):
             for stream, bins in list(all_bins.items()):
                 for requested, found in list(bins.items()):
@@ -183,17 +194,73 @@ class Strategy(ABC):
     # --- blocks that come back ----------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Hand every returned block to the strategy, those in bins included, and poll the fences."""
-        if self._returned:
-            self._settle_returned()
-        for returned in list(filter(None, self._all_bins)):
+        """Hand every returned block to the strategy, those in bins and those set aside too, and poll the fences."""
+        self._settle_returned()
+        self._settle_bins(self._all_bins)
+        for blocks in self._aside.values():
+            while blocks:
+                self._free(blocks.pop())
+        self._poll_fences()
+
+    def _settle_large(self) -> None:
+        """The same, but for small blocks in bins and set aside.
+
+        These stay there until nothing else fits a request: then the strategy calls ``_settle``. They hold little
+        memory, and work with small tensors asks for them again and again. Large blocks would hold much: they are made
+        one with their neighbours before each search.
+        """
+        self._settle_returned()
+        self._settle_bins(self._large_bins)
+        self._poll_fences()
+
+    def _settle_bins(self, bins: list[list[Block]]) -> None:
+        for returned in list(filter(None, bins)):
             while returned:
                 try:
                     block = returned.pop()
                 except IndexError:  # another thread took the last one
                     break
                 self._take_back(block)
-        self._poll_fences()
+
+    def _count(self, nbytes: int, requested: int) -> None:
+        """Count a block that goes into the program's hands, once no peak rises that counts some which lie in bins.
+
+        Nobody counts when a block is taken from a bin, or comes back to it: it counts as in use all the time. So what
+        counts must stay below the peaks, which were reached once, or nothing may lie in a bin. Small blocks that are
+        taken out are set aside: counted as free, but kept as they are for a request of their size.
+        """
+        ledger, bins = self._ledger, self._all_bins
+        rises = ledger.rises(nbytes, requested)
+        for _ in range(len(bins) if rises else 0):
+            self._hand = (self._hand + 1) % len(bins)
+            returned = bins[self._hand]
+            while returned and rises:
+                try:
+                    block = returned.pop()
+                except IndexError:  # another thread took the last one
+                    break
+                if self._ended(block):
+                    self._keep(block)
+                rises = ledger.rises(nbytes, requested)
+            if not rises:
+                break
+        ledger.allocated(nbytes, requested, rises=rises)
+
+    def _keep(self, block: Block) -> None:
+        """Set a small block aside; a large one goes to the strategy."""
+        if block.nbytes > SMALL_BLOCK:
+            self._free(block)
+        else:
+            self._aside.setdefault((block.stream, block.nbytes), []).append(block)
+
+    def _from_aside(self, requested: int, nbytes: int, stream: int) -> Block | None:
+        """A block that was set aside, if one has this size."""
+        blocks = self._aside.get((stream, nbytes))
+        if not blocks:
+            return None
+        block = blocks.pop()
+        block.requested = requested
+        return block
 
     def _settle_returned(self) -> None:
         while self._returned:
@@ -211,9 +278,14 @@ class Strategy(ABC):
 
     def _take_back(self, block: Block) -> None:
         """Take a block out of the program's hands: the strategy gets it, once other streams have finished with it."""
+        if self._ended(block):
+            self._free(block)
+
+    def _ended(self, block: Block) -> bool:
+        """Count a block out of the program's hands. Whether it is free now; else it waits for other streams."""
         times = (block.uses + 1) // 2
         if not times:
-            return  # it was taken back under its owner's hands, who lets go of it only now
+            return False  # it was taken back under its owner's hands, who lets go of it only now
         if isinstance(block.home, Watched):
             block.home.report(block)
         block.uses = 0
@@ -223,10 +295,10 @@ class Strategy(ABC):
             if fences:
                 self._ledger.freed(block.nbytes, block.requested, times, waits=True)
                 self._waiting.add(block, fences)
-                return
+                return False
             block.streams = None
         self._ledger.freed(block.nbytes, block.requested, times)
-        self._free(block)
+        return True
 
     def _passed(self, block: Block) -> None:
         """Called by ``_waiting`` once every fence of ``block`` has passed."""

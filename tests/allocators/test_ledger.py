@@ -10,7 +10,7 @@ from cuplug.allocators.ledger import Ledger
 from cuplug.allocators.null import NullUpstream
 from cuplug.allocators.statistics import SMALL_BLOCK, Counter, Counters, Statistics
 from cuplug.allocators.waiting import Waiting, fence_or_error
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
@@ -45,13 +45,21 @@ class Plain:
             pool.active.decrease(1)
             pool.active_bytes.decrease(nbytes)
 
+    def peaks(self) -> list[int]:
+        return [counter.peak for _, pool in self.statistics.pools() for _, counter in pool.named()]
+
     def reset(self, method: str) -> None:
         for _, pool in self.statistics.pools():
             for _, counter in pool.named():
                 getattr(counter, method)()
 
 
-@given(st.lists(st.tuples(st.sampled_from("aaafffwpPA"), st.integers(1, 3 << 20), st.integers(0, 99)), max_size=80))
+# Few sizes, so that figures often come close to their peaks.
+SIZES = st.sampled_from([1, 512, 513, 1024, SMALL_BLOCK + 1, SMALL_BLOCK + 512])
+
+
+@settings(max_examples=1500)
+@given(st.lists(st.tuples(st.sampled_from("aaaafffffwwpPA"), SIZES, st.integers(0, 99)), max_size=40))
 def test_the_ledger_counts_what_counting_at_every_step_counts(steps: list[tuple[str, int, int]]) -> None:
     ledger, plain = Ledger(), Plain()
     live: list[tuple[int, int]] = []
@@ -59,8 +67,11 @@ def test_the_ledger_counts_what_counting_at_every_step_counts(steps: list[tuple[
     for step, requested, pick in steps:
         nbytes = -(-requested // 512) * 512
         if step == "a":
+            rises = ledger.rises(nbytes, requested)
+            before = plain.peaks()
             ledger.allocated(nbytes, requested)
             plain.allocated(nbytes, requested)
+            assert rises == (plain.peaks() != before)
             live.append((nbytes, requested))
         elif step in "fw" and live:
             nbytes, requested = live.pop(pick % len(live))
