@@ -25,6 +25,8 @@ from .timing import Timing, time_in_turn
 
 __all__ = ["app", "main"]
 
+_SIZES = (["1MiB"], ["512", "4KiB", "20KiB", "100KiB", "1MiB"])
+
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
 
 
@@ -35,19 +37,24 @@ def _group() -> None:
 
 @app.command()
 def alloc(
-    size: Annotated[str, typer.Option(help="bytes of each allocation, for example 1MiB")] = "1MiB",
+    size: Annotated[
+        list[str] | None, typer.Option(help="bytes of an allocation, for example 1MiB; several are taken in turn")
+    ] = None,
     driver: Annotated[str | None, typer.Option(help="driver of cuplug, for example sim")] = None,
     allocator: Annotated[str | None, typer.Option(help="allocator of cuplug")] = None,
     calls: Annotated[int, typer.Option(help="allocations in each round")] = 20_000,
     rounds: Annotated[int, typer.Option(help="rounds; the medians are over them")] = 15,
 ) -> None:
-    """An allocation and its free at a cache hit."""
+    """An allocation and its free at a cache hit: of one size, and of several in turn, as programs ask for them."""
     from ..runtime.runtime import init
     from .bench_alloc import contenders
 
     init(driver=driver, allocator=allocator)
-    found, missing = contenders(parse_size(size))
-    _print(f"allocation and free of {size} at a cache hit", time_in_turn(found, calls=calls, rounds=rounds), missing)
+    for sizes in [size] if size else _SIZES:
+        found, missing = contenders([parse_size(each) for each in sizes])
+        timings = time_in_turn(found, calls=calls, rounds=rounds)
+        _print(f"allocation and free of {', '.join(sizes)} at a cache hit", timings, {})
+    _print_missing(missing)
 
 
 @app.command()
