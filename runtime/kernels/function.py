@@ -12,7 +12,7 @@ from ..drivers.base import Dim3, Driver, FunctionAttributes
 from ..foreign import stream_handle
 from ..upstream import PER_THREAD_KEY, driver_handle
 from .arguments import Packer, Parameter
-from .launching import Target, fast_call, fast_prepared, launch
+from .launching import Target, launch, settle_call, settle_prepared
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -57,11 +57,11 @@ class Function(partial[None]):
     def __new__(cls, module: SourceModule, name: str) -> Self:
         """The kernel ``name`` of ``module``, loaded on the current device."""
         kernel = _Kernel(module, name)
-        call = fast_call(kernel.runtime, kernel.packer, kernel.targets, kernel.call)
-        self = super().__new__(cls, call)
+        self = super().__new__(cls, kernel.call)
         self.module = module
         self.name = name
         self._kernel = kernel
+        settle_call(self, kernel.runtime, kernel.packer, kernel.targets)
         return self
 
     def __init__(self, module: SourceModule, name: str) -> None:
@@ -113,7 +113,7 @@ class PreparedLaunch(partial[None]):
     def __new__(cls, name: str, target: Target, packer: Packer, handle: int | None) -> Self:
         """A launch on the stream ``handle``, or with None on the current one of the target's device."""
 
-        def otherwise(args: tuple[Any, ...]) -> None:
+        def in_any_case(args: tuple[Any, ...]) -> None:
             current = target.runtime.current
             if handle is not None:
                 key = handle
@@ -124,9 +124,10 @@ class PreparedLaunch(partial[None]):
                 key = 0 if stream is None else stream.cuda_stream
             launch(target, packer, current, key if key < PER_THREAD_KEY else driver_handle(key), args)
 
-        self = super().__new__(cls, fast_prepared(target, packer, handle, otherwise))
+        self = super().__new__(cls, in_any_case)
         self.name = name
         self._target = target
+        settle_prepared(self, packer, target, handle)
         return self
 
     def __init__(self, name: str, target: Target, packer: Packer, handle: int | None) -> None:

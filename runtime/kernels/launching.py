@@ -1,51 +1,54 @@
 """The hot path of a launch.
 
 A launch costs CUDA 3.0 µs on an H200, and its arguments must not cost as much again. So the function that a program
-calls is generated for the kernel's number of parameters: naming the arguments one by one takes half the time of
-handling them as a tuple. It knows one way, for arguments of types that came before and need no conversion, on a current
-stream; whatever else comes, and every error, goes to the function ``otherwise``. What CUDA gets is made ahead, in a
-``Slot``.
+calls is generated for the kernel: naming the arguments one by one takes half the time of handling them as a tuple, and
+reading what they hold less than calling their methods. It knows one way, for arguments of types that came before, on a
+current stream; whatever else comes, and every error, goes to the function ``otherwise``. What CUDA gets is made ahead,
+in a ``Slot``.
 """
 
 from __future__ import annotations
 
 import struct
+import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from ...allocators.errors import DriverError
 from ..drivers.base import Dim3, Driver
 from ..stream import ExternalStream, as_stream
 from ..upstream import PER_THREAD_KEY
-from .arguments import Packer
+from .arguments import READ, Packer
 
 if TYPE_CHECKING:
     from ..current import Current
     from ..runtime import Runtime
 
-__all__ = ["MISSING", "Slot", "Target", "fast_call", "fast_prepared", "launch"]
+__all__ = ["MISSING", "Slot", "Target", "launch", "settle_call", "settle_prepared"]
 
 MISSING: Any = type("Missing", (), {})()
 _INVALID_CONTEXT = 201
 
 _BODY = """
-        pack_into = plain[{types}]
         stream = {stream}
         if rest or stream >= per_thread or runtime._unusable is not None:
             raise KeyError
-        slot = target.pop()
-        pack_into(slot.parameters, 0, {names})
+        {branches}
         if slot.stream != stream:
             slot.move(stream)
     except failures:
         slot = None
     if slot is None:  # outside the block, so that errors do not tell of this one
-        return otherwise({otherwise})
+        return otherwise(given_of(({arguments}*rest,)){geometry})
     if slot.call():
         target.call_again(slot)
     target.push(slot)
 """
+_BRANCH = """if {condition}:
+            slot = target.pop()
+            pack{number}(slot.parameters, 0, {values})
+        el"""
 _CALL = (
     """
 def call({parameters}*rest, grid=1, block, shared=0, stream=None):
@@ -134,56 +137,89 @@ class Target:
         driver.launch(self.function, grid, block, shared=shared, stream=slot.stream, parameters=parameters)
 
 
-def fast_call(
-    runtime: Runtime,
-    packer: Packer,
-    targets: dict[tuple[Any, Any, Any, int], Target],
-    otherwise: Callable[..., None],
-) -> Callable[..., None]:
-    """``call(*args, grid, block, shared, stream)``.
+def settle_call(
+    function: Any, runtime: Runtime, packer: Packer, targets: dict[tuple[Any, Any, Any, int], Target]
+) -> None:
+    """Make a call of ``function`` take the short way where there is one.
 
     Args:
+        function: a ``partial`` of what launches in any case: ``launch(args, grid, block, shared, stream)``. Its
+            function becomes one of ``(*args, grid, block, shared, stream)``.
         runtime: the kernel's.
         packer: the kernel's.
         targets: what is known, by grid, block, shared memory and device.
-        otherwise: ``otherwise(args, grid, block, shared, stream)`` does what this cannot.
     """
-    rest = "grid, block, shared, given"
-    return _generate(_CALL, runtime, packer, rest, targets=targets, otherwise=otherwise, of="current.stream")
+    template = partial(_CALL.format, stream="current.stream", geometry=", grid, block, shared, given")
+    _settle(function, runtime, packer, template, targets=targets)
 
 
-def fast_prepared(
-    target: Target, packer: Packer, handle: int | None, otherwise: Callable[..., None]
-) -> Callable[..., None]:
-    """``call(*args)`` on a settled target, and stream unless ``handle`` is None. ``otherwise(args)`` does the rest."""
-    of = "current.stream" if handle is None else str(handle)
-    return _generate(_PREPARED, target.runtime, packer, "", target=target, otherwise=otherwise, of=of)
+def settle_prepared(function: Any, packer: Packer, target: Target, handle: int | None) -> None:
+    """The same for a launch whose target is settled, and its stream unless ``handle`` is None: ``launch(args)``."""
+    template = partial(_PREPARED.format, stream="current.stream" if handle is None else str(handle), geometry="")
+    _settle(function, target.runtime, packer, template, target=target)
 
 
-def _generate(
-    template: str, runtime: Runtime, packer: Packer, rest: str, *, of: str, **names: Any
-) -> Callable[..., None]:
+def _settle(function: Any, runtime: Runtime, packer: Packer, template: Callable[..., str], **names: Any) -> None:
+    """Generate what ``function`` calls for the types that came so far; and again when others have come."""
+    in_any_case, settled, referred = function.func, 0, weakref.ref(function)
+
+    def settle(function: Any) -> None:
+        nonlocal settled
+        settled = len(packer.usual)
+        call = _generate(template, runtime, packer, otherwise=otherwise, **names)
+        function.__setstate__((call, (), {}, vars(function)))
+
+    def otherwise(*args: Any) -> None:
+        in_any_case(*args)
+        if settled != len(packer.usual):
+            function = referred()
+            if function is not None:
+                settle(function)
+
+    settle(function)
+
+
+def _generate(template: Callable[..., str], runtime: Runtime, packer: Packer, **names: Any) -> Callable[..., None]:
     arguments = [f"a{index}" for index in range(len(packer.parameters))]
-    source = template.format(
-        parameters="".join(f"{name}=missing, " for name in arguments) + ("/, " if arguments else ""),
-        names=", ".join(arguments),
-        types="(" + "".join(f"type({name}), " for name in arguments) + ")",
-        otherwise=f"given_of(({''.join(f'{name}, ' for name in arguments)}*rest,)), {rest}",
-        stream=of,
-    )
     space: dict[str, Any] = {
         **names,
         "runtime": runtime,
         "threads": runtime.threads,
-        "plain": {} if runtime.launch_blocking else packer.plain,
         "per_thread": PER_THREAD_KEY,
         "missing": MISSING,
         "given_of": _given,
+        "refuse": _refuse,
         "failures": (AttributeError, KeyError, TypeError, IndexError, OverflowError, struct.error),
     }
+    branches = ""
+    for number, (types, plan) in enumerate([] if runtime.launch_blocking else packer.usual):
+        space[f"pack{number}"] = plan.layout.pack_into
+        values = []
+        for place, (name, kind) in enumerate(zip(arguments, types, strict=True)):
+            space[f"type{number}_{place}"] = kind
+            convert = None if plan.converters is None else plan.converters[place]
+            if kind in READ:
+                name = READ[kind].format(name)
+            elif convert is not None:
+                space[f"convert{number}_{place}"] = convert
+                name = f"convert{number}_{place}({name})"
+            values.append(name)
+        condition = " and ".join(f"type({name}) is type{number}_{place}" for place, name in enumerate(arguments))
+        branches += _BRANCH.format(
+            condition=condition or "True", number=number, values="".join(f"{value}, " for value in values)
+        )
+    source = template(
+        parameters="".join(f"{name}=missing, " for name in arguments) + ("/, " if arguments else ""),
+        branches=f"{branches}se:\n            raise KeyError" if branches else "raise KeyError",
+        arguments="".join(f"{name}, " for name in arguments),
+    )
     exec(compile(source, "<a launch made by cuplug>", "exec"), space)
     made: Callable[..., None] = space["call"]
     return made
+
+
+def _refuse() -> NoReturn:
+    raise KeyError
 
 
 def _given(args: tuple[Any, ...]) -> tuple[Any, ...]:

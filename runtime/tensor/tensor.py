@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..kernels.arguments import READ
 from .arranging import ArrangeMethods
 from .comparing import CompareMethods
 from .copying import CopyMethods
@@ -318,3 +319,7 @@ def _add(name: str, method: Any, text: str = "") -> None:
 for _operation in TABLE:
     _add_methods(_operation)
 use_class(Tensor)
+
+READ[Tensor] = (
+    "({0}._storage.address + {0}._offset * {0}._layout.dtype.itemsize if {0}._layout.place.ordinal >= 0 else 0)"  # the CPU has no ordinal
+)

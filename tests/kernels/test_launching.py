@@ -6,6 +6,7 @@ import copy
 import ctypes
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -209,6 +210,32 @@ def test_a_launch_goes_on_after_a_wrong_argument(machine: Any, module: Any) -> N
         with pytest.raises(TypeError, match="takes 3 arguments"):
             launch(out, value, 2, 4)
         assert machine.down(out, 2, np.float32).tolist() == [value, value]
+
+
+def test_arguments_of_ever_other_types_arrive(machine: Any, module: Any) -> None:
+    out = machine.zeros(1, np.float32)
+    fill = module.get_function("fill")
+    launch = fill.prepare(1, 1)
+    values = [1.0, 2, np.float32(3), np.float32(4), 5.0, 6]
+    counts = [1, np.int32(1), True]
+    for memory in (out, int(out), np.uint64(int(out))):
+        for count in counts:
+            for value in values:
+                for call in (partial(fill, grid=1, block=1), launch):
+                    call(memory, value, count)
+                    assert machine.down(out, 1, np.float32).tolist() == [value]
+
+
+def test_memory_that_was_given_up_is_refused(machine: Any, module: Any) -> None:
+    launch = module.get_function("fill").prepare(1, 1)
+    out = machine.zeros(1, np.float32)
+    launch(out, 1.0, 1)
+    launch(out, 1.0, 1)
+    machine.synchronize()
+    out.close()
+    for _ in range(2):
+        with pytest.raises(CuplugError, match="was closed"):
+            launch(out, 1.0, 1)
 
 
 def test_kernels_cannot_be_copied(module: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from functools import partial
 from typing import Any
 
 import cuplug
@@ -217,3 +218,27 @@ def test_cupy_and_tensors_share_memory_both_ways(torch: Any) -> None:
     for mine in (torch.asarray(back), torch.from_dlpack(back)):
         assert mine.data_ptr() == back.data.ptr
         assert mine.tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.one_schedule
+def test_tensors_are_arguments_of_kernels(torch: Any) -> None:
+    source = "__global__ void fill(float *out, float value, int n) { if (threadIdx.x < n) out[threadIdx.x] = value; }"
+    try:
+        fill = torch.SourceModule(source).get_function("fill")
+    except torch.CompileError as error:
+        pytest.skip(str(error))
+    launch = fill.prepare(1, 32)
+    out = torch.zeros(8, device="cuda")
+    for value in (1.0, 2.0, 3.0):  # at first in the way of all arguments, then as generated for these
+        fill(out[3:], value, 2, grid=1, block=32)
+        launch(out[6:], value, 1)
+        assert out.tolist() == [0, 0, 0, value, value, 0, value, 0]
+    # A tensor of one integer is an index to Python, but memory to a kernel.
+    number = torch.zeros(1, dtype=torch.int64, device="cuda")
+    fill(number, 1.0, 1, grid=1, block=1)
+    launch(number, 1.0, 1)
+    assert number.item() == 0x3F800000
+    for call in (partial(fill, grid=1, block=1), launch):
+        for _ in range(2):
+            with pytest.raises(TypeError, match=r"parameter 0 \('out'.*host memory; copy it to the device"):
+                call(torch.zeros(1), 1.0, 1)
