@@ -19,7 +19,7 @@ from .cache import Cache, Entry, content_key, dependencies_of
 from .diagnostics import with_source_lines
 from .includes import folders_of, included_files
 from .names import demangle
-from .nvrtc_headers import IMPLIED, MIXED, headers_for, needs_host
+from .nvrtc_headers import IMPLIED, LIMITS, MIXED, headers_for, needs_host
 
 __all__ = ["compile_for_gpu", "kernel_symbols", "match_instance"]
 
@@ -27,14 +27,14 @@ SOURCE_NAME = "kernel.cu"
 _ABSENT = Path(__file__).parent / "host" / "absent"  # headers of NVIDIA's samples that kernels need nothing of
 _LAMBDA = re.compile(r"\](?:\s*__host__)?\s*__device__(?=\s*[({])")  # which NVRTC knows to be the device's
 _DEVICE_BY_DEFAULT = "--device-as-default-execution-space"
+_LIMITS_FIRST = f"--pre-include={LIMITS}"
 _REMEDIES = (
     # What nvcc takes without being told, since it compiles for the host as well: functions and constants without
     # __device__, and what the host's headers declare.
     (r"not allowed in JIT mode|is undefined in device code|calling a __host__ function", _DEVICE_BY_DEFAULT),
     (r"more than one instance of overloaded function", f"--pre-include={MIXED}"),
-    (r'"u?int(8|16|32|64|ptr)_t" is undefined', "--pre-include=stdint.h"),
-    (r'"U?(CHAR|SHRT|INT|LONG|LLONG)_(MAX|MIN|BIT)" is undefined', "--pre-include=limits.h"),
-    (r'"(FLT|DBL)_\w+" is undefined', "--pre-include=float.h"),
+    (r'"(u?int(8|16|32|64|ptr)_t|(FLT|DBL)_\w+)" is undefined', _LIMITS_FIRST),
+    (r'"U?(CHAR|SHRT|INT|LONG|LLONG)_(MAX|MIN|BIT)" is undefined', _LIMITS_FIRST),
 )
 
 
@@ -79,7 +79,7 @@ def compile_for_gpu(
                 entry = nvrtc.compile(source, tried, name_expressions, folders, arch)
                 return replace(entry, dependencies=before, complete=complete)
             except CompileError as error:
-                remedies = [it for said, it in _REMEDIES if it not in tried and re.search(said, error.log)]
+                remedies = dict.fromkeys(it for said, it in _REMEDIES if it not in tried and re.search(said, error.log))
                 if remedies:
                     tried += remedies
                     continue

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["IMPLIED", "MIXED", "headers_for", "needs_host"]
+__all__ = ["IMPLIED", "LIMITS", "MIXED", "headers_for", "needs_host"]
 
 _OURS = {
     # NVRTC declares the functions itself.
@@ -62,6 +62,9 @@ _OURS[IMPLIED] = (
     "#define M_2_PI 0.63661977236758134308\n#define M_LN2 0.69314718055994530942\n"
     "#define M_SQRT2 1.41421356237309504880\n#define M_SQRT1_2 0.70710678118654752440\n"
 )
+LIMITS = "cuplug_limits.h"
+# Under a name of its own: what NVRTC has as <float.h> need not define all of it.
+_OURS[LIMITS] = "".join(_OURS[name] for name in ("stdint.h", "limits.h", "float.h"))
 MIXED = "cuplug_mixed.h"
 _OF_ONE = (
     "acos acosh asin asinh atan atanh cbrt ceil cos cosh erf erfc erfcx erfinv exp exp2 expm1 fabs floor lgamma log "
