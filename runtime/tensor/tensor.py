@@ -320,6 +320,6 @@ for _operation in TABLE:
     _add_methods(_operation)
 use_class(Tensor)
 
-READ[Tensor] = (
-    "({0}._storage.address + {0}._offset * {0}._layout.dtype.itemsize if {0}._layout.place.ordinal >= 0 else 0)"  # the CPU has no ordinal
-)
+_OFFSET = "{0}._offset * {0}._layout.dtype.itemsize"
+READ[Tensor] = f"({{0}}._storage.address + {_OFFSET} if {{0}}._layout.place.ordinal >= 0 else 0)"
+"""On the CPU there is no ordinal: that raises."""

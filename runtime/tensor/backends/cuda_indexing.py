@@ -194,6 +194,7 @@ extern "C" __global__ void __launch_bounds__(256) positions(
     long long to = found[blockIdx.x];
     for (int tile = 0; tile < TILES; ++tile) {
         const long long start = tile_start(tile);
+        if (start >= length) break;
         const Flags read = flags_at(flags, start + threadIdx.x * 16, length);
         const int mine = count_of(read);
         const int end = (int)sum_up_to_me(mine);
