@@ -81,50 +81,66 @@ def random_source(distribution: str, out: dtype) -> str:
 struct __align__({width * out.itemsize}) Vector {{ {out.c_name} at[{width}]; }};
 extern "C" __global__ void kernel({out.c_name}* out, unsigned long long seed, unsigned long long counter,
                                   {parameter} first, {parameter} second, long long count) {{
+    // What a block makes lies side by side. By way of shared memory, so do what neighbouring threads store.
+    __shared__ Vector made_here[{THREADS * per_thread // width}];
     const long long block = (long long)blockIdx.x * {THREADS} + threadIdx.x;
-    const long long start = block * {per_thread};
-    if (start >= count) return;
     const Words words = philox(seed, counter + block);
-    Vector all[{per_thread // width}];
     #pragma unroll
-    for (int k = 0; k < {per_thread}; ++k) {{
-        const {"unsigned long long" if is_wide else "unsigned"} word = {word};
-        const {kind} value = {value};
-        {out.c_name} made = {stored};
-        {after}
-        all[k / {width}].at[k % {width}] = made;
+    for (int v = 0; v < {per_thread // width}; ++v) {{
+        Vector vector;
+        #pragma unroll
+        for (int j = 0; j < {width}; ++j) {{
+            const int k = v * {width} + j;
+            const {"unsigned long long" if is_wide else "unsigned"} word = {word};
+            const {kind} value = {value};
+            {out.c_name} made = {stored};
+            {after}
+            vector.at[j] = made;
+        }}
+        made_here[threadIdx.x * {per_thread // width} + v] = vector;
     }}
-    if (start + {per_thread} <= count && (unsigned long long)(out + start) % sizeof(Vector) == 0) {{
+    __syncthreads();
+    out += (long long)blockIdx.x * {THREADS * per_thread};
+    const long long left = count - (long long)blockIdx.x * {THREADS * per_thread};
+    if (left >= {THREADS * per_thread} && (unsigned long long)out % sizeof(Vector) == 0) {{
         #pragma unroll
-        for (int k = 0; k < {per_thread // width}; ++k) ((Vector*)(out + start))[k] = all[k];
+        for (int v = 0; v < {per_thread // width}; ++v)
+            ((Vector*)out)[v * {THREADS} + threadIdx.x] = made_here[v * {THREADS} + threadIdx.x];
     }} else {{
-        #pragma unroll
-        for (int k = 0; k < {per_thread}; ++k)
-            if (start + k < count) out[start + k] = all[k / {width}].at[k % {width}];
+        for (int k = threadIdx.x; k < {THREADS * per_thread} && k < left; k += {THREADS})
+            out[k] = made_here[k / {width}].at[k % {width}];
     }}
 }}
 """
 
 
 def _normal_helpers(is_wide: bool) -> str:
-    """``normal(word)``: see ``normal.py``. The coefficients of a part lie side by side here."""
+    """``normal(word)``: see ``normal.py``. The coefficients of a part lie side by side here, and are read in pairs."""
     table = normal_table(is_wide)
-    rows = list(zip(*table.coefficients, strict=True))
-    degree = len(table.coefficients) - 1
-    listed = ",\n".join("{" + ", ".join(float(each).hex() for each in row) + "}" for row in rows)
+    terms = len(table.coefficients)
+    pairs = (terms + 1) // 2
+    rows = [[*row, 0.0] for row in zip(*table.coefficients, strict=True)]
+    listed = ",\n".join(
+        "{" + ", ".join(f"{{{float(row[2 * k]).hex()}, {float(row[2 * k + 1]).hex()}}}" for k in range(pairs)) + "}"
+        for row in rows
+    )
     unsigned, signed = ("unsigned long long", "long long") if is_wide else ("unsigned", "int")
     return f"""
-__device__ const double COEFFICIENTS[{len(rows)}][{degree + 1}] = {{
+struct __align__(16) Pair {{ double even, odd; }};
+__device__ const Pair COEFFICIENTS[{len(rows)}][{pairs}] = {{
 {listed}
 }};
 __device__ __forceinline__ double normal({unsigned} word) {{
     const double u = plus((double)(word & {(1 << table.bits) - 1}u{"ll" if is_wide else ""}), 0.5);
     const long long place = __double_as_longlong(u);
-    const double* c = COEFFICIENTS[(place >> {REST_BITS}) - {FIRST_PART}];
+    const Pair* row = COEFFICIENTS[(place >> {REST_BITS}) - {FIRST_PART}];
     const double x = (double)(place & {(1 << REST_BITS) - 1}ll);
-    double total = c[{degree}];
+    Pair c[{pairs}];
     #pragma unroll
-    for (int k = {degree - 1}; k >= 0; --k) total = plus(times(total, x), c[k]);
+    for (int k = 0; k < {pairs}; ++k) c[k] = row[k];
+    double total = {"c[" + str((terms - 1) // 2) + "]." + ("even" if (terms - 1) % 2 == 0 else "odd")};
+    #pragma unroll
+    for (int k = {terms - 2}; k >= 0; --k) total = plus(times(total, x), k % 2 ? c[k / 2].odd : c[k / 2].even);
     return copysign(total, (double)({signed})word);
 }}
 """
