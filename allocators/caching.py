@@ -41,7 +41,8 @@ class CachingAllocator(Allocator):
     - Giving a segment back waits for the work queued on it, and stalls the device. So it is rationed: at most 64 at
       once, and one for every 50 allocations that no bin could serve. Programs whose sizes repeat soon need none.
 
-    A block of the size last freed on its stream is found without a lock (``base.py``), except under ``torch``.
+    A block of a size that came back on its stream is found without a lock (``base.py``), except under ``torch``: a
+    small one until nothing else fits a request, a large one until the next allocation that finds none of its size.
     """
 
     def __init__(

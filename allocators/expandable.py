@@ -43,8 +43,8 @@ class ExpandableAllocator(Allocator):
     """Reserves little more than what is in use, since free pages move to where memory is missing.
 
     A block goes into the smallest free piece of its stream that fits, as in ``caching`` (small blocks, up to 1 MiB,
-    and large ones lie apart; a block of the size last freed is found without a lock). Where none fits, it is laid
-    between two live blocks, or behind all, where the least has to be mapped; what is missing there is
+    and large ones lie apart; a block of a size that came back is found without a lock, as there). Where none fits, it
+    is laid between two live blocks, or behind all, where the least has to be mapped; what is missing there is
 
     1. created, as long as no more is reserved than was ever in use at once, and a slack: 8 blocks of the average
        size, but at most ``slack`` bytes or 1/14 of the peak, and at least 1/128;

@@ -197,9 +197,10 @@ class Strategy(ABC):
         """Hand every returned block to the strategy, those in bins and those set aside too, and poll the fences."""
         self._settle_returned()
         self._settle_bins(self._all_bins)
-        for blocks in self._aside.values():
-            while blocks:
-                self._free(blocks.pop())
+        aside, self._aside = self._aside, {}
+        for blocks in aside.values():
+            for block in blocks:
+                self._free(block)
         self._poll_fences()
 
     def _settle_large(self) -> None:
@@ -230,25 +231,23 @@ class Strategy(ABC):
         taken out are set aside: counted as free, but kept as they are for a request of their size.
         """
         ledger, bins = self._ledger, self._all_bins
-        rises = ledger.rises(nbytes, requested)
-        for _ in range(len(bins) if rises else 0):
-            self._hand = (self._hand + 1) % len(bins)
-            returned = bins[self._hand]
-            while returned and rises:
-                try:
-                    block = returned.pop()
-                except IndexError:  # another thread took the last one
-                    break
-                if self._ended(block):
-                    self._keep(block)
-                rises = ledger.rises(nbytes, requested)
-            if not rises:
-                break
+        rises, looked = ledger.rises(nbytes, requested), 0
+        while rises and looked < len(bins):
+            self._hand %= len(bins)
+            try:
+                block = bins[self._hand].pop()
+            except IndexError:  # one bin until it is empty: where many lie, they are not asked for again soon
+                self._hand += 1
+                looked += 1
+                continue
+            if self._ended(block):
+                self._keep(block)
+            rises = ledger.rises(nbytes, requested)
         ledger.allocated(nbytes, requested, rises=rises)
 
     def _keep(self, block: Block) -> None:
-        """Set a small block aside; a large one goes to the strategy."""
-        if block.nbytes > SMALL_BLOCK:
+        """Set a small block of a living stream aside; others go to the strategy."""
+        if block.nbytes > SMALL_BLOCK or block.orphan:
             self._free(block)
         else:
             self._aside.setdefault((block.stream, block.nbytes), []).append(block)

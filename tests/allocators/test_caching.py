@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from cuplug.allocators.base import Allocator
 from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.errors import OutOfMemoryError
+from cuplug.allocators.expandable import ExpandableAllocator
 from cuplug.allocators.null import NullUpstream
 
 MIB = 1 << 20
@@ -75,6 +77,29 @@ def test_the_smallest_piece_that_fits_serves(make_caching: Callable[..., Caching
         allocator.free(blocks[index])
     allocator.segments()  # by now all that came back is settled
     assert allocator.allocate(150 * 1024, stream=0).address == blocks[4].address
+
+
+@pytest.mark.parametrize("make", [CachingAllocator, ExpandableAllocator])
+def test_small_blocks_of_several_sizes_in_turn_are_hits_below_the_peak(
+    make: type[Allocator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allocator = make(NullUpstream())
+    for block in [allocator.allocate(16 * 1024, stream=0) for _ in range(32)]:
+        allocator.free(block)
+    searched: list[int] = []
+    slowly = allocator._allocate_slow
+    monkeypatch.setattr(
+        allocator,
+        "_allocate_slow",
+        lambda nbytes, *args, **how: searched.append(nbytes) or slowly(nbytes, *args, **how),
+    )
+    sizes = [512, 4096, 100, 7000, 50_000]
+    for _ in range(10):
+        for nbytes in sizes:
+            allocator.free(allocator.allocate(nbytes, stream=0))
+            allocator.allocate_owned(nbytes, stream=0).give_back()
+    assert sorted(searched) == sorted(2 * sizes)
+    assert allocator.statistics().all.allocated_bytes.peak == 32 * 16 * 1024
 
 
 def test_split_blocks_are_counted(make_caching: Callable[..., CachingAllocator]) -> None:
