@@ -43,11 +43,14 @@ def test_a_replay_on_the_gpu_reserves_what_the_estimate_says(
     with capsys.disabled():
         print(
             f"\n{name}: reserved {measured.peak_reserved_bytes} (estimate {estimate.peak_reserved_bytes}) bytes, "
-            f"driver {measured.driver_time_us / 1000:.1f} (estimate {estimate.driver_time_us / 1000:.1f}) ms"
+            f"driver {measured.driver_time_us / 1000:.1f} (estimate {estimate.driver_time_us / 1000:.1f}) ms, "
+            f"{sum(measured.driver_calls.values())} (estimate {sum(estimate.driver_calls.values())}) calls"
         )
     assert (measured.failure, measured.out_of_memory_events) == ("", 0)
     assert measured.peak_reserved_bytes == pytest.approx(estimate.peak_reserved_bytes, rel=0.01)
-    assert estimate.driver_time_us / 2 <= measured.driver_time_us <= estimate.driver_time_us * 2
+    # What a call costs is the machine's affair, and printed; how many there are is the allocator's.
+    calls, expected = sum(measured.driver_calls.values()), sum(estimate.driver_calls.values())
+    assert calls == pytest.approx(expected, rel=0.1)
 
 
 def test_release_cached_gives_the_memory_back_to_the_device(make_driver: Any) -> None:
