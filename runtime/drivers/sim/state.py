@@ -150,6 +150,7 @@ class SimState:
         """Wait for one operation, and raise what its device's work did."""
         if not operation.done:
             self._schedule.wait(operation)
-        self._host_us = max(self._host_us, operation.finished_us)
+        if operation.finished_us > self._host_us:
+            self._host_us = operation.finished_us
         if operation.stream.device.failure is not None:
             operation.stream.device.settle()
