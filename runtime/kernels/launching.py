@@ -198,7 +198,7 @@ def _generate(template: Callable[..., str], runtime: Runtime, packer: Packer, **
         for place, (name, kind) in enumerate(zip(arguments, types, strict=True)):
             space[f"type{number}_{place}"] = kind
             convert = None if plan.converters is None else plan.converters[place]
-            if kind in READ:
+            if kind in READ and packer.parameters[place].kind == "p":
                 name = READ[kind].format(name)
             elif convert is not None:
                 space[f"convert{number}_{place}"] = convert

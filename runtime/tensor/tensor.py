@@ -321,5 +321,5 @@ for _operation in TABLE:
 use_class(Tensor)
 
 _OFFSET = "{0}._offset * {0}._layout.dtype.itemsize"
-READ[Tensor] = f"({{0}}._storage.address + {_OFFSET} if {{0}}._layout.place.ordinal >= 0 else 0)"
+READ[Tensor] = f"({{0}}._storage.address + {_OFFSET} if {{0}}._layout.place.ordinal >= 0 else refuse())"
 """On the CPU there is no ordinal: that raises."""

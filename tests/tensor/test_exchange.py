@@ -222,7 +222,9 @@ def test_cupy_and_tensors_share_memory_both_ways(torch: Any) -> None:
 
 @pytest.mark.one_schedule
 def test_tensors_are_arguments_of_kernels(torch: Any) -> None:
-    source = "__global__ void fill(float *out, float value, int n) { if (threadIdx.x < n) out[threadIdx.x] = value; }"
+    source = """__global__ void fill(float *out, float value, long long n) {
+        if (threadIdx.x < n) out[threadIdx.x] = value;
+    }"""
     try:
         fill = torch.SourceModule(source).get_function("fill")
     except torch.CompileError as error:
@@ -238,6 +240,12 @@ def test_tensors_are_arguments_of_kernels(torch: Any) -> None:
     fill(number, 1.0, 1, grid=1, block=1)
     launch(number, 1.0, 1)
     assert number.item() == 0x3F800000
+    # To a parameter that is a number it is one.
+    out.zero_()
+    count = torch.tensor([2], device="cuda")
+    for value in (1.0, 2.0, 3.0):
+        launch(out, value, count)
+        assert out.tolist() == [value, value, 0, 0, 0, 0, 0, 0]
     for call in (partial(fill, grid=1, block=1), launch):
         for _ in range(2):
             with pytest.raises(TypeError, match=r"parameter 0 \('out'.*host memory; copy it to the device"):
