@@ -35,8 +35,11 @@ _MOST_USUAL = 4
 READ: dict[type, str] = {
     Buffer: "({0}_block.address if ({0}_block := {0}.__del__.args[0]).uses else refuse())",
 }
-"""How generated code reads the address of an object of a class, called {0}: in fewer steps than a method takes. Where it
-raises AttributeError, or calls ``refuse``, the object's own way is taken. Classes of higher floors put theirs here."""
+"""How generated code reads the address of an object of a class, called {0}: in fewer steps than a method takes.
+
+Where it raises AttributeError, or calls ``refuse``, the object's own way is taken. Classes of higher floors put theirs
+here.
+"""
 
 
 @dataclass(frozen=True, slots=True)
