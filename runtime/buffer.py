@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..allocators.block import Block
 from ..allocators.errors import CuplugError
+from ..allocators.uncopyable import refuse_copies
 from .foreign import stream_handle
 from .upstream import RuntimeUpstream, driver_handle
 
@@ -32,6 +33,7 @@ class Buffer:
     # have gone. A closed buffer's slot is unset: then there is no finaliser.
     __slots__ = ("__del__", "__weakref__")
     __del__: Any
+    __reduce_ex__ = refuse_copies("allocate another buffer and fill it with cuplug.cuda.memcpy")
 
     @classmethod
     def of(cls, block: Block) -> Buffer:

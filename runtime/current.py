@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..allocators.block import Block
+from ..allocators.uncopyable import refuse_copies
 from .drivers.base import LEGACY_STREAM, PER_THREAD_STREAM
 from .upstream import per_thread_key
 
@@ -24,6 +25,7 @@ class Current:
     before something needs one.
     """
 
+    __reduce_ex__ = refuse_copies("it belongs to its thread")
     __slots__ = ("__weakref__", "_prepared", "device", "lane", "number", "runtime", "stream", "streams")
 
     def __init__(self, runtime: Runtime) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..allocators.base import Allocator
+from ..allocators.uncopyable import refuse_copies
 from .drivers.upstream import on_device
 from .handles import EventPool, StreamPool
 from .upstream import RuntimeUpstream
@@ -17,6 +18,8 @@ __all__ = ["DeviceState"]
 
 class DeviceState:
     """What a runtime keeps for one device. Made at its first use."""
+
+    __reduce_ex__ = refuse_copies("it belongs to its runtime; pass the device's ordinal on")
 
     def __init__(self, runtime: Runtime, ordinal: int) -> None:
         driver = self._driver = runtime.driver

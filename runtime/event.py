@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..allocators.errors import CuplugError
+from ..allocators.uncopyable import refuse_copies
 from .runtime import Runtime, default_runtime
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ class Event:
     """Marks the work queued on a stream up to a moment. It belongs to the device of the stream first recorded on."""
 
     __slots__ = ("__weakref__", "_dropped", "_handle", "_runtime", "blocking", "device", "enable_timing")
+    __reduce_ex__ = refuse_copies("pass the event itself on, or make another one")
 
     def __init__(
         self,

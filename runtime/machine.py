@@ -13,6 +13,7 @@ from weakref import WeakSet
 
 from ..allocators.base import Allocator
 from ..allocators.errors import CuplugError
+from ..allocators.uncopyable import refuse_copies
 from .buffer import Buffer
 from .current import Current, Lane
 from .devices import DeviceState
@@ -41,6 +42,8 @@ class Runtime:
     The functions of ``cuplug.cuda`` use the default one (``cuplug.init``). Objects belong to the runtime that made
     them. Used as a context manager, a runtime closes itself at the end.
     """
+
+    __reduce_ex__ = refuse_copies("start another one with the same settings")
 
     def __init__(
         self,

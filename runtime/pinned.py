@@ -11,6 +11,7 @@ import numpy as np
 from ..allocators.base import Allocator
 from ..allocators.block import Block
 from ..allocators.errors import CuplugError
+from ..allocators.uncopyable import refuse_copies
 from ..allocators.upstream import Fence
 from .drivers.base import LEGACY_STREAM, PER_THREAD_STREAM
 from .drivers.upstream import EventFence, PinnedUpstream
@@ -62,6 +63,7 @@ class PinnedBuffer:
 
     __slots__ = ("__weakref__", "_memory")
     _memory: PinnedMemory  # unset once closed
+    __reduce_ex__ = refuse_copies("copy its contents, with numpy.array(buffer)")
 
     def __init__(self, memory: PinnedMemory) -> None:
         self._memory = memory
@@ -136,6 +138,7 @@ class PinnedMemory:
     """Owns a block of page-locked memory. Every NumPy array on it keeps it alive."""
 
     __slots__ = ("__weakref__", "block")
+    __reduce_ex__ = refuse_copies("copy its contents, with numpy.array(...)")
 
     def __init__(self, block: Block) -> None:
         self.block = block

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
+from ..allocators.uncopyable import refuse_copies
 from .current import Current
 from .device import device_index
 from .drivers.base import LEGACY_STREAM
@@ -32,6 +33,7 @@ class Stream:
     """
 
     __slots__ = ("__weakref__", "_dropped", "_handle", "_runtime", "device", "priority")
+    __reduce_ex__ = refuse_copies("pass the stream itself on, or make another one")
 
     def __init__(self, device: Any = None, priority: int = 0, *, runtime: Runtime | None = None) -> None:
         """Make a stream that does not order itself with the default stream (as PyTorch's).
