@@ -141,6 +141,53 @@ def test_positions_of_true_elements_come_in_order() -> None:
     np.testing.assert_array_equal(found.cpu().numpy()[0], np.nonzero(flags.reshape(-1)[3:])[0])
 
 
+@pytest.mark.needs_sim
+@pytest.mark.usefixtures("kernels")
+def test_an_operand_that_overlaps_what_is_written_is_read_before() -> None:
+    """NumPy sees overlaps by itself, so that only kernels show whether the operand was copied."""
+    x = cuplug.arange(300, device="cuda")
+    before = np.arange(300)
+    x[1:].add_(x[:-1])
+    np.testing.assert_array_equal(x[1:].cpu().numpy(), before[1:] + before[:-1])
+    x = cuplug.arange(300, device="cuda")
+    cuplug.add(x[:-1], 1, out=x[1:])
+    np.testing.assert_array_equal(x.cpu().numpy(), [0, *before[:-1] + 1])
+    x = cuplug.arange(300, device="cuda")
+    x[2:] = x[:-2]
+    np.testing.assert_array_equal(x.cpu().numpy(), [0, 1, *before[:-2]])
+    x, before = cuplug.arange(400, device="cuda").reshape(20, 20), np.arange(400).reshape(20, 20)
+    x.copy_(x.t())
+    np.testing.assert_array_equal(x.cpu().numpy(), before.T)
+    x.add_(x[0])
+    np.testing.assert_array_equal(x.cpu().numpy(), before.T + before.T[0])
+
+
+@pytest.mark.needs_sim
+def test_a_plain_copy_is_the_drivers_and_compiles_nothing() -> None:
+    runtime = cuplug.init(driver="sim")
+    try:
+        place = runtime.device(0).objects["tensor.place"] = CudaPlace(runtime, 0)
+        a = np.arange(24, dtype=np.float32).reshape(4, 6)
+        x = cuplug.tensor(a, device="cuda")
+        y = cuplug.empty(4, 6, device="cuda")
+        stream = cuplug.cuda.Stream()
+        with cuplug.cuda.stream(stream):
+            stream.wait_stream(cuplug.cuda.default_stream())
+            y.copy_(x)
+            copies = [y, x.clone(), x.t().clone().t(), cuplug.cat([x[:1], x[1:]])]
+            y[1:3] = x[2:]
+            copies[1][1:3] = x[2:]
+        stream.synchronize()
+        a[1:3] = a[2:]
+        np.testing.assert_array_equal(copies[0].cpu().numpy(), a)
+        np.testing.assert_array_equal(copies[1].cpu().numpy(), a)
+        for each in copies[2:]:
+            np.testing.assert_array_equal(each.cpu().numpy(), np.arange(24).reshape(4, 6))
+        assert place._modules == {}
+    finally:
+        cuplug.shutdown()
+
+
 def _layout(shape: tuple[int, ...], strides: tuple[int, ...] | None = None, kind: Any = None) -> Layout:
     return Layout.of(HOST, kind or cuplug.float32, shape, strides)
 

@@ -15,7 +15,7 @@ from ..core import make
 from ..dtypes import dtype, int64
 from ..generator import wide
 from ..layout import Layout, Shape
-from ..operations import Operation
+from ..operations import COPY, Operation
 from ..patterns import PATTERNS
 from ..places import Kernel
 from ..reductions import Reduction
@@ -106,6 +106,8 @@ class CudaPlace(DevicePlace):
     ) -> Kernel:
         if not out.numel:
             return _nothing
+        if operation is COPY and _is_one_piece(out, operands[0]):
+            return self._driver_copy(out)
         plain = cuda_elementwise.plan(operation, types, out, operands, aligned=False)
         fast = cuda_elementwise.plan(operation, types, out, operands, aligned=True)
         given = list(zip(operands, types, strict=True))
@@ -125,6 +127,22 @@ class CudaPlace(DevicePlace):
         settled = [layout.dtype.itemsize if layout is not None else _to_number(kind) for layout, kind in given]
         ways = _ways("".join("n" if layout is None else "t" for layout in operands))
         write, new = ways(self, out, forms, form, mask, *settled)
+        if out.contiguous:
+            write.new = new  # type: ignore[attr-defined]
+        return write
+
+    def _driver_copy(self, out: Layout) -> Kernel:
+        """A copy of all bytes by the driver. A kernel would have to be loaded first, which waits for running ones."""
+        nbytes = out.nbytes
+
+        def write(target: Tensor, source: Tensor) -> None:
+            self._call("memcpy_dtod", target._address, source._address, nbytes)
+
+        def new(source: Tensor) -> Tensor:
+            storage = self.allocate(nbytes)
+            self._call("memcpy_dtod", storage.address, source._address, nbytes)
+            return make(storage, 0, out)
+
         if out.contiguous:
             write.new = new  # type: ignore[attr-defined]
         return write
@@ -301,6 +319,17 @@ def ways(place, layout, forms, form, mask, {settled}):
     exec(compile(source, "<element-wise launches made by cuplug>", "exec"), space)
     made: Callable[..., tuple[Kernel, Kernel]] = space["ways"]
     return made
+
+
+def _is_one_piece(out: Layout, source: Layout | None) -> bool:
+    """Whether a copy moves one piece of memory as it is: same type, shape, order and device, and no gaps."""
+    if source is None or source.place is not out.place or source.dtype is not out.dtype or source.shape != out.shape:
+        return False
+    if source.contiguous and out.contiguous:
+        return True
+    pairs = zip(out.shape, out.strides, source.strides, strict=True)
+    alike = all(mine == theirs for length, mine, theirs in pairs if length > 1)
+    return alike and out.dense_order() is not None
 
 
 def _nothing(*_: Any) -> None:
