@@ -201,7 +201,7 @@ def compile_for_host(
         return make()
     identity = (*compiler.command, compiler.version, *compiler.flags(), *map(str, _CHECKS[compiler.kind] * checked))
     key = content_key("host", source, flags, name_expressions, identity, host_headers(), processor())
-    return cache.get_or_make(key, make)
+    return cache.get_or_make(key, make, facts=("parameters", "checked"))
 
 
 def _compile(

@@ -93,7 +93,7 @@ def compile_for_gpu(
     if cache is None:
         return make()
     key = content_key("gpu", source, list(options), list(name_expressions), folders, arch, compiler)
-    return cache.get_or_make(key, make)
+    return cache.get_or_make(key, make, facts=("lowered",))
 
 
 # --- NVRTC

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import pwd
 import re
 import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from cuplug.allocators.errors import CompileError
+from cuplug.allocators.errors import CompileError, CuplugError
+from cuplug.runtime.kernels import cache as cache_module
 from cuplug.runtime.kernels import host_compiler
 from cuplug.runtime.kernels.cache import Cache, Entry, content_key, decode, default_cache, dependencies_of, encode
 from cuplug.runtime.kernels.host_code import without_host_code
@@ -264,6 +268,191 @@ def test_processes_share_a_cache(tmp_path: Path) -> None:
     workers = [subprocess.Popen([sys.executable, "-c", script]) for _ in range(3)]
     assert [worker.wait(60) for worker in workers] == [0, 0, 0]
     assert not list(tmp_path.glob("??/.new-*"))
+
+
+# --- entries that somebody else may have written
+
+
+def a_cache_with_an_entry(folder: Path) -> tuple[Cache, str]:
+    cache, key = Cache(folder / "kernels"), "ab" * 32
+    cache.put(key, Entry(b"planted"))
+    assert cache.get(key) is not None
+    return cache, key
+
+
+def made_again(cache: Cache, key: str, why: str) -> None:
+    """The entry is a miss, one warning says why, and a second look warns no more."""
+    with pytest.warns(RuntimeWarning, match=why) as told:
+        assert cache.get(key) is None
+    assert len(told) == 1
+    assert cache.get_or_make(key, lambda: Entry(b"mine")).payload == b"mine"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+@pytest.mark.parametrize("part", ["cache", "folder", "file"])
+def test_an_entry_counts_only_if_cache_folder_and_file_are_the_users_own(tmp_path: Path, part: str) -> None:
+    cache, key = a_cache_with_an_entry(tmp_path)
+    path = cache.path(key)
+    planted = {"cache": cache.directory, "folder": path.parent, "file": path}[part]
+    os.chown(planted, pwd.getpwnam("nobody").pw_uid, -1)
+    made_again(cache, key, f"{re.escape(str(planted))} belongs to the user with number")
+
+
+@pytest.mark.parametrize("part", ["cache", "folder", "file"])
+@pytest.mark.parametrize("mode", [0o1777, 0o770])
+def test_an_entry_counts_only_if_nobody_else_may_write_cache_folder_and_file(
+    tmp_path: Path, part: str, mode: int
+) -> None:
+    cache, key = a_cache_with_an_entry(tmp_path)
+    path = cache.path(key)
+    open_to_others = {"cache": cache.directory, "folder": path.parent, "file": path}[part]
+    open_to_others.chmod(mode)
+    made_again(cache, key, f"others than its owner may write to {re.escape(str(open_to_others))}")
+
+
+def test_a_cache_below_a_folder_for_everybody_counts(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    cache, _ = a_cache_with_an_entry(tmp_path / "mine")
+    assert cache.directory.stat().st_mode & 0o777 == 0o700
+    assert cache.directory.parent.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("part", ["folder", "file"])
+def test_symbolic_links_in_the_cache_are_not_followed(tmp_path: Path, part: str) -> None:
+    cache, key = a_cache_with_an_entry(tmp_path)
+    link = cache.path(key) if part == "file" else cache.path(key).parent
+    link.rename(tmp_path / "elsewhere")
+    link.symlink_to(tmp_path / "elsewhere")
+    assert cache.get(key) is None
+
+
+def test_nothing_is_written_into_a_cache_that_others_may_write(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "open")
+    cache.directory.mkdir()
+    cache.directory.chmod(0o777)
+    with pytest.warns(RuntimeWarning, match="others than its owner"):
+        cache.put("ab" * 32, Entry(b"code"))
+    assert list(cache.directory.iterdir()) == []
+
+
+def test_a_pipe_in_the_place_of_an_entry_does_not_stop_the_program(tmp_path: Path) -> None:
+    cache, key = a_cache_with_an_entry(tmp_path)
+    cache.path(key).unlink()
+    os.mkfifo(cache.path(key), 0o600)
+    assert cache.get(key) is None
+
+
+@pytest.mark.parametrize(
+    "notes",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"{}",
+        b"\xff\xfe",
+        b'{"facts": 1, "dependencies": {}}',
+        b'{"facts": {}, "dependencies": []}',
+        b'{"facts": {}, "dependencies": {"/x": 1}}',
+        b"[" * 100_000,
+    ],
+)
+def test_an_entry_with_damaged_notes_counts_as_missing(tmp_path: Path, notes: bytes) -> None:
+    cache, key = a_cache_with_an_entry(tmp_path)
+    body = len(notes).to_bytes(8, "little") + notes + b"payload"
+    cache.path(key).write_bytes(b"cuplugC1" + hashlib.sha256(body).digest() + body)
+    assert cache.get(key) is None
+
+
+def test_an_entry_without_the_facts_that_are_needed_is_made_again(tmp_path: Path) -> None:
+    cache, key = a_cache_with_an_entry(tmp_path)
+    assert cache.get_or_make(key, lambda: Entry(b"new", {"checked": True}), facts=["checked"]).payload == b"new"
+    assert cache.get_or_make(key, lambda: Entry(b"newer"), facts=["checked"]).payload == b"new"
+
+
+def test_a_bound_that_is_no_size_is_an_error_that_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUPLUG_CACHE_SIZE", "abc")
+    with pytest.raises(CuplugError, match="CUPLUG_CACHE_SIZE: 'abc' is not a size"):
+        default_cache()
+
+
+# --- interrupts
+
+
+def interrupted_at(number: int, action: Callable[[], Any], files: tuple[str, ...]) -> bool:
+    """Whether ``action`` reached its ``number``th line in the given files, where it was interrupted."""
+    left = number
+
+    def trace(frame: Any, event: str, argument: Any) -> Any:
+        nonlocal left
+        if not frame.f_code.co_filename.endswith(files):
+            return None
+        if event == "line":
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        action()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+def test_an_interrupt_at_any_line_leaves_no_part_of_an_entry(tmp_path: Path) -> None:
+    file = os.path.join("kernels", os.path.basename(cache_module.__file__))
+    lines = 0
+    for number in range(1, 1000):
+        cache = Cache(tmp_path / str(number))
+        stopped = interrupted_at(number, lambda cache=cache: cache.put("ab" * 32, Entry(b"whole")), (file,))
+        assert not list(cache.directory.glob("??/.new-*")), number
+        assert cache.get("ab" * 32) in (None, Entry(b"whole")), number
+        lines = number
+        if not stopped:
+            break
+    assert 20 < lines < 999
+
+
+@pytest.mark.needs_sim
+def test_an_interrupt_while_compiling_leaves_no_lock_and_no_entry(
+    machine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*args: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(host_compiler.Compiler, "run", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run_set(machine, options=["-DVALUE=31"])
+    results: list[int] = []
+    other = threading.Thread(target=lambda: results.append(run_set_on_device(machine, 31)))
+    other.start()
+    other.join(120)
+    assert results == [31]
+
+
+def run_set_on_device(machine: Any, value: int) -> int:
+    machine.runtime.driver.set_device(0)
+    return run_set(machine, options=[f"-DVALUE={value}"])
+
+
+@pytest.mark.needs_sim
+def test_an_interrupt_at_any_line_of_loading_leaves_the_module_usable(machine: Any) -> None:
+    files = tuple(os.path.join("kernels", name) for name in ("module.py", "host_loader.py", "engine.py"))
+    for number in range(1, 1000):
+        module = machine.module(SET, options=["-DVALUE=32"])
+        stopped = interrupted_at(number, lambda module=module: module.get_function("set"), files)
+        out = machine.zeros(1, np.int32)
+        module.get_function("set")(out, grid=1, block=1)
+        assert machine.down(out, 1, np.int32)[0] == 32
+        if not stopped:
+            break
+    assert 10 < number < 999
 
 
 # --- compilers for GPUs, where they are installed
