@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
 from operator import index
 from typing import Any
 
-from ..allocators.errors import DeviceMismatchError
-from .event import Event
+from ..allocators.errors import CuplugError, DeviceMismatchError
 from .operands import Operand, operand
 from .runtime import Runtime, default_runtime
 from .stream import ExternalStream, Stream, as_stream, current_stream
@@ -62,11 +60,7 @@ def memcpy(
         _order(side, queue)
         if side.pinned is not None:
             side.pinned.used_by(queue.device, queue.cuda_stream)
-    with runtime.on_device(queue.device):
-        _queue(target, source, count, queue)
-    for side in (target, source):
-        if side.device is None and side.pinned is None and not side.pageable:
-            _keep_alive(side.owner, queue)
+    _queue_keeping(target, source, count, queue)
     if other is not None:
         other.wait_stream(queue)
     if runtime.launch_blocking:
@@ -149,6 +143,28 @@ def _order(side: Operand, queue: Stream) -> None:
         queue.wait_stream(ExternalStream(side.stream, side.device, runtime=queue._runtime))
 
 
+def _queue_keeping(target: Operand, source: Operand, count: int, queue: Stream) -> None:
+    """Queue the copy, and keep the host memory of it that may be page-locked, by whom we do not know, until it ran."""
+    runtime = queue._runtime
+    owners = [side.owner for side in (target, source) if side.device is None and not (side.pinned or side.pageable)]
+    if not owners:
+        with runtime.on_device(queue.device):
+            _queue(target, source, count, queue)
+        return
+    borrowed, key = runtime.device(queue.device).borrowed, runtime.current.key(queue.cuda_stream)
+    loan = borrowed.begin(key, owners)
+    try:
+        with runtime.on_device(queue.device):
+            _queue(target, source, count, queue)
+    except CuplugError:  # the driver refused. After any other exception the copy may be queued: the loan lasts
+        borrowed.cancel(key, loan)
+        raise
+    finally:
+        loan.queued = True
+    loan.event = queue.record_event()
+    borrowed.end_done(key)
+
+
 def _queue(target: Operand, source: Operand, count: int, queue: Stream) -> None:
     driver, stream = queue._runtime.driver, queue.cuda_stream
     if source.device is None:
@@ -159,11 +175,3 @@ def _queue(target: Operand, source: Operand, count: int, queue: Stream) -> None:
         driver.memcpy_dtod(target.address, source.address, count, stream=stream)
     else:
         driver.memcpy_peer(target.address, target.device, source.address, source.device, count, stream=stream)
-
-
-def _keep_alive(owner: Any, queue: Stream) -> None:
-    """Hold ``owner`` until the copy queued last is done: its memory may be page-locked, by whom we do not know."""
-    kept: deque[tuple[Event, Any]] = queue._runtime.shared.setdefault("kept", deque())
-    kept.append((queue.record_event(), owner))
-    while kept and kept[0][0].query():
-        kept.popleft()

@@ -141,10 +141,10 @@ def synchronize(device: Any = None, *, runtime: Runtime | None = None) -> None:
         DriverError: what the work did, for example ``CUDA_ERROR_ILLEGAL_ADDRESS``.
     """
     runtime = runtime or default_runtime()
-    ordinal = device_index(device, runtime)
-    with runtime.on_device(ordinal):
-        runtime.driver.synchronize()
-        runtime.device(ordinal).streams.settle()
+    state = runtime.device(device_index(device, runtime))
+    state.synchronize()
+    with runtime.on_device(state.ordinal):
+        state.streams.settle()
 
 
 def get_device_properties(device: Any = None, *, runtime: Runtime | None = None) -> DeviceProperties:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..allocators.base import Allocator
 from ..allocators.uncopyable import refuse_copies
+from .borrowed import BorrowedMemory
 from .drivers.upstream import on_device
 from .handles import EventPool, StreamPool
 from .upstream import RuntimeUpstream
@@ -28,13 +29,16 @@ class DeviceState:
         self.allocator: Allocator | None = None
         self.streams = StreamPool(driver, self._forget_stream)
         self.events = EventPool(driver)
+        self.borrowed = BorrowedMemory()
         self.objects: dict[str, Any] = {}
         """What the floors above keep for the device, by their own names."""
 
     def synchronize(self) -> None:
         """Wait for all work. Raises what the work did."""
+        queued = self.borrowed.queued()
         with on_device(self._driver, self.ordinal):
             self._driver.synchronize()
+        self.borrowed.end(queued)
 
     def close_handles(self) -> None:
         """Destroy streams and events. No allocator may use them any more."""

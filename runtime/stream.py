@@ -89,8 +89,12 @@ class Stream:
         Raises:
             DriverError: what the work did, for example ``CUDA_ERROR_ILLEGAL_ADDRESS``.
         """
-        with self._runtime.on_device(self.device):
-            self._runtime.driver.stream_synchronize(self._handle)
+        runtime = self._runtime
+        borrowed = runtime.device(self.device).borrowed
+        queued = borrowed.queued(runtime.current.key(self._handle))
+        with runtime.on_device(self.device):
+            runtime.driver.stream_synchronize(self._handle)
+        borrowed.end(queued)
 
     def query(self) -> bool:
         """Whether all work queued here is done. Raises as ``synchronize``."""

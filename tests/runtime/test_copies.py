@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import array
 import mmap
+import sys
+import threading
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from cuplug import CuplugError, DeviceMismatchError, Runtime
+from cuplug import CuplugError, DeviceMismatchError, DriverError, Runtime
 from cuplug.runtime.copies import memcpy, memset
-from cuplug.runtime.device import device, enable_peer_access
+from cuplug.runtime.device import device, enable_peer_access, synchronize
 from cuplug.runtime.pinned import alloc_pinned
 from cuplug.runtime.stream import Stream, current_stream, stream
 from hypothesis import given
@@ -191,8 +194,9 @@ class _PageLocked:
     """Page-locked memory that another library made."""
 
     def __init__(self, runtime: Runtime) -> None:
-        self.driver = runtime.driver
-        self.address = self.driver.host_alloc(NBYTES)
+        self.runtime = runtime
+        with runtime.on_device(0):
+            self.address = runtime.driver.host_alloc(NBYTES)
         self.__array_interface__ = {
             "version": 3,
             "shape": (4096,),
@@ -201,7 +205,8 @@ class _PageLocked:
         }
 
     def __del__(self) -> None:
-        self.driver.host_free(self.address)
+        with self.runtime.on_device(0):
+            self.runtime.driver.host_free(self.address)
 
 
 @pytest.mark.needs_sim
@@ -219,6 +224,69 @@ def test_memory_that_others_locked_is_kept_until_the_copy_is_done() -> None:
         memcpy(buffer, np.asarray(_PageLocked(runtime)), runtime=runtime)
         assert runtime.driver.live.host_allocations <= 1  # the first has gone: its copy was done
         current_stream(runtime=runtime).synchronize()
+
+
+@pytest.mark.needs_sim
+@one_schedule
+def test_waiting_for_a_stream_lets_go_of_what_its_copies_have_borrowed_and_of_nothing_else() -> None:
+    with Runtime(driver="sim:schedule=lazy") as runtime:
+        ends: list[Callable[[], None]] = [
+            lambda: first.synchronize(),
+            lambda: synchronize(runtime=runtime),
+        ]
+        for end in ends:
+            first, second = Stream(runtime=runtime), Stream(runtime=runtime)
+            buffers = [runtime.alloc(NBYTES, stream=queue) for queue in (first, second)]
+            memcpy(buffers[0], np.asarray(_PageLocked(runtime)), stream=first, runtime=runtime)
+            memcpy(buffers[1], np.asarray(_PageLocked(runtime)), stream=second, runtime=runtime)
+            second.synchronize()
+            assert runtime.driver.live.host_allocations == 1
+            end()
+            assert runtime.driver.live.host_allocations == 0
+
+
+@pytest.mark.needs_sim
+@one_schedule
+def test_a_refused_copy_borrows_nothing() -> None:
+    with Runtime(driver="sim") as runtime:
+        buffer = runtime.alloc(NBYTES)
+        runtime.driver.fail_next("memcpy_htod", 1)
+        with pytest.raises(DriverError, match="INVALID_VALUE"):
+            memcpy(buffer, np.asarray(_PageLocked(runtime)), runtime=runtime)
+        assert runtime.driver.live.host_allocations == 0
+
+
+@pytest.mark.needs_sim
+@one_schedule
+def test_many_threads_copy_from_memory_that_others_locked() -> None:
+    """Each thread on a stream of its own and, in every other step, on the one that all share."""
+    with Runtime(driver="sim:schedule=random,seed=3") as runtime:
+        errors: list[BaseException] = []
+        begin = threading.Barrier(8)
+
+        def work() -> None:
+            try:
+                own = Stream(runtime=runtime)
+                buffer, shared = runtime.alloc(NBYTES, stream=own), runtime.alloc(NBYTES)
+                begin.wait()
+                for _ in range(100):
+                    memcpy(buffer, np.asarray(_PageLocked(runtime)), stream=own, runtime=runtime)
+                    memcpy(shared, np.asarray(_PageLocked(runtime)), runtime=runtime)
+                own.synchronize()
+            except BaseException as error:
+                errors.append(error)
+
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        sys.setswitchinterval(interval)
+        synchronize(runtime=runtime)
+        assert not errors
+        assert runtime.driver.live.host_allocations == 0
 
 
 # --- other libraries' device memory
