@@ -6,8 +6,8 @@ Which allocator and driver carry them out, ``cuplug-trace record`` or the enviro
 import sys
 
 import cuplug
-from cuplug.tools.load import load
-from cuplug.tools.replay import decode
+from cuplug.tools.foreign.load import load
+from cuplug.tools.replaying.program import decode
 
 (program,) = decode(load(sys.argv[1]))
 streams = {}

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from ..plugins.manager import PluginManager
-    from ..plugins.recorder import TraceRecorder
+    from ..plugins.tracing.recorder import TraceRecorder
     from .drivers.base import DeviceProperties
 
 __all__ = ["Runtime"]

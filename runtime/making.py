@@ -12,7 +12,7 @@ from .settings import Settings
 
 if TYPE_CHECKING:
     from ..plugins.manager import PluginManager
-    from ..plugins.recorder import TraceRecorder
+    from ..plugins.tracing.recorder import TraceRecorder
 
 __all__ = ["check_allocator", "find_driver", "make_allocator", "make_recorder"]
 
@@ -69,7 +69,7 @@ def make_recorder(settings: Settings, driver: Driver, devices: int) -> TraceReco
     Raises:
         TraceError: the file cannot be made.
     """
-    from ..plugins.recorder import TraceRecorder
+    from ..plugins.tracing.recorder import TraceRecorder
 
     assert settings.trace is not None
     recorder = TraceRecorder(settings.trace)

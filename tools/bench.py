@@ -21,7 +21,7 @@ if __package__ in (None, ""):  # run as a script: take the same module from the 
     sys.exit(importlib.import_module("cuplug.tools.bench").main())
 
 from ..allocators.sizes import parse_size
-from .timing import Timing, time_in_turn
+from .benchmarks.timing import Timing, time_in_turn
 
 __all__ = ["app", "main"]
 
@@ -47,7 +47,7 @@ def alloc(
 ) -> None:
     """An allocation and its free at a cache hit: of one size, and of several in turn, as programs ask for them."""
     from ..runtime.runtime import init
-    from .bench_alloc import contenders
+    from .benchmarks.allocation_speed import contenders
 
     init(driver=driver, allocator=allocator)
     for sizes in [size] if size else _SIZES:
@@ -64,7 +64,7 @@ def tensor(
     rounds: Annotated[int, typer.Option(help="rounds; the medians are over them")] = 15,
 ) -> None:
     """Operations of tensors beside those of PyTorch, CuPy and NumPy."""
-    from .bench_tensor import cases
+    from .benchmarks.tensor_speed import cases
 
     found, missing = cases(parse_size(size), device)
     table = Table(title=f"tensors of {size}", caption=machine(), caption_justify="left")
@@ -90,7 +90,7 @@ def operations(
 ) -> None:
     """Every operation of tensors on the CPU and on the simulator: how much longer it takes than NumPy's."""
     from ..runtime.runtime import init
-    from .bench_operations import ROWS, SIZES, cost
+    from .benchmarks.operation_cost import ROWS, SIZES, cost
 
     init(driver="sim")
     chosen = [(row, each) for row in ROWS if only in row.ours for each in size or SIZES if row.fits(each)]
@@ -116,7 +116,7 @@ def launch(
 ) -> None:
     """Launching a kernel of two arguments, and the first call of a kernel that no cache has seen."""
     from ..runtime.runtime import init
-    from .bench_launch import contenders, first_calls
+    from .benchmarks.launch_speed import contenders, first_calls
 
     init(driver=driver)
     found, missing = contenders()

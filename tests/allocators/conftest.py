@@ -15,8 +15,8 @@ from cuplug.allocators.direct import DirectAllocator
 from cuplug.allocators.errors import DriverError
 from cuplug.allocators.null import NullUpstream
 from cuplug.allocators.upstream import Upstream
-from cuplug.tools.load import load
-from cuplug.tools.replay import Program, decode
+from cuplug.tools.foreign.load import load
+from cuplug.tools.replaying.program import Program, decode
 
 TESTS = Path(__file__).resolve().parent.parent
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from cuplug.allocators.expandable import ExpandableAllocator
 from cuplug.runtime.drivers.upstream import DeviceUpstream
-from cuplug.tools.replay import Program, replay
+from cuplug.tools.replaying.program import Program
+from cuplug.tools.replaying.replayer import replay
 
 pytestmark = pytest.mark.needs_gpu
 

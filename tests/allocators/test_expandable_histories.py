@@ -7,7 +7,8 @@ from math import prod
 
 import pytest
 from cuplug.allocators.expandable import ExpandableAllocator
-from cuplug.tools.replay import Program, ReplayResult, replay
+from cuplug.tools.replaying.program import Program
+from cuplug.tools.replaying.replayer import ReplayResult, replay
 
 # What the program asked for at its peak, what PyTorch reserved with expandable_segments, and the seconds that it ran.
 HISTORIES = {

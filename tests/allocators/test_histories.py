@@ -8,7 +8,8 @@ from math import prod
 import pytest
 from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.upstream import Upstream
-from cuplug.tools.replay import Program, ReplayResult, replay
+from cuplug.tools.replaying.program import Program
+from cuplug.tools.replaying.replayer import ReplayResult, replay
 
 # What the program asked for at its peak, what PyTorch's native allocator reserved, and the seconds that it ran.
 HISTORIES = {

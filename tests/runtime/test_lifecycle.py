@@ -225,7 +225,7 @@ def test_plugins_are_asked_when_memory_runs_out(plugin: _Plugin) -> None:
 
 
 def test_a_trace_records_every_allocation(tmp_path: Path) -> None:
-    from cuplug.plugins.tracefile import read_trace
+    from cuplug.plugins.tracing.reader import read_trace
 
     with Runtime(driver="sim:devices=2", trace=tmp_path / "trace") as runtime:
         buffer = runtime.alloc(1000)
@@ -241,7 +241,7 @@ def test_a_trace_records_every_allocation(tmp_path: Path) -> None:
 
 
 def test_the_environment_may_ask_for_a_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cuplug.plugins.tracefile import read_trace
+    from cuplug.plugins.tracing.reader import read_trace
 
     monkeypatch.setenv("CUPLUG_TRACE", str(tmp_path / "trace"))
     cuplug.init(driver="sim")

@@ -201,7 +201,7 @@ if not pid:
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 keep.append(cuplug.cuda.alloc(2000))
 cuplug.shutdown()
-from cuplug.plugins.tracefile import read_trace
+from cuplug.plugins.tracing.reader import read_trace
 trace = read_trace(sys.argv[1] if len(sys.argv) > 1 else os.environ["CUPLUG_TRACE"])
 assert trace.complete
 assert sorted(trace.events["requested"][trace.events["kind"] == 1]) == [1000, 2000]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from cuplug.tools.bench_operations import ROWS, contenders, cost
-from cuplug.tools.bench_tensor import Case, cases
-from cuplug.tools.timing import time_in_turn
+from cuplug.tools.benchmarks.operation_cost import ROWS, contenders, cost
+from cuplug.tools.benchmarks.tensor_speed import Case, cases
+from cuplug.tools.benchmarks.timing import time_in_turn
 
 pytestmark = pytest.mark.one_schedule
 

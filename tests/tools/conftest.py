@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 import pytest
 from cuplug.allocators.events import EventKind
-from cuplug.plugins.trace import NO_DEVICE
-from cuplug.plugins.tracefile import TraceWriter
+from cuplug.plugins.tracing.contents import NO_DEVICE
+from cuplug.plugins.tracing.writer import TraceWriter
 
 pytest.importorskip("typer")
 

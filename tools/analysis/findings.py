@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .summary import DeviceSummary
+from .summarize import DeviceSummary
 
 __all__ = ["Finding", "findings"]
 

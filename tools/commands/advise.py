@@ -6,9 +6,9 @@ import json
 
 import typer
 
-from ..advice import advise as find_advice
 from ..console import out
-from ..reporters.advice import advice_as_dict, print_advice
+from ..replaying.advice import advise as find_advice
+from ..reporters.advice_text import advice_as_dict, print_advice
 from .options import AllocatorList, AsJson, Jobs, Memory, TraceFile, checked_allocators, checked_jobs, memory_bytes
 
 

@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
-from ..comparison import compare as find_rows
-from ..comparison import difference
 from ..console import out, progress, say
-from ..reporters.comparison import print_comparison, print_differences
+from ..replaying.comparison import compare as find_rows
+from ..replaying.comparison import difference
+from ..reporters.comparison_text import print_comparison, print_differences
 from .options import (
     AllocatorList,
     AsJson,

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from ..console import UsageError, out, progress, say
-from ..demo import LeftOut, Outcome, bundled_allocators, history, obstacle_to_resets, run_one
-from ..machine import choose_driver
-from ..replay import decode
-from ..reporters.demo import print_comparison
+from ..replaying.demonstration import LeftOut, Outcome, bundled_allocators, history, obstacle_to_resets, run_one
+from ..replaying.driver_choice import choose_driver
+from ..replaying.program import decode
+from ..reporters.demo_text import print_comparison
 
 
 def demo(

@@ -11,11 +11,11 @@ import numpy.typing as npt
 import typer
 
 from ...allocators.sizes import parse_size
-from ...plugins.trace import Trace
+from ...plugins.tracing.contents import Trace
 from ..analysis.filters import Filter, parse_kind
 from ..console import UsageError, progress, say
-from ..load import load
-from ..reporters.dump import FORMATS, write_dump, write_parquet
+from ..foreign.load import load
+from ..reporters.event_rows import FORMATS, write_dump, write_parquet
 
 T = TypeVar("T")
 

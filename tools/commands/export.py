@@ -10,11 +10,12 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from ...plugins.trace import Trace
-from ..analysis.export import chrome_events, snapshot
+from ...plugins.tracing.contents import Trace
 from ..console import UsageError, progress, say
-from ..load import load
-from ..reporters.dump import write_dump, write_parquet
+from ..foreign.chrome_trace import chrome_events
+from ..foreign.load import load
+from ..foreign.snapshot_writer import snapshot
+from ..reporters.event_rows import write_dump, write_parquet
 from .options import TraceFile
 
 _FORMS = {".json": "chrome", ".pickle": "pytorch", ".parquet": "parquet", ".csv": "csv"}

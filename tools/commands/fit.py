@@ -8,11 +8,11 @@ from dataclasses import asdict
 import typer
 
 from ...plugins.manager import default_manager
-from ..advice import FitWork, fit_one
 from ..analysis.candidates import defaults
 from ..console import out
-from ..jobs import in_parallel
-from ..reporters.advice import print_fits
+from ..replaying.jobs import in_parallel
+from ..replaying.least_memory import FitWork, fit_one
+from ..reporters.advice_text import print_fits
 from .options import AllocatorList, AsJson, Jobs, TraceFile, checked_allocators, checked_jobs
 
 

@@ -9,7 +9,7 @@ import typer
 from ...allocators.sizes import parse_size
 from ...plugins.manager import default_manager
 from ..console import UsageError
-from ..jobs import default_jobs
+from ..replaying.jobs import default_jobs
 
 __all__ = [
     "AllocatorList",

@@ -10,11 +10,12 @@ import typer
 
 from ...allocators.errors import TraceError
 from ...plugins.manager import default_manager
-from ...plugins.recorder import parse_stacks
-from ...plugins.tracefile import is_trace, read_trace
+from ...plugins.tracing.format import is_trace
+from ...plugins.tracing.reader import read_trace
+from ...plugins.tracing.stacks import parse_stacks
 from ..console import UsageError, say
-from ..machine import choose_driver
-from ..recording import check_target, run_recorded
+from ..replaying.driver_choice import choose_driver
+from .recorded_run import check_target, run_recorded
 
 
 def record(

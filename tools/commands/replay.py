@@ -9,9 +9,9 @@ import typer
 
 from ...plugins.manager import default_manager
 from ..console import out, say
-from ..jobs import in_parallel
-from ..reporters.replay import print_results
-from ..workload import Work, run
+from ..replaying.jobs import in_parallel
+from ..replaying.workload import Work, run
+from ..reporters.replay_text import print_results
 from .options import AllocatorList, AsJson, Jobs, Memory, TraceFiles, checked_allocators, checked_jobs, memory_bytes
 
 

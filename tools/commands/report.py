@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from ..analysis.summary import summarize
+from ..analysis.summarize import summarize
 from ..console import UsageError, progress, say
-from ..load import load
-from ..reporters.replay import short_name
+from ..foreign.load import load
+from ..reporters.replay_text import short_name
 from .options import TraceFile
 
 
@@ -24,7 +24,7 @@ def report(
 ) -> None:
     """One page that shows a trace: memory over time, the address map, what holds the memory at the peak, and more."""
     require_bokeh()
-    from ..reporters.report import render_report
+    from ..reporters.report_page import render_report
 
     with progress(f"reading {file}"):
         trace = load(file)

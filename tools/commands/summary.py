@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from ..analysis.summary import summarize
+from ..analysis.summarize import summarize
 from ..console import UsageError, out, progress
-from ..load import load
-from ..reporters.summary import print_summary
+from ..foreign.load import load
+from ..reporters.summary_text import print_summary
 
 
 def summary(

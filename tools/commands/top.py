@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 from rich.live import Live
 
-from ...plugins.trace import Trace
-from ...plugins.tracefile import read_trace
+from ...plugins.tracing.contents import Trace
+from ...plugins.tracing.reader import read_trace
+from ..analysis.live_state import now
 from ..console import UsageError, out
-from ..live import now
-from ..reporters.top import live_view
+from ..reporters.live_text import live_view
 
 
 def top(

@@ -10,11 +10,11 @@ from bokeh import models as _models
 from bokeh.embed import components
 from bokeh.plotting import figure
 
-from ..comparison import Row
-from .comparison import label
-from .figures import duration, size
-from .replay import calls_text
-from .report import inline_scripts
+from ..replaying.comparison import Row
+from .comparison_text import label
+from .replay_text import calls_text
+from .report_page import inline_scripts
+from .units import duration, size
 
 __all__ = ["render_comparison"]
 

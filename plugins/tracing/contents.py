@@ -1,0 +1,141 @@
+"""A trace in memory, wherever it came from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from ...allocators.events import EventKind
+
+__all__ = ["CLOSING", "EVENT_DTYPE", "NO_DEVICE", "EventArray", "Frame", "Header", "Trace"]
+
+EVENT_DTYPE = np.dtype(
+    [
+        ("time", "<i8"),  # nanoseconds on the clock of time.perf_counter_ns
+        ("address", "<u8"),
+        ("nbytes", "<i8"),  # as the allocator rounded it
+        ("requested", "<i8"),  # as the program asked
+        ("stream", "<u8"),
+        ("context", "<u4"),  # the call stack's number in the side table, or 0
+        ("thread", "<u2"),  # threads in order of their first event
+        ("device", "u1"),  # NO_DEVICE for what concerns all
+        ("kind", "u1"),  # an EventKind
+    ]
+)
+EventArray: TypeAlias = "np.ndarray[Any, np.dtype[np.void]]"
+NO_DEVICE = 255
+"""The device of events that belong to none, such as markers."""
+
+CLOSING = "cuplug: the runtime closes"
+"""The name of the marker behind the program's own events. What follows, the runtime does while it closes."""
+
+
+class Frame(NamedTuple):
+    """One level of a call stack."""
+
+    filename: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.function} ({self.filename}:{self.line})"
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a trace says of the run it was recorded from. ``fields`` is all of it, as written."""
+
+    version: int = 1
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def source(self) -> str:
+        """``cuplug`` for a recording, ``pytorch`` for an imported memory snapshot."""
+        return str(self.fields.get("source", "cuplug"))
+
+    @property
+    def driver(self) -> str:
+        """The driver's selection, for example ``sim:devices=2``; empty where unknown."""
+        return str(self.fields.get("driver") or "")
+
+    @property
+    def devices(self) -> list[dict[str, Any]]:
+        """For each device its ``ordinal``, ``name`` and ``total_memory`` in bytes, as far as known."""
+        devices = self.fields.get("devices")
+        return [entry for entry in devices if isinstance(entry, dict)] if isinstance(devices, list) else []
+
+    @property
+    def allocators(self) -> dict[int, str]:
+        """The allocator's selection for each device's ordinal."""
+        found = self.fields.get("allocators")
+        pairs = found.items() if isinstance(found, dict) else ()
+        return {int(ordinal): str(selection) for ordinal, selection in pairs if str(ordinal).isdecimal()}
+
+    @property
+    def argv(self) -> list[str]:
+        """The recorded program's command line."""
+        argv = self.fields.get("argv")
+        return [str(word) for word in argv] if isinstance(argv, list) else []
+
+    @property
+    def wall_offset_ns(self) -> int:
+        """What to add to an event's time to get nanoseconds since the epoch (``time.time_ns``)."""
+        clock = self.fields.get("clock")
+        clock = clock if isinstance(clock, dict) else {}
+        wall, own = clock.get("time_ns", 0), clock.get("perf_counter_ns", 0)
+        return wall - own if isinstance(wall, int) and isinstance(own, int) else 0
+
+
+@dataclass
+class Trace:
+    """A trace in memory: recorded by cuplug, or imported."""
+
+    header: Header
+    events: EventArray
+    """Of ``EVENT_DTYPE``. The events of one device stand in the order in which they took effect."""
+    names: dict[int, str] = field(default_factory=dict)
+    threads: dict[int, str] = field(default_factory=dict)
+    frames: dict[int, Frame] = field(default_factory=dict)
+    stacks: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    path: str = ""
+    complete: bool = True
+    """Whether the recording was closed and every record of it is here."""
+    note: str = ""
+    """What is missing, for people; empty where nothing is."""
+
+    def stack(self, number: int) -> tuple[Frame, ...]:
+        """The call stack of that number (an event's ``context``), innermost frame first. Empty where unknown."""
+        known = (self.frames.get(frame) for frame in self.stacks.get(int(number), ()))
+        return tuple(frame for frame in known if frame is not None)
+
+    def name(self, number: int) -> str:
+        """The name of that number (a marker's ``requested``)."""
+        return self.names.get(int(number), f"name {int(number)}, which is missing")
+
+    @property
+    def devices(self) -> list[int]:
+        """The ordinals of the devices that have events."""
+        return [int(device) for device in np.unique(self.events["device"]) if device != NO_DEVICE]
+
+    @property
+    def end(self) -> int:
+        """The place of the first event that the program did not cause: the number of events, where it caused all."""
+        closing = [number for number, name in self.names.items() if name == CLOSING]
+        marks = np.flatnonzero((self.events["kind"] == EventKind.MARKER) & np.isin(self.events["requested"], closing))
+        return int(marks[0]) if len(marks) else len(self.events)
+
+    def canonical(self) -> bytes:
+        """What two recordings of one program with one seed have in common: everything but when it ran, and as what.
+
+        Event times, and the header's ``clock`` and ``pid``, are left out.
+        """
+        events = self.events.copy()
+        events["time"] = 0
+        fields = {name: value for name, value in self.header.fields.items() if name not in ("clock", "pid")}
+        side = [fields, self.names, self.threads, self.frames, self.stacks]
+        table = json.dumps(side, sort_keys=True).encode()
+        return table + bytes(events.tobytes())

@@ -1,0 +1,148 @@
+"""Reads traces, whole or not."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...allocators.errors import TraceError
+from .contents import EventArray, Frame, Header, Trace
+from .format import (
+    EVENT_KINDS,
+    FORMAT_VERSION,
+    HEADER,
+    LAST_PIECE,
+    MAGIC,
+    PIECE,
+    PIECE_FRAME,
+    PIECE_INFO,
+    PIECE_NAME,
+    PIECE_STACK,
+    PIECE_THREAD,
+    RECORD_DTYPES,
+    STILL_OPEN,
+    own_version,
+)
+
+__all__ = ["read_trace"]
+
+
+def read_trace(path: str | os.PathLike[str]) -> Trace:
+    """Read a trace, also of a program that is still running or was killed: all whole records.
+
+    Raises:
+        TraceError: there is no such file, it is no trace, its header is damaged, or its format is newer than this.
+    """
+    path = os.fspath(path)
+    try:
+        if not Path(path).is_file():
+            found = "is not a regular file" if Path(path).exists() else "does not exist"
+            raise TraceError(f"{path} {found}")
+        with open(path, "rb") as file:
+            fixed = file.read(HEADER.size)
+            size = os.fstat(file.fileno()).st_size
+            version, start, count, fields = _read_header(path, fixed, file, size)
+            dtype = RECORD_DTYPES[version]
+            whole, rest = divmod(max(size - start, 0), dtype.itemsize)
+            file.seek(start)
+            records = np.fromfile(file, dtype, whole)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise TraceError(f"cannot read {path}: {reason}") from None
+    return _assemble(path, version, fields, records, None if count == STILL_OPEN else count, rest)
+
+
+def _read_header(path: str, fixed: bytes, file: Any, size: int) -> tuple[int, int, int, dict[str, Any]]:
+    if not fixed:
+        raise TraceError(f"{path} is empty: no trace was written to it")
+    if not fixed.startswith(MAGIC[: len(fixed)]):
+        raise TraceError(f"{path} is not a cuplug trace: it begins with {fixed[:8]!r}")
+    if len(fixed) < HEADER.size:
+        raise TraceError(f"{path} is cut off within its header, after {size} bytes: nothing can be read")
+    _, version, start, record_size, length, checksum, count = HEADER.unpack(fixed)
+    dtype = RECORD_DTYPES.get(version)
+    if version > FORMAT_VERSION:
+        raise TraceError(
+            f"{path} is in trace format {version}, and this cuplug ({own_version()}) reads formats up to "
+            f"{FORMAT_VERSION}: upgrade cuplug to read it"
+        )
+    if dtype is None or record_size != dtype.itemsize or start < HEADER.size + length:
+        raise TraceError(f"{path} has a damaged header (format {version}, {record_size} bytes a record)")
+    text = file.read(length) if length <= size else b""
+    if len(text) < length:
+        raise TraceError(f"{path} is cut off within its header, after {size} bytes: nothing can be read")
+    if zlib.crc32(text) != checksum:
+        raise TraceError(f"{path} has a damaged header: its checksum is wrong")
+    try:
+        fields = dict(json.loads(text))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise TraceError(f"{path} has a damaged header: {error}") from None
+    return version, start, count, fields
+
+
+def _assemble(
+    path: str, version: int, fields: dict[str, Any], records: EventArray, count: int | None, rest: int
+) -> Trace:
+    kinds = records["kind"]
+    written = np.flatnonzero(kinds)
+    end = int(written[-1]) + 1 if len(written) else 0
+    holes = end - len(written)
+    is_event = np.isin(kinds[:end], list(EVENT_KINDS))
+    trace = Trace(Header(version, fields), records[:end] if is_event.all() else records[:end][is_event], path=path)
+    damaged = _read_side_table(trace, fields, records[:end][kinds[:end] >= PIECE_NAME])
+    damaged += int(np.count_nonzero((kinds[:end] < PIECE_NAME) & (kinds[:end] > 0) & ~is_event))
+    said = []
+    if count is None:
+        said.append("the recording was not closed: the program was killed, or is still running")
+    elif len(records) < count or rest:
+        said.append(f"the file is cut off: {len(records)} of {count} whole records are there")
+    elif len(records) > count:
+        said.append(f"the file is damaged: it has {len(records)} records, and should have {count}")
+    if holes:
+        said.append(f"{holes} not wholly written")
+    if damaged:
+        said.append(f"{damaged} damaged and left out")
+    if said:
+        trace.complete = False
+        trace.note = f"{'; '.join(said)}; {len(trace.events)} events read"
+    return trace
+
+
+def _read_side_table(trace: Trace, fields: dict[str, Any], pieces: EventArray) -> int:
+    """Put the side table's entries into ``trace``, and return how many were damaged."""
+    unfinished: dict[tuple[int, int], bytes] = {}
+    damaged = 0
+    raw = np.ascontiguousarray(pieces).tobytes()
+    for data, number, length, _, kind in PIECE.iter_unpack(raw):
+        so_far = unfinished.pop((kind, number), b"") + data[: length & ~LAST_PIECE]
+        if not length & LAST_PIECE:
+            unfinished[kind, number] = so_far
+            continue
+        try:
+            _read_entry(trace, fields, kind, number, so_far.decode(errors="surrogatepass"))
+        except (ValueError, TypeError, RecursionError):
+            damaged += 1
+    return damaged
+
+
+def _read_entry(trace: Trace, fields: dict[str, Any], kind: int, number: int, text: str) -> None:
+    if kind == PIECE_NAME:
+        trace.names[number] = text
+    elif kind == PIECE_THREAD:
+        trace.threads[number] = text
+    elif kind == PIECE_FRAME:
+        filename, line, function = json.loads(text)
+        trace.frames[number] = Frame(str(filename), int(line), str(function))
+    elif kind == PIECE_STACK:
+        trace.stacks[number] = tuple(int(frame) for frame in json.loads(text))
+    elif kind == PIECE_INFO:
+        for name, value in dict(json.loads(text)).items():
+            had = fields.get(name)
+            fields[name] = {**had, **value} if isinstance(had, dict) and isinstance(value, dict) else value
+    else:
+        raise ValueError(f"unknown kind {kind}")

@@ -1,0 +1,136 @@
+"""Records an allocator's events in a trace file, as an observer."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from ...allocators.errors import TraceError
+from ...allocators.events import EventKind, Observer
+from .contents import CLOSING, NO_DEVICE
+from .stacks import DEFAULT_DEPTH, PythonStacks, parse_stacks
+from .writer import TraceWriter
+
+__all__ = ["TraceRecorder"]
+
+
+class TraceRecorder:
+    """Writes what allocators report into one trace file. Any thread may use it.
+
+    In a forked child it writes nothing: the file is the parent's. A file that is never closed, since the process was
+    killed, can be read up to the last event.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, stacks: str | None = None, depth: int | None = None, **fields: Any
+    ) -> None:
+        """Create the file.
+
+        Args:
+            path: where; ``{pid}`` in it becomes the number of the process. An older trace there is replaced.
+            stacks: ``none``; or ``python`` to record the Python call stack of every allocation and free. By default
+                what ``CUPLUG_TRACE_STACKS`` says, else ``none``. ``python:8`` sets the depth as well.
+            depth: how many levels of a stack to keep.
+            fields: what else is known of the run (see ``describe``).
+
+        Raises:
+            TraceError: the file cannot be made, or ``stacks`` is none of these.
+        """
+        kind, levels = parse_stacks(stacks)
+        self.path = os.fspath(path).replace("{pid}", str(os.getpid()))
+        self._writer = TraceWriter(self.path, {"stacks": kind, **fields})
+        self._threads = _Threads(self._writer)
+        self.context: Callable[[], int] | None = None
+        """What allocators call for an event's context (``Allocator.attach``). None when no stacks are recorded."""
+        if kind == "python":
+            self.context = PythonStacks(self._writer, depth or levels or DEFAULT_DEPTH).context
+        self._closer = weakref.finalize(self, self._writer.close)
+        self._closer.atexit = False  # it might run before the runtime's own end, whose events belong in the trace
+        _writers.add(self._writer)
+
+    def observer(self, device: int) -> Observer:
+        """The observer for the allocator of a device, by the device's ordinal."""
+        writer, threads = self._writer, self._threads
+        next_place, pack_into = writer.places.__next__, writer.EVENT.pack_into
+
+        def record(
+            kind: EventKind, time_ns: int, thread: int, stream: int,
+            address: int, nbytes: int, requested: int, context: int, /,
+        ) -> None:  # fmt: skip
+            place = next_place()
+            begin, end, view = writer.window
+            if not begin <= place < end:
+                begin, end, view = writer.window_for(place)
+                if view is None:
+                    return  # closed, or a forked child
+            pack_into(
+                view, place - begin,
+                time_ns, address, nbytes, requested, stream, context, threads[thread], device, kind,
+            )  # fmt: skip
+
+        return record
+
+    def marker(self, name: str) -> None:
+        """Put a named mark into the trace, at this moment.
+
+        Raises:
+            TraceError: the disk is full.
+        """
+        number, thread = self._writer.name(name), self._threads[threading.get_ident()]
+        now = time.perf_counter_ns()
+        self._writer.append(EventKind.MARKER, NO_DEVICE, now, thread, 0, 0, 0, number, 0)
+
+    def closing(self) -> None:
+        """Mark the program's end: what is live now, the program never freed, whatever the runtime frees from here on.
+
+        Never raises: on a full disk the mark is missing, and nothing else that closing has to do.
+        """
+        with contextlib.suppress(TraceError):
+            self.marker(CLOSING)
+
+    def describe(self, **fields: Any) -> None:
+        """Add to the trace's header (``Header``): ``driver`` and ``allocators`` (a dictionary from a device's ordinal
+        to a selection), ``devices`` (a list of dictionaries with ``ordinal``, ``name`` and ``total_memory``), or more.
+        """
+        self._writer.describe(**fields)
+
+    def flush(self) -> None:
+        """Bring everything to disk. Only needed against a power cut: a killed process loses nothing."""
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Mark the trace as whole. Events that come later are dropped. Idempotent."""
+        self._writer.close()
+
+
+class _Threads(dict[int, int]):
+    """From a thread's identity to its number in the trace, in order of their first events.
+
+    The system gives the identity of a thread that has ended to a later one: both then share number and name.
+    """
+
+    def __init__(self, writer: TraceWriter) -> None:
+        super().__init__()
+        self._writer = writer
+
+    def __missing__(self, identity: int) -> int:
+        names = (thread.name for thread in threading.enumerate() if thread.ident == identity)
+        number = self[identity] = self._writer.thread(next(names, "unknown thread"))
+        return number
+
+
+_writers: weakref.WeakSet[TraceWriter] = weakref.WeakSet()
+
+
+def _disown_all() -> None:
+    for writer in list(_writers):
+        writer.disown()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_disown_all)

@@ -1,0 +1,95 @@
+"""``cuplug-trace advise`` and ``fit``: the ranking is by what was measured, and the least memory is the least."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cuplug.allocators.events import EventKind
+from cuplug.plugins.tracing.writer import TraceWriter
+from cuplug.tools.replaying.least_memory import FitWork, fit_one
+from cuplug.tools.replaying.workload import Work, run
+
+from ..conftest import Command
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    """Blocks of growing sizes, each freed when the next but one comes: what caches badly."""
+    path = tmp_path / "mixed.cuplug"
+    writer = TraceWriter(path, {})
+    held: list[tuple[int, int]] = []
+    time = 0
+    for number in range(60):
+        nbytes = (3 + number % 17 * 2) * MIB
+        address = (number + 1) << 30
+        time += 1_000_000
+        writer.append(EventKind.ALLOCATE, 0, time, 0, 0, address, nbytes, nbytes, 0)
+        held.append((address, nbytes))
+        if len(held) > 2:
+            address, nbytes = held.pop(0)
+            writer.append(EventKind.FREE, 0, time, 0, 0, address, nbytes, nbytes, 0)
+    writer.close()
+    return path
+
+
+def test_what_advise_names_reserves_the_least_of_all_it_tried(command: Command, mixed: Path) -> None:
+    result = command("advise", mixed, "--json", "--jobs", 1)
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    peaks = {entry["allocator"]: entry["peak_reserved_bytes"] for entry in found["tried"]}
+    assert {"caching", "caching:preset=torch", "caching:roundup_power2_divisions=4", "bump"} <= set(peaks)
+    assert peaks[found["recommended"]] == min(peaks.values())
+    assert list(peaks.values()) == sorted(peaks.values())
+    assert found["environment"] == f"CUPLUG_ALLOCATOR={found['recommended']}"
+    assert found["reference"]["allocator"] == "direct"
+    assert "direct" not in peaks
+
+
+def test_advise_prints_the_line_to_put_into_the_program(command: Command, mixed: Path) -> None:
+    text = command("advise", mixed, "--jobs", 1).stdout
+    assert "cuplug.init(allocator=" in text
+    assert "CUPLUG_ALLOCATOR=" in text
+
+
+def test_with_too_little_memory_advise_says_so_and_fails(command: Command, mixed: Path) -> None:
+    result = command("advise", mixed, "--memory", "16MiB", "--jobs", 1)
+    assert result.exit_code == 1
+    assert "None completes this history" in result.stdout
+    assert "runs out of memory" in result.stdout
+
+
+def test_memory_sorts_those_that_fail_behind_those_that_complete(command: Command, mixed: Path) -> None:
+    found = json.loads(command("advise", mixed, "--memory", "128MiB", "--json", "--jobs", 1).stdout)
+    failed = [bool(entry.get("failure")) for entry in found["tried"]]
+    assert failed == sorted(failed)
+    assert any(failed)
+    assert not all(failed)
+
+
+@pytest.mark.parametrize("allocator", ["caching", "caching:preset=torch", "direct"])
+def test_fit_agrees_with_replays_just_above_and_just_below(mixed: Path, allocator: str) -> None:
+    fit = fit_one(FitWork(str(mixed), allocator))
+    assert fit.step == 2 * MIB
+    assert fit.least >= fit.peak_requested
+    for memory, completes in ((fit.least - fit.step, False), (fit.least, True), (fit.least + fit.step, True)):
+        assert (not run(Work(str(mixed), allocator, memory)).result.failure) is completes, memory
+
+
+def test_fit_ranks_allocators_by_the_memory_they_need(command: Command, mixed: Path) -> None:
+    result = command("fit", mixed, "-a", "caching:preset=torch", "-a", "direct", "--json", "--jobs", 1)
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert [entry["allocator"] for entry in found] == ["direct", "caching:preset=torch"]
+    assert "direct" in command("fit", mixed, "-a", "direct", "--jobs", 1).stdout
+
+
+def test_a_trace_without_allocations_is_refused(refused: Callable[..., str], tmp_path: Path) -> None:
+    path = tmp_path / "none.cuplug"
+    TraceWriter(path, {}).close()
+    for name in ("advise", "fit", "replay"):
+        assert "has no allocations to replay" in refused(name, path, "--jobs", 1)

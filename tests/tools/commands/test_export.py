@@ -1,0 +1,112 @@
+"""Traces in other tools' forms, checked field by field."""
+
+from __future__ import annotations
+
+import csv
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cuplug.plugins.tracing.contents import Trace
+from cuplug.tools.analysis.blocks import curves, find_blocks
+from cuplug.tools.analysis.summarize import summarize
+from cuplug.tools.foreign.load import load
+
+from ..conftest import Command
+
+STACKS = Path(__file__).parents[1] / "data" / "resnet_multiscale_stacks.pickle.xz"
+NEEDED = {"M": {"args"}, "C": {"ts", "args"}, "i": {"ts", "s"}, "b": {"ts", "id", "cat"}, "e": {"ts", "id", "cat"}}
+
+
+@pytest.fixture
+def export(command: Command, tmp_path: Path) -> Callable[[Path, str], Path]:
+    def run(trace: Path, ending: str) -> Path:
+        path = tmp_path / f"out.{ending}"
+        result = command("export", trace, "-o", path)
+        assert result.exit_code == 0, result.stderr
+        return path
+
+    return run
+
+
+@pytest.mark.parametrize("real", [False, True])
+def test_chrome_json_follows_the_trace_event_format(
+    export: Callable[[Path, str], Path], small_trace: Path, real: bool
+) -> None:
+    path = STACKS if real else small_trace
+    trace = json.loads(export(path, "json").read_text())
+    assert trace["displayTimeUnit"] in ("ms", "ns")
+    open_slices: dict[tuple[int, str, str], int] = {}
+    most: dict[tuple[int, str], int] = {}
+    for event in trace["traceEvents"]:
+        assert NEEDED[event["ph"]] <= set(event)
+        assert isinstance(event["name"], str)
+        assert isinstance(event["pid"], int)
+        assert isinstance(event["tid"], int)
+        if "ts" in event:
+            assert event["ts"] >= 0
+        if event["ph"] == "i":
+            assert event["s"] in "gpt"
+        elif event["ph"] == "C":
+            for name, value in event["args"].items():
+                assert isinstance(value, int)
+                most[event["pid"], name] = max(most.get((event["pid"], name), 0), value)
+        elif event["ph"] in "be":
+            key = event["pid"], event["cat"], event["id"]
+            if event["ph"] == "b":
+                assert key not in open_slices
+                open_slices[key] = event["ts"]
+            else:
+                assert event["ts"] >= open_slices.pop(key)
+    assert not open_slices
+    for device in summarize(load(path)).devices:  # counter maxima are the summary's
+        for name in ("requested", "allocated", "reserved"):
+            assert most[device.device, name] == getattr(device, name).nbytes
+
+
+def memory(trace: Trace, device: int) -> dict[str, Any]:
+    events = trace.events[trace.events["device"] == device]
+    found = curves(events, find_blocks(events))
+    return {"requested": int(found.requested.max()), "reserved": int(found.reserved.max())}
+
+
+@pytest.mark.parametrize("real", [False, True])
+def test_an_exported_snapshot_tells_the_same_when_it_is_read_again(
+    export: Callable[[Path, str], Path], small_trace: Path, real: bool
+) -> None:
+    path = STACKS if real else small_trace
+    before, after = load(path), load(export(path, "pickle"))
+    assert after.devices == before.devices
+    for device in before.devices:
+        assert memory(after, device) == memory(before, device)
+    assert set(map(after.stack, after.stacks)) == {before.stack(number) for number in before.stacks}
+
+
+def test_a_snapshot_has_segments_filled_with_blocks(export: Callable[[Path, str], Path], small_trace: Path) -> None:
+    found = pickle.loads(export(small_trace, "pickle").read_bytes())
+    first, second = found["segments"]
+    assert [block["state"] for block in first["blocks"]] == ["inactive", "active_allocated", "inactive"]
+    for segment in (first, second):
+        assert sum(block["size"] for block in segment["blocks"]) == segment["total_size"]
+    assert second["requested_size"] == 2000
+    assert first["allocated_size"] == 4096
+    actions = [entry["action"] for entry in found["device_traces"][0]]
+    assert actions.count("alloc") == 3
+    assert actions.count("free_requested") == actions.count("free_completed") == 2
+
+
+def test_tables_have_a_row_for_each_event(export: Callable[[Path, str], Path], small_trace: Path) -> None:
+    with export(small_trace, "csv").open() as file:
+        assert len(list(csv.DictReader(file))) == 12
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert parquet.read_table(export(small_trace, "parquet")).num_rows == 12
+
+
+def test_an_unknown_ending_is_refused_with_the_known_formats(
+    refused: Callable[..., str], small_trace: Path, tmp_path: Path
+) -> None:
+    assert "chrome, pytorch, parquet, csv" in refused("export", small_trace, "-o", tmp_path / "x.odd")
+    assert "cannot write" in refused("export", small_trace, "-o", tmp_path / "no" / "x.csv")

@@ -1,0 +1,251 @@
+"""The figures of ``cuplug-trace summary``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ...allocators.events import EventKind
+from ...plugins.tracing.contents import EventArray, Trace
+from .blocks import Blocks, Curves, curves, find_blocks
+from .sites import Site, sites
+
+__all__ = ["DeviceSummary", "Lifetimes", "OutOfMemory", "Peak", "SizeClass", "StreamUse", "Summary", "summarize"]
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The largest value of a curve, in bytes, and when it was first reached, in seconds from the first event."""
+
+    nbytes: int = 0
+    seconds: float = 0.0
+    event: int = -1
+
+
+@dataclass(frozen=True)
+class SizeClass:
+    """Allocations of up to ``up_to`` requested bytes, and of more than half of it."""
+
+    up_to: int
+    allocations: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Lifetimes:
+    """How long freed blocks were in the program's hands, in microseconds."""
+
+    blocks: int = 0
+    median_us: float = 0.0
+    percentile_90_us: float = 0.0
+    percentile_99_us: float = 0.0
+    longest_us: float = 0.0
+
+
+@dataclass(frozen=True)
+class StreamUse:
+    """One stream's blocks. Sizes are requested bytes; the peak is the stream's own."""
+
+    stream: int
+    allocations: int
+    nbytes: int
+    peak_bytes: int
+    used_by_others: int
+    """RECORD_STREAM events of which this stream is the user."""
+
+
+@dataclass(frozen=True)
+class OutOfMemory:
+    """An allocation that failed for good, and how much memory there was. Sizes are bytes."""
+
+    seconds: float
+    stream: int
+    requested: int
+    free: int
+    """On the device, outside what is reserved."""
+    reserved: int = 0
+    active: int = 0
+    """Of what is reserved, in use, or freed and still waiting for streams."""
+
+
+@dataclass(frozen=True)
+class Fragmentation:
+    """The share of reserved memory that no block uses, blocks that wait for streams counting as used."""
+
+    at_peak_reserved: float = 0.0
+    mean_over_time: float = 0.0
+    reserved_over_requested: float = 0.0
+    """Peak reserved by peak requested bytes."""
+
+
+@dataclass(frozen=True)
+class DeviceSummary:
+    """What happened on one device. Sizes are bytes. What is live was not freed before the runtime closed."""
+
+    device: int
+    events: int
+    seconds: float
+    allocations: int
+    frees: int
+    unknown_frees: int
+    requested: Peak
+    allocated: Peak
+    active: Peak
+    reserved: Peak
+    fragmentation: Fragmentation
+    driver_calls: dict[str, int]
+    sizes: list[SizeClass]
+    lifetimes: Lifetimes
+    streams: list[StreamUse]
+    live_blocks: int
+    live_bytes: int
+    out_of_memory: list[OutOfMemory]
+    sites_at_peak: list[Site] = field(default_factory=list)
+    sites_of_live: list[Site] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a trace says. ``complete`` and ``note`` are the trace's."""
+
+    path: str
+    source: str
+    driver: str
+    allocators: dict[int, str]
+    argv: list[str]
+    complete: bool
+    note: str
+    events: int
+    devices: list[DeviceSummary]
+
+
+def summarize(trace: Trace, *, device: int | None = None, top: int = 10) -> Summary:
+    """Compute the summary of a trace.
+
+    Args:
+        trace: what was read.
+        device: only this device's ordinal.
+        top: how many call sites to name.
+    """
+    header = trace.header
+    wanted = [ordinal for ordinal in trace.devices if device is None or ordinal == device]
+    devices = [_of_device(trace, ordinal, top) for ordinal in wanted]
+    return Summary(
+        trace.path, header.source, header.driver, header.allocators, header.argv,
+        trace.complete, trace.note, len(trace.events), devices,
+    )  # fmt: skip
+
+
+def _of_device(trace: Trace, device: int, top: int) -> DeviceSummary:
+    own = np.flatnonzero(trace.events["device"] == device)
+    events = trace.events[own]
+    end = int(np.searchsorted(own, trace.end))
+    blocks = find_blocks(events)
+    memory = curves(events, blocks)
+    times = (events["time"] - events["time"][0]) / 1e9
+    kinds = np.bincount(events["kind"], minlength=256)
+    peak = _peak(memory.requested, times)
+    at_peak = (blocks.allocated <= peak.event) & ((blocks.freed > peak.event) | (blocks.freed < 0))
+    live = (blocks.freed < 0) | (blocks.freed >= end)  # the program never freed these
+    requested = events["requested"][blocks.allocated]
+    contexts = events["context"][blocks.allocated]
+    has_stacks = bool(trace.stacks)
+    return DeviceSummary(
+        device=device,
+        events=len(events),
+        seconds=float(times[-1]),
+        allocations=len(blocks.allocated),
+        frees=int(np.count_nonzero(events["kind"][:end] == EventKind.FREE)),
+        unknown_frees=blocks.unknown_frees,
+        requested=peak,
+        allocated=_peak(memory.allocated, times),
+        active=_peak(memory.active, times),
+        reserved=_peak(memory.reserved, times),
+        fragmentation=_fragmentation(memory, times),
+        driver_calls={kind.name.lower(): int(kinds[kind]) for kind in _DRIVER_CALLS if kinds[kind]},
+        sizes=_sizes(requested),
+        lifetimes=_lifetimes(events, blocks, ~live),
+        streams=_streams(events, blocks),
+        live_blocks=int(np.count_nonzero(live)),
+        live_bytes=int(requested[live].sum()),
+        out_of_memory=_out_of_memory(events, times, memory),
+        sites_at_peak=sites(trace, contexts[at_peak], requested[at_peak], top) if has_stacks else [],
+        sites_of_live=sites(trace, contexts[live], requested[live], top) if has_stacks else [],
+    )
+
+
+_DRIVER_CALLS = (
+    EventKind.SEGMENT_RESERVE,
+    EventKind.SEGMENT_RELEASE,
+    EventKind.PAGE_CREATE,
+    EventKind.PAGE_MAP,
+    EventKind.PAGE_UNMAP,
+    EventKind.PAGE_RELEASE,
+)
+
+
+def _peak(curve: npt.NDArray[np.int64], times: npt.NDArray[np.float64]) -> Peak:
+    at = int(curve.argmax())
+    return Peak(int(curve[at]), float(times[at]), at) if curve[at] > 0 else Peak()
+
+
+def _fragmentation(memory: Curves, times: npt.NDArray[np.float64]) -> Fragmentation:
+    at = int(memory.reserved.argmax())
+    most = int(memory.reserved[at])
+    if most <= 0:
+        return Fragmentation()
+    # The peak of reserved memory lasts; its least unused share is what fragmentation cost there.
+    least_unused = int((most - memory.active[memory.reserved == most]).min())
+    seconds = np.diff(times, append=times[-1])
+    held = float((memory.reserved * seconds).sum())
+    unused = float(((memory.reserved - memory.active) * seconds).sum())
+    peak = int(memory.requested.max())
+    return Fragmentation(least_unused / most, unused / held if held > 0 else 0.0, most / peak if peak > 0 else 0.0)
+
+
+def _sizes(requested: npt.NDArray[np.int64]) -> list[SizeClass]:
+    classes = np.ceil(np.log2(np.maximum(requested, 512))).astype(np.int64)
+    return [
+        SizeClass(1 << int(power), int(np.count_nonzero(classes == power)), int(requested[classes == power].sum()))
+        for power in np.unique(classes)
+    ]
+
+
+def _lifetimes(events: EventArray, blocks: Blocks, freed: npt.NDArray[np.bool_]) -> Lifetimes:
+    if not freed.any():
+        return Lifetimes()
+    times = events["time"]
+    microseconds = (times[blocks.freed[freed]] - times[blocks.allocated[freed]]) / 1e3
+    median, most, nearly_all = np.percentile(microseconds, (50, 90, 99))
+    return Lifetimes(len(microseconds), float(median), float(most), float(nearly_all), float(microseconds.max()))
+
+
+def _streams(events: EventArray, blocks: Blocks) -> list[StreamUse]:
+    owner = events["stream"][blocks.allocated]
+    recorded = events["stream"][events["kind"] == EventKind.RECORD_STREAM]
+    found = []
+    for stream in np.unique(np.concatenate([owner, recorded])):
+        mine = owner == stream
+        own = Blocks(blocks.allocated[mine], blocks.freed[mine], blocks.reusable[mine], 0)
+        nbytes = int(events["requested"][own.allocated].sum())
+        peak = int(curves(events, own).requested.max())
+        others = int(np.count_nonzero(recorded == stream))
+        found.append(StreamUse(int(stream), int(np.count_nonzero(mine)), nbytes, peak, others))
+    return found
+
+
+def _out_of_memory(events: EventArray, times: npt.NDArray[np.float64], memory: Curves) -> list[OutOfMemory]:
+    places = np.flatnonzero(events["kind"] == EventKind.OUT_OF_MEMORY)
+    return [
+        OutOfMemory(
+            float(times[at]),
+            int(events["stream"][at]),
+            int(events["requested"][at]),
+            int(events["nbytes"][at]),
+            int(memory.reserved[at]),
+            int(memory.active[at]),
+        )
+        for at in places
+    ]

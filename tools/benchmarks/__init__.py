@@ -1,0 +1,1 @@
+"""What ``python tools/bench.py`` measures, and how."""

@@ -1,0 +1,185 @@
+"""Operations of tensors: cuplug's beside those of PyTorch, CuPy and NumPy, on the same device and of the same size.
+
+Every contender repeats one operation and then waits for the device: many repetitions measure throughput, as programs
+see it. A library that is not installed, or has no device, is left out, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ... import cuda
+from ...runtime import tensor as _tensors
+
+__all__ = ["Case", "cases"]
+
+Repeat = Callable[[int], None]
+Operation = Callable[..., Any]
+
+_MATRIX = 4096
+
+
+@dataclass
+class Case:
+    """One operation, and who does it."""
+
+    name: str
+    calls: int
+    """How often to repeat it in a round."""
+    amount: float
+    """Bytes that one call reads and writes, or floating-point operations; 0 where only the time matters."""
+    unit: str
+    """``GB/s``, ``TFLOP/s`` or ``us``."""
+    contenders: dict[str, Repeat] = field(default_factory=dict)
+
+    def figure(self, nanoseconds: float) -> float:
+        """The time of a call in the case's unit."""
+        if self.unit == "us":
+            return nanoseconds / 1e3
+        return self.amount / nanoseconds / (1e3 if self.unit == "TFLOP/s" else 1)
+
+
+@dataclass(frozen=True)
+class _Library:
+    name: str
+    make: Callable[[tuple[int, ...], str], Any]
+    """A random array of a shape and a type."""
+    exp: Operation
+    transposed: Operation
+    wait: Callable[[], object]
+
+
+def cases(nbytes: int = 256 << 20, device: str | None = None) -> tuple[list[Case], dict[str, str]]:
+    """What there is to measure.
+
+    Args:
+        nbytes: the size of each operand of the operations that memory bounds.
+        device: ``cuda`` or ``cpu``; by default ``cuda`` where there is one.
+
+    Returns:
+        The cases, and why libraries were left out.
+    """
+    where = device or ("cuda" if cuda.is_available() else "cpu")
+    missing: dict[str, str] = {}
+    libraries = [_cuplug(where)]
+    for name, make in {"torch": _torch, "cupy": _cupy, "numpy": _numpy}.items():
+        if (name == "cupy" and where == "cpu") or (name == "numpy" and where != "cpu"):
+            continue
+        try:
+            libraries.append(make(where))
+        except Exception as error:
+            missing[name] = f"{type(error).__name__}: {error}"
+    made = [build(libraries, nbytes) for build in (_product_and_sum, _exp, _sum, _transposed)]
+    made.append(_small(libraries))
+    made += [_matmul(libraries, kind, where) for kind in ("float32", "float16") if where != "cpu" or kind == "float32"]
+    return made, missing
+
+
+def _repeated(library: _Library, operation: Callable[[], Any]) -> Repeat:
+    wait = library.wait
+
+    def repeat(times: int) -> None:
+        for _ in range(times):
+            operation()
+        wait()
+
+    return repeat
+
+
+def _product_and_sum(libraries: list[_Library], nbytes: int) -> Case:
+    case = Case("a * b + c", 10, 6 * nbytes, "GB/s")
+    for library in libraries:
+        a, b, c = (library.make((nbytes // 4,), "float32") for _ in range(3))
+        case.contenders[library.name] = _repeated(library, lambda a=a, b=b, c=c: a * b + c)  # type: ignore[misc]
+    return case
+
+
+def _exp(libraries: list[_Library], nbytes: int) -> Case:
+    case = Case("exp", 10, 2 * nbytes, "GB/s")
+    for library in libraries:
+        x = library.make((nbytes // 4,), "float32")
+        case.contenders[library.name] = _repeated(library, lambda x=x, exp=library.exp: exp(x))  # type: ignore[misc]
+    return case
+
+
+def _sum(libraries: list[_Library], nbytes: int) -> Case:
+    case = Case("sum", 10, nbytes, "GB/s")
+    for library in libraries:
+        x = library.make((nbytes // 4,), "float32")
+        case.contenders[library.name] = _repeated(library, lambda x=x: x.sum())  # type: ignore[misc]
+    return case
+
+
+def _transposed(libraries: list[_Library], nbytes: int) -> Case:
+    case = Case("transposed copy", 10, 2 * nbytes, "GB/s")
+    side = int((nbytes // 4) ** 0.5)
+    for library in libraries:
+        x = library.make((side, side), "float32")
+        copy = library.transposed
+        case.contenders[library.name] = _repeated(library, lambda x=x, copy=copy: copy(x))  # type: ignore[misc]
+    case.amount = 2 * side * side * 4
+    return case
+
+
+def _small(libraries: list[_Library]) -> Case:
+    case = Case("a + b of 1024 elements", 2000, 0, "us")
+    for library in libraries:
+        a, b = (library.make((1024,), "float32") for _ in range(2))
+        case.contenders[library.name] = _repeated(library, lambda a=a, b=b: a + b)  # type: ignore[misc]
+    return case
+
+
+def _matmul(libraries: list[_Library], kind: str, where: str) -> Case:
+    side = _MATRIX if where != "cpu" else _MATRIX // 8
+    case = Case(f"matmul of {side} x {side}, {kind}", 10, 2.0 * side**3, "TFLOP/s")
+    for library in libraries:
+        a, b = (library.make((side, side), kind) for _ in range(2))
+        case.contenders[library.name] = _repeated(library, lambda a=a, b=b: a @ b)  # type: ignore[misc]
+    return case
+
+
+def _cuplug(where: str) -> _Library:
+    rand, exp = _tensors.PUBLIC["rand"], _tensors.PUBLIC["exp"]
+
+    def make(shape: tuple[int, ...], kind: str) -> Any:
+        return rand(*shape, device=where).to(kind)
+
+    wait = cuda.synchronize if where != "cpu" else _nothing
+    return _Library("cuplug", make, exp, lambda x: x.t().contiguous(), wait)
+
+
+def _torch(where: str) -> _Library:
+    import torch
+
+    def make(shape: tuple[int, ...], kind: str) -> Any:
+        return torch.rand(*shape, device=where).to(getattr(torch, kind))
+
+    torch.zeros(1, device=where)  # raises where it has no such device
+    wait = torch.cuda.synchronize if where != "cpu" else _nothing
+    return _Library("torch", make, torch.exp, lambda x: x.t().contiguous(), wait)
+
+
+def _cupy(where: str) -> _Library:  # noqa: ARG001 - it has one kind of device
+    import cupy
+
+    def make(shape: tuple[int, ...], kind: str) -> Any:
+        return cupy.random.rand(*shape).astype(kind)
+
+    return _Library(
+        "cupy", make, cupy.exp, lambda x: cupy.ascontiguousarray(x.T), cupy.cuda.get_current_stream().synchronize
+    )
+
+
+def _numpy(where: str) -> _Library:  # noqa: ARG001 - it has one kind of device
+    import numpy as np
+
+    def make(shape: tuple[int, ...], kind: str) -> Any:
+        return np.random.default_rng(0).random(shape).astype(kind)
+
+    return _Library("numpy", make, np.exp, lambda x: np.ascontiguousarray(x.T), _nothing)
+
+
+def _nothing() -> None:
+    """The CPU has nothing to wait for."""

@@ -1,0 +1,109 @@
+"""Runs a program in this process with its allocations recorded."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import threading
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+from ... import shutdown
+from ..console import UsageError
+
+__all__ = ["check_target", "run_recorded"]
+
+
+def run_recorded(target: str, arguments: Sequence[str], *, module: bool, environment: Mapping[str, str]) -> int:
+    """Run a script, or a module as ``python -m`` does, and close the runtime after it.
+
+    Args:
+        target: the script's path, or the module's name.
+        arguments: what the program finds in ``sys.argv`` behind its name.
+        module: whether ``target`` names a module.
+        environment: variables to set meanwhile: they choose allocator, driver and trace.
+
+    Returns:
+        The program's exit status. An exception that it does not catch is printed as Python prints it, and gives 1.
+
+    Raises:
+        UsageError: there is no such script or module.
+    """
+    check_target(target, module=module)
+    with _as_main_program(target, arguments, module, environment):
+        # What the program holds at its end is live in the trace, as it is when Python itself runs it.
+        held: dict[str, object] = {}
+        try:
+            if module:
+                held = runpy.run_module(target, run_name="__main__", alter_sys=True)
+            else:
+                held = runpy.run_path(target, run_name="__main__")
+        except SystemExit as ended:
+            return _status(ended)
+        except KeyboardInterrupt:
+            return 130
+        except BaseException as error:
+            _print_like_python(error)
+            return 1
+        else:
+            return 0
+        finally:
+            for thread in threading.enumerate():
+                if not thread.daemon and thread is not threading.current_thread():
+                    thread.join()
+            shutdown()
+            held.clear()
+
+
+def check_target(target: str, *, module: bool) -> None:
+    """Raise UsageError if there is no such script, or module."""
+    if not module:
+        if not Path(target).is_file():
+            raise UsageError(f"there is no script {target}; to run a module, write -m before its name")
+        return
+    before = sys.path[:]
+    sys.path.insert(0, os.getcwd())
+    try:
+        found = find_spec(target)
+    except (ImportError, ValueError):
+        found = None
+    finally:
+        sys.path[:] = before
+    if found is None:
+        raise UsageError(f"there is no module {target}; to run a script, leave -m out")
+
+
+@contextmanager
+def _as_main_program(
+    target: str, arguments: Sequence[str], module: bool, environment: Mapping[str, str]
+) -> Iterator[None]:
+    argv, path, variables = sys.argv[:], sys.path[:], dict(os.environ)
+    sys.argv[:] = [target, *arguments]
+    sys.path.insert(0, os.getcwd() if module else str(Path(target).resolve().parent))
+    os.environ.update(environment)
+    try:
+        yield
+    finally:
+        sys.argv[:], sys.path[:] = argv, path
+        os.environ.clear()
+        os.environ.update(variables)
+
+
+def _status(ended: SystemExit) -> int:
+    if ended.code is None or isinstance(ended.code, int):
+        return ended.code or 0
+    print(ended.code, file=sys.stderr)
+    return 1
+
+
+def _print_like_python(error: BaseException) -> None:
+    """Print the traceback from the program's first own frame on."""
+    frames = error.__traceback__
+    ours = {__file__, runpy.__file__, "<frozen runpy>"}
+    while frames is not None and frames.tb_frame.f_code.co_filename in ours:
+        frames = frames.tb_next
+    traceback.print_exception(type(error), error, frames)

@@ -1,0 +1,231 @@
+"""Reads PyTorch's memory snapshots as traces (``torch.cuda.memory._snapshot``, ``_dump_snapshot``).
+
+What becomes what (the actions are described at ``TraceEntry::Action`` in ``c10/cuda/CUDACachingAllocator.h``):
+
+============== ================== =====================================================================
+action         event              sizes in bytes
+============== ================== =====================================================================
+alloc          ALLOCATE           ``requested`` as recorded, ``nbytes`` rounded up to 512 (see below)
+free_requested FREE               the same
+free_completed FENCE_PASSED       the same. PyTorch writes one for every block, also where nothing waits
+segment_alloc  SEGMENT_RESERVE    exact
+segment_free   SEGMENT_RELEASE    exact
+segment_map    PAGE_MAP           exact; ``requested``, the page's handle, is 0
+segment_unmap  PAGE_UNMAP         exact; the same
+oom            OUT_OF_MEMORY      ``requested`` as recorded, ``nbytes`` free on the device
+snapshot       MARKER "snapshot"
+user_defined   MARKER             named by the metadata
+(annotations)  MARKER             "NAME START" and "NAME END", on their device, sorted in by time
+============== ================== =====================================================================
+
+A snapshot does not say how large a block PyTorch set aside: it is at least the request rounded up to 512 bytes
+(``kMinBlockSize``), which is what ``nbytes`` holds. Addresses are reused: only an event's place in the order tells
+which block is meant. Times are microseconds since the epoch, stored as nanoseconds. Stacks are those of the snapshot.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import os
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...allocators.errors import TraceError
+from ...allocators.events import EventKind
+from ...plugins.tracing.contents import EVENT_DTYPE, EventArray, Frame, Header, Trace
+from . import safe_pickles
+
+__all__ = ["GZIP_MAGIC", "XZ_MAGIC", "is_pickle", "read_snapshot"]
+
+XZ_MAGIC = b"\xfd7zXZ\x00"
+GZIP_MAGIC = b"\x1f\x8b"
+LARGEST = 4 << 30
+"""Compressed files that grow beyond this many bytes are refused."""
+
+_ROUND = 512
+_ACTIONS = {
+    "alloc": EventKind.ALLOCATE,
+    "free_requested": EventKind.FREE,
+    "free_completed": EventKind.FENCE_PASSED,
+    "segment_alloc": EventKind.SEGMENT_RESERVE,
+    "segment_free": EventKind.SEGMENT_RELEASE,
+    "segment_map": EventKind.PAGE_MAP,
+    "segment_unmap": EventKind.PAGE_UNMAP,
+    "oom": EventKind.OUT_OF_MEMORY,
+    "snapshot": EventKind.MARKER,
+    "user_defined": EventKind.MARKER,
+}
+_ROUNDED_KINDS = (EventKind.ALLOCATE, EventKind.FREE, EventKind.FENCE_PASSED)
+
+
+def is_pickle(head: bytes) -> bool:
+    """Whether a file that begins with these bytes looks like a pickle of protocol 2 or later."""
+    return len(head) > 1 and head[0] == 0x80 and 2 <= head[1] <= 5
+
+
+def read_snapshot(path: str | os.PathLike[str]) -> Trace:
+    """Read a memory snapshot: ``.pickle``, or that compressed with gzip or xz. Nothing in it is executed.
+
+    Raises:
+        TraceError: there is no such file, it is damaged, or it is something else.
+    """
+    path = os.fspath(path)
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise TraceError(f"cannot read {path}: {error.strerror}") from None
+    if data.startswith((XZ_MAGIC, GZIP_MAGIC)):
+        data = _decompress(path, data)
+    if not is_pickle(data[:2]):
+        raise TraceError(f"{path} is not a PyTorch memory snapshot: it begins with {data[:8]!r}")
+    snapshot = safe_pickles.loads(data, path)
+    del data
+    if not isinstance(snapshot, dict) or not isinstance(snapshot.get("device_traces"), list):
+        raise TraceError(
+            f"{path} is not a PyTorch memory snapshot: it has no 'device_traces'. Take one with "
+            "torch.cuda.memory._record_memory_history() and torch.cuda.memory._dump_snapshot()"
+        )
+    return _Import(path, snapshot).trace()
+
+
+class _Import:
+    """One snapshot on its way to a trace."""
+
+    def __init__(self, path: str, snapshot: dict[Any, Any]) -> None:
+        self.path = path
+        self.snapshot = snapshot
+        self.names: dict[str, int] = {}
+        self.frames: dict[Frame, int] = {}
+        self.stacks: dict[tuple[int, ...], int] = {}
+        self._stack_of: dict[int, int] = {}  # by the identity of the snapshot's own, shared list of frames
+
+    def trace(self) -> Trace:
+        parts = []
+        for device, entries in enumerate(self.snapshot["device_traces"]):
+            if not isinstance(entries, list) or device > 254:
+                raise TraceError(f"{self.path} is damaged: the trace of device {device} is not a list")
+            if entries:
+                parts.append(self._events(device, entries))
+        markers = self._annotations()
+        if len(markers):
+            parts.append(markers)
+        events = np.concatenate(parts) if parts else np.zeros(0, EVENT_DTYPE)
+        if len(parts) > 1:
+            # Within a device the order is the truth, not the time, which may step back.
+            ascending = np.concatenate([np.maximum.accumulate(part["time"]) for part in parts])
+            events = events[np.argsort(ascending, kind="stable")]
+        settings = self.snapshot.get("allocator_settings")
+        fields = {"source": "pytorch", "pytorch": {str(k): str(v) for k, v in _pairs(settings)}}
+        return Trace(
+            Header(fields=fields),
+            events,
+            names={number: name for name, number in self.names.items()},
+            frames={number: frame for frame, number in self.frames.items()},
+            stacks={number: stack for stack, number in self.stacks.items()},
+            path=self.path,
+        )
+
+    def _events(self, device: int, entries: list[Any]) -> EventArray:
+        try:
+            entries = [entry for entry in entries if entry["action"] in _ACTIONS]
+            events = np.zeros(len(entries), EVENT_DTYPE)
+            if not len(entries):
+                return events
+            kinds = [_ACTIONS[entry["action"]] for entry in entries]
+            events["kind"] = kinds
+            events["device"] = device
+            events["time"] = [entry["time_us"] * 1000 for entry in entries]
+            events["stream"] = [entry["stream"] for entry in entries]
+            events["address"] = [entry.get("addr", 0) for entry in entries]
+            events["requested"] = events["nbytes"] = [entry["size"] for entry in entries]
+            if (events["requested"] < 0).any() or (events["time"] < 0).any():
+                raise ValueError("negative")  # noqa: TRY301 - said better below
+            if "frames" in entries[0]:
+                events["context"] = [self._stack(entry.get("frames")) for entry in entries]
+            rounded = np.isin(events["kind"], _ROUNDED_KINDS)
+            events["nbytes"][rounded] = (events["nbytes"][rounded] + _ROUND - 1) // _ROUND * _ROUND
+            for place, kind in enumerate(kinds):
+                if kind >= EventKind.OUT_OF_MEMORY or kind in (EventKind.PAGE_MAP, EventKind.PAGE_UNMAP):
+                    self._finish(events, place, entries[place])
+        except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
+            raise TraceError(f"{self.path} is damaged: {self._blame(device, entries)}") from None
+        return events
+
+    def _finish(self, events: EventArray, place: int, entry: dict[str, Any]) -> None:
+        kind = events["kind"][place]
+        if kind == EventKind.OUT_OF_MEMORY:
+            events["nbytes"][place] = entry.get("device_free", entry.get("addr", 0))
+            events["address"][place] = 0
+        elif kind == EventKind.MARKER:
+            name = str(entry.get("user_metadata") or entry["action"])
+            events["requested"][place] = self.names.setdefault(name, len(self.names) + 1)
+            events["nbytes"][place] = events["address"][place] = 0
+        else:
+            events["requested"][place] = 0
+
+    def _annotations(self) -> EventArray:
+        """The marks that PyTorch's profiler hooks left, such as the steps of optimisers."""
+        annotations = self.snapshot.get("external_annotations") or []
+        try:
+            events = np.zeros(len(annotations), EVENT_DTYPE)
+            for place, entry in enumerate(annotations):
+                name = f"{entry['name']} {entry['stage']}"
+                events["time"][place] = entry["time_us"] * 1000
+                events["device"][place] = entry.get("device", 0)
+                events["requested"][place] = self.names.setdefault(name, len(self.names) + 1)
+            events["kind"] = EventKind.MARKER
+        except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
+            raise TraceError(f"{self.path} is damaged: its annotations are not as PyTorch writes them") from None
+        return events
+
+    def _stack(self, frames: Any) -> int:
+        if not frames:
+            return 0
+        number = self._stack_of.get(id(frames))
+        if number is None:
+            stack = tuple(self._frame(frame) for frame in frames)
+            number = self._stack_of[id(frames)] = self.stacks.setdefault(stack, len(self.stacks) + 1)
+        return number
+
+    def _frame(self, entry: dict[str, Any]) -> int:
+        frame = Frame(str(entry["filename"]), int(entry["line"]), str(entry["name"]))
+        return self.frames.setdefault(frame, len(self.frames) + 1)
+
+    def _blame(self, device: int, entries: list[Any]) -> str:
+        """Which entry is at fault."""
+        wanted = {"action": str, "time_us": int, "stream": int, "size": int}
+        for place, entry in enumerate(entries):
+            if not isinstance(entry, dict):
+                return f"event {place} of device {device} is not a dictionary"
+            for name, kind in wanted.items():
+                value = entry.get(name)
+                if not isinstance(value, kind) or (isinstance(value, int) and not 0 <= value < 1 << 53):
+                    return f"event {place} of device {device} has no valid {name!r}"
+        return f"a value in the events of device {device} is out of range"
+
+
+def _pairs(settings: Any) -> list[tuple[Any, Any]]:
+    return list(settings.items()) if isinstance(settings, dict) else []
+
+
+def _decompress(path: str, data: bytes) -> bytes:
+    open_file: Callable[[io.BytesIO], Any] = lzma.open if data.startswith(XZ_MAGIC) else gzip.open
+    parts, size = [], 0
+    try:
+        with open_file(io.BytesIO(data)) as file:
+            while part := file.read(16 << 20):
+                parts.append(part)
+                size += len(part)
+                if size > LARGEST:
+                    raise TraceError(f"{path} grows beyond {LARGEST} bytes when decompressed: it is not read further")
+    except EOFError:
+        raise TraceError(f"{path} is cut off: its compressed data has no end") from None
+    except (OSError, lzma.LZMAError, zlib.error) as error:
+        raise TraceError(f"{path} is damaged: {error}") from None
+    return b"".join(parts)

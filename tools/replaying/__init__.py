@@ -1,0 +1,1 @@
+"""Replays histories on allocators, and draws conclusions: which allocator to use, how much memory it needs."""

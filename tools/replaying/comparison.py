@@ -1,0 +1,171 @@
+"""Several histories side by side, as recorded or under several allocators; and what changed between two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..analysis.blocks import curves, find_blocks
+from ..analysis.summarize import DeviceSummary, summarize
+from ..foreign.load import load
+from .jobs import in_parallel
+from .workload import Work, run
+
+__all__ = ["Change", "Difference", "Row", "compare", "difference", "recorded"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One history, as recorded or under one allocator. Sizes are bytes, summed over devices."""
+
+    trace: str
+    allocator: str
+    """Empty for what was recorded."""
+    events: int
+    requested: int
+    allocated: int
+    reserved: int
+    driver_calls: dict[str, int]
+    out_of_memory: int
+    driver_time_us: float | None = None
+    failure: str = ""
+    curves: dict[int, list[tuple[float, int]]] = field(default_factory=dict)
+    """By device: seconds from the first event, and bytes reserved from then on."""
+
+    @property
+    def reserved_over_requested(self) -> float:
+        """Peak reserved as a multiple of peak requested."""
+        return self.reserved / self.requested if self.requested else 0.0
+
+
+def compare(
+    files: Sequence[str], allocators: Sequence[str], *, memory: int | None, jobs: int, with_curves: bool
+) -> list[Row]:
+    """Every file as recorded and, if allocators are named, under each of them.
+
+    Raises:
+        TraceError, UsageError, PluginError: a file cannot be read, or an allocator cannot be had.
+    """
+    rows = [recorded(file) for file in files]
+    work = [Work(file, selection, memory, curve=with_curves) for file in files for selection in allocators]
+    for outcome in in_parallel(run, work, jobs=jobs, description="replaying"):
+        result = outcome.result
+        rows.append(
+            Row(
+                result.trace,
+                result.allocator,
+                result.events,
+                result.peak_requested_bytes,
+                result.peak_allocated_bytes,
+                result.peak_reserved_bytes,
+                result.driver_calls,
+                result.out_of_memory_events,
+                result.driver_time_us,
+                result.failure,
+                outcome.curves,
+            )
+        )
+    return sorted(rows, key=lambda row: files.index(row.trace))
+
+
+def recorded(file: str) -> Row:
+    """A file as it was recorded.
+
+    Raises:
+        TraceError: it cannot be read.
+    """
+    trace = load(file)
+    summary = summarize(trace)
+    found: dict[int, list[tuple[float, int]]] = {}
+    origin = int(trace.events["time"][0]) if len(trace.events) else 0
+    calls: dict[str, int] = {}
+    for device in summary.devices:
+        events = trace.events[trace.events["device"] == device.device]
+        reserved = curves(events, find_blocks(events)).reserved
+        changes = np.flatnonzero(np.diff(reserved, prepend=0))
+        changes = np.append(changes, len(events) - 1)
+        seconds = (events["time"][changes] - origin) / 1e9
+        found[device.device] = list(zip(seconds.tolist(), reserved[changes].tolist(), strict=True))
+        for name, count in device.driver_calls.items():
+            calls[name] = calls.get(name, 0) + count
+    return Row(
+        file, "", len(trace.events),
+        sum(device.requested.nbytes for device in summary.devices),
+        sum(device.allocated.nbytes for device in summary.devices),
+        sum(device.reserved.nbytes for device in summary.devices),
+        calls,
+        sum(len(device.out_of_memory) for device in summary.devices),
+        curves=found,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Change:
+    """One line of a difference. Sizes are bytes."""
+
+    what: str
+    before: int
+    after: int
+
+    @property
+    def by(self) -> int:
+        """How much more there is now."""
+        return self.after - self.before
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What changed on one device."""
+
+    device: int
+    peaks: list[Change]
+    sites: list[Change]
+    """Bytes held at the peak, by line of the program; the largest changes first."""
+    sizes: list[Change]
+    """Allocations, by requested size."""
+
+
+def difference(before: str, after: str, *, top: int) -> list[Difference]:
+    """What changed from one history to another, for each device.
+
+    Raises:
+        TraceError: a file cannot be read.
+    """
+    old, new = ({d.device: d for d in summarize(load(path), top=1 << 30).devices} for path in (before, after))
+    return [_of_device(number, old.get(number), new.get(number), top) for number in sorted({*old, *new})]
+
+
+def _of_device(number: int, old: DeviceSummary | None, new: DeviceSummary | None, top: int) -> Difference:
+    def sides(read: dict[str, int], other: dict[str, int]) -> list[Change]:
+        return [Change(name, read.get(name, 0), other.get(name, 0)) for name in {**read, **other}]
+
+    peaks = sides(_peaks(old), _peaks(new))
+    sites = sides(
+        {site.where: site.nbytes for site in old.sites_at_peak} if old else {},
+        {site.where: site.nbytes for site in new.sites_at_peak} if new else {},
+    )
+    sizes = [
+        Change(str(up_to), before, after)
+        for up_to, before, after in sorted(
+            (int(change.what), change.before, change.after)
+            for change in sides(
+                {str(entry.up_to): entry.allocations for entry in old.sizes} if old else {},
+                {str(entry.up_to): entry.allocations for entry in new.sizes} if new else {},
+            )
+        )
+    ]
+    sites.sort(key=lambda change: (-abs(change.by), change.what))
+    return Difference(number, peaks, sites[:top], sizes)
+
+
+def _peaks(device: DeviceSummary | None) -> dict[str, int]:
+    if device is None:
+        return {}
+    return {
+        "peak requested": device.requested.nbytes,
+        "peak allocated": device.allocated.nbytes,
+        "peak reserved": device.reserved.nbytes,
+        "live at the end": device.live_bytes,
+    }

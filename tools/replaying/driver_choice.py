@@ -1,0 +1,36 @@
+"""Which driver a command uses."""
+
+from __future__ import annotations
+
+import os
+
+from ...allocators.errors import CuplugError
+from ...plugins.manager import default_manager
+
+__all__ = ["choose_driver"]
+
+
+def choose_driver(asked: str | None) -> tuple[str, str]:
+    """The selection of the driver to use, and what the user should know of the choice (empty: nothing).
+
+    What was asked for, else ``CUPLUG_DRIVER``, else ``cuda`` where a device answers, else the simulator.
+
+    Raises:
+        PluginError: the driver that was asked for is unknown, or an option of it is.
+    """
+    manager = default_manager()
+    asked = asked or os.environ.get("CUPLUG_DRIVER") or "auto"
+    if asked != "auto":
+        manager.check_driver(asked)
+        return asked, ""
+    try:
+        driver = manager.make_driver("cuda")
+        count = driver.device_count()
+        driver.close()
+    except CuplugError as error:
+        why = " ".join(str(error).partition(";")[0].split())
+    else:
+        if count:
+            return "cuda", ""
+        why = "the CUDA driver finds no device"
+    return "sim", f"There is no GPU here ({why}): using the simulator."

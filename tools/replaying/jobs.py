@@ -1,0 +1,112 @@
+"""Runs one function over many items in parallel processes, with one progress bar for all."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, TypeVar
+
+from ..console import UsageError, progress
+
+__all__ = ["UNITS", "default_jobs", "in_parallel", "report_progress"]
+
+UNITS = 100
+"""What one item counts for on the progress bar."""
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_report: Callable[[float], None] = lambda _fraction: None  # noqa: E731 - replaced in each worker
+
+
+def default_jobs() -> int:
+    """As many processes as there are processors for this one."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def report_progress(fraction: float) -> None:
+    """Called by the function at work: this further fraction of its item is done."""
+    _report(fraction)
+
+
+def in_parallel(function: Callable[[T], R], items: Iterable[T], *, jobs: int, description: str) -> list[R]:
+    """``function`` of every item, in order. With one job or one item it runs in this process.
+
+    Args:
+        function: a module's function, since other processes import it.
+        items: what to give it. They and the results are pickled.
+        jobs: how many processes at most.
+        description: what the progress bar says.
+
+    Raises:
+        UsageError: a process died, for example because memory ran out.
+        Exception: whatever ``function`` raises.
+    """
+    items = list(items)
+    with progress(description, UNITS * len(items)) as done:
+        if min(jobs, len(items)) <= 1:
+            return _here(function, items, done)
+        return _elsewhere(function, items, min(jobs, len(items)), done)
+
+
+def _here(function: Callable[[T], R], items: list[T], done: Callable[[int], None]) -> list[R]:
+    global _report
+    before, counter = _report, _Counter(done)
+    _report = counter.add
+    try:
+        return [function(item) for item in items]
+    finally:
+        _report = before
+
+
+def _elsewhere(function: Callable[[T], R], items: list[T], jobs: int, done: Callable[[int], None]) -> list[R]:
+    # A new interpreter for each process: a CUDA context does not survive a fork, nor do the threads of progress bars.
+    context = multiprocessing.get_context("spawn")
+    shared = context.Value("d", 0.0)
+    counter = _Counter(done)
+    pool = ProcessPoolExecutor(jobs, context, _set_up, (shared,))
+    try:
+        futures = [pool.submit(function, item) for item in items]
+        waiting = set(futures)
+        while waiting:
+            finished, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
+            counter.reach(shared.value)
+            for future in finished:
+                future.result()
+        return [future.result() for future in futures]
+    except BrokenProcessPool:
+        raise UsageError("a process at work died; if memory ran out, try again with --jobs 1") from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+class _Counter:
+    """Turns fractions into whole units of the progress bar."""
+
+    def __init__(self, done: Callable[[int], None]) -> None:
+        self._done = done
+        self._told = 0
+        self._sum = 0.0
+
+    def add(self, fraction: float) -> None:
+        self.reach(self._sum + fraction)
+
+    def reach(self, total: float) -> None:
+        self._sum = total
+        more = int(total * UNITS) - self._told
+        if more > 0:
+            self._told += more
+            self._done(more)
+
+
+def _set_up(shared: Any) -> None:
+    global _report
+
+    def add(fraction: float) -> None:
+        with shared.get_lock():
+            shared.value += fraction
+
+    _report = add

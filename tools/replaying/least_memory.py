@@ -1,0 +1,112 @@
+"""Finds the least memory on which an allocator completes a history."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .replayer import ReplayResult
+from .workload import Work, history, run
+
+__all__ = ["STEP", "Fit", "FitWork", "fit_one"]
+
+STEP = 2 << 20
+"""Searched are multiples of this many bytes, what a GPU hands out, or of 1/4096 of what is reserved."""
+_BEYOND = 8
+_WASTEFUL = 4
+"""An allocator that reserves more than this many times what is requested is fitted only roughly, to 1/64."""
+
+
+@dataclass(frozen=True, slots=True)
+class FitWork:
+    """Which history to fit under which allocator."""
+
+    trace: str
+    allocator: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The least memory on which an allocator completes a history. Sizes are bytes, of each device."""
+
+    allocator: str
+    least: int
+    """A replay completes on this much, and on ``step`` more, and not on ``step`` less. 0 where none was found."""
+    step: int
+    peak_reserved: int
+    """With memory without end."""
+    peak_requested: int
+    replays: int
+    failure: str = ""
+    """Why none was found."""
+
+
+def fit_one(work: FitWork) -> Fit:
+    """Bisect between what was requested at the peak and what is reserved without a limit.
+
+    Raises:
+        TraceError, UsageError, PluginError: as ``workload.run``.
+    """
+    return _Search(work).fit()
+
+
+class _Search:
+    def __init__(self, work: FitWork) -> None:
+        self.work = work
+        self.replays = 0
+        self.step = STEP
+        self.known: dict[int, ReplayResult] = {}
+
+    def fit(self) -> Fit:
+        free = self.replay(None)
+        wasteful = free.peak_reserved_bytes > _WASTEFUL * free.peak_requested_bytes
+        self.step = step = -(-max(free.peak_reserved_bytes // (64 if wasteful else 4096), 1) // STEP) * STEP
+        several = len(history(self.work.trace).programs) > 1
+        least = 0 if several else free.peak_requested_bytes
+        fails = max(self.up(least) - step, 0)  # nothing completes on less than was requested
+        enough = max(self.up(free.peak_reserved_bytes), step)
+        if free.failure:
+            return self.found(0, free, free.failure)
+        for _ in range(_BEYOND):
+            if self.completes(enough):
+                break
+            fails, enough = enough, self.up(int(enough * 1.05) + step)
+        else:
+            return self.found(0, free, self.known[fails].failure)
+        while True:
+            while enough - fails > step:
+                middle = self.up((fails + enough) // 2)
+                if self.completes(middle):
+                    enough = middle
+                else:
+                    fails = middle
+            # More memory changes what an allocator does, and need not always help: look just above.
+            above = enough + step
+            if self.completes(above):
+                return self.found(enough, free)
+            fails, enough = above, self.up(int(above * 1.01) + step)
+            while not self.completes(enough):
+                fails, enough = enough, self.up(int(enough * 1.02) + step)
+
+    def found(self, least: int, free: ReplayResult, failure: str = "") -> Fit:
+        return Fit(
+            self.work.allocator,
+            least,
+            self.step,
+            free.peak_reserved_bytes,
+            free.peak_requested_bytes,
+            self.replays,
+            failure,
+        )
+
+    def completes(self, memory: int) -> bool:
+        if memory not in self.known:
+            self.known[memory] = self.replay(memory)
+        return not self.known[memory].failure
+
+    def replay(self, memory: int | None) -> ReplayResult:
+        self.replays += 1
+        work = Work(self.work.trace, self.work.allocator, memory, stop_at_failure=True, weight=0.1)
+        return run(work).result
+
+    def up(self, nbytes: int) -> int:
+        return -(-nbytes // self.step) * self.step
