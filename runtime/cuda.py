@@ -91,8 +91,8 @@ __all__ = [
 
 def __getattr__(name: str) -> _Any:
     """What needs tensors, imported when it is asked for: the legacy constructors (``FloatTensor``, ...) and seeds."""
-    from .tensor.generator import CUDA_FUNCTIONS
-    from .tensor.legacy import LEGACY
+    from .tensor.core.generator import CUDA_FUNCTIONS
+    from .tensor.ops.legacy_types import LEGACY
 
     found = LEGACY["cuda"].get(name) or CUDA_FUNCTIONS.get(name)
     if found is None:

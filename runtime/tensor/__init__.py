@@ -2,23 +2,10 @@
 
 from typing import Any
 
-from . import (
-    dtypes,
-    exchange,
-    factories,
-    filling,
-    functions,
-    generator,
-    joining,
-    layout,
-    limits,
-    linalg,
-    printing,
-    reshaping,
-    settings,
-)
-from .devices import device
-from .dtypes import (
+from . import functions, torch_settings
+from .core import dtype_limits, dtypes, generator, layout
+from .core.device_name import device
+from .core.dtypes import (
     bfloat16,
     can_cast,
     dtype,
@@ -34,8 +21,9 @@ from .dtypes import (
     set_default_dtype,
     uint8,
 )
-from .legacy import LEGACY
-from .tensor import Tensor
+from .methods import Tensor
+from .ops import creation, exchange, filling, joining, matmul, printing, reshaping
+from .ops.legacy_types import LEGACY
 
 __all__ = ["LEGACY", "PUBLIC", "Tensor", "device", "dtype"]
 
@@ -43,28 +31,28 @@ PUBLIC: dict[str, Any] = {
     "Generator": generator.Generator,
     "Size": layout.Size,
     "Tensor": Tensor,
-    "backends": settings.backends,
+    "backends": torch_settings.backends,
     "broadcast_shapes": reshaping.common_shape,
     "broadcast_tensors": reshaping.broadcast_tensors,
     "cat": joining.cat,
     "concat": joining.cat,
     "concatenate": joining.cat,
     "device": device,
-    "finfo": limits.finfo,
+    "finfo": dtype_limits.finfo,
     "from_dlpack": exchange.from_dlpack,
     "from_numpy": exchange.from_numpy,
-    "iinfo": limits.iinfo,
+    "iinfo": dtype_limits.iinfo,
     "initial_seed": generator.initial_seed,
     "manual_seed": generator.manual_seed,
-    "matmul": linalg.matmul,
+    "matmul": matmul.matmul,
     "newaxis": None,
-    "no_grad": settings.no_grad,
+    "no_grad": torch_settings.no_grad,
     "seed": generator.seed,
     "set_printoptions": printing.set_printoptions,
     "stack": joining.stack,
     **functions.FUNCTIONS,
     **{name: getattr(functions, name) for name in functions.__all__ if name != "FUNCTIONS"},
-    **{name: getattr(factories, name) for name in factories.__all__},
+    **{name: getattr(creation, name) for name in creation.__all__},
     **{name: getattr(filling, name) for name in filling.__all__ if name != "FillMethods"},
     **LEGACY["cpu"],
     # element types and their older names

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .elementwise import apply, into
-from .operations import BY_NAME, TABLE, Operation
-from .promotion import common_dtype
-from .tensor import Tensor
+from .methods import Tensor
+from .ops.elementwise import apply, into
+from .ops.promotion import common_dtype
+from .places.elementwise_table import BY_NAME, TABLE, Operation
 
 __all__ = ["FUNCTIONS", "is_tensor", "numel", "result_type", "where"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import cuplug
 import pytest
-from cuplug.runtime.tensor.dtypes import ALL, dtype
+from cuplug.runtime.tensor.core.dtypes import ALL, dtype
 
 pytestmark = pytest.mark.one_schedule
 

@@ -176,7 +176,7 @@ def test_results_of_ever_new_shapes_do_not_pile_plans_up(device: str) -> None:
 
 
 def test_layouts_do_not_pile_up(device: str) -> None:
-    from cuplug.runtime.tensor import layout
+    from cuplug.runtime.tensor.core import layout
 
     place = cuplug.ones(1, device=device)._layout.place
     for length in range(0, 3 * layout._MOST_LAYOUTS, 7):
@@ -186,8 +186,8 @@ def test_layouts_do_not_pile_up(device: str) -> None:
 
 def test_a_line_in_the_table_is_an_operation() -> None:
     """What the table's loop does with a line, for one that is not in it."""
-    from cuplug.runtime.tensor import tensor as module
-    from cuplug.runtime.tensor.operations import Operation, Rule
+    from cuplug.runtime.tensor import methods as module
+    from cuplug.runtime.tensor.places.elementwise_table import Operation, Rule
 
     softplus = Operation("softplus_for_test", 1, lambda a: np.log1p(np.exp(a)), "log1p(exp(a))", Rule.FLOAT)
     module._add_methods(softplus)

@@ -9,8 +9,8 @@ from typing import Any
 import cuplug
 import numpy as np
 import pytest
-from cuplug.runtime.tensor import dlpack
-from cuplug.runtime.tensor.dtypes import ALL
+from cuplug.runtime.tensor.core.dtypes import ALL
+from cuplug.runtime.tensor.ops import dlpack
 
 KINDS = [kind for kind in ALL if kind.name != "bfloat16"]
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from cuplug.runtime.kernels.host_compiler import find_compiler
 from cuplug.runtime.tensor.backends import cuda_elementwise, cuda_geometry
-from cuplug.runtime.tensor.backends.cuda import CudaPlace
-from cuplug.runtime.tensor.backends.host import HOST
-from cuplug.runtime.tensor.dtypes import ALL
-from cuplug.runtime.tensor.layout import Layout
-from cuplug.runtime.tensor.operations import BY_NAME, COPY, TABLE
+from cuplug.runtime.tensor.backends.cuda_place import CudaPlace
+from cuplug.runtime.tensor.backends.host_place import HOST
+from cuplug.runtime.tensor.core.dtypes import ALL
+from cuplug.runtime.tensor.core.layout import Layout
+from cuplug.runtime.tensor.places.elementwise_table import BY_NAME, COPY, TABLE
 
 pytestmark = pytest.mark.one_schedule
 

@@ -9,8 +9,8 @@ import cuplug
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from cuplug.runtime.tensor.dtypes import ALL, dtype
-from cuplug.runtime.tensor.operations import TABLE, Operation, Rule
+from cuplug.runtime.tensor.core.dtypes import ALL, dtype
+from cuplug.runtime.tensor.places.elementwise_table import TABLE, Operation, Rule
 from hypothesis import assume, given, settings
 
 pytestmark = pytest.mark.one_schedule

@@ -17,7 +17,7 @@ import cuplug
 import numpy as np
 import pytest
 from cuplug.runtime.kernels.host_compiler import find_compiler
-from cuplug.runtime.tensor.backends.cuda import CudaPlace
+from cuplug.runtime.tensor.backends.cuda_place import CudaPlace
 
 RECORD = Path(__file__).with_name("data") / "outcomes_of_torch.txt"
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...runtime.tensor.operations import TABLE, Operation, Rule
+from ...runtime.tensor.places.elementwise_table import TABLE, Operation, Rule
 
 __all__ = ["ROWS", "Row"]
 

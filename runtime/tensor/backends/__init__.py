@@ -1,1 +1,2 @@
-"""The three kinds of place: ``host`` (NumPy at once), ``sim`` (NumPy as stream operations), ``cuda`` (kernels)."""
+"""The three kinds of place: ``host_place`` (NumPy at once), ``sim_place`` (NumPy as operations of a stream) and
+``cuda_place`` (kernels)."""

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from ....allocators.errors import CuplugError
 from ...drivers.upstream import on_device
-from ..layout import Layout
+from ..core.layout import Layout
 
 if TYPE_CHECKING:
-    from ..tensor import Tensor
-    from .cuda import CudaPlace
+    from ..methods import Tensor
+    from .cuda_place import CudaPlace
 
 __all__ = ["Blas", "Gemm", "cublas"]
 

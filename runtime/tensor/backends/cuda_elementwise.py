@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from struct import pack
 
-from ..dtypes import bool_, dtype
-from ..layout import Layout, Shape
-from ..operations import COPY, Operation
+from ..core.dtypes import bool_, dtype
+from ..core.layout import Layout, Shape
+from ..places.elementwise_table import COPY, Operation
 from .cuda_geometry import WALKS, Walk, collapse
 from .cuda_source import THREADS, header, store
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
-from ..dtypes import bfloat16, dtype, float16, float64
-from ..generator import UNIFORM_BITS, wide
-from ..normal import FIRST_PART, REST_BITS, normal_table
-from ..patterns import PATTERNS
+from ..core.dtypes import bfloat16, dtype, float16, float64
+from ..core.generator import UNIFORM_BITS, wide
+from ..places.normal_distribution import FIRST_PART, REST_BITS, normal_table
+from ..places.pattern_table import PATTERNS
 from .cuda_source import THREADS, header, store
 
 __all__ = ["matmul_source", "pattern_source", "random_source"]
@@ -115,7 +115,7 @@ extern "C" __global__ void kernel({out.c_name}* out, unsigned long long seed, un
 
 
 def _normal_helpers(is_wide: bool) -> str:
-    """``normal(word)``: see ``normal.py``. The coefficients of a part lie side by side here, and are read in pairs."""
+    """``normal(word)``: see ``normal_distribution.py``. Here a part's coefficients lie side by side, read in pairs."""
     table = normal_table(is_wide)
     terms = len(table.coefficients)
     pairs = (terms + 1) // 2

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 from struct import pack
 
-from ..layout import Layout, Shape
+from ..core.layout import Layout, Shape
 from .cuda_geometry import WALKS, Walk, merged
 from .cuda_source import THREADS
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from math import prod
 from struct import pack
 
-from ..dtypes import dtype
-from ..layout import Layout, Shape
-from ..reductions import Reduction
+from ..core.dtypes import dtype
+from ..core.layout import Layout, Shape
+from ..places.reduction_table import Reduction
 from .cuda_geometry import WALKS, Walk, merged
 from .cuda_source import header
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..dtypes import dtype
+from ..core.dtypes import dtype
 
 __all__ = ["THREADS", "header", "store"]
 

@@ -10,16 +10,16 @@ import numpy.typing as npt
 from ...buffer import Buffer
 from ...copies import memcpy
 from ...stream import ExternalStream, Stream, current_stream
-from ..core import make
-from ..devices import device
-from ..layout import Layout
-from ..places import Place
-from ..storage import Storage
+from ..core.device_name import device
+from ..core.layout import Layout
+from ..core.storage import Storage
+from ..core.tensor import make
+from ..places.place import Place
 
 if TYPE_CHECKING:
     from ...current import Current
     from ...runtime import Runtime
-    from ..tensor import Tensor
+    from ..methods import Tensor
 
 __all__ = ["DevicePlace"]
 

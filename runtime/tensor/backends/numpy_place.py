@@ -5,20 +5,20 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 
-from ..dtypes import dtype
-from ..layout import Layout, Shape
-from ..operations import Operation
-from ..patterns import PATTERNS
-from ..places import Kernel, Place
-from ..reductions import Reduction
-from . import host_kernels
-from .host_kernels import Run
+from ..core.dtypes import dtype
+from ..core.layout import Layout, Shape
+from ..places.elementwise_table import Operation
+from ..places.pattern_table import PATTERNS
+from ..places.place import Kernel, Place
+from ..places.reduction_table import Reduction
+from . import numpy_kernels
+from .numpy_kernels import Run
 
 __all__ = ["NumpyPlace"]
 
 
 class NumpyPlace(Place):
-    """A place whose work ``host_kernels`` does."""
+    """A place whose work ``numpy_kernels`` does."""
 
     numpy_indices = True
     raises_on_division = False
@@ -31,30 +31,30 @@ class NumpyPlace(Place):
     def elementwise(
         self, operation: Operation, types: Sequence[dtype], out: Layout, operands: Sequence[Layout | None]
     ) -> Kernel:
-        run = host_kernels.elementwise(operation, types, out, operands, division_by_zero=self.raises_on_division)
+        run = numpy_kernels.elementwise(operation, types, out, operands, division_by_zero=self.raises_on_division)
         return self._kernel(operation.name, run, (out,), operands)
 
     def reduction(
         self, reduction: Reduction, computed: dtype, outs: Sequence[Layout], operand: Layout, axes: Shape
     ) -> Kernel:
-        run = host_kernels.reduction(reduction, computed, operand, axes)
+        run = numpy_kernels.reduction(reduction, computed, operand, axes)
         return self._kernel(reduction.name, run, outs, (operand, None))
 
     def matmul(self, out: Layout, a: Layout, b: Layout) -> Kernel:
-        return self._kernel("matmul", host_kernels.matmul(out), (out,), (a, b))
+        return self._kernel("matmul", numpy_kernels.matmul(out), (out,), (a, b))
 
     def fill(self, pattern: str, out: Layout) -> Kernel:
         parameters = (None,) * PATTERNS[pattern].parameters
-        return self._kernel(pattern, host_kernels.fill(pattern, out), (out,), parameters)
+        return self._kernel(pattern, numpy_kernels.fill(pattern, out), (out,), parameters)
 
     def random(self, distribution: str, out: Layout) -> Kernel:
-        return self._kernel(distribution, host_kernels.random(distribution, out), (out,), (None,) * 4)
+        return self._kernel(distribution, numpy_kernels.random(distribution, out), (out,), (None,) * 4)
 
     def take(self, out: Layout, source: Layout, indices: Sequence[Layout], axis: int = 0) -> Kernel:
-        return self._kernel("take", host_kernels.take(axis), (out,), (source, *indices))
+        return self._kernel("take", numpy_kernels.take(axis), (out,), (source, *indices))
 
     def put(self, target: Layout, values: Layout | None, indices: Sequence[Layout]) -> Kernel:
-        return self._kernel("put", host_kernels.put(), (target,), (values, *indices))
+        return self._kernel("put", numpy_kernels.put(), (target,), (values, *indices))
 
     def join(self, out: Layout, operands: Sequence[Layout], axis: int) -> Kernel:
-        return self._kernel("cat", host_kernels.join(axis), (out,), operands)
+        return self._kernel("cat", numpy_kernels.join(axis), (out,), operands)

@@ -1,0 +1,357 @@
+"""A CUDA device: kernels generated for the layouts at hand, compiled once and kept on disk; cuBLAS for products."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from functools import cache
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from ...kernels import SourceModule
+from ...kernels.launching import Target
+from ...upstream import PER_THREAD_KEY
+from ..core.dtypes import dtype, int64
+from ..core.generator import wide
+from ..core.layout import Layout, Shape
+from ..core.tensor import make
+from ..places.elementwise_table import COPY, Operation
+from ..places.pattern_table import PATTERNS
+from ..places.place import Kernel
+from ..places.reduction_table import Reduction
+from . import cuda_elementwise, cuda_fill, cuda_indexing, cuda_reduce
+from .cublas import Blas, Gemm, cublas
+from .cuda_source import THREADS
+from .device_place import DevicePlace
+
+if TYPE_CHECKING:
+    from ...current import Current
+    from ...drivers.base import Dim3
+    from ...runtime import Runtime
+    from ..methods import Tensor
+
+__all__ = ["CudaPlace"]
+
+_OneD = (THREADS, 1, 1)
+
+
+class CudaPlace(DevicePlace):
+    """A device that runs CUDA C."""
+
+    def __init__(self, runtime: Runtime, ordinal: int) -> None:
+        super().__init__(runtime, ordinal)
+        self._handles: dict[tuple[str, str], int] = {}
+        self._modules: dict[str, SourceModule] = {}
+        self._blas: Blas | None = None
+        self._looked_for_blas = False
+
+    # --- compiling and launching
+
+    def function(self, source: str, name: str = "kernel") -> int:
+        """The driver's handle of a kernel, compiled or taken from the cache."""
+        handle = self._handles.get((source, name))
+        if handle is None:
+            with self.runtime.on_device(self.ordinal):
+                module = self._modules.get(source)
+                if module is None:
+                    module = self._modules[source] = SourceModule(source, runtime=self.runtime)
+                handle, _ = module.load_function(name, self.ordinal)
+            self._handles[source, name] = handle
+        return handle
+
+    def bound(self, function: int, grid: Dim3, block: Dim3, letters: str, before: bytes = b"") -> Callable[..., None]:
+        """``launch(current, *values)`` of a kernel, on the current stream of this device, whatever device is current.
+
+        Args:
+            function: the driver's handle.
+            grid: the number of blocks.
+            block: the threads of a block.
+            letters: the values, as the module ``struct`` has them.
+            before: the parameter block up to the values.
+        """
+        runtime, ordinal, offset = self.runtime, self.ordinal, len(before)
+        layout = Struct("@" + letters)
+        pack_into, per_thread = layout.pack_into, PER_THREAD_KEY if not runtime.launch_blocking else 0
+        target = Target(runtime, function, (grid, block, 0), ordinal, offset + layout.size)
+        pop, push, again, room = target.pop, target.push, target.call_again, target.room
+
+        def launch(current: Current, *values: Any) -> None:
+            try:
+                slot = pop()
+            except IndexError:
+                slot = room()
+                slot.parameters[:offset] = before
+            pack_into(slot.parameters, offset, *values)
+            stream = current.stream
+            if current.device != ordinal or stream >= per_thread:
+                target.queue(slot, current, self.stream_handle())
+                return
+            if slot.stream != stream:
+                slot.move(stream)
+            if slot.call():
+                again(slot)
+            push(slot)
+
+        return launch
+
+    def launched(self) -> None:
+        """Something else was queued: wait for it, if everything is to be waited for."""
+        if self.runtime.launch_blocking:
+            self.synchronize()
+
+    # --- the seam
+
+    def elementwise(
+        self, operation: Operation, types: Sequence[dtype], out: Layout, operands: Sequence[Layout | None]
+    ) -> Kernel:
+        if not out.numel:
+            return _nothing
+        if operation is COPY and _is_one_piece(out, operands[0]):
+            return self._driver_copy(out)
+        plain = cuda_elementwise.plan(operation, types, out, operands, aligned=False)
+        fast = cuda_elementwise.plan(operation, types, out, operands, aligned=True)
+        given = list(zip(operands, types, strict=True))
+        letters = "P" + "".join(kind.computed.struct if layout is None else "P" for layout, kind in given) + "q"
+        count = out.numel
+        # Compiled when first needed: most tensors are aligned, most kernels have one form.
+        forms: dict[bool, Callable[..., None]] = {}
+        mask = _alignment(fast.vector, out, operands)
+
+        def form(aligned: bool) -> Callable[..., None]:
+            chosen = fast if aligned else plain
+            grid = chosen.grid or (-(-count // chosen.per_block), 1, 1)
+            forms[aligned] = self.bound(self.function(chosen.source), grid, chosen.block, letters, chosen.before)
+            return forms[aligned]
+
+        # What makes an address or a number of each operand.
+        settled = [layout.dtype.itemsize if layout is not None else _to_number(kind) for layout, kind in given]
+        ways = _ways("".join("n" if layout is None else "t" for layout in operands))
+        write, new = ways(self, out, forms, form, mask, *settled)
+        if out.contiguous:
+            write.new = new  # type: ignore[attr-defined]
+        return write
+
+    def _driver_copy(self, out: Layout) -> Kernel:
+        """A copy of all bytes by the driver. A kernel would have to be loaded first, which waits for running ones."""
+        nbytes = out.nbytes
+
+        def write(target: Tensor, source: Tensor) -> None:
+            self._call("memcpy_dtod", target._address, source._address, nbytes)
+
+        def new(source: Tensor) -> Tensor:
+            storage = self.allocate(nbytes)
+            self._call("memcpy_dtod", storage.address, source._address, nbytes)
+            return make(storage, 0, out)
+
+        if out.contiguous:
+            write.new = new  # type: ignore[attr-defined]
+        return write
+
+    def reduction(
+        self, reduction: Reduction, computed: dtype, outs: Sequence[Layout], operand: Layout, axes: Shape
+    ) -> Kernel:
+        if not outs[0].numel:
+            return _nothing
+        processors = self.runtime.properties(self.ordinal).multi_processor_count
+        plan = cuda_reduce.plan(reduction, computed, outs, operand, axes, processors=processors)
+        many, before = len(outs), plan.before
+        first = self.bound(self.function(plan.source, "reduce"), plan.grid, plan.block, "P" * many + "PPd", before)
+        finish = self.function(plan.source, "finish") if plan.splits > 1 else 0
+        second = self.bound(finish, (plan.finish_blocks, 1, 1), (128, 1, 1), "P" * many + "Pd", before)
+        scratch = plan.splits * plan.outputs * plan.partial_bytes if plan.splits > 1 else 0
+
+        def kernel(*tensors: Any) -> None:
+            *results, source, parameter = tensors
+            targets = [each._address for each in results]
+            p = 0.0 if parameter is None else float(parameter)
+            # Dropped when this returns: the stream reuses it after the kernels, not before.
+            partial = self.allocate(scratch) if scratch else None
+            address = 0 if partial is None else partial.address
+            current = self.runtime.current
+            first(current, *targets, source._address, address, p)
+            if partial is not None:
+                second(current, *targets, address, p)
+
+        return kernel
+
+    def matmul(self, out: Layout, a: Layout, b: Layout) -> Kernel:
+        blas = self._find_blas() if out.dtype.kind == "f" else None
+        if blas is not None:
+            return Gemm(blas, out, a, b)
+        function = self.function(cuda_fill.matmul_source(out.dtype))
+        count, rows, columns = out.shape
+        before = Struct("@9q").pack(rows, columns, a.shape[2], *a.strides, *b.strides)
+        grid = (-(-columns // 16), -(-rows // 16), count)
+        launch = self.bound(function, grid, (16, 16, 1), "PPP", before)
+
+        def kernel(out: Any, a: Any, b: Any) -> None:
+            launch(self.runtime.current, out._address, a._address, b._address)
+
+        return kernel
+
+    def _find_blas(self) -> Blas | None:
+        if not self._looked_for_blas:
+            library = None if hasattr(self.driver, "launch_host") else cublas()
+            if library is None and not hasattr(self.driver, "launch_host"):
+                warnings.warn(
+                    "cuBLAS is not installed (pip install nvidia-cublas): products of matrices use a kernel that is "
+                    "many times slower",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+            self._blas = None if library is None else Blas(library, self)
+            self._looked_for_blas = True
+        return self._blas
+
+    def fill(self, pattern: str, out: Layout) -> Kernel:
+        found = PATTERNS[pattern]
+        letter, number = ("d", float) if found.floating else ("q", int)
+        return self._linear(
+            cuda_fill.pattern_source(pattern, out.dtype), out, 1, letter * found.parameters, [number] * found.parameters
+        )
+
+    def random(self, distribution: str, out: Layout) -> Kernel:
+        letter, number = ("q", int) if distribution.endswith("integers") else ("d", float)
+        per_thread = 4 if wide(distribution, out.dtype) else 8
+        source = cuda_fill.random_source(distribution, out.dtype)
+        return self._linear(source, out, per_thread, "QQ" + letter * 2, [int, int, number, number])
+
+    def _linear(self, source: str, out: Layout, per_thread: int, letters: str, numbers: Sequence[Any]) -> Kernel:
+        """A kernel of numbers only. It writes side by side, if need be to another tensor that is then copied."""
+        count = out.numel
+        grid = (-(-count // (THREADS * per_thread)), 1, 1)
+        launch = self.bound(self.function(source), grid, _OneD, "P" + letters + "q")
+        contiguous = out.contiguous
+
+        def kernel(out: Any, *values: Any) -> None:
+            target = out if contiguous else self.empty(out._layout.like())
+            converted = [number(value) for number, value in zip(numbers, values, strict=True)]
+            launch(self.runtime.current, target._address, *converted, count)
+            if target is not out:
+                out.copy_(target)
+
+        return kernel
+
+    def take(self, out: Layout, source: Layout, indices: Sequence[Layout], axis: int = 0) -> Kernel:
+        assert not axis  # the indexed dimensions come first
+        return self._picking(source, out, len(indices), put=False)
+
+    def put(self, target: Layout, values: Layout, indices: Sequence[Layout]) -> Kernel:
+        return self._picking(target, values, len(indices), put=True)
+
+    def _picking(self, target: Layout, values: Layout, indices: int, *, put: bool) -> Kernel:
+        letters = "PP" + "P" * indices + "q"
+        forms: dict[bool, tuple[Callable[..., None], int]] = {}
+        mask = cuda_indexing.picking(target, values, indices, put=put).word - 1
+
+        def form(aligned: bool) -> tuple[Callable[..., None], int]:
+            widest = 16 if aligned else target.dtype.itemsize
+            plan = cuda_indexing.picking(target, values, indices, put=put, widest=widest)
+            grid = (-(-plan.count // cuda_indexing.PER_BLOCK), 1, 1)
+            forms[aligned] = self.bound(self.function(plan.source), grid, _OneD, letters, plan.before), plan.count
+            return forms[aligned]
+
+        def kernel(a: Any, b: Any, *given: Any) -> None:
+            x, y = a._address, b._address
+            aligned = not (x | y) & mask
+            launch, count = forms.get(aligned) or form(aligned)
+            launch(self.runtime.current, x, y, *[each._address for each in given], count)
+
+        return kernel
+
+    def positions(self, flags: Layout) -> Callable[[Tensor], Tensor]:
+        ndim, length = len(flags.shape), flags.numel
+        blocks = -(-length // cuda_indexing.SEARCHED)
+        source, before = cuda_indexing.position_source(flags.shape)
+        grid = (blocks, 1, 1)
+        count = self.bound(self.function(source, "count_true"), grid, _OneD, "PPq")
+        add_up = self.bound(self.function(source, "add_up"), (1, 1, 1), _OneD, "Pq")
+        write = self.bound(self.function(source, "positions"), grid, _OneD, "PPqPq", before)
+        counts = Layout.of(self, int64, (blocks + 1,))
+
+        def find(tensor: Tensor) -> Tensor:
+            if tensor._address % 16:
+                tensor = tensor.clone()
+            current, found = self.runtime.current, self.empty(counts)
+            count(current, tensor._address, found._address, length)
+            add_up(current, found._address, blocks)
+            out = self.empty(Layout.of(self, int64, (ndim, found[blocks].item())))
+            write(current, tensor._address, found._address, blocks, out._address, length)
+            return out
+
+        return find
+
+
+@cache
+def _ways(kinds: str) -> Callable[..., tuple[Kernel, Kernel]]:
+    """Makes the functions that launch an element-wise kernel: ``write(out, *operands)``, and ``new(*operands)``, whose
+    result is a new contiguous tensor. They are generated: a loop over the operands takes half as long as a launch.
+
+    Args:
+        kinds: one letter for each operand, ``t`` for a tensor and ``n`` for a number.
+    """
+    names = [f"a{k}" for k in range(len(kinds))]
+    settled = ", ".join(f"s{k}" for k in range(len(kinds)))
+    lines = [
+        f"p{k} = a{k}._storage.address + a{k}._offset * s{k}" if kind == "t" else f"p{k} = s{k}(a{k})"
+        for k, kind in enumerate(kinds)
+    ]
+    bits = " | ".join(["x", *[f"p{k}" for k, kind in enumerate(kinds) if kind == "t"]])
+    values = ", ".join(f"p{k}" for k in range(len(kinds)))
+    lines.append(f"aligned = not ({bits}) & mask")
+    lines.append(f"(forms.get(aligned) or form(aligned))(current, x, {values}, count)")
+    body = "".join(f"\n        {line}" for line in lines)
+    source = f"""
+def ways(place, layout, forms, form, mask, {settled}):
+    runtime, allocate = place.runtime, place.allocate
+    size, nbytes, count = layout.dtype.itemsize, layout.nbytes, layout.numel
+    def write(out, {", ".join(names)}):
+        current = runtime.current
+        x = out._storage.address + out._offset * size{body}
+    def new({", ".join(names)}):
+        current = runtime.current
+        storage = allocate(nbytes, current)
+        x = storage.address{body}
+        return make(storage, 0, layout)
+    return write, new
+"""
+    space: dict[str, Any] = {"make": make}
+    exec(compile(source, "<element-wise launches made by cuplug>", "exec"), space)
+    made: Callable[..., tuple[Kernel, Kernel]] = space["ways"]
+    return made
+
+
+def _is_one_piece(out: Layout, source: Layout | None) -> bool:
+    """Whether a copy moves one piece of memory as it is: same type, shape, order and device, and no gaps."""
+    if source is None or source.place is not out.place or source.dtype is not out.dtype or source.shape != out.shape:
+        return False
+    if source.contiguous and out.contiguous:
+        return True
+    pairs = zip(out.shape, out.strides, source.strides, strict=True)
+    alike = all(mine == theirs for length, mine, theirs in pairs if length > 1)
+    return alike and out.dense_order() is not None
+
+
+def _nothing(*_: Any) -> None:
+    """There are no elements to work on."""
+
+
+def _to_number(kind: dtype) -> Any:
+    """Makes of a Python number what the module ``struct`` packs for this type."""
+    if kind.kind == "b":
+        return bool
+    if kind.kind == "f":
+        return float if kind.itemsize == 8 else _to_float
+    return lambda value: int(kind.scalar(value))
+
+
+def _to_float(value: Any) -> float:
+    """Beyond the range of float32 Python's ``struct`` raises, where NumPy and torch round to infinity."""
+    number = float(value)
+    return number if -3.4028235677973366e38 < number < 3.4028235677973366e38 else number * float("inf")
+
+
+def _alignment(vector: int, out: Layout, operands: Sequence[Layout | None]) -> int:
+    """The bits that must be 0 in every address for vectors to be used."""
+    widest = max(each.dtype.itemsize for each in (out, *operands) if each is not None)
+    return vector * widest - 1

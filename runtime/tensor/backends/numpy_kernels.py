@@ -1,0 +1,305 @@
+"""The work of tensors in NumPy: functions of arrays, prepared once for the types and shapes at hand.
+
+Each function here returns ``run(*outs, *operands)``. Arithmetic never warns: infinities and NaN are results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from ....allocators.errors import CuplugError
+from ..core import generator
+from ..core.dtypes import dtype, float64, int64
+from ..core.layout import Layout, Shape
+from ..places.elementwise_table import COPY, Operation
+from ..places.pattern_table import PATTERNS
+from ..places.reduction_table import Reduction
+
+__all__ = [
+    "IntegerDivisionError",
+    "elementwise",
+    "fill",
+    "join",
+    "matmul",
+    "put",
+    "random",
+    "reduction",
+    "take",
+    "taking",
+    "where",
+]
+
+Run = Callable[..., None]
+_quiet = np.errstate
+
+
+class IntegerDivisionError(CuplugError, ZeroDivisionError):
+    """Integers were divided by zero on the CPU. It is a RuntimeError, as torch's is."""
+
+
+def elementwise(
+    operation: Operation,
+    types: Sequence[dtype],
+    out: Layout,
+    operands: Sequence[Layout | None],
+    *,
+    division_by_zero: bool = True,
+) -> Run:
+    """See ``Place.elementwise``. ``division_by_zero``: whether integers divided by zero raise ZeroDivisionError."""
+    if operation is COPY:
+        return _copy(types[0], operands[0])
+    if operation.numpy is np.where:
+        return _where(types, operands)
+    computed = [each.computed for each in types]
+    convert = [_convert(operand, target) for operand, target in zip(operands, computed, strict=True)]
+    integers = computed[-1].kind != "f"
+    divide: Literal["raise", "ignore"] = "raise" if division_by_zero and integers and operation.divides else "ignore"
+    implementation = operation.numpy
+    loud = not integers or divide == "raise"  # NumPy is silent about integers but for their division
+
+    if _writes(implementation, computed, out.dtype):
+        if not any(convert):
+            if not loud:
+                return lambda out, *operands: implementation(*operands, out=out)
+
+            def run(out: Any, *operands: Any) -> None:
+                with _quiet(all="ignore", divide=divide):
+                    implementation(*operands, out=out)
+        else:
+
+            def run(out: Any, *operands: Any) -> None:
+                with _quiet(all="ignore", divide=divide):
+                    ready = [change(each) if change else each for change, each in zip(convert, operands, strict=True)]
+                    implementation(*ready, out=out)
+    else:
+
+        def run(out: Any, *operands: Any) -> None:
+            with _quiet(all="ignore", divide=divide):
+                ready = [change(each) if change else each for change, each in zip(convert, operands, strict=True)]
+                np.copyto(out, implementation(*ready), casting="unsafe")
+
+        run = _in_pieces(run)
+
+    return _dividing(run) if divide == "raise" else run
+
+
+_PIECE = 1 << 16
+
+
+def _in_pieces(run: Run) -> Run:
+    """``run`` of an element-wise operation that makes several arrays on the way: of long operands by pieces, so that
+    these stay in the processor's cache."""
+
+    def in_pieces(out: Any, *operands: Any) -> None:
+        if out.size <= 2 * _PIECE:
+            run(out, *operands)
+            return
+        long = [each for each in (out, *operands) if isinstance(each, np.ndarray) and each.ndim]
+        if any(each.shape != out.shape or not each.flags.c_contiguous for each in long):
+            run(out, *operands)
+            return
+        flat = [each.reshape(-1) if isinstance(each, np.ndarray) and each.ndim else each for each in operands]
+        target = out.reshape(-1)
+        for start in range(0, out.size, _PIECE):
+            part = slice(start, start + _PIECE)
+            run(target[part], *[each[part] if isinstance(each, np.ndarray) and each.ndim else each for each in flat])
+
+    return in_pieces
+
+
+def where(types: Sequence[dtype], operands: Sequence[Layout | None]) -> Callable[..., Any]:
+    """What ``elementwise`` writes for ``np.where``, which takes no ``out``, as a new array."""
+    convert = [_convert(operand, target) for operand, target in zip(operands, types, strict=True)]
+
+    def chosen(*operands: Any) -> Any:
+        with _quiet(all="ignore"):
+            return np.where(*[change(each) if change else each for change, each in zip(convert, operands, strict=True)])
+
+    return chosen
+
+
+def _where(types: Sequence[dtype], operands: Sequence[Layout | None]) -> Run:
+    chosen, convert = where(types, operands), _convert(operands[1], types[1])
+    copy = _in_pieces(lambda out, *given: np.copyto(out, chosen(*given), casting="unsafe"))
+
+    def run(out: Any, condition: Any, a: Any, b: Any) -> None:
+        with _quiet(all="ignore"):
+            if b is out:  # in place
+                np.copyto(out, convert(a) if convert else a, where=condition, casting="unsafe")
+            else:
+                copy(out, condition, a, b)
+
+    return run
+
+
+def _writes(implementation: Callable[..., Any], computed: Sequence[dtype], out: dtype) -> bool:
+    """Whether an implementation, for operands of these types, writes its result of the type wanted to ``out``."""
+    ones = [np.ones(1, each.numpy) for each in computed]
+    with _quiet(all="ignore"):
+        made = implementation(*ones)
+        try:
+            return bool(made.dtype == out.numpy) and implementation(*ones, out=np.empty_like(made)) is not None
+        except TypeError:
+            return False
+
+
+def _convert(operand: Layout | None, target: dtype) -> Callable[[Any], Any] | None:
+    if operand is None:
+        return target.scalar
+    if operand.dtype is target:
+        return None
+    numpy_dtype = target.numpy
+    return lambda array: array.astype(numpy_dtype)
+
+
+def _dividing(run: Run) -> Run:
+    def checked(out: Any, *operands: Any) -> None:
+        try:
+            run(out, *operands)
+        except FloatingPointError:
+            raise IntegerDivisionError(
+                "integers were divided by zero; floating-point tensors give inf or nan"
+            ) from None
+
+    return checked
+
+
+def _copy(target: dtype, operand: Layout | None) -> Run:
+    if operand is None:
+        scalar = target.scalar
+
+        def run(out: Any, source: Any) -> None:
+            with _quiet(all="ignore"):
+                out[...] = scalar(source)
+    elif operand.dtype is target:
+
+        def run(out: Any, source: Any) -> None:
+            out[...] = source
+    else:
+
+        def run(out: Any, source: Any) -> None:
+            with _quiet(all="ignore"):
+                np.copyto(out, source, casting="unsafe")
+
+    return run
+
+
+def reduction(reduction: Reduction, computed: dtype, operand: Layout, axes: Shape) -> Run:
+    """See ``Place.reduction``."""
+    implementation = reduction.numpy
+    target = None if operand.dtype is computed else computed.numpy
+
+    def run(*tensors: Any) -> None:
+        *results, array, parameter = tensors
+        with _quiet(all="ignore"):
+            if target is not None:
+                array = array.astype(target)
+            found = implementation(array, axes, parameter)
+            if len(results) == 1:
+                found = (found,)
+            for out, each in zip(results, found, strict=True):
+                np.copyto(out, each, casting="unsafe")
+
+    return run
+
+
+def matmul(out: Layout) -> Run:
+    """See ``Place.matmul``."""
+    if out.dtype.is_half:
+
+        def run(out: Any, a: Any, b: Any) -> None:
+            with _quiet(all="ignore"):
+                np.copyto(out, np.matmul(a.astype(np.float32), b.astype(np.float32)), casting="unsafe")
+    else:
+
+        def run(out: Any, a: Any, b: Any) -> None:
+            with _quiet(all="ignore"):
+                np.matmul(a, b, out)
+
+    return run
+
+
+def fill(pattern: str, out: Layout) -> Run:
+    """See ``Place.fill``."""
+    found = PATTERNS[pattern]
+    number = (float64 if found.floating else int64).scalar
+    assert out.contiguous
+
+    def run(out: Any, *parameters: Any) -> None:
+        with _quiet(all="ignore"):
+            found.numpy(out.reshape(-1), *map(number, parameters))
+
+    return run
+
+
+def random(distribution: str, out: Layout) -> Run:
+    """See ``Place.random``."""
+    count, shape, kind = out.numel, out.shape, out.dtype
+    if out.contiguous:
+
+        def run(out: Any, *parameters: Any) -> None:
+            with _quiet(all="ignore"):
+                generator.fill(distribution, kind, out.reshape(-1), *parameters)
+    else:
+
+        def run(out: Any, *parameters: Any) -> None:
+            made = np.empty(count, kind.numpy)
+            with _quiet(all="ignore"):
+                generator.fill(distribution, kind, made, *parameters)
+            out[...] = made.reshape(shape)
+
+    return run
+
+
+def take(axis: int) -> Run:
+    """See ``Place.take``."""
+    before = (slice(None),) * axis
+
+    def run(out: Any, source: Any, *indices: Any) -> None:
+        if len(indices) == 1 and source.flags.c_contiguous:  # NumPy would copy the whole source otherwise
+            source.take(indices[0], axis, out, "wrap" if _within(indices[0], source.shape[axis], out) else "raise")
+        else:
+            out[...] = source[before + indices]
+
+    return run
+
+
+def _within(index: Any, length: int, out: Any) -> bool:
+    """Whether indices are seen to be in range: NumPy then need not keep the result back until it knows. Worth the look
+    where much is copied for each index, or more than fits into the processor's cache."""
+    if out.nbytes < 1 << 16 or (out.size < 8 * index.size and out.nbytes < 1 << 20):
+        return False
+    return bool(index.min() >= -length and index.max() < length)
+
+
+def taking(axis: int) -> Callable[..., Any]:
+    """What ``take`` writes, as a new array."""
+    before = (slice(None),) * axis
+
+    def taken(source: Any, *indices: Any) -> Any:
+        if len(indices) == 1 and source.flags.c_contiguous:
+            return source.take(indices[0], axis)
+        return source[before + indices]
+
+    return taken
+
+
+def put() -> Run:
+    """See ``Place.put``."""
+
+    def run(target: Any, values: Any, *indices: Any) -> None:
+        target[indices] = values
+
+    return run
+
+
+def join(axis: int) -> Run:
+    """See ``Place.join``."""
+
+    def run(out: Any, *arrays: Any) -> None:
+        np.concatenate(arrays, axis, out, casting="unsafe")
+
+    return run

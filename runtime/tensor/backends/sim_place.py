@@ -1,0 +1,152 @@
+"""A simulated device: what the CPU would do at once is an operation of a stream here, on simulated memory.
+
+Queued work holds addresses, never tensors: memory that a program gives up too early is given up here, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core.layout import Layout
+from ..places.place import Kernel
+from .device_place import DevicePlace
+from .numpy_kernels import Run
+from .numpy_place import NumpyPlace
+
+if TYPE_CHECKING:
+    from ...runtime import Runtime
+    from ..methods import Tensor
+
+__all__ = ["SimPlace"]
+
+_FIRST = 1 << 12
+
+
+class _AddressSpace:
+    """All of the process's address space as one array of bytes, of which only what the simulator maps is touched."""
+
+    __array_interface__ = {  # noqa: RUF012 - NumPy reads it
+        "version": 3,
+        "shape": ((1 << 47) - _FIRST,),
+        "typestr": "|u1",
+        "data": (_FIRST, False),
+    }
+
+
+_space: npt.NDArray[np.uint8] = np.asarray(_AddressSpace())
+
+
+class SimPlace(DevicePlace, NumpyPlace):
+    """A device of the simulated driver."""
+
+    def __init__(self, runtime: Runtime, ordinal: int) -> None:
+        super().__init__(runtime, ordinal)
+        self._launch_host: Any = runtime.driver.launch_host  # type: ignore[attr-defined]
+
+    def read(self, source: Tensor) -> npt.NDArray[Any]:
+        layout = source._layout
+        if layout.contiguous:
+            return super().read(source)
+        made: npt.NDArray[Any] = np.empty(layout.shape, layout.dtype.numpy)
+        shown, at = _Shown(layout), source._address
+
+        def work() -> None:
+            made[...] = shown.array(at)
+
+        if layout.numel:
+            self.submit(work, ((at + shown.low, shown.nbytes),), (), "read")
+            self.synchronize()
+        return made
+
+    def _kernel(self, name: str, run: Run, outs: Sequence[Layout], operands: Sequence[Layout | None]) -> Kernel:
+        kinds, shows = [], []
+        for position, layout in enumerate((*outs, *operands)):
+            if layout is None or layout.place.device.type == "cpu":
+                kinds.append("number" if layout is None else "host")
+                continue
+            shown = _Shown(layout)
+            shows.append(shown)
+            if not shown.nbytes:
+                kinds.append("empty")
+            elif position < len(outs):
+                kinds.append("out")
+            else:
+                kinds.append("alike" if layout is outs[0] else "operand")
+        return _maker(tuple(kinds))(run, self.submit, name, *shows)  # type: ignore[no-any-return]
+
+    def submit(self, work: Any, reads: Any, writes: Any, name: str) -> None:
+        """Queue ``work`` on the current stream of this device, whatever device is current."""
+        driver, ordinal, launch = self.driver, self.ordinal, self._launch_host
+        stream = self.stream_handle()
+        if driver.current_device() == ordinal:
+            launch(work, stream=stream, reads=reads, writes=writes, name=name)
+        else:
+            with self.runtime.on_device(ordinal):
+                launch(work, stream=stream, reads=reads, writes=writes, name=name)
+        if self.runtime.launch_blocking:
+            self.synchronize()
+
+
+@cache
+def _maker(kinds: tuple[str, ...]) -> Any:
+    """The function that makes kernels of these kinds of arguments, written out: most kernels are small, and loops
+    over their arguments would take longer than they do."""
+    numbers = range(len(kinds))
+    placed = [k for k in numbers if kinds[k] not in ("number", "host")]
+    reads, writes = (
+        "".join(f"(at{k} + low{k}, nbytes{k}), " for k in placed if kinds[k] in chosen)
+        for chosen in (("operand", "alike"), ("out",))
+    )
+    # What is written in place is one array, so that its being written shows.
+    array = {"number": "t{0}", "host": "h{0}", "alike": "first if at{0} == at0 else array{0}(at{0})"}
+    arrays = [array.get(kinds[k], "array{0}(at{0})").format(k) for k in numbers]
+    if "alike" in kinds:
+        arrays[0] = "first"
+    lines = [
+        f"def make(run, submit, name, {', '.join(f's{k}' for k in placed)}):",
+        *(f"    size{k}, array{k} = s{k}.itemsize, s{k}.array" for k in placed),
+        *(f"    low{k}, nbytes{k} = s{k}.low, s{k}.nbytes" for k in placed),
+        f"    def kernel({', '.join(f't{k}' for k in numbers)}):",
+        *(f"        at{k} = t{k}._storage.address + t{k}._offset * size{k}" for k in placed),
+        *(f"        h{k} = t{k}._host" for k in numbers if kinds[k] == "host"),
+        "        def work():",
+        "            try:",
+        f"                {'first = array0(at0)' if 'alike' in kinds else 'pass'}",
+        f"                run({', '.join(arrays)})",
+        "            except Exception as error:",
+        # without the traceback, whose frames hold arrays over memory that will have gone
+        "                raise error.with_traceback(None)",
+        f"        submit(work, ({reads}), ({writes}), name)",
+        "    return kernel",
+    ]
+    made: dict[str, Any] = {}
+    exec("\n".join(lines), {}, made)
+    return made["make"]
+
+
+class _Shown:
+    """Makes NumPy's arrays over tensors of one layout, when their turn comes."""
+
+    __slots__ = ("dtype", "itemsize", "low", "nbytes", "shape", "strides")
+
+    def __init__(self, layout: Layout) -> None:
+        self.itemsize = itemsize = layout.dtype.itemsize
+        low, high = layout.span()
+        self.low = low * itemsize
+        self.nbytes = (high - low) * itemsize
+        self.shape = tuple(layout.shape)
+        self.dtype = layout.dtype.numpy
+        self.strides = tuple(stride * itemsize for stride in layout.strides)
+
+    def array(self, address: int) -> npt.NDArray[Any]:
+        """The elements at ``address``."""
+        if not self.nbytes:
+            return np.empty(self.shape, self.dtype)
+        offset = address - _FIRST
+        shown: npt.NDArray[Any] = np.ndarray(self.shape, self.dtype, _space, offset, self.strides)
+        return shown

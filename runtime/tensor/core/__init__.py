@@ -1,0 +1,1 @@
+"""What a tensor is: its element type, its device, its layout, its memory."""

@@ -1,0 +1,110 @@
+"""``Storage``: the memory behind tensors. Views share one; it goes back when the last of them does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from ..places.place import Place
+
+__all__ = ["Storage"]
+
+
+class Storage:
+    """Memory at one place, in bytes. It keeps ``owner``, whose life is the memory's, and nothing more."""
+
+    __slots__ = ("__weakref__", "_bytes", "address", "nbytes", "owner", "pinned", "place")
+
+    address: int
+    """Of the first byte."""
+
+    def __init__(self, place: Place, nbytes: int, owner: Any, address: int | None = None, pinned: bool = False) -> None:
+        self.place = place
+        self.nbytes = nbytes
+        self.owner = owner
+        """Whose life is the memory's: a device buffer, a pinned buffer or NumPy's array."""
+        self.pinned = pinned
+        """Whether this is page-locked host memory."""
+        self._bytes: npt.NDArray[np.uint8] | None = None
+        if address is not None:
+            self.address = address
+
+    def __getattr__(self, name: str) -> Any:
+        # Asking NumPy for an address is slow, and most arrays are never asked: only done when `address` is unset.
+        if name != "address":
+            raise AttributeError(name)
+        owner = self.owner
+        address = owner.__array_interface__["data"][0]
+        self.address = address if owner.flags.c_contiguous else address + _extent(owner)[0]
+        return self.address
+
+    @classmethod
+    def of_array(cls, place: Place, array: npt.NDArray[Any]) -> Storage:
+        """The memory of a host array, shared with it."""
+        low, high = _extent(array)
+        return cls(place, high - low, array)
+
+    @property
+    def bytes(self) -> npt.NDArray[np.uint8]:
+        """Host memory as an array of bytes, shared. It keeps the owner, an array, alive."""
+        if self._bytes is None:
+            if self.owner.flags.c_contiguous and self.owner.ndim:
+                self._bytes = self.owner.reshape(-1).view(np.uint8)
+            else:
+                self._bytes = np.asarray(_Memory(self.address, self.nbytes, self.owner))
+        return self._bytes
+
+    def is_pinned(self) -> bool:
+        """Whether this is page-locked host memory."""
+        return self.pinned
+
+    def pin_memory(self) -> Storage:
+        """A copy in page-locked memory; itself if it lies there.
+
+        Raises:
+            CuplugError: there is no CUDA device, or this is memory of one.
+        """
+        from ...runtime import default_runtime
+        from ..ops.pinning import pinned_storage
+        from .tensor_errors import ArgumentError
+
+        if self.pinned:
+            return self
+        if self.place.device.type != "cpu":
+            raise ArgumentError(f"only memory of the CPU can be pinned, and this is memory of {self.place.device}")
+        made = pinned_storage(default_runtime(), self.place, self.nbytes)
+        made.bytes[:] = self.bytes
+        return made
+
+    def __repr__(self) -> str:
+        return f"<Storage of {self.nbytes} bytes at {self.address:#x} on {self.place.device}>"
+
+
+class _Memory:
+    """Presents the memory of an array that is not one row of elements to NumPy, by the array interface."""
+
+    def __init__(self, address: int, nbytes: int, owner: npt.NDArray[Any]) -> None:
+        self.owner = owner
+        writable = owner.flags.writeable
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": (nbytes,),
+            "typestr": "|u1",
+            "data": (address, not writable),
+        }
+
+
+def _extent(array: npt.NDArray[Any]) -> tuple[int, int]:
+    """The first byte used and the one after the last, relative to the first element."""
+    if not array.size:
+        return 0, 0
+    low, high = 0, array.itemsize
+    for length, stride in zip(array.shape, array.strides, strict=True):
+        if stride < 0:
+            low += stride * (length - 1)
+        else:
+            high += stride * (length - 1)
+    return low, high

@@ -1,0 +1,31 @@
+"""The errors of tensors: RuntimeErrors, as torch's are, and of the class that Python has for such a mistake, too."""
+
+from __future__ import annotations
+
+from ....allocators.errors import CuplugError
+
+__all__ = ["ArgumentError", "ElementTypeError", "IndexShapeError", "NoElementsError", "RangeError", "ShapeError"]
+
+
+class ArgumentError(CuplugError, ValueError):
+    """An argument has a value that does not fit."""
+
+
+class ShapeError(ArgumentError):
+    """Shapes, strides or numbers of elements do not fit."""
+
+
+class NoElementsError(ShapeError, IndexError):
+    """There are no elements, and what was asked for needs some. In torch an IndexError where a dimension is named."""
+
+
+class IndexShapeError(ShapeError, IndexError):
+    """The shapes of index tensors do not broadcast together."""
+
+
+class RangeError(CuplugError, IndexError):
+    """Positions lie beyond a dimension."""
+
+
+class ElementTypeError(CuplugError, TypeError):
+    """Elements are of a type that an operation does not take, or cannot store."""

@@ -1,0 +1,1 @@
+"""What tensors can do: functions that call functions."""

@@ -1,0 +1,314 @@
+"""New tensors: from values, filled, ranges. What names no device goes to the CPU, as in torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from math import ceil, isfinite
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from ..core.device_name import current_factory_device
+from ..core.dtypes import dtype, dtype_of, from_numpy, get_default_dtype, int64, promote_types, scalar_dtype
+from ..core.layout import Layout, shape_of
+from ..core.storage import Storage
+from ..core.tensor import make
+from ..core.tensor_errors import ArgumentError, ShapeError
+from ..methods import Tensor
+from ..places.elementwise_table import COPY
+from ..places.place import Place
+from ..places.registry import place_of
+from .copying import copied_to
+from .elementwise import apply_into
+from .promotion import common_dtype, number_of
+from .reshaping import given
+
+__all__ = [
+    "arange",
+    "as_tensor",
+    "asarray",
+    "empty",
+    "empty_like",
+    "empty_strided",
+    "eye",
+    "full",
+    "full_like",
+    "linspace",
+    "ones",
+    "ones_like",
+    "scalar_tensor",
+    "tensor",
+    "zeros",
+    "zeros_like",
+]
+
+Device = Any
+"""A ``device``, its text or a CUDA ordinal; None for the default."""
+
+
+def _place(device: Device) -> Place:
+    return place_of(current_factory_device() if device is None else device)
+
+
+def tensor(data: Any, *, dtype: Any = None, device: Device = None, pin_memory: bool = False) -> Tensor:
+    """A new tensor with a copy of ``data``: a number, nested sequences of numbers, NumPy's array or a tensor.
+
+    Without ``dtype``: integers become int64, floats the default dtype, and arrays and tensors keep their own.
+
+    Raises:
+        ValueError: the sequences are ragged.
+        TypeError: an element is no number.
+    """
+    if isinstance(data, Tensor):
+        place = data._layout.place if device is None else _place(device)
+        return copied_to(data, place, None if dtype is None else dtype_of(dtype), always=True)
+    made = _from_values(data, None if dtype is None else dtype_of(dtype))
+    if pin_memory:
+        made = made.pin_memory()
+    place = _place(device)
+    return made if place is made._layout.place else copied_to(made, place)
+
+
+def as_tensor(data: Any, *, dtype: Any = None, device: Device = None) -> Tensor:
+    """``tensor``, but without a copy where ``data`` is a tensor or NumPy's array that fits as it is."""
+    if isinstance(data, np.ndarray):
+        from .exchange import from_numpy as share
+
+        data = share(data)
+    if not isinstance(data, Tensor):
+        return tensor(data, dtype=dtype, device=device)
+    if device is None and dtype is None:
+        return data
+    return data.to(data.device if device is None else device, dtype=dtype)
+
+
+def asarray(obj: Any, *, dtype: Any = None, device: Device = None, copy: bool | None = None) -> Tensor:
+    """``obj`` as a tensor, sharing memory where it can: also by DLPack and the CUDA Array Interface."""
+    if copy:
+        return tensor(obj, dtype=dtype, device=device)
+    if not isinstance(obj, (Tensor, np.ndarray)) and (
+        hasattr(obj, "__cuda_array_interface__") or hasattr(obj, "__dlpack__")
+    ):
+        from .exchange import from_dlpack, from_interface
+
+        obj = from_interface(obj) if hasattr(obj, "__cuda_array_interface__") else from_dlpack(obj)
+    return as_tensor(obj, dtype=dtype, device=device)
+
+
+def scalar_tensor(value: Any, *, dtype: Any = None, device: Device = None) -> Tensor:
+    """A number as a tensor without dimensions."""
+    return tensor(value, dtype=get_default_dtype() if dtype is None else dtype, device=device)
+
+
+def _from_values(data: Any, wanted: dtype | None) -> Tensor:
+    if isinstance(data, _NUMPYS):
+        array = np.asarray(data)
+    else:
+        data, own = _without_typed(data)
+        array = _array_of(data)
+        if wanted is None and own:
+            wanted = reduce(promote_types, own)
+        if wanted is None:
+            if array.dtype.kind == "f":
+                wanted = get_default_dtype()
+            elif array.dtype.kind == "i":
+                wanted = int64
+        if not array.size:
+            wanted = wanted or get_default_dtype()
+        if wanted is not None and wanted.kind in "ui" and array.size and array.dtype.kind in "uif":
+            check = COPY.check(wanted)
+            assert check is not None
+            check(array.min().item())
+            check(array.max().item())
+    if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
+        raise TypeError(f"tensor(): the elements must be numbers; NumPy makes {array.dtype} of what was given")
+    kind = wanted or from_numpy(array.dtype)
+    with np.errstate(all="ignore"):
+        return wrap(np.array(array, dtype=kind.numpy, order="K", copy=True))
+
+
+def _array_of(data: Any) -> Any:
+    try:
+        array = np.array(data)
+    except ValueError:
+        raise ArgumentError("tensor(): nested sequences must have equal lengths at each level") from None
+    except OverflowError:
+        array = np.array(data, dtype=object)
+    if array.dtype.kind in "uO" and all(isinstance(each, (int, float)) for each in array.ravel().tolist()):
+        try:  # integers beyond int64: they may become floats
+            return array.astype(np.int64 if array.min() >= -(2**63) and array.max() < 2**63 else np.float64)
+        except OverflowError:
+            raise ArgumentError("tensor(): a number is beyond the range of float64") from None
+    return array
+
+
+def _without_typed(data: Any) -> tuple[Any, set[dtype]]:
+    """``data`` with numbers in place of tensors; and the types of all elements, if any has one of its own."""
+    if not _holds_typed(data):
+        return data, set()
+    kinds: set[dtype] = set()
+
+    def plain(part: Any) -> Any:
+        if isinstance(part, Tensor):
+            kinds.add(part.dtype)
+            return part.item() if part.numel() == 1 else part.tolist()
+        if isinstance(part, (list, tuple)):
+            return [plain(each) for each in part]
+        kinds.add(from_numpy(part.dtype) if isinstance(part, _NUMPYS) else scalar_dtype(type(part)))
+        return part
+
+    return plain(data), kinds
+
+
+def _holds_typed(data: Any) -> bool:
+    if not isinstance(data, (list, tuple)):
+        return False
+    kinds = set(map(type, data))  # of few kinds, however many there are
+    if any(issubclass(each, (Tensor, *_NUMPYS)) for each in kinds):
+        return True
+    return not kinds.isdisjoint((list, tuple)) and any(map(_holds_typed, data))
+
+
+_NUMPYS = (np.ndarray, np.generic)
+
+
+def wrap(array: Any) -> Tensor:
+    """An array of NumPy's without gaps as a CPU tensor, which shares it."""
+    place = place_of("cpu")
+    kind = from_numpy(array.dtype)
+    row_major = array.flags.c_contiguous
+    strides = None if row_major else tuple(stride // kind.itemsize for stride in array.strides)
+    layout = Layout.of(place, kind, array.shape, strides)
+    return make(Storage(place, layout.nbytes, array), 0, layout, array)
+
+
+def empty(
+    *size: Any,
+    dtype: Any = None,
+    device: Device = None,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+    **named: Any,
+) -> Tensor:
+    """A tensor of this shape, uninitialised.
+
+    Raises:
+        OutOfMemoryError: the device has not that much memory left.
+    """
+    if out is not None:
+        return out
+    kind = get_default_dtype() if dtype is None else dtype_of(dtype)
+    place = _place(device)
+    layout = Layout.of(place, kind, shape_of(given(size, named, "size")))
+    if pin_memory:
+        from .copying import pinned_empty
+
+        return pinned_empty(layout)
+    return place.empty(layout)
+
+
+def empty_strided(size: Sequence[int], stride: Sequence[int], *, dtype: Any = None, device: Device = None) -> Tensor:
+    """An uninitialised tensor with these strides, in elements.
+
+    Raises:
+        ValueError: there are not as many strides as lengths.
+    """
+    if len(size) != len(stride):
+        raise ShapeError(f"empty_strided: {len(size)} lengths and {len(stride)} strides")
+    kind = get_default_dtype() if dtype is None else dtype_of(dtype)
+    return _place(device).empty(Layout.of(_place(device), kind, shape_of((tuple(size),)), tuple(stride)))
+
+
+def full(size: Any, fill_value: Any, *, dtype: Any = None, device: Device = None, pin_memory: bool = False) -> Tensor:
+    """A tensor of this shape with ``fill_value`` everywhere; without ``dtype`` of the value's type."""
+    value = fill_value if isinstance(fill_value, Tensor) else number_of(fill_value)
+    kind = common_dtype((value,)) if dtype is None else dtype
+    return apply_into(COPY, empty(size, dtype=kind, device=device, pin_memory=pin_memory), value)
+
+
+def zeros(*size: Any, dtype: Any = None, device: Device = None, pin_memory: bool = False, **named: Any) -> Tensor:
+    """A tensor of this shape with 0 everywhere."""
+    return apply_into(COPY, empty(*size, dtype=dtype, device=device, pin_memory=pin_memory, **named), 0)
+
+
+def ones(*size: Any, dtype: Any = None, device: Device = None, pin_memory: bool = False, **named: Any) -> Tensor:
+    """A tensor of this shape with 1 everywhere."""
+    return apply_into(COPY, empty(*size, dtype=dtype, device=device, pin_memory=pin_memory, **named), 1)
+
+
+def empty_like(input: Tensor, *, dtype: Any = None, device: Device = None) -> Tensor:  # noqa: A002 - torch's name
+    """An uninitialised tensor with the shape, type and device of another."""
+    own = input._layout
+    kind = own.dtype if dtype is None else dtype_of(dtype)
+    place = own.place if device is None else place_of(device)
+    return place.empty(Layout.of(place, kind, own.shape, own.kept_strides()))
+
+
+def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, device: Device = None) -> Tensor:  # noqa: A002
+    """A tensor with the shape, type and device of another and ``fill_value`` everywhere."""
+    return apply_into(COPY, empty_like(input, dtype=dtype, device=device), fill_value)
+
+
+def zeros_like(input: Tensor, *, dtype: Any = None, device: Device = None) -> Tensor:  # noqa: A002 - torch's name
+    """A tensor with the shape, type and device of another and 0 everywhere."""
+    return full_like(input, 0, dtype=dtype, device=device)
+
+
+def ones_like(input: Tensor, *, dtype: Any = None, device: Device = None) -> Tensor:  # noqa: A002 - torch's name
+    """A tensor with the shape, type and device of another and 1 everywhere."""
+    return full_like(input, 1, dtype=dtype, device=device)
+
+
+def arange(
+    *limits: Any, start: Any = 0, end: Any = None, step: Any = 1, dtype: Any = None, device: Device = None
+) -> Tensor:
+    """``arange(end)``, ``arange(start, end)`` or ``arange(start, end, step)``: the numbers up to but without ``end``.
+
+    Raises:
+        ValueError: the step is 0 or leads away from ``end``, or a limit is not finite.
+    """
+    if end is not None and len(limits) < 2:
+        limits = (*(limits or (start,)), end)
+    if not 1 <= len(limits) <= 3:
+        raise TypeError(f"arange() takes an end, a start and an end, or both and a step; got {limits}")
+    values = [each.item() if isinstance(each, Tensor) else number_of(each) for each in limits]
+    start, end, step = (0, *values, step) if len(values) == 1 else (*values, step)[:3]
+    floating = any(isinstance(each, float) for each in (start, end, step))
+    kind = dtype_of(dtype) if dtype is not None else get_default_dtype() if floating else int64
+    if not step or (end - start) * step < 0 or not all(map(isfinite, (start, end, step))):
+        raise ArgumentError(f"arange: from {start} to {end} there is no way in steps of {step}")
+    count = ceil((end - start) / step) if floating else -((start - end) // step)
+    if floating and kind.kind in "ui":  # torch counts in floats, and steps in integers
+        start, step, floating = int(start), int(step), False
+    pattern = "arange_float" if floating else "arange_int"
+    return _filled(pattern, (count,), kind, device, start, step)
+
+
+def linspace(start: float, end: float, steps: int, *, dtype: Any = None, device: Device = None) -> Tensor:
+    """``steps`` numbers at equal distances, the first ``start`` and the last ``end``."""
+    steps, start, end = index(steps), float(start), float(end)
+    if steps < 0:
+        raise ArgumentError(f"linspace: {steps} steps; there must be 0 or more")
+    step = (end - start) / (steps - 1) if steps > 1 else 0.0
+    kind = get_default_dtype() if dtype is None else dtype_of(dtype)
+    return _filled("linspace", (steps,), kind, device, start, end, step, float(steps))
+
+
+def eye(n: int, m: int | None = None, *, dtype: Any = None, device: Device = None) -> Tensor:
+    """The identity matrix of ``n`` rows and ``m`` (by default ``n``) columns."""
+    columns = n if m is None else m
+    kind = get_default_dtype() if dtype is None else dtype_of(dtype)
+    return _filled("eye", (n, columns), kind, device, columns)
+
+
+def _filled(pattern: str, shape: tuple[int, ...], kind: dtype, device: Device, *parameters: Any) -> Tensor:
+    out = empty(shape, dtype=kind, device=device)
+    if out.numel():
+        layout = out._layout
+        kernel = layout.plans.get(pattern)
+        if kernel is None:
+            kernel = layout.plans[pattern] = layout.place.fill(pattern, layout)
+        kernel(out, *parameters)
+    return out

@@ -1,0 +1,318 @@
+"""Runs the operations of the table: types, broadcasting, devices; then a plan that is kept for the next time.
+
+A plan is a callable that takes the operands and returns the result. It stands in the ``plans`` of the first operand's
+layout under the operation and the other operands' layouts (or the types of Python numbers), so that an operation that
+was done before costs one look-up, one allocation and the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ....allocators.errors import DeviceMismatchError
+from ..core.dtypes import can_cast, dtype, get_default_dtype
+from ..core.layout import Layout, Shape, broadcast_shapes, broadcast_strides, contiguous_strides, iteration_strides
+from ..core.tensor_errors import ElementTypeError, ShapeError
+from ..places.elementwise_table import COPY, Operation, Rule
+from ..places.place import Kernel, Place
+from .promotion import number_of, result_types
+
+if TYPE_CHECKING:
+    from ..methods import Tensor
+
+__all__ = [
+    "apply",
+    "apply1",
+    "apply2",
+    "apply_into",
+    "apply_into2",
+    "common_place",
+    "into",
+    "same_memory",
+]
+
+Plan = Callable[..., "Tensor"]
+
+
+def apply(operation: Operation, *operands: Any) -> Tensor:
+    """``operation`` of tensors and Python numbers, as a new tensor on the operands' device.
+
+    Raises:
+        DeviceMismatchError: operands are on different devices.
+        ValueError: the shapes do not broadcast.
+        TypeError: an operand is no tensor and no number, or the operation does not take its type.
+    """
+    found = _key(operation, operands)
+    if found is not None:
+        plan = found[0].plans.get(found[1])
+        if plan is not None:
+            return plan(*operands)  # type: ignore[no-any-return]
+    return _apply_slowly(operation, operands)
+
+
+def apply1(operation: Operation, a: Tensor) -> Tensor:
+    """``apply`` to one tensor, in fewer steps."""
+    plan = a._layout.plans.get((operation,))
+    return plan(a) if plan is not None else _apply_slowly(operation, (a,))
+
+
+def apply2(operation: Operation, a: Tensor, b: Any) -> Tensor:
+    """``apply`` to a tensor and one more operand, in fewer steps: what the operators call."""
+    plan = a._layout.plans.get((operation, b._layout if type(b) is type(a) else type(b)))
+    return plan(a, b) if plan is not None else _apply_slowly(operation, (a, b))
+
+
+def _key(operation: Operation, operands: Sequence[Any]) -> tuple[Layout, tuple[Any, ...]] | None:
+    """Where the plan for these operands stands: in which layout's ``plans``, under which key."""
+    first = operands[0]
+    if hasattr(first, "_layout"):
+        return first._layout, (operation, *[getattr(each, "_layout", None) or type(each) for each in operands[1:]])
+    for each in operands:
+        if hasattr(each, "_layout"):
+            return each._layout, (operation, "any", *[getattr(one, "_layout", None) or type(one) for one in operands])
+    return None
+
+
+def apply_into(operation: Operation, out: Tensor, *operands: Any) -> Tensor:
+    """``operation`` of the operands, written to ``out``. Where they overlap in memory, operands are copied first.
+
+    Raises:
+        DeviceMismatchError: operands or ``out`` are on different devices.
+        ValueError: the result does not have the shape of ``out``, or ``out`` has several indices for one element.
+        TypeError: the result cannot be cast to the type of ``out``, or as for ``apply``.
+    """
+    operands = tuple(_away_from(out, each) if hasattr(each, "_layout") else number_of(each) for each in operands)
+    key = (operation, "into", *[getattr(each, "_layout", None) or type(each) for each in operands])
+    plan = out._layout.plans.get(key)
+    if plan is None:
+        plan = _plan(operation, operands, out)
+        if not isinstance(plan, _Once):
+            out._layout.plans[key] = plan
+    plan(out, *operands)
+    return out
+
+
+def apply_into2(operation: Operation, a: Tensor, b: Any) -> Tensor:
+    """``apply_into`` of ``a`` and ``b`` to ``a``, in fewer steps."""
+    try:
+        plan = a._layout.plans[operation, "into", a._layout, b._layout] if b._storage is not a._storage else None
+    except (KeyError, AttributeError):
+        plan = None
+    if plan is None:
+        return apply_into(operation, a, a, b)
+    plan(a, a, b)
+    return a
+
+
+def same_memory(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors are the same elements of the same storage, in the same order."""
+    return a._storage is b._storage and a._offset == b._offset and a._layout is b._layout
+
+
+def common_place(name: str, operands: Sequence[Any]) -> Place:
+    """The place where work on these operands is done: theirs. CPU tensors without dimensions do not count.
+
+    Raises:
+        DeviceMismatchError: they are on different devices, and no peer access is enabled.
+    """
+    tensors = [each for each in operands if hasattr(each, "_layout")]
+    chosen: Place | None = None
+    for each in tensors:
+        layout = each._layout
+        if layout.shape or layout.place.device.type != "cpu":
+            if chosen is None:
+                chosen = layout.place
+            elif layout.place is not chosen and not chosen.reaches(layout.place):
+                raise _mismatch(name, chosen, layout.place)
+    if chosen is None:
+        chosen = tensors[0]._layout.place
+    return chosen
+
+
+def _mismatch(name: str, a: Place, b: Place) -> DeviceMismatchError:
+    if a.device == b.device:
+        return DeviceMismatchError(
+            f"{name}: operands are on {a.device} of two different runtimes; "
+            "copy one to the CPU and from there to the runtime in use"
+        )
+    advice = f"move one with .to({str(a.device)!r})"
+    if "cpu" not in (a.device.type, b.device.type):
+        advice += f", or enable peer access between {a.device} and {b.device}"
+    return DeviceMismatchError(f"{name}: operands are on different devices, {a.device} and {b.device}; {advice}")
+
+
+def _apply_slowly(operation: Operation, operands: Sequence[Any]) -> Tensor:
+    ready = tuple(each if hasattr(each, "_layout") else number_of(each) for each in operands)
+    if not any(hasattr(each, "_layout") for each in ready):
+        from .creation import tensor
+
+        ready = (tensor(ready[0]), *ready[1:])
+    plan = _plan(operation, ready, None)
+    found = _key(operation, ready)
+    if found is not None and not isinstance(plan, _Once):
+        found[0].plans[found[1]] = plan
+    return plan(*ready)
+
+
+class _Once:
+    """A plan that must be made anew each time, since what allowed it may change."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def __call__(self, *operands: Any) -> Tensor:
+        return self._plan(*operands)
+
+
+class _Defaulting:
+    """A plan that holds for one default dtype: that of operands of which none is a floating-point tensor."""
+
+    def __init__(self, plan: Plan, operation: Operation, into: bool) -> None:
+        self._plan = plan
+        self._operation = operation
+        self._into = into
+        self._default = get_default_dtype()
+
+    def __call__(self, *operands: Any) -> Tensor:
+        if get_default_dtype() is not self._default:
+            out, given = (operands[0], operands[1:]) if self._into else (None, operands)
+            renewed = _plan(self._operation, given, out)
+            self._plan = renewed._plan if isinstance(renewed, _Defaulting) else renewed
+            self._default = get_default_dtype()
+        return self._plan(*operands)
+
+
+def _plan(operation: Operation, operands: tuple[Any, ...], out: Tensor | None) -> Plan:
+    place = common_place(operation.name, operands if out is None else (out, *operands))
+    layouts = [each._layout if hasattr(each, "_layout") else None for each in operands]
+    shape = broadcast_shapes(*[layout.shape for layout in layouts if layout is not None] or [()])
+    types, result = result_types(operation, operands)
+    if out is not None:
+        _check_out(operation, out, shape, result, layouts)
+        if operation.rule is Rule.FIRST:
+            types = (out.dtype,)
+        target = out._layout
+    else:
+        target = Layout.of(place, result, shape, _result_strides(shape, layouts))
+    # Tensors without dimensions on the CPU go to a device by value.
+    by_value = [
+        layout is not None and not layout.shape and layout.place is not place and layout.place.device.type == "cpu"
+        for layout in layouts
+    ]
+    peers = {
+        layout.place
+        for layout, value in zip(layouts, by_value, strict=True)
+        if layout is not None and layout.place is not place and not value
+    }
+    given = [None if value else layout for layout, value in zip(layouts, by_value, strict=True)]
+    kernel = place.elementwise(operation, types, target, given)
+    if any(by_value):
+        kernel = _taking_values(kernel, by_value)
+    if peers:
+        kernel = _among_peers(kernel, place, peers)
+    plan = _into(kernel) if out is not None else _new(kernel, place, target)
+    check = None if layouts[-1] is not None else operation.check(types[-1])
+    if check is not None:
+        plan = _checking(plan, check)
+    if peers:
+        return _Once(plan)
+    if any(layout is not None and layout.dtype.kind == "f" for layout in layouts):
+        return plan
+    return _Defaulting(plan, operation, out is not None)
+
+
+def _new(kernel: Kernel, place: Place, target: Layout) -> Plan:
+    own: Plan | None = getattr(kernel, "new", None)
+    if own is not None:
+        return own
+    empty = place.empty
+
+    def plan(*operands: Any) -> Tensor:
+        out = empty(target)
+        kernel(out, *operands)
+        return out
+
+    return plan
+
+
+def _into(kernel: Kernel) -> Plan:
+    def plan(out: Tensor, *operands: Any) -> Tensor:
+        kernel(out, *operands)
+        return out
+
+    return plan
+
+
+def _checking(plan: Plan, check: Callable[[Any], None]) -> Plan:
+    def checked(*operands: Any) -> Tensor:
+        check(operands[-1])
+        return plan(*operands)
+
+    return checked
+
+
+def _taking_values(kernel: Kernel, by_value: Sequence[bool]) -> Kernel:
+    def run(out: Tensor, *operands: Any) -> None:
+        kernel(out, *[each.item() if value else each for each, value in zip(operands, by_value, strict=True)])
+
+    return run
+
+
+def _among_peers(kernel: Kernel, place: Place, peers: set[Place]) -> Kernel:
+    def run(out: Tensor, *operands: Any) -> None:
+        for peer in peers:
+            place.wait_for(peer)
+        kernel(out, *operands)
+        for peer in peers:
+            peer.wait_for(place)  # what is done there next may write what is read here
+
+    return run
+
+
+def _check_out(
+    operation: Operation, out: Tensor, shape: Shape, result: dtype, operands: Sequence[Layout | None]
+) -> None:
+    own = out._layout
+    if broadcast_shapes(own.shape, shape) != own.shape:
+        raise ShapeError(
+            f"{operation.name}: the result has the shape {list(shape)} and is to be written to a tensor of the shape "
+            f"{list(own.shape)}"
+        )
+    if operation is not COPY and not can_cast(result, own.dtype):
+        raise ElementTypeError(
+            f"{operation.name}: the result is of {result!r} and cannot be stored in a tensor of {own.dtype!r}; "
+            "convert the tensor first, or use the operation that makes a new one"
+        )
+    if own.overlaps_itself() and not (operation is COPY and operands == [None]):  # one number may go to all
+        raise ShapeError(
+            f"{operation.name}: several indices of the tensor to be written, of shape {list(own.shape)} and strides "
+            f"{list(own.strides)}, mean one element; .clone() it first"
+        )
+
+
+def _away_from(out: Tensor, operand: Tensor) -> Tensor:
+    """``operand``, or a copy if writing to ``out`` could change it before it is read."""
+    if operand._storage is not out._storage or same_memory(out, operand):
+        return operand
+    a, b = operand._layout, out._layout
+    a_low, a_high = ((operand._offset + edge) * a.dtype.itemsize for edge in a.span())
+    b_low, b_high = ((out._offset + edge) * b.dtype.itemsize for edge in b.span())
+    return operand.clone() if a_low < b_high and b_low < a_high else operand
+
+
+def _result_strides(shape: Shape, layouts: Sequence[Layout | None]) -> Shape | None:
+    """The operands' strides if all are equally dense; else those that follow the operands' order. None if row-major."""
+    present = [layout for layout in layouts if layout is not None]
+    if all(layout.contiguous and layout.shape == shape for layout in present):
+        return None
+    first = present[0]
+    if first.shape == shape and first.dense_order() and all(each.strides == first.strides for each in present):
+        return first.strides
+    found = iteration_strides(shape, [broadcast_strides(each.shape, each.strides, shape) for each in present])
+    return None if found == contiguous_strides(shape) else found
+
+
+def into(operation: Operation, out: Any, *operands: Any) -> Tensor:
+    """``apply``, or ``apply_into`` where ``out`` is given."""
+    return apply(operation, *operands) if out is None else apply_into(operation, out, *operands)

@@ -1,0 +1,208 @@
+"""What stands in the brackets of ``tensor[...]``: its basic parts make a view, its tensors become integer indices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..backends.host_place import HOST
+from ..core.dtypes import bool_, int64, uint8
+from ..core.layout import Layout, Size
+from ..core.storage import Storage
+from ..core.tensor import TensorCore, make
+from ..places.elementwise_table import BY_NAME
+from ..places.place import Place
+from .copying import copied_to
+from .elementwise import apply
+
+if TYPE_CHECKING:
+    from ..methods import Tensor
+
+__all__ = ["check_mask", "found_there", "is_searched_there", "positions", "put_on", "resolve", "tensor_of"]
+
+
+def resolve(tensor: Tensor, key: Any, *, writing: bool) -> tuple[Tensor, list[Tensor | None] | None]:
+    """The view that the basic parts of ``key`` give, and the index tensors at its dimensions, None at others."""
+    if isinstance(key, TensorCore) and key.ndim and tensor.ndim:
+        return _resolve_one(tensor, key, writing)  # type: ignore[arg-type]
+    parts = _parts(key, tensor.ndim)
+    shape, strides, offset = [], [], tensor._offset
+    own_shape, own_strides = tuple(tensor._layout.shape), tensor._layout.strides
+    indices: list[Tensor | None] = []
+    axis = 0
+    for part in parts:
+        if part is _ALL:
+            shape.append(own_shape[axis])
+            strides.append(own_strides[axis])
+            indices.append(None)
+            axis += 1
+        elif part is None:
+            shape.append(1)
+            strides.append(own_shape[axis] * own_strides[axis] if axis < len(own_shape) else 1)
+            indices.append(None)
+        elif isinstance(part, slice):
+            start, stop, step = part.indices(own_shape[axis])
+            length = len(range(start, stop, step))
+            if length:
+                offset += start * own_strides[axis]
+            shape.append(length)
+            strides.append(own_strides[axis] * step)
+            indices.append(None)
+            axis += 1
+        elif isinstance(part, int):
+            length = own_shape[axis]
+            if not -length <= part < length:
+                raise IndexError(f"index {part} is out of bounds for dimension {axis} of length {length}")
+            offset += part % length * own_strides[axis]
+            axis += 1
+        elif not part._layout.shape and part.dtype in (bool_, uint8):  # a new dimension, which it takes or leaves out
+            home = tensor._layout.place if not tensor._layout.place.numpy_indices else HOST
+            shape.append(1)
+            strides.append(0)
+            indices.append(put_on(home, np.zeros(int(bool(part)), np.int64)))
+        else:
+            for each in _integer_indices(part, tensor._layout, axis):
+                shape.append(own_shape[axis])
+                strides.append(own_strides[axis])
+                indices.append(each)
+                axis += 1
+    if all(each is None for each in indices):
+        return tensor._view(tuple(shape), tuple(strides), offset), None
+    if all(part is _ALL or isinstance(part, TensorCore) for part in parts) and len(shape) == len(own_shape):
+        return tensor, indices
+    return tensor._view(tuple(shape), tuple(strides), offset), indices
+
+
+_ALL = slice(None)
+
+
+def _resolve_one(tensor: Tensor, index: Tensor, writing: bool) -> tuple[Tensor, list[Tensor | None]]:
+    """The same for one index tensor, in fewer steps. Dimensions that a mask covers are made one."""
+    layout, mask = tensor._layout, index._layout
+    covered = len(mask.shape)
+    if mask.dtype in (bool_, uint8) and covered > 1 and (layout.contiguous or not writing):
+        check_mask(mask.shape, layout.shape, 0)
+        merged = Layout.of(layout.place, layout.dtype, (mask.numel, *tuple(layout.shape)[covered:]))
+        tensor = make(tensor._storage, tensor._offset, merged) if layout.contiguous else tensor.reshape(merged.shape)
+        if layout.place.numpy_indices:
+            found = put_on(HOST, positions(mask.place.read(index).ravel())[0])
+            return tensor, [found, *[None] * (tensor.ndim - 1)]
+        index = index.reshape(-1)
+    indices: list[Tensor | None] = [*_integer_indices(index, tensor._layout, 0)]
+    return tensor, indices + [None] * (tensor.ndim - len(indices))
+
+
+def _parts(key: Any, ndim: int) -> list[Any]:
+    """The parts of an index, one for each dimension, None and slices added where dimensions go unnamed."""
+    if isinstance(key, list) and any(map(_stands_in_tuple, key)):
+        key = tuple(key)
+    given = list(key) if isinstance(key, tuple) else [key]
+    parts: list[Any] = []
+    used = 0
+    ellipsis = None
+    for part in given:
+        if part is None or part is Ellipsis:
+            if part is Ellipsis:
+                if ellipsis is not None:
+                    raise IndexError("an index has one Ellipsis (...) at most")
+                ellipsis = len(parts)
+                continue
+        elif isinstance(part, (bool, np.bool_)):
+            part = tensor_of([bool(part)]).reshape(())
+        elif isinstance(part, slice):
+            used += 1
+            part = _ALL if part == _ALL else part
+        elif isinstance(part, TensorCore):
+            if part.ndim == 0 and part.dtype.kind in "iu" and part.dtype is not uint8:
+                part = part.item()  # type: ignore[attr-defined]
+            used += part.ndim if isinstance(part, TensorCore) and part.dtype in (bool_, uint8) else 1
+        elif isinstance(part, (list, tuple, np.ndarray, range)) and not (
+            isinstance(part, np.ndarray) and not part.ndim
+        ):
+            part = _index_of(part)
+            used += part.ndim if part.dtype is bool_ else 1
+        else:
+            try:
+                part = part.__index__()
+            except AttributeError:
+                raise IndexError(
+                    f"an index is made of integers, slices, None, Ellipsis and tensors; got {type(part).__name__}"
+                ) from None
+            used += 1
+        parts.append(part)
+    if used > ndim:
+        raise IndexError(f"{used} indices for a tensor of {ndim} dimensions")
+    position = len(parts) if ellipsis is None else ellipsis
+    parts[position:position] = [_ALL] * (ndim - used)
+    return parts
+
+
+def _stands_in_tuple(part: Any) -> bool:
+    """Whether a list with this part means what a tuple means: torch keeps to what NumPy did once."""
+    return part is None or part is Ellipsis or isinstance(part, (list, tuple, slice, TensorCore))
+
+
+def _integer_indices(part: Tensor, target: Layout, axis: int) -> list[Tensor]:
+    """Integer tensors for the dimensions of a layout that ``part`` indexes from ``axis`` on."""
+    here = part._layout
+    if here.dtype in (bool_, uint8):
+        check_mask(here.shape, target.shape, axis)
+        if is_searched_there(here) and here.place is target.place:
+            return list(found_there(part).unbind(0))
+        home = target.place if not target.place.numpy_indices else HOST
+        return [put_on(home, each) for each in positions(here.place.read(part))]
+    if here.dtype.kind not in "iu":
+        raise IndexError(f"tensors used as indices are of an integer type or bool, not of {here.dtype!r}")
+    if not target.place.numpy_indices:
+        return [part.to(target.place.device, int64)]
+    if here.place is target.place:
+        return [part]
+    return [part.clone() if here.place is HOST else part.cpu()]  # what is queued must not see later changes
+
+
+def check_mask(mask: Size, shape: Size, axis: int) -> None:
+    if mask != shape and mask != tuple(shape)[axis : axis + len(mask)]:
+        raise IndexError(
+            f"a mask of shape {list(mask)} does not fit dimensions of lengths {list(shape[axis : axis + len(mask)])}"
+        )
+
+
+def is_searched_there(layout: Layout) -> bool:
+    return not layout.place.numpy_indices and layout.numel > 0
+
+
+def found_there(tensor: Tensor) -> Tensor:
+    """The indices of what is not 0, found by the device: a row for each dimension. Waits for their number."""
+    flags = tensor if tensor.dtype is bool_ else apply(BY_NAME["ne"], tensor, 0)
+    flags = flags.contiguous()
+    layout = flags._layout
+    find = layout.plans.get("positions")
+    if find is None:
+        find = layout.plans["positions"] = layout.place.positions(layout)
+    return find(flags)
+
+
+def positions(elements: Any) -> list[Any]:
+    """The indices of what is not 0, one array for each dimension: from the flat ones, which NumPy finds faster."""
+    flat = elements.ravel().nonzero()[0].astype(np.int64, copy=False)
+    return [flat] if elements.ndim == 1 else [*map(np.ascontiguousarray, np.unravel_index(flat, elements.shape))]
+
+
+def _index_of(values: Any) -> Tensor:
+    """A list, a range or NumPy's array as an index tensor."""
+    if isinstance(values, range) or set(map(type, values)) == {int}:
+        return put_on(HOST, np.array(values, np.int64))
+    return tensor_of(values)
+
+
+def tensor_of(values: Any) -> Tensor:
+    from .creation import tensor
+
+    return tensor(values)
+
+
+def put_on(place: Place, array: Any) -> Tensor:
+    """An array of int64 as a tensor, made for the purpose."""
+    tensor = make(Storage(HOST, array.nbytes, array), 0, Layout.of(HOST, int64, array.shape), array)
+    return tensor if place is HOST else copied_to(tensor, place)

@@ -1,0 +1,99 @@
+"""In which types operations compute, and which types results have: the rules of the table, applied to operands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core.dtypes import bool_, combine, dtype, get_default_dtype, int64, promote_types, scalar_dtype, uint8
+from ..core.tensor_errors import ElementTypeError
+from ..places.elementwise_table import Operation, Rule
+
+__all__ = ["OperandTypeError", "common_dtype", "number_of", "result_types"]
+
+_NUMBERS = (bool, int, float)
+
+
+class OperandTypeError(TypeError):
+    """An operand is neither a tensor nor a number."""
+
+
+def result_types(operation: Operation, operands: Sequence[Any]) -> tuple[tuple[dtype, ...], dtype]:
+    """The types to which the operands are converted, and that of the result.
+
+    Raises:
+        TypeError: the operation does not take them.
+    """
+    rule = operation.rule
+    considered = operands[1:] if rule is Rule.SELECT else operands
+    common = common_dtype(considered)
+    if rule is Rule.FIRST:
+        return (common,) * len(operands), common
+    if rule is Rule.FLOAT and common.kind != "f":
+        common = get_default_dtype()
+    if common.kind not in _TAKES.get(rule, "buif") or (rule is Rule.NO_BOOL and any(map(_is_bool, operands))):
+        refused = bool_ if rule is Rule.NO_BOOL else common
+        raise ElementTypeError(f"{operation.name}() does not take elements of {refused!r}")
+    if not operation.numbers and not all(hasattr(each, "_layout") for each in operands):
+        raise OperandTypeError(f"{operation.name}() takes tensors, and no numbers beside them")
+    if rule is Rule.COUNTED and common is bool_:
+        common = int64
+    if rule is Rule.TEST:
+        return (common,) * len(operands), bool_
+    if rule is Rule.SELECT:
+        condition = operands[0]
+        if condition.dtype not in (bool_, uint8):  # uint8 stood for bool once
+            raise ElementTypeError(f"{operation.name}() needs a condition of {bool_!r}, not of {condition.dtype!r}")
+        return (bool_, *(common,) * (len(operands) - 1)), common
+    return (common,) * len(operands), common
+
+
+_TAKES = {
+    Rule.NUMERIC: "uif",
+    Rule.NO_BOOL: "uif",
+    Rule.INTEGER: "bui",
+    Rule.WHOLE: "ui",
+    Rule.FLOATING: "f",
+}
+"""The kinds of types that may be computed in, where not all may."""
+
+
+def _is_bool(operand: Any) -> bool:
+    return type(operand) is bool or getattr(operand, "dtype", None) is bool_
+
+
+def common_dtype(operands: Sequence[Any]) -> dtype:
+    """The type in which tensors and Python numbers combine (``torch.result_type``)."""
+    groups: list[dtype | None] = [None, None, None]
+    for each in operands:
+        if hasattr(each, "_layout"):
+            group, kind = (0 if each._layout.shape else 1), each._layout.dtype
+        else:
+            group, kind = 2, scalar_dtype(type(each))
+        before = groups[group]
+        groups[group] = kind if before is None else promote_types(kind, before)
+    return combine(*groups)
+
+
+def number_of(given: Any) -> Any:
+    """An operand that is no tensor as a Python number; NumPy's array as a tensor.
+
+    Raises:
+        OperandTypeError: it is neither.
+    """
+    if type(given) in _NUMBERS:
+        return given
+    if isinstance(given, np.ndarray):
+        from .exchange import from_numpy
+
+        return from_numpy(given)
+    if isinstance(given, np.generic):
+        given = given.item()
+    for kind in _NUMBERS:
+        if isinstance(given, kind):
+            return kind(given)
+    raise OperandTypeError(
+        f"an operand is a {type(given).__name__}; tensors combine with tensors and with Python's numbers"
+    )

@@ -1,0 +1,152 @@
+"""The seam below tensors: a *place* holds memory and knows how each kind of work is done on it.
+
+There are three kinds: the CPU, where NumPy does the work at once; a simulated device, where NumPy does the same work
+as an operation of the current stream; a CUDA device, where compiled kernels and cuBLAS do it.
+
+A place *prepares* work for given layouts and returns a ``Kernel``, which does it for tensors of these layouts as often
+as wanted. Callers keep kernels (see ``Layout.plans``), so that preparing may take its time and running must not.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy.typing as npt
+
+from ..core.device_name import device
+from ..core.dtypes import dtype
+from ..core.layout import Layout, Shape
+from ..core.storage import Storage
+from ..core.tensor import make
+from .elementwise_table import COPY
+
+if TYPE_CHECKING:
+    from ..methods import Tensor
+    from .elementwise_table import Operation
+    from .reduction_table import Reduction
+
+__all__ = ["Kernel", "Place"]
+
+Kernel = Callable[..., None]
+"""``kernel(*outs, *operands)``: outs are tensors; operands are tensors, or Python numbers where none was prepared.
+One of ``elementwise`` may have an attribute ``new``: the function of the operands that makes the result, too."""
+
+
+class Place(ABC):
+    """Where tensors live. One object for the CPU, one for each device of each runtime."""
+
+    numpy_indices = False
+    """Whether ``take`` and ``put`` understand indices as NumPy does, see there."""
+
+    def __init__(self, device: device) -> None:
+        self.device = device
+        self.layouts: dict[Any, Layout] = {}
+        """Every layout used here, see ``Layout.of``."""
+
+    # --- memory
+
+    @abstractmethod
+    def allocate(self, nbytes: int) -> Storage:
+        """Take ``nbytes`` bytes for use on the current stream. The contents are undefined.
+
+        Raises:
+            OutOfMemoryError: there is not that much left.
+        """
+
+    @abstractmethod
+    def empty(self, layout: Layout) -> Tensor:
+        """A new tensor of this layout, uninitialised."""
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Wait for the work queued on the current stream."""
+
+    def reaches(self, other: Place) -> bool:  # noqa: ARG002 - devices answer
+        """Whether work here may read memory of ``other``: between devices with peer access enabled."""
+        return False
+
+    def wait_for(self, other: Place) -> None:
+        """Let the current stream here wait for what is queued on the current stream of ``other``, a device too."""
+        raise NotImplementedError(f"{self.device} and {other.device} share no streams")
+
+    @abstractmethod
+    def read(self, source: Tensor) -> npt.NDArray[Any]:
+        """The elements of ``source`` on the host, once all that is queued for it has run. The CPU's own are shared."""
+
+    @abstractmethod
+    def upload(self, out: Tensor, source: Tensor, *, non_blocking: bool) -> None:
+        """Copy a contiguous CPU tensor to ``out``, contiguous, of the same type and shape and at this place."""
+
+    @abstractmethod
+    def download(self, out: Tensor, source: Tensor, *, non_blocking: bool) -> None:
+        """Copy ``source``, contiguous and at this place, to a contiguous CPU tensor of the same type and shape."""
+
+    @abstractmethod
+    def receive(self, out: Tensor, source: Tensor) -> None:
+        """Copy between devices: ``out`` is here; both are contiguous and of the same type and shape."""
+
+    # --- work, prepared for layouts of this place. None stands for a Python number given at every run.
+
+    @abstractmethod
+    def elementwise(
+        self, operation: Operation, types: Sequence[dtype], out: Layout, operands: Sequence[Layout | None]
+    ) -> Kernel:
+        """``out[...] = operation(*operands)``, each operand converted to its type in ``types``, and broadcast."""
+
+    @abstractmethod
+    def reduction(
+        self, reduction: Reduction, computed: dtype, outs: Sequence[Layout], operand: Layout, axes: Shape
+    ) -> Kernel:
+        """Reduce ``axes``. The outs keep the reduced dimensions with length 1. Takes the reduction's parameter too."""
+
+    @abstractmethod
+    def matmul(self, out: Layout, a: Layout, b: Layout) -> Kernel:
+        """``out[i] = a[i] @ b[i]`` for three dimensions each. ``a`` and ``b`` may have stride 0 in the first."""
+
+    @abstractmethod
+    def fill(self, pattern: str, out: Layout) -> Kernel:
+        """Fill with a function of the position, see ``patterns.PATTERNS``. Takes the pattern's parameters."""
+
+    @abstractmethod
+    def random(self, distribution: str, out: Layout) -> Kernel:
+        """Fill with random numbers. Takes seed, counter and the distribution's two parameters."""
+
+    @abstractmethod
+    def take(self, out: Layout, source: Layout, indices: Sequence[Layout], axis: int = 0) -> Kernel:
+        """``out[i, ...] = source[indices[0][i], indices[1][i], ..., ...]``; indices are int64, contiguous, of one
+        shape. With ``numpy_indices`` they may also be of any integer type, of shapes that broadcast, and on
+        the CPU; and a single one may be of the dimension ``axis``, where its own then stand in ``out``.
+
+        Takes out, source and the index tensors; it may have ``new``, as one of ``elementwise``. Negative indices count
+        from the end. An index out of range raises IndexError on the CPU, and is an asynchronous, sticky error on a
+        device.
+        """
+
+    @abstractmethod
+    def put(self, target: Layout, values: Layout, indices: Sequence[Layout]) -> Kernel:
+        """``target[indices[0][i], indices[1][i], ..., ...] = values[i, ...]``. Takes target, values and the indices.
+        With ``numpy_indices`` the values may also be a number of NumPy's, prepared as None; and one index a mask of the
+        first dimensions, for values without dimensions."""
+
+    def join(self, out: Layout, operands: Sequence[Layout], axis: int) -> Kernel:
+        """Put operands one after the other along a dimension of ``out``, whose lengths there add up to its own."""
+        pieces: list[tuple[int, Layout, Kernel]] = []
+        start = 0
+        for operand in operands:
+            part = Layout.of(self, out.dtype, operand.shape, out.strides)
+            pieces.append((start * out.strides[axis], part, self.elementwise(COPY, (out.dtype,), part, (operand,))))
+            start += operand.shape[axis]
+
+        def kernel(out: Tensor, *tensors: Tensor) -> None:
+            for (offset, part, copy), each in zip(pieces, tensors, strict=True):
+                if part.numel:
+                    copy(make(out._storage, out._offset + offset, part), each)
+
+        return kernel
+
+    def positions(self, flags: Layout) -> Callable[[Tensor], Tensor]:
+        """What finds the True elements of contiguous bool tensors: int64, a row of indices for each dimension. There is
+        one element at least. Only for places without ``numpy_indices``."""
+        raise NotImplementedError(f"{self.device} indexes as NumPy does")

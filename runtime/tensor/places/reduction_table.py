@@ -1,0 +1,152 @@
+"""The table of reductions. Each has NumPy's implementation and the name of a functor in ``backends/cuda_reduce.py``."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..core.dtypes import bool_, dtype, get_default_dtype, int64, uint8
+from ..core.layout import Shape
+from ..core.tensor_errors import ElementTypeError
+
+__all__ = ["REDUCTIONS", "Reduction", "ReductionRule"]
+
+
+class ReductionRule(enum.Enum):
+    """In which type a reduction computes, and which type its result has."""
+
+    TOTAL = "integers and bool add up in int64; floats stay"
+    MEAN = "floats only"
+    SAME = "the operand's type"
+    TEST = "bool"
+    INDEX = "the operand's type, which is not bool; the result is int64"
+    SAME_AND_INDEX = "the operand's type, and int64"
+    COUNT = "any type; the result is int64"
+
+
+@dataclass(frozen=True, eq=False)
+class Reduction:
+    """One line of the table.
+
+    ``numpy(array, axes, parameter)`` keeps the reduced dimensions. ``empty``: whether no elements have a result.
+    """
+
+    name: str
+    numpy: Callable[..., Any]
+    cuda: str
+    rule: ReductionRule
+    empty: bool = True
+
+    def types(self, operand: dtype, asked: dtype | None = None) -> tuple[dtype, tuple[dtype, ...]]:
+        """The type to compute in, and those of the results.
+
+        Raises:
+            TypeError: the reduction does not take this type.
+        """
+        rule = self.rule
+        if rule is ReductionRule.TOTAL:
+            total = asked or (operand if operand.kind == "f" else int64)
+            return total.computed, (total,)
+        if rule is ReductionRule.MEAN:
+            mean = asked or operand
+            if mean.kind != "f":
+                raise ElementTypeError(
+                    f"{self.name}() needs floating-point elements and this tensor has {operand!r}; "
+                    f"convert it first, for example with .to({get_default_dtype()!r})"
+                )
+            return mean.computed, (mean,)
+        if rule is ReductionRule.SAME:
+            return operand.computed, (operand,)
+        if rule is ReductionRule.TEST:
+            return operand.computed, (operand if operand is uint8 else bool_,)  # torch: uint8 stood for bool once
+        if rule is ReductionRule.SAME_AND_INDEX:
+            return operand.computed, (operand, int64)
+        if rule is ReductionRule.INDEX and operand is bool_:
+            raise ElementTypeError(f"{self.name}() does not take elements of {bool_!r}; convert them first")
+        return operand.computed, (int64,)
+
+
+def _of(ufunc: np.ufunc) -> Callable[..., Any]:
+    # With dtype: NumPy adds up small integers in a wider type of its own choice otherwise, bool above all.
+    return lambda a, axes, _: ufunc.reduce(a, axis=axes, dtype=a.dtype, keepdims=True)
+
+
+def _test(ufunc: np.ufunc) -> Callable[..., Any]:
+    return lambda a, axes, _: ufunc.reduce(a, axis=axes, keepdims=True)
+
+
+def _mean(a: Any, axes: Shape, _: Any) -> Any:
+    return np.add.reduce(a, axis=axes, keepdims=True) / a.dtype.type(_count(a, axes))
+
+
+def _variance(a: Any, axes: Shape, correction: float) -> Any:
+    count = _count(a, axes)
+    mean = np.add.reduce(a, axis=axes, keepdims=True) / a.dtype.type(count)
+    squares = np.empty_like(a)
+    np.subtract(a, mean, out=squares)
+    np.square(squares, out=squares)
+    return np.add.reduce(squares, axis=axes, keepdims=True) / a.dtype.type(max(count - correction, 0))
+
+
+def _count(a: Any, axes: Shape) -> int:
+    count = 1
+    for axis in axes:
+        count *= a.shape[axis]
+    return count
+
+
+def _index(find: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda a, axes, _: find(a, axis=axes[0], keepdims=True) if axes else np.zeros(a.shape, np.int64)
+
+
+def _value_and_index(reduce: Callable[..., Any], find: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda a, axes, _: (reduce(a, axes, None), find(a, axes, None))
+
+
+def _count_nonzero(a: Any, axes: Shape, _: Any) -> Any:
+    if len(axes) == a.ndim:
+        return np.count_nonzero(a)  # much faster than over axes
+    return np.count_nonzero(a, axis=axes, keepdims=True)
+
+
+def _norm(a: Any, axes: Shape, order: float) -> Any:
+    if order == 2 and len(axes) == a.ndim:
+        row = a.ravel("K")
+        return np.sqrt(np.dot(row, row))
+    if order == 2:
+        return np.sqrt(np.add.reduce(a * a, axis=axes, keepdims=True))
+    if order == 1:
+        return np.add.reduce(np.abs(a), axis=axes, keepdims=True)
+    if order == float("inf"):
+        return np.maximum.reduce(np.abs(a), axis=axes, keepdims=True, initial=0)
+    return np.power(np.add.reduce(np.power(np.abs(a), order), axis=axes, keepdims=True), 1 / order)
+
+
+R = ReductionRule
+_max, _min, _argmax, _argmin = _of(np.maximum), _of(np.minimum), _index(np.argmax), _index(np.argmin)
+
+# fmt: off
+_TABLE = (
+    Reduction("sum",    _of(np.add),            "Sum",      R.TOTAL),
+    Reduction("prod",   _of(np.multiply),       "Product",  R.TOTAL),
+    Reduction("mean",   _mean,                  "Mean",     R.MEAN),
+    Reduction("var",    _variance,              "Variance", R.MEAN),
+    Reduction("std",    lambda a, axes, correction: np.sqrt(_variance(a, axes, correction)), "Deviation", R.MEAN),
+    Reduction("norm",   _norm,                  "Norm",     R.MEAN),
+    Reduction("amax",   _max,                   "Maximum",  R.SAME, empty=False),
+    Reduction("amin",   _min,                   "Minimum",  R.SAME, empty=False),
+    Reduction("argmax", _argmax,                "ArgMaximum", R.INDEX, empty=False),
+    Reduction("argmin", _argmin,                "ArgMinimum", R.INDEX, empty=False),
+    Reduction("max",    _value_and_index(_max, _argmax), "MaximumAndIndex", R.SAME_AND_INDEX, empty=False),
+    Reduction("min",    _value_and_index(_min, _argmin), "MinimumAndIndex", R.SAME_AND_INDEX, empty=False),
+    Reduction("any",    _test(np.logical_or),   "Any",      R.TEST),
+    Reduction("all",    _test(np.logical_and),  "All",      R.TEST),
+    Reduction("count_nonzero", _count_nonzero,      "Count",    R.COUNT),
+)
+# fmt: on
+
+REDUCTIONS = {reduction.name: reduction for reduction in _TABLE}
