@@ -1,14 +1,18 @@
 """Kernels: CUDA C++ source compiled, loaded and launched, on GPUs and on the simulator.
 
-A ``SourceModule`` compiles when it is made (``nvidia.py`` for GPUs, ``host_compiler.py`` for the simulator) and looks
-into the disk cache first (``cache.py``). Its ``Function`` objects convert arguments (``arguments.py``) and launch.
+The rooms, lowest first; none imports from one behind it:
 
-On the simulator the source is translated a little (``syntax.py``, ``translate.py``), compiled against the headers in
-``host/`` into a shared library, loaded by ``host_loader.py`` and run by the engine (``engine.py``, ``host/engine/``).
+- ``source/`` reads CUDA C: its kernels, variables and included files, and what of it concerns the host alone.
+- ``compile/`` keeps what compilers made on disk, and compiles for GPUs, by NVRTC or nvcc.
+- ``simulator/`` translates a source to C++ for this machine, compiles it against ``headers/`` into a shared library,
+  and runs it by the engine in ``headers/engine/``.
+- ``launch/`` makes parameter blocks of Python's objects, and launches.
+
+On top stands ``source_module.py``: a ``SourceModule`` compiles when it is made, and is loaded where it is used.
 """
 
-from .function import Function, PreparedLaunch
-from .module import SourceModule
-from .symbol import GlobalSymbol
+from .launch.global_symbol import GlobalSymbol
+from .launch.kernel_function import Function, PreparedLaunch
+from .source_module import SourceModule
 
 __all__ = ["Function", "GlobalSymbol", "PreparedLaunch", "SourceModule"]

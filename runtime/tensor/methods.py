@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..kernels.arguments import READ
+from ..kernels.launch.arguments import ADDRESS_EXPRESSIONS
 from .core.tensor import use_class
 from .core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
 from .ops.comparing import CompareMethods
@@ -321,5 +321,5 @@ for _operation in TABLE:
 use_class(Tensor)
 
 _OFFSET = "{0}._offset * {0}._layout.dtype.itemsize"
-READ[Tensor] = f"({{0}}._storage.address + {_OFFSET} if {{0}}._layout.place.ordinal >= 0 else refuse())"
+ADDRESS_EXPRESSIONS[Tensor] = f"({{0}}._storage.address + {_OFFSET} if {{0}}._layout.place.ordinal >= 0 else refuse())"
 """On the CPU there is no ordinal: that raises."""

@@ -10,7 +10,7 @@ from cuplug.allocators.errors import CompileError
 from cuplug.runtime.buffer import Buffer
 from cuplug.runtime.copies import memcpy
 from cuplug.runtime.kernels import SourceModule
-from cuplug.runtime.kernels.host_compiler import find_compiler
+from cuplug.runtime.kernels.simulator.host_compiler import find_compiler
 from cuplug.runtime.runtime import Runtime
 
 SOURCES = Path(__file__).parent / "sources"

@@ -17,10 +17,18 @@ from typing import Any
 import numpy as np
 import pytest
 from cuplug.allocators.errors import CompileError, CuplugError
-from cuplug.runtime.kernels import cache as cache_module
-from cuplug.runtime.kernels import host_compiler
-from cuplug.runtime.kernels.cache import Cache, Entry, content_key, decode, default_cache, dependencies_of, encode
-from cuplug.runtime.kernels.host_code import without_host_code
+from cuplug.runtime.kernels.compile import compile_cache
+from cuplug.runtime.kernels.compile.compile_cache import (
+    Cache,
+    Entry,
+    content_key,
+    decode,
+    default_cache,
+    dependencies_of,
+    encode,
+)
+from cuplug.runtime.kernels.simulator import host_compiler
+from cuplug.runtime.kernels.source.host_code import without_host_code
 
 pytestmark = pytest.mark.one_schedule
 SET = 'extern "C" __global__ void set(int *out) { out[0] = VALUE; }'
@@ -258,7 +266,7 @@ def test_the_environment_says_where_and_how_much(tmp_path: Path, monkeypatch: py
 
 def test_processes_share_a_cache(tmp_path: Path) -> None:
     script = (
-        "import sys; from cuplug.runtime.kernels.cache import Cache, Entry\n"
+        "import sys; from cuplug.runtime.kernels.compile.compile_cache import Cache, Entry\n"
         f"cache = Cache({str(tmp_path)!r}, limit=200_000)\n"
         "for turn in range(60):\n"
         "    key = f'{turn % 7:02x}' * 32\n"
@@ -405,11 +413,12 @@ def interrupted_at(number: int, action: Callable[[], Any], files: tuple[str, ...
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
 def test_an_interrupt_at_any_line_leaves_no_part_of_an_entry(tmp_path: Path) -> None:
-    file = os.path.join("kernels", os.path.basename(cache_module.__file__))
     lines = 0
     for number in range(1, 1000):
         cache = Cache(tmp_path / str(number))
-        stopped = interrupted_at(number, lambda cache=cache: cache.put("ab" * 32, Entry(b"whole")), (file,))
+        stopped = interrupted_at(
+            number, lambda cache=cache: cache.put("ab" * 32, Entry(b"whole")), (compile_cache.__file__,)
+        )
         assert not list(cache.directory.glob("??/.new-*")), number
         assert cache.get("ab" * 32) in (None, Entry(b"whole")), number
         lines = number
@@ -443,7 +452,7 @@ def run_set_on_device(machine: Any, value: int) -> int:
 
 @pytest.mark.needs_sim
 def test_an_interrupt_at_any_line_of_loading_leaves_the_module_usable(machine: Any) -> None:
-    files = tuple(os.path.join("kernels", name) for name in ("module.py", "host_loader.py", "engine.py"))
+    files = ("kernels/source_module.py", "simulator/host_loader.py", "simulator/engine.py")
     for number in range(1, 1000):
         module = machine.module(SET, options=["-DVALUE=32"])
         stopped = interrupted_at(number, lambda module=module: module.get_function("set"), files)
@@ -463,7 +472,7 @@ SOURCES = sorted(path.name for path in (Path(__file__).parent / "sources").glob(
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
 @pytest.mark.parametrize("name", SOURCES)
 def test_the_tests_sources_are_cuda(name: str) -> None:
-    from cuplug.runtime.kernels.nvidia import compile_for_gpu
+    from cuplug.runtime.kernels.compile.gpu_compiler import compile_for_gpu
 
     expressions = ("scale<float>", "scale<int, 3>", "reverse<double, 64>") if name == "templates.cu" else ()
     source = (Path(__file__).parent / "sources" / name).read_text()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cuplug.runtime.kernels.cache import Cache, Entry, dependencies_of
-from cuplug.runtime.kernels.includes import folders_of, included_files
+from cuplug.runtime.kernels.compile.compile_cache import Cache, Entry, dependencies_of
+from cuplug.runtime.kernels.source.includes import folders_of, included_files
 
 
 def test_headers_of_headers_are_found_beside_them_and_in_the_folders(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cuplug.allocators.errors import CuplugError, DriverError
+from cuplug.runtime.kernels.launch.unrolling import Unroller
 from cuplug.runtime.stream import Stream, stream
 
 pytestmark = pytest.mark.one_schedule
@@ -312,3 +313,14 @@ def test_a_symbols_size_is_kept(machine: Any) -> None:
         symbol.copy_from(np.zeros(5, np.int32))
     symbol.copy_from(np.int32([1, 2]))
     assert symbol.copy_to(np.empty(2, np.int32)).tolist() == [1, 2]
+
+
+def test_an_unroller_writes_a_template_once_for_each_argument() -> None:
+    arguments = Unroller(["tensor", "number", "tensor", "host"])
+    assert arguments.each("a{k}", between=", ") == "a0, a1, a2, a3"
+    assert arguments.each({"tensor": "p{k}", "number": "n{k}"}, between=" + ") == "p0 + n1 + p2"
+    assert arguments.each("a{k}, ", only=["host"]) == "a3, "
+    shown = arguments.each("a{k}, ")
+    doubled = arguments.each({"tensor": "2 * a{k}", "number": "a{k}", "host": "a{k}"}, between=", ")
+    function = arguments.function(f"def f({shown}):\n    return offset, {doubled}", "f", {"offset": 9})
+    assert function(1, 2, 3, 4) == (9, 2, 2, 6, 4)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from cuplug.allocators.errors import CompileError
-from cuplug.runtime.kernels.signatures import kinds, signatures
-from cuplug.runtime.kernels.syntax import declarators, read
-from cuplug.runtime.kernels.tokens import Tokens
-from cuplug.runtime.kernels.translate import translate
+from cuplug.runtime.kernels.simulator.translate import translate
+from cuplug.runtime.kernels.source.declarations import declarators, read_declarations
+from cuplug.runtime.kernels.source.signatures import kinds, signatures
+from cuplug.runtime.kernels.source.tokens import Tokens
 
 
 def test_kernels_are_found_wherever_they_stand() -> None:
@@ -21,7 +21,7 @@ def test_kernels_are_found_wherever_they_stand() -> None:
     extern "C" { void __global__ other(float x[], struct Point p) {} }
     struct Type { __device__ void method() {} };
     """
-    kernels = {kernel.name: kernel for kernel in read(Tokens(source)).kernels if kernel.body}
+    kernels = {kernel.name: kernel for kernel in read_declarations(Tokens(source)).kernels if kernel.body}
     assert list(kernels) == ["bounded", "deep", "c_name", "other"]
     assert kernels["bounded"].names == ["x", "n"]
     assert kernels["bounded"].bounds == "2 * 128"
@@ -44,7 +44,14 @@ def test_symbols_are_told_from_functions_and_members() -> None:
     __device__ __align__(16) float4 i;
     extern __device__ int elsewhere;
     """
-    assert [symbol.qualified for symbol in read(Tokens(source)).symbols] == ["a", "b", "c", "n::d", "n::e", "i"]
+    assert [symbol.qualified for symbol in read_declarations(Tokens(source)).symbols] == [
+        "a",
+        "b",
+        "c",
+        "n::d",
+        "n::e",
+        "i",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from cuplug.allocators.errors import CompileError
-from cuplug.runtime.kernels.host_compiler import find_compiler
+from cuplug.runtime.kernels.simulator.host_compiler import find_compiler
 
 README = Path(__file__).parents[2] / "README.md"
 PROGRAMS = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)

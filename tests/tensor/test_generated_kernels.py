@@ -9,7 +9,7 @@ from typing import Any
 import cuplug
 import numpy as np
 import pytest
-from cuplug.runtime.kernels.host_compiler import find_compiler
+from cuplug.runtime.kernels.simulator.host_compiler import find_compiler
 from cuplug.runtime.tensor.backends import cuda_elementwise, cuda_geometry
 from cuplug.runtime.tensor.backends.cuda_place import CudaPlace
 from cuplug.runtime.tensor.backends.host_place import HOST

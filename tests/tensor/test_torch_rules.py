@@ -16,7 +16,7 @@ from typing import Any
 import cuplug
 import numpy as np
 import pytest
-from cuplug.runtime.kernels.host_compiler import find_compiler
+from cuplug.runtime.kernels.simulator.host_compiler import find_compiler
 from cuplug.runtime.tensor.backends.cuda_place import CudaPlace
 
 RECORD = Path(__file__).with_name("data") / "outcomes_of_torch.txt"

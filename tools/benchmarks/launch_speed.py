@@ -17,7 +17,7 @@ import numpy as np
 
 from ... import cuda
 from ...runtime.kernels import SourceModule
-from ...runtime.kernels.nvidia import compile_for_gpu
+from ...runtime.kernels.compile.gpu_compiler import compile_for_gpu
 from ...runtime.runtime import default_runtime
 
 __all__ = ["contenders", "first_calls"]

@@ -9,7 +9,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from ...kernels import SourceModule
-from ...kernels.launching import Target
+from ...kernels.launch.target import Target
 from ...upstream import PER_THREAD_KEY
 from ..core.dtypes import dtype, int64
 from ..core.generator import wide

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from cuplug.allocators.errors import CompileError
-from cuplug.runtime.kernels.host_compiler import find_compiler
+from cuplug.runtime.kernels.simulator.host_compiler import find_compiler
 from cuplug.runtime.runtime import init, shutdown
 from cuplug.tools.benchmarks.launch_speed import contenders, first_calls
 

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ...allocators.block import Segment
-from ..drivers.base import Dim3, FunctionAttributes, driver_error
-from .cache import Cache, decode
+from ....allocators.block import Segment
+from ...drivers.base import Dim3, FunctionAttributes, driver_error
+from ..compile.compile_cache import Cache, decode
 from .engine import Engine, Fault, HostKernel, HostModule, default_workers, engine
 
 if TYPE_CHECKING:
-    from ...allocators.base import Allocator
-    from ..drivers.sim import SimDriver
+    from ....allocators.base import Allocator
+    from ...drivers.sim import SimDriver
 
 __all__ = ["HostLoader"]
 

@@ -14,17 +14,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ...allocators.errors import CompileError
-from .cache import Cache, Entry, content_key, dependencies_of
+from ....allocators.errors import CompileError
+from ..source.includes import folders_of, included_files
+from ..source.kernel_names import demangle
+from .compile_cache import Cache, Entry, content_key, dependencies_of
 from .diagnostics import with_source_lines
-from .includes import folders_of, included_files
-from .names import demangle
 from .nvrtc_headers import IMPLIED, LIMITS, MIXED, headers_for, needs_host
 
 __all__ = ["compile_for_gpu", "kernel_symbols", "match_instance"]
 
 SOURCE_NAME = "kernel.cu"
-_ABSENT = Path(__file__).parent / "host" / "absent"  # headers of NVIDIA's samples that kernels need nothing of
+_ABSENT = Path(__file__).parent / "stubs"  # headers of NVIDIA's samples that kernels need nothing of
 _LAMBDA = re.compile(r"\](?:\s*__host__)?\s*__device__(?=\s*[({])")  # which NVRTC knows to be the device's
 _DEVICE_BY_DEFAULT = "--device-as-default-execution-space"
 _LIMITS_FIRST = f"--pre-include={LIMITS}"

@@ -14,24 +14,24 @@ from ...allocators.errors import CuplugError
 from ..drivers.base import Driver
 from ..drivers.upstream import on_device
 from ..runtime import Runtime, default_runtime
-from .arguments import Parameter
-from .cache import Cache, Entry, default_cache, encode
-from .function import Function
-from .host_code import without_host_code
-from .names import demangle, find, plain, typed
-from .signatures import Signature, kinds, signatures
-from .symbol import GlobalSymbol
+from .compile.compile_cache import Cache, Entry, default_cache, encode
+from .launch.arguments import Parameter
+from .launch.global_symbol import GlobalSymbol
+from .launch.kernel_function import Function
+from .source.host_code import without_host_code
+from .source.kernel_names import demangle, find_kernel, plain_name, typed_name
+from .source.signatures import Signature, kinds, signatures
 
 if TYPE_CHECKING:
     from ...allocators.base import Allocator
     from ..drivers.sim import SimDriver
-    from .host_loader import HostLoader
+    from .simulator.host_loader import HostLoader
 
 __all__ = ["SourceModule"]
 
 
-class _Told(NamedTuple):
-    """What both kinds of compilation are told."""
+class _CompilerSettings(NamedTuple):
+    """What both kinds of compilation are given besides the source."""
 
     options: tuple[str, ...]
     name_expressions: tuple[str, ...]
@@ -93,8 +93,8 @@ class SourceModule:
         arch = arch or f"sm_{capability.major}{capability.minor}"
         self._simulated = hasattr(self._driver, "launch_host")
         folders = (*map(str, include_dirs), *_folders_of_pycuda(source))
-        told = _Told(tuple(options), self.name_expressions, folders, arch, self._cache)
-        self._entry = self._compile_for_host(told, check) if self._simulated else self._compile_for_gpu(told)
+        settings = _CompilerSettings(tuple(options), self.name_expressions, folders, arch, self._cache)
+        self._entry = self._compile_for_host(settings, check) if self._simulated else self._compile_for_gpu(settings)
         self._image = encode(self._entry) if self._simulated else self._entry.payload
 
     # --- what programs use
@@ -108,7 +108,7 @@ class SourceModule:
         """
         function = self._functions.get(name)
         if function is None:
-            function = self._functions[name] = Function(self, name)
+            function = self._functions[name] = Function(self.runtime, name, partial(self.load_function, name))
         return function
 
     def get_global(self, name: str) -> GlobalSymbol:
@@ -122,7 +122,7 @@ class SourceModule:
             module = self._load(ordinal)
             address, nbytes = self._driver.module_global(module, self._symbol_name(name))
         read_only = self._simulated and self._loader.is_constant(module, name)
-        return GlobalSymbol(name, address, nbytes, ordinal, self, read_only=read_only)
+        return GlobalSymbol(name, address, nbytes, ordinal, self.runtime, read_only=read_only)
 
     @property
     def log(self) -> str:
@@ -146,7 +146,7 @@ class SourceModule:
         layout = self._driver.function_parameters(handle)
         if self._signatures is None or ("<" in name and name not in self._signatures):
             self._signatures = signatures(self.source, (*self.name_expressions, name))
-        keys = (name, plain(name), typed(demangle(symbol)))
+        keys = (name, plain_name(name), typed_name(demangle(symbol)))
         signature = next((self._signatures[key] for key in keys if key in self._signatures), None)
         named = kinds(signature, layout)
         return handle, [
@@ -167,9 +167,9 @@ class SourceModule:
     def _loader(self) -> HostLoader:
         return cast("HostLoader", cast("SimDriver", self._driver).module_loader)
 
-    def _compile_for_host(self, told: _Told, check: bool | None) -> Entry:
-        from .engine import engine
-        from .host_compiler import compile_for_host
+    def _compile_for_host(self, settings: _CompilerSettings, check: bool | None) -> Entry:
+        from .simulator.engine import engine
+        from .simulator.host_compiler import compile_for_host
 
         _attach_loader(self.runtime, self._cache)
         can_check = engine(self._cache).can_check
@@ -178,22 +178,24 @@ class SourceModule:
                 "checked kernels need tables in this process's address space, which cannot be mapped (see ulimit -v); "
                 "pass check=False"
             )
-        return compile_for_host(self._device_source, checked=can_check if check is None else check, **told._asdict())
+        return compile_for_host(
+            self._device_source, checked=can_check if check is None else check, **settings._asdict()
+        )
 
     def _host_name(self, name: str) -> str:
         parameters = self._entry.facts["parameters"]
         assert isinstance(parameters, dict)
-        return find(name, list(parameters))
+        return find_kernel(name, list(parameters))
 
     # --- GPUs
 
-    def _compile_for_gpu(self, told: _Told) -> Entry:
-        from .nvidia import compile_for_gpu
+    def _compile_for_gpu(self, settings: _CompilerSettings) -> Entry:
+        from .compile.gpu_compiler import compile_for_gpu
 
-        return compile_for_gpu(self._device_source, **told._asdict())
+        return compile_for_gpu(self._device_source, **settings._asdict())
 
     def _gpu_name(self, name: str) -> str:
-        from .nvidia import kernel_symbols
+        from .compile.gpu_compiler import kernel_symbols
 
         lowered = self._entry.facts.get("lowered")
         assert isinstance(lowered, dict)
@@ -203,9 +205,9 @@ class SourceModule:
         if name in symbols:
             return name
         full = {demangle(symbol): symbol for symbol in symbols}
-        shared = Counter(map(plain, full))
-        known = {plain(text) if shared[plain(text)] == 1 else text: symbol for text, symbol in full.items()}
-        return known[find(name, list(known))]
+        shared = Counter(map(plain_name, full))
+        known = {plain_name(text) if shared[plain_name(text)] == 1 else text: symbol for text, symbol in full.items()}
+        return known[find_kernel(name, list(known))]
 
     def _symbol_name(self, name: str) -> str:
         if self._simulated or "::" not in name:
@@ -216,7 +218,7 @@ class SourceModule:
 
 def _attach_loader(runtime: Runtime, cache: Cache | None) -> None:
     """Give the simulator what loads and launches kernels, and that the knowledge of what is allocated."""
-    from .host_loader import HostLoader
+    from .simulator.host_loader import HostLoader
 
     driver = cast("SimDriver", runtime.driver)
     with runtime.lock:

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from operator import index
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ...allocators.errors import CuplugError
-from ..drivers.base import Dim3, Driver, FunctionAttributes
-from ..foreign import stream_handle
-from ..upstream import PER_THREAD_KEY, driver_handle
+from ....allocators.errors import CuplugError
+from ...drivers.base import Dim3, Driver, FunctionAttributes
+from ...foreign import stream_handle
+from ...upstream import PER_THREAD_KEY, driver_handle
 from .arguments import Packer, Parameter
-from .launching import Target, launch, settle_call, settle_prepared
+from .generated_calls import generate_call, generate_prepared_call
+from .target import Target, launch
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from ..runtime import Runtime
-    from .module import SourceModule
+    from ...runtime import Runtime
 
 __all__ = ["Function", "PreparedLaunch"]
 
 _GEOMETRIES = 256
+LoadKernel: TypeAlias = "Callable[[int], tuple[int, list[Parameter]]]"
 
 # Both classes are kinds of `partial`, since instances of that pass keywords on as they come. Those of a class with a
 # `__call__` in Python make a dictionary of them first (0.1 to 0.2 µs of a launch).
@@ -46,7 +48,6 @@ class Function(partial[None]):
         DriverError: the launch failed, or the device is in a sticky error state.
     """
 
-    module: SourceModule
     name: str
     _kernel: _Kernel
 
@@ -54,17 +55,23 @@ class Function(partial[None]):
 
         def __call__(self, *args: Any, grid: Any = 1, block: Any, shared: int = 0, stream: Any = None) -> None: ...
 
-    def __new__(cls, module: SourceModule, name: str) -> Self:
-        """The kernel ``name`` of ``module``, loaded on the current device."""
-        kernel = _Kernel(module, name)
+    def __new__(cls, runtime: Runtime, name: str, load: LoadKernel) -> Self:
+        """A kernel, loaded on the current device.
+
+        Args:
+            runtime: whose devices it runs on.
+            name: what the program calls it.
+            load: loads it on a device, given by its ordinal, which is current then; returns the driver's handle and
+                the parameters.
+        """
+        kernel = _Kernel(runtime, name, load)
         self = super().__new__(cls, kernel.call)
-        self.module = module
         self.name = name
         self._kernel = kernel
-        settle_call(self, kernel.runtime, kernel.packer, kernel.targets)
+        generate_call(self, kernel.runtime, kernel.packer, kernel.targets)
         return self
 
-    def __init__(self, module: SourceModule, name: str) -> None:
+    def __init__(self, runtime: Runtime, name: str, load: LoadKernel) -> None:
         pass
 
     def __getitem__(self, geometry: Any) -> PreparedLaunch:
@@ -127,7 +134,7 @@ class PreparedLaunch(partial[None]):
         self = super().__new__(cls, in_any_case)
         self.name = name
         self._target = target
-        settle_prepared(self, packer, target, handle)
+        generate_prepared_call(self, packer, target, handle)
         return self
 
     def __init__(self, name: str, target: Target, packer: Packer, handle: int | None) -> None:
@@ -144,12 +151,12 @@ class PreparedLaunch(partial[None]):
 class _Kernel:
     """What a ``Function`` knows."""
 
-    def __init__(self, module: SourceModule, name: str) -> None:
-        self.module = module
+    def __init__(self, runtime: Runtime, name: str, load: LoadKernel) -> None:
         self.name = name
-        self.runtime: Runtime = module.runtime
+        self.runtime = runtime
         self.targets: dict[tuple[Any, Any, Any, int], Target] = {}
-        self._driver: Driver = module.runtime.driver
+        self._load = load
+        self._driver: Driver = runtime.driver
         self._handles: dict[int, int] = {}
         self.packer: Packer
         self._handle(self.runtime.current.device)
@@ -189,7 +196,7 @@ class _Kernel:
         handle = self._handles.get(ordinal)
         if handle is None:
             with self.runtime.on_device(ordinal):
-                handle, parameters = self.module.load_function(self.name, ordinal)
+                handle, parameters = self._load(ordinal)
             if not self._handles:
                 self.packer = Packer(self.name, parameters)
             self._handles[ordinal] = handle

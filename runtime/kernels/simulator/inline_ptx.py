@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from .tokens import Tokens
+from ..source.tokens import Tokens
 
 __all__ = ["as_cpp"]
 

@@ -28,8 +28,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from ...allocators.errors import CuplugError
-from ...allocators.sizes import parse_size
+from ....allocators.errors import CuplugError
+from ....allocators.sizes import parse_size
 
 __all__ = ["Cache", "Entry", "content_key", "decode", "default_cache", "dependencies_of", "encode"]
 

@@ -1,4 +1,4 @@
-"""From CUDA C++ to C++ for the host: what the compiler and ``host/cuda_host.h`` cannot do by themselves.
+"""From CUDA C++ to C++ for the host: what the compiler and ``headers/cuda_host.h`` cannot do by themselves.
 
 - Kernels get four parameters in front, ``threadIdx``, ``blockIdx``, ``blockDim`` and ``gridDim``: local values, so that
   the loop over a block's threads can be optimised as if it had been written by hand. Elsewhere those names read the
@@ -15,11 +15,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...allocators.errors import CompileError
-from . import lockstep, ptx, syntax
-from .tokens import Tokens
+from ....allocators.errors import CompileError
+from ..source import declarations as syntax
+from ..source.edits import Edits
+from ..source.tokens import Tokens
+from . import inline_ptx, lockstep
 
-__all__ = ["Edits", "Translation", "translate"]
+__all__ = ["Translation", "translate"]
 
 _INDICES = frozenset({"threadIdx", "blockIdx", "blockDim", "gridDim"})
 _PARAMETERS = "const uint3 threadIdx, const uint3 blockIdx, const dim3 blockDim, const dim3 gridDim"
@@ -73,7 +75,7 @@ def translate(
         CompileError: it uses what the simulator does not support, or has no kernel of a name expression.
     """
     tokens = Tokens(preprocessed)
-    found = syntax.read(tokens)
+    found = syntax.read_declarations(tokens)
     edits = Edits(tokens)
     for function in found.declarations:
         if function.kind == "function":
@@ -113,37 +115,11 @@ def identifiers_of(tokens: Tokens) -> set[str]:
     return syntax.identifiers(tokens, 0, len(tokens))
 
 
-class Edits:
-    """Changes to words; the space between them, and with it every line, stays."""
-
-    def __init__(self, tokens: Tokens) -> None:
-        self._tokens = tokens
-        self._changed: dict[int, str] = {}
-
-    def replace(self, position: int, text: str) -> None:
-        self._changed[self._tokens.words[position]] = text
-
-    def drop(self, position: int) -> None:
-        self.replace(position, "")
-
-    def before(self, position: int, text: str) -> None:
-        index = self._tokens.words[position]
-        self._changed[index] = f"{text} {self._changed.get(index, self._tokens.texts[index])}"
-
-    def after(self, position: int, text: str) -> None:
-        index = self._tokens.words[position]
-        self._changed[index] = f"{self._changed.get(index, self._tokens.texts[index])} {text}"
-
-    def text(self) -> str:
-        changed = self._changed
-        return "".join(changed.get(index, text) for index, text in enumerate(self._tokens.texts))
-
-
 def _replace_assembly(tokens: Tokens, edits: Edits, start: int, end: int) -> None:
     for position in range(start, end):
         if tokens[position] not in ("asm", "__asm__", "__asm") or '""' in tokens.slice(position, position + 4):
             continue  # an empty one is a barrier for the compiler
-        found = ptx.as_cpp(tokens, position)
+        found = inline_ptx.as_cpp(tokens, position)
         if found is None:
             what = tokens.text(position, tokens.partner(position + 1) + 1)
             raise CompileError(

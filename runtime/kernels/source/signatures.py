@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from . import syntax
-from .names import typed
+from . import declarations as syntax
+from .kernel_names import typed_name
 from .tokens import Tokens
 
 __all__ = ["Signature", "kinds", "signatures"]
@@ -46,12 +46,12 @@ def signatures(source: str, name_expressions: Sequence[str] = ()) -> dict[str, S
     tokens = Tokens(source)
     aliases, structures = _aliases(tokens), _structures(tokens)
     found: dict[str, Signature] = {}
-    kernels = [kernel for kernel in syntax.read(tokens).kernels if kernel.body]
+    kernels = [kernel for kernel in syntax.read_declarations(tokens).kernels if kernel.body]
     shared = Counter(kernel.qualified for kernel in kernels if kernel.template is None)
     for kernel in kernels:
         types = [_resolve(text, aliases, structures) for text in kernel.types]
         if kernel.template is None:
-            name = kernel.qualified if shared[kernel.qualified] == 1 else typed(kernel.with_types)
+            name = kernel.qualified if shared[kernel.qualified] == 1 else typed_name(kernel.with_types)
             found[name] = Signature(name, kernel.names, types)
         for expression in name_expressions:
             base, _, rest = expression.partition("<")

@@ -1,18 +1,15 @@
 """Volatile pointers into shared memory, by which sources from before CUDA 9 let a warp work in lockstep.
 
-Such a pointer becomes one of ``host/lockstep.h``, at whose stores the lanes of a warp meet.
+Such a pointer becomes one of ``headers/lockstep.h``, at whose stores the lanes of a warp meet.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
-from . import syntax
-
-if TYPE_CHECKING:
-    from .tokens import Tokens
-    from .translate import Edits
+from ..source import declarations as syntax
+from ..source.edits import Edits
+from ..source.tokens import Tokens
 
 __all__ = ["used", "wrap_pointers", "wrap_shared"]
 

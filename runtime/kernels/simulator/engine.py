@@ -1,4 +1,4 @@
-"""The engine that runs kernels compiled for the host, and the modules loaded into it (``host/abi.h``)."""
+"""The engine that runs kernels compiled for the host, and the modules loaded into it (``headers/abi.h``)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ctypes import c_char, c_char_p, c_int, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from itertools import count
 
-from ...allocators.errors import CompileError
-from .cache import Cache
+from ....allocators.errors import CompileError
+from ..compile.compile_cache import Cache
 from .host_compiler import compile_engine
 
 __all__ = ["Engine", "Fault", "HostKernel", "HostModule", "HostParameter", "default_workers", "engine"]

@@ -11,9 +11,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..buffer import Buffer
+from ...buffer import Buffer
 
-__all__ = ["READ", "Packer", "Parameter", "Plan"]
+__all__ = ["ADDRESS_EXPRESSIONS", "Packer", "Parameter", "Plan"]
 
 _INTEGERS = {("i", 1): "b", ("i", 2): "h", ("i", 4): "i", ("i", 8): "q"}
 _INTEGERS |= {("u", size): code.upper() for (_, size), code in _INTEGERS.items()}
@@ -32,7 +32,7 @@ _WORDS = {
 Convert = Callable[[Any], Any]
 _MOST_USUAL = 4
 
-READ: dict[type, str] = {
+ADDRESS_EXPRESSIONS: dict[type, str] = {
     Buffer: "({0}_block.address if ({0}_block := {0}.__del__.args[0]).uses else refuse())",
 }
 """How generated code reads the address of an object of a class, called {0}: in fewer steps than a method takes.

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..copies import memcpy
+from ...copies import memcpy
 
 if TYPE_CHECKING:
-    from .module import SourceModule
+    from ...runtime import Runtime
 
 __all__ = ["GlobalSymbol"]
 
@@ -17,16 +17,14 @@ __all__ = ["GlobalSymbol"]
 class GlobalSymbol:
     """A module's variable on one device. ``int(symbol)`` is its address."""
 
-    def __init__(
-        self, name: str, address: int, nbytes: int, device: int, module: SourceModule, *, read_only: bool
-    ) -> None:
+    def __init__(self, name: str, address: int, nbytes: int, device: int, runtime: Runtime, *, read_only: bool) -> None:
         self.name = name
         self.address = address
         self.nbytes = nbytes
         """Its size in bytes."""
         self.device = device
         """The ordinal of the device on which this one is."""
-        self._module = module
+        self._runtime = runtime
         self._read_only = read_only
 
     def copy_from(self, array: Any, *, stream: Any = None) -> None:
@@ -40,11 +38,11 @@ class GlobalSymbol:
             ValueError: ``array`` is larger, or the variable is const.
         """
         source = np.ascontiguousarray(array) if isinstance(array, (np.generic, np.ndarray)) else array
-        memcpy(self, source, self._size(source), stream=stream, runtime=self._module.runtime)
+        memcpy(self, source, self._size(source), stream=stream, runtime=self._runtime)
 
     def copy_to(self, array: Any, *, stream: Any = None) -> Any:
         """Read it, or its beginning, into ``array``, which is returned. Arguments as ``copy_from``."""
-        memcpy(array, self, self._size(array), stream=stream, runtime=self._module.runtime)
+        memcpy(array, self, self._size(array), stream=stream, runtime=self._runtime)
         return array
 
     def _size(self, array: Any) -> int:

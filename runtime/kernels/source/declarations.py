@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from .tokens import Tokens
 
-__all__ = ["Declaration", "Kernel", "Scope", "Symbol", "declarators", "identifiers", "read", "split"]
+__all__ = ["Declaration", "Kernel", "Scope", "Symbol", "declarators", "identifiers", "read_declarations", "split"]
 
 _QUALIFIERS = frozenset({"const", "volatile", "restrict", "__restrict__", "__restrict", "__grid_constant__"})
 _KEYWORDS = frozenset(
@@ -82,7 +82,7 @@ class Symbol:
 
 
 @dataclass(slots=True)
-class _Reader:
+class SourceDeclarations:
     tokens: Tokens
     kernels: list[Kernel] = field(default_factory=list)
     symbols: list[Symbol] = field(default_factory=list)
@@ -91,9 +91,9 @@ class _Reader:
     declarations: list[Declaration] = field(default_factory=list)
 
 
-def read(tokens: Tokens) -> _Reader:
+def read_declarations(tokens: Tokens) -> SourceDeclarations:
     """Find kernels, symbols, shared variables, and every function and type outside functions."""
-    found = _Reader(tokens)
+    found = SourceDeclarations(tokens)
     scopes: list[tuple[Scope, int, int]] = []  # with the positions of head and brace
     head = position = 0
     while position < len(tokens):
@@ -187,12 +187,14 @@ def _name_of_function(tokens: Tokens, start: int, end: int) -> int | None:
     return None
 
 
-def _function(found: _Reader, head: int, brace: int, scopes: Sequence[Scope], name: str) -> None:
+def _function(found: SourceDeclarations, head: int, brace: int, scopes: Sequence[Scope], name: str) -> None:
     if name and "__global__" in found.tokens.slice(head, brace):
         _kernel(found, head, brace, scopes, (brace, found.tokens.partner(brace)))
 
 
-def _kernel(found: _Reader, head: int, end: int, scopes: Sequence[Scope], body: tuple[int, int] | None) -> None:
+def _kernel(
+    found: SourceDeclarations, head: int, end: int, scopes: Sequence[Scope], body: tuple[int, int] | None
+) -> None:
     tokens = found.tokens
     start: int = head
     template: list[str] | None = None
@@ -237,7 +239,7 @@ def _last_word(tokens: Tokens, first: int, last: int) -> str:
     return words[-1] if words else ""
 
 
-def _statement(found: _Reader, head: int, semicolon: int, scopes: Sequence[Scope]) -> None:
+def _statement(found: SourceDeclarations, head: int, semicolon: int, scopes: Sequence[Scope]) -> None:
     tokens = found.tokens
     words = set()
     position = head

@@ -16,15 +16,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...allocators.errors import CompileError
-from .cache import Cache, Entry, content_key, dependencies_of
-from .diagnostics import with_source_lines
+from ....allocators.errors import CompileError
+from ..compile import compile_cache
+from ..compile.compile_cache import Cache, Entry, content_key, dependencies_of
+from ..compile.diagnostics import with_source_lines
 
-__all__ = ["Compiler", "compile_for_host", "find_compiler", "host_headers"]
+__all__ = ["Compiler", "compile_for_host", "find_compiler", "translator_digest"]
 
 SOURCE_NAME = "kernel.cu"
-HEADERS = Path(__file__).parent / "host"
-SHADOW_OFFSET = 0x18000  # host/engine/shadow.h
+HEADERS = Path(__file__).parent / "headers"
+STUBS = Path(compile_cache.__file__).parent / "stubs"
+SHADOW_OFFSET = 0x18000  # headers/engine/shadow.h
 _COMMON = (
     # As nvcc treats sources: type punning and overflow do what the machine does, a*b+c is fused, no exceptions.
     *("-std=gnu++17", "-fno-strict-aliasing", "-fwrapv", "-ffp-contract=fast", "-fno-exceptions", "-fno-rtti"),
@@ -144,10 +146,12 @@ def _candidates(wanted: str, path: str) -> Iterator[list[str]]:
 
 
 @functools.cache
-def host_headers() -> str:
-    """A digest of the headers and the engine that modules are compiled against."""
-    files = sorted(path for path in HEADERS.rglob("*") if path.is_file())
-    return content_key(*[part for path in files for part in (str(path.relative_to(HEADERS)), path.read_bytes())])
+def translator_digest() -> str:
+    """A digest of all that makes modules besides the compiler: headers, engine, and the translation itself."""
+    package = Path(__file__).parents[1]
+    rooms = [package / room for room in ("source", "compile", "simulator")]
+    files = sorted(path for room in rooms for path in room.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    return content_key(*[part for path in files for part in (str(path.relative_to(package)), path.read_bytes())])
 
 
 @functools.cache
@@ -200,7 +204,7 @@ def compile_for_host(
     if cache is None:
         return make()
     identity = (*compiler.command, compiler.version, *compiler.flags(), *map(str, _CHECKS[compiler.kind] * checked))
-    key = content_key("host", source, flags, name_expressions, identity, host_headers(), processor())
+    key = content_key("host", source, flags, name_expressions, identity, translator_digest(), processor())
     return cache.get_or_make(key, make, facts=("parameters", "checked"))
 
 
@@ -211,7 +215,7 @@ def _compile(
 
     folder = Path(directory)
     (folder / SOURCE_NAME).write_text(source)
-    include = ["-I", str(HEADERS), "-I", str(HEADERS / "include"), "-idirafter", str(HEADERS / "absent")]
+    include = ["-I", str(HEADERS), "-I", str(HEADERS / "include"), "-idirafter", str(STUBS)]
     standard = [flag for flag in flags if flag.startswith("-std=")]
     scan = ["-E", *_COMMON, *standard, "-DCUPLUG_SCAN", *include, "-imacros", "cuda_host.h", *flags]
     if _KNOWN_WITHOUT_INCLUDE.search(source):
@@ -257,7 +261,7 @@ def compile_engine(cache: Cache | None) -> bytes:
     if cache is None:
         return make().payload
     identity = (*compiler.command, compiler.version, *compiler.flags())
-    return cache.get_or_make(content_key("engine", identity, host_headers(), processor()), make).payload
+    return cache.get_or_make(content_key("engine", identity, translator_digest(), processor()), make).payload
 
 
 def host_options(options: Sequence[str]) -> list[str]:

@@ -7,27 +7,27 @@ import functools
 import re
 from collections.abc import Sequence
 
-from ...allocators.errors import DriverError
+from ....allocators.errors import DriverError
 
-__all__ = ["demangle", "find", "plain", "typed"]
+__all__ = ["demangle", "find_kernel", "plain_name", "typed_name"]
 
 _NOT_FOUND = 500
 _SYNONYMS = {"uchar": "unsigned char", "ushort": "unsigned short", "uint": "unsigned int", "ulong": "unsigned long"}
 _SYNONYMS |= {"size_t": "unsigned long"}
 
 
-def find(name: str, known: Sequence[str]) -> str:
+def find_kernel(name: str, known: Sequence[str]) -> str:
     """The kernel that a program means: its full name, or the only one whose name ends so. Of kernels that share a name
     (overloads, which ``known`` lists with their parameters' types) the one with the types that ``name`` gives.
 
     Raises:
         DriverError: ``CUDA_ERROR_NOT_FOUND``; the message lists what is known.
     """
-    wanted = _compact(plain(name))
+    wanted = _compact(plain_name(name))
     full = demangle(name)
-    same_types = [other for other in known if "(" in full and typed(other) == typed(full)]
-    exact = [other for other in known if _compact(plain(other)) == wanted]
-    ending = [other for other in known if _compact(plain(other)).split("<")[0].endswith(f"::{wanted}")]
+    same_types = [other for other in known if "(" in full and typed_name(other) == typed_name(full)]
+    exact = [other for other in known if _compact(plain_name(other)) == wanted]
+    ending = [other for other in known if _compact(plain_name(other)).split("<")[0].endswith(f"::{wanted}")]
     for candidates in (same_types, exact, ending):
         if len(candidates) == 1:
             return candidates[0]
@@ -41,7 +41,7 @@ def find(name: str, known: Sequence[str]) -> str:
     )
 
 
-def plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """A name without the parameters that a demangled one has; a mangled one in plain, as far as that is easy."""
     mangled = re.match(r"_Z(N?)((?:\d+[A-Za-z_]\w*)+)", name)
     if mangled:
@@ -57,12 +57,12 @@ def plain(name: str) -> str:
     return name[: _bracket(name)].removeprefix("void ").lstrip("& ").removeprefix("::").strip()
 
 
-def typed(name: str) -> str:
+def typed_name(name: str) -> str:
     """A name with its parameters' types, written in one way of the many that C++ has."""
     bracket = _bracket(name)
     parameters = name[bracket + 1 : name.rfind(")")] if bracket < len(name) else ""
     types = [_type(part) for part in re.split(r",(?![^<]*>)", parameters) if part.strip() not in ("", "void")]
-    return f"{_compact(plain(name))}({', '.join(types)})"
+    return f"{_compact(plain_name(name))}({', '.join(types)})"
 
 
 def _type(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from . import syntax
+from . import declarations as syntax
 from .tokens import Tokens
 
 __all__ = ["without_host_code"]
@@ -21,7 +21,7 @@ def without_host_code(source: str) -> str:
     if not _SIGNS.search(source):
         return source
     tokens = Tokens(source)
-    declarations = syntax.read(tokens).declarations
+    declarations = syntax.read_declarations(tokens).declarations
     pieces = list(tokens.texts)
     for start, end in (*_host_functions(tokens, declarations), *_host_statements(tokens, declarations)):
         for index in range(tokens.words[start], tokens.words[end] + 1):

@@ -1,0 +1,1 @@
+"""Compiling for GPUs, and what compilers made, kept on disk."""

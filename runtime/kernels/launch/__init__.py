@@ -1,0 +1,1 @@
+"""From Python's arguments to a launch."""

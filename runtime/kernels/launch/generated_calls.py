@@ -1,0 +1,157 @@
+"""The hot path of a launch.
+
+A launch costs CUDA 3.0 µs on an H200, and its arguments must not cost as much again. So the function that a program
+calls is generated for the kernel: naming the arguments one by one takes half the time of handling them as a tuple, and
+reading what they hold less than calling their methods. It knows one way, for arguments of types that came before, on a
+current stream; whatever else comes, and every error, goes to the function ``otherwise``. What CUDA gets is made ahead,
+in a ``Slot``.
+"""
+
+from __future__ import annotations
+
+import struct
+import weakref
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ...upstream import PER_THREAD_KEY
+from .arguments import ADDRESS_EXPRESSIONS, Packer
+from .target import Target
+from .unrolling import Unroller
+
+if TYPE_CHECKING:
+    from ...runtime import Runtime
+
+__all__ = ["MISSING", "generate_call", "generate_prepared_call"]
+
+MISSING: Any = type("Missing", (), {})()
+
+_BODY = """
+        stream = {stream}
+        if rest or stream >= per_thread or runtime._unusable is not None:
+            raise KeyError
+        {branches}
+        if slot.stream != stream:
+            slot.move(stream)
+    except failures:
+        slot = None
+    if slot is None:  # outside the block, so that errors do not tell of this one
+        return otherwise(given_of(({arguments}*rest,)){geometry})
+    if slot.call():
+        target.call_again(slot)
+    target.push(slot)
+"""
+_BRANCH = """if {condition}:
+            slot = target.pop()
+            pack{number}(slot.parameters, 0, {values})
+        el"""
+_CALL = (
+    """
+def call({parameters}*rest, grid=1, block, shared=0, stream=None):
+    given = stream
+    try:
+        current = threads.current
+        if given is not None:
+            raise KeyError
+        target = targets[grid, block, shared, current.device]"""
+    + _BODY
+)
+_PREPARED = (
+    """
+def call({parameters}*rest):
+    try:
+        current = threads.current
+        if current.device != target.ordinal:
+            raise KeyError"""
+    + _BODY
+)
+
+
+def generate_call(
+    function: Any, runtime: Runtime, packer: Packer, targets: dict[tuple[Any, Any, Any, int], Target]
+) -> None:
+    """Make a call of ``function`` take the short way where there is one.
+
+    Args:
+        function: a ``partial`` of what launches in any case: ``launch(args, grid, block, shared, stream)``. Its
+            function becomes one of ``(*args, grid, block, shared, stream)``.
+        runtime: the kernel's.
+        packer: the kernel's.
+        targets: what is known, by grid, block, shared memory and device.
+    """
+    template = partial(_CALL.format, stream="current.stream", geometry=", grid, block, shared, given")
+    _settle(function, runtime, packer, template, targets=targets)
+
+
+def generate_prepared_call(function: Any, packer: Packer, target: Target, handle: int | None) -> None:
+    """The same for a launch whose target is settled, and its stream unless ``handle`` is None: ``launch(args)``."""
+    template = partial(_PREPARED.format, stream="current.stream" if handle is None else str(handle), geometry="")
+    _settle(function, target.runtime, packer, template, target=target)
+
+
+def _settle(function: Any, runtime: Runtime, packer: Packer, template: Callable[..., str], **names: Any) -> None:
+    """Generate what ``function`` calls for the types that came so far; and again when others have come."""
+    in_any_case, settled, referred = function.func, 0, weakref.ref(function)
+
+    def settle(function: Any) -> None:
+        nonlocal settled
+        settled = len(packer.usual)
+        call = _generate(template, runtime, packer, otherwise=otherwise, **names)
+        function.__setstate__((call, (), {}, vars(function)))
+
+    def otherwise(*args: Any) -> None:
+        in_any_case(*args)
+        if settled != len(packer.usual):
+            function = referred()
+            if function is not None:
+                settle(function)
+
+    settle(function)
+
+
+def _generate(template: Callable[..., str], runtime: Runtime, packer: Packer, **names: Any) -> Callable[..., None]:
+    arguments = Unroller([parameter.kind for parameter in packer.parameters])
+    space: dict[str, Any] = {
+        **names,
+        "runtime": runtime,
+        "threads": runtime.threads,
+        "per_thread": PER_THREAD_KEY,
+        "missing": MISSING,
+        "given_of": _given,
+        "refuse": _refuse,
+        "failures": (AttributeError, KeyError, TypeError, IndexError, OverflowError, struct.error),
+    }
+    branches = ""
+    for number, (types, plan) in enumerate([] if runtime.launch_blocking else packer.usual):
+        space[f"pack{number}"] = plan.layout.pack_into
+        values = []
+        for place, kind in enumerate(types):
+            space[f"type{number}_{place}"] = kind
+            convert = None if plan.converters is None else plan.converters[place]
+            value = f"a{place}"
+            if kind in ADDRESS_EXPRESSIONS and packer.parameters[place].kind == "p":
+                value = ADDRESS_EXPRESSIONS[kind].format(value)
+            elif convert is not None:
+                space[f"convert{number}_{place}"] = convert
+                value = f"convert{number}_{place}({value})"
+            values.append(value)
+        branches += _BRANCH.format(
+            condition=arguments.each(f"type(a{{k}}) is type{number}_{{k}}", between=" and ") or "True",
+            number=number,
+            values="".join(f"{value}, " for value in values),
+        )
+    source = template(
+        parameters=arguments.each("a{k}=missing, ") + ("/, " if packer.parameters else ""),
+        branches=f"{branches}se:\n            raise KeyError" if branches else "raise KeyError",
+        arguments=arguments.each("a{k}, "),
+    )
+    return arguments.function(source, "call", space)
+
+
+def _refuse() -> NoReturn:
+    raise KeyError
+
+
+def _given(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(value for value in args if value is not MISSING)

@@ -1,0 +1,1 @@
+"""Compiling kernels for this machine, and running them."""

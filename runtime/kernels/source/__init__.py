@@ -1,0 +1,1 @@
+"""Reading CUDA C: kernels, variables, parameters, included files, and code for the host."""

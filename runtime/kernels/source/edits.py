@@ -1,0 +1,33 @@
+"""Changes to a source that leave its lines where they are."""
+
+from __future__ import annotations
+
+from .tokens import Tokens
+
+__all__ = ["Edits"]
+
+
+class Edits:
+    """Changes to words; the space between them, and with it every line, stays."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+        self._changed: dict[int, str] = {}
+
+    def replace(self, position: int, text: str) -> None:
+        self._changed[self._tokens.words[position]] = text
+
+    def drop(self, position: int) -> None:
+        self.replace(position, "")
+
+    def before(self, position: int, text: str) -> None:
+        index = self._tokens.words[position]
+        self._changed[index] = f"{text} {self._changed.get(index, self._tokens.texts[index])}"
+
+    def after(self, position: int, text: str) -> None:
+        index = self._tokens.words[position]
+        self._changed[index] = f"{self._changed.get(index, self._tokens.texts[index])} {text}"
+
+    def text(self) -> str:
+        changed = self._changed
+        return "".join(changed.get(index, text) for index, text in enumerate(self._tokens.texts))
