@@ -223,9 +223,11 @@ def _convert_bool(text: str) -> bool:
 
 
 def _convert_int(text: str) -> int:
-    if text.startswith("-"):
-        return -parse_size(text[1:])
-    return parse_size(text)
+    sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text)
+    try:
+        return sign * parse_size(digits)
+    except ValueError:
+        raise ValueError(f"{text!r} is no whole number; write 64, say, or for a size 64KiB, 2MiB or 1.5GiB") from None
 
 
 def _type_name(annotation: Any) -> str:

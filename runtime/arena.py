@@ -6,8 +6,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ..allocators.errors import CuplugError
+from .checks import flag
 from .device import device_index
-from .runtime import Runtime, default_runtime
+from .runtime import Runtime, runtime_or_default
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -40,12 +41,12 @@ class arena:  # noqa: N801 - used as a function, like device
             CuplugError: the device's allocator has no arenas.
         """
         self._device = device
-        self._force = force
+        self._force = flag(force, "force")
         self._runtime = runtime
         self._marks: list[tuple[_Arena, Any]] = []
 
     def __enter__(self) -> Self:
-        runtime = self._runtime or default_runtime()
+        runtime = runtime_or_default(self._runtime)
         allocator = runtime.allocator(device_index(self._device, runtime))
         if not isinstance(allocator, _Arena):
             raise CuplugError(

@@ -38,6 +38,8 @@ class Buffer:
     @classmethod
     def of(cls, block: Block) -> Buffer:
         """The owner of ``block``, which came from ``allocate_owned``. There must be only one."""
+        if not isinstance(block, Block):
+            raise TypeError(f"cuplug.cuda.alloc(nbytes) makes buffers; {block!r} cannot be made one")
         buffer = cls()
         buffer.__del__ = block.give_back
         return buffer

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from operator import index
 from typing import Any
 
 from ..allocators.errors import CuplugError, DeviceMismatchError
+from .checks import whole_number
 from .operands import Operand, operand
-from .runtime import Runtime, default_runtime
+from .runtime import Runtime, runtime_or_default
 from .stream import ExternalStream, Stream, as_stream, current_stream
 
 __all__ = ["memcpy", "memset"]
@@ -40,7 +40,7 @@ def memcpy(
         DeviceMismatchError: ``stream`` is of another device, which has no access to the memory.
         DriverError: the device is in a sticky error state.
     """
-    runtime = runtime or default_runtime()
+    runtime = runtime_or_default(runtime)
     target, source = operand(dst, runtime), operand(src, runtime)
     count = _count(target, source, nbytes)
     if not target.writable:
@@ -91,9 +91,10 @@ def memset(
         DeviceMismatchError: ``stream`` is of another device, which has no access to the memory.
         DriverError: the device is in a sticky error state.
     """
-    runtime = runtime or default_runtime()
+    runtime = runtime_or_default(runtime)
     target = operand(dst, runtime)
-    count = target.nbytes if nbytes is None else index(nbytes)
+    count = target.nbytes if nbytes is None else whole_number(nbytes, "nbytes")
+    value, width = whole_number(value, "value"), whole_number(width, "width")
     if width not in (1, 2, 4):
         raise ValueError(f"cannot fill elements of {width} bytes: width is 1, 2 or 4")
     if not 0 <= value < 256**width:
@@ -121,7 +122,7 @@ def _count(target: Operand, source: Operand, nbytes: int | None) -> int:
                 "say how many with nbytes"
             )
         return target.nbytes
-    count = index(nbytes)
+    count = whole_number(nbytes, "nbytes")
     if not 0 <= count <= min(target.nbytes, source.nbytes):
         raise ValueError(f"cannot copy {count} bytes from memory of {source.nbytes} to memory of {target.nbytes} bytes")
     return count

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .current import Current
 from .drivers.base import DeviceProperties
-from .runtime import Runtime, default_runtime
+from .runtime import Runtime, default_runtime, runtime_or_default
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -43,7 +43,7 @@ class device:  # noqa: N801 - torch's name
         self._before: list[tuple[Current, tuple[int, int | None]] | None] = []
 
     def __enter__(self) -> Self:
-        runtime = self._runtime or default_runtime()
+        runtime = runtime_or_default(self._runtime)
         if isinstance(self._asked, int) and self._asked < 0:
             self._before.append(None)
             return self
@@ -75,7 +75,7 @@ def device_index(device: Any = None, runtime: Runtime | None = None) -> int:
         ValueError: it is not a CUDA device.
         TypeError: it is no device.
     """
-    runtime = runtime or default_runtime()
+    runtime = runtime_or_default(runtime)
     ordinal = _ordinal(device)
     return runtime.current.device if ordinal is None else runtime.check_ordinal(ordinal)
 
@@ -120,7 +120,7 @@ def current_device(*, runtime: Runtime | None = None) -> int:
     Raises:
         CuplugError: there is no device.
     """
-    return (runtime or default_runtime()).current.device
+    return runtime_or_default(runtime).current.device
 
 
 def set_device(device: Any, *, runtime: Runtime | None = None) -> None:
@@ -130,7 +130,7 @@ def set_device(device: Any, *, runtime: Runtime | None = None) -> None:
     """
     if isinstance(device, int) and device < 0:
         return
-    runtime = runtime or default_runtime()
+    runtime = runtime_or_default(runtime)
     runtime.current.set_device(device_index(device, runtime))
 
 
@@ -140,7 +140,7 @@ def synchronize(device: Any = None, *, runtime: Runtime | None = None) -> None:
     Raises:
         DriverError: what the work did, for example ``CUDA_ERROR_ILLEGAL_ADDRESS``.
     """
-    runtime = runtime or default_runtime()
+    runtime = runtime_or_default(runtime)
     state = runtime.device(device_index(device, runtime))
     state.synchronize()
     with runtime.on_device(state.ordinal):
@@ -149,7 +149,7 @@ def synchronize(device: Any = None, *, runtime: Runtime | None = None) -> None:
 
 def get_device_properties(device: Any = None, *, runtime: Runtime | None = None) -> DeviceProperties:
     """What a device can do; sizes in bytes."""
-    runtime = runtime or default_runtime()
+    runtime = runtime_or_default(runtime)
     return runtime.properties(device_index(device, runtime))
 
 
@@ -166,7 +166,7 @@ def get_device_capability(device: Any = None, *, runtime: Runtime | None = None)
 
 def can_device_access_peer(device: Any, peer_device: Any, *, runtime: Runtime | None = None) -> bool:
     """Whether ``device`` could use ``peer_device``'s memory directly. False for a device and itself."""
-    runtime = runtime or default_runtime()
+    runtime = runtime_or_default(runtime)
     return runtime.driver.can_access_peer(device_index(device, runtime), device_index(peer_device, runtime))
 
 
@@ -176,7 +176,7 @@ def enable_peer_access(device: Any, peer_device: Any, *, runtime: Runtime | None
     Raises:
         DriverError: ``CUDA_ERROR_PEER_ACCESS_UNSUPPORTED``.
     """
-    runtime = runtime or default_runtime()
+    runtime = runtime_or_default(runtime)
     pair = device_index(device, runtime), device_index(peer_device, runtime)
     runtime.driver.enable_peer_access(*pair)
     runtime.peers.add(pair)
@@ -188,7 +188,7 @@ def disable_peer_access(device: Any, peer_device: Any, *, runtime: Runtime | Non
     Raises:
         DriverError: ``CUDA_ERROR_PEER_ACCESS_NOT_ENABLED``.
     """
-    runtime = runtime or default_runtime()
+    runtime = runtime_or_default(runtime)
     pair = device_index(device, runtime), device_index(peer_device, runtime)
     runtime.driver.disable_peer_access(*pair)
     runtime.peers.discard(pair)

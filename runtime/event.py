@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..allocators.errors import CuplugError
 from ..allocators.uncopyable import refuse_copies
-from .runtime import Runtime, default_runtime
+from .checks import flag
+from .runtime import Runtime, runtime_or_default
 
 if TYPE_CHECKING:
     from .stream import Stream
@@ -38,13 +39,14 @@ class Event:
 
         Raises:
             ValueError: ``interprocess`` is true.
+            TypeError: an argument is neither True nor False, or ``runtime`` is no runtime.
         """
-        if interprocess:
+        if flag(interprocess, "interprocess"):
             raise ValueError("events between processes are not supported; pass interprocess=False")
-        self._runtime = runtime or default_runtime()
+        self._runtime = runtime_or_default(runtime)
         self._handle = 0
-        self.enable_timing = bool(enable_timing)
-        self.blocking = bool(blocking)
+        self.enable_timing = flag(enable_timing, "enable_timing")
+        self.blocking = flag(blocking, "blocking")
         self.device: int | None = None
         """The ordinal of its device; None before it is recorded."""
 
@@ -110,9 +112,12 @@ class Event:
         """The milliseconds between this event and ``end_event``. Both must have been reached.
 
         Raises:
+            TypeError: ``end_event`` is not an Event.
             CuplugError: one was made without ``enable_timing``, or not recorded.
             DriverError: ``CUDA_ERROR_NOT_READY``: the work is not done; synchronise first.
         """
+        if not isinstance(end_event, Event):
+            raise TypeError(f"end_event must be a cuplug Event, not {end_event!r}")
         if not (self.enable_timing and end_event.enable_timing):
             raise CuplugError("both events must be made with enable_timing=True to measure the time between them")
         if self.device is None or end_event.device is None:

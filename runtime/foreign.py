@@ -18,8 +18,11 @@ def stream_handle(stream: Any) -> int:
 
     Raises:
         TypeError: it is none of these.
+        ValueError: it is an integer that cannot be a handle.
     """
     handle = _raw_handle(stream)
+    if not 0 <= handle < 1 << 64:
+        raise ValueError(f"{handle} is not the handle of a stream: a handle is an address, from 0 to 2 ** 64 - 1")
     return LEGACY_STREAM if handle == 1 else handle
 
 

@@ -15,6 +15,7 @@ from ..allocators.base import Allocator
 from ..allocators.errors import CuplugError
 from ..allocators.uncopyable import refuse_copies
 from .buffer import Buffer
+from .checks import whole_number
 from .current import Current, Lane
 from .devices import DeviceState
 from .drivers.base import LEGACY_STREAM, Driver, driver_error
@@ -157,16 +158,16 @@ class Runtime:
             CuplugError: there is no device, or the runtime cannot be used any more.
             DriverError: ``CUDA_ERROR_INVALID_DEVICE``: none has this ordinal.
         """
-        found = self._devices.get(ordinal)
-        if found is not None and self._unusable is None:
+        if self._unusable is None and (found := self._devices.get(whole_number(ordinal, "the number of a device"))):
             return found
-        self.check_ordinal(ordinal)
+        ordinal = self.check_ordinal(ordinal)
         with self.lock:
             return self._devices.setdefault(ordinal, DeviceState(self, ordinal))
 
     def check_ordinal(self, ordinal: int) -> int:
         """``ordinal``, if there is such a device. Raises as ``device`` does."""
         self.driver  # noqa: B018 - raises where there is none
+        ordinal = whole_number(ordinal, "the number of a device")
         if not 0 <= ordinal < self._count:
             visible = "1 device is visible: 0" if self._count == 1 else f"devices 0 to {self._count - 1} are visible"
             raise driver_error(101, f"there is no device {ordinal}; {visible} (see CUDA_VISIBLE_DEVICES)")
@@ -215,7 +216,7 @@ class Runtime:
 
     def find_allocator(self, ordinal: int) -> Allocator | None:
         """The allocator of a device, or None where none was needed up to now."""
-        device = self._devices.get(ordinal)
+        device = self._devices.get(whole_number(ordinal, "the number of a device"))
         return device.allocator if device else None
 
     def alloc(self, nbytes: int, *, stream: Any = None) -> Buffer:
@@ -230,8 +231,9 @@ class Runtime:
             OutOfMemoryError: there is not that much left, whatever was tried.
             CuplugError: there is no device, or the runtime cannot be used any more.
             ValueError: ``nbytes`` is negative.
+            TypeError: ``nbytes`` is not a whole number, or ``stream`` is no stream.
         """
-        current = self.current
+        current, nbytes = self.current, whole_number(nbytes, "nbytes")
         if stream is None:
             return Buffer.of(current.allocate(nbytes))
         allocator = self.allocator(self.stream_device(stream))
@@ -251,10 +253,14 @@ class Runtime:
     def at_close(self, closer: Callable[[], None]) -> None:
         """Call ``closer`` when the runtime closes and nothing is queued any more, before allocators close. Not called
         in a forked child."""
+        if not callable(closer):
+            raise TypeError(f"closer must be a function without arguments, not {closer!r}")
         self._closers.append(closer)
 
     def keep(self, allocator: Allocator) -> None:
         """Close ``allocator`` with the runtime, after those of the devices, and abandon it with them."""
+        if not isinstance(allocator, Allocator):
+            raise TypeError(f"allocator must be a cuplug.allocators.base.Allocator, not {allocator!r}")
         self._kept.append(allocator)
 
     def close(self) -> None:

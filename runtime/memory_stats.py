@@ -9,9 +9,10 @@ from typing import Any
 
 from ..allocators.base import Allocator
 from ..allocators.statistics import Statistics
+from . import checks
 from .device import device_index
 from .pinned import pinned_allocator
-from .runtime import Runtime, default_runtime
+from .runtime import Runtime, runtime_or_default
 
 __all__ = [
     "empty_cache",
@@ -99,7 +100,7 @@ def memory_stats(device: Any = None, *, runtime: Runtime | None = None) -> dict[
 
 def memory_summary(device: Any = None, abbreviated: bool = False, *, runtime: Runtime | None = None) -> str:
     """``memory_stats`` as a table for people. ``abbreviated`` leaves the two pools out."""
-    runtime = runtime or default_runtime()
+    runtime, short = runtime_or_default(runtime), checks.flag(abbreviated, "abbreviated")
     ordinal = device_index(device, runtime)
     statistics = _statistics(ordinal, runtime)
     name = runtime.settings.allocator if isinstance(runtime.settings.allocator, str) else "a factory's"
@@ -113,7 +114,7 @@ def memory_summary(device: Any = None, abbreviated: bool = False, *, runtime: Ru
     for figure, title in _TITLES.items():
         show = _show_bytes if figure.endswith("_bytes") else str
         for pool, counters in statistics.pools():
-            if pool != "all" and abbreviated:
+            if pool != "all" and short:
                 continue
             label = title if pool == "all" else f"  {pool.replace('_', ' ')}"
             values = getattr(counters, figure).as_dict().values()
@@ -150,7 +151,7 @@ def mem_get_info(device: Any = None, *, runtime: Runtime | None = None) -> tuple
     Raises:
         CuplugError: there is no device.
     """
-    runtime = runtime or default_runtime()
+    runtime = runtime_or_default(runtime)
     with runtime.on_device(device_index(device, runtime)):
         return runtime.driver.mem_info()
 
@@ -162,7 +163,7 @@ def memory_snapshot(device: Any = None, *, runtime: Runtime | None = None) -> li
         device: by default all devices.
         runtime: the default runtime, if left out.
     """
-    runtime = runtime or default_runtime()
+    runtime = runtime_or_default(runtime)
     ordinals = range(runtime.device_count()) if device is None else [device_index(device, runtime)]
     return [segment for ordinal in ordinals for segment in _segments(ordinal, runtime.find_allocator(ordinal))]
 
@@ -204,7 +205,7 @@ def empty_cache(*, runtime: Runtime | None = None) -> None:
     Raises:
         DriverError: a device is in a sticky error state.
     """
-    runtime = runtime or default_runtime()
+    runtime = runtime_or_default(runtime)
     for ordinal in range(runtime.device_count()):
         allocator = runtime.find_allocator(ordinal)
         if allocator is not None:
@@ -220,16 +221,16 @@ def set_per_process_memory_fraction(fraction: float, device: Any = None, *, runt
 
     Raises:
         ValueError: ``fraction`` is not between 0 and 1.
+        TypeError: it is no number.
     """
-    if not 0 <= fraction <= 1:
-        raise ValueError(f"a fraction of {fraction} of the memory was asked for; it is between 0 and 1")
-    runtime = runtime or default_runtime()
+    part = checks.fraction(fraction, "the fraction of the memory")
+    runtime = runtime_or_default(runtime)
     ordinal = device_index(device, runtime)
-    runtime.allocator(ordinal).memory_limit = int(fraction * runtime.properties(ordinal).total_memory)
+    runtime.allocator(ordinal).memory_limit = int(part * runtime.properties(ordinal).total_memory)
 
 
 def _allocator(device: Any, runtime: Runtime | None) -> Allocator | None:
-    runtime = runtime or default_runtime()
+    runtime = runtime_or_default(runtime)
     if not runtime.device_count() and device is None:
         return None
     return runtime.find_allocator(device_index(device, runtime))

@@ -13,9 +13,10 @@ from ..allocators.block import Block
 from ..allocators.errors import CuplugError
 from ..allocators.uncopyable import refuse_copies
 from ..allocators.upstream import Fence
+from .checks import whole_number
 from .drivers.base import LEGACY_STREAM, PER_THREAD_STREAM
 from .drivers.upstream import EventFence, PinnedUpstream
-from .runtime import Runtime, default_runtime
+from .runtime import Runtime, runtime_or_default
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -34,9 +35,10 @@ def alloc_pinned(nbytes: int, *, runtime: Runtime | None = None) -> PinnedBuffer
         OutOfMemoryError: the driver cannot lock that much.
         CuplugError: there is no device, or the runtime cannot be used any more.
         ValueError: ``nbytes`` is negative.
+        TypeError: ``nbytes`` is not a whole number.
     """
-    runtime = runtime or default_runtime()
-    block = pinned_allocator(runtime).allocate(nbytes, stream=_HOST)
+    runtime = runtime_or_default(runtime)
+    block = pinned_allocator(runtime).allocate(whole_number(nbytes, "nbytes"), stream=_HOST)
     return PinnedBuffer(PinnedMemory(block))
 
 
@@ -66,6 +68,8 @@ class PinnedBuffer:
     __reduce_ex__ = refuse_copies("copy its contents, with numpy.array(buffer)")
 
     def __init__(self, memory: PinnedMemory) -> None:
+        if not isinstance(memory, PinnedMemory):
+            raise TypeError(f"cuplug.cuda.alloc_pinned(nbytes) makes pinned buffers; {memory!r} cannot be made one")
         self._memory = memory
 
     @property

@@ -15,7 +15,7 @@ from .settings import AllocatorChoice, DriverChoice, Path, Settings
 if TYPE_CHECKING:
     from ..plugins.manager import PluginManager
 
-__all__ = ["Runtime", "alloc", "default_runtime", "init", "shutdown"]
+__all__ = ["Runtime", "alloc", "default_runtime", "init", "runtime_or_default", "shutdown"]
 
 _default: Runtime | None = None
 _default_lock = threading.RLock()
@@ -85,6 +85,20 @@ def default_runtime() -> Runtime:
     """
     running = _default
     return running if running is not None and running.usable else init()
+
+
+def runtime_or_default(runtime: Runtime | None) -> Runtime:
+    """``runtime``, or the default one where none is named.
+
+    Raises:
+        TypeError: it is not a runtime.
+        CuplugError: as ``default_runtime``.
+    """
+    if runtime is None:
+        return default_runtime()
+    if not isinstance(runtime, Runtime):
+        raise TypeError(f"runtime must be a cuplug.Runtime or None, not {runtime!r}")
+    return runtime
 
 
 def shutdown() -> None:

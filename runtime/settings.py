@@ -6,9 +6,11 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from itertools import count
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..allocators.base import Allocator
+from ..allocators.errors import CuplugError
+from .checks import flag
 from .drivers.base import Driver
 
 if TYPE_CHECKING:
@@ -33,15 +35,28 @@ class Settings:
     launch_blocking: bool | None = None
     plugins: PluginManager | None = None
 
+    def __post_init__(self) -> None:
+        """Raises TypeError for what is nothing of the kind."""
+        _check(isinstance(self.allocator, str) or callable(self.allocator), "allocator", self.allocator, _ALLOCATOR)
+        _check(isinstance(self.driver, str) or hasattr(self.driver, "device_count"), "driver", self.driver, _DRIVER)
+        _check(isinstance(self.trace, (str, os.PathLike)), "trace", self.trace, "the path of a file")
+        _check(hasattr(self.plugins, "make_allocator"), "plugins", self.plugins, "a PluginManager")
+        if self.launch_blocking is not None:
+            flag(self.launch_blocking, "launch_blocking")
+
     def resolved(self) -> Settings:
-        """With the environment and the defaults in place of what was not said."""
+        """With the environment and the defaults in place of what was not said.
+
+        Raises:
+            CuplugError: a variable of the environment says what cannot be understood.
+        """
         environment = os.environ
         blocking = self.launch_blocking
         return Settings(
             allocator=self.allocator or environment.get("CUPLUG_ALLOCATOR") or "caching",
             driver=self.driver or environment.get("CUPLUG_DRIVER") or "auto",
             trace=os.fspath(self.trace) if self.trace else _trace_of_environment(),
-            launch_blocking=environment.get("CUDA_LAUNCH_BLOCKING") == "1" if blocking is None else blocking,
+            launch_blocking=_blocking_of_environment() if blocking is None else bool(blocking),
             plugins=self.plugins,
         )
 
@@ -52,6 +67,22 @@ class Settings:
         if "trace" in said:
             said["trace"] = os.fspath(said["trace"])
         return [name for name, value in said.items() if getattr(other, name) != value]
+
+
+_ALLOCATOR = "a selection such as 'caching', or a factory that takes the upstream"
+_DRIVER = "a selection such as 'cuda' or 'sim:devices=2', or a driver"
+
+
+def _check(right: bool, name: str, value: Any, expected: str) -> None:
+    if value is not None and not right:
+        raise TypeError(f"{name} must be {expected}, not {value!r}")
+
+
+def _blocking_of_environment() -> bool:
+    said = os.environ.get("CUDA_LAUNCH_BLOCKING", "").strip()
+    if said not in ("", "0", "1"):
+        raise CuplugError(f"the environment variable CUDA_LAUNCH_BLOCKING is {said!r}; set it to 1 or 0, or unset it")
+    return said == "1"
 
 
 _traces = count(1)

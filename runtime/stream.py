@@ -6,12 +6,13 @@ from types import TracebackType
 from typing import Any
 
 from ..allocators.uncopyable import refuse_copies
+from .checks import whole_number
 from .current import Current
 from .device import device_index
 from .drivers.base import LEGACY_STREAM
 from .event import Event
 from .foreign import device_of, event_handle, stream_handle
-from .runtime import Runtime, default_runtime
+from .runtime import Runtime, runtime_or_default
 
 __all__ = [
     "ExternalStream",
@@ -43,7 +44,7 @@ class Stream:
             priority: lower numbers go first; the driver's range is (0, -5) on most devices, others become the nearest.
             runtime: the default runtime, if left out.
         """
-        runtime = runtime or default_runtime()
+        runtime, priority = runtime_or_default(runtime), whole_number(priority, "priority")
         ordinal = device_index(device, runtime)
         pool = runtime.device(ordinal).streams
         with runtime.on_device(ordinal):
@@ -114,9 +115,16 @@ class Stream:
         as_stream(stream, self._runtime).record_event().wait(self)
 
     def record_event(self, event: Event | None = None) -> Event:
-        """Mark the work queued here up to now, with ``event`` or a new one, which is returned."""
+        """Mark the work queued here up to now, with ``event`` or a new one, which is returned.
+
+        Raises:
+            TypeError: ``event`` is not a cuplug Event.
+            CuplugError: it was recorded on another device before.
+        """
         if event is None:
             event = Event(runtime=self._runtime)
+        elif not isinstance(event, Event):
+            raise TypeError(f"event must be a cuplug Event or None, not {event!r}")
         event.record(self)
         return event
 
@@ -151,7 +159,7 @@ class ExternalStream(Stream):
         Raises:
             TypeError: ``stream_ptr`` is no stream.
         """
-        runtime = runtime or default_runtime()
+        runtime = runtime_or_default(runtime)
         ordinal = device_index(device_of(stream_ptr) if device is None else device, runtime)
         self._assign(runtime, ordinal, stream_handle(stream_ptr), 0)
 
@@ -204,7 +212,7 @@ def stream(stream: Any) -> StreamContext:
 
 def current_stream(device: Any = None, *, runtime: Runtime | None = None) -> Stream:
     """This thread's current stream on a device, by default on the current one."""
-    runtime = runtime or default_runtime()
+    runtime = runtime_or_default(runtime)
     ordinal = device_index(device, runtime)
     chosen: Stream | None = runtime.current.streams.get(ordinal)
     return chosen if chosen is not None else default_stream(ordinal, runtime=runtime)
@@ -212,7 +220,7 @@ def current_stream(device: Any = None, *, runtime: Runtime | None = None) -> Str
 
 def default_stream(device: Any = None, *, runtime: Runtime | None = None) -> Stream:
     """The default stream of a device: the legacy stream, with which all blocking streams order themselves."""
-    runtime = runtime or default_runtime()
+    runtime = runtime_or_default(runtime)
     ordinal = device_index(device, runtime)
     objects = runtime.device(ordinal).objects
     found: Stream | None = objects.get("default_stream")

@@ -116,7 +116,7 @@ def test_the_part_of_the_memory_can_be_limited(make_runtime: Any) -> None:
         runtime.alloc(48 * MIB)
     stats.set_per_process_memory_fraction(1.0, runtime=runtime)
     assert runtime.alloc(48 * MIB).nbytes == 48 * MIB
-    with pytest.raises(ValueError, match="between 0 and 1"):
+    with pytest.raises(ValueError, match="from 0 to 1"):
         stats.set_per_process_memory_fraction(1.5, runtime=runtime)
     del held
 
