@@ -14,7 +14,7 @@ from typing import Any
 import pluggy
 
 from ..allocators.base import Allocator
-from ..allocators.errors import CuplugError, PluginError, UnknownAllocatorError
+from ..allocators.errors import CuplugError, OutOfMemoryError, PluginError, UnknownAllocatorError
 from ..allocators.events import Observer
 from ..allocators.upstream import Upstream
 from ..runtime.drivers.base import Driver
@@ -54,6 +54,8 @@ class PluginManager:
         self._hooks = {name for name in vars(Specifications) if name.startswith(PROJECT)}
         self._contributed: dict[str, dict[str, tuple[str, Callable[..., Any]]]] = {kind: {} for kind in _KINDS}
         self._broken: dict[str, str] = {}
+        self._asking = threading.local()
+        """``memory``: whether the thread is in the middle of ``out_of_memory``."""
 
     # --- registration -----------------------------------------------------------------------------------------------
 
@@ -259,9 +261,24 @@ class PluginManager:
     def out_of_memory(self, device: int, nbytes: int, stream: int) -> bool:
         """Ask every plugin to free something; whether any says that ``nbytes`` bytes should be tried again.
 
+        A hook must not need memory that is not there: its own allocation would ask all hooks again, and so on.
+
         Raises:
             PluginError: a plugin failed, or answered neither a bool nor None.
+            OutOfMemoryError: it is a hook that this thread is asking already which allocates.
         """
+        if getattr(self._asking, "memory", False):
+            raise OutOfMemoryError(
+                f"a cuplug_out_of_memory hook has itself asked for {nbytes} bytes of device {device}, and they are not "
+                "there; a hook frees memory, or answers that it cannot"
+            )
+        self._asking.memory = True
+        try:
+            return self._out_of_memory(device, nbytes, stream)
+        finally:
+            self._asking.memory = False
+
+    def _out_of_memory(self, device: int, nbytes: int, stream: int) -> bool:
         retry = False
         for name, answer in self._call("cuplug_out_of_memory", device=device, nbytes=nbytes, stream=stream):
             if answer is not None and not isinstance(answer, bool):

@@ -48,5 +48,7 @@ class Specifications:
     def cuplug_out_of_memory(self, device: int, nbytes: int, stream: int) -> bool | None:
         """Free something, and answer whether the allocation of ``nbytes`` bytes should be tried again.
 
-        Called without any lock, outside exception handlers, on the thread that allocates.
+        Called without any lock, outside exception handlers, on the thread that allocates. It may free anything. What it
+        allocates itself must be there without asking hooks again: else that allocation raises OutOfMemoryError, and so
+        does this hook unless it catches it.
         """

@@ -99,8 +99,8 @@ def test_options_are_converted_by_their_annotations():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("chunk=many", "'many' is not a size in bytes"),
-        ("limit=1.5", "'1.5' is not a whole number of bytes"),
+        ("chunk=many", "'many' is no whole number"),
+        ("limit=1.5", "'1.5' is no whole number"),
         ("greedy=perhaps", "'perhaps' is neither true nor false"),
         ("ratio=half", "could not convert string to float"),
         ("schedule=eagerly", "it must be one of eager, lazy"),

@@ -7,8 +7,9 @@ from typing import Any
 import cuplug
 import numpy as np
 import pytest
-from cuplug import CuplugError, DriverError, Runtime, UnknownAllocatorError
+from cuplug import CuplugError, DriverError, PluginError, Runtime, UnknownAllocatorError
 from cuplug.allocators.direct import DirectAllocator
+from cuplug.plugins.bundled import Bundled
 from cuplug.plugins.manager import PluginManager, default_manager
 from cuplug.plugins.specs import hookimpl
 from cuplug.runtime.copies import memcpy, memset
@@ -222,6 +223,82 @@ def test_plugins_are_asked_when_memory_runs_out(plugin: _Plugin) -> None:
         assert plugin.asked == [(1, 48 << 20, queue.cuda_stream)]
         with pytest.raises(cuplug.OutOfMemoryError):
             runtime.alloc(80 << 20)
+
+
+def _full(runtime: Runtime) -> list[Any]:
+    """All the memory of a device with 64 MiB."""
+    return [runtime.alloc(32 << 20), runtime.alloc(32 << 20)]
+
+
+def test_a_hook_that_allocates_what_is_not_there_is_told_so_once() -> None:
+    class Hungry:
+        asked = 0
+
+        @hookimpl
+        def cuplug_out_of_memory(self, device: int, nbytes: int, stream: int) -> bool:
+            self.asked += 1
+            runtime.alloc(nbytes)
+            return True
+
+    hungry, manager = Hungry(), PluginManager()
+    manager.register(Bundled(), "cuplug")
+    manager.register(hungry, "hungry")
+    with Runtime(driver="sim:memory=64MiB", plugins=manager) as runtime:
+        held = _full(runtime)
+        for times in (1, 2):
+            with pytest.raises(PluginError, match=r"'hungry': .* has itself asked for 1000 bytes of device 0"):
+                runtime.alloc(1000)
+            assert hungry.asked == times
+        held.pop()
+        assert runtime.alloc(1000).nbytes == 1000
+
+
+def test_a_hook_may_allocate_what_is_there_and_catch_the_error_where_it_is_not() -> None:
+    class Careful:
+        spare: Any = None
+        errors = 0
+
+        @hookimpl
+        def cuplug_out_of_memory(self, device: int, nbytes: int, stream: int) -> bool:
+            try:
+                runtime.alloc(nbytes)
+            except cuplug.OutOfMemoryError:
+                self.errors += 1
+            self.spare = None
+            runtime.alloc(nbytes // 2).close()
+            return True
+
+    careful, manager = Careful(), PluginManager()
+    manager.register(Bundled(), "cuplug")
+    manager.register(careful, "careful")
+    with Runtime(driver="sim:memory=64MiB", plugins=manager) as runtime:
+        first, careful.spare = _full(runtime)
+        assert runtime.alloc(32 << 20).nbytes == 32 << 20
+        assert careful.errors == 1
+        del first
+
+
+def test_threads_ask_hooks_each_for_itself() -> None:
+    """The one in the middle of a hook does not keep another's hook from being asked."""
+    inside, done = threading.Event(), threading.Event()
+
+    class Slow:
+        @hookimpl
+        def cuplug_out_of_memory(self, device: int, nbytes: int, stream: int) -> bool:
+            inside.set()
+            assert done.wait(60)
+            return False
+
+    manager = PluginManager()
+    manager.register(Slow(), "slow")
+    answers: list[bool] = []
+    thread = threading.Thread(target=lambda: answers.append(manager.out_of_memory(0, 1, 0)))
+    thread.start()
+    assert inside.wait(60)
+    done.set()
+    assert manager.out_of_memory(0, 2, 0) is False
+    thread.join()
+    assert answers == [False]
 
 
 def test_a_trace_records_every_allocation(tmp_path: Path) -> None:
