@@ -10,7 +10,8 @@ from ...plugins.tracing.contents import Trace
 from ...plugins.tracing.format import is_trace
 from ...plugins.tracing.reader import read_trace
 from .rmm_log import is_rmm_log, read_rmm_log
-from .snapshot_reader import GZIP_MAGIC, XZ_MAGIC, is_pickle, read_snapshot
+from .safe_pickles import is_pickle
+from .snapshot_reader import GZIP_MAGIC, XZ_MAGIC, read_snapshot
 
 __all__ = ["load"]
 

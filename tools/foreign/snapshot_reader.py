@@ -30,7 +30,7 @@ import io
 import lzma
 import os
 import zlib
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +40,19 @@ from ...allocators.errors import TraceError
 from ...allocators.events import EventKind
 from ...plugins.tracing.contents import EVENT_DTYPE, EventArray, Frame, Header, Trace
 from . import safe_pickles
+from .safe_pickles import is_pickle
 
-__all__ = ["GZIP_MAGIC", "XZ_MAGIC", "is_pickle", "read_snapshot"]
+__all__ = ["GZIP_MAGIC", "XZ_MAGIC", "read_snapshot"]
 
 XZ_MAGIC = b"\xfd7zXZ\x00"
 GZIP_MAGIC = b"\x1f\x8b"
 LARGEST = 4 << 30
 """Compressed files that grow beyond this many bytes are refused."""
+MOST_TIMES = 250
+"""So are those that grow beyond this many times their size: snapshots grow to some 10 to 30 times."""
+ALWAYS_ALLOWED = 32 << 20
+"""A file may grow to this many bytes, however small it is."""
+_MEMORY_OF_XZ = 256 << 20  # what the decoder may take in bytes; xz -9 needs 65 MiB
 
 _ROUND = 512
 _ACTIONS = {
@@ -64,11 +70,6 @@ _ACTIONS = {
 _ROUNDED_KINDS = (EventKind.ALLOCATE, EventKind.FREE, EventKind.FENCE_PASSED)
 
 
-def is_pickle(head: bytes) -> bool:
-    """Whether a file that begins with these bytes looks like a pickle of protocol 2 or later."""
-    return len(head) > 1 and head[0] == 0x80 and 2 <= head[1] <= 5
-
-
 def read_snapshot(path: str | os.PathLike[str]) -> Trace:
     """Read a memory snapshot: ``.pickle``, or that compressed with gzip or xz. Nothing in it is executed.
 
@@ -82,7 +83,7 @@ def read_snapshot(path: str | os.PathLike[str]) -> Trace:
         raise TraceError(f"cannot read {path}: {error.strerror}") from None
     if data.startswith((XZ_MAGIC, GZIP_MAGIC)):
         data = _decompress(path, data)
-    if not is_pickle(data[:2]):
+    if not is_pickle(data[:8]):
         raise TraceError(f"{path} is not a PyTorch memory snapshot: it begins with {data[:8]!r}")
     snapshot = safe_pickles.loads(data, path)
     del data
@@ -215,17 +216,47 @@ def _pairs(settings: Any) -> list[tuple[Any, Any]]:
 
 
 def _decompress(path: str, data: bytes) -> bytes:
-    open_file: Callable[[io.BytesIO], Any] = lzma.open if data.startswith(XZ_MAGIC) else gzip.open
-    parts, size = [], 0
+    """What a compressed file holds, as long as it stays within what a snapshot may grow to.
+
+    Raises:
+        TraceError: it grows further, is damaged or cut off.
+    """
+    most = min(LARGEST, max(ALWAYS_ALLOWED, MOST_TIMES * len(data)))
+    grown = io.BytesIO()
     try:
-        with open_file(io.BytesIO(data)) as file:
-            while part := file.read(16 << 20):
-                parts.append(part)
-                size += len(part)
-                if size > LARGEST:
-                    raise TraceError(f"{path} grows beyond {LARGEST} bytes when decompressed: it is not read further")
+        for part in _parts(data):
+            if grown.tell() + len(part) > most:
+                raise TraceError(
+                    f"{path} grows beyond {most} bytes when decompressed, from {len(data)}: no snapshot does, and it "
+                    "is not read further. If you trust it, decompress it yourself and name the .pickle"
+                )
+            if not grown.tell() and not is_pickle(part):
+                raise TraceError(f"{path} is not a PyTorch memory snapshot: decompressed, it begins with {part[:8]!r}")
+            grown.write(part)
     except EOFError:
         raise TraceError(f"{path} is cut off: its compressed data has no end") from None
     except (OSError, lzma.LZMAError, zlib.error) as error:
         raise TraceError(f"{path} is damaged: {error}") from None
-    return b"".join(parts)
+    return grown.getvalue()
+
+
+def _parts(data: bytes) -> Iterator[bytes]:
+    """The decompressed data in pieces of at most 4 MiB."""
+    piece = 4 << 20
+    if not data.startswith(XZ_MAGIC):
+        with gzip.open(io.BytesIO(data)) as file:
+            while part := file.read(piece):
+                yield part
+        return
+    while data.strip(b"\0"):  # several streams may follow one another, with zeros between them
+        stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY_OF_XZ)
+        part = stream.decompress(data.lstrip(b"\0"), piece)
+        while True:
+            if part:
+                yield part
+            if stream.eof:
+                break
+            if stream.needs_input:
+                raise EOFError
+            part = stream.decompress(b"", piece)
+        data = stream.unused_data

@@ -8,7 +8,9 @@ import pickle
 import random
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +137,7 @@ def test_a_hostile_pickle_runs_nothing(tmp_path: Path, protocol: int, pack: Call
 
 
 def test_the_unpickler_finds_no_class_by_itself(tmp_path: Path) -> None:
-    """The second barrier, with the first taken away."""
+    """The barrier against code, without the walk over the instructions before it."""
     data = pickle.dumps(Hostile(tmp_path / "witness"))
     with pytest.raises(TraceError, match="which is not a builtin container"):
         safe_pickles._Unpickler(__import__("io").BytesIO(data)).load()
@@ -212,12 +214,59 @@ def test_a_cut_off_snapshot_is_refused_in_one_line(tmp_path: Path, pack: Callabl
         assert "\n" not in str(caught.value)
 
 
-def test_a_small_file_that_unpacks_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshot_reader, "LARGEST", 1 << 20)
+@pytest.mark.parametrize("pack", [partial(lzma.compress, preset=0), partial(gzip.compress, compresslevel=9)])
+def test_a_small_file_that_grows_without_measure_is_refused_before_it_takes_memory(
+    tmp_path: Path, pack: Callable[[bytes], bytes]
+) -> None:
+    path = tmp_path / "s.pickle.packed"
+    path.write_bytes(pack(b"\x80\x04(" + b"N" * (100 << 20)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(TraceError, match=r"grows beyond \d+ bytes when decompressed, from \d+: no snapshot does"):
+            load(path)
+        taken = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert taken < 90 << 20
+
+
+def test_a_small_file_that_holds_something_else_is_refused_at_its_first_bytes(tmp_path: Path) -> None:
     path = tmp_path / "s.pickle.xz"
     path.write_bytes(lzma.compress(bytes(40 << 20), preset=0))
-    with pytest.raises(TraceError, match="grows beyond 1048576 bytes"):
+    with pytest.raises(TraceError, match="is not a PyTorch memory snapshot: decompressed, it begins with"):
         load(path)
+
+
+def test_a_pickle_of_empty_containers_is_refused_before_it_takes_memory(tmp_path: Path) -> None:
+    path = tmp_path / "s.pickle"
+    path.write_bytes(b"\x80\x04(" + b"]" * (2 << 20) + b"l.")
+    tracemalloc.start()
+    try:
+        with pytest.raises(TraceError, match="hardly anything but empty containers"):
+            load(path)
+        taken = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert taken < 16 << 20
+
+
+def test_several_compressed_streams_in_one_file_are_read_as_one(tmp_path: Path) -> None:
+    data = pickle.dumps({"device_traces": [[event("alloc")]]})
+    for pack in (lzma.compress, gzip.compress):
+        path = tmp_path / "s.pickle.packed"
+        path.write_bytes(pack(data[:20]) + pack(data[20:]))
+        assert len(load(path).events) == 1
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_snapshots_of_every_protocol_are_read(tmp_path: Path, protocol: int) -> None:
+    frames = [{"name": "f<'>", "filename": "a\nb é.py", "line": 1}]
+    entries = [event("alloc", addr=1 << 40, frames=frames), event("free_requested", addr=1 << 40, frames=frames)]
+    path = tmp_path / "s.pickle"
+    path.write_bytes(pickle.dumps({"device_traces": [entries], "segments": []}, protocol))
+    trace = load(path)
+    assert trace.events["address"].tolist() == [1 << 40] * 2
+    assert trace.stack(trace.events["context"][0]) == (Frame("a\nb é.py", 1, "f<'>"),)
 
 
 def test_mutated_pickles_are_read_or_refused_in_one_line(tmp_path: Path) -> None:
