@@ -42,7 +42,12 @@ class Specifications:
 
     @hookspec
     def cuplug_observers(self, runtime: Any) -> Sequence[Callable[[int], Observer]]:  # type: ignore[empty-body]
-        """Contribute observers. Each entry makes, from a device's ordinal, the observer of that device's allocator."""
+        """Contribute observers. Each entry makes, from a device's ordinal, the observer of that device's allocator.
+
+        An observer with an attribute ``context``, a function without arguments that returns an int, has it called on
+        the thread that causes an event, before the event, and gets the result with the event: for example
+        ``cuplug.plugins.tracing.stacks.CallStacks().context``, the number of the program's call stack.
+        """
 
     @hookspec
     def cuplug_out_of_memory(self, device: int, nbytes: int, stream: int) -> bool | None:

@@ -14,6 +14,7 @@ from weakref import WeakSet
 from ..allocators.base import Allocator
 from ..allocators.errors import CuplugError
 from ..allocators.uncopyable import refuse_copies
+from ..plugins.tracing.contexts import attach_all, source_of
 from .buffer import Buffer
 from .checks import whole_number
 from .current import Current, Lane
@@ -327,10 +328,10 @@ class Runtime:
     def _make_allocator(self, device: DeviceState) -> Allocator:
         allocator = make_allocator(self.settings, self.plugins, device.upstream)
         allocator.on_out_of_memory = partial(self._out_of_memory, device)
-        for make in self._observers:
-            allocator.attach(make(device.ordinal))
+        observers = [(observer, source_of(observer)) for make in self._observers for observer in [make(device.ordinal)]]
         if self.recorder is not None:
-            allocator.attach(self.recorder.observer(device.ordinal), context=self.recorder.context)
+            observers.append((self.recorder.observer(device.ordinal), self.recorder.context))
+        attach_all(allocator, observers)
         return allocator
 
     def _out_of_memory(self, device: DeviceState, nbytes: int, stream: int) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..allocators.base import Allocator
 from ..allocators.errors import CuplugError
+from ..plugins.tracing.families import trace_of_environment
 from .checks import flag
 from .drivers.base import Driver
 
@@ -55,7 +55,7 @@ class Settings:
         return Settings(
             allocator=self.allocator or environment.get("CUPLUG_ALLOCATOR") or "caching",
             driver=self.driver or environment.get("CUPLUG_DRIVER") or "auto",
-            trace=os.fspath(self.trace) if self.trace else _trace_of_environment(),
+            trace=os.fspath(self.trace) if self.trace else trace_of_environment(),
             launch_blocking=_blocking_of_environment() if blocking is None else bool(blocking),
             plugins=self.plugins,
         )
@@ -83,16 +83,3 @@ def _blocking_of_environment() -> bool:
     if said not in ("", "0", "1"):
         raise CuplugError(f"the environment variable CUDA_LAUNCH_BLOCKING is {said!r}; set it to 1 or 0, or unset it")
     return said == "1"
-
-
-_traces = count(1)
-
-
-def _trace_of_environment() -> str | None:
-    """``CUPLUG_TRACE``; for the second runtime of a process that path with ``.2`` behind it, and so on: each runtime
-    has its own devices, and none may overwrite another's trace."""
-    path = os.environ.get("CUPLUG_TRACE")
-    if not path:
-        return None
-    number = next(_traces)
-    return path if number == 1 else f"{path}.{number}"

@@ -131,11 +131,11 @@ class Trace:
     def canonical(self) -> bytes:
         """What two recordings of one program with one seed have in common: everything but when it ran, and as what.
 
-        Event times, and the header's ``clock`` and ``pid``, are left out.
+        Event times, and the header's ``clock``, ``pid`` and ``family``, are left out.
         """
         events = self.events.copy()
         events["time"] = 0
-        fields = {name: value for name, value in self.header.fields.items() if name not in ("clock", "pid")}
+        fields = {name: value for name, value in self.header.fields.items() if name not in ("clock", "pid", "family")}
         side = [fields, self.names, self.threads, self.frames, self.stacks]
         table = json.dumps(side, sort_keys=True).encode()
         return table + bytes(events.tobytes())

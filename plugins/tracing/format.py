@@ -3,8 +3,8 @@
 A trace file is a header and then an array of 48-byte records, little-endian throughout:
 
 - The header is ``HEADER`` (magic, format version, header size, record size, length and CRC-32 of the text, and the
-  count of records once the file was closed), then a JSON object, then zeros up to the header size (a multiple of
-  4096).
+  count of records once the file was closed, or ``STILL_OPEN`` or ``CUT_OFF``), then a JSON object, then zeros up to
+  the header size (a multiple of 4096).
 - A record is one event (``EVENT_DTYPE``), or one piece of the side table, which holds what does not fit into a fixed
   size: names, call stacks, and what became known after the header was written. A piece has a kind from 240 up and 40
   bytes of text; pieces of one kind and number make up one entry, in order. NumPy reads the whole without parsing:
@@ -23,9 +23,9 @@ from ...allocators.events import EventKind
 from .contents import EVENT_DTYPE
 
 __all__ = [
-    "EVENT_KINDS", "FORMAT_VERSION", "HEADER", "LAST_PIECE", "MAGIC", "PAGE", "PIECE", "PIECE_FRAME", "PIECE_INFO",
-    "PIECE_NAME", "PIECE_STACK", "PIECE_THREAD", "RECORD_DTYPES", "RECORD_SIZE", "STILL_OPEN", "is_trace",
-    "own_version",
+    "CUT_OFF", "EVENT_KINDS", "FORMAT_VERSION", "HEADER", "LAST_PIECE", "MAGIC", "PAGE", "PIECE", "PIECE_FRAME",
+    "PIECE_INFO", "PIECE_NAME", "PIECE_STACK", "PIECE_THREAD", "PLACES_GIVEN_UP", "RECORD_DTYPES", "RECORD_SIZE",
+    "STILL_OPEN", "is_trace", "own_version",
 ]  # fmt: skip
 
 FORMAT_VERSION = 1
@@ -37,6 +37,10 @@ HEADER = struct.Struct("<8sIIIIIQ")
 """Magic, format version, header size, record size, length and CRC-32 of the text, count of records."""
 STILL_OPEN = (1 << 64) - 1
 """The count of records in a file that was not closed."""
+CUT_OFF = STILL_OPEN - 1
+"""The count of records in a file that the disk had no room to go on with: events are missing at its end."""
+PLACES_GIVEN_UP = "places_given_up"
+"""The header's field that counts records which stayed unwritten, and whose events stand elsewhere."""
 
 RECORD_DTYPES = {1: EVENT_DTYPE}
 """The records of every version that was ever written."""
@@ -55,6 +59,7 @@ def is_trace(head: bytes) -> bool:
 
 
 def own_version() -> str:
+    """The version of this package, as a header states it."""
     try:
         return importlib.metadata.version("cuplug")
     except importlib.metadata.PackageNotFoundError:

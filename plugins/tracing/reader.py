@@ -13,6 +13,7 @@ import numpy as np
 from ...allocators.errors import TraceError
 from .contents import EventArray, Frame, Header, Trace
 from .format import (
+    CUT_OFF,
     EVENT_KINDS,
     FORMAT_VERSION,
     HEADER,
@@ -24,6 +25,7 @@ from .format import (
     PIECE_NAME,
     PIECE_STACK,
     PIECE_THREAD,
+    PLACES_GIVEN_UP,
     RECORD_DTYPES,
     STILL_OPEN,
     own_version,
@@ -54,7 +56,7 @@ def read_trace(path: str | os.PathLike[str]) -> Trace:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise TraceError(f"cannot read {path}: {reason}") from None
-    return _assemble(path, version, fields, records, None if count == STILL_OPEN else count, rest)
+    return _assemble(path, version, fields, records, count, rest)
 
 
 def _read_header(path: str, fixed: bytes, file: Any, size: int) -> tuple[int, int, int, dict[str, Any]]:
@@ -85,9 +87,7 @@ def _read_header(path: str, fixed: bytes, file: Any, size: int) -> tuple[int, in
     return version, start, count, fields
 
 
-def _assemble(
-    path: str, version: int, fields: dict[str, Any], records: EventArray, count: int | None, rest: int
-) -> Trace:
+def _assemble(path: str, version: int, fields: dict[str, Any], records: EventArray, count: int, rest: int) -> Trace:
     kinds = records["kind"]
     written = np.flatnonzero(kinds)
     end = int(written[-1]) + 1 if len(written) else 0
@@ -96,8 +96,12 @@ def _assemble(
     trace = Trace(Header(version, fields), records[:end] if is_event.all() else records[:end][is_event], path=path)
     damaged = _read_side_table(trace, fields, records[:end][kinds[:end] >= PIECE_NAME])
     damaged += int(np.count_nonzero((kinds[:end] < PIECE_NAME) & (kinds[:end] > 0) & ~is_event))
+    given_up = fields.get(PLACES_GIVEN_UP)
+    holes -= min(holes, given_up) if isinstance(given_up, int) and given_up > 0 else 0
     said = []
-    if count is None:
+    if count == CUT_OFF:
+        said.append("the trace is cut off here, since the disk had no room for more (or the process no memory)")
+    elif count == STILL_OPEN:
         said.append("the recording was not closed: the program was killed, or is still running")
     elif len(records) < count or rest:
         said.append(f"the file is cut off: {len(records)} of {count} whole records are there")

@@ -48,7 +48,7 @@ class TraceRecorder:
         self.context: Callable[[], int] | None = None
         """What allocators call for an event's context (``Allocator.attach``). None when no stacks are recorded."""
         if kind == "python":
-            self.context = PythonStacks(self._writer, depth or levels or DEFAULT_DEPTH).context
+            self.context = PythonStacks(self._writer.stack, depth or levels or DEFAULT_DEPTH).context
         self._closer = weakref.finalize(self, self._writer.close)
         self._closer.atexit = False  # it might run before the runtime's own end, whose events belong in the trace
         _writers.add(self._writer)
@@ -62,16 +62,26 @@ class TraceRecorder:
             kind: EventKind, time_ns: int, thread: int, stream: int,
             address: int, nbytes: int, requested: int, context: int, /,
         ) -> None:  # fmt: skip
-            place = next_place()
-            begin, end, view = writer.window
-            if not begin <= place < end:
-                begin, end, view = writer.window_for(place)
-                if view is None:
-                    return  # closed, or a forked child
-            pack_into(
-                view, place - begin,
-                time_ns, address, nbytes, requested, stream, context, threads[thread], device, kind,
-            )  # fmt: skip
+            place = -1
+            try:
+                number = threads[thread]
+                place = next_place()
+                begin, end, view = writer.window
+                if not begin <= place < end:
+                    begin, end, view = writer.window_for(place)
+                    if view is None:
+                        return  # closed, or a forked child
+                pack_into(
+                    view, place - begin,
+                    time_ns, address, nbytes, requested, stream, context, number, device, kind,
+                )  # fmt: skip
+            except TraceError:
+                raise
+            except BaseException:  # an interrupt, say: the event has taken place all the same
+                writer.write_again(
+                    place, (time_ns, address, nbytes, requested, stream, context, threads[thread], device, kind)
+                )
+                raise
 
         return record
 

@@ -1,64 +1,131 @@
-"""Numbers for call stacks, and which to record."""
+"""Call stacks: which to record, and numbers for them."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Iterable
+from itertools import count
 from types import CodeType, FrameType
+from typing import TypeAlias
 
 from ...allocators.errors import TraceError
-from .writer import TraceWriter
 
-__all__ = ["DEFAULT_DEPTH", "PythonStacks", "parse_stacks"]
+__all__ = ["DEFAULT_DEPTH", "CallStacks", "Level", "PythonStacks", "parse_stacks"]
 
 DEFAULT_DEPTH = 16
 """Levels of a call stack that are kept, counted from the program's innermost."""
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-_OWN = tuple(os.path.join(_PACKAGE, floor, "") for floor in ("allocators", "plugins", "runtime"))
-_OWN_LEVELS = 6  # between the program's call and the allocator's question for its context
+Level: TypeAlias = "tuple[str, int, str]"
+"""One level of a call stack: file name, line, function."""
+
+_PACKAGE = __name__.partition(".")[0]
+_ENDS_HERE = "__cuplug_stacks_end_here__"
+"""The module variable by which a module says that its frames, and those that called it, are no part of the program."""
+_PROGRAM, _LEFT_OUT, _END = range(3)
 
 
 class PythonStacks:
-    """Numbers for Python call stacks, each written to the side table when it is first seen.
+    """Numbers for Python call stacks, each told when it is first seen.
+
+    A stack has the program's own frames, innermost first. Frames of cuplug are left out, generated code included,
+    since its globals name a module of cuplug, and so are frames of ``runpy``; they do not count as levels.
 
     What costs time happens once a stack: an event only walks over the frames and looks their code objects and
     positions up.
     """
 
-    def __init__(self, writer: TraceWriter, depth: int) -> None:
-        self._writer = writer
+    def __init__(self, number_of: Callable[[Iterable[Level]], int], depth: int = DEFAULT_DEPTH) -> None:
+        """Make a source of contexts.
+
+        Args:
+            number_of: gives a call stack its number, which is not 0; it is asked once for each.
+            depth: how many levels to keep.
+        """
+        self._number_of = number_of
         self._depth = depth
         self._numbers: dict[tuple[int, ...], int] = {}
-        self._codes: dict[int, CodeType] = {}  # kept alive, so that no identity in ``_numbers`` is used again
+        self._kinds: dict[int, int] = {}
+        """Whose frames a code object's are, by its identity."""
+        self._codes: list[CodeType] = []
+        """Keeps the code objects alive whose identities are known, so that none is used again."""
 
     def context(self) -> int:
-        """The number of the caller's call stack, less cuplug's own innermost levels."""
+        """The number of the call stack of the program that called, or 0 where cuplug was not called by a program."""
         frame: FrameType | None = sys._getframe(1)
+        kinds = self._kinds
         key: list[int] = []
-        for _ in range(self._depth + _OWN_LEVELS):
-            if frame is None:
+        left = self._depth
+        while frame is not None and left:
+            code = frame.f_code
+            kind = kinds.get(id(code))
+            if kind is None:
+                kind = self._kind(frame)
+            if kind == _PROGRAM:
+                key += (id(code), frame.f_lasti)
+                left -= 1
+            elif kind == _END:
                 break
-            key += (id(frame.f_code), frame.f_lasti)
             frame = frame.f_back
         stack = tuple(key)
         number = self._numbers.get(stack)
         return number if number is not None else self._number(stack, sys._getframe(1))
 
+    def _kind(self, frame: FrameType) -> int:
+        names = frame.f_globals
+        module = names.get("__name__")
+        package = module.partition(".")[0] if isinstance(module, str) else ""
+        kind = _LEFT_OUT if package in (_PACKAGE, "runpy") else _PROGRAM
+        if _ENDS_HERE in names:
+            kind = _END
+        self._codes.append(frame.f_code)  # before its identity is known: an exception may come between the two
+        self._kinds[id(frame.f_code)] = kind
+        return kind
+
     def _number(self, key: tuple[int, ...], frame: FrameType | None) -> int:
-        levels = []
-        for _ in range(len(key) // 2):
-            if frame is None:
-                break
+        levels: list[Level] = []
+        while frame is not None and len(levels) < len(key) // 2:
             code = frame.f_code
-            self._codes[id(code)] = code
-            levels.append((code.co_filename, frame.f_lineno or code.co_firstlineno, _function_name(code)))
+            if self._kinds.get(id(code)) == _PROGRAM:
+                levels.append((code.co_filename, frame.f_lineno or code.co_firstlineno, _function_name(code)))
             frame = frame.f_back
-        own = 0
-        while own < len(levels) and levels[own][0].startswith(_OWN):
-            own += 1
-        levels = levels[own:] or levels  # a stack that never leaves cuplug is better than none
-        number = self._numbers[key] = self._writer.stack(levels[: self._depth])
+        number = self._numbers[key] = self._number_of(levels) if levels else 0
+        return number
+
+
+class CallStacks:
+    """Call stacks in memory, for an observer that wants to know where the program was.
+
+    An observer with an attribute ``context`` is called with what that returned, on the thread that caused the event::
+
+        class Watch:
+            def __init__(self):
+                self.stacks = CallStacks()
+                self.context = self.stacks.context
+
+            def __call__(self, kind, time_ns, thread, stream, address, nbytes, requested, context):
+                for filename, line, function in self.stacks.levels(context):
+                    ...
+    """
+
+    def __init__(self, depth: int = DEFAULT_DEPTH) -> None:
+        """Keep ``depth`` levels of each stack, counted from the program's innermost."""
+        self._stacks: dict[int, tuple[Level, ...]] = {0: ()}
+        self._count = count(1)
+        self.context = PythonStacks(self._add, depth).context
+        """The number of the program's call stack at this moment, or 0 where there is none."""
+
+    def levels(self, context: int) -> tuple[Level, ...]:
+        """The call stack of that number, innermost level first. Empty for 0.
+
+        Raises:
+            KeyError: no stack has this number.
+        """
+        return self._stacks[context]
+
+    def _add(self, levels: Iterable[Level]) -> int:
+        number = next(self._count)
+        self._stacks[number] = tuple(levels)
         return number
 
 

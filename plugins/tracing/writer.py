@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import mmap
 import os
+import stat
 import struct
 import sys
 import threading
 import time
 import zlib
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from io import FileIO
+from typing import Any, TypeVar
 
 from ...allocators.errors import TraceError
 from .contents import EventArray, Trace
+from .families import family_of_environment
 from .format import (
+    CUT_OFF,
     FORMAT_VERSION,
     HEADER,
     LAST_PIECE,
@@ -28,6 +34,7 @@ from .format import (
     PIECE_NAME,
     PIECE_STACK,
     PIECE_THREAD,
+    PLACES_GIVEN_UP,
     RECORD_SIZE,
     STILL_OPEN,
     is_trace,
@@ -41,6 +48,8 @@ except ImportError:  # not a POSIX system: two processes may then write one file
 
 __all__ = ["TraceWriter", "write_trace"]
 
+T = TypeVar("T")
+
 _WINDOW = 20480  # records mapped at a time, just under 1 MiB
 
 
@@ -50,6 +59,10 @@ class TraceWriter:
     Places are handed out by an atomic counter, never by a lock, since a lock could be held by the very code that a
     finaliser interrupts. ``places`` gives offsets in the file; ``window`` is the part of the file that is mapped, as
     (begin, end, map).
+
+    An exception that comes at any point, such as ``KeyboardInterrupt``, loses no event: what is written by then is
+    written again at its place, and goes on its way. A place that was handed out and never came to be known is given
+    up, and counted.
     """
 
     EVENT = struct.Struct("<qQqqQIHBB")
@@ -58,7 +71,7 @@ class TraceWriter:
     def __init__(
         self, path: str | os.PathLike[str], fields: Mapping[str, Any] | None = None, *, about_process: bool = True
     ) -> None:
-        """Create the file. A trace of the same name is replaced, any other file is not.
+        """Create the file. A trace of the same name is replaced once the new one can be written; no other file is.
 
         Args:
             path: where.
@@ -70,25 +83,27 @@ class TraceWriter:
         """
         self.path = os.fspath(path)
         self.window: tuple[int, int, Any] = _CLOSED
+        self.given_up = 0
+        """Places that an exception took: they were handed out, and nothing stands there."""
         self._numbers = {kind: itertools.count(1) for kind in (PIECE_NAME, PIECE_FRAME, PIECE_STACK)} | {
             kind: itertools.count() for kind in (PIECE_THREAD, PIECE_INFO)
         }
         self._known: dict[tuple[int, Any], int] = {}
         self._growing = threading.RLock()
+        self._cut_off = False
         self._pid = os.getpid()
         about = _about_this_process() if about_process else {}
         text = json.dumps({**about, **(fields or {})}).encode()
         self._start = -(-(HEADER.size + len(text)) // PAGE) * PAGE
         self.places = itertools.count(self._start, RECORD_SIZE)
         fixed = HEADER.pack(MAGIC, FORMAT_VERSION, self._start, RECORD_SIZE, len(text), zlib.crc32(text), STILL_OPEN)
-        self._file = _create(self.path)
+        head = (fixed + text).ljust(self._start, b"\0")
+        self._file = _create(self.path, head, self._start + _WINDOW * RECORD_SIZE)
         try:
-            os.write(self._file, (fixed + text).ljust(self._start, b"\0"))
             self._advance(self._start)
-        except OSError as error:
-            os.close(self._file)
-            raise TraceError(f"cannot write a trace to {self.path}: {error.strerror}") from None
-        self._open = True
+        except BaseException:
+            self._file.close()
+            raise
 
     def append(
         self, kind: int, device: int, time_ns: int, thread: int, stream: int,
@@ -97,23 +112,49 @@ class TraceWriter:
         """Write one event; ``thread`` is a number from ``thread``. Nothing happens once the writer is closed.
 
         Raises:
-            TraceError: the disk is full.
+            TraceError: the disk is full, as this event is the first to find. What comes later is dropped.
         """
-        place = next(self.places)
-        begin, end, view = self.window
-        if not begin <= place < end:
-            begin, _, view = self.window_for(place)
-            if view is None:
-                return
-        self.EVENT.pack_into(
-            view, place - begin, time_ns, address, nbytes, requested, stream, context, thread, device, kind
-        )
+        place = -1
+        event = time_ns, address, nbytes, requested, stream, context, thread, device, kind
+        try:
+            place = next(self.places)
+            begin, end, view = self.window
+            if not begin <= place < end:
+                begin, _, view = self.window_for(place)
+                if view is None:
+                    return
+            self.EVENT.pack_into(view, place - begin, *event)
+        except TraceError:
+            raise
+        except BaseException:
+            self.write_again(place, event)
+            raise
 
     def extend(self, events: EventArray) -> None:
         """Write many events, in order."""
         for row in events.tolist():
             time_ns, address, nbytes, requested, stream, context, thread, device, kind = row
             self.append(kind, device, time_ns, thread, stream, address, nbytes, requested, context)
+
+    def write_again(self, place: int, event: tuple[int, ...]) -> None:
+        """Write an event that an exception interrupted, in the order of ``EVENT``'s fields.
+
+        Args:
+            place: where it belongs, or -1 if that is not known: it then gets a new place.
+            event: its fields.
+        """
+        try:
+            if place < 0:
+                self.given_up += 1
+                place = next(self.places)
+            begin, _, view = self.window_for(place)
+            if view is not None:
+                self.EVENT.pack_into(view, place - begin, *event)
+        except TraceError:
+            pass  # the disk is full, which the file says, and another exception is on its way
+        except BaseException:
+            self.cut_off()
+            raise
 
     def name(self, text: str) -> int:
         """The number of a name in the side table."""
@@ -135,60 +176,47 @@ class TraceWriter:
         self._write(PIECE_INFO, next(self._numbers[PIECE_INFO]), json.dumps(fields))
 
     def window_for(self, place: int) -> tuple[int, int, Any]:
-        """The mapped part of the file that holds a record, growing the file if need be; ``_CLOSED`` once closed.
+        """The mapped part of the file that holds a record, growing the file if need be.
+
+        ``_CLOSED`` once the writer is closed, and behind the end of a file that the disk has no room to grow.
 
         Raises:
-            TraceError: the disk is full.
+            TraceError: the disk is full. Only the first to find that gets the error.
         """
-        with self._growing:
-            begin, end, _ = self.window
-            if not self._open or self._pid != os.getpid():
-                return _CLOSED
-            if begin <= place < end:
-                return self.window
-            try:
-                if place < begin:  # a thread was held up while others filled the window
-                    return self._map(place, place + RECORD_SIZE)
-                self._advance(place)
-            except OSError as error:
-                raise TraceError(f"cannot go on with the trace {self.path}: {error.strerror}") from None
-            return self.window
+        return self._alone(self._window_for, place)
+
+    def cut_off(self) -> None:
+        """Note in the file that events are missing from here on."""
+        self._cut_off = True
+        if not self._file.closed:
+            os.pwrite(self._file.fileno(), struct.pack("<Q", CUT_OFF), HEADER.size - 8)
 
     def flush(self) -> None:
         """Ask the kernel to bring everything to disk. Not needed against a killed process, only against a power cut."""
         view = self.window[2]
         if view is not None and self._pid == os.getpid():
             view.flush()
-            os.fsync(self._file)
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Mark the recording as whole and cut the file to its length. Idempotent; nothing in a forked child."""
-        with self._growing:
-            if not self._open or self._pid != os.getpid():
-                return
-            self._open = False
-            self.window = _CLOSED  # before the counter is read: whoever comes later writes nothing
-            end = next(self.places)
-            os.ftruncate(self._file, end)
-            os.lseek(self._file, HEADER.size - 8, os.SEEK_SET)
-            os.write(self._file, struct.pack("<Q", (end - self._start) // RECORD_SIZE))
-            os.close(self._file)
+        """Mark the recording as whole and cut the file to its length. Idempotent; nothing in a forked child.
+
+        One that an exception interrupts may be called again.
+        """
+        self._alone(self._close)
 
     def disown(self) -> None:
         """In a forked child: let go of the parent's file without a trace."""
         self._growing = threading.RLock()  # another thread of the parent may have held it
         self.window = _CLOSED
-        if self._open:
-            self._open = False
-            os.close(self._file)
+        self._file.close()
 
     def _entry(self, kind: int, key: Any, text: str) -> int:
         number = self._known.get((kind, key))
         if number is None:
-            new = next(self._numbers[kind])
-            number = self._known.setdefault((kind, key), new)
-            if number == new:
-                self._write(kind, number, text)
+            number = next(self._numbers[kind])
+            self._write(kind, number, text)  # before it is known: an exception in the middle leaves it unknown
+            number = self._known.setdefault((kind, key), number)
         return number
 
     def _write(self, kind: int, number: int, text: str) -> None:
@@ -197,25 +225,80 @@ class TraceWriter:
         for start in range(0, max(len(data), 1), 40):
             piece = data[start : start + 40]
             last = LAST_PIECE if start + 40 >= len(data) else 0
-            place = next(self.places)
-            begin, _, view = self.window_for(place)
-            if view is not None:
-                PIECE.pack_into(view, place - begin, piece, number, len(piece) | last, 0, kind)
+            try:
+                place = next(self.places)
+                begin, _, view = self.window_for(place)
+                if view is not None:
+                    PIECE.pack_into(view, place - begin, piece, number, len(piece) | last, 0, kind)
+            except TraceError:
+                raise
+            except BaseException:
+                self.given_up += 1
+                raise
+
+    def _window_for(self, place: int) -> tuple[int, int, Any]:
+        begin, end, _ = self.window
+        if self._file.closed or self._pid != os.getpid():
+            return _CLOSED
+        if begin <= place < end:
+            return self.window
+        try:
+            if place < begin:  # a thread was held up while others filled the window
+                return self._map(place, place + RECORD_SIZE)
+            if self._cut_off:
+                return _CLOSED
+            self._advance(place)
+        except OSError as error:
+            self.cut_off()
+            raise TraceError(
+                f"cannot go on with the trace {self.path}: {error.strerror}; what comes from here on is missing in it"
+            ) from None
+        return self.window
+
+    def _close(self) -> None:
+        if self._file.closed or self._pid != os.getpid():
+            return
+        if self.given_up:
+            with suppress(TraceError):  # then the file says already that it is cut off
+                self.describe(**{PLACES_GIVEN_UP: self.given_up})
+        self.window = _CLOSED  # before the counter is read: whoever comes later writes nothing
+        file = self._file.fileno()
+        end = min(next(self.places), os.fstat(file).st_size)
+        os.ftruncate(file, end)
+        if not self._cut_off:
+            os.pwrite(file, struct.pack("<Q", (end - self._start) // RECORD_SIZE), HEADER.size - 8)
+        self._file.close()
+
+    def _alone(self, work: Callable[..., T], *args: Any) -> T:
+        """The result of ``work(*args)``, which one thread at a time does. Any exception leaves the lock open.
+
+        ``with lock:`` does not promise that: an interrupt may come between the block's end and the release.
+        """
+        lock: Any = self._growing
+        if lock._is_owned():  # a finaliser that interrupted this very function
+            return work(*args)
+        try:
+            lock.acquire()
+            result = work(*args)
+            lock.release()
+        except BaseException:
+            while lock._is_owned():
+                lock.release()
+            raise
+        return result
 
     def _advance(self, place: int) -> None:
         """Map the part of the file from the record at ``place`` on."""
         size = place + _WINDOW * RECORD_SIZE
-        has = os.fstat(self._file).st_size
-        if has < size and hasattr(os, "posix_fallocate"):
-            # Takes the disk space now: a memory map without it would end in a bus error on a full disk.
-            os.posix_fallocate(self._file, has, size - has)
-        elif has < size:
-            os.ftruncate(self._file, size)
+        file = self._file.fileno()
+        has = os.fstat(file).st_size
+        if has < size:
+            _allocate(file, has, size)
         self.window = self._map(place, size)
 
     def _map(self, place: int, end: int) -> tuple[int, int, Any]:
         begin = place // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
-        return begin, end, mmap.mmap(self._file, end - begin, offset=begin)
+        return begin, end, mmap.mmap(self._file.fileno(), end - begin, offset=begin)
 
 
 _CLOSED: tuple[int, int, Any] = (0, 0, None)
@@ -224,43 +307,111 @@ _CLOSED: tuple[int, int, Any] = (0, 0, None)
 def write_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
     """Write a trace that is in memory, with its header's fields and side table, in the present format.
 
+    What stood at ``path`` is replaced once all is written.
+
     Raises:
         TraceError: the file cannot be written.
     """
-    writer = TraceWriter(path, trace.header.fields, about_process=False)
-    for kind, table in ((PIECE_NAME, trace.names), (PIECE_THREAD, trace.threads)):
-        for number, text in table.items():
-            writer._write(kind, number, text)
-    for kind, entries in ((PIECE_FRAME, trace.frames), (PIECE_STACK, trace.stacks)):
-        for number, entry in entries.items():
-            writer._write(kind, number, json.dumps(entry))
-    writer.extend(trace.events)
-    writer.close()
-
-
-def _create(path: str) -> int:
-    """Open a new file for a trace, in place of an older trace that nobody is writing."""
+    beside = f"{os.fspath(path)}.{os.getpid()}.part"
+    writer = TraceWriter(beside, trace.header.fields, about_process=False)
     try:
-        older = os.open(path, os.O_RDWR)
-    except FileNotFoundError:
-        older = None
-    except OSError as error:
-        raise TraceError(f"cannot write a trace to {path}: {error.strerror}") from None
-    if older is not None:
+        for kind, table in ((PIECE_NAME, trace.names), (PIECE_THREAD, trace.threads)):
+            for number, text in table.items():
+                writer._write(kind, number, text)
+        for kind, entries in ((PIECE_FRAME, trace.frames), (PIECE_STACK, trace.stacks)):
+            for number, entry in entries.items():
+                writer._write(kind, number, json.dumps(entry))
+        writer.extend(trace.events)
+        writer.close()
+        os.replace(beside, path)
+    except BaseException as error:
+        writer.close()
+        with suppress(FileNotFoundError):
+            os.unlink(beside)
+        if isinstance(error, OSError):
+            raise TraceError(f"cannot write a trace to {os.fspath(path)}: {error.strerror}") from None
+        raise
+
+
+def _create(path: str, head: bytes, size: int) -> FileIO:
+    """Make a file of ``size`` bytes that begins with ``head``, and put it in the place of an older trace.
+
+    It is made beside, and moved when it has all that it needs: where that fails, what was there stays.
+    """
+    path = os.path.realpath(path)
+    beside = f"{path}.{os.getpid()}.{threading.get_ident()}.part"
+    file: FileIO | None = None
+    try:
+        _with_older(path, lambda: None)  # what must not be replaced is found out before anything is made
+        file = FileIO(beside, "w+")
+        _lock(file.fileno(), path)
+        os.pwrite(file.fileno(), head, 0)
+        _allocate(file.fileno(), len(head), size)
+        _with_older(path, lambda: os.rename(beside, path))
+    except BaseException as error:
+        if file is not None:
+            file.close()
+        with suppress(OSError):  # there is none, unless it was made and not yet moved
+            os.unlink(beside)
+        if isinstance(error, OSError):
+            raise TraceError(f"cannot write a trace to {path}: {error.strerror}") from None
+        raise
+    return file
+
+
+def _with_older(path: str, action: Callable[[], None]) -> None:
+    """Do something while an older trace at ``path``, if there is one, is known to be nobody's.
+
+    Raises:
+        TraceError: there is something else there, or somebody is writing it.
+    """
+    while True:
         try:
-            head = os.read(older, len(MAGIC))
+            kind = os.stat(path).st_mode
+            if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+                raise TraceError(f"{path} is not a regular file: write the trace elsewhere")
+            older = FileIO(path, "r+")
+        except FileNotFoundError:
+            action()
+            return
+        try:
+            head = older.read(len(MAGIC))
             if head and not is_trace(head):
                 raise TraceError(f"{path} exists and is not a trace: remove it, or write the trace elsewhere")
-            _lock(older, path)
-            os.unlink(path)  # rather than cut it short under somebody who reads it
+            _lock(older.fileno(), path)
+            if os.path.exists(path) and os.path.samestat(os.fstat(older.fileno()), os.stat(path)):
+                action()
+                return
         finally:
-            os.close(older)
+            older.close()
+
+
+def _allocate(file: int, has: int, size: int) -> None:
+    """Let a file of ``has`` bytes grow to ``size``, with the disk space taken now.
+
+    A memory map of a file with holes would end in a bus error when the disk is full.
+
+    Raises:
+        OSError: there is no room. The file then is as long as it was.
+    """
     try:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-    except OSError as error:
-        raise TraceError(f"cannot write a trace to {path}: {error.strerror}") from None
-    _lock(file, path)
-    return file
+        try:
+            os.posix_fallocate(file, has, size - has)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS):
+                raise
+            _fill(file, has, size)
+        except AttributeError:  # not every system has it
+            _fill(file, has, size)
+    except OSError:
+        os.ftruncate(file, has)
+        raise
+
+
+def _fill(file: int, has: int, size: int) -> None:
+    zeros = bytes(1 << 16)
+    while has < size:
+        has += os.pwrite(file, zeros[: size - has], has)
 
 
 def _lock(file: int, path: str) -> None:
@@ -280,6 +431,6 @@ def _about_this_process() -> dict[str, Any]:
     clock = {"perf_counter_ns": time.perf_counter_ns(), "time_ns": time.time_ns()}
     python = ".".join(map(str, sys.version_info[:3]))
     argv = list(getattr(sys, "argv", []))
-    return {
-        "source": "cuplug", "cuplug": own_version(), "python": python, "pid": os.getpid(), "argv": argv, "clock": clock
-    }  # fmt: skip
+    family = family_of_environment()
+    about = {"source": "cuplug", "cuplug": own_version(), "python": python, "pid": os.getpid(), "argv": argv}
+    return {**about, "clock": clock, **({"family": family} if family else {})}

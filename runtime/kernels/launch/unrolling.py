@@ -45,7 +45,7 @@ class Unroller:
     @staticmethod
     def function(source: str, name: str, names: Mapping[str, Any] | None = None) -> Callable[..., Any]:
         """The function ``name`` that ``source`` defines; ``names`` are the global ones that it uses."""
-        space = dict(names or {})
+        space = {"__name__": __name__, **(names or {})}  # by which call stacks leave its frames out
         exec(compile(source, f"<{name}, written out by cuplug>", "exec"), space)
         made: Callable[..., Any] = space[name]
         return made

@@ -315,7 +315,7 @@ def ways(place, layout, forms, form, mask, {settled}):
         return make(storage, 0, layout)
     return write, new
 """
-    space: dict[str, Any] = {"make": make}
+    space: dict[str, Any] = {"make": make, "__name__": __name__}
     exec(compile(source, "<element-wise launches made by cuplug>", "exec"), space)
     made: Callable[..., tuple[Kernel, Kernel]] = space["ways"]
     return made

@@ -125,7 +125,7 @@ def _maker(kinds: tuple[str, ...]) -> Any:
         "    return kernel",
     ]
     made: dict[str, Any] = {}
-    exec("\n".join(lines), {}, made)
+    exec("\n".join(lines), {"__name__": __name__}, made)
     return made["make"]
 
 
