@@ -7,13 +7,23 @@ pointers. Device ordinals count the visible devices (``CUDA_VISIBLE_DEVICES``). 
 Errors of queued work are asynchronous and sticky: the first call that synchronises after the work has failed raises
 ``DriverError`` (for example ``CUDA_ERROR_ILLEGAL_ADDRESS``), and so does every later call on that device.
 
+**Interrupts.** An exception that is no error of the driver's (Ctrl-C, exhausted host memory, too deep a recursion) may
+arrive at any point of any call, and leaves the driver usable:
+
+- A call that makes something or queues work, and raises, has made and queued nothing. (What a copy or kernel was to
+  write is then undefined: it may have been under way.)
+- A call that gives something back and raises an error of cuplug's has changed nothing. If it raises anything else, it
+  either has given it back or not, and ``holds``, ``events`` and ``holds_...`` of the virtual memory say which.
+- A call that waits and raises has only stopped waiting.
+
 In a process forked after ``device_count`` or later calls, every call raises ``CUDA_ERROR_NOT_INITIALIZED``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from ...allocators.errors import DriverError, OutOfMemoryError
 from ...allocators.upstream import VirtualMemory
@@ -24,6 +34,7 @@ __all__ = [
     "DeviceProperties",
     "Driver",
     "FunctionAttributes",
+    "Simulator",
     "driver_error",
 ]
 
@@ -73,11 +84,20 @@ class FunctionAttributes:
 
 
 class Driver(Protocol):
-    """One kind of hardware. All calls may be made from any thread and release the interpreter lock while they wait."""
+    """One kind of hardware. All calls may be made from any thread and release the interpreter lock while they wait.
+
+    Calls with the argument ``device`` act on the device of that ordinal, whichever is current, if any. Without it they
+    act on the current one as all others do.
+    """
 
     @property
     def name(self) -> str:
         """``cuda`` or ``sim``, or a third party's."""
+        ...
+
+    @property
+    def simulator(self) -> Simulator | None:
+        """What a simulated device can do besides, or None where there is hardware."""
         ...
 
     # --- devices and contexts
@@ -116,7 +136,7 @@ class Driver(Protocol):
 
     # --- memory
 
-    def mem_alloc(self, nbytes: int) -> int:
+    def mem_alloc(self, nbytes: int, *, device: int | None = None) -> int:
         """Allocate device memory, aligned to 512 bytes.
 
         Raises:
@@ -124,7 +144,7 @@ class Driver(Protocol):
         """
         ...
 
-    def mem_free(self, address: int) -> None:
+    def mem_free(self, address: int, *, device: int | None = None) -> None:
         """Free what ``mem_alloc`` returned. CUDA waits for all work of the device first.
 
         Raises:
@@ -132,16 +152,23 @@ class Driver(Protocol):
         """
         ...
 
-    def mem_info(self) -> tuple[int, int]:
-        """Free and total bytes of the current device."""
+    def mem_info(self, *, device: int | None = None) -> tuple[int, int]:
+        """Free and total bytes of the device."""
         ...
 
-    def host_alloc(self, nbytes: int) -> int:
+    def host_alloc(self, nbytes: int, *, device: int | None = None) -> int:
         """Allocate page-locked host memory, usable by every device, and return its address."""
         ...
 
-    def host_free(self, address: int) -> None:
+    def host_free(self, address: int, *, device: int | None = None) -> None:
         """Free what ``host_alloc`` returned."""
+        ...
+
+    def holds(self, address: int) -> bool:
+        """Whether ``mem_alloc`` or ``host_alloc`` returned this address and it was not freed.
+
+        It is for callers whose call was interrupted. Another thread may have been given the address again meanwhile.
+        """
         ...
 
     def virtual_memory(self, ordinal: int) -> VirtualMemory | None:
@@ -220,23 +247,28 @@ class Driver(Protocol):
         """Let work queued on ``stream`` from now on wait for the latest recording of ``event`` (none: no wait)."""
         ...
 
-    def event_create(self, *, timing: bool = False) -> int:
-        """Create an event on the current device, unrecorded. ``timing`` lets ``event_elapsed_ms`` use it."""
+    def event_create(self, *, timing: bool = False, device: int | None = None) -> int:
+        """Create an event on the device, unrecorded. ``timing`` lets ``event_elapsed_ms`` use it."""
         ...
 
-    def event_destroy(self, event: int) -> None:
+    def event_destroy(self, event: int, *, device: int | None = None) -> None:
         """Destroy an event, also while a recording is pending."""
         ...
 
-    def event_record(self, event: int, *, stream: int) -> None:
+    @property
+    def events(self) -> Container[int]:
+        """The events that were made and not destroyed."""
+        ...
+
+    def event_record(self, event: int, *, stream: int, device: int | None = None) -> None:
         """Mark the work queued on ``stream`` so far. Both belong to one device."""
         ...
 
-    def event_query(self, event: int) -> bool:
+    def event_query(self, event: int, *, device: int | None = None) -> bool:
         """Whether the marked work has completed. True for an unrecorded event."""
         ...
 
-    def event_synchronize(self, event: int) -> None:
+    def event_synchronize(self, event: int, *, device: int | None = None) -> None:
         """Wait for the marked work. Raises what the work did."""
         ...
 
@@ -280,6 +312,30 @@ class Driver(Protocol):
 
     def launch(self, function: int, grid: Dim3, block: Dim3, *, shared: int, stream: int, parameters: bytes) -> None:
         """Queue a kernel. ``parameters`` is the parameter block, laid out as ``function_parameters`` says."""
+        ...
+
+
+class Simulator(Protocol):
+    """What a driver offers besides whose device is simulated in this process's own memory."""
+
+    module_loader: Any
+    """What loads and launches kernels compiled for the host, or None."""
+
+    def launch_host(
+        self,
+        function: Callable[[], object],
+        *,
+        stream: int,
+        reads: Sequence[tuple[int, int]] = (),
+        writes: Sequence[tuple[int, int]] = (),
+        name: str = "launch_host",
+        cost_us: float = 2.0,
+    ) -> None:
+        """Queue a Python function as a kernel on the current device.
+
+        ``reads`` and ``writes`` are addresses and sizes in bytes of what it touches; ``cost_us`` is its duration in
+        simulated microseconds.
+        """
         ...
 
 

@@ -54,16 +54,16 @@ class DeviceUpstream:
         return self._virtual
 
     def reserve(self, nbytes: int) -> int:
-        with on_device(self.driver, self.ordinal):
-            return self.driver.mem_alloc(nbytes)
+        return self.driver.mem_alloc(nbytes, device=self.ordinal)
 
     def release(self, address: int) -> None:
-        with on_device(self.driver, self.ordinal):
-            self.driver.mem_free(address)
+        self.driver.mem_free(address, device=self.ordinal)
+
+    def holds(self, address: int) -> bool:
+        return self.driver.holds(address)
 
     def memory_info(self) -> tuple[int, int]:
-        with on_device(self.driver, self.ordinal):
-            return self.driver.mem_info()
+        return self.driver.mem_info(device=self.ordinal)
 
     def fence(self, stream: int) -> Fence:
         return EventFence(self.driver, self.ordinal, stream)
@@ -78,39 +78,41 @@ class EventFence:
         self._driver = driver
         self._ordinal = ordinal
         self._event: int | None = None
-        with on_device(driver, ordinal):
-            event = driver.event_create()
-            try:
-                driver.event_record(event, stream=stream)
-            except BaseException:
-                driver.event_destroy(event)
-                raise
-        self._event = event
+        self._event = driver.event_create(device=ordinal)
+        driver.event_record(self._event, stream=stream, device=ordinal)  # if this raises, the event goes with the fence
 
     def done(self) -> bool:
         if self._event is None:
             return True
-        with on_device(self._driver, self._ordinal):
-            if self._driver.event_query(self._event):
-                self._retire()
+        if self._driver.event_query(self._event, device=self._ordinal):
+            self._retire()
         return self._event is None
 
     def wait(self) -> None:
         if self._event is not None:
-            with on_device(self._driver, self._ordinal):
-                self._driver.event_synchronize(self._event)
-                self._retire()
+            self._driver.event_synchronize(self._event, device=self._ordinal)
+            self._retire()
 
     def __del__(self) -> None:
         if self._event is not None and not sys.is_finalizing():
             # After a fork, or once the driver is closed or the device lost, the event has gone by itself.
-            with suppress(CuplugError), on_device(self._driver, self._ordinal):
+            with suppress(CuplugError):
                 self._retire()
 
     def _retire(self) -> None:
-        if self._event is not None:
-            event, self._event = self._event, None
-            self._driver.event_destroy(event)
+        event, events = self._event, self._driver.events
+        if event is None:
+            return
+        try:
+            self._driver.event_destroy(event, device=self._ordinal)
+        except CuplugError:
+            self._event = None
+            raise
+        except BaseException:  # interrupted: if the event is still there, it is destroyed later
+            if event not in events:
+                self._event = None
+            raise
+        self._event = None
 
 
 class PinnedUpstream:
@@ -124,12 +126,13 @@ class PinnedUpstream:
         self.ordinal = ordinal
 
     def reserve(self, nbytes: int) -> int:
-        with on_device(self.driver, self.ordinal):
-            return self.driver.host_alloc(nbytes)
+        return self.driver.host_alloc(nbytes, device=self.ordinal)
 
     def release(self, address: int) -> None:
-        with on_device(self.driver, self.ordinal):
-            self.driver.host_free(address)
+        self.driver.host_free(address, device=self.ordinal)
+
+    def holds(self, address: int) -> bool:
+        return self.driver.holds(address)
 
     def memory_info(self) -> tuple[int, int]:
         """Not limited by the driver: reports what cannot run out first."""

@@ -19,6 +19,9 @@ from .api import Api, Refusal, code_of
 
 __all__ = ["Contexts"]
 
+_POPPED = ctypes.byref(ctypes.c_void_p())
+"""Where CUDA writes which context it has taken off the stack; nobody reads it."""
+
 
 class _State:
     """What one thread has set. Contexts are CUDA's handles; 0 is none."""
@@ -56,7 +59,7 @@ class Contexts:
 
     def __init__(self, api: Api, pycuda: Any, count: int) -> None:
         self._cuda: Api | Refusal = api
-        self._api = api
+        self.api = api
         self._pycuda = pycuda
         self._count = count
         self._thread = _Thread()
@@ -130,14 +133,20 @@ class Contexts:
         self._cuda.cuCtxGetCurrent(state.reference)
         if state.current.value == context:
             return False
-        code = self._cuda.cuCtxPushCurrent(context)
-        if code:
-            raise self._cuda.error("cuCtxPushCurrent", code)
-        return True
+        codes: list[int] = []
+        try:
+            codes.extend(map(self._cuda.cuCtxPushCurrent, (context,)))  # what CUDA returns is in the list at once
+            if codes == [0]:
+                return True
+        except BaseException:
+            if codes == [0]:
+                self._cuda.cuCtxPopCurrent(_POPPED)
+            raise
+        raise self._cuda.error("cuCtxPushCurrent", codes[0])
 
     def leave(self) -> None:
         """Undo an ``enter`` that returned True."""
-        self._cuda.cuCtxPopCurrent(ctypes.byref(ctypes.c_void_p()))
+        self._cuda.cuCtxPopCurrent(_POPPED)
 
     def retain(self, ordinal: int) -> int:
         """The handle of a device's primary context, retained at its first use.
@@ -152,8 +161,8 @@ class Contexts:
                 try:
                     context = self._pycuda.Device(ordinal).retain_primary_context()
                 except self._pycuda.Error as error:
-                    code = code_of(self._api, error)
-                    raise self._api.error("cuDevicePrimaryCtxRetain", code, f"device {ordinal}") from None
+                    code = code_of(self.api, error)
+                    raise self.api.error("cuDevicePrimaryCtxRetain", code, f"device {ordinal}") from None
                 handle = int(context.handle)
                 self._retained[ordinal], self._handles[ordinal] = context, handle
             return handle

@@ -4,42 +4,85 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import os
 import sys
-import uuid
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from ..base import DeviceProperties
-from .api import Refusal
-from .memory import VIRTUAL_MEMORY_SUPPORTED, MemoryCalls
-from .modules import ModuleCalls
-from .state import forget_all_after_fork, open_drivers
-from .streams import StreamCalls
+from ....allocators.upstream import VirtualMemory
+from ..base import PER_THREAD_STREAM, DeviceProperties, Dim3, FunctionAttributes, driver_error
+from ..forking import in_forked_child
+from .api import FORKED, Api, Refusal, code_of
+from .calls import Calls, Made
+from .contexts import Contexts
+from .launch import Slot
+from .modules import function_attributes, function_parameters, launch, load_module
+from .properties import device_properties, has_virtual_memory
+from .virtual import CudaVirtualMemory, import_bindings
 
 if TYPE_CHECKING:
     from ..base import Driver
 
 __all__ = ["CudaDriver"]
 
+_NOT_INITIALIZED, _NO_DEVICE, _NOT_READY = 3, 100, 600
+_PORTABLE = 1  # CU_MEMHOSTALLOC_PORTABLE: page-locked for every device
+_NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
+_DISABLE_TIMING = 2  # CU_EVENT_DISABLE_TIMING
+_MEMSETS = {1: "cuMemsetD8Async", 2: "cuMemsetD16Async", 4: "cuMemsetD32Async"}
 
-class CudaDriver(MemoryCalls, StreamCalls, ModuleCalls):
+_open_drivers: set[CudaDriver] = set()
+"""Drivers that are not closed. They stay alive until then: the destructors of PyCUDA's contexts call CUDA."""
+_initialised = False
+_forked = False
+"""Whether this process was forked from one in which a driver had initialised CUDA."""
+
+
+class CudaDriver:
     """CUDA devices through PyCUDA, in their primary contexts, which PyTorch, CuPy, Numba and RMM share.
 
-    PyCUDA initialises CUDA, describes the devices and retains the contexts. The calls on streams, events, memory and
-    modules go to libcuda directly, with plain integer handles: ``api.py`` says why. Nothing stays on PyCUDA's context
-    stack between calls; ``pycuda_context`` puts a context there for code that uses PyCUDA's own classes.
+    PyCUDA initialises CUDA, describes the devices and retains the contexts (``Contexts``). The calls on streams,
+    events, memory and modules go to libcuda directly (``Calls``), with plain integer handles: ``api.py`` says why. What
+    was made and is to be given back is kept by kind (``Made``). Nothing stays on PyCUDA's context stack between calls;
+    ``pycuda_context`` puts a context there for code that uses PyCUDA's own classes.
 
     Streams and events of other libraries are welcome in every call but those that destroy.
     """
 
-    # --- devices and contexts
+    simulator = None
+
+    def __init__(self) -> None:
+        """Import PyCUDA and initialise CUDA. Where CUDA sees no device, ``device_count`` is 0.
+
+        Raises:
+            DriverError: ``CUDA_ERROR_NO_DEVICE``: NVIDIA's driver is not installed. ``CUDA_ERROR_NOT_INITIALIZED``:
+                PyCUDA cannot be imported, or this process was forked after CUDA was initialised.
+        """
+        if _forked:
+            raise driver_error(3, f"cuInit: {FORKED}")
+        self._pycuda = _import_pycuda()
+        api = Api()
+        self._count = _initialise(api, self._pycuda)
+        self._contexts = Contexts(api, self._pycuda, self._count)
+        self._calls = calls = Calls(api, self._contexts)
+        self._bindings = import_bindings()
+        self._memory = Made(calls, "cuMemAlloc", "cuMemFree", invalid=1)
+        self._host = Made(calls, "cuMemHostAlloc", "cuMemFreeHost", invalid=1)
+        self._streams = Made(calls, "cuStreamCreateWithPriority", "cuStreamDestroy", invalid=400)
+        self._events = Made(calls, "cuEventCreate", "cuEventDestroy", invalid=400)
+        self._modules = Made(calls, "cuModuleLoadDataEx", "cuModuleUnload", invalid=400)
+        self._virtual: dict[int, CudaVirtualMemory] = {}
+        self.events: Container[int] = self._events.live
+        """The events that were made and not destroyed."""
+        _open_drivers.add(self)
 
     @property
     def name(self) -> str:
         """``cuda``."""
         return "cuda"
+
+    # --- devices and contexts
 
     def device_count(self) -> int:
         """The number of visible devices."""
@@ -54,37 +97,7 @@ class CudaDriver(MemoryCalls, StreamCalls, ModuleCalls):
 
     def device_properties(self, ordinal: int) -> DeviceProperties:
         """Properties of a device. Needs no current device, and retains no context."""
-        device = self._device(ordinal)
-        attributes = self._pycuda.device_attribute
-
-        def of(name: str) -> int:
-            return int(device.get_attribute(getattr(attributes, name)))
-
-        def in_three(name: str) -> tuple[int, int, int]:
-            return of(f"{name}_X"), of(f"{name}_Y"), of(f"{name}_Z")
-
-        major, minor = device.compute_capability()
-        return DeviceProperties(
-            name=device.name(),
-            major=major,
-            minor=minor,
-            total_memory=device.total_memory(),
-            multi_processor_count=of("MULTIPROCESSOR_COUNT"),
-            warp_size=of("WARP_SIZE"),
-            max_threads_per_block=of("MAX_THREADS_PER_BLOCK"),
-            max_block_dim=in_three("MAX_BLOCK_DIM"),
-            max_grid_dim=in_three("MAX_GRID_DIM"),
-            shared_memory_per_block=of("MAX_SHARED_MEMORY_PER_BLOCK"),
-            shared_memory_per_block_optin=of("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
-            max_threads_per_multi_processor=of("MAX_THREADS_PER_MULTIPROCESSOR"),
-            l2_cache_size=of("L2_CACHE_SIZE"),
-            clock_rate_khz=of("CLOCK_RATE"),
-            pci_bus_id=device.pci_bus_id(),
-            uuid=self._uuid(ordinal),
-            concurrent_kernels=bool(of("CONCURRENT_KERNELS")),
-            unified_addressing=bool(of("UNIFIED_ADDRESSING")),
-            virtual_memory=self._bindings is not None and bool(self._attribute(ordinal, VIRTUAL_MEMORY_SUPPORTED)),
-        )
+        return device_properties(self._calls, self._pycuda, ordinal, bindings=self._bindings is not None)
 
     def set_device(self, ordinal: int | None) -> None:
         """Make a device's primary context current on this thread (retaining it at first use).
@@ -100,14 +113,14 @@ class CudaDriver(MemoryCalls, StreamCalls, ModuleCalls):
 
     def synchronize(self) -> None:
         """Wait for all work of the current device. Raises what the work did."""
-        self._call("cuCtxSynchronize")
+        self._calls.call("cuCtxSynchronize")
 
     def close(self) -> None:
         """Destroy what this driver made, and release the contexts that it retained. Idempotent, never raises.
 
         In a forked child, and once the interpreter is being finalised, it only forgets: CUDA must not be called there.
         """
-        if isinstance(self._cuda, Refusal):
+        if isinstance(self._calls.cuda, Refusal):
             return
         refusal = Refusal(4, "this driver was closed; make a new one")
         if sys.is_finalizing():
@@ -115,7 +128,10 @@ class CudaDriver(MemoryCalls, StreamCalls, ModuleCalls):
             self._contexts.refuse(refusal)
             return
         with suppress(Exception):
-            self._destroy_everything()
+            for virtual in self._virtual.values():
+                virtual.close()
+            for made in (self._modules, self._events, self._streams, self._memory, self._host):
+                made.destroy_all()
         self._refuse(refusal)
         self._contexts.release(refusal)
 
@@ -129,24 +145,310 @@ class CudaDriver(MemoryCalls, StreamCalls, ModuleCalls):
         with self._contexts.on_pycuda_stack(ordinal) as context:
             yield context
 
-    def _uuid(self, ordinal: int) -> str:
-        value = (ctypes.c_ubyte * 16)()
-        code = self._cuda.cuDeviceGetUuid(value, ordinal)
+    # --- memory
+
+    def mem_alloc(self, nbytes: int, *, device: int | None = None) -> int:
+        """Allocate device memory, aligned to 512 bytes."""
+        if nbytes <= 0:
+            raise driver_error(1, f"mem_alloc of {nbytes} bytes: ask for one byte or more")
+        return self._memory.make(nbytes, device=device, detail=f"{nbytes} bytes were asked for")
+
+    def mem_free(self, address: int, *, device: int | None = None) -> None:
+        """Free what ``mem_alloc`` returned, on whichever device. CUDA waits for all work of that device first."""
+        self._memory.destroy(address, device=device)
+
+    def mem_info(self, *, device: int | None = None) -> tuple[int, int]:
+        """Free and total bytes of the device, as the driver sees them: other processes count."""
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        self._calls.call("cuMemGetInfo", ctypes.byref(free), ctypes.byref(total), ordinal=device)
+        return free.value, total.value
+
+    def host_alloc(self, nbytes: int, *, device: int | None = None) -> int:
+        """Allocate page-locked host memory, usable by every device."""
+        if nbytes <= 0:
+            raise driver_error(1, f"host_alloc of {nbytes} bytes: ask for one byte or more")
+        detail = f"{nbytes} bytes of page-locked memory were asked for"
+        return self._host.make(nbytes, _PORTABLE, device=device, detail=detail)
+
+    def host_free(self, address: int, *, device: int | None = None) -> None:
+        """Free what ``host_alloc`` returned."""
+        self._host.destroy(address, device=device)
+
+    def holds(self, address: int) -> bool:
+        """Whether ``mem_alloc`` or ``host_alloc`` returned the address and it was not freed."""
+        return address in self._memory.live or address in self._host.live
+
+    def virtual_memory(self, ordinal: int) -> VirtualMemory | None:
+        """The virtual memory of a device, or None where the device lacks it or cuda-bindings is not installed."""
+        if self._bindings is None or not has_virtual_memory(self._calls, ordinal):
+            return None
+        self._contexts.retain(ordinal)
+        if ordinal not in self._virtual:
+            made = CudaVirtualMemory(self._bindings, self._contexts.api, self._contexts, ordinal)
+            self._virtual.setdefault(ordinal, made)
+        return self._virtual[ordinal]
+
+    # --- copies. CUDA documents only that it *may* have read, or written, pageable memory when these return ("API
+    # synchronization behavior"). It had for all sizes tried (4 bytes to 16 MiB, driver 580), and a test keeps watch.
+
+    def memcpy_htod(self, dst: int, src: int, nbytes: int, *, stream: int) -> None:
+        """Copy from the host address ``src`` to the device address ``dst``."""
+        if _moves("memcpy_htod", dst, src, nbytes):
+            self._calls.queue("cuMemcpyHtoDAsync", dst, src, nbytes, stream=stream)
+
+    def memcpy_dtoh(self, dst: int, src: int, nbytes: int, *, stream: int) -> None:
+        """Copy from the device address ``src`` to the host address ``dst``."""
+        if _moves("memcpy_dtoh", dst, src, nbytes):
+            self._calls.queue("cuMemcpyDtoHAsync", dst, src, nbytes, stream=stream)
+
+    def memcpy_dtod(self, dst: int, src: int, nbytes: int, *, stream: int) -> None:
+        """Copy within a device, or between peers whose access is enabled."""
+        if _moves("memcpy_dtod", dst, src, nbytes):
+            self._calls.queue("cuMemcpyDtoDAsync", dst, src, nbytes, stream=stream)
+
+    def memcpy_peer(self, dst: int, dst_device: int, src: int, src_device: int, nbytes: int, *, stream: int) -> None:
+        """Copy between two devices, with or without peer access."""
+        if _moves("memcpy_peer", dst, src, nbytes):
+            homes = self._contexts.retain(dst_device), self._contexts.retain(src_device)
+            self._calls.queue("cuMemcpyPeerAsync", dst, homes[0], src, homes[1], nbytes, stream=stream)
+
+    def memset(self, address: int, value: int, count: int, *, width: int = 1, stream: int) -> None:
+        """Write ``count`` elements of ``width`` (1, 2 or 4) bytes. Of ``value`` the low bits count."""
+        if width not in _MEMSETS or count < 0 or address % width:
+            raise driver_error(1, f"memset of {count} elements of {width} bytes at {address:#x}: width is 1, 2 or 4")
+        if count:
+            self._calls.queue(_MEMSETS[width], address, value, count, stream=stream)
+
+    # --- peers
+
+    def can_access_peer(self, device: int, peer: int) -> bool:
+        """Whether ``device`` could read and write ``peer``'s memory directly. False for a device and itself."""
+        for ordinal in (device, peer):
+            self._contexts.check_ordinal(ordinal)
+        here, there = self._pycuda.Device(device), self._pycuda.Device(peer)
+        return device != peer and bool(here.can_access_peer(there))
+
+    def enable_peer_access(self, device: int, peer: int) -> None:
+        """Let ``device`` read and write ``peer``'s memory. It is not an error if that, or PyTorch, did so before."""
+        if not self.can_access_peer(device, peer):
+            raise driver_error(217, f"device {device} cannot access the memory of device {peer}")
+        self._switch_peer("cuCtxEnablePeerAccess", device, peer, 0, allowed=704)
+
+    def disable_peer_access(self, device: int, peer: int) -> None:
+        """Undo ``enable_peer_access``."""
+        if device == peer:
+            raise driver_error(705, f"device {device} needs no access to its own memory, so none can be taken away")
+        self._switch_peer("cuCtxDisablePeerAccess", device, peer)
+
+    def _switch_peer(self, name: str, device: int, peer: int, *flags: int, allowed: int = 0) -> None:
+        code = self._calls.code(name, self._contexts.retain(peer), *flags, ordinal=device)
+        if code not in (0, allowed):
+            raise self._calls.cuda.error(name, code, f"device {device}, peer {peer}")
+
+    # --- streams
+
+    def stream_create(self, *, non_blocking: bool = True, priority: int = 0) -> int:
+        """Create a stream on the current device. CUDA clamps the priority to the device's range."""
+        return self._streams.make(_NON_BLOCKING if non_blocking else 0, priority)
+
+    def stream_destroy(self, stream: int) -> None:
+        """Destroy a stream. Its queued work still runs. The handle may be given to a later stream."""
+        self._streams.destroy(stream)
+
+    def stream_priority_range(self) -> tuple[int, int]:
+        """The least and the greatest priority, for example (0, -5)."""
+        least, greatest = ctypes.c_int(), ctypes.c_int()
+        self._calls.call("cuCtxGetStreamPriorityRange", ctypes.byref(least), ctypes.byref(greatest))
+        return least.value, greatest.value
+
+    def stream_synchronize(self, stream: int) -> None:
+        """Wait for the work queued on the stream. Raises what the work did."""
+        self._calls.queue("cuStreamSynchronize", stream=stream)
+
+    def stream_query(self, stream: int) -> bool:
+        """Whether all work queued on the stream has completed. Raises what the work did."""
+        calls = self._calls
+        code = calls.cuda.cuStreamQuery(stream) if stream > PER_THREAD_STREAM else calls.code("cuStreamQuery", stream)
+        if code and code != _NOT_READY:
+            raise calls.cuda.error("cuStreamQuery", code)
+        return not code
+
+    def stream_wait_event(self, stream: int, event: int) -> None:
+        """Let work queued on ``stream`` from now on wait for the latest recording of ``event`` (none: no wait)."""
+        if stream > PER_THREAD_STREAM:
+            code = self._calls.cuda.cuStreamWaitEvent(stream, event, 0)
+            if not code:
+                return
+            self._calls.check_retry("cuStreamWaitEvent", code)
+        self._calls.call("cuStreamWaitEvent", stream, event, 0)
+
+    # --- events. Most calls need no context: the event names its own.
+
+    def event_create(self, *, timing: bool = False, device: int | None = None) -> int:
+        """Create an event on the device, unrecorded. ``timing`` lets ``event_elapsed_ms`` use it."""
+        return self._events.make(0 if timing else _DISABLE_TIMING, device=device)
+
+    def event_destroy(self, event: int, *, device: int | None = None) -> None:
+        """Destroy an event, also while a recording is pending."""
+        self._events.destroy(event, device=device or 0)
+
+    def event_record(self, event: int, *, stream: int, device: int | None = None) -> None:
+        """Mark the work queued on ``stream`` so far. Both belong to one device."""
+        if stream <= PER_THREAD_STREAM:
+            if device is not None and device != self._contexts.ordinal:
+                self._calls.call("cuEventRecord", event, stream, ordinal=device)
+                return
+            self._contexts.here()
+        # On a default stream too: if that is another context's, CUDA refuses (400, seen), and the context is switched.
+        code = self._calls.cuda.cuEventRecord(event, stream)
         if code:
-            raise self._error("cuDeviceGetUuid", code)
-        return f"GPU-{uuid.UUID(bytes=bytes(value))}"
+            if device is None:
+                self._calls.check_retry("cuEventRecord", code)
+            self._calls.call("cuEventRecord", event, stream, ordinal=device)
+
+    def event_query(self, event: int, *, device: int | None = None) -> bool:  # noqa: ARG002 - the event says which
+        """Whether the marked work has completed. True for an unrecorded event."""
+        code = self._calls.cuda.cuEventQuery(event)
+        if not code:
+            return True
+        if code == _NOT_READY:
+            return False
+        raise self._calls.cuda.error("cuEventQuery", code)
+
+    def event_synchronize(self, event: int, *, device: int | None = None) -> None:  # noqa: ARG002 - the event says which
+        """Wait for the marked work. Raises what the work did."""
+        code = self._calls.cuda.cuEventSynchronize(event)
+        if code:
+            raise self._calls.cuda.error("cuEventSynchronize", code)
+
+    def event_elapsed_ms(self, start: int, end: int) -> float:
+        """Milliseconds between two recorded, completed events created with ``timing``."""
+        if not (start and end):
+            raise driver_error(400, "event_elapsed_ms: 0 is no event")
+        milliseconds = ctypes.c_float()
+        code = self._calls.cuda.cuEventElapsedTime(ctypes.byref(milliseconds), start, end)
+        if code:
+            detail = "wait for both events first" if code == _NOT_READY else "record both, made with timing=True"
+            raise self._calls.cuda.error("cuEventElapsedTime", code, detail)
+        return milliseconds.value
+
+    # --- modules and launches
+
+    def module_load(self, image: bytes) -> int:
+        """Load a cubin, PTX or fatbin on the current device. PTX is compiled by the driver.
+
+        Raises:
+            DriverError: for example ``CUDA_ERROR_INVALID_PTX``, with the driver's log.
+        """
+        return load_module(self._modules, image)
+
+    def module_unload(self, module: int) -> None:
+        """Unload a module. None of its kernels may be queued."""
+        self._modules.destroy(module)
+
+    def module_function(self, module: int, name: str) -> int:
+        """A kernel by its (mangled) name."""
+        function = ctypes.c_void_p()
+        detail = f"asked for the kernel {name!r}"
+        self._calls.call("cuModuleGetFunction", ctypes.byref(function), module, name.encode(), detail=detail)
+        return function.value or 0
+
+    def module_global(self, module: int, name: str) -> tuple[int, int]:
+        """The address and size in bytes of a module's global or ``__constant__`` symbol."""
+        address, nbytes = ctypes.c_void_p(), ctypes.c_size_t()
+        references = ctypes.byref(address), ctypes.byref(nbytes)
+        detail = f"asked for the symbol {name!r}"
+        self._calls.call("cuModuleGetGlobal", *references, module, name.encode(), detail=detail)
+        return address.value or 0, nbytes.value
+
+    def function_attributes(self, function: int) -> FunctionAttributes:
+        """What the driver knows of a kernel."""
+        return function_attributes(self._calls, function)
+
+    def function_parameters(self, function: int) -> list[tuple[int, int]]:
+        """The offset and size in bytes of each parameter of a kernel.
+
+        Raises:
+            DriverError: ``CUDA_ERROR_NOT_SUPPORTED``: the installed driver is older than CUDA 12.4.
+        """
+        return function_parameters(self._calls, function)
+
+    def launch(self, function: int, grid: Dim3, block: Dim3, *, shared: int, stream: int, parameters: bytes) -> None:
+        """Queue a kernel. ``parameters`` is the parameter block, laid out as ``function_parameters`` says.
+
+        A kernel that asks for more dynamic shared memory than CUDA gives without asking (48 KiB) is allowed it.
+        """
+        launch(self._calls, function, grid, block, shared=shared, stream=stream, parameters=parameters)
+
+    def launch_slot(self, function: int, grid: Dim3, block: Dim3, *, shared: int, nbytes: int) -> Slot:
+        """``launch`` with all but the stream and the parameters settled, for hot loops.
+
+        Its ``call`` must not be used once the driver is closed or its process forked. Where it returns another
+        CUresult than 0, ``launch`` may succeed: a kernel belongs to a context, and CUDA refuses where another one is
+        current, or none.
+        """
+        return Slot(self._calls.cuda.cuLaunchKernelEx, function, grid, block, shared=shared, nbytes=nbytes)
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """From now on raise instead of calling CUDA."""
+        self._calls.cuda = refusal
+        _open_drivers.discard(self)
+
+
+def _moves(name: str, dst: int, src: int, nbytes: int) -> bool:
+    """Whether a copy has anything to do."""
+    if nbytes < 0 or (nbytes and not (dst and src)):
+        raise driver_error(1, f"{name} of {nbytes} bytes from {src:#x} to {dst:#x}: give addresses and a size")
+    return nbytes > 0
+
+
+def _initialise(api: Api, pycuda: Any) -> int:
+    """Initialise CUDA and count the visible devices."""
+    global _initialised
+    try:
+        pycuda.init()
+        _initialised = True
+        return int(pycuda.Device.count())
+    except pycuda.Error as error:
+        code = code_of(api, error)
+        if code == _NO_DEVICE:
+            return 0
+        if code == _NOT_INITIALIZED:
+            raise driver_error(code, f"cuInit: {FORKED}") from None
+        raise api.error("cuInit", code, 'no device can be used; driver="sim" simulates one') from None
+
+
+def _import_pycuda() -> Any:
+    try:
+        import pycuda.driver
+    except Exception as error:  # a PyCUDA that was built for another CUDA, or another NumPy, fails in several ways
+        if find_spec("pycuda") is not None:
+            Api()  # where NVIDIA's driver is missing, that is the reason to give
+        raise driver_error(
+            3,
+            f"PyCUDA cannot be imported ({error}); install cuplug[cuda], which builds it against a CUDA toolkit, "
+            'or simulate a device with driver="sim"',
+        ) from None
+    return pycuda.driver
 
 
 @atexit.register
 def _close_all() -> None:
     """Release the contexts while PyCUDA is alive: its destructors would do it when CUDA is gone already."""
-    for driver in list(open_drivers):
-        if isinstance(driver, CudaDriver):
-            driver.close()
+    for driver in list(_open_drivers):
+        driver.close()
 
 
-if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
-    os.register_at_fork(after_in_child=forget_all_after_fork)
+@in_forked_child
+def _forget_all() -> None:
+    """No call of CUDA may happen in a forked child any more, not even from a destructor."""
+    global _forked
+    _forked = _initialised
+    for driver in list(_open_drivers):
+        refusal = Refusal(3, FORKED)
+        driver._refuse(refusal)
+        driver._contexts.refuse(refusal)
+
 
 if TYPE_CHECKING:
 

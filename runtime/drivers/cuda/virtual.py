@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from ....allocators.errors import DriverError, OutOfMemoryError
@@ -28,6 +31,9 @@ class CudaVirtualMemory:
     The calls name the device that they act on, and need no current context (seen on driver 580). What is reserved,
     created and mapped is remembered here: to give it back at ``close``; since CUDA lets an ``unmap`` pass where nothing
     is mapped (seen); and since it says only "invalid argument" to every mistake.
+
+    Interrupts are dealt with as ``calls.py`` says. What the bindings return goes into a list within one call of a
+    function written in C, so that an interrupt finds it there.
     """
 
     def __init__(self, bindings: Any, api: Api, contexts: Contexts, ordinal: int) -> None:
@@ -37,6 +43,8 @@ class CudaVirtualMemory:
         self._ranges: dict[int, int] = {}
         self._pages: dict[int, int] = {}
         self._mappings: dict[int, int] = {}
+        self._abandoned: deque[Callable[[], None]] = deque()
+        """What gives back what interrupted calls have made."""
         where = bindings.CUmemLocation()
         where.type = bindings.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
         where.id = ordinal
@@ -57,38 +65,39 @@ class CudaVirtualMemory:
     def reserve_range(self, nbytes: int) -> int:
         """Reserve address space and return its first address."""
         asked = self._check("reserve_range", 0, nbytes)
-        address = int(self._call("cuMemAddressReserve", nbytes, 0, 0, 0, asked=asked))
-        self._ranges[address] = nbytes
-        return address
+        return self._make(self._ranges, nbytes, "cuMemAddressReserve", nbytes, 0, 0, 0, asked=asked)
 
     def free_range(self, address: int, nbytes: int) -> None:
         """Return a whole, empty range."""
         if self._ranges.get(address) != nbytes:
             self._contexts.check()
             raise driver_error(1, f"free_range of {nbytes} bytes at {address:#x}: that is not a whole reserved range")
-        self._call("cuMemAddressFree", address, nbytes, asked="unmap what is mapped there first")
-        del self._ranges[address]
+        self._take_back(self._ranges, [address], "cuMemAddressFree", address, nbytes, asked=_MAPPED)
+
+    def holds_range(self, address: int) -> bool:
+        """Whether a reserved range begins at the address."""
+        return address in self._ranges
 
     def create_page(self, nbytes: int) -> int:
         """Create physical memory and return its handle."""
         asked = self._check("create_page", 0, nbytes)
-        handle = int(self._call("cuMemCreate", nbytes, self._properties, 0, asked=asked))
-        self._pages[handle] = nbytes
-        return handle
+        return self._make(self._pages, nbytes, "cuMemCreate", nbytes, self._properties, 0, asked=asked)
 
     def release_page(self, handle: int) -> None:
         """Drop the handle. The memory is free again once it is mapped nowhere."""
         self._size_of(handle)
-        self._call("cuMemRelease", handle)
-        del self._pages[handle]
+        self._take_back(self._pages, [handle], "cuMemRelease", handle)
+
+    def holds_page(self, handle: int) -> bool:
+        """Whether this is the handle of a page and was not released."""
+        return handle in self._pages
 
     def map(self, address: int, nbytes: int, handle: int) -> None:
         """Map a whole page. Touching it is illegal before ``set_access``."""
-        asked = self._check("map", address, nbytes)
+        asked = f"{self._check('map', address, nbytes)}, of an empty piece of a reserved range"
         if self._size_of(handle) != nbytes:
             raise driver_error(1, f"{asked}: the page has {self._pages[handle]}, and pages are mapped whole")
-        self._call("cuMemMap", address, nbytes, 0, handle, 0, asked=f"{asked}, of an empty piece of a reserved range")
-        self._mappings[address] = nbytes
+        self._make(self._mappings, nbytes, "cuMemMap", address, nbytes, 0, handle, 0, asked=asked, at=address)
 
     def set_access(self, address: int, nbytes: int) -> None:
         """Let the device read and write whole mappings."""
@@ -100,9 +109,11 @@ class CudaVirtualMemory:
         """Remove whole mappings. CUDA does not wait: queued work that touches them faults when it runs."""
         asked = self._check("unmap", address, nbytes)
         found = self._whole_mappings(asked, address, nbytes)
-        self._call("cuMemUnmap", address, nbytes, asked=asked)
-        for start in found:
-            del self._mappings[start]
+        self._take_back(self._mappings, found, "cuMemUnmap", address, nbytes, asked=asked)
+
+    def holds_mapping(self, address: int) -> bool:
+        """Whether a page is mapped at this address, from its beginning."""
+        return address in self._mappings
 
     def close(self) -> None:
         """Unmap, release and free what is left. Never raises."""
@@ -115,10 +126,65 @@ class CudaVirtualMemory:
                 with suppress(DriverError, OutOfMemoryError):
                     give_back(handle, nbytes)
 
+    def _make(
+        self, table: dict[int, int], nbytes: int, name: str, *arguments: Any, asked: str, at: int | None = None
+    ) -> int:
+        """Make a thing of ``nbytes`` bytes, and enter it in its table by what CUDA returns or the address ``at``."""
+        self._contexts.check()
+        while self._abandoned:
+            with suppress(DriverError, OutOfMemoryError):
+                self._abandoned[0]()
+            self._abandoned.popleft()
+        results: list[Any] = []
+        function = getattr(self._bindings, name)
+        try:
+            results.extend(map(function, *((argument,) for argument in arguments)))
+            code, *result = results[0]
+            if not code:
+                made = int(result[0]) if at is None else at
+                table[made] = nbytes
+                return made
+        except BaseException:
+            if results and not results[0][0]:
+                self._abandoned.append(partial(self._undo, table, nbytes, at, results))
+            raise
+        raise self._api.error(name, int(code), asked)
+
+    def _undo(self, table: dict[int, int], nbytes: int, at: int | None, results: list[Any]) -> None:
+        """Give back what an interrupted call has made. A second time does nothing."""
+        if not results:
+            return
+        made = int(results[0][1]) if at is None else at
+        results.clear()
+        table[made] = nbytes
+        if table is self._ranges:
+            self.free_range(made, nbytes)
+        elif table is self._pages:
+            self.release_page(made)
+        else:
+            self.unmap(made, nbytes)
+
+    def _take_back(
+        self, table: dict[int, int], handles: list[int], name: str, *arguments: Any, asked: str = ""
+    ) -> None:
+        """Give things back, and strike them off their table."""
+        self._contexts.check()
+        results: list[Any] = []
+        function = getattr(self._bindings, name)
+        try:
+            results.extend(map(function, *((argument,) for argument in arguments)))
+        finally:
+            if results and (not results[0][0] or int(results[0][0]) in LOST):  # a lost device has nothing any more
+                for handle in handles:
+                    table.pop(handle, None)
+        code = int(results[0][0])
+        if code and code not in LOST:
+            raise self._api.error(name, code, asked)
+
     def _call(self, name: str, *arguments: Any, asked: str = "") -> Any:
         self._contexts.check()
         code, *result = getattr(self._bindings, name)(*arguments)
-        if code and not (int(code) in LOST and name in _GIVES_BACK):
+        if code:
             raise self._api.error(name, int(code), asked)
         return result[0] if result else None
 
@@ -148,5 +214,4 @@ class CudaVirtualMemory:
         return found
 
 
-_GIVES_BACK = frozenset({"cuMemUnmap", "cuMemRelease", "cuMemAddressFree"})
-"""Calls that do not raise once the device is lost: what they give back is gone already."""
+_MAPPED = "unmap what is mapped there first"

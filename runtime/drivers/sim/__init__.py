@@ -35,7 +35,8 @@ Beyond the ``Driver`` protocol, ``SimDriver`` runs Python functions as kernels (
 
 from __future__ import annotations
 
-from .driver import LiveHandles, PendingAccess, SimDriver
+from .driver import SimDriver
+from .inspection import LiveHandles, PendingAccess
 from .mapping import POISON
 from .modules import ModuleLoader
 

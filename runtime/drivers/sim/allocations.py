@@ -8,7 +8,7 @@ from bisect import bisect_right, insort
 from ....allocators.errors import OutOfMemoryError
 from ....allocators.sizes import format_size
 from ..base import driver_error
-from .gaps import Gaps, round_up
+from .gaps import Gaps, free_pieces, round_up
 from .mapping import POISON, Reservation
 
 __all__ = ["PAGE", "Allocations", "PhysicalMemory"]
@@ -50,13 +50,15 @@ class PhysicalMemory:
 class Allocations:
     """The allocations in a piece of address space. Addresses are given out again as soon as something fits.
 
-    Allocations of up to 1 MiB share pages, larger ones have pages of their own.
+    Allocations of up to 1 MiB share pages, larger ones have pages of their own. ``sizes`` is the truth of what is
+    allocated; all else follows from it, and ``mend`` makes it anew.
     """
 
     def __init__(self, space: Reservation, start: int, end: int, physical: PhysicalMemory) -> None:
         self.sizes: dict[int, int] = {}
         """Requested bytes by address."""
         self._space = space
+        self._start, self._end = start, end
         self._physical = physical
         self._starts: list[int] = []
         self._large = Gaps()
@@ -65,19 +67,19 @@ class Allocations:
         self._used_up_to: dict[int, int] = {}
         """By shared page: below this address its memory was given out before, and may hold anything."""
 
-    def allocate(self, nbytes: int) -> int:
-        """As ``cuMemAlloc``."""
+    def prepare(self, nbytes: int) -> int:
+        """Where the next allocation of ``nbytes`` lies, ready for use. It is made by entering it in ``sizes``."""
         if nbytes <= 0:
             raise driver_error(1, f"mem_alloc of {nbytes} bytes; ask for at least 1")
         small = nbytes <= _SMALL
-        address = self._allocate_small(nbytes) if small else self._take_pages(round_up(nbytes, PAGE), nbytes)
+        address = self._prepare_small(nbytes) if small else self._take_pages(round_up(nbytes, PAGE), nbytes)
         insort(self._starts, address)
-        self.sizes[address] = nbytes
         return address
 
     def release(self, address: int) -> None:
         """As ``cuMemFree``, without its waiting, for an address in ``sizes``."""
-        nbytes = self.sizes.pop(address)
+        nbytes = self.sizes[address]
+        del self.sizes[address]
         del self._starts[bisect_right(self._starts, address) - 1]
         if nbytes > _SMALL:
             self._give_pages(address, round_up(nbytes, PAGE))
@@ -87,6 +89,28 @@ class Allocations:
             self._small.withdraw(start, size)
             del self._used_up_to[start]
             self._give_pages(start, size)
+
+    def mend(self) -> int:
+        """Make anew what follows from ``sizes``, after an interrupted call. Returns the physical bytes in use."""
+        pages: dict[int, list[tuple[int, int]]] = {}
+        whole: list[tuple[int, int]] = []
+        for address, nbytes in self.sizes.items():
+            if nbytes > _SMALL:
+                whole.append((address, round_up(nbytes, PAGE)))
+            else:
+                pages.setdefault(address // PAGE * PAGE, []).append((address, round_up(nbytes, _ALIGNMENT)))
+        whole += ((page, PAGE) for page in pages)
+        large, small = Gaps(), Gaps(border=PAGE)
+        for start, size in free_pieces(self._start, self._end, whole):
+            self._space.clear(start, size)
+            large.give(start, size)
+        for page, used in pages.items():
+            for start, size in free_pieces(page, page + PAGE, used):
+                small.give(start, size)
+        self._starts = sorted(self.sizes)
+        self._large, self._small = large, small
+        self._used_up_to = {page: page + PAGE for page in pages}
+        return sum(size for _, size in whole)
 
     def fault(self, address: int, nbytes: int) -> str | None:
         """Why the range is not within one live allocation, or None."""
@@ -100,7 +124,7 @@ class Allocations:
                 return f"the allocation at {start:#x} has {size} bytes and ends at {start + size:#x}"
         return "no live allocation holds it"
 
-    def _allocate_small(self, nbytes: int) -> int:
+    def _prepare_small(self, nbytes: int) -> int:
         size = round_up(nbytes, _ALIGNMENT)
         address = self._small.take(size)
         if address is None:

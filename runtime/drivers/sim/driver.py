@@ -1,58 +1,94 @@
-"""The simulated driver: devices and contexts, modules, and what only a simulator can do."""
+"""The simulated driver: what ``Driver`` asks, and what only a simulator can do."""
 
 from __future__ import annotations
 
+import ctypes
+import os
+import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import Annotated
 
-from ....allocators.errors import DriverError
+from ....allocators.sizes import format_size
+from ....allocators.upstream import VirtualMemory
 from ..base import DeviceProperties, Dim3, FunctionAttributes, driver_error
-from .machine import CALLS, call, light_call, observation
-from .memory_calls import MemoryCalls, memory_at
+from .allocations import PAGE
+from .calls import CALLS, Calls, Change, Entry, call, changing_call, light_call, observation
+from .inspection import LiveHandles, PendingAccess, accesses
+from .memory import DeviceMemory, HostMemory
 from .modules import ModuleLoader
-from .operations import Operation, Range, Stream
-from .stream_calls import StreamCalls
-from .visible import device_uuid
+from .schedule import make_schedule
+from .simulated_device import Device, Range
+from .streams import Streams, Submission
+from .transfers import copy, fill, memory_at
+from .virtual import SimVirtualMemory
+from .visible import device_uuid, visible_devices
+from .work import Event, Operation, Stream
 
-__all__ = ["LiveHandles", "PendingAccess", "SimDriver"]
+__all__ = ["SimDriver"]
 
-
-@dataclass(frozen=True, slots=True)
-class PendingAccess:
-    """A queued operation that touches memory."""
-
-    operation: str
-    device: int
-    stream: int
-    """The handle at the time when the stream was made."""
-    address: int
-    nbytes: int
-    writes: bool
+_LEAST_PRIORITY, _GREATEST_PRIORITY = 0, -5
 
 
-@dataclass(frozen=True, slots=True)
-class LiveHandles:
-    """How many of each kind of thing exist. A careful program has brought them to zero before it closes the driver."""
+class SimDriver:
+    """A deterministic CUDA machine. See the package's docstring for the model.
 
-    allocations: int
-    host_allocations: int
-    streams: int
-    events: int
-    ranges: int
-    pages: int
-    """Handles from ``create_page``."""
-    mappings: int
+    It consists of the devices, each with its memory (``Device``), page-locked memory (``HostMemory``), the streams and
+    events with what is queued on them (``Streams``), and the lock that every call holds (``Calls``).
+    """
 
+    def __init__(
+        self,
+        *,
+        devices: Annotated[int, "number of devices, from 0 to 64"] = 1,
+        memory: Annotated[int, "bytes of memory of each device"] = 24 << 30,
+        schedule: Annotated[str, "when queued work runs: eager, lazy, random or random:SEED"] = "eager",
+        seed: Annotated[int, "seed of the random schedule, from 0"] = 0,
+        peer_access: Annotated[bool, "whether devices can access each other's memory"] = True,
+        virtual_memory: Annotated[bool, "whether the virtual-memory calls exist"] = True,
+        compute_capability: Annotated[str, "what the devices say they can do, for example 9.0"] = "9.0",
+    ) -> None:
+        """Make a machine, whose devices take no memory before they are used.
 
-class SimDriver(MemoryCalls, StreamCalls):
-    """A deterministic CUDA machine. See the package's docstring for the model."""
-
-    # --- devices and contexts
+        Raises:
+            ValueError: an option is out of its range.
+        """
+        if not 0 <= devices <= 64:
+            raise ValueError(f"devices={devices}: simulate from 0 to 64 devices")
+        if not PAGE <= memory <= 1 << 40:
+            raise ValueError(f"memory={memory} bytes: give each device from {format_size(PAGE)} to 1 TiB")
+        if seed < 0:
+            raise ValueError(f"seed={seed}: a seed is a whole number from 0")
+        major, dot, minor = compute_capability.partition(".")
+        if not (dot and major.isdecimal() and minor.isdecimal()):
+            raise ValueError(f"compute_capability={compute_capability!r}: write for example 9.0")
+        self._schedule = make_schedule(schedule, seed)
+        self._calls = Calls(self._schedule, self._mend)
+        self._streams = Streams(self._schedule)
+        self._physical_devices = devices
+        self._capacity = memory // PAGE * PAGE
+        self._capability = int(major), int(minor)
+        self._has_peer_access = peer_access
+        self._has_virtual_memory = virtual_memory
+        self._visible: list[int] | None = None
+        self._devices: dict[int, Device] = {}
+        self._host: HostMemory | None = None
+        self._thread = _Thread()
+        self._given_back = False
+        self.module_loader: ModuleLoader | None = None
+        """What loads and launches kernels: set by the part of cuplug that compiles kernels for the host.
+        Without one, those calls raise ``CUDA_ERROR_NOT_SUPPORTED``."""
 
     @property
     def name(self) -> str:
         """``sim``."""
         return "sim"
+
+    @property
+    def simulator(self) -> SimDriver:
+        """This driver itself."""
+        return self
+
+    # --- devices and contexts
 
     @light_call
     def device_count(self) -> int:
@@ -109,61 +145,278 @@ class SimDriver(MemoryCalls, StreamCalls):
     @call
     def synchronize(self) -> None:
         """Wait for all work of the current device. Raises what the work did."""
-        self._drain(self._here())
+        self._streams.wait_for_device(self._here())
 
     def close(self) -> None:
         """Give all memory back and forget everything queued. Idempotent, never raises. Views become invalid."""
-        machine = self._machine
-        try:
-            machine.enter("close")
-        except DriverError:  # closed before, a forked child, or within an operation
-            return
-        try:
-            machine.closed = True
-            self._schedule.drop_everything()
-            for device in self._devices.values():
-                device.memory.close()
-            if self._host is not None:
-                self._host.close()
-        finally:
-            machine.leave()
+        if not (self._given_back or self._calls.forked or self._calls.lock._is_owned()):
+            self._give_back()
 
-    # --- modules and launches
+    # --- memory
+
+    @changing_call
+    def mem_alloc(self, nbytes: int, *, device: int | None = None) -> Entry[int, int]:
+        """Allocate device memory, aligned to 512 bytes and poisoned."""
+        allocations = self._here(device).memory.allocations
+        address = allocations.prepare(nbytes)
+        return Entry(allocations.sizes, address, nbytes, address)
+
+    @call
+    def mem_free(self, address: int, *, device: int | None = None) -> None:
+        """Free what ``mem_alloc`` returned, on whichever device, after all of that device's work."""
+        self._here(device)
+        owner = self._owner(address)
+        if owner is None or address not in owner.memory.allocations.sizes:
+            raise driver_error(1, f"mem_free of {address:#x}: it is not an address from mem_alloc, or was freed before")
+        self._streams.wait_for_device(owner)
+        owner.memory.allocations.release(address)
+
+    @call
+    def mem_info(self, *, device: int | None = None) -> tuple[int, int]:
+        """Free and total bytes of the device. What is not used up in whole 2 MiB pages counts as used."""
+        physical = self._here(device).memory.physical
+        return physical.free, physical.total
+
+    @changing_call
+    def host_alloc(self, nbytes: int, *, device: int | None = None) -> Entry[int, int]:
+        """Allocate page-locked host memory. It is limited by this machine, not by the simulator."""
+        host = self._here(device).host
+        address = host.prepare(nbytes)
+        return Entry(host.sizes, address, nbytes, address)
+
+    @call
+    def host_free(self, address: int, *, device: int | None = None) -> None:
+        """Free what ``host_alloc`` returned, after all work of all devices."""
+        here = self._here(device)
+        if address not in here.host.sizes:
+            raise driver_error(1, f"host_free of {address:#x}: it is not from host_alloc, or was freed before")
+        for other in self._devices.values():
+            self._schedule.drain(other)
+        self._streams.wait_for_device(here)
+        here.host.release(address)
+
+    @observation
+    def holds(self, address: int) -> bool:
+        """Whether ``mem_alloc`` or ``host_alloc`` returned the address and it was not freed."""
+        owner = self._owner(address)
+        if owner is not None:
+            return address in owner.memory.allocations.sizes
+        return self._host is not None and address in self._host.sizes
+
+    def virtual_memory(self, ordinal: int) -> VirtualMemory | None:
+        """The virtual memory of a device, or None where the option ``virtual_memory`` says so."""
+        device = self._retain(ordinal)
+        return SimVirtualMemory(self._calls, device) if self._has_virtual_memory else None
+
+    # --- copies
+
+    @changing_call
+    def memcpy_htod(self, dst: int, src: int, nbytes: int, *, stream: int) -> Change[None]:
+        """Copy from host to device. Pageable memory is read before this returns."""
+        queue = self._queue_of_copy("memcpy_htod", dst, src, nbytes, stream)
+        pinned = self._is_pinned("memcpy_htod", src, nbytes)
+        if not nbytes:
+            return _NOTHING
+        writes = ((dst, nbytes),)
+        if pinned:
+            reads = ((src, nbytes),)
+            return self._queued(copy("memcpy_htod", queue, dst, src, nbytes, over="pinned", reads=reads, writes=writes))
+        source = ctypes.string_at(src, nbytes) if self._schedule.defers else src
+        return self._queued(copy("memcpy_htod", queue, dst, source, nbytes, over="pageable", writes=writes))
+
+    @changing_call
+    def memcpy_dtoh(self, dst: int, src: int, nbytes: int, *, stream: int) -> Change[None]:
+        """Copy from device to host. To pageable memory this waits for the copy, and raises what the work did."""
+        queue = self._queue_of_copy("memcpy_dtoh", dst, src, nbytes, stream)
+        pinned = self._is_pinned("memcpy_dtoh", dst, nbytes)
+        if not nbytes:
+            return _NOTHING
+        reads = ((src, nbytes),)
+        if pinned:
+            writes = ((dst, nbytes),)
+            return self._queued(copy("memcpy_dtoh", queue, dst, src, nbytes, over="pinned", reads=reads, writes=writes))
+        operation = copy("memcpy_dtoh", queue, dst, src, nbytes, over="pageable", reads=reads)
+        return Submission(self._streams, operation, waits=True)
+
+    @changing_call
+    def memcpy_dtod(self, dst: int, src: int, nbytes: int, *, stream: int) -> Change[None]:
+        """Copy within the stream's device, or between it and peers whose access is enabled."""
+        queue = self._queue_of_copy("memcpy_dtod", dst, src, nbytes, stream)
+        if not nbytes:
+            return _NOTHING
+        reads, writes = ((src, nbytes),), ((dst, nbytes),)
+        return self._queued(copy("memcpy_dtod", queue, dst, src, nbytes, over="device", reads=reads, writes=writes))
+
+    @changing_call
+    def memcpy_peer(
+        self, dst: int, dst_device: int, src: int, src_device: int, nbytes: int, *, stream: int
+    ) -> Change[None]:
+        """Copy between two devices, with or without peer access."""
+        queue = self._queue_of_copy("memcpy_peer", dst, src, nbytes, stream)
+        homes = self._retained(src_device), self._retained(dst_device)
+        if not nbytes:
+            return _NOTHING
+        reads, writes = ((src, nbytes),), ((dst, nbytes),)
+        return self._queued(
+            copy("memcpy_peer", queue, dst, src, nbytes, over="peer", reads=reads, writes=writes, homes=homes)
+        )
+
+    @changing_call
+    def memset(self, address: int, value: int, count: int, *, width: int = 1, stream: int) -> Change[None]:
+        """Write ``count`` elements of ``width`` (1, 2 or 4) bytes. Of ``value`` the low bits count."""
+        operation = fill(self._streams.of(stream, self._here()), address, value, count, width)
+        return self._queued(operation) if count else _NOTHING
+
+    # --- peers
+
+    @call
+    def can_access_peer(self, device: int, peer: int) -> bool:
+        """Whether the option ``peer_access`` allows it. False for a device and itself."""
+        self._index(device)
+        self._index(peer)
+        return self._has_peer_access and device != peer
+
+    @call
+    def enable_peer_access(self, device: int, peer: int) -> None:
+        """Let ``device`` access what ``mem_alloc`` returned on ``peer``. Enabling twice is not an error."""
+        self._index(device)
+        self._index(peer)
+        if not self._has_peer_access or device == peer:
+            raise driver_error(217, f"device {device} cannot access the memory of device {peer}")
+        self._retained(device).peers.add(self._retained(peer))
+
+    @call
+    def disable_peer_access(self, device: int, peer: int) -> None:
+        """Undo ``enable_peer_access``."""
+        here, there = self._retained(device), self._retained(peer)
+        if there not in here.peers:
+            raise driver_error(705, f"device {device} was not given access to the memory of device {peer}")
+        here.peers.discard(there)
+
+    # --- streams
+
+    @changing_call
+    def stream_create(self, *, non_blocking: bool = True, priority: int = 0) -> Entry[int, int]:
+        """Create a stream on the current device. Priorities are clamped, and change nothing."""
+        priority = min(max(priority, _GREATEST_PRIORITY), _LEAST_PRIORITY)
+        streams = self._streams.streams
+        handle = streams.unused()
+        stream = Stream(self._here(), blocking=not non_blocking, handle=handle, priority=priority)
+        return Entry(streams.objects, handle, stream, handle)
+
+    @call
+    def stream_destroy(self, stream: int) -> None:
+        """Destroy a stream. Its queued work still runs; the handle goes to the next stream that is made."""
+        self._here()
+        self._streams.streams.remove(stream)
+
+    @call
+    def stream_priority_range(self) -> tuple[int, int]:
+        """The least and the greatest priority: (0, -5)."""
+        self._here()
+        return _LEAST_PRIORITY, _GREATEST_PRIORITY
+
+    @call
+    def stream_synchronize(self, stream: int) -> None:
+        """Wait for the work queued on the stream. Raises what the device's work did."""
+        self._streams.wait_for_stream(self._streams.of(stream, self._here()))
+
+    @call
+    def stream_query(self, stream: int) -> bool:
+        """Whether all work queued on the stream has completed. Raises what the device's work did."""
+        asked = self._streams.of(stream, self._here())
+        return self._streams.has_done(asked.queue[-1] if asked.queue else None, asked.device)
+
+    @call
+    def stream_wait_event(self, stream: int, event: int) -> None:
+        """Let work queued on ``stream`` from now on wait for the latest recording of ``event``."""
+        waiting = self._streams.of(stream, self._here())
+        marker = self._streams.events.get(event).marker
+        if marker is not None:
+            self._streams.submit(Operation("stream_wait_event", waiting, after=(marker,)))
+
+    # --- events
+
+    @changing_call
+    def event_create(self, *, timing: bool = False, device: int | None = None) -> Entry[int, int]:
+        """Create an event on the device, unrecorded."""
+        events = self._streams.events
+        handle = events.unused()
+        return Entry(events.objects, handle, Event(self._here(device), timing=timing), handle)
+
+    @call
+    def event_destroy(self, event: int, *, device: int | None = None) -> None:
+        """Destroy an event. Waits for it that are queued stay."""
+        self._here(device)
+        self._streams.events.remove(event)
+
+    @property
+    def events(self) -> dict[int, Event]:
+        """The events that exist, by their handles."""
+        return self._streams.events.objects
+
+    @call
+    def event_record(self, event: int, *, stream: int, device: int | None = None) -> None:
+        """Mark the work queued on ``stream`` so far. Both belong to one device."""
+        queue = self._streams.of(stream, self._here(device))
+        marked = self._streams.events.get(event)
+        if marked.device is not queue.device:
+            raise driver_error(
+                400,
+                f"event_record: the event is of device {marked.device.ordinal}, the stream of {queue.device.ordinal}",
+            )
+        marked.marker = self._streams.submit(Operation("event_record", queue))
+
+    @call
+    def event_query(self, event: int, *, device: int | None = None) -> bool:
+        """Whether the marked work has completed. Raises what the device's work did."""
+        self._here(device)
+        asked = self._streams.events.get(event)
+        return self._streams.has_done(asked.marker, asked.device)
+
+    @call
+    def event_synchronize(self, event: int, *, device: int | None = None) -> None:
+        """Wait for the marked work. Raises what the device's work did."""
+        self._here(device)
+        marker = self._streams.events.get(event).marker
+        if marker is not None:
+            self._streams.wait(marker)
+
+    @call
+    def event_elapsed_ms(self, start: int, end: int) -> float:
+        """Milliseconds on the simulated clock. It depends on what the program did, and not on the schedule."""
+        self._here()
+        return self._streams.elapsed_ms(self._streams.events.get(start), self._streams.events.get(end))
+
+    # --- modules and launches: passed to ``module_loader``
 
     def module_load(self, image: bytes) -> int:
-        """Passed to ``module_loader``, as the other calls about modules are."""
+        """See ``Driver``."""
         return self._modules().module_load(image)
 
     def module_unload(self, module: int) -> None:
-        """See ``module_load``."""
+        """See ``Driver``."""
         self._modules().module_unload(module)
 
     def module_function(self, module: int, name: str) -> int:
-        """See ``module_load``."""
+        """See ``Driver``."""
         return self._modules().module_function(module, name)
 
     def module_global(self, module: int, name: str) -> tuple[int, int]:
-        """See ``module_load``."""
+        """See ``Driver``."""
         return self._modules().module_global(module, name)
 
     def function_attributes(self, function: int) -> FunctionAttributes:
-        """See ``module_load``."""
+        """See ``Driver``."""
         return self._modules().function_attributes(function)
 
     def function_parameters(self, function: int) -> list[tuple[int, int]]:
-        """See ``module_load``."""
+        """See ``Driver``."""
         return self._modules().function_parameters(function)
 
     def launch(self, function: int, grid: Dim3, block: Dim3, *, shared: int, stream: int, parameters: bytes) -> None:
-        """See ``module_load``."""
+        """See ``Driver``."""
         self._modules().launch(function, grid, block, shared=shared, stream=stream, parameters=parameters)
-
-    @light_call
-    def _modules(self) -> ModuleLoader:
-        self._here()
-        if self.module_loader is None:
-            raise driver_error(801, "no loader of kernels is attached to the simulated driver (module_loader)")
-        return self.module_loader
 
     # --- what only a simulator can do
 
@@ -192,14 +445,14 @@ class SimDriver(MemoryCalls, StreamCalls):
         return LiveHandles(
             allocations=sum(len(memory.allocations.sizes) for memory in memories),
             host_allocations=len(self._host.sizes) if self._host else 0,
-            streams=len(self._streams),
-            events=len(self._events),
+            streams=len(self._streams.streams),
+            events=len(self._streams.events),
             ranges=sum(len(memory.ranges.sizes) for memory in memories),
-            pages=len(self._pages),
+            pages=sum(len(memory.ranges.pages) for memory in memories),
             mappings=sum(len(memory.ranges.mappings) for memory in memories),
         )
 
-    @call
+    @changing_call
     def launch_host(
         self,
         function: Callable[[], object],
@@ -209,7 +462,7 @@ class SimDriver(MemoryCalls, StreamCalls):
         writes: Sequence[Range] = (),
         name: str = "launch_host",
         cost_us: float = 2.0,
-    ) -> None:
+    ) -> Change[None]:
         """Queue a Python function as a kernel. It must not call the driver (``CUDA_ERROR_NOT_PERMITTED``).
 
         ``reads`` and ``writes`` are addresses and sizes in bytes of what it touches: checked when it runs, not now.
@@ -220,10 +473,20 @@ class SimDriver(MemoryCalls, StreamCalls):
             DriverError: ``CUDA_ERROR_INVALID_HANDLE``: the stream is not the current device's.
         """
         device = self._here()
-        queue = self._stream(stream)
+        queue = self._streams.of(stream, device)
         if queue.device is not device:
             raise driver_error(400, f"{name}: stream {stream:#x} is of device {queue.device.ordinal}, not the current")
-        self._submit(Operation(name, queue, function, reads=tuple(reads), writes=tuple(writes), cost_us=cost_us))
+        return self._queued(
+            Operation(
+                name,
+                queue,
+                function,
+                reads=tuple(reads),
+                writes=tuple(writes),
+                cost_us=cost_us,
+                repeatable=False,
+            )
+        )
 
     @observation
     def reachable(self) -> list[Range]:
@@ -256,7 +519,7 @@ class SimDriver(MemoryCalls, StreamCalls):
         Raises:
             DriverError: ``CUDA_ERROR_INVALID_VALUE``: the range is not live device or page-locked memory.
         """
-        self._machine.check_usable("view")
+        self._calls.check_usable("view")
         device = self._owner(address)
         if device is not None:
             fault = device.memory.touch(address, nbytes)
@@ -275,32 +538,12 @@ class SimDriver(MemoryCalls, StreamCalls):
         With ``before_stream``, a stream of the current device or a handle, only those that work queued on that stream
         from now on would *not* wait for: memory with such accesses must not be used there yet.
         """
-        end = address + nbytes
-        found = [
-            (operation, _access(operation, start, size, writes))
-            for operation in self._schedule.queued()
-            for ranges, writes in ((operation.reads, False), (operation.writes, True))
-            for start, size in ranges
-            if start < end and address < start + size
-        ]
+        found = accesses(self._schedule.queued(), address, nbytes)
         if found and before_stream is not None:
-            ordered = self._ordered_before(self._stream(before_stream))
+            stream = self._streams.of(before_stream, self._here())
+            ordered = self._streams.ordered_before(stream)
             found = [(operation, access) for operation, access in found if operation not in ordered]
         return tuple(access for _, access in found)
-
-    def _ordered_before(self, stream: Stream) -> set[Operation]:
-        """The queued operations that an operation queued on ``stream`` now would wait for."""
-        reached: set[Operation] = set()
-        ends = [*list(stream.queue)[-1:], *self._predecessors(stream)]
-        while ends:
-            end = ends.pop()
-            for operation in end.stream.queue:
-                if operation not in reached:
-                    reached.add(operation)
-                    ends.extend(earlier for earlier in operation.after if not earlier.done)
-                if operation is end:
-                    break
-        return reached
 
     def fail_next(self, name: str, code: int, *, after: int = 0) -> None:
         """Let the call ``name`` (also of the virtual memory) fail with a CUresult ``code``, once.
@@ -312,9 +555,114 @@ class SimDriver(MemoryCalls, StreamCalls):
         """
         if name not in CALLS:
             raise ValueError(f"there is no call {name!r} that could fail; known: {', '.join(sorted(CALLS))}")
-        self._machine.fail_next(name, code, after)
+        self._calls.fail_next(name, code, after)
+
+    # --- used by several calls, under the lock
+
+    def _indices(self) -> list[int]:
+        if self._visible is None:
+            self._visible = visible_devices(os.environ.get("CUDA_VISIBLE_DEVICES"), self._physical_devices)
+        return self._visible
+
+    def _index(self, ordinal: int) -> int:
+        indices = self._indices()
+        if not 0 <= ordinal < len(indices):
+            raise driver_error(101, f"device {ordinal} of {len(indices)} visible ones, which are numbered from 0")
+        return indices[ordinal]
+
+    @call
+    def _retain(self, ordinal: int) -> Device:
+        return self._retained(ordinal)
+
+    def _retained(self, ordinal: int) -> Device:
+        """The device, whose context is made at its first use."""
+        self._index(ordinal)
+        device = self._devices.get(ordinal)
+        if device is None:
+            self._host = self._host or HostMemory()
+            device = Device(ordinal, DeviceMemory(self._capacity, ordinal), self._host)
+            self._streams.add_device(device)
+            self._devices[ordinal] = device
+        return device
+
+    def _here(self, ordinal: int | None = None) -> Device:
+        """The device of this ordinal, by default the current one, as long as it has not failed."""
+        device = self._thread.device if ordinal is None else self._retained(ordinal)
+        if device is None:
+            raise driver_error(201, "no device is current on this thread; call set_device first")
+        if device.reported:
+            device.settle()
+        return device
+
+    def _owner(self, address: int) -> Device | None:
+        """The device whose address space holds the address."""
+        for device in self._devices.values():
+            if device.memory.start <= address < device.memory.end:
+                return device
+        return None
+
+    def _is_pinned(self, name: str, address: int, nbytes: int) -> bool:
+        """Whether a host address is page-locked. Raises where it is none that may be read."""
+        host = self._host
+        if host is not None and host.start <= address < host.end:
+            fault = host.fault(address, nbytes)
+            if fault is not None and nbytes:
+                raise driver_error(1, f"{name} of {nbytes} bytes at the host address {address:#x}: {fault}")
+            return True
+        if self._owner(address) is not None:
+            raise driver_error(1, f"{name}: {address:#x} is a device address, where a host address belongs")
+        return False
+
+    def _queue_of_copy(self, name: str, dst: int, src: int, nbytes: int, stream: int) -> Stream:
+        """The stream of a copy, whose arguments are checked."""
+        device = self._here()
+        if nbytes < 0 or (nbytes and not (dst and src)):
+            raise driver_error(1, f"{name} of {nbytes} bytes from {src:#x} to {dst:#x}: give addresses and a size")
+        return self._streams.of(stream, device)
+
+    def _queued(self, operation: Operation) -> Submission:
+        return Submission(self._streams, operation)
+
+    @light_call
+    def _modules(self) -> ModuleLoader:
+        self._here()
+        if self.module_loader is None:
+            raise driver_error(801, "no loader of kernels is attached to the simulated driver (module_loader)")
+        return self.module_loader
+
+    def _mend(self) -> None:
+        """Make anew what follows from the tables of what exists, after an interrupted call."""
+        self._schedule.mend()
+        for device in self._devices.values():
+            device.memory.mend()
+        if self._host is not None:
+            self._host.mend()
+
+    @observation
+    def _give_back(self) -> None:
+        """Give everything back to the system. If it is interrupted, ``close`` does it again."""
+        self._calls.closed = True
+        self._schedule.drop_everything()
+        for device in self._devices.values():
+            device.memory.close()
+        if self._host is not None:
+            self._host.close()
+        self._given_back = True
 
 
-def _access(operation: Operation, address: int, nbytes: int, writes: bool) -> PendingAccess:
-    stream = operation.stream
-    return PendingAccess(operation.name, stream.device.ordinal, stream.handle, address, nbytes, writes)
+class _Thread(threading.local):
+    device: Device | None = None
+    """This thread's current device."""
+
+
+class _Nothing:
+    """The change of a call that has nothing to do."""
+
+    def commit(self) -> None:
+        pass
+
+    def undo(self) -> None:
+        pass
+
+
+_NOTHING = _Nothing()

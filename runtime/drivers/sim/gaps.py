@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator
 
-__all__ = ["Gaps", "round_up"]
+__all__ = ["Gaps", "free_pieces", "round_up"]
 
 
 class Gaps:
@@ -65,6 +66,17 @@ class Gaps:
     def _remove(self, start: int, end: int) -> None:
         del self._end[start], self._start[end]
         del self._by_size[bisect_left(self._by_size, (end - start, start))]
+
+
+def free_pieces(start: int, end: int, used: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Address and size of what lies between ``start`` and ``end`` and in none of the pieces ``used`` (address and size,
+    in any order; they do not overlap)."""
+    for address, nbytes in sorted(used):
+        if address > start:
+            yield start, address - start
+        start = address + nbytes
+    if end > start:
+        yield start, end - start
 
 
 def round_up(nbytes: int, multiple: int) -> int:

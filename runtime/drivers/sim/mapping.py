@@ -10,6 +10,8 @@ import threading
 import weakref
 from errno import EEXIST, EINVAL, ENOMEM
 
+from ..forking import in_forked_child
+
 __all__ = ["POISON", "PageFile", "Reservation"]
 
 POISON = 0xCB
@@ -122,7 +124,8 @@ class _Poison:
     """A file full of poison, of which uninitialised memory is a copy-on-write view.
 
     It is repeated in windows. The more is mapped, the larger the window gets, since the system allows a process only
-    about 65,000 mappings. Where the same window meets itself, neighbours merge into one mapping.
+    about 65,000 mappings. Where the same window meets itself, neighbours merge into one mapping. Interrupted calls may
+    leave the count of what is mapped too high, which only makes the window larger.
     """
 
     def __init__(self) -> None:
@@ -181,5 +184,8 @@ class PageFile:
 
 
 _poison = _Poison()
-# A lock that another thread held during a fork would stay locked in the child for ever.
-os.register_at_fork(after_in_child=lambda: setattr(_poison, "_lock", threading.Lock()))
+
+
+@in_forked_child
+def _renew_lock() -> None:
+    _poison._lock = threading.Lock()

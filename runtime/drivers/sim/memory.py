@@ -8,9 +8,10 @@ from ....allocators.errors import OutOfMemoryError
 from ....allocators.sizes import format_size
 from ..base import driver_error
 from .allocations import PAGE, Allocations, PhysicalMemory
-from .gaps import Gaps, round_up
+from .gaps import Gaps, free_pieces, round_up
+from .handle_table import HandleTable
 from .mapping import Reservation
-from .ranges import Ranges
+from .ranges import Page, Ranges
 
 __all__ = ["DeviceMemory", "HostMemory"]
 
@@ -18,12 +19,13 @@ _DEVICE_BASE, _DEVICE_END, _LEAST_SPAN = 0x2000_0000_0000, 0x7000_0000_0000, 1 <
 # Not below 16 TiB: the tables that checked kernels read lie there (runtime/kernels/simulator/headers/engine/shadow.h).
 _HOST_BASE, _HOST_END, _HOST_SPAN = 0x1000_0000_0000, 0x2000_0000_0000, 1 << 38
 _HOST_PAGE = 4096
+_FIRST_PAGE, _PAGE_HANDLES = 0x2000_0000, 1 << 36  # handles of pages: the first, and how far apart those of devices are
 
 
 class DeviceMemory:
     """The memory of one device. The lower half of its address space holds allocations, the upper half ranges."""
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, ordinal: int) -> None:
         self.physical = PhysicalMemory(capacity)
         # What runs out should be memory, and not addresses in one piece: allocators reserve a range of the device's
         # size for every stream. Where a process has many devices, less must do.
@@ -37,7 +39,8 @@ class DeviceMemory:
         first, last = round_up(self.start, PAGE), self.end // PAGE * PAGE
         self._middle = first + (last - first) // PAGE // 2 * PAGE
         self.allocations = Allocations(self._space, first, self._middle, self.physical)
-        self.ranges = Ranges(self._space, self._middle, last, self.physical)
+        pages: HandleTable[Page] = HandleTable("page of virtual memory", _FIRST_PAGE + ordinal * _PAGE_HANDLES)
+        self.ranges = Ranges(self._space, self._middle, last, self.physical, pages)
 
     def touch(self, address: int, nbytes: int) -> str | None:
         """Prepare a range of this memory for access: None, or why that is illegal."""
@@ -50,6 +53,11 @@ class DeviceMemory:
         if address < self._middle:
             return self.allocations.fault(address, nbytes)
         return "peer access covers what mem_alloc returned, and not virtual memory"
+
+    def mend(self) -> None:
+        """Put right what an interrupted call left."""
+        physical = self.physical
+        physical.free = physical.total - self.allocations.mend() - self.ranges.mend()
 
     def live(self) -> list[tuple[int, int]]:
         """Address and size of all that ``touch`` allows, prepared for access."""
@@ -71,15 +79,15 @@ class HostMemory:
 
     def __init__(self) -> None:
         self.sizes: dict[int, int] = {}
-        """Bytes of every allocation by address."""
+        """Bytes of every allocation by address: the truth, from which all else follows."""
         self._space = _reserve(_HOST_BASE, _HOST_END, _HOST_SPAN, _HOST_SPAN)
         self.start, self.end = self._space.address, self._space.address + _HOST_SPAN
         self._gaps = Gaps()
         self._gaps.give(self.start, _HOST_SPAN)
         self._starts: list[int] = []
 
-    def allocate(self, nbytes: int) -> int:
-        """As ``cuMemHostAlloc``."""
+    def prepare(self, nbytes: int) -> int:
+        """Where the next allocation of ``nbytes`` lies, ready for use. It is made by entering it in ``sizes``."""
         if nbytes <= 0:
             raise driver_error(1, f"host_alloc of {nbytes} bytes; ask for at least 1")
         size = round_up(nbytes, _HOST_PAGE)
@@ -92,15 +100,25 @@ class HostMemory:
             self._gaps.give(address, size)
             raise OutOfMemoryError(f"this machine cannot give {format_size(nbytes)} of host memory") from error
         insort(self._starts, address)
-        self.sizes[address] = nbytes
         return address
 
     def release(self, address: int) -> None:
         """As ``cuMemFreeHost``, without its waiting, for an address in ``sizes``."""
-        size = round_up(self.sizes.pop(address), _HOST_PAGE)
+        size = round_up(self.sizes[address], _HOST_PAGE)
+        del self.sizes[address]
         del self._starts[bisect_right(self._starts, address) - 1]
         self._space.take_poison_back(address, size)
         self._gaps.give(address, size)
+
+    def mend(self) -> None:
+        """Make anew what follows from ``sizes``, after an interrupted call."""
+        gaps = Gaps()
+        used = [(address, round_up(nbytes, _HOST_PAGE)) for address, nbytes in self.sizes.items()]
+        for start, size in free_pieces(self.start, self.end, used):
+            self._space.clear(start, size)
+            gaps.give(start, size)
+        self._starts = sorted(self.sizes)
+        self._gaps = gaps
 
     def fault(self, address: int, nbytes: int) -> str | None:
         """Why the range is not within one live allocation, or None."""

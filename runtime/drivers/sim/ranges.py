@@ -10,15 +10,16 @@ from ....allocators.errors import OutOfMemoryError
 from ....allocators.sizes import format_size
 from ..base import driver_error
 from .allocations import PAGE, PhysicalMemory
-from .gaps import Gaps
+from .gaps import Gaps, free_pieces
+from .handle_table import HandleTable
 from .mapping import POISON, PageFile, Reservation
 
-__all__ = ["Page", "Ranges"]
+__all__ = ["Mapping", "Page", "Ranges"]
 
 _FILE = 1 << 42  # bytes of the file that pages are parts of; it has holes wherever nothing was written
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Page:
     """Physical memory from ``create_page``: a part of the device's page file."""
 
@@ -31,21 +32,34 @@ class Page:
 
 
 @dataclass(slots=True)
-class _Mapping:
+class Mapping:
+    """A page at an address."""
+
     nbytes: int
     page: Page
     accessible: bool = False
 
 
 class Ranges:
-    """The reserved ranges in a piece of address space, and the pages of one device."""
+    """The reserved ranges in a piece of address space, and the pages of one device.
 
-    def __init__(self, space: Reservation, start: int, end: int, physical: PhysicalMemory) -> None:
+    ``sizes``, ``pages`` and ``mappings`` are the truth of what exists; all else follows from them, and ``mend`` makes
+    it anew.
+    """
+
+    def __init__(
+        self, space: Reservation, start: int, end: int, physical: PhysicalMemory, pages: HandleTable[Page]
+    ) -> None:
         self.sizes: dict[int, int] = {}
         """Bytes of every reserved range by address."""
-        self.mappings: dict[int, _Mapping] = {}
+        self.pages = pages
+        """The pages whose handles have not been released."""
+        self.mappings: dict[int, Mapping] = {}
         """What is mapped, by address."""
+        self._unmapping: list[int] = []
+        """Of these mappings it is settled that they go."""
         self._space = space
+        self._start, self._end = start, end
         self._physical = physical
         self._gaps = Gaps()
         self._gaps.give(start, end - start)
@@ -55,14 +69,13 @@ class Ranges:
         self._file_gaps = Gaps()
         self._file_gaps.give(0, _FILE)
 
-    def reserve(self, nbytes: int) -> int:
-        """As ``cuMemAddressReserve``."""
+    def prepare(self, nbytes: int) -> int:
+        """As ``cuMemAddressReserve``: where the next range lies. It is reserved by entering it in ``sizes``."""
         _check_granularity("reserve_range", 0, nbytes)
         address = self._gaps.take(nbytes)
         if address is None:
             raise OutOfMemoryError(f"no {format_size(nbytes)} of address space are left on the simulated device")
         insort(self._starts, address)
-        self.sizes[address] = nbytes
         return address
 
     def free(self, address: int, nbytes: int) -> None:
@@ -75,8 +88,8 @@ class Ranges:
         del self._starts[bisect_right(self._starts, address) - 1]
         self._gaps.give(address, nbytes)
 
-    def create_page(self, nbytes: int) -> Page:
-        """As ``cuMemCreate``."""
+    def prepare_page(self, nbytes: int) -> Page:
+        """As ``cuMemCreate``. The page exists once it is entered in ``pages``."""
         _check_granularity("create_page", 0, nbytes)
         self._physical.take(nbytes, nbytes)
         offset = self._file_gaps.take(nbytes)
@@ -85,13 +98,16 @@ class Ranges:
             raise self._physical.exhausted(nbytes)
         return Page(offset, nbytes, set(range(nbytes // PAGE)))
 
-    def release_page(self, page: Page) -> None:
+    def release_page(self, handle: int) -> None:
         """As ``cuMemRelease``: the memory is free once it is mapped nowhere."""
+        page = self.pages.get(handle)
+        self.pages.remove(handle)
         page.released = True
         self._retire(page)
 
-    def map(self, address: int, nbytes: int, page: Page) -> None:
-        """As ``cuMemMap``, of a whole page."""
+    def prepare_mapping(self, address: int, nbytes: int, handle: int) -> Mapping:
+        """As ``cuMemMap``, of a whole page. It is mapped once it is entered in ``mappings``."""
+        page = self.pages.get(handle)
         _check_granularity("map", address, nbytes)
         asked = f"map of {nbytes} bytes at {address:#x}"
         if page.nbytes != nbytes:
@@ -111,7 +127,7 @@ class Ranges:
             ) from error
         page.mappings += 1
         insort(self._mapped, address)
-        self.mappings[address] = _Mapping(nbytes, page)
+        return Mapping(nbytes, page)
 
     def set_access(self, address: int, nbytes: int) -> None:
         """As ``cuMemSetAccess``, reading and writing for this device."""
@@ -122,12 +138,40 @@ class Ranges:
 
     def unmap(self, address: int, nbytes: int) -> None:
         """As ``cuMemUnmap``: at once, whatever is queued."""
-        for start in self._whole_mappings("unmap", address, nbytes):
+        self._unmapping = self._whole_mappings("unmap", address, nbytes)
+        for start in self._unmapping:
             mapping = self.mappings.pop(start)
             del self._mapped[bisect_right(self._mapped, start) - 1]
             self._space.clear(start, mapping.nbytes)
             mapping.page.mappings -= 1
             self._retire(mapping.page)
+        self._unmapping = []
+
+    def mend(self) -> int:
+        """Make anew what follows from the tables, after an interrupted call. Returns the physical bytes in use."""
+        for start in self._unmapping:
+            self.mappings.pop(start, None)
+        self._unmapping = []
+        gaps, file_gaps = Gaps(), Gaps()
+        for start, size in free_pieces(self._start, self._end, self.sizes.items()):
+            gaps.give(start, size)
+        mapped = [(address, mapping.nbytes) for address, mapping in self.mappings.items()]
+        for start, size in free_pieces(self._start, self._end, mapped):
+            self._space.clear(start, size)
+        live = {id(page): page for page in self.pages}
+        live.update({id(mapping.page): mapping.page for mapping in self.mappings.values()})
+        with_handle = {id(page) for page in self.pages}
+        for page in live.values():
+            page.mappings, page.released = 0, id(page) not in with_handle
+        for mapping in self.mappings.values():
+            mapping.page.mappings += 1
+        for offset, size in free_pieces(0, _FILE, [(page.offset, page.nbytes) for page in live.values()]):
+            if self._file is not None:
+                self._file.punch_hole(offset, size)
+            file_gaps.give(offset, size)
+        self._starts, self._mapped = sorted(self.sizes), sorted(self.mappings)
+        self._gaps, self._file_gaps = gaps, file_gaps
+        return sum(page.nbytes for page in live.values())
 
     def touch(self, address: int, nbytes: int) -> str | None:
         """Why the range is not mapped and accessible, or None: then what nobody touched before is poisoned."""
@@ -187,8 +231,8 @@ def _check_granularity(call: str, address: int, nbytes: int) -> None:
         raise driver_error(1, f"{call} of {nbytes} bytes{where}: give multiples of {PAGE} bytes")
 
 
-def _poison(start: int, mapping: _Mapping, first: int, end: int) -> None:
+def _poison(start: int, mapping: Mapping, first: int, end: int) -> None:
     for piece in range((first - start) // PAGE, -(-(end - start) // PAGE)):
         if piece in mapping.page.clean:
-            mapping.page.clean.discard(piece)
             ctypes.memset(start + piece * PAGE, POISON, PAGE)
+            mapping.page.clean.discard(piece)

@@ -6,7 +6,8 @@ import random
 from collections import deque
 from collections.abc import Iterable
 
-from .operations import Device, Operation, Stream
+from .simulated_device import Device
+from .work import Operation, Stream
 
 __all__ = ["EagerSchedule", "LazySchedule", "RandomSchedule", "Schedule", "make_schedule"]
 
@@ -36,8 +37,17 @@ class Schedule:
     def submit(self, operation: Operation) -> None:
         """Queue an operation."""
         stream = operation.stream
+        self.active[stream] = None  # first, so that ``mend`` finds whatever was queued
         stream.queue.append(operation)
-        self.active[stream] = None
+
+    def mend(self) -> None:
+        """Put right what an interrupted call left: operations that are done leave their queues, and streams without
+        any are not active."""
+        for stream in list(self.active):
+            while stream.queue and stream.queue[0].done:
+                self._leave(stream.queue[0])
+            if not stream.queue:
+                self.active.pop(stream, None)
 
     def step(self) -> None:
         """An opportunity to execute something: at the start of every driver call."""
@@ -86,17 +96,18 @@ class Schedule:
                 limit = None if limit is None else limit - 1
 
     def execute(self, operation: Operation) -> None:
-        """Run the first operation of a stream."""
-        try:
-            operation.execute()
-        finally:
-            stream = operation.stream
-            stream.queue.popleft()
-            if not stream.queue:
-                del self.active[stream]
-            self.finished.append(operation.body)
-            operation.body = None
-            self.note(operation)
+        """Run the first operation of a stream. If that is interrupted before it is done, it stays the first."""
+        operation.execute()
+        self._leave(operation)
+
+    def _leave(self, operation: Operation) -> None:
+        stream = operation.stream
+        self.finished.append(operation.body)
+        operation.body = None
+        self.note(operation)
+        stream.queue.popleft()
+        if not stream.queue:
+            del self.active[stream]
 
     def note(self, operation: Operation) -> None:
         """Enter an executed operation into the log."""
@@ -114,10 +125,8 @@ class EagerSchedule(Schedule):
         return "eager"
 
     def submit(self, operation: Operation) -> None:
-        try:
-            operation.execute()
-        finally:
-            self.note(operation)
+        operation.execute()
+        self.note(operation)
 
     def poll(self, operation: Operation) -> bool:
         return operation.done
@@ -192,10 +201,8 @@ def make_schedule(text: str, seed: int) -> Schedule:
     """
     name, colon, number = text.partition(":")
     if name == "random":
-        try:
+        if not colon or number.isdecimal():
             return RandomSchedule(int(number) if colon else seed)
-        except ValueError:
-            pass
     elif text == "eager":
         return EagerSchedule()
     elif text == "lazy":

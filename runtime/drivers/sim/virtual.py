@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from .allocations import PAGE
-from .machine import Handles, Machine, call
-from .operations import Device
-from .ranges import Page
+from .calls import Calls, Entry, call, changing_call, observation
+from .simulated_device import Device
 
 __all__ = ["SimVirtualMemory"]
 
@@ -13,59 +12,76 @@ __all__ = ["SimVirtualMemory"]
 class SimVirtualMemory:
     """Address ranges and physical pages of one device, checked as CUDA does. Needs no current device."""
 
-    def __init__(self, machine: Machine, device: Device, pages: Handles[tuple[Device, Page]]) -> None:
-        self._machine = machine
+    def __init__(self, calls: Calls, device: Device) -> None:
+        self._calls = calls
         self._device = device
-        self._pages = pages
+        self._ranges = device.memory.ranges
 
     @property
     def granularity(self) -> int:
         """2 MiB."""
         return PAGE
 
-    @call
-    def reserve_range(self, nbytes: int) -> int:
+    @changing_call
+    def reserve_range(self, nbytes: int) -> Entry[int, int]:
         """Reserve address space: see ``VirtualMemory``."""
         self._check()
-        return self._device.memory.ranges.reserve(nbytes)
+        address = self._ranges.prepare(nbytes)
+        return Entry(self._ranges.sizes, address, nbytes, address)
 
     @call
     def free_range(self, address: int, nbytes: int) -> None:
         """Return a whole, empty range."""
         self._check()
-        self._device.memory.ranges.free(address, nbytes)
+        self._ranges.free(address, nbytes)
 
-    @call
-    def create_page(self, nbytes: int) -> int:
+    @observation
+    def holds_range(self, address: int) -> bool:
+        """Whether a reserved range begins at the address."""
+        return address in self._ranges.sizes
+
+    @changing_call
+    def create_page(self, nbytes: int) -> Entry[int, int]:
         """Create physical memory and return its handle."""
         self._check()
-        return self._pages.add((self._device, self._device.memory.ranges.create_page(nbytes)))
+        page, pages = self._ranges.prepare_page(nbytes), self._ranges.pages
+        handle = pages.unused()
+        return Entry(pages.objects, handle, page, handle)
 
     @call
     def release_page(self, handle: int) -> None:
         """Drop the handle. The memory is free again once it is mapped nowhere."""
         self._check()
-        device, page = self._pages.remove(handle)
-        device.memory.ranges.release_page(page)
+        self._ranges.release_page(handle)
 
-    @call
-    def map(self, address: int, nbytes: int, handle: int) -> None:
+    @observation
+    def holds_page(self, handle: int) -> bool:
+        """Whether this is the handle of a page and was not released."""
+        return handle in self._ranges.pages.objects
+
+    @changing_call
+    def map(self, address: int, nbytes: int, handle: int) -> Entry[int, None]:
         """Map a whole page. Touching it is illegal before ``set_access``."""
         self._check()
-        _, page = self._pages.get(handle)
-        self._device.memory.ranges.map(address, nbytes, page)
+        mapping = self._ranges.prepare_mapping(address, nbytes, handle)
+        return Entry(self._ranges.mappings, address, mapping, None)
 
     @call
     def set_access(self, address: int, nbytes: int) -> None:
         """Let the device read and write whole mappings."""
         self._check()
-        self._device.memory.ranges.set_access(address, nbytes)
+        self._ranges.set_access(address, nbytes)
 
     @call
     def unmap(self, address: int, nbytes: int) -> None:
         """Remove whole mappings, at once: queued work that touches them faults when it runs."""
         self._check()
-        self._device.memory.ranges.unmap(address, nbytes)
+        self._ranges.unmap(address, nbytes)
+
+    @observation
+    def holds_mapping(self, address: int) -> bool:
+        """Whether a page is mapped at this address, from its beginning."""
+        return address in self._ranges.mappings
 
     def _check(self) -> None:
         if self._device.reported:

@@ -1,0 +1,67 @@
+"""One simulated device: its memory, and whether its work has failed."""
+
+from __future__ import annotations
+
+from ....allocators.errors import DriverError
+from ..base import driver_error
+from .memory import DeviceMemory, HostMemory
+
+__all__ = ["Device", "Range", "failure"]
+
+Range = tuple[int, int]
+"""An address and a size in bytes."""
+
+
+class Device:
+    """One simulated device: its memory, its clock, and whether its work has failed."""
+
+    def __init__(self, ordinal: int, memory: DeviceMemory, host: HostMemory) -> None:
+        self.ordinal = ordinal
+        self.memory = memory
+        self.host = host
+        self.streams_made = 0
+        self.legacy_finished_us = 0.0
+        """When the last operation executed on the legacy stream ended, in simulated time."""
+        self.blocking_finished_us = 0.0
+        """The same of the other blocking streams."""
+        self.finished_us = 0.0
+        """When the last operation executed on any stream ended."""
+        self.peers: set[Device] = set()
+        self.variables: dict[int, int] = {}
+        """Addresses and sizes of the variables of loaded modules: memory that is the device's, but lies elsewhere."""
+        self.failure: DriverError | None = None
+        """What the device's work did. No operation runs any more."""
+        self.reported = False
+        """Whether a call that waits has raised it: from then on every call does."""
+
+    def fail(self, error: DriverError) -> None:
+        """Enter the sticky error state, unless in it already."""
+        self.failure = self.failure or error
+
+    def settle(self) -> None:
+        """Raise what the device's work did: the end of every call that waits."""
+        if self.failure is not None:
+            self.reported = True
+            raise driver_error(self.failure.code, self.failure.message) from self.failure.__cause__
+
+    def fault(self, address: int, nbytes: int) -> str | None:
+        """Why this device could not access the range, or None: then it is ready to be accessed."""
+        memory, host = self.memory, self.host
+        if memory.start <= address < memory.end:
+            return memory.touch(address, nbytes)
+        if host.start <= address < host.end:
+            return host.fault(address, nbytes)
+        for peer in self.peers:
+            if peer.memory.start <= address < peer.memory.end:
+                return peer.memory.touch_from_peer(address, nbytes)
+        for start, size in self.variables.items():
+            if start <= address and address + nbytes <= start + size:
+                return None
+        return f"it is not memory of device {self.ordinal}, nor of a peer whose access is enabled"
+
+
+def failure(code: int, message: str) -> DriverError:
+    """The error of a CUresult other than ``CUDA_ERROR_OUT_OF_MEMORY``."""
+    error = driver_error(code, message)
+    assert isinstance(error, DriverError)
+    return error

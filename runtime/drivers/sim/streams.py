@@ -1,0 +1,164 @@
+"""The streams and events of a simulated machine: which exist, what is queued on them, and waiting for it."""
+
+from __future__ import annotations
+
+import threading
+
+from ..base import LEGACY_STREAM, PER_THREAD_STREAM, driver_error
+from .handle_table import HandleTable
+from .schedule import Schedule
+from .simulated_device import Device
+from .work import Event, Operation, Stream
+
+__all__ = ["Streams", "Submission"]
+
+_EXPLICIT_LEGACY = 1  # CU_STREAM_LEGACY
+_CALL_US = 2.0
+"""Simulated time between the submissions of two operations, in microseconds."""
+
+
+class _Thread(threading.local):
+    streams: dict[Device, Stream] | None = None
+    """This thread's own default streams."""
+
+
+class Streams:
+    """All streams and events of one machine. The methods are called under the lock of its ``Calls``."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        self.streams: HandleTable[Stream] = HandleTable("stream", 0x1000)
+        self.events: HandleTable[Event] = HandleTable("event", 0x1000_0000)
+        self.host_us = 0.0
+        """How far the program itself has come, in simulated microseconds."""
+        self._legacy: dict[Device, Stream] = {}
+        self._thread = _Thread()
+
+    def add_device(self, device: Device) -> None:
+        """Make a device's legacy stream."""
+        self._legacy[device] = Stream(device, blocking=True, legacy=True)
+
+    def of(self, handle: int, device: Device) -> Stream:
+        """The stream of a handle; 0, 1 and 2 are the default streams of ``device``.
+
+        Raises:
+            DriverError: ``CUDA_ERROR_INVALID_HANDLE``.
+        """
+        if handle > PER_THREAD_STREAM:
+            return self.streams.get(handle)
+        if handle in (LEGACY_STREAM, _EXPLICIT_LEGACY):
+            return self._legacy[device]
+        if handle != PER_THREAD_STREAM:
+            raise driver_error(400, f"{handle} is no stream")
+        streams = self._thread.streams
+        if streams is None:
+            streams = self._thread.streams = {}
+        stream = streams.get(device)
+        if stream is None:
+            stream = streams[device] = Stream(device, blocking=True, handle=PER_THREAD_STREAM)
+        return stream
+
+    def submit(self, operation: Operation) -> Operation:
+        """Queue an operation behind what it must follow."""
+        self.host_us += _CALL_US
+        operation.submitted_us = self.host_us
+        if self.schedule.defers:
+            operation.after += tuple(self.predecessors(operation.stream))
+        self.schedule.submit(operation)
+        return operation
+
+    def predecessors(self, stream: Stream) -> list[Operation]:
+        """The last operations of the streams that legacy ordering makes a new operation of ``stream`` follow."""
+        device = stream.device
+        if stream.legacy:
+            return [
+                other.queue[-1]
+                for other in self.schedule.active
+                if other.blocking and other.device is device and other is not stream
+            ]
+        if stream.blocking and self._legacy[device].queue:
+            return [self._legacy[device].queue[-1]]
+        return []
+
+    def ordered_before(self, stream: Stream) -> set[Operation]:
+        """The queued operations that an operation queued on ``stream`` now would wait for."""
+        reached: set[Operation] = set()
+        ends = [*list(stream.queue)[-1:], *self.predecessors(stream)]
+        while ends:
+            end = ends.pop()
+            for operation in end.stream.queue:
+                if operation not in reached:
+                    reached.add(operation)
+                    ends.extend(earlier for earlier in operation.after if not earlier.done)
+                if operation is end:
+                    break
+        return reached
+
+    # --- waiting: each raises what the device's work did
+
+    def wait(self, operation: Operation) -> None:
+        """Wait for one operation."""
+        if not operation.done:
+            self.schedule.wait(operation)
+        if operation.finished_us > self.host_us:
+            self.host_us = operation.finished_us
+        if operation.stream.device.failure is not None:
+            operation.stream.device.settle()
+
+    def wait_for_stream(self, stream: Stream) -> None:
+        """Wait for all that is queued on a stream."""
+        if stream.queue:
+            self.schedule.wait(stream.queue[-1])
+        self.host_us = max(self.host_us, stream.finished_us)
+        stream.device.settle()
+
+    def wait_for_device(self, device: Device) -> None:
+        """Wait for all that is queued on a device."""
+        self.schedule.drain(device)
+        self.host_us = max(self.host_us, device.finished_us)
+        device.settle()
+
+    def has_done(self, operation: Operation | None, device: Device) -> bool:
+        """Whether an operation of the device, if it is one, has run. Asking may make progress."""
+        done = operation is None or self.schedule.poll(operation)
+        device.settle()
+        return done
+
+    def elapsed_ms(self, first: Event, last: Event) -> float:
+        """Milliseconds on the simulated clock between two marks. It depends on what the program did, and not on the
+        schedule.
+
+        Raises:
+            DriverError: the events are of two devices or without timing, or not recorded, or have not passed.
+        """
+        if first.device is not last.device:
+            raise driver_error(400, "event_elapsed_ms: the events are of two devices")
+        if not (first.timing and last.timing):
+            raise driver_error(400, "event_elapsed_ms: create both events with timing=True")
+        if first.marker is None or last.marker is None:
+            raise driver_error(400, "event_elapsed_ms: record both events first")
+        if not (first.marker.done and last.marker.done):
+            raise driver_error(600, "event_elapsed_ms: wait for both events first")
+        return (last.marker.finished_us - first.marker.finished_us) / 1000
+
+
+class Submission:
+    """The change of a call that queues work: if the call is interrupted, what it has queued does nothing."""
+
+    __slots__ = ("operation", "streams", "waits")
+
+    def __init__(self, streams: Streams, operation: Operation, waits: bool = False) -> None:
+        """``waits`` says whether the call returns only once the work is done."""
+        self.streams = streams
+        self.operation = operation
+        self.waits = waits
+
+    def commit(self) -> None:
+        """Queue it."""
+        self.streams.submit(self.operation)
+        if self.waits:
+            self.streams.wait(self.operation)
+
+    def undo(self) -> None:
+        """Cancel it, unless it is done."""
+        self.operation.cancel()

@@ -1,0 +1,164 @@
+"""The work of a simulated device: operations, the streams that queue them, and the events that mark them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from ....allocators.errors import DriverError
+from .simulated_device import Device, Range, failure
+
+__all__ = ["Event", "Operation", "Stream"]
+
+
+class Stream:
+    """A queue of operations. ``blocking`` ones order themselves with the device's legacy stream."""
+
+    __slots__ = ("blocking", "device", "finished_us", "handle", "legacy", "number", "priority", "queue")
+
+    def __init__(
+        self, device: Device, *, blocking: bool, handle: int = 0, priority: int = 0, legacy: bool = False
+    ) -> None:
+        self.device = device
+        self.blocking = blocking
+        self.legacy = legacy
+        """Whether it is the device's legacy default stream."""
+        self.handle = handle
+        self.priority = priority
+        self.number = device.streams_made
+        device.streams_made += 1
+        self.queue: deque[Operation] = deque()
+        self.finished_us = 0.0
+
+
+class Operation:
+    """One piece of queued work."""
+
+    __slots__ = (
+        "after",
+        "body",
+        "cost_us",
+        "done",
+        "finished_us",
+        "homes",
+        "name",
+        "reads",
+        "repeatable",
+        "stream",
+        "submitted_us",
+        "writes",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        stream: Stream,
+        body: Callable[[], object] | None = None,
+        *,
+        reads: tuple[Range, ...] = (),
+        writes: tuple[Range, ...] = (),
+        after: tuple[Operation, ...] = (),
+        homes: tuple[Device, Device] | None = None,
+        cost_us: float = 0.0,
+        repeatable: bool = True,
+    ) -> None:
+        self.name = name
+        self.stream = stream
+        self.body = body
+        self.reads = reads
+        self.writes = writes
+        self.after = after
+        """Operations of other streams that come first."""
+        self.homes = homes
+        """Whose memory is read and written, where that is not this device's and its peers'."""
+        self.cost_us = cost_us
+        self.repeatable = repeatable
+        """Whether an execution that was interrupted may begin again, as that of a copy may."""
+        self.submitted_us = 0.0
+        self.finished_us = 0.0
+        self.done = False
+
+    def cancel(self) -> None:
+        """Let it do nothing when its turn comes. What waits for it still does."""
+        if not self.done:
+            self.body, self.reads, self.writes = None, (), ()
+
+    def execute(self) -> None:
+        """Check the addresses, then run. Faults put the device in its sticky error state and are not raised.
+
+        An interrupt is raised. The operation is then not done and runs again, unless its body was cut short and must
+        not be repeated: then the device has failed.
+        """
+        stream = self.stream
+        device = stream.device
+        start = self.submitted_us
+        if stream.finished_us > start:  # comparing costs a third of max()
+            start = stream.finished_us
+        for earlier in self.after:
+            start = max(start, earlier.finished_us)
+        if stream.blocking:
+            ordered = device.blocking_finished_us if stream.legacy else device.legacy_finished_us
+            if ordered > start:
+                start = ordered
+        if device.failure is None:
+            self._run(device)
+        self.done = True
+        self.finished_us = stream.finished_us = finished = start + self.cost_us
+        if finished > device.finished_us:
+            device.finished_us = finished
+        if stream.legacy:
+            device.legacy_finished_us = finished
+        elif stream.blocking and finished > device.blocking_finished_us:
+            device.blocking_finished_us = finished
+        self.after = ()
+
+    def _run(self, device: Device) -> None:
+        reader, writer = self.homes or (device, device)
+        for address, nbytes in self.reads:
+            fault = reader.fault(address, nbytes)
+            if fault is not None:
+                device.fail(self._illegal("reads", address, nbytes, fault))
+                return
+        for address, nbytes in self.writes:
+            fault = writer.fault(address, nbytes)
+            if fault is not None:
+                device.fail(self._illegal("writes", address, nbytes, fault))
+                return
+        if self.body is None:
+            return
+        try:
+            self.body()
+        except DriverError as error:
+            device.fail(error)
+        except BaseException as error:
+            if self.repeatable:
+                raise
+            what = f"{self.name} on device {device.ordinal}"
+            if isinstance(error, Exception):
+                raised = failure(719, f"{what} raised {error!r}")
+                raised.__cause__ = error
+                device.fail(raised)
+            else:  # Ctrl-C, in the middle of the work
+                device.fail(failure(719, f"{what} was interrupted"))
+                self.done = True
+                raise
+
+    def _illegal(self, verb: str, address: int, nbytes: int, fault: str) -> DriverError:
+        device = self.stream.device
+        return failure(
+            700,
+            f"{self.name} on device {device.ordinal}, stream {self.stream.handle:#x}, {verb} {nbytes} bytes at "
+            f"{address:#x}: {fault}. The device stays in this state: close the driver to begin again",
+        )
+
+
+class Event:
+    """A mark in a stream."""
+
+    __slots__ = ("device", "marker", "timing")
+
+    def __init__(self, device: Device, *, timing: bool) -> None:
+        self.device = device
+        self.timing = timing
+        self.marker: Operation | None = None
+        """The latest recording."""
