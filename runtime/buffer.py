@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..allocators.block import Block
 from ..allocators.errors import CuplugError
 from ..allocators.uncopyable import refuse_copies
+from .drivers.forking import in_forked_child
 from .foreign import stream_handle
 from .upstream import RuntimeUpstream, driver_handle
 
@@ -163,9 +163,7 @@ _changing = threading.RLock()
 """Held while a buffer's finaliser is changed, so that of two threads that close one buffer one gives it back."""
 
 
+@in_forked_child
 def _renew_lock() -> None:
     global _changing
     _changing = threading.RLock()  # another thread may have held it
-
-
-os.register_at_fork(after_in_child=_renew_lock)

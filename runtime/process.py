@@ -8,6 +8,7 @@ import os
 from typing import Protocol
 
 from ..allocators.errors import CuplugError
+from .drivers.forking import in_forked_child
 
 __all__ = ["check_not_exiting", "forget", "register"]
 
@@ -54,7 +55,8 @@ def _close_all() -> None:
             runtime.close()
 
 
-def _after_fork_in_child() -> None:
+@in_forked_child
+def _abandon_all() -> None:
     global _pid
     parent, _pid = _pid, os.getpid()
     for runtime in _open:
@@ -62,6 +64,3 @@ def _after_fork_in_child() -> None:
             f"CUDA cannot be used in a process forked after its first use (in process {parent}, this is {_pid}); "
             "start workers with multiprocessing's 'spawn' or 'forkserver' method, or fork before the first use"
         )
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import TYPE_CHECKING, Any
 
 from ..allocators.errors import CuplugError
 from .buffer import Buffer
 from .current import Lane
+from .drivers.forking import in_forked_child
 from .machine import Runtime
 from .settings import AllocatorChoice, DriverChoice, Path, Settings
 
@@ -119,9 +119,7 @@ def _take_lane(lane: Lane) -> None:
     _lane = lane
 
 
+@in_forked_child
 def _renew_lock() -> None:
     global _default_lock
     _default_lock = threading.RLock()  # another thread may have held it
-
-
-os.register_at_fork(after_in_child=_renew_lock)

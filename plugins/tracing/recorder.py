@@ -12,6 +12,7 @@ from typing import Any
 
 from ...allocators.errors import TraceError
 from ...allocators.events import EventKind, Observer
+from ...runtime.drivers.forking import in_forked_child
 from .contents import CLOSING, NO_DEVICE
 from .stacks import DEFAULT_DEPTH, PythonStacks, parse_stacks
 from .writer import TraceWriter
@@ -137,10 +138,7 @@ class _Threads(dict[int, int]):
 _writers: weakref.WeakSet[TraceWriter] = weakref.WeakSet()
 
 
+@in_forked_child
 def _disown_all() -> None:
     for writer in list(_writers):
         writer.disown()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_disown_all)

@@ -91,7 +91,7 @@ class SourceModule:
         self._signatures: dict[str, Signature] | None = None
         capability = self.runtime.properties(self.runtime.current.device)
         arch = arch or f"sm_{capability.major}{capability.minor}"
-        self._simulated = hasattr(self._driver, "launch_host")
+        self._simulated = self._driver.simulator is not None
         folders = (*map(str, include_dirs), *_folders_of_pycuda(source))
         settings = _CompilerSettings(tuple(options), self.name_expressions, folders, arch, self._cache)
         self._entry = self._compile_for_host(settings, check) if self._simulated else self._compile_for_gpu(settings)

@@ -191,8 +191,8 @@ class CudaPlace(DevicePlace):
 
     def _find_blas(self) -> Blas | None:
         if not self._looked_for_blas:
-            library = None if hasattr(self.driver, "launch_host") else cublas()
-            if library is None and not hasattr(self.driver, "launch_host"):
+            library = cublas() if self.driver.simulator is None else None
+            if library is None and self.driver.simulator is None:
                 warnings.warn(
                     "cuBLAS is not installed (pip install nvidia-cublas): products of matrices use a kernel that is "
                     "many times slower",

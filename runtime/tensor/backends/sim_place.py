@@ -46,7 +46,8 @@ class SimPlace(DevicePlace, NumpyPlace):
 
     def __init__(self, runtime: Runtime, ordinal: int) -> None:
         super().__init__(runtime, ordinal)
-        self._launch_host: Any = runtime.driver.launch_host  # type: ignore[attr-defined]
+        assert runtime.driver.simulator is not None, "this place is a simulated device"
+        self._launch_host = runtime.driver.simulator.launch_host
 
     def read(self, source: Tensor) -> npt.NDArray[Any]:
         layout = source._layout

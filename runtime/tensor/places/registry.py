@@ -36,7 +36,7 @@ def place_on(runtime: Runtime, ordinal: int) -> Place:
 
 
 def _make(runtime: Runtime, ordinal: int) -> Place:
-    if hasattr(runtime.driver, "launch_host"):
+    if runtime.driver.simulator is not None:
         from ..backends.sim_place import SimPlace
 
         return SimPlace(runtime, ordinal)
