@@ -82,7 +82,6 @@ class SourceModule:
         """
         self.runtime = runtime or default_runtime()
         self.source = source
-        self._device_source = without_host_code(source)
         self.name_expressions = tuple(name_expressions)
         self._driver: Driver = self.runtime.driver
         self._cache = default_cache() if cache else None
@@ -178,9 +177,7 @@ class SourceModule:
                 "checked kernels need tables in this process's address space, which cannot be mapped (see ulimit -v); "
                 "pass check=False"
             )
-        return compile_for_host(
-            self._device_source, checked=can_check if check is None else check, **settings._asdict()
-        )
+        return compile_for_host(self.source, checked=can_check if check is None else check, **settings._asdict())
 
     def _host_name(self, name: str) -> str:
         parameters = self._entry.facts["parameters"]
@@ -192,7 +189,7 @@ class SourceModule:
     def _compile_for_gpu(self, settings: _CompilerSettings) -> Entry:
         from .compile.gpu_compiler import compile_for_gpu
 
-        return compile_for_gpu(self._device_source, **settings._asdict())
+        return compile_for_gpu(without_host_code(self.source), **settings._asdict())
 
     def _gpu_name(self, name: str) -> str:
         from .compile.gpu_compiler import kernel_symbols

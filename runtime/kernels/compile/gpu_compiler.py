@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from ....allocators.errors import CompileError
-from ..source.includes import folders_of, included_files
+from ..source.includes import folders_of, included_files, included_names
 from ..source.kernel_names import demangle
 from .compile_cache import Cache, Entry, content_key, dependencies_of
 from .diagnostics import with_source_lines
 from .nvrtc_headers import IMPLIED, LIMITS, MIXED, headers_for, needs_host
+from .source_file import SOURCE_NAME, write_source
+from .stub_headers import write_stubs
 
 __all__ = ["compile_for_gpu", "kernel_symbols", "match_instance"]
 
-SOURCE_NAME = "kernel.cu"
-_ABSENT = Path(__file__).parent / "stubs"  # headers of NVIDIA's samples that kernels need nothing of
 _LAMBDA = re.compile(r"\](?:\s*__host__)?\s*__device__(?=\s*[({])")  # which NVRTC knows to be the device's
 _DEVICE_BY_DEFAULT = "--device-as-default-execution-space"
 _LIMITS_FIRST = f"--pre-include={LIMITS}"
@@ -233,12 +233,15 @@ def _with_nvcc(
     )
     with tempfile.TemporaryDirectory(prefix="cuplug-") as directory:
         folder = Path(directory)
-        (folder / SOURCE_NAME).write_text(source + instances)
+        path = write_source(source + instances, folder)
+        stubs = folder / "stubs"
+        own, files = folders_of(options)
+        write_stubs(included_names(source, [*own, *folders], files), stubs)
         command = [nvcc, "-cubin", f"-arch={arch}", *options, *(f"-I{path}" for path in folders)]
-        command.append(f"-I{_ABSENT}")
+        command += ["-Xcompiler", f"-idirafter,{stubs}"]
         # As NVRTC does: std::max and its like in kernels.
         command += ["--expt-relaxed-constexpr", "--extended-lambda"]
-        command += ["-MD", "-MF", "dependencies", "-o", "module.cubin", SOURCE_NAME]
+        command += ["-MD", "-MF", "dependencies", "-o", "module.cubin", path]
         result = subprocess.run(command, cwd=directory, capture_output=True, text=True, errors="replace", check=False)
         if result.returncode:
             log = (result.stderr + result.stdout).strip()

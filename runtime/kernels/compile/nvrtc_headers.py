@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from .stub_headers import STUBS
+
 __all__ = ["IMPLIED", "LIMITS", "MIXED", "headers_for", "needs_host"]
 
 _OURS = {
@@ -109,28 +111,15 @@ _OURS |= {
     name: f"#pragma once\n#include <cuda/std/{name}>\nnamespace std {{ using namespace cuda::std; }}\n"
     for name in ("algorithm", "array", "functional", "limits", "tuple", "type_traits", "utility")
 }
-_HOST_ONLY = (
-    "chrono condition_variable csignal ctime exception filesystem fstream future iomanip ios iostream istream list map "
-    "memory mutex new numeric ostream queue random set sstream stdexcept string thread unordered_map vector"
-)
-"""What kernels use nothing of."""
-_SAMPLES = (
-    "helper_cuda.h helper_cuda_drvapi.h helper_functions.h helper_image.h helper_string.h helper_timer.h cutil.h "
-    "cutil_inline.h"
-)
-"""Of NVIDIA's samples, for the host too."""
 _INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
 
 
 def headers_for(folders: Sequence[str]) -> dict[str, str]:
     """Name and text of what NVRTC is given. What lies in the program's own folders comes before ours."""
-    headers = {**_OURS, **dict.fromkeys([*_HOST_ONLY.split(), *_SAMPLES.split()], "#pragma once\n")}
+    headers = {**STUBS, "new": "#pragma once\n", **_OURS}
     return {name: text for name, text in headers.items() if not any((Path(root) / name).exists() for root in folders)}
 
 
 def needs_host(source: str) -> bool:
     """Whether the source may hold code for the host."""
-    return (
-        not set(_HOST_ONLY.split()).isdisjoint(_INCLUDED.findall(source))
-        or re.search(r"\bmain\s*\(", source) is not None
-    )
+    return not STUBS.keys().isdisjoint(_INCLUDED.findall(source)) or re.search(r"\bmain\s*\(", source) is not None

@@ -17,15 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ....allocators.errors import CompileError
-from ..compile import compile_cache
 from ..compile.compile_cache import Cache, Entry, content_key, dependencies_of
 from ..compile.diagnostics import with_source_lines
+from ..compile.source_file import write_source
+from ..compile.stub_headers import write_stubs
+from ..source.includes import folders_of, included_names
 
 __all__ = ["Compiler", "compile_for_host", "find_compiler", "translator_digest"]
 
-SOURCE_NAME = "kernel.cu"
 HEADERS = Path(__file__).parent / "headers"
-STUBS = Path(compile_cache.__file__).parent / "stubs"
 SHADOW_OFFSET = 0x18000  # headers/engine/shadow.h
 _COMMON = (
     # As nvcc treats sources: type punning and overflow do what the machine does, a*b+c is fused, no exceptions.
@@ -211,20 +211,26 @@ def compile_for_host(
 def _compile(
     compiler: Compiler, source: str, flags: list[str], expressions: Sequence[str], directory: str, *, checked: bool
 ) -> Entry:
+    from ..source.host_code import without_host_code
     from .translate import translate  # what is cached needs none of it
 
     folder = Path(directory)
-    (folder / SOURCE_NAME).write_text(source)
-    include = ["-I", str(HEADERS), "-I", str(HEADERS / "include"), "-idirafter", str(STUBS)]
+    path = write_source(source, folder)
+    stubs = folder / "stubs"
+    write_stubs(included_names(source, *folders_of(flags)), stubs)
+    include = ["-I", str(HEADERS), "-I", str(HEADERS / "include"), "-isystem", str(stubs)]
     standard = [flag for flag in flags if flag.startswith("-std=")]
     scan = ["-E", *_COMMON, *standard, "-DCUPLUG_SCAN", *include, "-imacros", "cuda_host.h", *flags]
-    if _KNOWN_WITHOUT_INCLUDE.search(source):
-        scan += ["-include", "utility"]
-    scanned = compiler.run([*scan, "-MD", "-MF", "dependencies", "-x", "c++", SOURCE_NAME], directory)
+    scan += ["-MD", "-MF", "dependencies", "-x", "c++", path]
+    scanned = compiler.run(scan, directory)
+    if _KNOWN_WITHOUT_INCLUDE.search(scanned.stdout) and '/type_traits"' not in scanned.stdout:
+        scanned = compiler.run(["-include", "utility", *scan], directory)
     if scanned.returncode:
         raise _failure(scanned, source)
     forced = "-DCUPLUG_BARRIERS" in flags or "-DCUPLUG_BARRIERS=1" in flags
-    translation = translate(scanned.stdout, expressions, checked=checked, fibres=forced)
+    mentioned = re.findall(r"\w+", " ".join(expressions))
+    for_device = without_host_code(scanned.stdout, preprocessed=True, also=mentioned)
+    translation = translate(for_device, expressions, checked=checked, fibres=forced)
     (folder / "translated.cpp").write_text(translation.text)
     checks = _CHECKS[compiler.kind] if checked else ()
     link = ["-shared", "-nodefaultlibs", "-Wl,--no-undefined,-Bsymbolic", "-o", "module.so", "translated.cpp"]
@@ -275,12 +281,12 @@ def host_options(options: Sequence[str]) -> list[str]:
             kept += (
                 [_SHORT.get(option, option), argument]
                 if option == "-include"
-                else [_SHORT.get(option, option) + argument]
+                else [_absolute(_SHORT.get(option, option) + argument)]
             )
         elif name in _SHORT and value:
-            kept.append(_SHORT[name] + value)
+            kept.append(_absolute(_SHORT[name] + value))
         elif option.startswith(("-D", "-U", "-I")):
-            kept.append(option)
+            kept.append(_absolute(option))
         elif name in ("-std", "--std"):
             kept.append("-std=gnu" + value.removeprefix("gnu").removeprefix("c") if "++" in value else f"-std={value}")
         elif option in ("-fmad=false", "--fmad=false"):
@@ -290,7 +296,15 @@ def host_options(options: Sequence[str]) -> list[str]:
     return kept
 
 
-_KNOWN_WITHOUT_INCLUDE = re.compile(r"\bstd\s*::\s*(move|forward)\b")
+def _absolute(option: str) -> str:
+    """An option whose folder is meant from where the program is, not from where the compiler runs."""
+    return f"-I{os.path.abspath(option[2:])}" if option.startswith("-I") else option
+
+
+_KNOWN_WITHOUT_INCLUDE = re.compile(
+    r"\bstd\s*::\s*(move|forward|swap|pair|common_type|conditional|decay|enable_if|is_\w+)\b"
+)
+"""Of the standard library, what nvcc's sources see without including it."""
 _SHORT = {"--define-macro": "-D", "--undefine-macro": "-U", "--include-path": "-I"}
 
 

@@ -296,13 +296,12 @@ def _entries(
 
 def _includes(tokens: Tokens) -> list[str]:
     """The optional headers of ours that the source includes: they left a mark in the preprocessor's output."""
-    found = []
-    for index, kind in enumerate(tokens.kinds):
-        if kind == "directive":
-            match = re.match(r"\s*#\s*pragma\s+cuplug_include\s+(\S+)", tokens.texts[index])
-            if match and match[1] not in found:
-                found.append(match[1])
-    return found
+    directives = (text for text, kind in zip(tokens.texts, tokens.kinds, strict=True) if kind == "directive")
+    found = [name for text in directives for name in _INCLUDE_MARK.findall(text)]
+    return list(dict.fromkeys(found))
+
+
+_INCLUDE_MARK = re.compile(r"^\s*#\s*pragma\s+cuplug_include\s+(\S+)", re.MULTILINE)
 
 
 def _table(entries: Sequence[tuple[str, str, bool, str]], symbols: Sequence[syntax.Symbol]) -> str:

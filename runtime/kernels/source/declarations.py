@@ -3,6 +3,13 @@
 This is no parser: expressions and types stay text. It follows nesting, tells declarations from one another by their
 first words, and finds names. What it reads is preprocessed where a compiler is at hand (macros are gone), or else the
 source itself (comments are skipped, macros are words).
+
+Why not tree-sitter with its grammar for CUDA? It was measured on 397 public files (CUDA samples, llm.c, Rodinia, 200 of
+HeCBench; 9.6 MB when preprocessed). It parses them in 3.4 s where this takes 6.0 s, and costs 13 ms to import; a
+kernel's compilation takes 300 ms and more. It finds the same kernels in 396 of them and misses two in one. In 191 there
+are errors in its tree, most of them small, at which every reader would have to guess. And what is done with a source
+here is to change words of it, which needs the words. So it would come beside this, not in its place. (For cubins,
+pyelftools finds the same names as the one expression in ``gpu_compiler.py``, in 2 to 7 ms instead of 0.1.)
 """
 
 from __future__ import annotations
@@ -12,10 +19,24 @@ from dataclasses import dataclass, field
 
 from .tokens import Tokens
 
-__all__ = ["Declaration", "Kernel", "Scope", "Symbol", "declarators", "identifiers", "read_declarations", "split"]
+__all__ = [
+    "KEYWORDS",
+    "Declaration",
+    "Kernel",
+    "Scope",
+    "SourceDeclarations",
+    "Symbol",
+    "classify",
+    "declarators",
+    "function_position",
+    "identifiers",
+    "is_function",
+    "read_declarations",
+    "split",
+]
 
 _QUALIFIERS = frozenset({"const", "volatile", "restrict", "__restrict__", "__restrict", "__grid_constant__"})
-_KEYWORDS = frozenset(
+KEYWORDS = frozenset(
     (
         *("alignas", "auto", "bool", "char", "class", "const", "constexpr", "double", "else", "enum", "explicit"),
         *("extern", "float", "for", "friend", "if", "inline", "int", "long", "namespace", "operator", "private"),
@@ -101,7 +122,7 @@ def read_declarations(tokens: Tokens) -> SourceDeclarations:
         if text in ("(", "["):
             position = tokens.partner(position)
         elif text == "{":
-            scope = _classify(tokens, head, position, scopes[-1][0] if scopes else None)
+            scope = classify(tokens, head, position, scopes[-1][0] if scopes else None)
             if scope.kind == "function":
                 _function(found, head, position, [entry[0] for entry in scopes], scope.name)
             scopes.append((scope, head, position))
@@ -131,7 +152,8 @@ def read_declarations(tokens: Tokens) -> SourceDeclarations:
     return found
 
 
-def _classify(tokens: Tokens, head: int, brace: int, outer: Scope | None) -> Scope:
+def classify(tokens: Tokens, head: int, brace: int, outer: Scope | None) -> Scope:
+    """What a brace opens, whose declaration begins at ``head``, in the scope ``outer``."""
     if outer is not None and outer.kind in ("function", "block"):
         words = [tokens[position] for position in tokens.without_attributes(head, brace)]
         for keyword in ("struct", "class", "union", "enum"):
@@ -164,11 +186,12 @@ def _classify(tokens: Tokens, head: int, brace: int, outer: Scope | None) -> Sco
 
 def _before_brackets(tokens: Tokens, start: int, end: int) -> str:
     """The name before the first bracket of parameters."""
-    position = _name_of_function(tokens, start, end)
+    position = function_position(tokens, start, end)
     return tokens[position] if position is not None else ""
 
 
-def _name_of_function(tokens: Tokens, start: int, end: int) -> int | None:
+def function_position(tokens: Tokens, start: int, end: int) -> int | None:
+    """Where the name of a function stands: before the first bracket of parameters."""
     last: int | None = None
     previous = -2
     positions = list(tokens.without_attributes(start, end))
@@ -202,7 +225,7 @@ def _kernel(
         after = tokens.after_angles(start + 1) if tokens[start + 1] == "<" else start + 1
         template = [_last_word(tokens, *part) for part in split(tokens, start + 2, after - 1)]
         start = after
-    position = _name_of_function(tokens, start, end)
+    position = function_position(tokens, start, end)
     if position is None:
         return
     bracket = position + 1
@@ -257,12 +280,13 @@ def _statement(found: SourceDeclarations, head: int, semicolon: int, scopes: Seq
         _kernel(found, head, semicolon, scopes, None)
     elif words & SPACES and not words & {"extern", "typedef", "using", "friend", "operator", "template"}:
         path = [scope.name for scope in scopes if scope.kind == "namespace" and scope.name]
-        if any(scope.kind == "type" for scope in scopes) or _is_function(tokens, head, semicolon):
+        if any(scope.kind == "type" for scope in scopes) or is_function(tokens, head, semicolon):
             return
         found.symbols += [Symbol(name, "::".join([*path, name])) for name, _ in declarators(tokens, head, semicolon)]
 
 
-def _is_function(tokens: Tokens, head: int, semicolon: int) -> bool:
+def is_function(tokens: Tokens, head: int, semicolon: int) -> bool:
+    """Whether a declaration without a body may be a function's."""
     for position in tokens.without_attributes(head, semicolon):
         if tokens[position] in ("=", "[", "{"):
             return False
@@ -304,7 +328,7 @@ def declarators(tokens: Tokens, head: int, semicolon: int) -> list[tuple[str, in
                 continue
             if text in ("[", "=", "{", ":") or (text == "(" and name is not None):
                 break
-            if tokens.kind(position) == "word" and text not in _KEYWORDS:
+            if tokens.kind(position) == "word" and text not in KEYWORDS:
                 name = position
                 if tokens[position + 1] == "<":
                     skip = tokens.after_angles(position + 1)
@@ -321,7 +345,7 @@ def _name_of(tokens: Tokens, first: int, last: int) -> str:
             break
         if tokens.kind(position) == "word" and text not in _QUALIFIERS:
             words.append(text)
-    if len(words) < 2 or words[-1] in _KEYWORDS:
+    if len(words) < 2 or words[-1] in KEYWORDS:
         return ""
     return words[-1]
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["folders_of", "included_files"]
+__all__ = ["folders_of", "included_files", "included_names"]
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*(?:include|include_next)\b[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>|(\w+))', re.MULTILINE)
 _TESTED = re.compile(r'\b__has_include[ \t]*\([ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)')
@@ -34,7 +34,7 @@ def folders_of(options: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def included_files(source: str, folders: Sequence[str], files: Sequence[str] = ()) -> tuple[list[str], bool]:
-    """Every place where a file that ``source`` includes is looked for, whether it is there or not.
+    """Every place where a file that ``source`` includes, or one that is included there, is looked for.
 
     Args:
         source: the text.
@@ -42,19 +42,32 @@ def included_files(source: str, folders: Sequence[str], files: Sequence[str] = (
         files: what is included besides.
 
     Returns:
-        The paths, and whether that is all: ``#include NAME`` is not followed.
+        The paths, whether there is a file or not, and whether that is all: ``#include NAME`` is not followed.
     """
+    places, _, complete = _search(source, folders, files)
+    return places, complete
+
+
+def included_names(source: str, folders: Sequence[str], files: Sequence[str] = ()) -> list[str]:
+    """What a source includes, and what that includes, as the directives spell it. Arguments as ``included_files``."""
+    return _search(source, folders, files)[1]
+
+
+def _search(source: str, folders: Sequence[str], files: Sequence[str]) -> tuple[list[str], list[str], bool]:
+    """Places, names, and whether that is all."""
     places: dict[str, None] = {}
+    names: dict[str, None] = {}
     seen: set[Path] = set()
     complete = True
     waiting = [(source, Path()), *((f'#include "{name}"', Path()) for name in files)]
     while waiting:
         text, folder = waiting.pop()
         text = text.replace("\\\n", "")
-        for quoted, angled, macro in (*_INCLUDE.findall(text), *((*names, "") for names in _TESTED.findall(text))):
+        for quoted, angled, macro in (*_INCLUDE.findall(text), *((*pair, "") for pair in _TESTED.findall(text))):
             if macro:
                 complete = False
                 continue
+            names[quoted or angled] = None
             for root in (folder, Path(), *map(Path, folders)) if quoted else (Path(), *map(Path, folders)):
                 path = root.absolute() / (quoted or angled)
                 places[str(path)] = None
@@ -63,4 +76,4 @@ def included_files(source: str, folders: Sequence[str], files: Sequence[str] = (
                         seen.add(path)
                         waiting.append((path.read_text(errors="replace"), path.parent))
                     break
-    return list(places), complete
+    return list(places), list(names), complete

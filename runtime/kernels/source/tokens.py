@@ -43,15 +43,22 @@ _ATTRIBUTES = frozenset(
 
 
 class Tokens:
-    """A source in pieces. ``words`` are the indices of those that are not space, comments or directives."""
+    """A source in pieces. ``words`` are the indices of those that are not space, comments or directives. What the
+    preprocessor took from a system's header is one piece, like a directive: nothing in it is CUDA's.
+    """
 
     def __init__(self, text: str) -> None:
         self.kinds: list[str] = []
         self.texts: list[str] = []
-        for match in _TOKEN.finditer(text):
-            kind = match.lastgroup or "mark"
-            self.kinds.append("raw" if kind == "tag" else kind)
-            self.texts.append(match.group())
+        for part, of_system in _parts(text):
+            if of_system:
+                self.kinds.append("directive")
+                self.texts.append(part)
+                continue
+            for match in _TOKEN.finditer(part):
+                kind = match.lastgroup or "mark"
+                self.kinds.append("raw" if kind == "tag" else kind)
+                self.texts.append(match.group())
         self.words = [index for index, kind in enumerate(self.kinds) if kind not in _SKIPPED]
         self._partners: dict[int, int] | None = None
 
@@ -116,3 +123,21 @@ class Tokens:
             else:
                 yield position
                 position += 1
+
+
+_MARK = re.compile(r'^#[ \t]+\d+[ \t]+"[^"\n]*"([ \t\d]*)$', re.MULTILINE)
+
+
+def _parts(text: str) -> Iterator[tuple[str, bool]]:
+    """The parts of a preprocessed text, by the preprocessor's marks, and whether each is of a system's header."""
+    start, of_system = 0, False
+    for match in _MARK.finditer(text):
+        flags = match[1].split()
+        if not {"1", "2"} & set(flags):
+            continue  # not into a file, nor back: a macro of the system's, say
+        system = "3" in flags
+        if system != of_system:
+            if match.start() > start:
+                yield text[start : match.start()], of_system
+            start, of_system = match.start(), system
+    yield text[start:], of_system

@@ -1,6 +1,8 @@
 // Products of small matrices by a warp (nvcuda::wmma). Every lane holds both factors whole, and its share of the sums:
 // which element is whose is nobody's business, as on GPUs.
 #pragma once
+#include <cuda_fp16.h>
+#include <cuda_bf16.h>
 #ifdef CUPLUG_SCAN
 #pragma cuplug_include mma.h
 #else

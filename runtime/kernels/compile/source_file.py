@@ -1,0 +1,20 @@
+"""A source as a file, for compilers that read files."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+__all__ = ["SOURCE_NAME", "write_source"]
+
+SOURCE_NAME = "kernel.cu"
+"""What messages call a source."""
+
+
+def write_source(source: str, folder: Path) -> str:
+    """Write a source into a folder; returns the file's name. That is one which no source can include, but messages
+    call it ``kernel.cu``: so a program's own file of that name can be included.
+    """
+    name = f"{secrets.token_hex(16)}.cu"
+    (folder / name).write_text(f'#line 1 "{SOURCE_NAME}"\n{source}')
+    return name

@@ -1,2 +1,0 @@
-// Of the host: kernels use nothing of it.
-#pragma once

@@ -1,0 +1,226 @@
+"""Whole CUDA files: what they say for the host is left out, by grammar and not by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cuplug.runtime.kernels.compile.stub_headers import STUBS, stubs_for, write_stubs
+from cuplug.runtime.kernels.source.host_code import without_host_code
+from cuplug.runtime.kernels.source.tokens import Tokens
+
+pytestmark = pytest.mark.one_schedule
+
+INCLUDED = """
+#pragma once
+#include <cstdio>
+#include <vector>
+#include <cublas_v2.h>
+#define CHECK(call) do { cudaError_t status = (call); if (status != cudaSuccess) exit(1); } while (0)
+cublasHandle_t handle;
+inline void say(const char *text) { FILE *file = fopen("log", "w"); fprintf(file, "%s", text); fclose(file); }
+template <class K, class... A> void run(K kernel, int blocks, A... a) {
+    kernel<<<blocks, 256>>>(a...);
+    CHECK(cudaGetLastError());
+}
+__device__ int from_header(int x) { return x + 1; }
+"""
+WHOLE = """
+#include "included.cuh"
+#include <sys/time.h>
+#include <complex>
+#include <thrust/device_vector.h>
+using std::vector;
+using namespace std::chrono;
+#define FLOOR(x) ((int)floor(x))
+int MAX_TILES = FLOOR(12345.6 / largest());
+static FILE *log_file = stderr;
+cudaDeviceProp properties;
+cudaEvent_t start, stop;
+class Managed {
+public:
+    void *operator new(size_t n) { void *p; cudaMallocManaged(&p, n); return p; }
+    void operator delete(void *p) { cudaFree(p); }
+};
+struct Pair : public Managed {
+    int a, b;
+    int total;
+    __host__ __device__ int sum() const { return a + b; }
+    void print() { printf("%d\\n", total); std::cout << a << std::endl; }
+    void launch(int *out) { scale<<<1, 1>>>(out, 1, *this); }
+};
+int total(const vector<int> &v) { int sum = 0; for (int x : v) sum += x; std::cout << sum; return sum; }
+void offset(int n) { printf("%d", rand() % n); }
+template <typename T> __global__ void copy(T *out, T value) { out[blockIdx.x] = value; }
+template <typename T> void copy(T *out, int n, T value) { copy<T><<<n, 1>>>(out, value); }
+template void copy<float>(float *, int, float);
+__global__ void scale(int *out, int factor, Pair pair) {
+    int offset = 2, total = pair.total;
+    out[0] = from_header(factor) * offset + total + pair.sum();
+}
+void scale(int *out, int n) { auto go = [&](int blocks) { scale<<<blocks, 1>>>(out, n, Pair()); }; go(1); }
+namespace tools {
+struct Timer { cudaEvent_t begin; Timer() { cudaEventCreate(&begin); } float read(); };
+float Timer::read() { float ms; cudaEventElapsedTime(&ms, begin, begin); return ms; }
+__device__ int deep(int x) { return x * 3; }
+}
+extern "C" void from_c(int *out) { scale(out, 1); }
+std::complex<float> unit(0, 1);
+__global__ void three(int *out) { out[0] = tools::deep(out[0]); }
+int main(int argc, char **argv) { copy<float>(nullptr, 1, 2.0f); return 0; }
+"""
+PAIR = np.dtype([("a", "i4"), ("b", "i4"), ("total", "i4")])
+
+
+def folder_with(tmp_path: Path, **files: str) -> str:
+    for name, text in files.items():
+        (tmp_path / name.replace("_cuh", ".cuh").replace("_cu", ".cu")).write_text(text)
+    return str(tmp_path)
+
+
+@pytest.mark.needs_sim
+def test_a_whole_file_compiles_and_runs_unchanged(machine: Any, tmp_path: Path) -> None:
+    module = machine.module(
+        WHOLE, include_dirs=[folder_with(tmp_path, included_cuh=INCLUDED)], name_expressions=["copy<float>"]
+    )
+    out = machine.zeros(1, np.int32)
+    module.get_function("scale")(out, 4, np.array((10, 20, 100), PAIR)[()], grid=1, block=1)
+    assert machine.down(out, 1, np.int32)[0] == 5 * 2 + 100 + 30
+    module.get_function("three")(out, grid=1, block=1)
+    assert machine.down(out, 1, np.int32)[0] == 3 * 140
+    module.get_function("copy<float>")(out, 2.5, grid=1, block=1)
+    assert machine.down(out, 1, np.float32)[0] == 2.5
+
+
+@pytest.mark.parametrize("preprocessed", [False, True])
+def test_what_is_for_the_host_goes_whatever_it_is_called(preprocessed: bool) -> None:
+    rest = without_host_code(WHOLE, preprocessed=preprocessed)
+    for gone in ("main(", "<<<", "int total(const", "void offset", "fprintf", "Timer::read", "MAX_TILES =", "cudaFree"):
+        assert gone not in rest.replace("#define", ""), gone
+    for kept in (
+        "void scale(int *out, int factor",
+        "void copy(T *out, T value)",
+        "struct Pair",
+        "int sum()",
+        "deep(int",
+    ):
+        assert kept in rest, kept
+    assert rest.count("\n") == WHOLE.count("\n")
+
+
+def test_a_name_of_the_programs_own_is_no_mention_of_a_function() -> None:
+    source = """
+    int reduce(int x) { return x; }
+    int member(int x) { return x; }
+    int shadowed(int x) { return x; }
+    int called(int x) { return x; }
+    struct S { int member; };
+    __global__ void k(int *out, S s, int shadowed) {
+        float reduce = 1.0f, *q = nullptr;
+        for (int i = 0; i < 3; ++i) { out[i] = called(i) * (int)reduce + s.member + shadowed * i; }
+    }
+    int main() { k<<<1, 1>>>(0, S(), 1); }
+    """
+    rest = without_host_code(source, preprocessed=True)
+    for name, kept in {"reduce(int": False, "member(int": False, "shadowed(int": False, "called(int": True}.items():
+        assert (name in rest) is kept, name
+
+
+def test_of_functions_that_share_a_name_device_code_means_the_marked_one() -> None:
+    source = """
+    __device__ float f(float x) { return x; }
+    float f(double x, const char *) { return 1; }
+    __global__ void k(float *x) { *x = f(*x); }
+    int main() {}
+    """
+    rest = without_host_code(source)
+    assert "const char" not in rest
+    assert "float f(float x)" in rest
+
+
+def test_macros_in_front_of_code_for_the_host_stay() -> None:
+    source = """
+    #define KERNEL(T) __global__ void k_##T(T *x) { *x = 1; }
+    KERNEL(float)
+    KERNEL(int)
+    void host() { k_float<<<1, 1>>>(0); }
+    """
+    rest = without_host_code(source)
+    assert rest.count("KERNEL(float)") == rest.count("KERNEL(int)") == 1
+    assert "host" not in rest
+
+
+def test_a_functions_mention_in_a_macro_counts() -> None:
+    source = """
+    int helper(int x) { return x; }
+    #define CALL(x) helper(x)
+    __global__ void k(int *x) { *x = CALL(*x); }
+    int main() {}
+    """
+    assert "int helper" in without_host_code(source)
+
+
+def test_headers_of_the_system_are_not_read_and_stay() -> None:
+    text = '# 1 "kernel.cu"\nint a;\n# 1 "/usr/include/x" 1 3\nint b;\n# 3 "kernel.cu" 2\nint *c =\n'
+    text += '# 3 "kernel.cu" 3 4\n0;\n'
+    tokens = Tokens(text)
+    assert tokens.slice(0, len(tokens)) == ["int", "a", ";", "int", "*", "c", "=", "0", ";"]
+    assert "".join(tokens.texts) == text
+
+
+@pytest.mark.needs_sim
+def test_a_file_called_as_the_source_is_can_be_included(machine: Any, tmp_path: Path) -> None:
+    folder = folder_with(tmp_path, kernel_cu="__device__ int value() { return 17; }\n")
+    source = '#include "kernel.cu"\nextern "C" __global__ void k(int *x) { *x = value(); }\n'
+    out = machine.zeros(1, np.int32)
+    machine.module(source, include_dirs=[folder]).get_function("k")(out, grid=1, block=1)
+    assert machine.down(out, 1, np.int32)[0] == 17
+
+
+@pytest.mark.needs_sim
+def test_folders_among_the_options_are_meant_from_where_the_program_is(
+    machine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "inc").mkdir()
+    (tmp_path / "inc" / "value.h").write_text("#define VALUE 3\n")
+    monkeypatch.chdir(tmp_path)
+    source = '#include "value.h"\nextern "C" __global__ void k(int *x) { *x = VALUE; }\n'
+    out = machine.zeros(1, np.int32)
+    machine.module(source, options=["-Iinc"]).get_function("k")(out, grid=1, block=1)
+    assert machine.down(out, 1, np.int32)[0] == 3
+
+
+@pytest.mark.needs_sim
+def test_matrices_bring_half(machine: Any) -> None:
+    out = machine.zeros(1, np.float16)
+    source = '#include <mma.h>\nextern "C" __global__ void k(half *x) { *x = __float2half(1.5f); }\n'
+    machine.module(source).get_function("k")(out, grid=1, block=1)
+    assert machine.down(out, 1, np.float16)[0] == 1.5
+
+
+@pytest.mark.needs_sim
+def test_complex_numbers_compute(machine: Any) -> None:
+    source = """
+    #include <complex>
+    extern "C" __global__ void k(std::complex<float> *x) {
+        std::complex<float> z = x[0];
+        x[1] = z * z + 1.0f;
+        x[2] = std::exp(z) / z;
+        x[3] = std::abs(z) + std::conj(z);
+    }
+    """
+    z = np.complex64(1.5 - 2j)
+    x = machine.up(np.array([z, 0, 0, 0], np.complex64))
+    machine.module(source).get_function("k")(x, grid=1, block=1)
+    expected = [z, z * z + 1, np.exp(z) / z, abs(z) + np.conj(z)]
+    assert np.allclose(machine.down(x, 4, np.complex64), expected, rtol=1e-5)
+
+
+def test_stubs_come_with_what_they_include(tmp_path: Path) -> None:
+    assert set(stubs_for(["iostream", "unheard_of.h"])) == {"iostream", "istream", "ostream", "string"}
+    write_stubs(["sys/time.h", "thrust/iterator/zip_iterator.h"], tmp_path)
+    assert (tmp_path / "sys" / "time.h").exists()
+    assert (tmp_path / "thrust" / "iterator" / "zip_iterator.h").exists()
+    assert all(text.startswith("#pragma once\n") for text in STUBS.values())
