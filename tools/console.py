@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TextIO
 
 import typer
 from rich.console import Console
@@ -15,7 +18,7 @@ from typer.core import TyperGroup
 
 from ..allocators.errors import CuplugError
 
-__all__ = ["OneLineErrors", "UsageError", "out", "progress", "say"]
+__all__ = ["ClosedOutput", "OneLineErrors", "UsageError", "out", "printable_stdout", "progress", "say"]
 
 _WIDTH_OF_FILES = 140  # columns of output that is not a terminal
 
@@ -30,8 +33,11 @@ class OneLineErrors(TyperGroup):
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:  # type: ignore[override]
         """Run the command line and exit with its status."""
         status: Any
+        if sys.stdout is None:
+            sys.stdout = ClosedOutput()
         try:
             status = super().main(args=args, prog_name=prog_name, **{**extra, "standalone_mode": False})
+            sys.stdout.flush()  # here, where what fails can be said in one line
         except _usage_errors as error:
             _complain(error.format_message())
             status = 2
@@ -43,13 +49,33 @@ class OneLineErrors(TyperGroup):
         except typer.Exit as error:
             status = error.exit_code
         except BrokenPipeError:  # the reader, such as ``head``, has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _drop_output()
             status = 141
+        except OSError as error:
+            _complain(f"{error.filename or 'cannot write to standard output'}: {error.strerror or error}")
+            _drop_output()
+            status = 2
         sys.exit(status if isinstance(status, int) else 0)
+
+
+class ClosedOutput(io.TextIOBase):
+    """Stands for a standard output that was closed before the program began. Writing to it is an error."""
+
+    def write(self, text: str, /) -> int:  # noqa: ARG002 - there is nowhere to write it to
+        """Raise OSError."""
+        raise OSError(errno.EBADF, "it is closed")
+
+
+def printable_stdout() -> TextIO:
+    """Standard output, which from now on shows ``?`` for characters that its encoding lacks."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="replace")
+    return sys.stdout
 
 
 def out() -> Console:
     """The console for results, on standard output."""
+    printable_stdout()
     console = Console(highlight=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console = Console(highlight=False, width=_WIDTH_OF_FILES)
@@ -80,6 +106,12 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[[i
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(description, total=total)
         yield lambda more: bar.update(task, advance=more)
+
+
+def _drop_output() -> None:
+    """Let what was not written yet go nowhere, since the interpreter would try again at its end."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complain(message: str) -> None:

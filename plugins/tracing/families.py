@@ -12,9 +12,9 @@ import time
 from itertools import count
 from pathlib import Path
 
-__all__ = ["family_of_environment", "new_family", "trace_of_environment"]
+__all__ = ["FAMILY", "family_of_environment", "new_family", "trace_of_environment"]
 
-_TRACE, _FAMILY = "CUPLUG_TRACE", "CUPLUG_TRACE_FAMILY"
+_TRACE, FAMILY = "CUPLUG_TRACE", "CUPLUG_TRACE_FAMILY"
 _runtimes = (0, count(1))
 
 
@@ -42,11 +42,11 @@ def trace_of_environment() -> str | None:
 
 def new_family(path: str) -> dict[str, str]:
     """The variables that make this process the first of those that write to ``path``."""
-    return {_TRACE: path, _FAMILY: f"{os.getpid()}-{time.time_ns()}:{path}"}
+    return {_TRACE: path, FAMILY: f"{os.getpid()}-{time.time_ns()}:{path}"}
 
 
 def family_of_environment() -> str | None:
     """What the traces of this process and of its relatives have in common. None while nobody has said."""
-    family, _, path = os.environ.get(_FAMILY, "").partition(":")
+    family, _, path = os.environ.get(FAMILY, "").partition(":")
     known = path and path == os.environ.get(_TRACE) and family.partition("-")[0].isdecimal()
     return family if known else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import zlib
@@ -31,7 +32,7 @@ from .format import (
     own_version,
 )
 
-__all__ = ["read_trace"]
+__all__ = ["family_members", "read_header", "read_trace"]
 
 
 def read_trace(path: str | os.PathLike[str]) -> Trace:
@@ -57,6 +58,57 @@ def read_trace(path: str | os.PathLike[str]) -> Trace:
         reason = getattr(error, "strerror", None) or error
         raise TraceError(f"cannot read {path}: {reason}") from None
     return _assemble(path, version, fields, records, count, rest)
+
+
+def read_header(path: str | os.PathLike[str]) -> Header:
+    """Read what a trace says of its run when it was begun, and none of its events.
+
+    Raises:
+        TraceError: as ``read_trace``.
+    """
+    path = os.fspath(path)
+    try:
+        with open(path, "rb") as file:
+            version, _, _, fields = _read_header(path, file.read(HEADER.size), file, os.fstat(file.fileno()).st_size)
+    except OSError as error:
+        raise TraceError(f"cannot read {path}: {error.strerror}") from None
+    return Header(version, fields)
+
+
+def family_members(path: str | os.PathLike[str]) -> list[str]:
+    """The traces of one program's processes: the one at ``path``, and those that its child processes wrote beside it.
+
+    They are told by name (``run.cuplug``, ``run.12345.cuplug``) and by what their headers have in common; the first is
+    ``path`` itself, whether it is there or not. The others come in the order in which they were begun.
+    """
+    path = os.fspath(path)
+    first = Path(path)
+    family = _family(path)
+    if family is None and first.exists():
+        return [path]
+    found = []
+    for other in first.parent.glob(f"{glob.escape(first.stem)}.*"):
+        told = _family(str(other)) if other != first and first.suffix in other.name else None
+        if told is not None and (family is None or told[0] == family[0]):
+            found.append((told, str(other)))
+    latest = max((told[0] for told, _ in found), key=_begun, default="")
+    return [path, *(name for told, name in sorted(found) if told[0] == (family[0] if family else latest))]
+
+
+def _family(path: str) -> tuple[str, int] | None:
+    """A trace's family, and when it was begun. None for what is no trace or has no family."""
+    try:
+        fields = read_header(path).fields
+    except TraceError:
+        return None
+    family, clock = fields.get("family"), fields.get("clock")
+    begun = clock.get("time_ns") if isinstance(clock, dict) else 0
+    return (family, begun) if isinstance(family, str) and isinstance(begun, int) else None
+
+
+def _begun(family: str) -> int:
+    begun = family.rpartition("-")[2]
+    return int(begun) if begun.isdecimal() else 0
 
 
 def _read_header(path: str, fixed: bytes, file: Any, size: int) -> tuple[int, int, int, dict[str, Any]]:

@@ -16,19 +16,21 @@ from ..reporters.comparison_text import print_comparison, print_differences
 from .options import (
     AllocatorList,
     AsJson,
+    Histories,
     Jobs,
     Memory,
     TraceFile,
-    TraceFiles,
     checked_allocators,
     checked_jobs,
+    history_files,
     memory_bytes,
+    tell_notes,
 )
 from .report import require_bokeh, write_page
 
 
 def compare(
-    files: TraceFiles,
+    files: Histories,
     allocator: AllocatorList = None,
     memory: Memory = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write a page with the curves, too.")] = None,
@@ -39,9 +41,8 @@ def compare(
     chosen = checked_allocators(allocator, [])
     if output is not None:
         require_bokeh()
-    rows = find_rows(
-        files, chosen, memory=memory_bytes(memory), jobs=checked_jobs(jobs), with_curves=output is not None
-    )
+    limit, processes = memory_bytes(memory), checked_jobs(jobs)
+    rows = find_rows(history_files(files), chosen, memory=limit, jobs=processes, with_curves=output is not None)
     if output is not None:
         from ..reporters.comparison_page import render_comparison
 
@@ -51,6 +52,7 @@ def compare(
         typer.echo(json.dumps([{key: value for key, value in asdict(row).items() if key != "curves"} for row in rows]))
     else:
         print_comparison(rows, out())
+    tell_notes((row.trace, row.note) for row in rows)
     for row in rows:
         if row.failure:
             say(f"{row.trace} on {row.allocator}: {row.failure}")

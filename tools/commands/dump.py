@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable
 from typing import Annotated, TextIO, TypeVar
 
@@ -13,15 +12,16 @@ import typer
 from ...allocators.sizes import parse_size
 from ...plugins.tracing.contents import Trace
 from ..analysis.filters import Filter, parse_kind
-from ..console import UsageError, progress, say
-from ..foreign.load import load
+from ..console import UsageError, printable_stdout, progress, say
+from ..outputs import whole_output
 from ..reporters.event_rows import FORMATS, write_dump, write_parquet
+from .options import TraceFile, load_one
 
 T = TypeVar("T")
 
 
 def dump(
-    file: Annotated[str, typer.Argument(help="A cuplug trace, or a PyTorch memory snapshot.", metavar="FILE")],
+    file: TraceFile,
     form: Annotated[str, typer.Option("--format", "-f", help=f"One of {', '.join(FORMATS)}.")] = "text",
     output: Annotated[str | None, typer.Option("--output", "-o", help="Where to; else to standard output.")] = None,
     kind: Annotated[list[str] | None, typer.Option(help="Only this kind, such as allocate; may be repeated.")] = None,
@@ -49,22 +49,16 @@ def dump(
         since=since,
         until=until,
     )
-    with progress(f"reading {file}"):
-        trace = load(file)
-    if trace.note:
-        say(f"{file}: {trace.note}")
+    trace = load_one(file)
     places = wanted.places(trace)[:limit]
     if form == "parquet" and output is not None:
-        with progress(f"writing {output}"):
-            write_parquet(trace, places, output)
+        with progress(f"writing {output}"), whole_output(output, binary=True) as binary:
+            write_parquet(trace, places, binary)
     elif output is None:
-        _write(trace, places, form, sys.stdout)
+        _write(trace, places, form, printable_stdout())
     else:
-        try:
-            with open(output, "w", encoding="utf-8", errors="backslashreplace") as stream_out:
-                _write(trace, places, form, stream_out)
-        except OSError as error:
-            raise UsageError(f"cannot write {output}: {error.strerror}") from None
+        with whole_output(output) as file_out:
+            _write(trace, places, form, file_out)
     if output is not None:
         say(f"{len(places)} events written to {output}")
 

@@ -13,10 +13,10 @@ import typer
 from ...plugins.tracing.contents import Trace
 from ..console import UsageError, progress, say
 from ..foreign.chrome_trace import chrome_events
-from ..foreign.load import load
 from ..foreign.snapshot_writer import snapshot
+from ..outputs import whole_output
 from ..reporters.event_rows import write_dump, write_parquet
-from .options import TraceFile
+from .options import TraceFile, load_one
 
 _FORMS = {".json": "chrome", ".pickle": "pytorch", ".parquet": "parquet", ".csv": "csv"}
 
@@ -33,15 +33,9 @@ def export(
     chosen = form or _FORMS.get(output.suffix)
     if chosen is None or chosen not in _FORMS.values():
         raise UsageError(f"no format {form or output.suffix!r}: say --format with one of {', '.join(_FORMS.values())}")
-    with progress(f"reading {file}"):
-        trace = load(file)
-    if trace.note:
-        say(f"{file}: {trace.note}")
-    try:
-        with progress(f"writing {output}"):
-            _write(trace, output, chosen)
-    except OSError as error:
-        raise UsageError(f"cannot write {output}: {error.strerror}") from None
+    trace = load_one(file)
+    with progress(f"writing {output}"):
+        _write(trace, output, chosen)
     say(f"{output} written, for {_READERS[chosen]}")
 
 
@@ -56,15 +50,16 @@ _READERS = {
 def _write(trace: Trace, output: Path, form: str) -> None:
     everything = np.arange(len(trace.events))
     if form == "parquet":
-        write_parquet(trace, everything, str(output))
+        with whole_output(output, binary=True) as binary:
+            write_parquet(trace, everything, binary)
     elif form == "csv":
-        with output.open("w", encoding="utf-8", errors="backslashreplace") as file:
+        with whole_output(output) as file:
             write_dump(trace, everything, "csv", file, lambda _more: None)
     elif form == "pytorch":
-        with output.open("wb") as binary:
+        with whole_output(output, binary=True) as binary:
             pickle.dump(snapshot(trace), binary, protocol=4)
     else:
-        with output.open("w", encoding="utf-8") as file:
+        with whole_output(output) as file:
             file.write('{"displayTimeUnit":"ms","traceEvents":[\n')
             for number, event in enumerate(chrome_events(trace)):
                 file.write((",\n" if number else "") + json.dumps(event, separators=(",", ":")))

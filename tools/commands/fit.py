@@ -6,29 +6,34 @@ import json
 from dataclasses import asdict
 
 import typer
+from rich.text import Text
 
 from ...plugins.manager import default_manager
 from ..analysis.candidates import defaults
 from ..console import out
 from ..replaying.jobs import in_parallel
 from ..replaying.least_memory import FitWork, fit_one
-from ..reporters.advice_text import print_fits
-from .options import AllocatorList, AsJson, Jobs, TraceFile, checked_allocators, checked_jobs
+from ..reporters.advice_text import BEYOND_THIS, print_fits
+from .options import AllocatorList, AsJson, Histories, Jobs, checked_allocators, checked_jobs, history_files
 
 
-def fit(file: TraceFile, allocator: AllocatorList = None, as_json: AsJson = False, jobs: Jobs = None) -> None:
+def fit(files: Histories, allocator: AllocatorList = None, as_json: AsJson = False, jobs: Jobs = None) -> None:
     """The smallest device memory on which each allocator completes the history.
 
     To 2 MiB, or 1/4096 of what is reserved where that is more (1/64 for allocators that waste most of it). The exit
     status is 1 if one completes it on no memory at all.
     """
     chosen = checked_allocators(allocator, defaults(default_manager().describe_allocators()))
-    work = [FitWork(file, selection) for selection in chosen]
+    histories = history_files(files)
+    work = [FitWork(file, selection) for file in histories for selection in chosen]
     found = in_parallel(fit_one, work, jobs=checked_jobs(jobs), description="fitting")
     found.sort(key=lambda one: (bool(one.failure), one.least, one.allocator))
     if as_json:
-        typer.echo(json.dumps([{"trace": file, **asdict(one)} for one in found]))
+        typer.echo(json.dumps([asdict(one) for one in found]))
     else:
-        print_fits(file, found, out())
+        console = out()
+        for file in histories:
+            print_fits(file, [one for one in found if one.trace == file], console)
+        console.print(Text(BEYOND_THIS))
     if any(one.failure for one in found):
         raise typer.Exit(1)

@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
+import glob
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ...allocators.sizes import parse_size
 from ...plugins.manager import default_manager
-from ..console import UsageError
+from ...plugins.tracing.contents import Trace
+from ...plugins.tracing.reader import family_members
+from ..console import UsageError, progress, say
+from ..foreign.load import load
 from ..replaying.jobs import default_jobs
 
 __all__ = [
     "AllocatorList",
     "AsJson",
+    "Histories",
     "Jobs",
     "Memory",
     "TraceFile",
-    "TraceFiles",
     "checked_allocators",
     "checked_jobs",
+    "history_files",
+    "load_one",
     "memory_bytes",
+    "tell_notes",
 ]
 
 TraceFile = Annotated[
     str, typer.Argument(help="A cuplug trace, a PyTorch memory snapshot, or a log of RMM's.", metavar="FILE")
 ]
-TraceFiles = Annotated[
-    list[str], typer.Argument(help="cuplug traces, PyTorch memory snapshots, or logs of RMM's.", metavar="FILE...")
+Histories = Annotated[
+    list[str],
+    typer.Argument(
+        help="cuplug traces, PyTorch memory snapshots, or logs of RMM's; a pattern such as 'run*.cuplug', or a folder. "
+        "A trace stands for those of its child processes, too.",
+        metavar="FILE...",
+    ),
 ]
 AllocatorList = Annotated[
     list[str] | None,
@@ -36,6 +50,56 @@ AllocatorList = Annotated[
 Memory = Annotated[str | None, typer.Option("--memory", "-m", help="Each device's memory, for example 24GiB.")]
 Jobs = Annotated[int | None, typer.Option("--jobs", "-j", help="Processes to use; by default all processors.", min=1)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+
+
+def history_files(words: Sequence[str]) -> list[str]:
+    """The files that arguments stand for, each once.
+
+    A trace stands for those of its program's child processes as well, a folder for the traces in it, and a pattern for
+    what matches it.
+
+    Raises:
+        UsageError: a folder or a pattern stands for nothing.
+    """
+    found: list[str] = []
+    for word in words:
+        path = Path(word)
+        if path.is_dir():
+            found += _some(sorted(map(str, path.glob("*.cuplug"))), f"{word} has no traces (*.cuplug) in it")
+        elif path.exists() or not glob.has_magic(word):
+            members = family_members(word)
+            found += members if path.exists() or len(members) == 1 else members[1:]
+        else:
+            found += _some(sorted(glob.glob(word)), f"no file matches {word}")
+    return list(dict.fromkeys(found))
+
+
+def load_one(file: str) -> Trace:
+    """Read a history for a command that shows one at a time, and say what is missing in it or beside it.
+
+    Raises:
+        TraceError: it cannot be read.
+    """
+    with progress(f"reading {file}"):
+        trace = load(file)
+    tell_notes([(file, trace.note)])
+    others = family_members(file)[1:]
+    if others:
+        say(f"{file}: its program's other processes are not in it; they wrote {', '.join(others)}")
+    return trace
+
+
+def tell_notes(notes: Iterable[tuple[str, str]]) -> None:
+    """Say, once for each file, what is missing in it."""
+    for file, note in dict(notes).items():
+        if note:
+            say(f"{file}: {note}")
+
+
+def _some(found: list[str], otherwise: str) -> list[str]:
+    if not found:
+        raise UsageError(otherwise)
+    return found
 
 
 def checked_allocators(asked: list[str] | None, default: list[str]) -> list[str]:

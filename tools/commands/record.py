@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
+from glob import glob
 from pathlib import Path
 from typing import Annotated
 
@@ -10,8 +13,10 @@ import typer
 
 from ...allocators.errors import TraceError
 from ...plugins.manager import default_manager
+from ...plugins.tracing.contents import Trace
+from ...plugins.tracing.families import FAMILY, new_family
 from ...plugins.tracing.format import is_trace
-from ...plugins.tracing.reader import read_trace
+from ...plugins.tracing.reader import family_members, read_trace
 from ...plugins.tracing.stacks import parse_stacks
 from ..console import UsageError, say
 from ..replaying.driver_choice import choose_driver
@@ -33,7 +38,8 @@ def record(
 ) -> None:
     """Run a script or a module, and record every event of its allocators.
 
-    What the program itself says in cuplug.init() takes precedence over --allocator and --driver.
+    What the program itself says in cuplug.init() takes precedence over --allocator and --driver. Child processes that
+    use cuplug write traces of their own beside it, with the numbers of their processes in the names.
     """
     if allocator is not None:
         default_manager().check_allocator(allocator)
@@ -43,17 +49,18 @@ def record(
     chosen, remark = choose_driver(driver)
     if remark:
         say(remark)
-    environment = {"CUPLUG_TRACE": output, "CUPLUG_DRIVER": chosen, "CUPLUG_TRACE_STACKS": stacks}
+    family = new_family(os.path.abspath(output))  # for children may have other directories
+    environment = {**family, "CUPLUG_DRIVER": chosen, "CUPLUG_TRACE_STACKS": stacks}
     if allocator is not None:
         environment["CUPLUG_ALLOCATOR"] = allocator
     status = run_recorded(target, arguments or [], module=module, environment=environment)
-    path = output.replace("{pid}", str(os.getpid()))
-    written = _written(path)
-    if written is None:
+    written = list(_written(output, family[FAMILY]))
+    for trace in written:
+        note = f"; {trace.note}" if trace.note else ""
+        say(f"{len(trace.events)} events recorded in {trace.path}{note}")
+    if not written:
         say("The program did not use cuplug: no trace was written.")
         status = status or 1
-    else:
-        say(f"{written} events recorded in {path}")
     raise typer.Exit(status)
 
 
@@ -64,6 +71,8 @@ def _check_output(output: str) -> None:
         raise UsageError(f"cannot write {path}: there is no directory {path.parent}")
     if path.is_dir():
         raise UsageError(f"cannot write {path}: it is a directory")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"cannot write {path}: it is not a regular file")
     if path.exists():
         with path.open("rb") as file:
             head = file.read(8)
@@ -73,10 +82,11 @@ def _check_output(output: str) -> None:
         raise UsageError(f"cannot write {path}: permission denied")
 
 
-def _written(path: str) -> int | None:
-    """How many events this process wrote, or None if it wrote no trace."""
-    try:
-        trace = read_trace(path)
-    except TraceError:
-        return None
-    return len(trace.events) if trace.header.fields.get("pid") == os.getpid() else None
+def _written(output: str, family: str) -> Iterator[Trace]:
+    """The traces that this process and its children have written."""
+    paths = sorted(glob(output.replace("{pid}", "*"))) if "{pid}" in output else family_members(output)
+    for path in paths:
+        with contextlib.suppress(TraceError):
+            trace = read_trace(path)
+            if trace.header.fields.get("family") == family.partition(":")[0]:
+                yield trace

@@ -13,9 +13,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ... import shutdown
-from ..console import UsageError
+from ..console import ClosedOutput, UsageError
 
 __all__ = ["check_target", "run_recorded"]
+
+__cuplug_stacks_end_here__ = True  # what is outside of this module's frames is no part of the recorded program
 
 
 def run_recorded(target: str, arguments: Sequence[str], *, module: bool, environment: Mapping[str, str]) -> int:
@@ -81,14 +83,16 @@ def check_target(target: str, *, module: bool) -> None:
 def _as_main_program(
     target: str, arguments: Sequence[str], module: bool, environment: Mapping[str, str]
 ) -> Iterator[None]:
-    argv, path, variables = sys.argv[:], sys.path[:], dict(os.environ)
+    argv, path, variables, output = sys.argv[:], sys.path[:], dict(os.environ), sys.stdout
+    if isinstance(output, ClosedOutput):
+        sys.stdout = None  # as Python itself leaves it
     sys.argv[:] = [target, *arguments]
     sys.path.insert(0, os.getcwd() if module else str(Path(target).resolve().parent))
     os.environ.update(environment)
     try:
         yield
     finally:
-        sys.argv[:], sys.path[:] = argv, path
+        sys.argv[:], sys.path[:], sys.stdout = argv, path, output
         os.environ.clear()
         os.environ.update(variables)
 

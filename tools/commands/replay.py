@@ -12,11 +12,22 @@ from ..console import out, say
 from ..replaying.jobs import in_parallel
 from ..replaying.workload import Work, run
 from ..reporters.replay_text import print_results
-from .options import AllocatorList, AsJson, Jobs, Memory, TraceFiles, checked_allocators, checked_jobs, memory_bytes
+from .options import (
+    AllocatorList,
+    AsJson,
+    Histories,
+    Jobs,
+    Memory,
+    checked_allocators,
+    checked_jobs,
+    history_files,
+    memory_bytes,
+    tell_notes,
+)
 
 
 def replay(
-    files: TraceFiles,
+    files: Histories,
     allocator: AllocatorList = None,
     memory: Memory = None,
     driver: Annotated[
@@ -33,7 +44,7 @@ def replay(
     if driver != "null":
         default_manager().check_driver(driver)
     capacity = memory_bytes(memory)
-    work = [Work(file, selection, capacity, driver) for file in files for selection in allocators]
+    work = [Work(file, selection, capacity, driver) for file in history_files(files) for selection in allocators]
     shared_device = driver.partition(":")[0] == "cuda"  # several replays at once would share its memory and its time
     outcomes = in_parallel(run, work, jobs=jobs or 1 if shared_device else checked_jobs(jobs), description="replaying")
     results = [outcome.result for outcome in outcomes]
@@ -41,6 +52,7 @@ def replay(
         typer.echo(json.dumps([result.as_dict() for result in results]))
     else:
         print_results(results, out(), estimated=driver == "null")
+    tell_notes((result.trace, result.note) for result in results)
     for result in results:
         if result.failure:
             say(f"{result.trace} on {result.allocator}: {result.failure}")

@@ -10,9 +10,9 @@ import typer
 
 from ..analysis.summarize import summarize
 from ..console import UsageError, progress, say
-from ..foreign.load import load
+from ..outputs import whole_output
 from ..reporters.replay_text import short_name
-from .options import TraceFile
+from .options import TraceFile, load_one
 
 
 def report(
@@ -26,8 +26,7 @@ def report(
     require_bokeh()
     from ..reporters.report_page import render_report
 
-    with progress(f"reading {file}"):
-        trace = load(file)
+    trace = load_one(file)
     if device is not None and device not in trace.devices:
         raise UsageError(f"{file} has no events of device {device}; it has of: {trace.devices or 'none'}")
     if not trace.devices:
@@ -50,7 +49,5 @@ def require_bokeh() -> None:
 
 def write_page(path: Path, text: str) -> None:
     """Write a file, or say in one line why not."""
-    try:
-        path.write_text(text, encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from None
+    with whole_output(path) as file:
+        file.write(text)

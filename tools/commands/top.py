@@ -45,5 +45,5 @@ def top(
 
 
 def _title(file: str, trace: Trace) -> str:
-    state = "ended" if trace.complete else "being written, or its program was killed"
+    state = "ended" if trace.complete else trace.note
     return f"{file}: {len(trace.events)} events, {state}"

@@ -32,6 +32,8 @@ class Advice:
     """Those that complete come first; of them, those that reserve the least; of equals, those with the least time."""
     cheaper: ReplayResult | None = None
     """One that reserves at most 2 % more than the first and spends at most half of its time in the driver."""
+    note: str = ""
+    """What is missing in the trace."""
     problems: dict[str, str] = field(default_factory=dict)
     """Allocators that could not be tried, and why."""
 
@@ -62,7 +64,9 @@ def advise(trace: str, *, memory: int | None, jobs: int, allocators: Sequence[st
     *results, reference = (outcome.result for outcome in in_parallel(run, work, jobs=jobs, description="trying"))
     ranking = sorted(results, key=lambda one: (bool(one.failure), one.peak_reserved_bytes, one.driver_time_us))
     best = ranking[0] if ranking and not ranking[0].failure else None
-    return Advice(trace, memory, past.duration, reference, ranking, _cheaper(best, ranking) if best else None)
+    return Advice(
+        trace, memory, past.duration, reference, ranking, _cheaper(best, ranking) if best else None, past.note
+    )
 
 
 def _cheaper(best: ReplayResult, ranking: list[ReplayResult]) -> ReplayResult | None:

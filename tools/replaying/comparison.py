@@ -31,6 +31,8 @@ class Row:
     out_of_memory: int
     driver_time_us: float | None = None
     failure: str = ""
+    note: str = ""
+    """What is missing in the trace."""
     curves: dict[int, list[tuple[float, int]]] = field(default_factory=dict)
     """By device: seconds from the first event, and bytes reserved from then on."""
 
@@ -64,6 +66,7 @@ def compare(
                 result.out_of_memory_events,
                 result.driver_time_us,
                 result.failure,
+                result.note,
                 outcome.curves,
             )
         )
@@ -97,6 +100,7 @@ def recorded(file: str) -> Row:
         sum(device.reserved.nbytes for device in summary.devices),
         calls,
         sum(len(device.out_of_memory) for device in summary.devices),
+        note=trace.note,
         curves=found,
     )  # fmt: skip
 

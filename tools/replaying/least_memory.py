@@ -38,6 +38,10 @@ class Fit:
     replays: int
     failure: str = ""
     """Why none was found."""
+    trace: str = ""
+    """The file."""
+    note: str = ""
+    """What is missing in it."""
 
 
 def fit_one(work: FitWork) -> Fit:
@@ -96,6 +100,8 @@ class _Search:
             free.peak_requested_bytes,
             self.replays,
             failure,
+            self.work.trace,
+            free.note,
         )
 
     def completes(self, memory: int) -> bool:

@@ -45,6 +45,8 @@ class ReplayResult:
     """Wall time of the replay, from the first event to the last."""
     failure: str = ""
     """The first event that failed, and why; empty where none did."""
+    note: str = ""
+    """What is missing in the trace; empty where nothing is."""
 
     @property
     def reserved_over_requested(self) -> float:
@@ -72,6 +74,7 @@ class ReplayResult:
             "seconds": self.seconds,
             "events_per_second": self.events_per_second,
             **({"failure": self.failure} if self.failure else {}),
+            **({"note": self.note} if self.note else {}),
         }
 
 

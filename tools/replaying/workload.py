@@ -59,6 +59,8 @@ class History:
     programs: list[Program]
     seconds: list[float]
     """Of every event of the trace, from the first."""
+    note: str = ""
+    """What is missing in the trace."""
 
     @property
     def duration(self) -> float:
@@ -79,7 +81,7 @@ def history(path: str) -> History:
     if not any(program.steps for program in programs):
         raise UsageError(f"{path} has no allocations to replay")
     times = trace.events["time"]
-    return History(programs, ((times - times[0]) / 1e9).tolist())
+    return History(programs, ((times - times[0]) / 1e9).tolist(), trace.note)
 
 
 def run(work: Work) -> Outcome:
@@ -128,7 +130,7 @@ def run(work: Work) -> Outcome:
     finally:
         if device is not None:
             device.close()
-    return Outcome(replace(result, trace=work.trace), watch.curves if watch else {})
+    return Outcome(replace(result, trace=work.trace, note=past.note), watch.curves if watch else {})
 
 
 class _Watch:

@@ -14,9 +14,12 @@ from ..replaying.replayer import ReplayResult
 from .replay_text import calls_text
 from .units import duration, share, size
 
-__all__ = ["advice_as_dict", "print_advice", "print_fits"]
+__all__ = ["BEYOND_THIS", "advice_as_dict", "print_advice", "print_fits"]
 
 _TIGHT = 0.05
+
+BEYOND_THIS = "Beyond this, a device holds the CUDA context and the libraries: some 0.3 to 1 GiB, not counted."
+"""What the figures of ``print_fits`` leave out."""
 
 
 def advice_as_dict(advice: Advice) -> dict[str, object]:
@@ -24,6 +27,7 @@ def advice_as_dict(advice: Advice) -> dict[str, object]:
     best = advice.best
     return {
         "trace": advice.trace,
+        "note": advice.note,
         "memory_bytes": advice.memory,
         "duration_seconds": advice.duration,
         "peak_requested_bytes": advice.reference.peak_requested_bytes,
@@ -40,6 +44,8 @@ def print_advice(advice: Advice, console: Console) -> None:
     reference = advice.reference
     limit = f", on {size(advice.memory)} of memory" if advice.memory is not None else ""
     console.print(Text(f"{advice.trace}: {reference.events} events in {advice.duration:.3f} s{limit}"))
+    if advice.note:
+        console.print(Text(f"incomplete: {advice.note}", style="yellow"))
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("", justify="right")
     table.add_column("Allocator", overflow="fold")
@@ -118,14 +124,13 @@ def print_fits(trace: str, fits: Sequence[Fit], console: Console) -> None:
         )
     requested = fits[0].peak_requested
     console.print(Text(f"{trace}: {requested} bytes requested at the peak"))
+    if fits[0].note:
+        console.print(Text(f"incomplete: {fits[0].note}", style="yellow"))
     console.print(table)
     for fit in fits:
         if fit.failure:
             console.print(Text(f"{fit.allocator}: {fit.failure}", style="red"))
     console.print()
-    console.print(
-        Text("Beyond this, a device holds the CUDA context and the libraries: some 0.3 to 1 GiB, not counted.")
-    )
 
 
 def _of_run(result: ReplayResult, advice: Advice) -> str:

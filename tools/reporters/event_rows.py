@@ -6,7 +6,7 @@ import csv
 import json
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
-from typing import Any, TextIO
+from typing import IO, Any, TextIO
 
 import numpy as np
 import numpy.typing as npt
@@ -57,11 +57,12 @@ def write_dump(
             done(4096)
 
 
-def write_parquet(trace: Trace, places: npt.NDArray[np.int64], path: str) -> None:
-    """Write events to a Parquet file.
+def write_parquet(trace: Trace, places: npt.NDArray[np.int64], file: IO[bytes]) -> None:
+    """Write events to an open file, as Parquet.
 
     Raises:
-        UsageError: pyarrow is not installed, or the file cannot be written.
+        UsageError: pyarrow is not installed.
+        OSError: the file cannot be written.
     """
     try:
         pa: Any = import_module("pyarrow")
@@ -72,10 +73,7 @@ def write_parquet(trace: Trace, places: npt.NDArray[np.int64], path: str) -> Non
     types += [pa.int64(), pa.uint32(), pa.string(), pa.string()]
     columns: Sequence[Sequence[Any]] = list(zip(*rows(trace, places), strict=True)) or [()] * len(COLUMNS)
     arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
-    try:
-        pq.write_table(pa.table(dict(zip(COLUMNS, arrays, strict=True))), path)
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
+    pq.write_table(pa.table(dict(zip(COLUMNS, arrays, strict=True))), file)
 
 
 def _text(file: TextIO, trace: Trace) -> Callable[[Row], None]:

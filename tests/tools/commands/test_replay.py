@@ -20,13 +20,15 @@ KEYS = [
 
 
 def test_the_json_has_one_object_for_each_file_and_allocator(command: Command, small_trace: Path) -> None:
-    result = command("replay", small_trace, small_trace, "-a", "caching", "-a", "direct", "--json", "--jobs", 1)
+    second = small_trace.with_name("copy")
+    second.write_bytes(small_trace.read_bytes())
+    result = command("replay", small_trace, second, small_trace, "-a", "caching", "-a", "direct", "--json", "--jobs", 1)
     assert result.exit_code == 0, result.stderr
     found = json.loads(result.stdout)
     assert [entry["allocator"] for entry in found] == ["caching", "direct"] * 2
     for entry in found:
         assert list(entry) == KEYS
-        assert entry["trace"] == str(small_trace)
+    assert [entry["trace"] for entry in found] == [str(small_trace)] * 2 + [str(second)] * 2
 
 
 def test_direct_reserves_what_was_requested_rounded_to_512(command: Command, small_trace: Path) -> None:
