@@ -91,8 +91,8 @@ __all__ = [
 
 def __getattr__(name: str) -> _Any:
     """What needs tensors, imported when it is asked for: the legacy constructors (``FloatTensor``, ...) and seeds."""
-    from .tensor.core.generator import CUDA_FUNCTIONS
     from .tensor.ops.legacy_types import LEGACY
+    from .tensor.ops.random_numbers import CUDA_FUNCTIONS
 
     found = LEGACY["cuda"].get(name) or CUDA_FUNCTIONS.get(name)
     if found is None:

@@ -1,10 +1,23 @@
-"""Tensors: arrays on the CPU and on devices, with torch's names and meanings."""
+"""Tensors: arrays on the CPU and on devices, with torch's names and meanings.
+
+The floors, lowest first; an import never runs up:
+
+- ``core``: what a tensor is. Its element type, device, layout and memory, the class with its fields, and what a random
+  generator remembers.
+- ``places``: the seam to what does the work. A *place* is the CPU or a device; tables say what work there is;
+  ``dispatch`` is the one way to have it done.
+- ``backends``: the three kinds of place. NumPy at once, NumPy as operations of a simulated stream, kernels on CUDA.
+- ``ops``: what can be done with tensors, as functions.
+- ``methods.py`` gives these functions to the class. ``write_generated.py`` writes the files that follow from others.
+"""
+
+# ruff: noqa: A001, A004 - torch's names
 
 from typing import Any
 
-from . import functions, torch_settings
-from .core import dtype_limits, dtypes, generator, layout
+from . import backends as _backends  # noqa: F401 - they register themselves
 from .core.device_name import device
+from .core.dtype_limits import finfo, iinfo
 from .core.dtypes import (
     bfloat16,
     can_cast,
@@ -21,65 +34,266 @@ from .core.dtypes import (
     set_default_dtype,
     uint8,
 )
+from .core.dtypes import bool_ as bool
+from .core.generator import Generator, initial_seed, manual_seed, seed
+from .core.shapes import Size
 from .methods import Tensor
-from .ops import creation, exchange, filling, joining, matmul, printing, reshaping
-from .ops.legacy_types import LEGACY
+from .ops import elementwise_functions
+from .ops.arithmetic import add, clamp, div, result_type, sub, where
+from .ops.comparing import allclose, equal, isclose
+from .ops.copying import clone
+from .ops.creation import (
+    arange,
+    as_tensor,
+    empty,
+    empty_like,
+    empty_strided,
+    eye,
+    full,
+    full_like,
+    linspace,
+    ones,
+    ones_like,
+    scalar_tensor,
+    tensor,
+    zeros,
+    zeros_like,
+)
+from .ops.elementwise_functions import *  # noqa: F403 - the functions of the table
+from .ops.exchange import asarray, from_dlpack
+from .ops.facts import is_complex, is_floating_point, is_same_size, is_signed, is_tensor, numel
+from .ops.indexing import index_select, masked_fill, masked_select, nonzero
+from .ops.joining import cat, stack
+from .ops.legacy_types import (
+    LEGACY,
+    BFloat16Tensor,
+    BoolTensor,
+    ByteTensor,
+    CharTensor,
+    DoubleTensor,
+    FloatTensor,
+    HalfTensor,
+    IntTensor,
+    LongTensor,
+    ShortTensor,
+)
+from .ops.matmul import bmm, dot, matmul, mm, mv
+from .ops.numpy_arrays import from_numpy
+from .ops.printing import set_printoptions
+from .ops.random_numbers import normal, rand, rand_like, randint, randint_like, randn, randn_like, randperm
+from .ops.reductions import (
+    all,
+    amax,
+    amin,
+    any,
+    argmax,
+    argmin,
+    count_nonzero,
+    max,
+    mean,
+    min,
+    norm,
+    prod,
+    std,
+    sum,
+    var,
+)
+from .ops.repeating import flip, tile
+from .ops.reshape import flatten, ravel, reshape, unflatten
+from .ops.scalars import truth as is_nonzero
+from .ops.views import (
+    as_strided,
+    broadcast_tensors,
+    broadcast_to,
+    chunk,
+    diagonal,
+    movedim,
+    narrow,
+    permute,
+    select,
+    split,
+    squeeze,
+    t,
+    transpose,
+    unbind,
+    unsqueeze,
+)
+from .ops.views import common_shape as broadcast_shapes
+from .torch_settings import backends, no_grad
 
-__all__ = ["LEGACY", "PUBLIC", "Tensor", "device", "dtype"]
+__all__ = [
+    "LEGACY",
+    "PUBLIC",
+    "BFloat16Tensor",
+    "BoolTensor",
+    "ByteTensor",
+    "CharTensor",
+    "DoubleTensor",
+    "FloatTensor",
+    "Generator",
+    "HalfTensor",
+    "IntTensor",
+    "LongTensor",
+    "ShortTensor",
+    "Size",
+    "Tensor",
+    "add",
+    "all",
+    "allclose",
+    "amax",
+    "amin",
+    "any",
+    "arange",
+    "argmax",
+    "argmin",
+    "as_strided",
+    "as_tensor",
+    "asarray",
+    "backends",
+    "bfloat16",
+    "bmm",
+    "bool",
+    "broadcast_shapes",
+    "broadcast_tensors",
+    "broadcast_to",
+    "can_cast",
+    "cat",
+    "chunk",
+    "clamp",
+    "clip",
+    "clone",
+    "concat",
+    "concatenate",
+    "count_nonzero",
+    "device",
+    "diagonal",
+    "div",
+    "divide",
+    "dot",
+    "double",
+    "dtype",
+    "e",
+    "empty",
+    "empty_like",
+    "empty_strided",
+    "equal",
+    "eye",
+    "finfo",
+    "flatten",
+    "flip",
+    "float",
+    "float16",
+    "float32",
+    "float64",
+    "from_dlpack",
+    "from_numpy",
+    "full",
+    "full_like",
+    "get_default_dtype",
+    "half",
+    "iinfo",
+    "index_select",
+    "inf",
+    "initial_seed",
+    "int",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "is_complex",
+    "is_floating_point",
+    "is_nonzero",
+    "is_same_size",
+    "is_signed",
+    "is_tensor",
+    "isclose",
+    "linspace",
+    "long",
+    "manual_seed",
+    "masked_fill",
+    "masked_select",
+    "matmul",
+    "max",
+    "mean",
+    "min",
+    "mm",
+    "moveaxis",
+    "movedim",
+    "mv",
+    "nan",
+    "narrow",
+    "newaxis",
+    "no_grad",
+    "nonzero",
+    "norm",
+    "normal",
+    "numel",
+    "ones",
+    "ones_like",
+    "permute",
+    "pi",
+    "prod",
+    "promote_types",
+    "rand",
+    "rand_like",
+    "randint",
+    "randint_like",
+    "randn",
+    "randn_like",
+    "randperm",
+    "ravel",
+    "reshape",
+    "result_type",
+    "scalar_tensor",
+    "seed",
+    "select",
+    "set_default_dtype",
+    "set_printoptions",
+    "short",
+    "split",
+    "squeeze",
+    "stack",
+    "std",
+    "sub",
+    "subtract",
+    "sum",
+    "swapaxes",
+    "swapdims",
+    "t",
+    "tensor",
+    "tile",
+    "transpose",
+    "true_divide",
+    "uint8",
+    "unbind",
+    "unflatten",
+    "unsqueeze",
+    "var",
+    "where",
+    "zeros",
+    "zeros_like",
+]
+__all__ += elementwise_functions.__all__
 
-PUBLIC: dict[str, Any] = {
-    "Generator": generator.Generator,
-    "Size": layout.Size,
-    "Tensor": Tensor,
-    "backends": torch_settings.backends,
-    "broadcast_shapes": reshaping.common_shape,
-    "broadcast_tensors": reshaping.broadcast_tensors,
-    "cat": joining.cat,
-    "concat": joining.cat,
-    "concatenate": joining.cat,
-    "device": device,
-    "finfo": dtype_limits.finfo,
-    "from_dlpack": exchange.from_dlpack,
-    "from_numpy": exchange.from_numpy,
-    "iinfo": dtype_limits.iinfo,
-    "initial_seed": generator.initial_seed,
-    "manual_seed": generator.manual_seed,
-    "matmul": matmul.matmul,
-    "newaxis": None,
-    "no_grad": torch_settings.no_grad,
-    "seed": generator.seed,
-    "set_printoptions": printing.set_printoptions,
-    "stack": joining.stack,
-    **functions.FUNCTIONS,
-    **{name: getattr(functions, name) for name in functions.__all__ if name != "FUNCTIONS"},
-    **{name: getattr(creation, name) for name in creation.__all__},
-    **{name: getattr(filling, name) for name in filling.__all__ if name != "FillMethods"},
-    **LEGACY["cpu"],
-    # element types and their older names
-    "bfloat16": bfloat16,
-    "bool": dtypes.bool_,
-    "can_cast": can_cast,
-    "double": float64,
-    "dtype": dtype,
-    "float": float32,
-    "float16": float16,
-    "float32": float32,
-    "float64": float64,
-    "get_default_dtype": get_default_dtype,
-    "half": float16,
-    "int": int32,
-    "int16": int16,
-    "int32": int32,
-    "int64": int64,
-    "int8": int8,
-    "long": int64,
-    "promote_types": promote_types,
-    "set_default_dtype": set_default_dtype,
-    "short": int16,
-    "uint8": uint8,
-    "inf": float("inf"),
-    "nan": float("nan"),
-    "pi": 3.141592653589793,
-    "e": 2.718281828459045,
-}
+# Older and other names.
+clip = clamp
+concat = concatenate = cat
+double = float64
+float = float32
+half = float16
+int = int32
+long = int64
+moveaxis = movedim
+short = int16
+subtract = sub
+swapaxes = swapdims = transpose
+true_divide = divide = div
+
+e = 2.718281828459045
+inf = 1e999
+nan = inf - inf
+newaxis = None
+pi = 3.141592653589793
+
+PUBLIC: dict[str, Any] = {name: globals()[name] for name in __all__ if name not in ("LEGACY", "PUBLIC")}
 """Every name that ``cuplug`` has from here, as torch names it; it looks them up at first use."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import cuplug
 import numpy as np
 import pytest
@@ -182,18 +180,3 @@ def test_layouts_do_not_pile_up(device: str) -> None:
     for length in range(0, 3 * layout._MOST_LAYOUTS, 7):
         layout.Layout.of(place, cuplug.float32, (length, length + 1))
     assert len(place.layouts) <= 2 * layout._MOST_LAYOUTS + 2
-
-
-def test_a_line_in_the_table_is_an_operation() -> None:
-    """What the table's loop does with a line, for one that is not in it."""
-    from cuplug.runtime.tensor import methods as module
-    from cuplug.runtime.tensor.places.elementwise_table import Operation, Rule
-
-    softplus = Operation("softplus_for_test", 1, lambda a: np.log1p(np.exp(a)), "log1p(exp(a))", Rule.FLOAT)
-    module._add_methods(softplus)
-    try:
-        x: Any = cuplug.tensor([0, 1])
-        np.testing.assert_allclose(x.softplus_for_test().numpy(), np.log1p(np.exp([0.0, 1.0])), rtol=1e-6)
-        assert x.float().softplus_for_test_().dtype is cuplug.float32
-    finally:
-        del cuplug.Tensor.softplus_for_test, cuplug.Tensor.softplus_for_test_  # type: ignore[attr-defined]

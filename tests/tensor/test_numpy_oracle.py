@@ -10,7 +10,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from cuplug.runtime.tensor.core.dtypes import ALL, dtype
-from cuplug.runtime.tensor.places.elementwise_table import TABLE, Operation, Rule
+from cuplug.runtime.tensor.places.elementwise_table import TABLE, Elementwise, TypeRule
 from hypothesis import assume, given, settings
 
 pytestmark = pytest.mark.one_schedule
@@ -96,14 +96,14 @@ def _same(found: Any, expected: Any) -> None:
     np.testing.assert_array_equal(got, expected)
 
 
-def _types(operation: Operation) -> list[dtype]:
+def _types(operation: Elementwise) -> list[dtype]:
     kinds = {
-        Rule.INTEGER: [*INTEGERS, ALL[0]],
-        Rule.WHOLE: INTEGERS,
-        Rule.FLOATING: FLOATS,
-        Rule.NUMERIC: [*INTEGERS, *FLOATS],
-        Rule.NO_BOOL: [*INTEGERS, *FLOATS],
-        Rule.COUNTED: [*INTEGERS, *FLOATS],
+        TypeRule.INTEGER: [*INTEGERS, ALL[0]],
+        TypeRule.WHOLE: INTEGERS,
+        TypeRule.FLOATING: FLOATS,
+        TypeRule.NUMERIC: [*INTEGERS, *FLOATS],
+        TypeRule.NO_BOOL: [*INTEGERS, *FLOATS],
+        TypeRule.COUNTED: [*INTEGERS, *FLOATS],
     }
     return kinds.get(operation.rule, list(ALL))
 
@@ -116,11 +116,11 @@ def _wide(array: Any, kind: dtype) -> Any:
 @pytest.mark.parametrize("operation", TABLE, ids=lambda operation: operation.name)
 @FEW
 @given(data=st.data())
-def test_an_operation_agrees_with_numpy_on_any_view(operation: Operation, device: str, data: st.DataObject) -> None:
+def test_an_operation_agrees_with_numpy_on_any_view(operation: Elementwise, device: str, data: st.DataObject) -> None:
     draw = data.draw
     kind = draw(st.sampled_from(_types(operation)))
     shape = draw(SHAPES)
-    kinds = [ALL[0], kind, kind] if operation.rule is Rule.SELECT else [kind] * operation.arity
+    kinds = [ALL[0], kind, kind] if operation.rule is TypeRule.SELECT else [kind] * operation.arity
     arrays, tensors = [], []
     for position, each in enumerate(kinds):
         array, tensor = _pair(
@@ -138,13 +138,13 @@ def test_an_operation_agrees_with_numpy_on_any_view(operation: Operation, device
         arrays[1], tensors[1] = np.abs(arrays[1]) % 7, tensors[1].abs() % 7
     if operation.divides and kind.kind != "f":
         assume((arrays[1] != 0).all())
-    result = ALL[0] if operation.rule is Rule.TEST else kind
-    if operation.rule is Rule.FLOAT:
+    result = ALL[0] if operation.rule is TypeRule.TEST else kind
+    if operation.rule is TypeRule.FLOAT:
         result = kind if kind.kind == "f" else cuplug.get_default_dtype()
-    computed = result if result.kind == "f" and operation.rule is Rule.FLOAT else kind
+    computed = result if result.kind == "f" and operation.rule is TypeRule.FLOAT else kind
     with np.errstate(all="ignore"):
         wide = [
-            _wide(array, each if operation.rule is Rule.SELECT else computed)
+            _wide(array, each if operation.rule is TypeRule.SELECT else computed)
             for array, each in zip(arrays, kinds, strict=True)
         ]
         expected = operation.numpy(*wide)
@@ -157,7 +157,7 @@ def test_an_operation_agrees_with_numpy_on_any_view(operation: Operation, device
     _agree(cuplug_call(operation, tensors), expected, result, slack=slack)
 
 
-def cuplug_call(operation: Operation, tensors: list[Any]) -> Any:
+def cuplug_call(operation: Elementwise, tensors: list[Any]) -> Any:
     if operation.name in ("clamp_both", "trunc_divide"):
         return getattr(tensors[0], operation.name)(*tensors[1:])
     return getattr(cuplug, operation.name)(*tensors)

@@ -9,7 +9,7 @@ import cuplug
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from cuplug.runtime.tensor.core.generator import words
+from cuplug.runtime.tensor.places.distributions import words
 from cuplug.runtime.tensor.places.normal_distribution import normal_of_words, normal_quantile
 from hypothesis import given
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...runtime.tensor.places.elementwise_table import TABLE, Operation, Rule
+from ...runtime.tensor.places.elementwise_table import TABLE, Elementwise, TypeRule
 
 __all__ = ["ROWS", "Row"]
 
@@ -53,18 +53,18 @@ _ABSENT = {"erf", "erfc"}
 """What NumPy does not have at all."""
 
 
-def _of_table(operation: Operation) -> Iterator[Row]:
+def _of_table(operation: Elementwise) -> Iterator[Row]:
     """A line of the table of element-wise operations: as a new result, in place and with a number."""
     name = operation.name
-    operands = "ij" if operation.rule in (Rule.INTEGER, Rule.WHOLE) else "xyz"
+    operands = "ij" if operation.rule in (TypeRule.INTEGER, TypeRule.WHOLE) else "xyz"
     first, others = operands[0], ", ".join(operands[1 : operation.arity])
     own = operation.numpy.__name__ if isinstance(operation.numpy, np.ufunc) else name
     numpy = _NUMPYS.get(name) or f"np.{own}({', '.join(operands[: operation.arity])})"
-    if operation.rule is Rule.SELECT:
+    if operation.rule is TypeRule.SELECT:
         yield Row("m.where(mask, x, y)", numpy)
         return
     yield Row(f"{first}.{name}({others})", numpy)
-    if operation.in_place and operation.rule is not Rule.TEST:
+    if operation.in_place and operation.rule is not TypeRule.TEST:
         writes = name not in _NUMPYS
         yield Row(f"{first}.{name}_({others})", f"{numpy[:-1]}, out={first})" if writes else f"{first}[...] = {numpy}")
     if operation.numbers and operation.arity == 2:

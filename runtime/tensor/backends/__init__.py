@@ -1,2 +1,7 @@
 """The three kinds of place: ``host_place`` (NumPy at once), ``sim_place`` (NumPy as operations of a stream) and
-``cuda_place`` (kernels)."""
+``cuda_place`` (kernels). Each registers itself when it is imported.
+"""
+
+from . import cuda_place, host_place, sim_place
+
+__all__ = ["cuda_place", "host_place", "sim_place"]

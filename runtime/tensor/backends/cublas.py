@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from ....allocators.errors import CuplugError
 from ...drivers.upstream import on_device
 from ..core.layout import Layout
+from ..core.tensor import Tensor
 
 if TYPE_CHECKING:
-    from ..methods import Tensor
     from .cuda_place import CudaPlace
 
 __all__ = ["Blas", "Gemm", "cublas"]
@@ -147,9 +147,9 @@ class Gemm:
 
     def __call__(self, out: Tensor, a: Tensor, b: Tensor) -> None:
         if self.copies[0]:
-            a = a._contiguous_copy()
+            a = self.blas.place.contiguous_copy(a)
         if self.copies[1]:
-            b = b._contiguous_copy()
+            b = self.blas.place.contiguous_copy(b)
         blas, place = self.blas, self.blas.place
         stream = place.stream_handle()
         driver = place.driver

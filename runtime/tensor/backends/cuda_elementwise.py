@@ -7,19 +7,20 @@ from dataclasses import dataclass
 from struct import pack
 
 from ..core.dtypes import bool_, dtype
-from ..core.layout import Layout, Shape
-from ..places.elementwise_table import COPY, Operation
+from ..core.layout import Layout
+from ..core.shapes import Shape
+from ..places.elementwise_table import COPY, Elementwise
 from .cuda_geometry import WALKS, Walk, collapse
 from .cuda_source import THREADS, header, store
 
-__all__ = ["Plan", "plan"]
+__all__ = ["KernelSource", "plan"]
 
 _TILE, _ROWS = 32, 8
 _NAMES = "abc"
 
 
 @dataclass(frozen=True)
-class Plan:
+class KernelSource:
     """A source with a kernel ``kernel``, and how to launch it. Its parameters: out, each operand, the element count."""
 
     source: str
@@ -34,8 +35,8 @@ class Plan:
 
 
 def plan(
-    operation: Operation, types: Sequence[dtype], out: Layout, operands: Sequence[Layout | None], *, aligned: bool
-) -> Plan:
+    operation: Elementwise, types: Sequence[dtype], out: Layout, operands: Sequence[Layout | None], *, aligned: bool
+) -> KernelSource:
     """How to compute ``operation``. ``aligned``: whether vectors may be used, if nothing else stands against them."""
     shape, strides = collapse(out, operands)
     flat = (
@@ -57,7 +58,7 @@ class _Body:
     """The expression, its types, and the text that applies it."""
 
     def __init__(
-        self, operation: Operation, types: Sequence[dtype], out: dtype, stored: Sequence[dtype | None]
+        self, operation: Elementwise, types: Sequence[dtype], out: dtype, stored: Sequence[dtype | None]
     ) -> None:
         self.out = out
         self.stored = stored
@@ -116,7 +117,7 @@ class _Body:
         return f'extern "C" __global__ void {bounds} kernel({first}R* out{parameters}, long long count)'
 
 
-def _flat(body: _Body, shape: Shape, strides: Sequence[Shape], aligned: bool) -> Plan:
+def _flat(body: _Body, shape: Shape, strides: Sequence[Shape], aligned: bool) -> KernelSource:
     widest = max([body.out.itemsize, *(each.itemsize for each in body.stored if each is not None)])
     vector = 16 // widest if aligned else 1
     names = _NAMES[: len(body.stored)]
@@ -142,10 +143,10 @@ def _flat(body: _Body, shape: Shape, strides: Sequence[Shape], aligned: bool) ->
         text += f"    for (; i < count; ++i) out[i] = {body.call(one)};\n}}\n"
     else:
         text += f"    if (i < count) out[i] = {body.call(one)};\n}}\n"
-    return Plan(text, THREADS * vector, vector)
+    return KernelSource(text, THREADS * vector, vector)
 
 
-def _strided(body: _Body, shape: Shape, strides: Sequence[Shape]) -> Plan:
+def _strided(body: _Body, shape: Shape, strides: Sequence[Shape]) -> KernelSource:
     moving = [position for position, stored in enumerate(body.stored) if stored is not None]
     walk = Walk(shape, [strides[0], *(strides[position + 1] for position in moving)])
     texts: list[str | None] = [None] * len(body.stored)
@@ -155,10 +156,10 @@ def _strided(body: _Body, shape: Shape, strides: Sequence[Shape]) -> Plan:
     text += f"    const long long i = (long long)blockIdx.x * {THREADS} + threadIdx.x;\n    if (i >= count) return;\n"
     text += f"    long long at[{len(moving) + 1}];\n    walk.go(i, at);\n"
     text += f"    out[at[0]] = {body.call(texts)};\n}}\n"
-    return Plan(text, THREADS, before=walk.packed)
+    return KernelSource(text, THREADS, before=walk.packed)
 
 
-def _transposing(body: _Body, shape: Shape, strides: Sequence[Shape]) -> Plan | None:
+def _transposing(body: _Body, shape: Shape, strides: Sequence[Shape]) -> KernelSource | None:
     """For a copy that writes along one dimension and reads along another: through shared memory, tile by tile."""
     target, source = strides
     if len(shape) not in (2, 3) or target[-1] != 1 or 1 not in source[:-1] or source[-1] <= 1:
@@ -195,4 +196,4 @@ def _transposing(body: _Body, shape: Shape, strides: Sequence[Shape]) -> Plan | 
     )
     grid = (-(-columns // _TILE), -(-rows // _TILE), batch)
     before = pack("@6q", rows, columns, source[-1], target[across], step_in, step_out)
-    return Plan(text, 0, grid=grid, block=(_TILE, _ROWS, 1), before=before)
+    return KernelSource(text, 0, grid=grid, block=(_TILE, _ROWS, 1), before=before)

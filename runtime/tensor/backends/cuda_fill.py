@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from ..core.dtypes import bfloat16, dtype, float16, float64
-from ..core.generator import UNIFORM_BITS, wide
+from ..places.distributions import UNIFORM_BITS, wide
 from ..places.normal_distribution import FIRST_PART, REST_BITS, normal_table
 from ..places.pattern_table import PATTERNS
 from .cuda_source import THREADS, header, store

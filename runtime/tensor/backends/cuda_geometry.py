@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from math import prod
 from struct import pack
 
-from ..core.layout import Layout, Shape, broadcast_strides
+from ..core.layout import Layout
+from ..core.shapes import Shape, broadcast_strides
 
 __all__ = ["WALKS", "Walk", "collapse", "merged"]
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from math import prod
 from struct import pack
 
-from ..core.layout import Layout, Shape
+from ..core.layout import Layout
+from ..core.shapes import Shape
 from .cuda_geometry import WALKS, Walk, merged
 from .cuda_source import THREADS
 

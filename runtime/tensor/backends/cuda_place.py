@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from ...kernels import SourceModule
 from ...kernels.launch.target import Target
+from ...kernels.launch.unrolling import Unroller
 from ...upstream import PER_THREAD_KEY
 from ..core.dtypes import dtype, int64
-from ..core.generator import wide
-from ..core.layout import Layout, Shape
-from ..core.tensor import make
-from ..places.elementwise_table import COPY, Operation
+from ..core.layout import Layout
+from ..core.shapes import Shape
+from ..core.tensor import Tensor, address_of, make_tensor
+from ..places.distributions import wide
+from ..places.elementwise_table import COPY, Elementwise
 from ..places.pattern_table import PATTERNS
 from ..places.place import Kernel
 from ..places.reduction_table import Reduction
+from ..places.registry import serve_devices
 from . import cuda_elementwise, cuda_fill, cuda_indexing, cuda_reduce
 from .cublas import Blas, Gemm, cublas
 from .cuda_source import THREADS
@@ -28,7 +31,6 @@ if TYPE_CHECKING:
     from ...current import Current
     from ...drivers.base import Dim3
     from ...runtime import Runtime
-    from ..methods import Tensor
 
 __all__ = ["CudaPlace"]
 
@@ -102,7 +104,7 @@ class CudaPlace(DevicePlace):
     # --- the seam
 
     def elementwise(
-        self, operation: Operation, types: Sequence[dtype], out: Layout, operands: Sequence[Layout | None]
+        self, operation: Elementwise, types: Sequence[dtype], out: Layout, operands: Sequence[Layout | None]
     ) -> Kernel:
         if not out.numel:
             return _nothing
@@ -141,7 +143,7 @@ class CudaPlace(DevicePlace):
         def new(source: Tensor) -> Tensor:
             storage = self.allocate(nbytes)
             self._call("memcpy_dtod", storage.address, source._address, nbytes)
-            return make(storage, 0, out)
+            return make_tensor(storage, 0, out)
 
         if out.contiguous:
             write.new = new  # type: ignore[attr-defined]
@@ -228,7 +230,7 @@ class CudaPlace(DevicePlace):
             converted = [number(value) for number, value in zip(numbers, values, strict=True)]
             launch(self.runtime.current, target._address, *converted, count)
             if target is not out:
-                out.copy_(target)
+                self.copy(out, target)
 
         return kernel
 
@@ -236,7 +238,8 @@ class CudaPlace(DevicePlace):
         assert not axis  # the indexed dimensions come first
         return self._picking(source, out, len(indices), put=False)
 
-    def put(self, target: Layout, values: Layout, indices: Sequence[Layout]) -> Kernel:
+    def put(self, target: Layout, values: Layout | None, indices: Sequence[Layout]) -> Kernel:
+        assert values is not None  # numbers are for places that index as NumPy does
         return self._picking(target, values, len(indices), put=True)
 
     def _picking(self, target: Layout, values: Layout, indices: int, *, put: bool) -> Kernel:
@@ -267,15 +270,16 @@ class CudaPlace(DevicePlace):
         count = self.bound(self.function(source, "count_true"), grid, _OneD, "PPq")
         add_up = self.bound(self.function(source, "add_up"), (1, 1, 1), _OneD, "Pq")
         write = self.bound(self.function(source, "positions"), grid, _OneD, "PPqPq", before)
-        counts = Layout.of(self, int64, (blocks + 1,))
+        counts, one = Layout.of(self, int64, (blocks + 1,)), Layout.of(self, int64, ())
 
         def find(tensor: Tensor) -> Tensor:
             if tensor._address % 16:
-                tensor = tensor.clone()
+                tensor = self.contiguous_copy(tensor)
             current, found = self.runtime.current, self.empty(counts)
             count(current, tensor._address, found._address, length)
             add_up(current, found._address, blocks)
-            out = self.empty(Layout.of(self, int64, (ndim, found[blocks].item())))
+            total = self.read(make_tensor(found._storage, blocks, one)).item()
+            out = self.empty(Layout.of(self, int64, (ndim, total)))
             write(current, tensor._address, found._address, blocks, out._address, length)
             return out
 
@@ -290,35 +294,27 @@ def _ways(kinds: str) -> Callable[..., tuple[Kernel, Kernel]]:
     Args:
         kinds: one letter for each operand, ``t`` for a tensor and ``n`` for a number.
     """
-    names = [f"a{k}" for k in range(len(kinds))]
-    settled = ", ".join(f"s{k}" for k in range(len(kinds)))
-    lines = [
-        f"p{k} = a{k}._storage.address + a{k}._offset * s{k}" if kind == "t" else f"p{k} = s{k}(a{k})"
-        for k, kind in enumerate(kinds)
-    ]
-    bits = " | ".join(["x", *[f"p{k}" for k, kind in enumerate(kinds) if kind == "t"]])
-    values = ", ".join(f"p{k}" for k in range(len(kinds)))
-    lines.append(f"aligned = not ({bits}) & mask")
-    lines.append(f"(forms.get(aligned) or form(aligned))(current, x, {values}, count)")
-    body = "".join(f"\n        {line}" for line in lines)
+    arguments = Unroller(kinds)
+    pointers = {"t": "\n        p{k} = " + address_of("a{k}", "s{k}"), "n": "\n        p{k} = s{k}(a{k})"}
+    body = arguments.each(pointers)
+    body += f"\n        aligned = not (x{arguments.each(' | p{k}', only='t')}) & mask"
+    body += f"\n        (forms.get(aligned) or form(aligned))(current, x, {arguments.each('p{k}, ')}count)"
+    given = arguments.each("a{k}", between=", ")
     source = f"""
-def ways(place, layout, forms, form, mask, {settled}):
+def ways(place, layout, forms, form, mask, {arguments.each("s{k}", between=", ")}):
     runtime, allocate = place.runtime, place.allocate
     size, nbytes, count = layout.dtype.itemsize, layout.nbytes, layout.numel
-    def write(out, {", ".join(names)}):
+    def write(out, {given}):
         current = runtime.current
-        x = out._storage.address + out._offset * size{body}
-    def new({", ".join(names)}):
+        x = {address_of("out", "size")}{body}
+    def new({given}):
         current = runtime.current
         storage = allocate(nbytes, current)
         x = storage.address{body}
-        return make(storage, 0, layout)
+        return make_tensor(storage, 0, layout)
     return write, new
 """
-    space: dict[str, Any] = {"make": make, "__name__": __name__}
-    exec(compile(source, "<element-wise launches made by cuplug>", "exec"), space)
-    made: Callable[..., tuple[Kernel, Kernel]] = space["ways"]
-    return made
+    return arguments.function(source, "ways", {"make_tensor": make_tensor})
 
 
 def _is_one_piece(out: Layout, source: Layout | None) -> bool:
@@ -355,3 +351,6 @@ def _alignment(vector: int, out: Layout, operands: Sequence[Layout | None]) -> i
     """The bits that must be 0 in every address for vectors to be used."""
     widest = max(each.dtype.itemsize for each in (out, *operands) if each is not None)
     return vector * widest - 1
+
+
+serve_devices(CudaPlace, simulated=False)

@@ -8,12 +8,13 @@ from math import prod
 from struct import pack
 
 from ..core.dtypes import dtype
-from ..core.layout import Layout, Shape
+from ..core.layout import Layout
+from ..core.shapes import Shape
 from ..places.reduction_table import Reduction
 from .cuda_geometry import WALKS, Walk, merged
 from .cuda_source import header
 
-__all__ = ["Plan", "plan"]
+__all__ = ["ReductionSource", "plan"]
 
 _FUNCTORS = r"""
 // A functor starts an accumulator, adds an element at a position, merges accumulators and makes the results of one.
@@ -119,9 +120,9 @@ template <class T> struct Deviation : Variance<T> {
 };
 
 // The extreme element and where it is. NaN is more extreme than anything; the first of equals counts.
-template <class T> struct Place { T value; long long index; };
+template <class T> struct ValueAt { T value; long long index; };
 template <class T, bool largest> struct Extreme {
-    typedef Place<T> Acc;
+    typedef ValueAt<T> Acc;
     static __device__ Acc start() { Acc a = {T(0), -1}; return a; }
     static __device__ __forceinline__ bool beats(T x, T value) {
         return (largest ? x > value : x < value) || (isnan_(x) && !isnan_(value));
@@ -137,11 +138,11 @@ template <class T, bool largest> struct Extreme {
 };
 #define EXTREME(NAME, LARGEST)                                                                                    \
     template <class T> struct Arg##NAME : Extreme<T, LARGEST> {                                                   \
-        typedef Place<T> Acc;                                                                                     \
+        typedef ValueAt<T> Acc;                                                                                     \
         template <class R> static __device__ void result(const Acc& a, double n, double p, R* out) { *out = a.index; } \
     };                                                                                                            \
     template <class T> struct NAME##AndIndex : Extreme<T, LARGEST> {                                              \
-        typedef Place<T> Acc;                                                                                     \
+        typedef ValueAt<T> Acc;                                                                                     \
         template <class R> static __device__ void result(const Acc& a, double n, double p, R* out, long long* at) { \
             *out = convert<R, T>(a.value);                                                                        \
             *at = a.index;                                                                                        \
@@ -159,7 +160,7 @@ _FEW_SPLITS = 32
 
 
 @dataclass(frozen=True)
-class Plan:
+class ReductionSource:
     """A source with the kernels ``reduce`` (out..., source, partial, parameter) and ``finish`` (out..., partial,
     parameter), each with ``before`` in front, and how to launch the first."""
 
@@ -178,7 +179,7 @@ class Plan:
 
 def plan(
     reduction: Reduction, computed: dtype, outs: Sequence[Layout], operand: Layout, axes: Shape, *, processors: int
-) -> Plan:
+) -> ReductionSource:
     """How to reduce ``axes``. ``processors``: multiprocessors of the device, enough blocks for which are wanted."""
     shape, strides = operand.shape, operand.strides
     kept = [axis for axis in range(len(shape)) if axis not in axes and shape[axis] != 1]
@@ -196,7 +197,7 @@ def plan(
     wanted = processors * 16 // blocks if columns else -(-processors * (4 if dense else 8) // blocks)
     splits = max(1, min(wanted, length // rows_per_block, _MOST_SPLITS))
     over, within = Walk(out_shape, [out_steps]), Walk(in_shape, [in_steps])
-    return Plan(
+    return ReductionSource(
         _source(
             reduction,
             computed,

@@ -13,13 +13,12 @@ from ...stream import ExternalStream, Stream, current_stream
 from ..core.device_name import device
 from ..core.layout import Layout
 from ..core.storage import Storage
-from ..core.tensor import make
+from ..core.tensor import Tensor, make_tensor
 from ..places.place import Place
 
 if TYPE_CHECKING:
     from ...current import Current
     from ...runtime import Runtime
-    from ..methods import Tensor
 
 __all__ = ["DevicePlace"]
 
@@ -51,9 +50,9 @@ class DevicePlace(Place):
 
     def empty(self, layout: Layout) -> Tensor:
         if layout.contiguous:
-            return make(self.allocate(layout.nbytes), 0, layout)
+            return make_tensor(self.allocate(layout.nbytes), 0, layout)
         low, high = layout.span()
-        return make(self.allocate((high - low) * layout.dtype.itemsize), -low, layout)
+        return make_tensor(self.allocate((high - low) * layout.dtype.itemsize), -low, layout)
 
     # --- streams
 
@@ -141,7 +140,7 @@ class DevicePlace(Place):
             memcpy(_Range(self, out), origin.read(source), runtime=self.runtime)
 
     def read(self, source: Tensor) -> npt.NDArray[Any]:
-        ready = source.contiguous()
+        ready = source if source._layout.contiguous else self.contiguous_copy(source)
         layout = ready._layout
         made: npt.NDArray[Any] = np.empty(layout.shape, layout.dtype.numpy)
         if layout.numel:

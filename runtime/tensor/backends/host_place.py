@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,14 +12,12 @@ from ..core.device_name import CPU
 from ..core.dtypes import dtype
 from ..core.layout import Layout
 from ..core.storage import Storage
-from ..core.tensor import make
-from ..places.elementwise_table import Operation
+from ..core.tensor import Tensor, make_tensor
+from ..places.elementwise_table import Elementwise
 from ..places.place import Kernel
+from ..places.registry import serve_cpu
 from .numpy_kernels import Run, taking, where
 from .numpy_place import NumpyPlace
-
-if TYPE_CHECKING:
-    from ..methods import Tensor
 
 __all__ = ["HOST", "HostPlace"]
 
@@ -36,9 +34,9 @@ class HostPlace(NumpyPlace):
         array: Any
         if layout.contiguous:
             array = np.empty(layout.shape, layout.dtype.numpy)
-            return make(Storage(self, layout.nbytes, array), 0, layout, array)
+            return make_tensor(Storage(self, layout.nbytes, array), 0, layout, array)
         low, high = layout.span()
-        return make(self.allocate((high - low) * layout.dtype.itemsize), -low, layout)
+        return make_tensor(self.allocate((high - low) * layout.dtype.itemsize), -low, layout)
 
     def synchronize(self) -> None:
         """Nothing is ever queued here."""
@@ -55,7 +53,7 @@ class HostPlace(NumpyPlace):
         raise NotImplementedError("devices send to the CPU by download()")
 
     def elementwise(
-        self, operation: Operation, types: Sequence[dtype], out: Layout, operands: Sequence[Layout | None]
+        self, operation: Elementwise, types: Sequence[dtype], out: Layout, operands: Sequence[Layout | None]
     ) -> Kernel:
         kernel: Any = super().elementwise(operation, types, out, operands)
         if operation.numpy is np.where and out.contiguous:
@@ -72,7 +70,7 @@ class HostPlace(NumpyPlace):
 
         def new(*tensors: Any) -> Tensor:
             array = np.asarray(function(*[getattr(each, "_host", each) for each in tensors]), order="C")
-            return make(Storage(self, out.nbytes, array), 0, out, array)
+            return make_tensor(Storage(self, out.nbytes, array), 0, out, array)
 
         return new
 
@@ -100,3 +98,4 @@ class HostPlace(NumpyPlace):
 
 HOST = HostPlace(CPU)
 """The place of everything on the CPU."""
+serve_cpu(HOST)

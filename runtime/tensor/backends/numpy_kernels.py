@@ -11,10 +11,11 @@ from typing import Any, Literal
 import numpy as np
 
 from ....allocators.errors import CuplugError
-from ..core import generator
 from ..core.dtypes import dtype, float64, int64
-from ..core.layout import Layout, Shape
-from ..places.elementwise_table import COPY, Operation
+from ..core.layout import Layout
+from ..core.shapes import Shape
+from ..places import distributions
+from ..places.elementwise_table import COPY, Elementwise
 from ..places.pattern_table import PATTERNS
 from ..places.reduction_table import Reduction
 
@@ -41,7 +42,7 @@ class IntegerDivisionError(CuplugError, ZeroDivisionError):
 
 
 def elementwise(
-    operation: Operation,
+    operation: Elementwise,
     types: Sequence[dtype],
     out: Layout,
     operands: Sequence[Layout | None],
@@ -242,13 +243,13 @@ def random(distribution: str, out: Layout) -> Run:
 
         def run(out: Any, *parameters: Any) -> None:
             with _quiet(all="ignore"):
-                generator.fill(distribution, kind, out.reshape(-1), *parameters)
+                distributions.fill(distribution, kind, out.reshape(-1), *parameters)
     else:
 
         def run(out: Any, *parameters: Any) -> None:
             made = np.empty(count, kind.numpy)
             with _quiet(all="ignore"):
-                generator.fill(distribution, kind, made, *parameters)
+                distributions.fill(distribution, kind, made, *parameters)
             out[...] = made.reshape(shape)
 
     return run

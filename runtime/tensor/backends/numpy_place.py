@@ -6,8 +6,9 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 from ..core.dtypes import dtype
-from ..core.layout import Layout, Shape
-from ..places.elementwise_table import Operation
+from ..core.layout import Layout
+from ..core.shapes import Shape
+from ..places.elementwise_table import Elementwise
 from ..places.pattern_table import PATTERNS
 from ..places.place import Kernel, Place
 from ..places.reduction_table import Reduction
@@ -29,7 +30,7 @@ class NumpyPlace(Place):
         """``run`` of the arrays of tensors that have these layouts; None for what is passed on as it is."""
 
     def elementwise(
-        self, operation: Operation, types: Sequence[dtype], out: Layout, operands: Sequence[Layout | None]
+        self, operation: Elementwise, types: Sequence[dtype], out: Layout, operands: Sequence[Layout | None]
     ) -> Kernel:
         run = numpy_kernels.elementwise(operation, types, out, operands, division_by_zero=self.raises_on_division)
         return self._kernel(operation.name, run, (out,), operands)

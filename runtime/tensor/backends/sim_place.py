@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ...kernels.launch.unrolling import Unroller
 from ..core.layout import Layout
+from ..core.tensor import Tensor, address_of
 from ..places.place import Kernel
+from ..places.registry import serve_devices
 from .device_place import DevicePlace
 from .numpy_kernels import Run
 from .numpy_place import NumpyPlace
 
 if TYPE_CHECKING:
     from ...runtime import Runtime
-    from ..methods import Tensor
 
 __all__ = ["SimPlace"]
 
@@ -95,39 +97,41 @@ class SimPlace(DevicePlace, NumpyPlace):
 
 @cache
 def _maker(kinds: tuple[str, ...]) -> Any:
-    """The function that makes kernels of these kinds of arguments, written out: most kernels are small, and loops
-    over their arguments would take longer than they do."""
-    numbers = range(len(kinds))
-    placed = [k for k in numbers if kinds[k] not in ("number", "host")]
-    reads, writes = (
-        "".join(f"(at{k} + low{k}, nbytes{k}), " for k in placed if kinds[k] in chosen)
-        for chosen in (("operand", "alike"), ("out",))
-    )
+    """The function that makes kernels of these kinds of arguments, written out."""
+    arguments = Unroller(kinds)
+    placed = ("out", "operand", "alike", "empty")
+    span = "(at{k} + low{k}, nbytes{k}), "
     # What is written in place is one array, so that its being written shows.
-    array = {"number": "t{0}", "host": "h{0}", "alike": "first if at{0} == at0 else array{0}(at{0})"}
-    arrays = [array.get(kinds[k], "array{0}(at{0})").format(k) for k in numbers]
-    if "alike" in kinds:
+    alike = "alike" in kinds
+    shown = {
+        "number": "t{k}",
+        "host": "h{k}",
+        "alike": "first if at{k} == at0 else array{k}(at{k})",
+        "out": "array{k}(at{k})",
+        "operand": "array{k}(at{k})",
+        "empty": "array{k}(at{k})",
+    }
+    arrays = arguments.each(shown, between="\n").split("\n")
+    if alike:
         arrays[0] = "first"
-    lines = [
-        f"def make(run, submit, name, {', '.join(f's{k}' for k in placed)}):",
-        *(f"    size{k}, array{k} = s{k}.itemsize, s{k}.array" for k in placed),
-        *(f"    low{k}, nbytes{k} = s{k}.low, s{k}.nbytes" for k in placed),
-        f"    def kernel({', '.join(f't{k}' for k in numbers)}):",
-        *(f"        at{k} = t{k}._storage.address + t{k}._offset * size{k}" for k in placed),
-        *(f"        h{k} = t{k}._host" for k in numbers if kinds[k] == "host"),
-        "        def work():",
-        "            try:",
-        f"                {'first = array0(at0)' if 'alike' in kinds else 'pass'}",
-        f"                run({', '.join(arrays)})",
-        "            except Exception as error:",
-        # without the traceback, whose frames hold arrays over memory that will have gone
-        "                raise error.with_traceback(None)",
-        f"        submit(work, ({reads}), ({writes}), name)",
-        "    return kernel",
-    ]
-    made: dict[str, Any] = {}
-    exec("\n".join(lines), {"__name__": __name__}, made)
-    return made["make"]
+    settle = "\n    size{k}, array{k}, low{k}, nbytes{k} = s{k}.itemsize, s{k}.array, s{k}.low, s{k}.nbytes"
+    source = f"""
+def make(run, submit, name, {arguments.each("s{k}", between=", ", only=placed)}):
+    pass{arguments.each(settle, only=placed)}
+    def kernel({arguments.each("t{k}", between=", ")}):
+        pass{arguments.each("; at{k} = " + address_of("t{k}", "size{k}"), only=placed)}
+        pass{arguments.each("; h{k} = t{k}._host", only=("host",))}
+        def work():
+            try:
+                {"first = array0(at0)" if alike else "pass"}
+                run({", ".join(arrays)})
+            except Exception as error:
+                # without the traceback, whose frames hold arrays over memory that will have gone
+                raise error.with_traceback(None)
+        submit(work, ({arguments.each(span, only=("operand", "alike"))}), ({arguments.each(span, only=("out",))}), name)
+    return kernel
+"""
+    return arguments.function(source, "make")
 
 
 class _Shown:
@@ -151,3 +155,6 @@ class _Shown:
         offset = address - _FIRST
         shown: npt.NDArray[Any] = np.ndarray(self.shape, self.dtype, _space, offset, self.strides)
         return shown
+
+
+serve_devices(SimPlace, simulated=True)

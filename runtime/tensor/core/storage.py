@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from ..places.place import Place
+from ...pinned import alloc_pinned
+from ...runtime import Runtime, default_runtime
+from .layout import Location
+from .tensor_errors import ArgumentError
 
-__all__ = ["Storage"]
+__all__ = ["Storage", "pinned_storage"]
 
 
 class Storage:
@@ -21,7 +23,9 @@ class Storage:
     address: int
     """Of the first byte."""
 
-    def __init__(self, place: Place, nbytes: int, owner: Any, address: int | None = None, pinned: bool = False) -> None:
+    def __init__(
+        self, place: Location, nbytes: int, owner: Any, address: int | None = None, pinned: bool = False
+    ) -> None:
         self.place = place
         self.nbytes = nbytes
         self.owner = owner
@@ -42,7 +46,7 @@ class Storage:
         return self.address
 
     @classmethod
-    def of_array(cls, place: Place, array: npt.NDArray[Any]) -> Storage:
+    def of_array(cls, place: Location, array: npt.NDArray[Any]) -> Storage:
         """The memory of a host array, shared with it."""
         low, high = _extent(array)
         return cls(place, high - low, array)
@@ -67,10 +71,6 @@ class Storage:
         Raises:
             CuplugError: there is no CUDA device, or this is memory of one.
         """
-        from ...runtime import default_runtime
-        from ..ops.pinning import pinned_storage
-        from .tensor_errors import ArgumentError
-
         if self.pinned:
             return self
         if self.place.device.type != "cpu":
@@ -81,6 +81,15 @@ class Storage:
 
     def __repr__(self) -> str:
         return f"<Storage of {self.nbytes} bytes at {self.address:#x} on {self.place.device}>"
+
+
+def pinned_storage(runtime: Runtime, place: Location, nbytes: int) -> Storage:
+    """``nbytes`` bytes of page-locked memory. It serves others once the last array on it and the copies are done.
+
+    Raises:
+        CuplugError: there is no CUDA device.
+    """
+    return Storage(place, nbytes, alloc_pinned(nbytes, runtime=runtime).array, pinned=True)
 
 
 class _Memory:

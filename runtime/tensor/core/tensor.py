@@ -1,27 +1,45 @@
-"""What every tensor has: a storage, a place in it and a layout. The methods' files build on this class."""
+"""``Tensor``: an array of elements of one type on one device, as fields and what can be read off them.
+
+Nothing here touches the elements: what can be done with them are functions, in ``ops``, and ``methods.py`` gives them
+to this class as methods. Static checks see the class with all its methods in ``tensor.pyi``, which is generated.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from .device_name import device
 from .dtypes import dtype
-from .layout import Layout, Shape, Size
+from .layout import Layout
+from .shapes import Shape, Size
 from .storage import Storage
 
-if TYPE_CHECKING:
-    from ..methods import Tensor
-
-__all__ = ["TensorCore", "make"]
+__all__ = ["Tensor", "address_of", "make_tensor", "view_of"]
 
 
-class TensorCore:
-    """The fields of a tensor, and what can be read off them. Nothing here touches the elements."""
+def address_of(tensor: str, itemsize: str | None = None) -> str:
+    """Python code for the address of a tensor's element [0, ..., 0]. It stands here once, also for generated code.
+
+    Args:
+        tensor: code for the tensor.
+        itemsize: code for the bytes of one element, where that is at hand.
+    """
+    return f"{tensor}._storage.address + {tensor}._offset * {itemsize or f'{tensor}._layout.dtype.itemsize'}"
+
+
+class Tensor:
+    """An array of elements of one type on one device, with torch's methods.
+
+    ``Tensor(2, 3)`` and ``Tensor([1, 2])`` make tensors of the default type as old programs do; newer ones call
+    ``empty`` and ``tensor``.
+    """
 
     __slots__ = ("__weakref__", "_array", "_layout", "_offset", "_storage")
+    __array_priority__: ClassVar[int] = 1000  # NumPy's arrays and numbers leave operators to us
+    __hash__ = object.__hash__
 
     is_tensor: ClassVar[bool] = True
     _storage: Storage
@@ -63,12 +81,12 @@ class TensorCore:
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element."""
+        """The size of one element in bytes."""
         return self._layout.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all elements."""
+        """The size of all elements in bytes."""
         return self._layout.nbytes
 
     @property
@@ -79,10 +97,10 @@ class TensorCore:
     @property
     def data(self) -> Tensor:
         """The tensor as a view: there are no gradients to leave behind."""
-        return make(self._storage, self._offset, self._layout)
+        return make_tensor(self._storage, self._offset, self._layout)
 
     def size(self, dim: int | None = None) -> Any:
-        """The shape, or the length of one dimension.
+        """The shape, or the length of dimension ``dim``.
 
         Raises:
             IndexError: there is no such dimension.
@@ -90,7 +108,11 @@ class TensorCore:
         return self.shape if dim is None else self.shape[dim]
 
     def stride(self, dim: int | None = None) -> Any:
-        """The strides in elements, or that of one dimension."""
+        """The strides in elements, or that of dimension ``dim``.
+
+        Raises:
+            IndexError: there is no such dimension.
+        """
         return self._layout.strides if dim is None else self._layout.strides[dim]
 
     def storage_offset(self) -> int:
@@ -101,7 +123,9 @@ class TensorCore:
         """The memory that this tensor shares with its views."""
         return self._storage
 
-    storage = untyped_storage
+    def storage(self) -> Storage:
+        """The memory that this tensor shares with its views."""
+        return self._storage
 
     def dim(self) -> int:
         """The number of dimensions."""
@@ -120,11 +144,11 @@ class TensorCore:
         return self._layout.numel
 
     def element_size(self) -> int:
-        """Bytes of one element."""
+        """The size of one element in bytes."""
         return self._layout.dtype.itemsize
 
     def data_ptr(self) -> int:
-        """The address of the first element, 0 if there are no elements."""
+        """The address of the first element; 0 if there are no elements."""
         return self._address if self._layout.numel else 0
 
     def get_device(self) -> int:
@@ -149,16 +173,15 @@ class TensorCore:
         return self._layout.dtype.is_signed
 
     def is_same_size(self, other: Tensor) -> bool:
-        """Whether another tensor has the same shape."""
+        """Whether ``other`` has the same shape."""
         return self._layout.shape == other._layout.shape
 
     def is_pinned(self) -> bool:
         """Whether the elements are in page-locked host memory."""
         return self._storage.pinned
 
-    @property
-    def _address(self) -> int:
-        return self._storage.address + self._offset * self._layout.dtype.itemsize
+    _address: int = property(eval(f"lambda tensor: {address_of('tensor')}"))  # type: ignore[assignment]
+    """The address of element [0, ..., 0]."""
 
     @property
     def _host(self) -> npt.NDArray[Any]:
@@ -179,33 +202,29 @@ class TensorCore:
             )
         return array
 
-    def _view(self, shape: Shape, strides: Shape, offset: int | None = None) -> Tensor:
-        """A tensor on the same storage."""
-        layout = self._layout
-        return make(
-            self._storage,
-            self._offset if offset is None else offset,
-            Layout.of(layout.place, layout.dtype, shape, strides),
-        )
 
+def make_tensor(storage: Storage, offset: int, layout: Layout, array: npt.NDArray[Any] | None = None) -> Tensor:
+    """A tensor from its parts.
 
-_class: Any = TensorCore
-
-
-def make(storage: Storage, offset: int, layout: Layout, array: npt.NDArray[Any] | None = None) -> Tensor:
-    """A tensor from its parts."""
-    tensor = _new(_class)
+    Args:
+        storage: the memory.
+        offset: where element [0, ..., 0] lies in it, in elements.
+        layout: how the elements lie from there on.
+        array: on the CPU, the same elements as NumPy's array, if it is at hand.
+    """
+    tensor: Tensor = _new(Tensor)
     tensor._storage = storage
     tensor._offset = offset
     tensor._layout = layout
     tensor._array = array
-    return tensor  # type: ignore[no-any-return]
+    return tensor
 
 
 _new: Any = object.__new__
 
 
-def use_class(tensor_class: type[TensorCore]) -> None:
-    """Let ``make`` make objects of this class."""
-    global _class
-    _class = tensor_class
+def view_of(tensor: Tensor, shape: Shape, strides: Shape, offset: int | None = None) -> Tensor:
+    """A tensor in the same storage, of another shape. Strides and offset are in elements; the offset stays if None."""
+    layout = tensor._layout
+    shown = Layout.of(layout.place, layout.dtype, shape, strides)
+    return make_tensor(tensor._storage, tensor._offset if offset is None else offset, shown)

@@ -2,43 +2,59 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from ..core.dtypes import get_default_dtype
-from ..core.tensor import TensorCore
+from ..core.tensor import Tensor
 from ..core.tensor_errors import ElementTypeError
+from ..places.elementwise_table import BY_NAME
+from . import elementwise_functions as each
+from .copying import to
+from .elementwise import apply
+from .reductions import all as all_of
+from .scalars import truth
 
-if TYPE_CHECKING:
-    from ..methods import Tensor
-
-__all__ = ["CompareMethods"]
+__all__ = ["allclose", "equal", "isclose"]
 
 
-class CompareMethods(TensorCore):
-    """The methods of a tensor that compare it with another as a whole, or within a tolerance."""
+def equal(input: Tensor, other: Tensor) -> bool:
+    """Whether shapes and elements are the same. Waits until the elements are there.
 
-    __slots__ = ()
+    Raises:
+        DeviceMismatchError: the tensors are on different devices.
+    """
+    return input._layout.shape == other._layout.shape and truth(all_of(each.eq(input, other)))
 
-    def equal(self, other: Tensor) -> bool:
-        """Whether shape and elements are the same. Waits until they are there."""
-        own: Any = self
-        return self._layout.shape == other._layout.shape and bool((own == other).all())
 
-    def isclose(self, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
-        """Whether each element differs by ``atol + rtol * abs(other)`` at most; infinities only equal themselves.
+def isclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+    """Whether each element differs by ``atol + rtol * abs(other)`` at most; infinities only equal themselves.
 
-        Raises:
-            TypeError: the element types differ.
-        """
-        own: Any = self
-        if own.dtype is not other.dtype:
-            raise ElementTypeError(f"isclose: the tensors are of {own.dtype!r} and {other.dtype!r}; convert one")
-        close: Tensor = own == other
-        if own.dtype.kind != "f":  # differences of unsigned integers would wrap around
-            own, other = own.to(get_default_dtype()), other.to(get_default_dtype())
-        close = close | (((own - other).abs() <= atol + rtol * other.abs()) & own.isfinite() & other.isfinite())
-        return close | (own.isnan() & other.isnan()) if equal_nan else close
+    Args:
+        input: a tensor.
+        other: a tensor of the same element type, whose shape broadcasts with the other's.
+        rtol: the tolerance relative to ``other``.
+        atol: the absolute tolerance.
+        equal_nan: whether NaN counts as close to NaN.
 
-    def allclose(self, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
-        """Whether all elements are close: see ``isclose``. Waits until they are there."""
-        return bool(self.isclose(other, rtol, atol, equal_nan).all())
+    Raises:
+        TypeError: the element types differ.
+        ValueError: the shapes do not broadcast.
+    """
+    if input.dtype is not other.dtype:
+        raise ElementTypeError(f"isclose: the tensors are of {input.dtype!r} and {other.dtype!r}; convert one")
+    close = each.eq(input, other)
+    if input.dtype.kind != "f":  # differences of unsigned integers would wrap around
+        input, other = to(input, get_default_dtype()), to(other, get_default_dtype())
+    bound = apply(_ADD, apply(_MUL, each.abs(other), rtol), atol)
+    near = each.le(each.abs(apply(_SUB, input, other)), bound)
+    near = each.bitwise_and(each.bitwise_and(near, each.isfinite(input)), each.isfinite(other))
+    close = each.bitwise_or(close, near)
+    if not equal_nan:
+        return close
+    return each.bitwise_or(close, each.bitwise_and(each.isnan(input), each.isnan(other)))
+
+
+def allclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
+    """Whether all elements are close: see ``isclose``, whose arguments and errors these are. Waits for the elements."""
+    return truth(all_of(isclose(input, other, rtol, atol, equal_nan)))
+
+
+_ADD, _SUB, _MUL = BY_NAME["add"], BY_NAME["sub"], BY_NAME["mul"]

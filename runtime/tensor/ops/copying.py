@@ -2,145 +2,187 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...runtime import default_runtime
 from ..backends.host_place import HOST
 from ..core.device_name import device as Device  # noqa: N812 - torch's class has a small name
-from ..core.dtypes import dtype, dtype_of
+from ..core.dtypes import bfloat16, bool_, dtype, dtype_of, float16, float32, float64, int8, int16, int32, int64, uint8
 from ..core.layout import Layout
-from ..core.tensor import TensorCore, make
+from ..core.storage import pinned_storage
+from ..core.tensor import Tensor, make_tensor
 from ..core.tensor_errors import ArgumentError, ShapeError
 from ..places.elementwise_table import COPY
-from ..places.place import Place
+from ..places.place import Place, place_at
 from ..places.registry import place_of
 from .elementwise import apply1, apply_into
+from .reshape import contiguous
+from .views import expand
 
-if TYPE_CHECKING:
-    from ..methods import Tensor
+__all__ = [
+    "clone",
+    "copied_to",
+    "copy_",
+    "cpu",
+    "cuda",
+    "detach",
+    "pin_memory",
+    "pinned_empty",
+    "to",
+    "to_bfloat16",
+    "to_bool",
+    "to_float16",
+    "to_float32",
+    "to_float64",
+    "to_int8",
+    "to_int16",
+    "to_int32",
+    "to_int64",
+    "to_uint8",
+    "type_as",
+]
 
-__all__ = ["CopyMethods", "copied_to", "pinned_empty"]
+
+def clone(input: Tensor) -> Tensor:
+    """A copy with the same strides where they leave no gaps, else with the dimensions in the same order in memory."""
+    return apply1(COPY, input)
 
 
-class CopyMethods(TensorCore):
-    """The methods of a tensor that copy it, or convert what it holds."""
+def detach(input: Tensor) -> Tensor:
+    """The tensor as a view: there are no gradients to detach from."""
+    return make_tensor(input._storage, input._offset, input._layout)
 
-    __slots__ = ()
 
-    def clone(self) -> Tensor:
-        """A copy with the same strides where they leave no gaps, else in row-major order."""
-        return apply1(COPY, self)  # type: ignore[arg-type]
+def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
+    """Write the elements of ``src``, of any type and on any device, broadcast to this shape.
 
-    def _contiguous_copy(self) -> Tensor:
-        out = self._layout.place.empty(self._layout.like())
-        return apply_into(COPY, out, self)
+    Copies from and to the host wait until they are done. With ``non_blocking`` those from and to page-locked
+    memory do not: the program then must not change the host memory before the stream has been synchronised.
 
-    def detach(self) -> Tensor:
-        """The tensor as a view: there are no gradients to detach from."""
-        return self._view(self.shape, self.stride())
+    Args:
+        input: the tensor to write.
+        src: a tensor or a number.
+        non_blocking: whether not to wait for copies from and to page-locked memory.
 
-    def copy_(self, src: Any, non_blocking: bool = False) -> Tensor:
-        """Write the elements of ``src``, of any type and on any device, broadcast to this shape.
+    Raises:
+        ValueError: ``src`` does not broadcast to this shape, or several indices of the tensor mean one element.
+    """
+    if isinstance(src, Tensor) and src._layout.place is not input._layout.place:
+        if src.shape != input.shape:
+            src = expand(src, *input.shape)
+        _across(input, src, non_blocking)
+        return input
+    return apply_into(COPY, input, src)
 
-        Copies from and to the host wait until they are done. With ``non_blocking`` those from and to page-locked
-        memory do not: the program then must not change the host memory before the stream has been synchronised.
 
-        Raises:
-            ValueError: ``src`` does not broadcast to this shape.
-        """
-        target: Tensor = self  # type: ignore[assignment]
-        if isinstance(src, TensorCore) and src._layout.place is not self._layout.place:
-            if src.shape != self.shape:
-                src = src.expand(*self.shape)  # type: ignore[attr-defined]
-            _across(target, src, non_blocking)
-            return target
-        return apply_into(COPY, target, src)
+def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """The tensor on another device, or as another type; itself if nothing would change.
 
-    def to(self, *args: Any, **kwargs: Any) -> Tensor:
-        """``to(device)``, ``to(dtype)``, ``to(device, dtype)`` or ``to(other)`` (the device and type of a tensor), each
-        also by keyword, with ``non_blocking`` and ``copy``. The tensor itself if nothing would change.
+    ``to(device)``, ``to(dtype)``, ``to(device, dtype)`` or ``to(other)`` (the device and type of a tensor), each also
+    by keyword, with ``non_blocking`` (see ``copy_``) and ``copy`` (make a copy in any case).
 
-        Raises:
-            TypeError: the arguments are none of these.
-            CuplugError: there is no such device.
-        """
-        place, kind, non_blocking, copy = _destination(self, args, kwargs)
-        return copied_to(self, place, kind, non_blocking=non_blocking, always=copy)  # type: ignore[arg-type]
+    Raises:
+        TypeError: the arguments are none of these.
+        CuplugError: there is no such device.
+    """
+    place, kind, non_blocking, copy = _destination(input, args, kwargs)
+    return copied_to(input, place, kind, non_blocking=non_blocking, always=copy)
 
-    def cuda(self, device: Any = None, non_blocking: bool = False, **kwargs: Any) -> Tensor:
-        """The tensor on a CUDA device, by default the current one; itself if it is there.
 
-        The keyword ``async`` of old programs, which Python reserves since 3.7, is understood in ``**{"async": True}``.
+def cuda(input: Tensor, device: Any = None, non_blocking: bool = False, **kwargs: Any) -> Tensor:
+    """The tensor on a CUDA device, by default the current one; itself if it is there.
 
-        Raises:
-            CuplugError: there is no CUDA device.
-        """
-        non_blocking = bool(kwargs.pop("async", non_blocking))
-        if kwargs:
-            raise TypeError(f"cuda() got unexpected arguments: {', '.join(kwargs)}")
-        named = Device("cuda" if device is None else device)
-        if named.type != "cuda":
-            raise ArgumentError(f"cuda() moves to a CUDA device; {named!r} is none, use .to({str(named)!r})")
-        return copied_to(self, place_of(named), non_blocking=non_blocking)  # type: ignore[arg-type]
+    The keyword ``async`` of old programs, which Python reserves since 3.7, is understood in ``**{"async": True}``.
 
-    def cpu(self) -> Tensor:
-        """The tensor on the CPU; itself if it is there. Waits until the copy is done."""
-        return copied_to(self, HOST)  # type: ignore[arg-type]
+    Args:
+        input: the tensor.
+        device: the device, its text or its ordinal.
+        non_blocking: whether not to wait for a copy from page-locked memory.
 
-    def type_as(self, other: Tensor) -> Tensor:
-        """The tensor with the element type and the device of another."""
-        return self.to(other)
+    Raises:
+        CuplugError: there is no CUDA device.
+        ValueError: ``device`` is no CUDA device.
+    """
+    non_blocking = bool(kwargs.pop("async", non_blocking))
+    if kwargs:
+        raise TypeError(f"cuda() got unexpected arguments: {', '.join(kwargs)}")
+    named = Device("cuda" if device is None else device)
+    if named.type != "cuda":
+        raise ArgumentError(f"cuda() moves to a CUDA device; {named!r} is none, use .to({str(named)!r})")
+    return copied_to(input, place_of(named), non_blocking=non_blocking)
 
-    def pin_memory(self) -> Tensor:
-        """A copy of a CPU tensor in page-locked memory; itself if it lies there.
 
-        Raises:
-            CuplugError: there is no CUDA device, or the tensor is on one.
-        """
-        if self._storage.pinned:
-            return self  # type: ignore[return-value]
-        if not self.is_cpu:
-            raise ArgumentError(f"only CPU tensors can be pinned, and this one is on {self.device}")
-        return apply_into(COPY, pinned_empty(self._layout.like()), self)
+def cpu(input: Tensor) -> Tensor:
+    """The tensor on the CPU; itself if it is there. Waits until the copy is done."""
+    return copied_to(input, HOST)
 
-    def half(self) -> Tensor:
-        """As float16."""
-        return self.to("float16")
 
-    def bfloat16(self) -> Tensor:
-        """As bfloat16."""
-        return self.to("bfloat16")
+def type_as(input: Tensor, other: Tensor) -> Tensor:
+    """The tensor with the element type and the device of another."""
+    return to(input, other)
 
-    def float(self) -> Tensor:
-        """As float32."""
-        return self.to("float32")
 
-    def double(self) -> Tensor:
-        """As float64."""
-        return self.to("float64")
+def pin_memory(input: Tensor) -> Tensor:
+    """A copy of a CPU tensor in page-locked memory; itself if it lies there.
 
-    def bool(self) -> Tensor:
-        """As bool: whether each element differs from 0."""
-        return self.to("bool")
+    Raises:
+        CuplugError: there is no CUDA device, or the tensor is on one.
+    """
+    if input._storage.pinned:
+        return input
+    if not input.is_cpu:
+        raise ArgumentError(f"only CPU tensors can be pinned, and this one is on {input.device}")
+    return apply_into(COPY, pinned_empty(input._layout.like()), input)
 
-    def byte(self) -> Tensor:
-        """As uint8."""
-        return self.to("uint8")
 
-    def char(self) -> Tensor:
-        """As int8."""
-        return self.to("int8")
+def to_float16(input: Tensor) -> Tensor:
+    """The elements converted to float16; the tensor itself if they are of it."""
+    return copied_to(input, place_at(input._layout), float16)
 
-    def short(self) -> Tensor:
-        """As int16."""
-        return self.to("int16")
 
-    def int(self) -> Tensor:
-        """As int32."""
-        return self.to("int32")
+def to_bfloat16(input: Tensor) -> Tensor:
+    """The elements converted to bfloat16; the tensor itself if they are of it."""
+    return copied_to(input, place_at(input._layout), bfloat16)
 
-    def long(self) -> Tensor:
-        """As int64."""
-        return self.to("int64")
+
+def to_float32(input: Tensor) -> Tensor:
+    """The elements converted to float32; the tensor itself if they are of it."""
+    return copied_to(input, place_at(input._layout), float32)
+
+
+def to_float64(input: Tensor) -> Tensor:
+    """The elements converted to float64; the tensor itself if they are of it."""
+    return copied_to(input, place_at(input._layout), float64)
+
+
+def to_uint8(input: Tensor) -> Tensor:
+    """The elements converted to uint8; the tensor itself if they are of it. Numbers out of range wrap around."""
+    return copied_to(input, place_at(input._layout), uint8)
+
+
+def to_int8(input: Tensor) -> Tensor:
+    """The elements converted to int8; the tensor itself if they are of it. Numbers out of range wrap around."""
+    return copied_to(input, place_at(input._layout), int8)
+
+
+def to_int16(input: Tensor) -> Tensor:
+    """The elements converted to int16; the tensor itself if they are of it. Numbers out of range wrap around."""
+    return copied_to(input, place_at(input._layout), int16)
+
+
+def to_int32(input: Tensor) -> Tensor:
+    """The elements converted to int32; the tensor itself if they are of it. Numbers out of range wrap around."""
+    return copied_to(input, place_at(input._layout), int32)
+
+
+def to_int64(input: Tensor) -> Tensor:
+    """The elements converted to int64; the tensor itself if they are of it. Numbers out of range wrap around."""
+    return copied_to(input, place_at(input._layout), int64)
+
+
+def to_bool(input: Tensor) -> Tensor:
+    """Whether each element differs from 0; the tensor itself if it is of bool."""
+    return copied_to(input, place_at(input._layout), bool_)
 
 
 def copied_to(
@@ -150,9 +192,9 @@ def copied_to(
     own = source._layout
     kind = kind or own.dtype
     if own.place is place and own.dtype is kind:
-        return source.clone() if always else source
+        return clone(source) if always else source
     if own.place is not place and not own.contiguous and own.dense_order() is None:
-        source = source.contiguous()
+        source = contiguous(source)
         own = source._layout
     out = place.empty(Layout.of(place, kind, own.shape, own.kept_strides()))
     if own.place is place:
@@ -171,18 +213,18 @@ def _across(out: Tensor, source: Tensor, non_blocking: bool) -> None:
     if here.dtype is not there.dtype:
         # Convert where the memory is moved least, and by the device where there is one.
         if here.place.device.type == "cpu" and here.dtype.itemsize < there.dtype.itemsize:
-            staged = there.place.empty(Layout.of(there.place, here.dtype, here.shape))
+            staged = place_at(there).empty(Layout.of(there.place, here.dtype, here.shape))
             _across(staged, source, non_blocking)
             apply_into(COPY, out, staged)
             return
-        converted = here.place.empty(Layout.of(here.place, there.dtype, here.shape, here.dense_order()))
+        converted = place_at(here).empty(Layout.of(here.place, there.dtype, here.shape, here.dense_order()))
         source = apply_into(COPY, converted, source)
         here = source._layout
     if here.strides != there.strides or there.dense_order() is None:
-        source = source.contiguous()
+        source = contiguous(source)
     target = out
     if source._layout.strides != there.strides or there.dense_order() is None:
-        target = out if there.contiguous else there.place.empty(there.like())
+        target = out if there.contiguous else place_at(there).empty(there.like())
     _move(target, source, non_blocking)
     if target is not out:
         apply_into(COPY, out, target)
@@ -190,7 +232,7 @@ def _across(out: Tensor, source: Tensor, non_blocking: bool) -> None:
 
 def _move(out: Tensor, source: Tensor, non_blocking: bool) -> None:
     """Copy between two places what lies in memory in the same order, without gaps."""
-    here, there = source._layout.place, out._layout.place
+    here, there = place_at(source._layout), place_at(out._layout)
     if here.device.type == "cpu":
         there.upload(out, source, non_blocking=non_blocking)
     elif there.device.type == "cpu":
@@ -205,14 +247,11 @@ def pinned_empty(layout: Layout) -> Tensor:
     Raises:
         CuplugError: there is no CUDA device.
     """
-    from ...runtime import default_runtime
-    from .pinning import pinned_storage
-
-    return make(pinned_storage(default_runtime(), layout.place, layout.nbytes), 0, layout)
+    return make_tensor(pinned_storage(default_runtime(), layout.place, layout.nbytes), 0, layout)
 
 
 def _destination(
-    tensor: TensorCore, args: tuple[Any, ...], kwargs: dict[str, Any]
+    tensor: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Place, dtype | None, bool, bool]:
     given = dict(kwargs)
     non_blocking, copy = bool(given.pop("non_blocking", False)), bool(given.pop("copy", False))
@@ -229,12 +268,12 @@ def _destination(
     if given:
         raise TypeError(f"to() got unexpected arguments: {', '.join(given)}")
     for each in wanted:
-        if isinstance(each, TensorCore):
-            place, kind = each._layout.place, each._layout.dtype
+        if isinstance(each, Tensor):
+            place, kind = place_at(each._layout), each._layout.dtype
         elif isinstance(each, bool):
             non_blocking = each
         elif isinstance(each, (Device, int)) or (isinstance(each, str) and each.partition(":")[0] in ("cpu", "cuda")):
             place = place_of(each)
         elif each is not None:
             kind = dtype_of(each)
-    return place or tensor._layout.place, kind, non_blocking, copy
+    return place or place_at(tensor._layout), kind, non_blocking, copy

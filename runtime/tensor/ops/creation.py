@@ -11,24 +11,26 @@ from typing import Any
 import numpy as np
 
 from ..core.device_name import current_factory_device
-from ..core.dtypes import dtype, dtype_of, from_numpy, get_default_dtype, int64, promote_types, scalar_dtype
-from ..core.layout import Layout, shape_of
-from ..core.storage import Storage
-from ..core.tensor import make
+from ..core.dtypes import dtype, dtype_of, get_default_dtype, int64, promote_types, scalar_dtype
+from ..core.dtypes import from_numpy as dtype_from_numpy
+from ..core.layout import Layout
+from ..core.shapes import given_once, shape_of
+from ..core.tensor import Tensor
 from ..core.tensor_errors import ArgumentError, ShapeError
-from ..methods import Tensor
+from ..places.dispatch import Plan, dispatch
 from ..places.elementwise_table import COPY
-from ..places.place import Place
+from ..places.place import Place, place_at
 from ..places.registry import place_of
-from .copying import copied_to
+from .copying import copied_to, pinned_empty, to
+from .copying import pin_memory as pin_memory_of
 from .elementwise import apply_into
+from .numpy_arrays import adopt_array, from_numpy
 from .promotion import common_dtype, number_of
-from .reshaping import given
+from .scalars import item, tolist
 
 __all__ = [
     "arange",
     "as_tensor",
-    "asarray",
     "empty",
     "empty_like",
     "empty_strided",
@@ -62,11 +64,11 @@ def tensor(data: Any, *, dtype: Any = None, device: Device = None, pin_memory: b
         TypeError: an element is no number.
     """
     if isinstance(data, Tensor):
-        place = data._layout.place if device is None else _place(device)
+        place = place_at(data._layout) if device is None else _place(device)
         return copied_to(data, place, None if dtype is None else dtype_of(dtype), always=True)
     made = _from_values(data, None if dtype is None else dtype_of(dtype))
     if pin_memory:
-        made = made.pin_memory()
+        made = pin_memory_of(made)
     place = _place(device)
     return made if place is made._layout.place else copied_to(made, place)
 
@@ -74,27 +76,12 @@ def tensor(data: Any, *, dtype: Any = None, device: Device = None, pin_memory: b
 def as_tensor(data: Any, *, dtype: Any = None, device: Device = None) -> Tensor:
     """``tensor``, but without a copy where ``data`` is a tensor or NumPy's array that fits as it is."""
     if isinstance(data, np.ndarray):
-        from .exchange import from_numpy as share
-
-        data = share(data)
+        data = from_numpy(data)
     if not isinstance(data, Tensor):
         return tensor(data, dtype=dtype, device=device)
     if device is None and dtype is None:
         return data
-    return data.to(data.device if device is None else device, dtype=dtype)
-
-
-def asarray(obj: Any, *, dtype: Any = None, device: Device = None, copy: bool | None = None) -> Tensor:
-    """``obj`` as a tensor, sharing memory where it can: also by DLPack and the CUDA Array Interface."""
-    if copy:
-        return tensor(obj, dtype=dtype, device=device)
-    if not isinstance(obj, (Tensor, np.ndarray)) and (
-        hasattr(obj, "__cuda_array_interface__") or hasattr(obj, "__dlpack__")
-    ):
-        from .exchange import from_dlpack, from_interface
-
-        obj = from_interface(obj) if hasattr(obj, "__cuda_array_interface__") else from_dlpack(obj)
-    return as_tensor(obj, dtype=dtype, device=device)
+    return to(data, data.device if device is None else device, dtype=dtype)
 
 
 def scalar_tensor(value: Any, *, dtype: Any = None, device: Device = None) -> Tensor:
@@ -124,9 +111,9 @@ def _from_values(data: Any, wanted: dtype | None) -> Tensor:
             check(array.max().item())
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
         raise TypeError(f"tensor(): the elements must be numbers; NumPy makes {array.dtype} of what was given")
-    kind = wanted or from_numpy(array.dtype)
+    kind = wanted or dtype_from_numpy(array.dtype)
     with np.errstate(all="ignore"):
-        return wrap(np.array(array, dtype=kind.numpy, order="K", copy=True))
+        return adopt_array(np.array(array, dtype=kind.numpy, order="K", copy=True))
 
 
 def _array_of(data: Any) -> Any:
@@ -153,10 +140,10 @@ def _without_typed(data: Any) -> tuple[Any, set[dtype]]:
     def plain(part: Any) -> Any:
         if isinstance(part, Tensor):
             kinds.add(part.dtype)
-            return part.item() if part.numel() == 1 else part.tolist()
+            return item(part) if part.numel() == 1 else tolist(part)
         if isinstance(part, (list, tuple)):
             return [plain(each) for each in part]
-        kinds.add(from_numpy(part.dtype) if isinstance(part, _NUMPYS) else scalar_dtype(type(part)))
+        kinds.add(dtype_from_numpy(part.dtype) if isinstance(part, _NUMPYS) else scalar_dtype(type(part)))
         return part
 
     return plain(data), kinds
@@ -174,37 +161,33 @@ def _holds_typed(data: Any) -> bool:
 _NUMPYS = (np.ndarray, np.generic)
 
 
-def wrap(array: Any) -> Tensor:
-    """An array of NumPy's without gaps as a CPU tensor, which shares it."""
-    place = place_of("cpu")
-    kind = from_numpy(array.dtype)
-    row_major = array.flags.c_contiguous
-    strides = None if row_major else tuple(stride // kind.itemsize for stride in array.strides)
-    layout = Layout.of(place, kind, array.shape, strides)
-    return make(Storage(place, layout.nbytes, array), 0, layout, array)
-
-
 def empty(
-    *size: Any,
+    *lengths: Any,
+    size: Any = None,
     dtype: Any = None,
     device: Device = None,
     pin_memory: bool = False,
     out: Tensor | None = None,
-    **named: Any,
 ) -> Tensor:
     """A tensor of this shape, uninitialised.
 
+    Args:
+        lengths: the shape, as integers or as one sequence; ``size`` means the same.
+        dtype: the element type; the default dtype if None.
+        device: where; the CPU, or the device of ``with device(...)``, if None.
+        pin_memory: whether to use page-locked memory of the CPU.
+        out: a tensor to return instead.
+
     Raises:
         OutOfMemoryError: the device has not that much memory left.
+        ValueError: a length is negative.
     """
     if out is not None:
         return out
     kind = get_default_dtype() if dtype is None else dtype_of(dtype)
     place = _place(device)
-    layout = Layout.of(place, kind, shape_of(given(size, named, "size")))
+    layout = Layout.of(place, kind, shape_of(given_once(lengths, size, "size")))
     if pin_memory:
-        from .copying import pinned_empty
-
         return pinned_empty(layout)
     return place.empty(layout)
 
@@ -228,35 +211,51 @@ def full(size: Any, fill_value: Any, *, dtype: Any = None, device: Device = None
     return apply_into(COPY, empty(size, dtype=kind, device=device, pin_memory=pin_memory), value)
 
 
-def zeros(*size: Any, dtype: Any = None, device: Device = None, pin_memory: bool = False, **named: Any) -> Tensor:
-    """A tensor of this shape with 0 everywhere."""
-    return apply_into(COPY, empty(*size, dtype=dtype, device=device, pin_memory=pin_memory, **named), 0)
+def zeros(
+    *lengths: Any,
+    size: Any = None,
+    dtype: Any = None,
+    device: Device = None,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
+    """A tensor of this shape with 0 everywhere. Arguments and errors are those of ``empty``; ``out`` is filled."""
+    made = empty(*lengths, size=size, dtype=dtype, device=device, pin_memory=pin_memory, out=out)
+    return apply_into(COPY, made, 0)
 
 
-def ones(*size: Any, dtype: Any = None, device: Device = None, pin_memory: bool = False, **named: Any) -> Tensor:
-    """A tensor of this shape with 1 everywhere."""
-    return apply_into(COPY, empty(*size, dtype=dtype, device=device, pin_memory=pin_memory, **named), 1)
+def ones(
+    *lengths: Any,
+    size: Any = None,
+    dtype: Any = None,
+    device: Device = None,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
+    """A tensor of this shape with 1 everywhere. Arguments and errors are those of ``empty``; ``out`` is filled."""
+    made = empty(*lengths, size=size, dtype=dtype, device=device, pin_memory=pin_memory, out=out)
+    return apply_into(COPY, made, 1)
 
 
-def empty_like(input: Tensor, *, dtype: Any = None, device: Device = None) -> Tensor:  # noqa: A002 - torch's name
+def empty_like(input: Tensor, *, dtype: Any = None, device: Device = None) -> Tensor:
     """An uninitialised tensor with the shape, type and device of another."""
     own = input._layout
     kind = own.dtype if dtype is None else dtype_of(dtype)
-    place = own.place if device is None else place_of(device)
+    place = place_at(own) if device is None else place_of(device)
     return place.empty(Layout.of(place, kind, own.shape, own.kept_strides()))
 
 
-def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, device: Device = None) -> Tensor:  # noqa: A002
+def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, device: Device = None) -> Tensor:
     """A tensor with the shape, type and device of another and ``fill_value`` everywhere."""
     return apply_into(COPY, empty_like(input, dtype=dtype, device=device), fill_value)
 
 
-def zeros_like(input: Tensor, *, dtype: Any = None, device: Device = None) -> Tensor:  # noqa: A002 - torch's name
+def zeros_like(input: Tensor, *, dtype: Any = None, device: Device = None) -> Tensor:
     """A tensor with the shape, type and device of another and 0 everywhere."""
     return full_like(input, 0, dtype=dtype, device=device)
 
 
-def ones_like(input: Tensor, *, dtype: Any = None, device: Device = None) -> Tensor:  # noqa: A002 - torch's name
+def ones_like(input: Tensor, *, dtype: Any = None, device: Device = None) -> Tensor:
     """A tensor with the shape, type and device of another and 1 everywhere."""
     return full_like(input, 1, dtype=dtype, device=device)
 
@@ -273,7 +272,7 @@ def arange(
         limits = (*(limits or (start,)), end)
     if not 1 <= len(limits) <= 3:
         raise TypeError(f"arange() takes an end, a start and an end, or both and a step; got {limits}")
-    values = [each.item() if isinstance(each, Tensor) else number_of(each) for each in limits]
+    values = [item(each) if isinstance(each, Tensor) else number_of(each) for each in limits]
     start, end, step = (0, *values, step) if len(values) == 1 else (*values, step)[:3]
     floating = any(isinstance(each, float) for each in (start, end, step))
     kind = dtype_of(dtype) if dtype is not None else get_default_dtype() if floating else int64
@@ -306,9 +305,9 @@ def eye(n: int, m: int | None = None, *, dtype: Any = None, device: Device = Non
 def _filled(pattern: str, shape: tuple[int, ...], kind: dtype, device: Device, *parameters: Any) -> Tensor:
     out = empty(shape, dtype=kind, device=device)
     if out.numel():
-        layout = out._layout
-        kernel = layout.plans.get(pattern)
-        if kernel is None:
-            kernel = layout.plans[pattern] = layout.place.fill(pattern, layout)
-        kernel(out, *parameters)
+        dispatch(pattern, _prepare_fill, (out,), *parameters)
     return out
+
+
+def _prepare_fill(pattern: str, out: Tensor) -> Plan:
+    return place_at(out._layout).fill(pattern, out._layout)

@@ -6,17 +6,14 @@ A capsule holds a ``DLManagedTensor``, whose deleter its consumer calls when it 
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
+from ..backends.device_place import DevicePlace
 from ..core.dtypes import ALL, dtype
-from ..core.layout import Layout
-from ..core.storage import Storage
-from ..core.tensor import make
-
-if TYPE_CHECKING:
-    from ..methods import Tensor
+from ..core.tensor import Tensor
+from ..places.place import Place
+from ..places.registry import place_of
+from .foreign_memory import device_memory, host_memory
 
 __all__ = ["device_of", "export", "import_"]
 
@@ -125,11 +122,13 @@ class _Import:
 
 def import_(source: Any) -> Tensor:
     """See ``exchange.from_dlpack``."""
-    capsule, place = source, None
+    capsule: Any = source
+    place: Place | None = None
     if hasattr(source, "__dlpack__"):
         kind, index = source.__dlpack_device__()
         if kind in (_CUDA, _CUDA_MANAGED):
-            place = _cuda_place(index)
+            place = place_of(index)
+            assert isinstance(place, DevicePlace)
             capsule = source.__dlpack__(stream=place.stream_handle() or 1)
         else:
             capsule = source.__dlpack__()
@@ -150,16 +149,8 @@ def import_(source: Any) -> Tensor:
     _set_name(capsule, _USED)
     owner = _Import(managed, address)
     if device in (_CPU, _CUDA_HOST):
-        return _on_cpu(data, kind, shape, strides, owner)
-    from .exchange import foreign
-
-    return foreign(place or _cuda_place(index), data, kind, shape, strides, owner)
-
-
-def _cuda_place(index: int) -> Any:
-    from ..places.registry import place_of
-
-    return place_of(index)
+        return host_memory(data, kind, shape, strides, owner)
+    return device_memory(place or place_of(index), data, kind, shape, strides, owner)
 
 
 def _dtype(found: Any) -> dtype:
@@ -171,19 +162,3 @@ def _dtype(found: Any) -> dtype:
         f"from_dlpack: tensors cannot hold elements of DLPack's type code {found.code}, {found.bits} bits, "
         f"{found.lanes} lanes"
     )
-
-
-class _HostMemory:
-    def __init__(self, address: int, nbytes: int, owner: Any) -> None:
-        self.owner = owner
-        self.__array_interface__ = {"version": 3, "shape": (nbytes,), "typestr": "|u1", "data": (address, False)}
-
-
-def _on_cpu(address: int, kind: dtype, shape: Any, strides: Any, owner: Any) -> Tensor:
-    from ..backends.host_place import HOST
-
-    layout = Layout.of(HOST, kind, shape, strides)
-    low, high = layout.span()
-    nbytes = (high - low) * kind.itemsize
-    memory = np.asarray(_HostMemory(address + low * kind.itemsize, nbytes, owner)) if nbytes else np.empty(0, np.uint8)
-    return make(Storage(HOST, nbytes, memory), -low, layout)

@@ -1,25 +1,25 @@
-"""Runs the operations of the table: types, broadcasting, devices; then a plan that is kept for the next time.
+"""Element-wise operations of any kind: their types, broadcasting and devices are settled once, in a plan.
 
-A plan is a callable that takes the operands and returns the result. It stands in the ``plans`` of the first operand's
-layout under the operation and the other operands' layouts (or the types of Python numbers), so that an operation that
-was done before costs one look-up, one allocation and the work.
+The functions by name stand in ``arithmetic.py`` and ``elementwise_functions.py``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....allocators.errors import DeviceMismatchError
 from ..core.dtypes import can_cast, dtype, get_default_dtype
-from ..core.layout import Layout, Shape, broadcast_shapes, broadcast_strides, contiguous_strides, iteration_strides
+from ..core.layout import Layout
+from ..core.shapes import Shape, broadcast_shapes, broadcast_strides, contiguous_strides, iteration_strides
+from ..core.tensor import Tensor
 from ..core.tensor_errors import ElementTypeError, ShapeError
-from ..places.elementwise_table import COPY, Operation, Rule
-from ..places.place import Kernel, Place
+from ..places.dispatch import Plan, PlanForOnce, dispatch
+from ..places.elementwise_table import COPY, Elementwise, ElementwiseInto, TypeRule
+from ..places.place import Kernel, Place, place_at
+from .numpy_arrays import number_as_tensor
 from .promotion import number_of, result_types
-
-if TYPE_CHECKING:
-    from ..methods import Tensor
+from .scalars import item
 
 __all__ = [
     "apply",
@@ -28,14 +28,12 @@ __all__ = [
     "apply_into",
     "apply_into2",
     "common_place",
-    "into",
+    "run",
     "same_memory",
 ]
 
-Plan = Callable[..., "Tensor"]
 
-
-def apply(operation: Operation, *operands: Any) -> Tensor:
+def apply(operation: Elementwise, *operands: Any) -> Tensor:
     """``operation`` of tensors and Python numbers, as a new tensor on the operands' device.
 
     Raises:
@@ -43,38 +41,37 @@ def apply(operation: Operation, *operands: Any) -> Tensor:
         ValueError: the shapes do not broadcast.
         TypeError: an operand is no tensor and no number, or the operation does not take its type.
     """
-    found = _key(operation, operands)
-    if found is not None:
-        plan = found[0].plans.get(found[1])
-        if plan is not None:
-            return plan(*operands)  # type: ignore[no-any-return]
-    return _apply_slowly(operation, operands)
-
-
-def apply1(operation: Operation, a: Tensor) -> Tensor:
-    """``apply`` to one tensor, in fewer steps."""
-    plan = a._layout.plans.get((operation,))
-    return plan(a) if plan is not None else _apply_slowly(operation, (a,))
-
-
-def apply2(operation: Operation, a: Tensor, b: Any) -> Tensor:
-    """``apply`` to a tensor and one more operand, in fewer steps: what the operators call."""
-    plan = a._layout.plans.get((operation, b._layout if type(b) is type(a) else type(b)))
-    return plan(a, b) if plan is not None else _apply_slowly(operation, (a, b))
-
-
-def _key(operation: Operation, operands: Sequence[Any]) -> tuple[Layout, tuple[Any, ...]] | None:
-    """Where the plan for these operands stands: in which layout's ``plans``, under which key."""
-    first = operands[0]
-    if hasattr(first, "_layout"):
-        return first._layout, (operation, *[getattr(each, "_layout", None) or type(each) for each in operands[1:]])
     for each in operands:
-        if hasattr(each, "_layout"):
-            return each._layout, (operation, "any", *[getattr(one, "_layout", None) or type(one) for one in operands])
-    return None
+        if type(each) not in _READY:
+            operands = tuple(one if isinstance(one, Tensor) else number_of(one) for one in operands)
+            break
+    if not any(isinstance(each, Tensor) for each in operands):
+        operands = (number_as_tensor(operands[0]), *operands[1:])
+    return dispatch(operation, _prepare_new, operands)  # type: ignore[no-any-return]
 
 
-def apply_into(operation: Operation, out: Tensor, *operands: Any) -> Tensor:
+_READY = frozenset((Tensor, bool, int, float))
+
+
+def apply1(operation: Elementwise, a: Any) -> Tensor:
+    """``apply`` to one tensor: looks up its plan as ``dispatch`` does, in fewer steps."""
+    try:
+        plan = a._layout.plans.get((operation,))
+    except AttributeError:  # a number
+        plan = None
+    return apply(operation, a) if plan is None else plan(a)
+
+
+def apply2(operation: Elementwise, a: Any, b: Any) -> Tensor:
+    """``apply`` to a tensor and one more operand, in fewer steps: what the operators call."""
+    try:
+        plan = a._layout.plans.get((operation, b._layout if type(b) is Tensor else type(b)))
+    except AttributeError:  # a number comes first
+        plan = None
+    return apply(operation, a, b) if plan is None else plan(a, b)
+
+
+def apply_into(operation: Elementwise, out: Tensor, *operands: Any) -> Tensor:
     """``operation`` of the operands, written to ``out``. Where they overlap in memory, operands are copied first.
 
     Raises:
@@ -82,27 +79,26 @@ def apply_into(operation: Operation, out: Tensor, *operands: Any) -> Tensor:
         ValueError: the result does not have the shape of ``out``, or ``out`` has several indices for one element.
         TypeError: the result cannot be cast to the type of ``out``, or as for ``apply``.
     """
-    operands = tuple(_away_from(out, each) if hasattr(each, "_layout") else number_of(each) for each in operands)
-    key = (operation, "into", *[getattr(each, "_layout", None) or type(each) for each in operands])
-    plan = out._layout.plans.get(key)
-    if plan is None:
-        plan = _plan(operation, operands, out)
-        if not isinstance(plan, _Once):
-            out._layout.plans[key] = plan
-    plan(out, *operands)
+    ready = [_away_from(out, each) if isinstance(each, Tensor) else number_of(each) for each in operands]
+    dispatch(operation.into, _prepare_into, (out, *ready))
     return out
 
 
-def apply_into2(operation: Operation, a: Tensor, b: Any) -> Tensor:
+def apply_into2(operation: Elementwise, a: Tensor, b: Any) -> Tensor:
     """``apply_into`` of ``a`` and ``b`` to ``a``, in fewer steps."""
     try:
-        plan = a._layout.plans[operation, "into", a._layout, b._layout] if b._storage is not a._storage else None
+        plan = a._layout.plans[operation.into, a._layout, b._layout] if b._storage is not a._storage else None
     except (KeyError, AttributeError):
         plan = None
     if plan is None:
         return apply_into(operation, a, a, b)
     plan(a, a, b)
     return a
+
+
+def run(operation: Elementwise, out: Tensor | None, *operands: Any) -> Tensor:
+    """``apply``, or ``apply_into`` where ``out`` is given."""
+    return apply(operation, *operands) if out is None else apply_into(operation, out, *operands)
 
 
 def same_memory(a: Tensor, b: Tensor) -> bool:
@@ -122,11 +118,11 @@ def common_place(name: str, operands: Sequence[Any]) -> Place:
         layout = each._layout
         if layout.shape or layout.place.device.type != "cpu":
             if chosen is None:
-                chosen = layout.place
-            elif layout.place is not chosen and not chosen.reaches(layout.place):
-                raise _mismatch(name, chosen, layout.place)
+                chosen = place_at(layout)
+            elif layout.place is not chosen and not chosen.reaches(place_at(layout)):
+                raise _mismatch(name, chosen, place_at(layout))
     if chosen is None:
-        chosen = tensors[0]._layout.place
+        chosen = place_at(tensors[0]._layout)
     return chosen
 
 
@@ -142,33 +138,18 @@ def _mismatch(name: str, a: Place, b: Place) -> DeviceMismatchError:
     return DeviceMismatchError(f"{name}: operands are on different devices, {a.device} and {b.device}; {advice}")
 
 
-def _apply_slowly(operation: Operation, operands: Sequence[Any]) -> Tensor:
-    ready = tuple(each if hasattr(each, "_layout") else number_of(each) for each in operands)
-    if not any(hasattr(each, "_layout") for each in ready):
-        from .creation import tensor
-
-        ready = (tensor(ready[0]), *ready[1:])
-    plan = _plan(operation, ready, None)
-    found = _key(operation, ready)
-    if found is not None and not isinstance(plan, _Once):
-        found[0].plans[found[1]] = plan
-    return plan(*ready)
+def _prepare_new(operation: Elementwise, *operands: Any) -> Plan:
+    return _prepare(operation, operands, None)
 
 
-class _Once:
-    """A plan that must be made anew each time, since what allowed it may change."""
-
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-
-    def __call__(self, *operands: Any) -> Tensor:
-        return self._plan(*operands)
+def _prepare_into(into: ElementwiseInto, out: Tensor, *operands: Any) -> Plan:
+    return _prepare(into.operation, operands, out)
 
 
 class _Defaulting:
     """A plan that holds for one default dtype: that of operands of which none is a floating-point tensor."""
 
-    def __init__(self, plan: Plan, operation: Operation, into: bool) -> None:
+    def __init__(self, plan: Plan, operation: Elementwise, into: bool) -> None:
         self._plan = plan
         self._operation = operation
         self._into = into
@@ -177,20 +158,20 @@ class _Defaulting:
     def __call__(self, *operands: Any) -> Tensor:
         if get_default_dtype() is not self._default:
             out, given = (operands[0], operands[1:]) if self._into else (None, operands)
-            renewed = _plan(self._operation, given, out)
+            renewed = _prepare(self._operation, given, out)
             self._plan = renewed._plan if isinstance(renewed, _Defaulting) else renewed
             self._default = get_default_dtype()
-        return self._plan(*operands)
+        return self._plan(*operands)  # type: ignore[no-any-return]
 
 
-def _plan(operation: Operation, operands: tuple[Any, ...], out: Tensor | None) -> Plan:
+def _prepare(operation: Elementwise, operands: tuple[Any, ...], out: Tensor | None) -> Plan:
     place = common_place(operation.name, operands if out is None else (out, *operands))
     layouts = [each._layout if hasattr(each, "_layout") else None for each in operands]
     shape = broadcast_shapes(*[layout.shape for layout in layouts if layout is not None] or [()])
     types, result = result_types(operation, operands)
     if out is not None:
         _check_out(operation, out, shape, result, layouts)
-        if operation.rule is Rule.FIRST:
+        if operation.rule is TypeRule.FIRST:
             types = (out.dtype,)
         target = out._layout
     else:
@@ -201,7 +182,7 @@ def _plan(operation: Operation, operands: tuple[Any, ...], out: Tensor | None) -
         for layout in layouts
     ]
     peers = {
-        layout.place
+        place_at(layout)
         for layout, value in zip(layouts, by_value, strict=True)
         if layout is not None and layout.place is not place and not value
     }
@@ -216,7 +197,7 @@ def _plan(operation: Operation, operands: tuple[Any, ...], out: Tensor | None) -
     if check is not None:
         plan = _checking(plan, check)
     if peers:
-        return _Once(plan)
+        return PlanForOnce(plan)
     if any(layout is not None and layout.dtype.kind == "f" for layout in layouts):
         return plan
     return _Defaulting(plan, operation, out is not None)
@@ -247,14 +228,14 @@ def _into(kernel: Kernel) -> Plan:
 def _checking(plan: Plan, check: Callable[[Any], None]) -> Plan:
     def checked(*operands: Any) -> Tensor:
         check(operands[-1])
-        return plan(*operands)
+        return plan(*operands)  # type: ignore[no-any-return]
 
     return checked
 
 
 def _taking_values(kernel: Kernel, by_value: Sequence[bool]) -> Kernel:
     def run(out: Tensor, *operands: Any) -> None:
-        kernel(out, *[each.item() if value else each for each, value in zip(operands, by_value, strict=True)])
+        kernel(out, *[item(each) if value else each for each, value in zip(operands, by_value, strict=True)])
 
     return run
 
@@ -271,7 +252,7 @@ def _among_peers(kernel: Kernel, place: Place, peers: set[Place]) -> Kernel:
 
 
 def _check_out(
-    operation: Operation, out: Tensor, shape: Shape, result: dtype, operands: Sequence[Layout | None]
+    operation: Elementwise, out: Tensor, shape: Shape, result: dtype, operands: Sequence[Layout | None]
 ) -> None:
     own = out._layout
     if broadcast_shapes(own.shape, shape) != own.shape:
@@ -298,7 +279,7 @@ def _away_from(out: Tensor, operand: Tensor) -> Tensor:
     a, b = operand._layout, out._layout
     a_low, a_high = ((operand._offset + edge) * a.dtype.itemsize for edge in a.span())
     b_low, b_high = ((out._offset + edge) * b.dtype.itemsize for edge in b.span())
-    return operand.clone() if a_low < b_high and b_low < a_high else operand
+    return apply1(COPY, operand) if a_low < b_high and b_low < a_high else operand
 
 
 def _result_strides(shape: Shape, layouts: Sequence[Layout | None]) -> Shape | None:
@@ -311,8 +292,3 @@ def _result_strides(shape: Shape, layouts: Sequence[Layout | None]) -> Shape | N
         return first.strides
     found = iteration_strides(shape, [broadcast_strides(each.shape, each.strides, shape) for each in present])
     return None if found == contiguous_strides(shape) else found
-
-
-def into(operation: Operation, out: Any, *operands: Any) -> Tensor:
-    """``apply``, or ``apply_into`` where ``out`` is given."""
-    return apply(operation, *operands) if out is None else apply_into(operation, out, *operands)

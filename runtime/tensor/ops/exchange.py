@@ -2,139 +2,145 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ...foreign import device_of as ordinal_of
+from ..backends.device_place import DevicePlace
 from ..core.dtypes import from_numpy as dtype_from_numpy
-from ..core.layout import Layout
-from ..core.storage import Storage
-from ..core.tensor import TensorCore, make
+from ..core.tensor import Tensor
+from ..places.registry import place_of
+from .copying import clone, cpu
+from .creation import Device, as_tensor, tensor
+from .dlpack import device_of, export, import_
+from .foreign_memory import device_memory
+from .numpy_arrays import from_numpy
 
-if TYPE_CHECKING:
-    from ..methods import Tensor
-
-__all__ = ["ExchangeMethods", "from_dlpack", "from_interface", "from_numpy"]
-
-
-class ExchangeMethods(TensorCore):
-    """The methods of a tensor by which other libraries see its memory."""
-
-    __slots__ = ()
-
-    def numpy(self, *, force: bool = False) -> npt.NDArray[Any]:
-        """The elements as NumPy's array, in the same memory.
-
-        Args:
-            force: copy to the CPU first, where the tensor is on a device.
-
-        Raises:
-            TypeError: the tensor is on a device, and not ``force``.
-        """
-        if self.is_cpu:
-            shown: npt.NDArray[Any] = self._host.view()
-            return shown
-        if force:
-            return self.cpu().numpy()  # type: ignore[attr-defined, no-any-return]
-        raise TypeError(f"NumPy cannot use memory of {self.device}; copy it with .cpu() first")
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        array = self.numpy()
-        if dtype is not None and array.dtype != dtype:
-            if copy is False:
-                raise ValueError(f"elements of {self.dtype!r} become {dtype} only by a copy")
-            return array.astype(dtype)
-        return array.copy() if copy else array
-
-    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
-        """What NumPy's functions give for tensors are tensors, as in torch."""
-        return from_numpy(np.asarray(array))
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        """The memory by version 3 of the CUDA Array Interface. What it names is ordered after the current stream."""
-        place = self._layout.place
-        if not self.is_cuda:
-            raise AttributeError(f"the tensor is on {self.device}: only CUDA tensors have __cuda_array_interface__")
-        layout = self._layout
-        if layout.dtype.name == "bfloat16":
-            raise AttributeError("the CUDA Array Interface has no bfloat16; exchange it by DLPack")
-        strides = None if layout.contiguous else tuple(stride * self.itemsize for stride in layout.strides)
-        return {
-            "version": 3,
-            "shape": tuple(layout.shape),
-            "typestr": layout.dtype.numpy.str,
-            "data": (self.data_ptr(), False),
-            "strides": strides,
-            "stream": place.stream_handle() or 1,  # type: ignore[attr-defined]  # 0 is forbidden; 1 is the legacy one
-        }
-
-    def __dlpack__(
-        self, *, stream: Any = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None, **_: Any
-    ) -> Any:
-        """The memory as a DLPack capsule. What is queued on ``stream`` later comes after what makes the elements.
-
-        Args:
-            stream: the consumer's stream as the array API standard says: a handle, 1 or None for the legacy stream, 2
-                for the per-thread one, -1 for no order.
-            dl_device: DLPack's type and number of the device where the consumer wants the elements: here or on the CPU.
-            copy: whether a copy must be made, or must not be.
-
-        Raises:
-            BufferError: it would take a copy that must not be made, or to another device.
-        """
-        from .dlpack import device_of, export
-
-        shown: Any = self.clone() if copy else self  # type: ignore[attr-defined]
-        wanted = None if dl_device is None else tuple(map(int, dl_device))
-        if wanted not in (None, device_of(shown)) and not (self.is_cpu and wanted == (1, 0)):
-            if copy is False or wanted != (1, 0):
-                raise BufferError(f"the tensor is on {self.device}; to use it elsewhere takes a copy, .to(...)")
-            return export(shown.cpu())
-        if self.is_cuda and stream != -1:
-            place = self._layout.place
-            place.hand_over(shown, 0 if stream in (None, 0, 1) else stream)  # type: ignore[attr-defined]
-        return export(shown)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        from .dlpack import device_of
-
-        return device_of(self)  # type: ignore[arg-type]
-
-    def record_stream(self, stream: Any) -> None:
-        """Say that ``stream`` uses the memory too: once given up, it is not used again before the work that is queued
-        on ``stream`` at that time is done. Needed for each stream but the one that the tensor was made on.
-
-        Raises:
-            TypeError: the tensor is on the CPU.
-        """
-        if not self.is_cuda:
-            raise TypeError("record_stream() is for CUDA tensors; this one is on the CPU")
-        if self._storage.nbytes:
-            self._storage.owner.record_stream(stream)
+__all__ = [
+    "as_array",
+    "asarray",
+    "cuda_array_interface",
+    "dlpack_capsule",
+    "dlpack_device",
+    "from_dlpack",
+    "from_interface",
+    "numpy",
+    "record_stream",
+    "wrap_array",
+]
 
 
-def from_numpy(array: npt.NDArray[Any]) -> Tensor:
-    """NumPy's array as a CPU tensor in the same memory.
+def numpy(input: Tensor, *, force: bool = False) -> npt.NDArray[Any]:
+    """The elements as NumPy's array, in the same memory.
+
+    Args:
+        force: copy to the CPU first, where the tensor is on a device.
 
     Raises:
-        TypeError: it is no array, or of a type that tensors do not have.
-        ValueError: its strides are no multiples of an element.
+        TypeError: the tensor is on a device, and not ``force``.
     """
-    from ..backends.host_place import HOST
+    if input.is_cpu:
+        shown: npt.NDArray[Any] = input._host.view()
+        return shown
+    if force:
+        return numpy(cpu(input))
+    raise TypeError(f"NumPy cannot use memory of {input.device}; copy it with .cpu() first")
 
-    if not isinstance(array, np.ndarray):
-        raise TypeError(f"from_numpy() takes NumPy's arrays, not {type(array).__name__}")
-    kind = dtype_from_numpy(array.dtype)
-    itemsize = kind.itemsize
-    if any(stride % itemsize for stride in array.strides):
-        raise ValueError(
-            f"the array's strides {array.strides} are no multiples of an element of {itemsize} bytes; copy it"
+
+def as_array(input: Tensor, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+    """What ``numpy.asarray`` makes of a CPU tensor: an array in the same memory, or a copy of another type.
+
+    Raises:
+        TypeError: the tensor is on a device.
+        ValueError: ``copy`` is False, and the type asked for takes a copy.
+    """
+    array = numpy(input)
+    if dtype is not None and array.dtype != dtype:
+        if copy is False:
+            raise ValueError(f"elements of {input.dtype!r} become {dtype} only by a copy")
+        return array.astype(dtype)
+    return array.copy() if copy else array
+
+
+def wrap_array(  # NumPy passes all these
+    input: Tensor,  # noqa: ARG001
+    array: Any,
+    context: Any = None,  # noqa: ARG001
+    return_scalar: bool = False,  # noqa: ARG001
+) -> Tensor:
+    """A tensor of what one of NumPy's functions gives for tensors, as in torch."""
+    return from_numpy(np.asarray(array))
+
+
+def cuda_array_interface(input: Tensor) -> dict[str, Any]:
+    """The memory by version 3 of the CUDA Array Interface. What it names is ordered after the current stream.
+
+    Raises:
+        AttributeError: the tensor is on the CPU, or of bfloat16.
+    """
+    place = input._layout.place
+    if not isinstance(place, DevicePlace):
+        raise AttributeError(  # noqa: TRY004 - so that hasattr says no
+            f"the tensor is on {input.device}: only CUDA tensors have __cuda_array_interface__"
         )
-    layout = Layout.of(HOST, kind, array.shape, tuple(stride // itemsize for stride in array.strides))
-    storage = Storage.of_array(HOST, array)
-    return make(storage, -layout.span()[0], layout, array if type(array) is np.ndarray else None)
+    layout = input._layout
+    if layout.dtype.name == "bfloat16":
+        raise AttributeError("the CUDA Array Interface has no bfloat16; exchange it by DLPack")
+    strides = None if layout.contiguous else tuple(stride * input.itemsize for stride in layout.strides)
+    return {
+        "version": 3,
+        "shape": tuple(layout.shape),
+        "typestr": layout.dtype.numpy.str,
+        "data": (input.data_ptr(), False),
+        "strides": strides,
+        "stream": place.stream_handle() or 1,  # 0 is forbidden; 1 is the legacy one
+    }
+
+
+def dlpack_capsule(
+    input: Tensor, *, stream: Any = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None, **_: Any
+) -> Any:
+    """The memory as a DLPack capsule. What is queued on ``stream`` later comes after what makes the elements.
+
+    Args:
+        stream: the consumer's stream as the array API standard says: a handle, 1 or None for the legacy stream, 2
+            for the per-thread one, -1 for no order.
+        dl_device: DLPack's type and number of the device where the consumer wants the elements: here or on the CPU.
+        copy: whether a copy must be made, or must not be.
+
+    Raises:
+        BufferError: it would take a copy that must not be made, or to another device.
+    """
+    shown = clone(input) if copy else input
+    wanted = None if dl_device is None else tuple(map(int, dl_device))
+    if wanted not in (None, device_of(shown)) and not (input.is_cpu and wanted == (1, 0)):
+        if copy is False or wanted != (1, 0):
+            raise BufferError(f"the tensor is on {input.device}; to use it elsewhere takes a copy, .to(...)")
+        return export(cpu(shown))
+    place = input._layout.place
+    if isinstance(place, DevicePlace) and stream != -1:
+        place.hand_over(shown, 0 if stream in (None, 0, 1) else stream)
+    return export(shown)
+
+
+def dlpack_device(input: Tensor) -> tuple[int, int]:
+    """DLPack's type and number of the tensor's device."""
+    return device_of(input)
+
+
+def record_stream(input: Tensor, stream: Any) -> None:
+    """Say that ``stream`` uses the memory too: once given up, it is not used again before the work that is queued
+    on ``stream`` at that time is done. Needed for each stream but the one that the tensor was made on.
+
+    Raises:
+        TypeError: the tensor is on the CPU.
+    """
+    if not input.is_cuda:
+        raise TypeError("record_stream() is for CUDA tensors; this one is on the CPU")
+    if input._storage.nbytes:
+        input._storage.owner.record_stream(stream)
 
 
 def from_dlpack(source: Any) -> Tensor:
@@ -147,8 +153,6 @@ def from_dlpack(source: Any) -> Tensor:
     Raises:
         TypeError: the elements or the device are of a kind that tensors do not have.
     """
-    from .dlpack import import_
-
     return import_(source)
 
 
@@ -160,9 +164,6 @@ def from_interface(source: Any) -> Tensor:
         TypeError: the elements are of a kind that tensors do not have, or masked.
         CuplugError: there is no such device.
     """
-    from ...foreign import device_of
-    from ..places.registry import place_of
-
     interface = source.__cuda_array_interface__
     if interface.get("mask") is not None:
         raise TypeError("tensors have no masks; take the array apart first")
@@ -173,17 +174,20 @@ def from_interface(source: Any) -> Tensor:
             f"the array's strides {given} are no multiples of an element of {kind.itemsize} bytes; copy it"
         )
     strides = None if given is None else tuple(stride // kind.itemsize for stride in given)
-    ordinal = device_of(source)
+    ordinal = ordinal_of(source)
     place = place_of("cuda" if ordinal is None else ordinal)
     stream = interface.get("stream")
-    if stream is not None:
-        place.take_over(stream)  # type: ignore[attr-defined]
-    return foreign(place, interface["data"][0], kind, shape, strides, source)
+    if stream is not None and isinstance(place, DevicePlace):
+        place.take_over(stream)
+    return device_memory(place, interface["data"][0], kind, shape, strides, source)
 
 
-def foreign(place: Any, address: int, kind: Any, shape: Any, strides: Any, owner: Any) -> Tensor:
-    """A tensor in memory on a device that ``owner`` keeps."""
-    layout = Layout.of(place, kind, shape, strides)
-    low, high = layout.span()
-    storage = Storage(place, (high - low) * kind.itemsize, owner, address + low * kind.itemsize)
-    return make(storage, -low, layout)
+def asarray(obj: Any, *, dtype: Any = None, device: Device = None, copy: bool | None = None) -> Tensor:
+    """``obj`` as a tensor, sharing memory where it can: also by DLPack and the CUDA Array Interface."""
+    if copy:
+        return tensor(obj, dtype=dtype, device=device)
+    if not isinstance(obj, (Tensor, np.ndarray)) and (
+        hasattr(obj, "__cuda_array_interface__") or hasattr(obj, "__dlpack__")
+    ):
+        obj = from_interface(obj) if hasattr(obj, "__cuda_array_interface__") else from_dlpack(obj)
+    return as_tensor(obj, dtype=dtype, device=device)

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..backends.host_place import HOST
-from ..core.dtypes import bool_, int64, uint8
-from ..core.layout import Layout, Size
+from ..core.dtypes import bool_, dtype, int64, uint8
+from ..core.layout import Layout
+from ..core.shapes import Size
 from ..core.storage import Storage
-from ..core.tensor import TensorCore, make
+from ..core.tensor import Tensor, make_tensor, view_of
+from ..places.dispatch import Plan, dispatch
 from ..places.elementwise_table import BY_NAME
-from ..places.place import Place
-from .copying import copied_to
+from ..places.place import Place, place_at
+from .copying import clone, copied_to, cpu, to
+from .creation import tensor as tensor_from
 from .elementwise import apply
+from .reshape import contiguous, reshape
+from .scalars import item, truth
+from .views import unbind
 
-if TYPE_CHECKING:
-    from ..methods import Tensor
-
-__all__ = ["check_mask", "found_there", "is_searched_there", "positions", "put_on", "resolve", "tensor_of"]
+__all__ = ["check_mask", "found_there", "is_searched_there", "positions", "put_on", "resolve"]
 
 
 def resolve(tensor: Tensor, key: Any, *, writing: bool) -> tuple[Tensor, list[Tensor | None] | None]:
     """The view that the basic parts of ``key`` give, and the index tensors at its dimensions, None at others."""
-    if isinstance(key, TensorCore) and key.ndim and tensor.ndim:
-        return _resolve_one(tensor, key, writing)  # type: ignore[arg-type]
+    if isinstance(key, Tensor) and key.ndim and tensor.ndim:
+        return _resolve_one(tensor, key, writing)
     parts = _parts(key, tensor.ndim)
     shape, strides, offset = [], [], tensor._offset
     own_shape, own_strides = tuple(tensor._layout.shape), tensor._layout.strides
@@ -57,10 +60,10 @@ def resolve(tensor: Tensor, key: Any, *, writing: bool) -> tuple[Tensor, list[Te
             offset += part % length * own_strides[axis]
             axis += 1
         elif not part._layout.shape and part.dtype in (bool_, uint8):  # a new dimension, which it takes or leaves out
-            home = tensor._layout.place if not tensor._layout.place.numpy_indices else HOST
+            home = place_at(tensor._layout) if not place_at(tensor._layout).numpy_indices else HOST
             shape.append(1)
             strides.append(0)
-            indices.append(put_on(home, np.zeros(int(bool(part)), np.int64)))
+            indices.append(put_on(home, np.zeros(int(truth(part)), np.int64)))
         else:
             for each in _integer_indices(part, tensor._layout, axis):
                 shape.append(own_shape[axis])
@@ -68,10 +71,10 @@ def resolve(tensor: Tensor, key: Any, *, writing: bool) -> tuple[Tensor, list[Te
                 indices.append(each)
                 axis += 1
     if all(each is None for each in indices):
-        return tensor._view(tuple(shape), tuple(strides), offset), None
-    if all(part is _ALL or isinstance(part, TensorCore) for part in parts) and len(shape) == len(own_shape):
+        return view_of(tensor, tuple(shape), tuple(strides), offset), None
+    if all(part is _ALL or isinstance(part, Tensor) for part in parts) and len(shape) == len(own_shape):
         return tensor, indices
-    return tensor._view(tuple(shape), tuple(strides), offset), indices
+    return view_of(tensor, tuple(shape), tuple(strides), offset), indices
 
 
 _ALL = slice(None)
@@ -84,11 +87,13 @@ def _resolve_one(tensor: Tensor, index: Tensor, writing: bool) -> tuple[Tensor, 
     if mask.dtype in (bool_, uint8) and covered > 1 and (layout.contiguous or not writing):
         check_mask(mask.shape, layout.shape, 0)
         merged = Layout.of(layout.place, layout.dtype, (mask.numel, *tuple(layout.shape)[covered:]))
-        tensor = make(tensor._storage, tensor._offset, merged) if layout.contiguous else tensor.reshape(merged.shape)
-        if layout.place.numpy_indices:
-            found = put_on(HOST, positions(mask.place.read(index).ravel())[0])
+        tensor = (
+            make_tensor(tensor._storage, tensor._offset, merged) if layout.contiguous else reshape(tensor, merged.shape)
+        )
+        if place_at(layout).numpy_indices:
+            found = put_on(HOST, positions(place_at(mask).read(index).ravel())[0])
             return tensor, [found, *[None] * (tensor.ndim - 1)]
-        index = index.reshape(-1)
+        index = reshape(index, -1)
     indices: list[Tensor | None] = [*_integer_indices(index, tensor._layout, 0)]
     return tensor, indices + [None] * (tensor.ndim - len(indices))
 
@@ -109,14 +114,14 @@ def _parts(key: Any, ndim: int) -> list[Any]:
                 ellipsis = len(parts)
                 continue
         elif isinstance(part, (bool, np.bool_)):
-            part = tensor_of([bool(part)]).reshape(())
+            part = put_on(HOST, np.array(bool(part)), bool_)
         elif isinstance(part, slice):
             used += 1
             part = _ALL if part == _ALL else part
-        elif isinstance(part, TensorCore):
+        elif isinstance(part, Tensor):
             if part.ndim == 0 and part.dtype.kind in "iu" and part.dtype is not uint8:
-                part = part.item()  # type: ignore[attr-defined]
-            used += part.ndim if isinstance(part, TensorCore) and part.dtype in (bool_, uint8) else 1
+                part = item(part)
+            used += part.ndim if isinstance(part, Tensor) and part.dtype in (bool_, uint8) else 1
         elif isinstance(part, (list, tuple, np.ndarray, range)) and not (
             isinstance(part, np.ndarray) and not part.ndim
         ):
@@ -140,7 +145,7 @@ def _parts(key: Any, ndim: int) -> list[Any]:
 
 def _stands_in_tuple(part: Any) -> bool:
     """Whether a list with this part means what a tuple means: torch keeps to what NumPy did once."""
-    return part is None or part is Ellipsis or isinstance(part, (list, tuple, slice, TensorCore))
+    return part is None or part is Ellipsis or isinstance(part, (list, tuple, slice, Tensor))
 
 
 def _integer_indices(part: Tensor, target: Layout, axis: int) -> list[Tensor]:
@@ -149,16 +154,16 @@ def _integer_indices(part: Tensor, target: Layout, axis: int) -> list[Tensor]:
     if here.dtype in (bool_, uint8):
         check_mask(here.shape, target.shape, axis)
         if is_searched_there(here) and here.place is target.place:
-            return list(found_there(part).unbind(0))
-        home = target.place if not target.place.numpy_indices else HOST
-        return [put_on(home, each) for each in positions(here.place.read(part))]
+            return list(unbind(found_there(part), 0))
+        home = place_at(target) if not place_at(target).numpy_indices else HOST
+        return [put_on(home, each) for each in positions(place_at(here).read(part))]
     if here.dtype.kind not in "iu":
         raise IndexError(f"tensors used as indices are of an integer type or bool, not of {here.dtype!r}")
-    if not target.place.numpy_indices:
-        return [part.to(target.place.device, int64)]
+    if not place_at(target).numpy_indices:
+        return [to(part, target.place.device, int64)]
     if here.place is target.place:
         return [part]
-    return [part.clone() if here.place is HOST else part.cpu()]  # what is queued must not see later changes
+    return [clone(part) if here.place is HOST else cpu(part)]  # what is queued must not see later changes
 
 
 def check_mask(mask: Size, shape: Size, axis: int) -> None:
@@ -169,18 +174,17 @@ def check_mask(mask: Size, shape: Size, axis: int) -> None:
 
 
 def is_searched_there(layout: Layout) -> bool:
-    return not layout.place.numpy_indices and layout.numel > 0
+    return not place_at(layout).numpy_indices and layout.numel > 0
 
 
 def found_there(tensor: Tensor) -> Tensor:
     """The indices of what is not 0, found by the device: a row for each dimension. Waits for their number."""
     flags = tensor if tensor.dtype is bool_ else apply(BY_NAME["ne"], tensor, 0)
-    flags = flags.contiguous()
-    layout = flags._layout
-    find = layout.plans.get("positions")
-    if find is None:
-        find = layout.plans["positions"] = layout.place.positions(layout)
-    return find(flags)
+    return dispatch("positions", _prepare_positions, (contiguous(flags),))  # type: ignore[no-any-return]
+
+
+def _prepare_positions(_: str, flags: Tensor) -> Plan:
+    return place_at(flags._layout).positions(flags._layout)
 
 
 def positions(elements: Any) -> list[Any]:
@@ -193,16 +197,10 @@ def _index_of(values: Any) -> Tensor:
     """A list, a range or NumPy's array as an index tensor."""
     if isinstance(values, range) or set(map(type, values)) == {int}:
         return put_on(HOST, np.array(values, np.int64))
-    return tensor_of(values)
+    return tensor_from(values)
 
 
-def tensor_of(values: Any) -> Tensor:
-    from .creation import tensor
-
-    return tensor(values)
-
-
-def put_on(place: Place, array: Any) -> Tensor:
-    """An array of int64 as a tensor, made for the purpose."""
-    tensor = make(Storage(HOST, array.nbytes, array), 0, Layout.of(HOST, int64, array.shape), array)
+def put_on(place: Place, array: Any, kind: dtype = int64) -> Tensor:
+    """An array of the type ``kind``, made for the purpose, as a tensor of a place."""
+    tensor = make_tensor(Storage(HOST, array.nbytes, array), 0, Layout.of(HOST, kind, array.shape), array)
     return tensor if place is HOST else copied_to(tensor, place)

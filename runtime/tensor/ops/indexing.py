@@ -2,116 +2,172 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from ..core.dtypes import bool_, int64
-from ..core.layout import Layout, broadcast_shapes
-from ..core.tensor import TensorCore
+from ..core.layout import Layout
+from ..core.shapes import broadcast_shapes
+from ..core.tensor import Tensor
 from ..places.elementwise_table import BY_NAME, COPY
+from ..places.place import place_at
+from .copying import copy_, to
+from .creation import tensor
 from .elementwise import apply, apply_into
-from .index_parts import check_mask, found_there, is_searched_there, positions, put_on, resolve, tensor_of
-from .take_and_put import fill_where, filling, put, shortened, take, taken
+from .index_parts import check_mask, found_there, is_searched_there, positions, put_on, resolve
+from .reductions import any as any_of
+from .reshape import reshape
+from .scalars import truth
+from .take_and_put import fill_value_of, fill_where, put_at, shortened, take, take_at
+from .views import expand, narrow, t, unbind
 
-if TYPE_CHECKING:
-    from ..methods import Tensor
+__all__ = [
+    "contains",
+    "get_item",
+    "index_select",
+    "iterate",
+    "length",
+    "masked_fill",
+    "masked_fill_",
+    "masked_select",
+    "nonzero",
+    "set_item",
+]
 
-__all__ = ["IndexMethods"]
+
+def get_item(input: Tensor, key: Any) -> Tensor:
+    """``input[key]``: a view where ``key`` has only integers, slices, None and Ellipsis, else a copy.
+
+    Raises:
+        IndexError: there are more indices than dimensions, one is out of range, or a mask does not fit.
+    """
+    if isinstance(key, Tensor) and _is_plain(key._layout, input._layout):
+        return take(input, [key], 0)
+    view, indices = resolve(input, key, writing=False)
+    return view if indices is None else take_at(view, indices)
 
 
-class IndexMethods(TensorCore):
-    """The methods of a tensor that pick elements."""
+def set_item(input: Tensor, key: Any, value: Any) -> None:
+    """``input[key] = value``: a number, a tensor, an array or a list, which broadcasts to what ``key`` names.
 
-    __slots__ = ()
+    Raises:
+        IndexError: there are more indices than dimensions, one is out of range, or a mask does not fit.
+        ValueError: ``value`` does not broadcast to what is to be written.
+    """
+    if isinstance(value, (list, tuple, np.ndarray)):
+        value = tensor(value)
+    if isinstance(key, Tensor) and key.dtype is bool_ and not (isinstance(value, Tensor) and value.ndim):
+        check_mask(key.shape, input.shape, 0)
+        mask = key if key._layout.place is input._layout.place else to(key, input.device)
+        fill_where(input, mask, value)
+        return
+    view, indices = resolve(input, key, writing=True)
+    if indices is not None:
+        put_at(view, indices, value)
+    elif isinstance(value, Tensor):
+        copy_(view, shortened(value, view.ndim))
+    else:
+        apply_into(COPY, view, value)
 
-    def __getitem__(self, key: Any) -> Tensor:
-        if isinstance(key, TensorCore) and _is_plain(key._layout, self._layout):
-            return taken(self, [key], key._layout.shape)  # type: ignore[arg-type, list-item]
-        view, indices = resolve(self, key, writing=False)  # type: ignore[arg-type]
-        return view if indices is None else take(view, indices)
 
-    def __setitem__(self, key: Any, value: Any) -> None:
-        target: Tensor = self  # type: ignore[assignment]
-        if isinstance(value, (list, tuple, np.ndarray)):
-            value = tensor_of(value)
-        if isinstance(key, TensorCore) and key.dtype is bool_ and not (isinstance(value, TensorCore) and value.ndim):
-            check_mask(key.shape, self.shape, 0)
-            mask: Any = key if key._layout.place is self._layout.place else key.to(self.device)  # type: ignore[attr-defined]
-            fill_where(target, mask, value)
-            return
-        view, indices = resolve(target, key, writing=True)
-        if indices is not None:
-            put(view, indices, value)
-        elif isinstance(value, TensorCore):
-            view.copy_(shortened(value, view.ndim))
-        else:
-            apply_into(COPY, view, value)
+def masked_fill_(input: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """Write ``value``, a number or a tensor without dimensions, where ``mask``, which broadcasts, is True.
 
-    def masked_fill_(self, mask: Tensor, value: Any) -> Tensor:
-        """Write ``value``, a number or a tensor without dimensions, where ``mask``, which broadcasts, is True.
+    Raises:
+        ValueError: ``value`` has dimensions, or ``mask`` does not broadcast to the tensor.
+        TypeError: ``mask`` is not of bool.
+    """
+    return apply_into(_WHERE, input, mask, fill_value_of(input, value), input)
 
-        Raises:
-            ValueError: ``value`` has dimensions.
-        """
-        return apply_into(BY_NAME["where"], self, mask, filling(self, value), self)  # type: ignore[arg-type]
 
-    def masked_fill(self, mask: Tensor, value: Any) -> Tensor:
-        """A copy with ``value`` where ``mask`` is True; it has the shape to which both broadcast."""
-        return apply(BY_NAME["where"], mask, filling(self, value), self)
+def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """A copy with ``value``, a number or a tensor without dimensions, where ``mask`` is True. It has the shape to which
+    both broadcast.
 
-    def masked_select(self, mask: Tensor) -> Tensor:
-        """The elements where ``mask``, which broadcasts with this tensor, is True, in one dimension."""
-        shape = broadcast_shapes(self.shape, mask.shape)
-        if not shape:
-            return self.reshape(1)[mask.reshape(1)]
-        source: Any = self if self.shape == shape else self.expand(*shape)
-        return source[mask if mask.shape == shape else mask.expand(*shape)]  # type: ignore[no-any-return]
+    Raises:
+        ValueError: ``value`` has dimensions, or the shapes do not broadcast.
+        TypeError: ``mask`` is not of bool.
+    """
+    return apply(_WHERE, mask, fill_value_of(input, value), input)
 
-    def nonzero(self, as_tuple: bool = False) -> Any:
-        """The indices of the elements that are not 0: one row each, or one tensor a dimension. Waits for the device."""
-        place = self._layout.place
-        if is_searched_there(self._layout):
-            there = found_there(self.reshape(self.shape or (1,)))
-            return there.unbind(0) if as_tuple else there[: self.ndim].t()
-        elements = place.read(self)  # type: ignore[arg-type]
-        if as_tuple:
-            return put_on(place, np.array(positions(elements.reshape(self.shape or (1,))))).unbind(0)
-        found = positions(elements) if self.ndim else []
-        rows = np.empty((len(found[0]) if found else np.count_nonzero(elements), self.ndim), np.int64)
-        for axis, each in enumerate(found):
-            rows[:, axis] = each
-        return put_on(place, rows)
 
-    def index_select(self, dim: int, index: Tensor) -> Tensor:
-        """The positions ``index`` of one dimension, in that order.
+_WHERE = BY_NAME["where"]
 
-        Raises:
-            IndexError: ``index`` has more than one dimension.
-        """
-        if index.ndim != 1:
-            if index.ndim:
-                raise IndexError(f"index_select: the index has {index.ndim} dimensions, and must have one")
-            index = index.reshape(1)
-        return self[(slice(None),) * (dim % (self.ndim or 1)) + (index,)]
 
-    def __iter__(self) -> Any:
-        if not self.ndim:
-            raise TypeError("a tensor without dimensions has nothing to go through")
-        return iter(self.unbind(0))
+def masked_select(input: Tensor, mask: Tensor) -> Tensor:
+    """The elements where ``mask``, which broadcasts with the tensor, is True, in one dimension. Waits for the device.
 
-    def __len__(self) -> int:
-        if not self.ndim:
-            raise TypeError("a tensor without dimensions has no length")
-        return int(self.shape[0])
+    Raises:
+        ValueError: the shapes do not broadcast.
+    """
+    shape = broadcast_shapes(input.shape, mask.shape)
+    if not shape:
+        return get_item(reshape(input, 1), reshape(mask, 1))
+    source = input if input.shape == shape else expand(input, *shape)
+    return get_item(source, mask if mask.shape == shape else expand(mask, *shape))
 
-    if TYPE_CHECKING:
 
-        def clone(self) -> Tensor: ...
-        def expand(self, *size: Any) -> Tensor: ...
-        def reshape(self, *shape: Any) -> Tensor: ...
-        def unbind(self, dim: int = 0) -> tuple[Tensor, ...]: ...
-        def item(self) -> Any: ...
+def nonzero(input: Tensor, as_tuple: bool = False) -> Any:
+    """The indices of the elements that are not 0, as int64. Waits for the device.
+
+    Args:
+        input: the tensor.
+        as_tuple: whether to return a tensor of indices for each dimension, instead of one with a row for each element.
+    """
+    place = place_at(input._layout)
+    if is_searched_there(input._layout):
+        there = found_there(reshape(input, input.shape or (1,)))
+        return unbind(there, 0) if as_tuple else t(narrow(there, 0, 0, input.ndim))
+    elements = place.read(input)
+    if as_tuple:
+        return unbind(put_on(place, np.array(positions(elements.reshape(input.shape or (1,))))), 0)
+    found = positions(elements) if input.ndim else []
+    rows = np.empty((len(found[0]) if found else np.count_nonzero(elements), input.ndim), np.int64)
+    for axis, each in enumerate(found):
+        rows[:, axis] = each
+    return put_on(place, rows)
+
+
+def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
+    """The positions ``index``, integers in one dimension, of dimension ``dim``, in that order.
+
+    Raises:
+        IndexError: ``index`` has more than one dimension, or on the CPU is out of range.
+    """
+    if index.ndim != 1:
+        if index.ndim:
+            raise IndexError(f"index_select: the index has {index.ndim} dimensions, and must have one")
+        index = reshape(index, 1)
+    return get_item(input, (slice(None),) * (dim % (input.ndim or 1)) + (index,))
+
+
+def iterate(input: Tensor) -> Iterator[Tensor]:
+    """The positions of the first dimension, one after the other, as views.
+
+    Raises:
+        TypeError: the tensor has no dimensions.
+    """
+    if not input.ndim:
+        raise TypeError("a tensor without dimensions has nothing to go through")
+    return iter(unbind(input, 0))
+
+
+def length(input: Tensor) -> int:
+    """The length of the first dimension.
+
+    Raises:
+        TypeError: the tensor has no dimensions.
+    """
+    if not input.ndim:
+        raise TypeError("a tensor without dimensions has no length")
+    return input._layout.shape[0]  # type: ignore[no-any-return]
+
+
+def contains(input: Tensor, value: Any) -> bool:
+    """Whether an element equals ``value``, a number or a tensor that broadcasts. Waits until the elements are there."""
+    return truth(any_of(apply(BY_NAME["eq"], input, value)))
 
 
 def _is_plain(index: Layout, target: Layout) -> bool:

@@ -1,25 +1,31 @@
-"""Several tensors made one: plans, kept under all the layouts, as in ``elementwise``."""
+"""Several tensors made one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from ..core.layout import Layout, normal_axis
-from ..core.tensor import make
+from ..core.layout import Layout
+from ..core.shapes import normal_axis
+from ..core.tensor import Tensor, make_tensor
 from ..core.tensor_errors import ShapeError
+from ..places.dispatch import Plan, dispatch
 from ..places.elementwise_table import COPY
+from ..places.place import place_at
 from .elementwise import apply_into, common_place
 from .promotion import common_dtype
-
-if TYPE_CHECKING:
-    from ..methods import Tensor
+from .views import narrow, unsqueeze
 
 __all__ = ["cat", "stack"]
 
 
 def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None, out: Tensor | None = None) -> Tensor:
-    """The tensors one after the other along a dimension, which may be called ``axis``; written to ``out`` if given.
+    """The tensors one after the other along a dimension.
+
+    Args:
+        tensors: one at least. Their shapes are equal but for this dimension; empty tensors of one dimension count as
+            nothing. Different element types are promoted.
+        dim: the dimension; ``axis`` means the same.
+        out: where to write the result, instead of to a new tensor.
 
     Raises:
         ShapeError: there are none, or their other dimensions differ.
@@ -30,7 +36,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None, out
 
 
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """Tensors of one shape side by side along a new dimension.
+    """Tensors of one shape side by side along a new dimension, ``dim`` of the result.
 
     Raises:
         ShapeError: there are none, or their shapes differ.
@@ -42,20 +48,17 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 def _joined(given: tuple[Tensor, ...], dim: int, name: str) -> Tensor:
     if not given:
         raise ShapeError(f"{name}: there must be a tensor at least")
-    try:
-        plans = given[0]._layout.plans
-        key = (name, dim, *[each._layout for each in given])
-    except AttributeError:
-        raise TypeError(
-            f"{name}: all must be tensors; got {', '.join(type(each).__name__ for each in given)}"
-        ) from None
-    plan = plans.get(key)
-    if plan is None:
-        plan = plans[key] = _Plan(given, dim, name)
-    return plan(given)
+    return dispatch((name, dim), _prepare, given)  # type: ignore[no-any-return]
 
 
-class _Plan:
+def _prepare(asked: tuple[str, int], *given: Tensor) -> Plan:
+    name, dim = asked
+    if not all(isinstance(each, Tensor) for each in given):
+        raise TypeError(f"{name}: all must be tensors; got {', '.join(type(each).__name__ for each in given)}")
+    return _Join(given, dim, name)
+
+
+class _Join:
     """How tensors of given layouts are joined."""
 
     def __init__(self, given: tuple[Tensor, ...], dim: int, name: str) -> None:
@@ -64,7 +67,7 @@ class _Plan:
         if name == "stack":
             if any(each.shape != given[0].shape for each in given):
                 raise ShapeError(f"stack: the shapes differ: {', '.join(str(list(each.shape)) for each in given)}")
-            shown = tuple(each.unsqueeze(dim) for each in given)
+            shown = tuple(unsqueeze(each, dim) for each in given)
             self._axis = normal_axis(dim, shown[0].ndim)
         # torch leaves out empty tensors of one dimension, whatever the others' shape.
         self._used = [k for k, each in enumerate(shown) if tuple(each.shape) != (0,)] or [0]
@@ -85,15 +88,18 @@ class _Plan:
         if all(each.place is place for each in self._layouts):
             self._kernel = place.join(self._target, self._layouts, axis)
 
-    def __call__(self, given: tuple[Tensor, ...]) -> Tensor:
-        out = self._target.place.empty(self._target)
-        parts = [make(given[k]._storage, given[k]._offset, layout) for k, layout in zip(self._used, self._layouts)]  # noqa: B905
+    def __call__(self, *given: Tensor) -> Tensor:
+        out = place_at(self._target).empty(self._target)
+        parts = [
+            make_tensor(given[k]._storage, given[k]._offset, layout)
+            for k, layout in zip(self._used, self._layouts, strict=True)
+        ]
         if self._kernel is not None:
             self._kernel(out, *parts)
             return out
         start = 0
         for each in parts:  # of peers: each copy waits for the other device
             length = each.shape[self._axis]
-            apply_into(COPY, out.narrow(self._axis, start, length), each)
+            apply_into(COPY, narrow(out, self._axis, start, length), each)
             start += length
         return out

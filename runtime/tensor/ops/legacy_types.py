@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.dtypes import (
     bfloat16,
@@ -18,10 +18,8 @@ from ..core.dtypes import (
     int64,
     uint8,
 )
-from ..core.layout import Size, shape_of
-
-if TYPE_CHECKING:
-    from ..methods import Tensor
+from ..core.shapes import Size, shape_of
+from ..core.tensor import Tensor
 
 __all__ = ["LEGACY", "LegacyType", "legacy_name", "legacy_tensor", "named_type"]
 
@@ -63,6 +61,18 @@ class LegacyType:
 
 LEGACY = {device: {name: LegacyType(name, kind, device) for name, kind in _NAMES.items()} for device in ("cpu", "cuda")}
 """The legacy types by kind of device and name."""
+
+
+BFloat16Tensor = LEGACY["cpu"]["BFloat16Tensor"]
+BoolTensor = LEGACY["cpu"]["BoolTensor"]
+ByteTensor = LEGACY["cpu"]["ByteTensor"]
+CharTensor = LEGACY["cpu"]["CharTensor"]
+DoubleTensor = LEGACY["cpu"]["DoubleTensor"]
+FloatTensor = LEGACY["cpu"]["FloatTensor"]
+HalfTensor = LEGACY["cpu"]["HalfTensor"]
+IntTensor = LEGACY["cpu"]["IntTensor"]
+LongTensor = LEGACY["cpu"]["LongTensor"]
+ShortTensor = LEGACY["cpu"]["ShortTensor"]
 
 
 def legacy_tensor(kind: dtype, device: Any, args: tuple[Any, ...]) -> Tensor:

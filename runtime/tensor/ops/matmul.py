@@ -3,51 +3,113 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ..core.dtypes import bool_
-from ..core.layout import Layout, Shape, broadcast_shapes
-from ..core.tensor import make
+from ..core.layout import Layout
+from ..core.shapes import Shape, broadcast_shapes
+from ..core.tensor import Tensor, make_tensor
 from ..core.tensor_errors import ElementTypeError, ShapeError
+from ..places.dispatch import Plan, PlanForOnce, dispatch
 from ..places.elementwise_table import COPY
+from ..places.place import place_at
 from .copying import copied_to
 from .elementwise import apply_into, common_place
+from .reshape import reshape
+from .views import expand, unsqueeze
 
-if TYPE_CHECKING:
-    from ..methods import Tensor
-
-__all__ = ["matmul"]
+__all__ = ["bmm", "dot", "matmul", "mm", "mv"]
 
 
-def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: A002 - torch's name
+def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The product of matrices, of vectors, or of batches of matrices, whose leading dimensions broadcast.
+
+    Args:
+        input: a tensor of one dimension or more; one dimension is a row.
+        other: a tensor of the same element type; one dimension is a column.
+        out: where to write the result, instead of to a new tensor.
+
+    Returns:
+        Of shapes (..., n, k) and (..., k, m) a tensor of shape (..., n, m); a vector's n or m is left out. Half types
+        are added up in float32.
 
     Raises:
         DeviceMismatchError: the operands are on different devices.
-        TypeError: their types differ or are bool: torch does not convert here.
+        TypeError: one is no tensor, or their types differ or are bool: torch does not convert here.
         ValueError: the shapes do not fit.
     """
-    a, b = input, other
-    key = ("matmul", b._layout)
-    plan = a._layout.plans.get(key)
-    if plan is None:
-        place = common_place("matmul", (a, b))
-        a, b = (each if each._layout.place is place or not each.ndim else copied_to(each, place) for each in (a, b))
-        plan = _Plan(a, b)
-        if a is input and b is other:
-            a._layout.plans[key] = plan
-    result: Tensor = plan(a, b)
+    result: Tensor = dispatch("matmul", _prepare, (input, other))
     return result if out is None else apply_into(COPY, out, result)
 
 
-class _Plan:
+def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The product of two matrices, of shapes (n, k) and (k, m). Otherwise as ``matmul``.
+
+    Raises:
+        ValueError: an operand has not two dimensions, or the shapes do not fit.
+    """
+    if input.ndim != 2 or mat2.ndim != 2:
+        raise ShapeError(f"mm: both must have two dimensions; they have {input.ndim} and {mat2.ndim}")
+    return matmul(input, mat2, out=out)
+
+
+def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The products of two batches of matrices, of shapes (b, n, k) and (b, k, m). Otherwise as ``matmul``.
+
+    Raises:
+        ValueError: an operand has not three dimensions, the batches differ in size, or the shapes do not fit.
+    """
+    if input.ndim != 3 or mat2.ndim != 3 or input.shape[0] != mat2.shape[0]:
+        raise ShapeError(f"bmm: batches of matrices of equal size are needed; got {input.shape} and {mat2.shape}")
+    return matmul(input, mat2, out=out)
+
+
+def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The product of a matrix, of shape (n, k), and a vector of k elements. Otherwise as ``matmul``.
+
+    Raises:
+        ValueError: they are not a matrix and a vector, or do not fit.
+    """
+    if input.ndim != 2 or vec.ndim != 1:
+        raise ShapeError(f"mv: a matrix and a vector are needed; they have {input.ndim} and {vec.ndim} dimensions")
+    return matmul(input, vec, out=out)
+
+
+def dot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The scalar product of two vectors of equal length, without dimensions. Otherwise as ``matmul``.
+
+    Raises:
+        ValueError: an operand has not one dimension, or the lengths differ.
+    """
+    if input.ndim != 1 or other.ndim != 1:
+        raise ShapeError(f"dot: both must have one dimension; they have {input.ndim} and {other.ndim}")
+    return matmul(input, other, out=out)
+
+
+def _prepare(_: str, a: Any, b: Any) -> Plan:
+    for each in (a, b):
+        if not isinstance(each, Tensor):
+            raise TypeError(f"matmul: both operands must be tensors; one is of {type(each).__name__}")
+    place = common_place("matmul", (a, b))
+    there = [each._layout.place is place for each in (a, b)]
+    if all(there):
+        return _Product(a, b)
+
+    def plan(a: Tensor, b: Tensor) -> Tensor:
+        a, b = (each if here or not each.ndim else copied_to(each, place) for here, each in zip(there, (a, b)))  # noqa: B905
+        return _Product(a, b)(a, b)
+
+    return PlanForOnce(plan)
+
+
+class _Product:
     """The product of tensors of two layouts, as a batch of products of matrices."""
 
     def __init__(self, a: Tensor, b: Tensor) -> None:
         _check(a, b)
-        place, kind = a._layout.place, a.dtype
-        left = a.unsqueeze(0) if a.ndim == 1 else a
-        right = b.unsqueeze(1) if b.ndim == 1 else b
+        place, kind = place_at(a._layout), a.dtype
+        left = unsqueeze(a, 0) if a.ndim == 1 else a
+        right = unsqueeze(b, 1) if b.ndim == 1 else b
         (rows, inner), columns = left.shape[-2:], right.shape[-1]
         batch = broadcast_shapes(left.shape[:-2], right.shape[:-2])
         shape = (*batch, *((rows,) if a.ndim > 1 else ()), *((columns,) if b.ndim > 1 else ()))
@@ -62,9 +124,9 @@ class _Plan:
             self._kernel = place.matmul(self._product, self._a(a)._layout, self._b(b)._layout)
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
-        out = self._final.place.empty(self._final)
+        out = place_at(self._final).empty(self._final)
         if self._kernel is not None:
-            self._kernel(make(out._storage, 0, self._product), self._a(a), self._b(b))
+            self._kernel(make_tensor(out._storage, 0, self._product), self._a(a), self._b(b))
         elif self._final.numel:
             apply_into(COPY, out, 0)
         return out
@@ -84,14 +146,14 @@ class _Batch:
     def __call__(self, tensor: Tensor) -> Tensor:
         if self._layout is None:
             return self._shown(tensor)
-        return make(tensor._storage, tensor._offset, self._layout)
+        return make_tensor(tensor._storage, tensor._offset, self._layout)
 
     def _shown(self, tensor: Tensor) -> Tensor:
         rows, columns = self._matrix
         count = prod(self._batch)
         if prod(tensor.shape) == rows * columns:
-            return tensor.reshape(rows, columns).expand(count, rows, columns)
-        return tensor.expand(*self._batch, rows, columns).reshape(count, rows, columns)
+            return expand(reshape(tensor, rows, columns), count, rows, columns)
+        return reshape(expand(tensor, *self._batch, rows, columns), count, rows, columns)
 
 
 def _check(a: Tensor, b: Tensor) -> None:

@@ -1,74 +1,74 @@
-"""Tensors like this one: ``new_full`` and its kin, the older ``new``, and ``type``."""
+"""Tensors like another one: ``new_full`` and its kin, the older ``new``, and ``type``."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..core.layout import shape_of
-from ..core.tensor import TensorCore
-from .reshaping import given
+from ..core.shapes import given_once, shape_of
+from ..core.tensor import Tensor
+from .copying import to
+from .creation import empty, tensor
+from .filling import fill_, zero_
+from .legacy_types import LegacyType, legacy_name, legacy_tensor, named_type
 
-if TYPE_CHECKING:
-    from ..methods import Tensor
-
-__all__ = ["CreationMethods"]
+__all__ = ["as_type", "new", "new_empty", "new_full", "new_ones", "new_tensor", "new_zeros"]
 
 
-class CreationMethods(TensorCore):
-    """The methods of a tensor that make others with its type and on its device, unless told otherwise."""
+def new_empty(input: Tensor, *lengths: Any, size: Any = None, dtype: Any = None, device: Any = None) -> Tensor:
+    """An uninitialised tensor of this shape, with the type and on the device of ``input`` unless told otherwise.
 
-    __slots__ = ()
+    Raises:
+        OutOfMemoryError: the device has not that much memory left.
+        ValueError: a length is negative.
+    """
+    shape = shape_of(given_once(lengths, size, "size"))
+    return empty(shape, dtype=_type(input, dtype), device=_device(input, device))
 
-    def new_empty(self, *size: Any, dtype: Any = None, device: Any = None, **named: Any) -> Tensor:
-        """An uninitialised tensor of this shape."""
-        from .creation import empty
 
-        return empty(shape_of(given(size, named, "size")), dtype=self._kind(dtype), device=self._home(device))
+def new_zeros(input: Tensor, *lengths: Any, size: Any = None, dtype: Any = None, device: Any = None) -> Tensor:
+    """``new_empty``, with 0 everywhere."""
+    return zero_(new_empty(input, *lengths, size=size, dtype=dtype, device=device))
 
-    def new_zeros(self, *size: Any, dtype: Any = None, device: Any = None, **named: Any) -> Tensor:
-        """A tensor of this shape with 0 everywhere."""
-        return self.new_empty(*size, dtype=dtype, device=device, **named).zero_()
 
-    def new_ones(self, *size: Any, dtype: Any = None, device: Any = None, **named: Any) -> Tensor:
-        """A tensor of this shape with 1 everywhere."""
-        return self.new_empty(*size, dtype=dtype, device=device, **named).fill_(1)
+def new_ones(input: Tensor, *lengths: Any, size: Any = None, dtype: Any = None, device: Any = None) -> Tensor:
+    """``new_empty``, with 1 everywhere."""
+    return fill_(new_empty(input, *lengths, size=size, dtype=dtype, device=device), 1)
 
-    def new_full(self, size: Any, fill_value: Any, dtype: Any = None, device: Any = None) -> Tensor:
-        """A tensor of this shape with ``fill_value`` everywhere."""
-        return self.new_empty(size, dtype=dtype, device=device).fill_(fill_value)
 
-    def new_tensor(self, data: Any, dtype: Any = None, device: Any = None) -> Tensor:
-        """A tensor with a copy of ``data``."""
-        from .creation import tensor
+def new_full(input: Tensor, size: Any, fill_value: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    """A tensor of this shape with ``fill_value`` everywhere."""
+    return fill_(new_empty(input, size, dtype=dtype, device=device), fill_value)
 
-        return tensor(data, dtype=self._kind(dtype), device=self._home(device))
 
-    def new(self, *args: Any) -> Tensor:
-        """As the legacy constructor of this type: ``new(2, 3)``, ``new(size)``, ``new([[1, 2]])``, ``new()``."""
-        from .legacy_types import legacy_tensor
+def new_tensor(input: Tensor, data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    """A tensor with a copy of ``data``."""
+    return tensor(data, dtype=_type(input, dtype), device=_device(input, device))
 
-        return legacy_tensor(self.dtype, self.device, args)
 
-    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
-        """The name of the legacy type, such as ``torch.cuda.FloatTensor``; or the tensor as another type, given as a
-        dtype, a legacy class or its name."""
-        from .legacy_types import LegacyType, legacy_name, named_type
+def new(input: Tensor, *args: Any) -> Tensor:
+    """As the legacy constructor of this type: ``new(2, 3)``, ``new(size)``, ``new([[1, 2]])``, ``new()``."""
+    return legacy_tensor(input.dtype, input.device, args)
 
-        if dtype is None:
-            return legacy_name(self)  # type: ignore[arg-type]
-        if isinstance(dtype, str) and dtype.endswith("Tensor"):
-            dtype = named_type(dtype)
-        elif dtype is self.__class__:
-            dtype = named_type("Tensor")
-        tensor: Tensor = self  # type: ignore[assignment]
-        if isinstance(dtype, LegacyType):
-            device = "cuda" if dtype.device == "cuda" and not self.is_cuda else None
-            device = "cpu" if dtype.device == "cpu" else device
-            return tensor.to(self.device if device is None else device, dtype.dtype, non_blocking=non_blocking)
-        return tensor.to(dtype, non_blocking=non_blocking)
 
-    def _kind(self, dtype: Any) -> Any:
-        return self._layout.dtype if dtype is None else dtype
+def as_type(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """The name of the legacy type, such as ``torch.cuda.FloatTensor``; or the tensor as another type, given as a
+    dtype, a legacy class or its name."""
+    if dtype is None:
+        return legacy_name(input)
+    if isinstance(dtype, str) and dtype.endswith("Tensor"):
+        dtype = named_type(dtype)
+    elif dtype is Tensor:
+        dtype = named_type("Tensor")
+    if isinstance(dtype, LegacyType):
+        device = "cuda" if dtype.device == "cuda" and not input.is_cuda else None
+        device = "cpu" if dtype.device == "cpu" else device
+        return to(input, input.device if device is None else device, dtype.dtype, non_blocking=non_blocking)
+    return to(input, dtype, non_blocking=non_blocking)
 
-    def _home(self, device: Any) -> Any:
-        return self._layout.place.device if device is None else device
+
+def _type(input: Tensor, dtype: Any) -> Any:
+    return input._layout.dtype if dtype is None else dtype
+
+
+def _device(input: Tensor, device: Any) -> Any:
+    return input._layout.place.device if device is None else device

@@ -3,58 +3,57 @@
 from __future__ import annotations
 
 import copyreg
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy.typing as npt
 
 from ..core.dtypes import dtype, uint8
-from ..core.layout import Layout, Shape
+from ..core.layout import Layout
+from ..core.shapes import Shape
 from ..core.storage import Storage
-from ..core.tensor import TensorCore, make
+from ..core.tensor import Tensor, make_tensor
+from ..places.place import place_at
+from ..places.registry import place_of
+from .copying import clone, copied_to
+from .numpy_arrays import adopt_array
 
-if TYPE_CHECKING:
-    from ..methods import Tensor
-
-__all__ = ["PickleMethods"]
+__all__ = ["deep_copy", "reduce_tensor", "shallow_copy"]
 
 
-class PickleMethods(TensorCore):
-    """What ``copy.copy``, ``copy.deepcopy`` and ``pickle`` call."""
+def shallow_copy(input: Tensor) -> Tensor:
+    """A tensor in the same memory: what ``copy.copy`` makes."""
+    return make_tensor(input._storage, input._offset, input._layout)
 
-    __slots__ = ()
 
-    def __copy__(self) -> Tensor:
-        return make(self._storage, self._offset, self._layout)
+def deep_copy(input: Tensor, memo: dict[int, Any]) -> Tensor:
+    """A tensor in a copy of the whole storage: what ``copy.deepcopy`` makes. Tensors that share one share the copy."""
+    copied = memo.get(id(input._storage))
+    if copied is None:
+        copied = memo[id(input._storage)] = clone(_as_bytes(input._storage))._storage
+    return make_tensor(copied, input._offset, input._layout)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
-        copied = memo.get(id(self._storage))
-        if copied is None:
-            copied = memo[id(self._storage)] = _bytes(self._storage).clone()._storage
-        return make(copied, self._offset, self._layout)
 
-    def __reduce_ex__(self, _: Any) -> tuple[Any, ...]:
-        layout = self._layout
-        return _tensor, (self._storage, self._offset, layout.dtype, tuple(layout.shape), tuple(layout.strides))
+def reduce_tensor(input: Tensor, _: Any) -> tuple[Any, ...]:
+    """What ``pickle`` keeps of a tensor: its storage, where it lies there, and its layout."""
+    layout = input._layout
+    return _tensor, (input._storage, input._offset, layout.dtype, tuple(layout.shape), tuple(layout.strides))
 
 
 def _tensor(storage: Storage, offset: int, kind: dtype, shape: Shape, strides: Shape) -> Tensor:
-    return make(storage, offset, Layout.of(storage.place, kind, shape, strides))
+    return make_tensor(storage, offset, Layout.of(storage.place, kind, shape, strides))
 
 
 def _storage(device: str, contents: npt.NDArray[Any]) -> Storage:
-    from ..places.registry import place_of
-    from .copying import copied_to
-    from .creation import wrap
-
-    return copied_to(wrap(contents), place_of(device))._storage
+    return copied_to(adopt_array(contents), place_of(device))._storage
 
 
-def _reduced(storage: Storage) -> tuple[Any, ...]:
-    return _storage, (str(storage.place.device), storage.place.read(_bytes(storage)))
+def _reduce_storage(storage: Storage) -> tuple[Any, ...]:
+    contents = _as_bytes(storage)
+    return _storage, (str(storage.place.device), place_at(contents._layout).read(contents))
 
 
-def _bytes(storage: Storage) -> Tensor:
-    return make(storage, 0, Layout.of(storage.place, uint8, (storage.nbytes,)))
+def _as_bytes(storage: Storage) -> Tensor:
+    return make_tensor(storage, 0, Layout.of(storage.place, uint8, (storage.nbytes,)))
 
 
-copyreg.pickle(Storage, _reduced)
+copyreg.pickle(Storage, _reduce_storage)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..core.dtypes import bool_, get_default_dtype, int64
-
-if TYPE_CHECKING:
-    from ..methods import Tensor
+from ..core.tensor import Tensor
+from .copying import cpu
+from .joining import cat
+from .views import narrow
 
 __all__ = ["set_printoptions", "text_of"]
 
@@ -99,7 +100,7 @@ def _with_notes(text: str, notes: list[str]) -> str:
 def _body(tensor: Tensor) -> str:
     summarize = tensor.numel() > _Options.threshold
     shown = _edges(tensor) if summarize else tensor
-    values = shown.cpu()._host
+    values = cpu(shown)._host
     if values.dtype.itemsize == 2 and tensor.dtype.kind == "f":
         values = values.astype(np.float32)
     form, width = _format_for(values)
@@ -108,12 +109,10 @@ def _body(tensor: Tensor) -> str:
 
 def _edges(tensor: Tensor) -> Tensor:
     """The first and last positions of every dimension, side by side."""
-    from .joining import cat
-
     edge = _Options.edgeitems
     for axis, length in enumerate(tensor.shape):
         if length > 2 * edge:
-            parts = [tensor.narrow(axis, 0, edge), tensor.narrow(axis, length - edge, edge)]
+            parts = [narrow(tensor, axis, 0, edge), narrow(tensor, axis, length - edge, edge)]
             tensor = cat(parts, axis)
     return tensor
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from ..core.dtypes import bool_, combine, dtype, get_default_dtype, int64, promote_types, scalar_dtype, uint8
 from ..core.tensor_errors import ElementTypeError
-from ..places.elementwise_table import Operation, Rule
+from ..places.elementwise_table import Elementwise, TypeRule
+from .numpy_arrays import from_numpy
 
 __all__ = ["OperandTypeError", "common_dtype", "number_of", "result_types"]
 
@@ -20,29 +21,29 @@ class OperandTypeError(TypeError):
     """An operand is neither a tensor nor a number."""
 
 
-def result_types(operation: Operation, operands: Sequence[Any]) -> tuple[tuple[dtype, ...], dtype]:
+def result_types(operation: Elementwise, operands: Sequence[Any]) -> tuple[tuple[dtype, ...], dtype]:
     """The types to which the operands are converted, and that of the result.
 
     Raises:
         TypeError: the operation does not take them.
     """
     rule = operation.rule
-    considered = operands[1:] if rule is Rule.SELECT else operands
+    considered = operands[1:] if rule is TypeRule.SELECT else operands
     common = common_dtype(considered)
-    if rule is Rule.FIRST:
+    if rule is TypeRule.FIRST:
         return (common,) * len(operands), common
-    if rule is Rule.FLOAT and common.kind != "f":
+    if rule is TypeRule.FLOAT and common.kind != "f":
         common = get_default_dtype()
-    if common.kind not in _TAKES.get(rule, "buif") or (rule is Rule.NO_BOOL and any(map(_is_bool, operands))):
-        refused = bool_ if rule is Rule.NO_BOOL else common
+    if common.kind not in _TAKES.get(rule, "buif") or (rule is TypeRule.NO_BOOL and any(map(_is_bool, operands))):
+        refused = bool_ if rule is TypeRule.NO_BOOL else common
         raise ElementTypeError(f"{operation.name}() does not take elements of {refused!r}")
     if not operation.numbers and not all(hasattr(each, "_layout") for each in operands):
         raise OperandTypeError(f"{operation.name}() takes tensors, and no numbers beside them")
-    if rule is Rule.COUNTED and common is bool_:
+    if rule is TypeRule.COUNTED and common is bool_:
         common = int64
-    if rule is Rule.TEST:
+    if rule is TypeRule.TEST:
         return (common,) * len(operands), bool_
-    if rule is Rule.SELECT:
+    if rule is TypeRule.SELECT:
         condition = operands[0]
         if condition.dtype not in (bool_, uint8):  # uint8 stood for bool once
             raise ElementTypeError(f"{operation.name}() needs a condition of {bool_!r}, not of {condition.dtype!r}")
@@ -51,11 +52,11 @@ def result_types(operation: Operation, operands: Sequence[Any]) -> tuple[tuple[d
 
 
 _TAKES = {
-    Rule.NUMERIC: "uif",
-    Rule.NO_BOOL: "uif",
-    Rule.INTEGER: "bui",
-    Rule.WHOLE: "ui",
-    Rule.FLOATING: "f",
+    TypeRule.NUMERIC: "uif",
+    TypeRule.NO_BOOL: "uif",
+    TypeRule.INTEGER: "bui",
+    TypeRule.WHOLE: "ui",
+    TypeRule.FLOATING: "f",
 }
 """The kinds of types that may be computed in, where not all may."""
 
@@ -86,8 +87,6 @@ def number_of(given: Any) -> Any:
     if type(given) in _NUMBERS:
         return given
     if isinstance(given, np.ndarray):
-        from .exchange import from_numpy
-
         return from_numpy(given)
     if isinstance(given, np.generic):
         given = given.item()

@@ -1,26 +1,45 @@
-"""Runs the reductions of the table over dimensions: types, shapes, and plans kept as those of ``elementwise``."""
+"""Reductions: fewer elements made of many, along dimensions or of all. What each computes is a line of a table."""
 
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from ..core.dtypes import dtype as Dtype  # noqa: N812 - a method's argument has torch's name
-from ..core.dtypes import dtype_of
-from ..core.layout import Layout, Shape, normal_axes, normal_axis
-from ..core.tensor import TensorCore
+from ..core.dtypes import dtype, dtype_of
+from ..core.layout import Layout
+from ..core.shapes import Shape, normal_axes, normal_axis
+from ..core.tensor import Tensor
 from ..core.tensor_errors import ArgumentError, NoElementsError
+from ..places.dispatch import Plan, dispatch
 from ..places.elementwise_table import BY_NAME, COPY
+from ..places.place import place_at
 from ..places.reduction_table import REDUCTIONS, Reduction, ReductionRule
+from .copying import to
 from .elementwise import apply, apply_into
+from .reshape import reshape
 
-if TYPE_CHECKING:
-    from ..methods import Tensor
-
-__all__ = ["ReductionMethods", "ValuesAndIndices"]
+__all__ = [
+    "ValuesAndIndices",
+    "all",
+    "amax",
+    "amin",
+    "any",
+    "argmax",
+    "argmin",
+    "count_nonzero",
+    "max",
+    "mean",
+    "min",
+    "norm",
+    "prod",
+    "std",
+    "sum",
+    "var",
+]
 
 Axes = Any
 """A dimension, several, or None for all."""
+_ABS, _NE, _MAXIMUM, _MINIMUM = (BY_NAME[name] for name in ("abs", "ne", "maximum", "minimum"))
 
 
 class ValuesAndIndices(NamedTuple):
@@ -30,229 +49,466 @@ class ValuesAndIndices(NamedTuple):
     indices: Tensor
 
 
-class ReductionMethods(TensorCore):
-    """The methods of a tensor that make fewer elements of it. They raise IndexError for a dimension it has not.
-
-    ``dim`` and ``keepdim`` may also be called ``axis`` and ``keepdims``, as in NumPy.
-    """
-
-    __slots__ = ()
-
-    def sum(
-        self, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None, **axes: Any
-    ) -> Tensor:
-        """The sum; integers and bool add up in int64."""
-        return _one(self, "sum", dim, keepdim, axes, dtype=dtype, out=out)
-
-    def prod(
-        self, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None, **axes: Any
-    ) -> Tensor:
-        """The product; integers and bool multiply in int64."""
-        return _one(self, "prod", dim, keepdim, axes, dtype=dtype, out=out)
-
-    def mean(
-        self, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None, **axes: Any
-    ) -> Tensor:
-        """The arithmetic mean of floating-point elements; of none it is NaN.
-
-        Raises:
-            TypeError: the elements are integers or bool; name a floating-point ``dtype``.
-        """
-        return _one(self, "mean", dim, keepdim, axes, dtype=dtype, out=out)
-
-    def var(
-        self,
-        dim: Axes = None,
-        unbiased: bool = True,
-        keepdim: bool = False,
-        *,
-        correction: float | None = None,
-        out: Any = None,
-        **axes: Any,
-    ) -> Tensor:
-        """The variance, divided by the number of elements less ``correction`` (1; 0 if not ``unbiased``)."""
-        return _spread(self, "var", dim, unbiased, keepdim, correction, out, axes)
-
-    def std(
-        self,
-        dim: Axes = None,
-        unbiased: bool = True,
-        keepdim: bool = False,
-        *,
-        correction: float | None = None,
-        out: Any = None,
-        **axes: Any,
-    ) -> Tensor:
-        """The standard deviation: the square root of ``var``."""
-        return _spread(self, "std", dim, unbiased, keepdim, correction, out, axes)
-
-    def norm(self, p: Any = 2, dim: Axes = None, keepdim: bool = False, *, out: Any = None, **axes: Any) -> Tensor:
-        """The ``p``-norm of the elements, also for ``p`` 0 (how many differ from 0) and infinities; ``fro`` is 2.
-
-        Raises:
-            ValueError: it is a norm of matrices.
-        """
-        return _norm(self, p, dim, keepdim, out, axes)
-
-    def amax(self, dim: Axes = None, keepdim: bool = False, *, out: Any = None, **axes: Any) -> Tensor:
-        """The largest element; NaN if there is one.
-
-        Raises:
-            ValueError: there are no elements.
-        """
-        return _one(self, "amax", dim, keepdim, axes, out=out)
-
-    def amin(self, dim: Axes = None, keepdim: bool = False, *, out: Any = None, **axes: Any) -> Tensor:
-        """The smallest element, as ``amax``."""
-        return _one(self, "amin", dim, keepdim, axes, out=out)
-
-    def max(self, dim: Any = None, keepdim: bool = False, *, other: Any = None, **axes: Any) -> Any:
-        """The largest element; with ``dim`` the largest ones along it and where they are, as a named tuple; with a
-        tensor instead the larger of each pair.
-
-        Raises:
-            ValueError: there are no elements.
-        """
-        return _extreme(self, "max", dim if other is None else other, keepdim, axes)
-
-    def min(self, dim: Any = None, keepdim: bool = False, *, other: Any = None, **axes: Any) -> Any:
-        """The smallest element, as ``max``."""
-        return _extreme(self, "min", dim if other is None else other, keepdim, axes)
-
-    def argmax(self, dim: int | None = None, keepdim: bool = False, **axes: Any) -> Tensor:
-        """Where the largest element is: along ``dim``, or in the flattened tensor. The first one of equals; a NaN.
-
-        Raises:
-            ValueError: there are no elements.
-            TypeError: the elements are bool.
-        """
-        return _where(self, "argmax", dim, keepdim, axes)
-
-    def argmin(self, dim: int | None = None, keepdim: bool = False, **axes: Any) -> Tensor:
-        """Where the smallest element is, as ``argmax``."""
-        return _where(self, "argmin", dim, keepdim, axes)
-
-    def any(self, dim: Axes = None, keepdim: bool = False, *, out: Any = None, **axes: Any) -> Tensor:
-        """Whether an element differs from 0."""
-        return _one(self, "any", dim, keepdim, axes, out=out)
-
-    def all(self, dim: Axes = None, keepdim: bool = False, *, out: Any = None, **axes: Any) -> Tensor:
-        """Whether all elements differ from 0."""
-        return _one(self, "all", dim, keepdim, axes, out=out)
-
-    def count_nonzero(self, dim: Axes = None, **axes: Any) -> Tensor:
-        """How many elements differ from 0."""
-        return _one(self, "count_nonzero", dim, False, axes)
-
-
-def _renamed(dim: Any, keepdim: bool, axes: dict[str, Any]) -> tuple[Any, bool]:
-    """``dim`` and ``keepdim``, which may have come by NumPy's names."""
-    given = dict(axes)
-    found = given.pop("axis", dim), given.pop("keepdims", keepdim)
-    if given:
-        raise TypeError(f"a reduction got unexpected arguments: {', '.join(given)}")
-    return found
-
-
-def _one(
-    tensor: Any,
-    name: str,
-    dim: Axes,
-    keepdim: bool,
-    named: dict[str, Any] | None = None,
+def sum(
+    input: Tensor,
+    dim: Axes = None,
+    keepdim: bool = False,
     *,
     dtype: Any = None,
-    parameter: float | None = None,
-    out: Any = None,
+    out: Tensor | None = None,
+    axis: Axes = None,
+    keepdims: bool = False,
 ) -> Tensor:
-    if named:
-        dim, keepdim = _renamed(dim, keepdim, named)
-    key = (name, dim if type(dim) is not list else tuple(dim), keepdim, dtype)
-    plan = tensor._layout.plans.get(key)
-    if plan is None:
-        asked = None if dtype is None else dtype_of(dtype)
-        plan = tensor._layout.plans[key] = _Plan(tensor, REDUCTIONS[name], dim, keepdim, asked)
-    result = plan(tensor, parameter)[0]
-    return result if out is None else apply_into(COPY, out, result)
+    """The sum of the elements.
+
+    Integers and bool add up in int64, floats in their own type (the half types in float32).
+
+    Args:
+        input: the tensor.
+        dim: a dimension, several, or None for all; ``axis`` means the same.
+        keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
+        dtype: the element type of the result, to which elements are converted first.
+        out: where to write the result, instead of to a new tensor.
+
+    Raises:
+        IndexError: there is no such dimension.
+    """
+    return _reduced("sum", input, dim if axis is None else axis, keepdim or keepdims, dtype=dtype, out=out)
 
 
-def _spread(
-    tensor: Any,
-    name: str,
-    dim: Axes,
-    unbiased: Any,
-    keepdim: bool,
-    correction: float | None,
-    out: Any,
-    named: dict[str, Any],
+def prod(
+    input: Tensor,
+    dim: Axes = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+    out: Tensor | None = None,
+    axis: Axes = None,
+    keepdims: bool = False,
 ) -> Tensor:
+    """The product of the elements.
+
+    Integers and bool multiply in int64, floats in their own type (the half types in float32).
+
+    Args:
+        input: the tensor.
+        dim: a dimension, several, or None for all; ``axis`` means the same.
+        keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
+        dtype: the element type of the result, to which elements are converted first.
+        out: where to write the result, instead of to a new tensor.
+
+    Raises:
+        IndexError: there is no such dimension.
+    """
+    return _reduced("prod", input, dim if axis is None else axis, keepdim or keepdims, dtype=dtype, out=out)
+
+
+def mean(
+    input: Tensor,
+    dim: Axes = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+    out: Tensor | None = None,
+    axis: Axes = None,
+    keepdims: bool = False,
+) -> Tensor:
+    """The arithmetic mean of the elements; of none it is NaN.
+
+    The result has the elements' type.
+
+    Args:
+        input: the tensor.
+        dim: a dimension, several, or None for all; ``axis`` means the same.
+        keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
+        dtype: the element type of the result, to which elements are converted first.
+        out: where to write the result, instead of to a new tensor.
+
+    Raises:
+        IndexError: there is no such dimension.
+        TypeError: the elements are integers or bool; name a floating-point ``dtype``.
+    """
+    return _reduced("mean", input, dim if axis is None else axis, keepdim or keepdims, dtype=dtype, out=out)
+
+
+def var(
+    input: Tensor,
+    dim: Axes = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+    out: Tensor | None = None,
+    axis: Axes = None,
+    keepdims: bool = False,
+) -> Tensor:
+    """The variance: the mean squared distance from the mean, of floating-point elements.
+
+    Args:
+        input: the tensor.
+        dim: a dimension, several, or None for all; ``axis`` means the same.
+        unbiased: whether to divide by the number of elements less 1, instead of by their number.
+        keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
+        correction: what to subtract from the number of elements instead.
+        out: where to write the result, instead of to a new tensor.
+
+    Raises:
+        IndexError: there is no such dimension.
+        TypeError: the elements are not floating-point.
+    """
+    if isinstance(dim, bool):  # var(unbiased), as in old programs
+        dim, unbiased = None, dim
+    parameter = float((1 if unbiased else 0) if correction is None else correction)
+    return _reduced("var", input, dim if axis is None else axis, keepdim or keepdims, parameter, out=out)
+
+
+def std(
+    input: Tensor,
+    dim: Axes = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+    out: Tensor | None = None,
+    axis: Axes = None,
+    keepdims: bool = False,
+) -> Tensor:
+    """The standard deviation: the square root of ``var``.
+
+    Args:
+        input: the tensor.
+        dim: a dimension, several, or None for all; ``axis`` means the same.
+        unbiased: whether to divide by the number of elements less 1, instead of by their number.
+        keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
+        correction: what to subtract from the number of elements instead.
+        out: where to write the result, instead of to a new tensor.
+
+    Raises:
+        IndexError: there is no such dimension.
+        TypeError: the elements are not floating-point.
+    """
     if isinstance(dim, bool):  # std(unbiased), as in old programs
         dim, unbiased = None, dim
-    if correction is None:
-        correction = 1 if unbiased else 0
-    return _one(tensor, name, dim, keepdim, named, parameter=float(correction), out=out)
+    parameter = float((1 if unbiased else 0) if correction is None else correction)
+    return _reduced("std", input, dim if axis is None else axis, keepdim or keepdims, parameter, out=out)
 
 
-def _norm(tensor: Any, p: Any, dim: Axes, keepdim: bool, out: Any, named: dict[str, Any]) -> Tensor:
+def norm(
+    input: Tensor,
+    p: Any = 2,
+    dim: Axes = None,
+    keepdim: bool = False,
+    *,
+    out: Tensor | None = None,
+    axis: Axes = None,
+    keepdims: bool = False,
+) -> Tensor:
+    """The ``p``-norm of the elements as a vector: ``sum(abs(input)**p)**(1/p)``.
+
+    Args:
+        input: the tensor.
+        p: a number; 0 counts the elements that differ from 0, an infinity takes the largest (or, if negative, the
+            smallest) absolute value, and ``fro`` is 2.
+        dim: a dimension, several, or None for all; ``axis`` means the same.
+        keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
+        out: where to write the result, instead of to a new tensor.
+
+    Raises:
+        IndexError: there is no such dimension.
+        ValueError: ``p`` names a norm of matrices.
+        TypeError: the elements are not floating-point.
+    """
     if isinstance(p, str) and p != "fro":
         raise ArgumentError(f"norm: there are norms of vectors here, by numbers and 'fro'; {p!r} is none of them")
     order = 2.0 if p in ("fro", None) else float(p)
+    dim, keepdim = dim if axis is None else axis, keepdim or keepdims
     if order not in (0.0, -inf):
-        return _one(tensor, "norm", dim, keepdim, named, parameter=order, out=out)
-    REDUCTIONS["norm"].types(tensor.dtype)
+        return _reduced("norm", input, dim, keepdim, order, out=out)
+    REDUCTIONS["norm"].types(input.dtype)
     if order:
-        return _one(tensor.abs(), "amin", dim, keepdim, named, out=out)
-    return _one((tensor != 0).to(tensor.dtype), "sum", dim, keepdim, named, out=out)
+        return _reduced("amin", apply(_ABS, input), dim, keepdim, out=out)
+    return _reduced("sum", to(apply(_NE, input, 0), input.dtype), dim, keepdim, out=out)
 
 
-def _extreme(tensor: Any, name: str, dim: Any, keepdim: bool, named: dict[str, Any]) -> Any:
-    if named:
-        dim, keepdim = _renamed(dim, keepdim, named)
-    if isinstance(dim, TensorCore):
-        return apply(BY_NAME["maximum" if name == "max" else "minimum"], tensor, dim)
-    if dim is None:
-        return _one(tensor, "amax" if name == "max" else "amin", None, False)
-    key = (name, dim, keepdim)
-    plan = tensor._layout.plans.get(key)
-    if plan is None:
-        axis = (normal_axis(dim, tensor.ndim),)
-        plan = tensor._layout.plans[key] = _Plan(tensor, REDUCTIONS[name], axis, keepdim)
-    return ValuesAndIndices(*plan(tensor, None))
+def amax(
+    input: Tensor,
+    dim: Axes = None,
+    keepdim: bool = False,
+    *,
+    out: Tensor | None = None,
+    axis: Axes = None,
+    keepdims: bool = False,
+) -> Tensor:
+    """The largest element; NaN if there is one.
+
+    The result has the elements' type.
+
+    Args:
+        input: the tensor.
+        dim: a dimension, several, or None for all; ``axis`` means the same.
+        keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
+        out: where to write the result, instead of to a new tensor.
+
+    Raises:
+        IndexError: there is no such dimension.
+        ValueError: there are no elements to choose from; an IndexError too.
+    """
+    return _reduced("amax", input, dim if axis is None else axis, keepdim or keepdims, out=out)
 
 
-def _where(tensor: Any, name: str, dim: int | None, keepdim: bool, named: dict[str, Any]) -> Tensor:
-    if named:
-        dim, keepdim = _renamed(dim, keepdim, named)
-    if dim is None:
-        flat = _one(tensor.reshape(-1), name, 0, False)
-        return flat.reshape((1,) * tensor.ndim) if keepdim else flat
-    return _one(tensor, name, normal_axis(dim, tensor.ndim), keepdim)
+def amin(
+    input: Tensor,
+    dim: Axes = None,
+    keepdim: bool = False,
+    *,
+    out: Tensor | None = None,
+    axis: Axes = None,
+    keepdims: bool = False,
+) -> Tensor:
+    """The smallest element; NaN if there is one.
+
+    The result has the elements' type.
+
+    Args:
+        input: the tensor.
+        dim: a dimension, several, or None for all; ``axis`` means the same.
+        keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
+        out: where to write the result, instead of to a new tensor.
+
+    Raises:
+        IndexError: there is no such dimension.
+        ValueError: there are no elements to choose from; an IndexError too.
+    """
+    return _reduced("amin", input, dim if axis is None else axis, keepdim or keepdims, out=out)
 
 
-class _Plan:
+def max(
+    input: Tensor,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    other: Tensor | None = None,
+    axis: Any = None,
+    keepdims: bool = False,
+) -> Any:
+    """The largest element; or those along a dimension, with their positions; or the larger of each pair of elements.
+
+    Args:
+        input: the tensor.
+        dim: a dimension; ``axis`` means the same. A tensor here is taken for ``other``.
+        keepdim: whether the reduced dimension stays, with length 1; ``keepdims`` means the same.
+        other: a tensor whose shape broadcasts with the other's.
+
+    Returns:
+        Without ``dim`` a tensor without dimensions. With ``dim`` a named tuple of ``values`` and ``indices`` (int64):
+        of equals the first, and NaN before anything. With ``other`` a tensor of the common shape.
+
+    Raises:
+        IndexError: there is no such dimension.
+        ValueError: there are no elements to choose from; an IndexError too.
+    """
+    asked = dim if axis is None else axis
+    if other is None and isinstance(asked, Tensor):
+        asked, other = None, asked
+    if other is not None:
+        return apply(_MAXIMUM, input, other)
+    if asked is None:
+        return _reduced("amax", input, None, False)
+    return ValuesAndIndices(*_all_reduced("max", input, normal_axis(asked, input.ndim), keepdim or keepdims))
+
+
+def min(
+    input: Tensor,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    other: Tensor | None = None,
+    axis: Any = None,
+    keepdims: bool = False,
+) -> Any:
+    """The smallest element; or those along a dimension, with their positions; or the smaller of each pair of elements.
+
+    Args:
+        input: the tensor.
+        dim: a dimension; ``axis`` means the same. A tensor here is taken for ``other``.
+        keepdim: whether the reduced dimension stays, with length 1; ``keepdims`` means the same.
+        other: a tensor whose shape broadcasts with the other's.
+
+    Returns:
+        Without ``dim`` a tensor without dimensions. With ``dim`` a named tuple of ``values`` and ``indices`` (int64):
+        of equals the first, and NaN before anything. With ``other`` a tensor of the common shape.
+
+    Raises:
+        IndexError: there is no such dimension.
+        ValueError: there are no elements to choose from; an IndexError too.
+    """
+    asked = dim if axis is None else axis
+    if other is None and isinstance(asked, Tensor):
+        asked, other = None, asked
+    if other is not None:
+        return apply(_MINIMUM, input, other)
+    if asked is None:
+        return _reduced("amin", input, None, False)
+    return ValuesAndIndices(*_all_reduced("min", input, normal_axis(asked, input.ndim), keepdim or keepdims))
+
+
+def argmax(
+    input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: int | None = None, keepdims: bool = False
+) -> Tensor:
+    """Where the largest element is, as int64: of equals the first, and NaN before anything.
+
+    Args:
+        input: the tensor.
+        dim: a dimension, or None for the position in the flattened tensor; ``axis`` means the same.
+        keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
+
+    Raises:
+        IndexError: there is no such dimension.
+        ValueError: there are no elements to choose from; an IndexError too.
+        TypeError: the elements are of bool.
+    """
+    asked, kept = dim if axis is None else axis, keepdim or keepdims
+    if asked is not None:
+        return _reduced("argmax", input, normal_axis(asked, input.ndim), kept)
+    flat = _reduced("argmax", reshape(input, -1), 0, False)
+    return reshape(flat, (1,) * input.ndim) if kept else flat
+
+
+def argmin(
+    input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: int | None = None, keepdims: bool = False
+) -> Tensor:
+    """Where the smallest element is, as int64: of equals the first, and NaN before anything.
+
+    Args:
+        input: the tensor.
+        dim: a dimension, or None for the position in the flattened tensor; ``axis`` means the same.
+        keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
+
+    Raises:
+        IndexError: there is no such dimension.
+        ValueError: there are no elements to choose from; an IndexError too.
+        TypeError: the elements are of bool.
+    """
+    asked, kept = dim if axis is None else axis, keepdim or keepdims
+    if asked is not None:
+        return _reduced("argmin", input, normal_axis(asked, input.ndim), kept)
+    flat = _reduced("argmin", reshape(input, -1), 0, False)
+    return reshape(flat, (1,) * input.ndim) if kept else flat
+
+
+def any(
+    input: Tensor,
+    dim: Axes = None,
+    keepdim: bool = False,
+    *,
+    out: Tensor | None = None,
+    axis: Axes = None,
+    keepdims: bool = False,
+) -> Tensor:
+    """Whether an element differs from 0.
+
+    The result is of bool; of uint8 for uint8, which stood for bool once.
+
+    Args:
+        input: the tensor.
+        dim: a dimension, several, or None for all; ``axis`` means the same.
+        keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
+        out: where to write the result, instead of to a new tensor.
+
+    Raises:
+        IndexError: there is no such dimension.
+    """
+    return _reduced("any", input, dim if axis is None else axis, keepdim or keepdims, out=out)
+
+
+def all(
+    input: Tensor,
+    dim: Axes = None,
+    keepdim: bool = False,
+    *,
+    out: Tensor | None = None,
+    axis: Axes = None,
+    keepdims: bool = False,
+) -> Tensor:
+    """Whether all elements differ from 0.
+
+    The result is of bool; of uint8 for uint8, which stood for bool once.
+
+    Args:
+        input: the tensor.
+        dim: a dimension, several, or None for all; ``axis`` means the same.
+        keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
+        out: where to write the result, instead of to a new tensor.
+
+    Raises:
+        IndexError: there is no such dimension.
+    """
+    return _reduced("all", input, dim if axis is None else axis, keepdim or keepdims, out=out)
+
+
+def count_nonzero(input: Tensor, dim: Axes = None, *, axis: Axes = None) -> Tensor:
+    """How many elements differ from 0, as int64.
+
+    Args:
+        input: the tensor.
+        dim: a dimension, several, or None for all; ``axis`` means the same.
+
+    Raises:
+        IndexError: there is no such dimension.
+    """
+    return _reduced("count_nonzero", input, dim if axis is None else axis, False)
+
+
+def _reduced(
+    name: str,
+    input: Tensor,
+    dim: Axes,
+    keepdim: bool,
+    parameter: float | None = None,
+    *,
+    dtype: Any = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    result = _all_reduced(name, input, dim, keepdim, parameter, dtype)[0]
+    return result if out is None else apply_into(COPY, out, result)
+
+
+def _all_reduced(
+    name: str, input: Tensor, dim: Axes, keepdim: bool, parameter: float | None = None, dtype: Any = None
+) -> list[Tensor]:
+    """The results of a line of the table."""
+    asked = (name, dim if type(dim) is not list else tuple(dim), keepdim, dtype)
+    return dispatch(asked, _prepare, (input,), parameter)  # type: ignore[no-any-return]
+
+
+def _prepare(asked: tuple[str, Axes, bool, Any], input: Tensor) -> Plan:
+    name, dim, keepdim, kind = asked
+    return _Reduction(input, REDUCTIONS[name], dim, keepdim, None if kind is None else dtype_of(kind))
+
+
+class _Reduction:
     """A reduction of tensors of one layout over given dimensions."""
 
-    def __init__(
-        self, tensor: Tensor, reduction: Reduction, dim: Axes, keepdim: bool, asked: Dtype | None = None
-    ) -> None:
+    def __init__(self, tensor: Tensor, reduction: Reduction, dim: Axes, keepdim: bool, asked: dtype | None) -> None:
         layout = tensor._layout
         # Of no dimensions at all torch tests each element; sums and the like are of all.
         each = reduction.rule is ReductionRule.TEST and dim == ()
         axes = () if each else normal_axes(dim, len(layout.shape))
-        if not reduction.empty and any(layout.shape[axis] == 0 for axis in axes):
+        if not reduction.empty and 0 in [layout.shape[axis] for axis in axes]:
             raise NoElementsError(
                 f"{reduction.name}() of no elements has no result: the tensor's shape is {list(layout.shape)} and "
                 f"dimensions {list(axes)} are reduced"
             )
         computed, results = reduction.types(layout.dtype, asked)
-        self._empty = layout.place.empty
+        place = place_at(layout)
+        self._empty = place.empty
         kept = tuple(1 if axis in axes else length for axis, length in enumerate(layout.shape))
-        outs = [Layout.of(layout.place, each, kept) for each in results]
+        outs = [Layout.of(place, each, kept) for each in results]
         shape: Shape = kept
         if not keepdim:
             shape = tuple(length for axis, length in enumerate(layout.shape) if axis not in axes)
-        self._layouts = [(out, Layout.of(layout.place, out.dtype, shape)) for out in outs]
-        self._kernel = layout.place.reduction(reduction, computed, outs, layout, axes) if outs[0].numel else None
+        self._layouts = [(out, Layout.of(place, out.dtype, shape)) for out in outs]
+        self._kernel = place.reduction(reduction, computed, outs, layout, axes) if outs[0].numel else None
 
     def __call__(self, tensor: Tensor, parameter: float | None) -> list[Tensor]:
         outs = [self._empty(kept) for kept, _ in self._layouts]

@@ -2,74 +2,88 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-from ..core.layout import Layout, broadcast_shapes
-from ..core.tensor import TensorCore
+from ..core.layout import Layout
+from ..core.shapes import Shape, broadcast_shapes
+from ..core.tensor import Tensor
 from ..core.tensor_errors import IndexShapeError, ShapeError
-from ..places.elementwise_table import COPY
+from ..places.dispatch import Plan, dispatch
+from ..places.elementwise_table import BY_NAME, COPY
+from ..places.place import place_at
+from .copying import copy_, to
 from .elementwise import apply_into
+from .reshape import contiguous, reshape
+from .scalars import item
+from .views import expand, permute, squeeze
 
-if TYPE_CHECKING:
-    from ..methods import Tensor
-
-__all__ = ["fill_where", "filling", "put", "shortened", "take", "taken"]
+__all__ = ["fill_value_of", "fill_where", "put_at", "shortened", "take", "take_at"]
 
 
-def take(view: Tensor, indices: list[Tensor | None]) -> Tensor:
+def take_at(view: Tensor, indices: list[Tensor | None]) -> Tensor:
+    """The elements of ``view`` at index tensors: one for each dimension, or None where all positions stay."""
     given = [(axis, each) for axis, each in enumerate(indices) if each is not None]
-    if len(given) == 1 and view._layout.place.numpy_indices:
+    if len(given) == 1 and place_at(view._layout).numpy_indices:
         axis, index = given[0]
-        return taken(view, [index], index._layout.shape, axis)
-    source, ready, shape, first = _arranged(view, indices)
-    made = taken(source, ready, shape)
-    return _moved_back(made, len(shape), first).contiguous() if first else made
+        return take(view, [index], axis)
+    source, ready, count, first = _arranged(view, indices)
+    made = take(source, ready, 0)
+    return contiguous(_moved_back(made, count, first)) if first else made
 
 
-def taken(source: Tensor, ready: list[Tensor], shape: tuple[int, ...], axis: int = 0) -> Tensor:
-    """``source`` at indices of its dimensions from ``axis`` on, as ``Place.take`` wants them; ``shape`` is their common
-    one."""
-    layout = source._layout
-    place = layout.place
-    own = tuple(layout.shape)
-    target = Layout.of(place, layout.dtype, (*own[:axis], *shape, *own[axis + len(ready) :]))
+def take(source: Tensor, indices: list[Tensor], axis: int) -> Tensor:
+    """``source`` at indices of its dimensions from ``axis`` on, which are as ``Place.take`` wants them."""
+    return dispatch(("take", axis), _prepare_take, (source, *indices))  # type: ignore[no-any-return]
+
+
+def _prepare_take(asked: tuple[str, int], source: Tensor, *indices: Tensor) -> Plan:
+    axis, layout = asked[1], source._layout
+    place, own = place_at(layout), tuple(layout.shape)
+    shape = _common_shape(indices)
+    target = Layout.of(place, layout.dtype, (*own[:axis], *shape, *own[axis + len(indices) :]))
     if not target.numel:
-        return place.empty(target)
-    key = ("take", axis, target, *[each._layout for each in ready])
-    kernel = layout.plans.get(key)
-    if kernel is None:
-        kernel = layout.plans[key] = place.take(target, layout, [each._layout for each in ready], axis)
-    if new := getattr(kernel, "new", None):
-        return new(source, *ready)  # type: ignore[no-any-return]
-    out = place.empty(target)
-    kernel(out, source, *ready)
-    return out
+        return lambda *_: place.empty(target)
+    kernel = place.take(target, layout, [each._layout for each in indices], axis)
+    new: Plan | None = getattr(kernel, "new", None)
+    if new is not None:
+        return new
+
+    def taken(*tensors: Tensor) -> Tensor:
+        out = place.empty(target)
+        kernel(out, *tensors)
+        return out
+
+    return taken
 
 
-def put(view: Tensor, indices: list[Tensor | None], value: Any) -> None:
-    target, ready, shape, first = _arranged(view, indices)
+def put_at(view: Tensor, indices: list[Tensor | None], value: Any) -> None:
+    """Write ``value``, which broadcasts, to the elements of ``view`` at index tensors: one for each dimension, or None
+    where all positions are meant.
+    """
+    target, ready, count, first = _arranged(view, indices)
     layout = target._layout
-    place = layout.place
-    wanted = (*shape, *tuple(layout.shape)[len(ready) :])
-    if place.numpy_indices and not isinstance(value, TensorCore):
-        values = layout.dtype.scalar(filling(target, value))
+    place = place_at(layout)
+    wanted = (*_common_shape(ready), *tuple(layout.shape)[len(ready) :])
+    values: Any
+    if place.numpy_indices and not isinstance(value, Tensor):
+        values = layout.dtype.scalar(fill_value_of(target, value))
     elif place.numpy_indices and not first and _is_ready(value, target, wanted):
         values = shortened(value, len(wanted))
     else:
         values = place.empty(Layout.of(place, layout.dtype, wanted))
-        natural = _moved_back(values, len(shape), first)
-        if isinstance(value, TensorCore):
-            natural.copy_(shortened(value, natural.ndim))
+        natural = _moved_back(values, count, first)
+        if isinstance(value, Tensor):
+            copy_(natural, shortened(value, natural.ndim))
         else:
             apply_into(COPY, natural, value)
-    if 0 in wanted:
-        return
-    written: Any = getattr(values, "_layout", None)
-    key = ("put", written, *[each._layout for each in ready])
-    kernel = layout.plans.get(key)
-    if kernel is None:
-        kernel = layout.plans[key] = place.put(layout, written, [each._layout for each in ready])
-    kernel(target, values, *ready)
+    if 0 not in wanted:
+        dispatch("put", _prepare_put, (target, values, *ready))
+
+
+def _prepare_put(_: str, target: Tensor, values: Any, *indices: Tensor) -> Plan:
+    written = values._layout if isinstance(values, Tensor) else None
+    return place_at(target._layout).put(target._layout, written, [each._layout for each in indices])
 
 
 def _is_ready(value: Tensor, target: Tensor, wanted: tuple[int, ...]) -> bool:
@@ -80,67 +94,64 @@ def _is_ready(value: Tensor, target: Tensor, wanted: tuple[int, ...]) -> bool:
     return own.shape == wanted or broadcast_shapes(shortened(value, len(wanted)).shape, wanted) == wanted
 
 
-def _arranged(view: Tensor, indices: list[Tensor | None]) -> tuple[Tensor, list[Tensor], tuple[int, ...], int]:
-    """The view with the indexed dimensions in front, the indices as its place takes them, their common shape, and where
-    the result's dimensions from the indices belong: at the first, or in front if the indices are not neighbours."""
+def _arranged(view: Tensor, indices: list[Tensor | None]) -> tuple[Tensor, list[Tensor], int, int]:
+    """The view with the indexed dimensions in front, the indices as its place takes them, how many dimensions come from
+    them, and where in the result these belong: at the first one indexed, or in front if they are not neighbours.
+    """
     axes = [axis for axis, each in enumerate(indices) if each is not None]
     given = [each for each in indices if each is not None]
-    shape: tuple[int, ...] = given[0]._layout.shape
-    if len(given) > 1:
-        try:
-            shape = broadcast_shapes(*[each._layout.shape for each in given])
-        except ShapeError as error:
-            raise IndexShapeError(f"index tensors: {error}") from None
-    if not view._layout.place.numpy_indices:
-        given = [each.expand(*shape).contiguous() if shape else each for each in given]
+    shape = _common_shape(given)
+    if not place_at(view._layout).numpy_indices:
+        given = [contiguous(expand(each, *shape)) if shape else each for each in given]
     if axes[-1] == len(axes) - 1:
-        return view, given, shape, 0
+        return view, given, len(shape), 0
     rest = [axis for axis in range(view.ndim) if axis not in axes]
     together = axes[-1] - axes[0] == len(axes) - 1
-    return view.permute(*axes, *rest), given, shape, axes[0] if together else 0
+    return permute(view, *axes, *rest), given, len(shape), axes[0] if together else 0
+
+
+def _common_shape(indices: Sequence[Tensor]) -> Shape:
+    try:
+        return broadcast_shapes(*[each._layout.shape for each in indices])
+    except ShapeError as error:
+        raise IndexShapeError(f"index tensors: {error}") from None
 
 
 def _moved_back(result: Tensor, count: int, first: int) -> Tensor:
     """The ``count`` dimensions from the indices moved from the front to ``first``."""
     if not first or not count:
         return result
-    return result.permute(*range(count, count + first), *range(count), *range(count + first, result.ndim))
+    return permute(result, *range(count, count + first), *range(count), *range(count + first, result.ndim))
 
 
 def shortened(value: Any, ndim: int) -> Any:
     """Without leading dimensions of length 1, which an assignment may have too many of."""
     while value.ndim > ndim and value.shape[0] == 1:
-        value = value.squeeze(0)
+        value = squeeze(value, 0)
     return value
 
 
 def fill_where(target: Tensor, mask: Tensor, value: Any) -> None:
     """``value`` written where ``mask``, which covers the first dimensions, is True."""
     layout = target._layout
-    place = layout.place
-    if not (place.numpy_indices and mask.ndim):
+    if not (place_at(layout).numpy_indices and mask.ndim):
         if 0 < mask.ndim < target.ndim:
-            mask = mask.reshape(*mask.shape, *(1,) * (target.ndim - mask.ndim))
-        target.masked_fill_(mask, value)
+            mask = reshape(mask, *mask.shape, *(1,) * (target.ndim - mask.ndim))
+        apply_into(BY_NAME["where"], target, mask, fill_value_of(target, value), target)
         return
-    value = filling(target, value)
-    written: Any = getattr(value, "_layout", None)
-    key = ("put", written, mask._layout)
-    kernel = layout.plans.get(key)
-    if kernel is None:
-        kernel = layout.plans[key] = place.put(layout, written, [mask._layout])
-    kernel(target, value if written else layout.dtype.scalar(value), mask)
+    value = fill_value_of(target, value)
+    dispatch("put", _prepare_put, (target, value if isinstance(value, Tensor) else layout.dtype.scalar(value), mask))
 
 
-def filling(target: TensorCore, value: Any) -> Any:
+def fill_value_of(target: Tensor, value: Any) -> Any:
     """``value`` as what fills a tensor, in its type."""
     kind = target._layout.dtype
-    if isinstance(value, TensorCore):
+    if isinstance(value, Tensor):
         if value.ndim:
             raise ShapeError(f"masked_fill: the value has {value.ndim} dimensions, and must have none")
         if value._layout.place is target._layout.place:
-            return value if value.dtype is kind else value.to(kind)  # type: ignore[attr-defined]
-        value = value.item()  # type: ignore[attr-defined]
+            return value if value.dtype is kind else to(value, kind)
+        value = item(value)
     check = COPY.check(kind)
     if check is not None:
         check(value)

@@ -1,7 +1,8 @@
 """The table of element-wise operations. A new operation is one line in it, and nothing else.
 
 A line gives the name, the number of operands, NumPy's implementation, the expression in CUDA C and the promotion rule.
-From it come the function, the method, the in-place method, the operators and both implementations.
+From it come the function, the method, the in-place method (``write_generated.py`` writes their source), the operators
+and both implementations.
 
 Implementations receive operands that were converted to the type the operation computes in (float for the half
 types). The expression calls them ``a``, ``b`` and ``c``, that type ``T``, and may use the helpers of
@@ -13,7 +14,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,8 @@ import numpy as np
 from ..core.dtypes import dtype
 from ..core.tensor_errors import ArgumentError
 
-__all__ = ["BY_NAME", "COPY", "TABLE", "Operation", "Rule"]
 
-
-class Rule(enum.Enum):
+class TypeRule(enum.Enum):
     """In which type an operation computes, and which type its result has."""
 
     SAME = "computes and results in the operands' common type"
@@ -41,7 +40,7 @@ class Rule(enum.Enum):
 
 
 @dataclass(frozen=True, eq=False)
-class Operation:
+class Elementwise:
     """One line of the table."""
 
     name: str
@@ -49,7 +48,7 @@ class Operation:
     numpy: Callable[..., Any]
     """It may take ``out``, which can be the memory of an operand; then results are not copied."""
     cuda: str
-    rule: Rule = Rule.SAME
+    rule: TypeRule = TypeRule.SAME
     operator: str = ""
     """The name of Python's operator method, without underscores and without the ``r`` or ``i`` in front."""
     aliases: tuple[str, ...] = ()
@@ -61,9 +60,25 @@ class Operation:
     """Whether a Python number may stand beside tensors."""
     check: Callable[[dtype], Callable[[Any], None] | None] = lambda kind: None  # noqa: ARG005
     """For a Python number as the last operand: what looks at it, given the type it is converted to, and may raise."""
+    keywords: tuple[str, ...] = ()
+    """What torch calls the operands, where that is not ``input`` and ``other``."""
+    doc: str = ""
+    """What it makes of each element, without a full stop."""
+    into: ElementwiseInto = field(init=False)
+    """The same operation, written to a tensor that is there."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "into", ElementwiseInto(self))
 
     def __repr__(self) -> str:
         return f"<operation {self.name}>"
+
+
+@dataclass(frozen=True, eq=False)
+class ElementwiseInto:
+    """An operation whose result is written to a tensor that is there."""
+
+    operation: Elementwise
 
 
 def _sigmoid(a: Any, out: Any = None) -> Any:
@@ -160,102 +175,132 @@ def _fits(kind: dtype) -> Callable[[Any], None] | None:
     return check
 
 
-S, N, I, F, T = Rule.SAME, Rule.NUMERIC, Rule.INTEGER, Rule.FLOAT, Rule.TEST  # noqa: E741
+S, N, I, F, T = TypeRule.SAME, TypeRule.NUMERIC, TypeRule.INTEGER, TypeRule.FLOAT, TypeRule.TEST  # noqa: E741
 
 # fmt: off
 TABLE = (
     # arithmetic of two operands
-    Operation("add",           2, np.add,           "a + b",                    S, "add", ()),
-    Operation("sub",           2, np.subtract,      "a - b",              Rule.NO_BOOL, "sub", ("subtract",)),
-    Operation("mul",           2, np.multiply,      "a * b",                    S, "mul", ("multiply",)),
-    Operation("div",           2, np.true_divide,   "a / b",                F, "truediv", ("true_divide", "divide")),
-    Operation("floor_divide",  2, np.floor_divide,  "floor_divide(a, b)",       N, "floordiv", divides=True),
-    Operation("trunc_divide",  2, _divide_truncated, "trunc_divide(a, b)",      N, divides=True),
-    Operation("remainder",     2, np.remainder,     "floor_remainder(a, b)",    N, "mod", divides=True),
-    Operation("fmod",          2, np.fmod,          "trunc_remainder(a, b)",    N, divides=True),
-    Operation("pow",           2, _pow,             "power(a, b)",              N, "pow", check=_power_of_integers),
-    Operation("maximum",       2, np.maximum,       "maximum(a, b)",            S, in_place=False, numbers=False),
-    Operation("minimum",       2, np.minimum,       "minimum(a, b)",            S, in_place=False, numbers=False),
-    Operation("clamp_min",     2, np.maximum,       "maximum(a, b)",            N),
-    Operation("clamp_max",     2, np.minimum,       "minimum(a, b)",            N),
-    Operation("fmax",          2, np.fmax,          "isnan_(a) || b > a ? b : a", S, in_place=False, numbers=False),
-    Operation("fmin",          2, np.fmin,          "isnan_(a) || b < a ? b : a", S, in_place=False, numbers=False),
-    Operation("atan2",         2, np.arctan2,       "atan2(a, b)",              F, aliases=("arctan2",), numbers=False),
-    Operation("hypot",         2, np.hypot,         "hypot(a, b)",              Rule.FLOATING, numbers=False),
-    Operation("copysign",      2, np.copysign,      "copysign(a, b)",           F),
+    Elementwise("add", 2, np.add, "a + b", S, "add", doc="The sum"),
+    Elementwise("sub", 2, np.subtract, "a - b", TypeRule.NO_BOOL, "sub", ("subtract",),
+                doc="The difference ``input - other``"),
+    Elementwise("mul", 2, np.multiply, "a * b", S, "mul", ("multiply",), doc="The product"),
+    Elementwise("div", 2, np.true_divide, "a / b", F, "truediv", ("true_divide", "divide"),
+                doc="The quotient ``input / other``"),
+    Elementwise("floor_divide", 2, np.floor_divide, "floor_divide(a, b)", N, "floordiv", divides=True,
+                doc="The quotient rounded down"),
+    Elementwise("trunc_divide", 2, _divide_truncated, "trunc_divide(a, b)", N, divides=True,
+                doc="The quotient rounded towards 0"),
+    Elementwise("remainder", 2, np.remainder, "floor_remainder(a, b)", N, "mod", divides=True,
+                doc="The remainder of the quotient rounded down; it has the sign of ``other``"),
+    Elementwise("fmod", 2, np.fmod, "trunc_remainder(a, b)", N, divides=True,
+                doc="The remainder of the quotient rounded towards 0; it has the sign of ``input``"),
+    Elementwise("pow", 2, _pow, "power(a, b)", N, "pow", check=_power_of_integers, keywords=("input", "exponent"),
+                doc="``input`` to the power of ``exponent``"),
+    Elementwise("maximum", 2, np.maximum, "maximum(a, b)", S, in_place=False, numbers=False,
+                doc="The larger of two elements; NaN if one is NaN"),
+    Elementwise("minimum", 2, np.minimum, "minimum(a, b)", S, in_place=False, numbers=False,
+                doc="The smaller of two elements; NaN if one is NaN"),
+    Elementwise("clamp_min", 2, np.maximum, "maximum(a, b)", N,
+                doc="The larger of each element and ``other``: a lower limit"),
+    Elementwise("clamp_max", 2, np.minimum, "minimum(a, b)", N,
+                doc="The smaller of each element and ``other``: an upper limit"),
+    Elementwise("fmax", 2, np.fmax, "isnan_(a) || b > a ? b : a", S, in_place=False, numbers=False,
+                doc="The larger of two elements; of a NaN and a number, the number"),
+    Elementwise("fmin", 2, np.fmin, "isnan_(a) || b < a ? b : a", S, in_place=False, numbers=False,
+                doc="The smaller of two elements; of a NaN and a number, the number"),
+    Elementwise("atan2", 2, np.arctan2, "atan2(a, b)", F, aliases=("arctan2",), numbers=False,
+                doc="The angle in radians of the point (``other``, ``input``), from -pi to pi"),
+    Elementwise("hypot", 2, np.hypot, "hypot(a, b)", TypeRule.FLOATING, numbers=False,
+                doc="The length of the hypotenuse, ``sqrt(input**2 + other**2)``"),
+    Elementwise("copysign", 2, np.copysign, "copysign(a, b)", F,
+                doc="The size of ``input`` with the sign of ``other``"),
 
     # comparison and logic
-    Operation("eq",            2, np.equal,         "a == b",                   T, "eq"),
-    Operation("ne",            2, np.not_equal,     "a != b",                   T, "ne", ("not_equal",)),
-    Operation("lt",            2, np.less,          "a < b",                    T, "lt", ("less",)),
-    Operation("le",            2, np.less_equal,    "a <= b",                   T, "le", ("less_equal",)),
-    Operation("gt",            2, np.greater,       "a > b",                    T, "gt", ("greater",)),
-    Operation("ge",            2, np.greater_equal, "a >= b",                   T, "ge", ("greater_equal",)),
-    Operation("logical_and",   2, _logical(np.logical_and),   "a != T(0) && b != T(0)",   T, numbers=False),
-    Operation("logical_or",    2, _logical(np.logical_or),    "a != T(0) || b != T(0)",   T, numbers=False),
-    Operation("logical_xor",   2, _logical(np.logical_xor),   "(a != T(0)) != (b != T(0))", T, numbers=False),
-    Operation("logical_not",   1, np.logical_not,   "a == T(0)",                T),
-    Operation("bitwise_and",   2, np.bitwise_and,   "a & b",                    I, "and"),
-    Operation("bitwise_or",    2, np.bitwise_or,    "a | b",                    I, "or"),
-    Operation("bitwise_xor",   2, np.bitwise_xor,   "a ^ b",                    I, "xor"),
-    Operation("bitwise_not",   1, np.invert,        "bitwise_not_(a)",          I, "invert"),
-    Operation("bitwise_left_shift",  2, np.left_shift,  "shift_left(a, b)",  Rule.WHOLE, "lshift"),
-    Operation("bitwise_right_shift", 2, np.right_shift, "shift_right(a, b)", Rule.WHOLE, "rshift"),
+    Elementwise("eq", 2, np.equal, "a == b", T, "eq", doc="Whether elements are equal"),
+    Elementwise("ne", 2, np.not_equal, "a != b", T, "ne", ("not_equal",), doc="Whether elements differ"),
+    Elementwise("lt", 2, np.less, "a < b", T, "lt", ("less",), doc="Whether ``input < other``"),
+    Elementwise("le", 2, np.less_equal, "a <= b", T, "le", ("less_equal",), doc="Whether ``input <= other``"),
+    Elementwise("gt", 2, np.greater, "a > b", T, "gt", ("greater",), doc="Whether ``input > other``"),
+    Elementwise("ge", 2, np.greater_equal, "a >= b", T, "ge", ("greater_equal",), doc="Whether ``input >= other``"),
+    Elementwise("logical_and", 2, _logical(np.logical_and), "a != T(0) && b != T(0)", T, numbers=False,
+                doc="Whether both elements differ from 0"),
+    Elementwise("logical_or", 2, _logical(np.logical_or), "a != T(0) || b != T(0)", T, numbers=False,
+                doc="Whether an element of the two differs from 0"),
+    Elementwise("logical_xor", 2, _logical(np.logical_xor), "(a != T(0)) != (b != T(0))", T, numbers=False,
+                doc="Whether exactly one element of the two differs from 0"),
+    Elementwise("logical_not", 1, np.logical_not, "a == T(0)", T, doc="Whether an element is 0"),
+    Elementwise("bitwise_and", 2, np.bitwise_and, "a & b", I, "and", doc="The bits that are set in both"),
+    Elementwise("bitwise_or", 2, np.bitwise_or, "a | b", I, "or", doc="The bits that are set in one or both"),
+    Elementwise("bitwise_xor", 2, np.bitwise_xor, "a ^ b", I, "xor", doc="The bits that are set in exactly one"),
+    Elementwise("bitwise_not", 1, np.invert, "bitwise_not_(a)", I, "invert",
+                doc="The bits inverted; of bool the opposite"),
+    Elementwise("bitwise_left_shift", 2, np.left_shift, "shift_left(a, b)", TypeRule.WHOLE, "lshift",
+                doc="``input * 2**other``, by shifting bits; 0 where all are shifted out"),
+    Elementwise("bitwise_right_shift", 2, np.right_shift, "shift_right(a, b)", TypeRule.WHOLE, "rshift",
+                doc="``input / 2**other`` rounded down, by shifting bits"),
 
     # of one operand: signs and rounding
-    Operation("neg",           1, np.negative,      "-a",                       N, "neg", ("negative",)),
-    Operation("positive",      1, np.positive,      "a",                        N, "pos", in_place=False),
-    Operation("abs",           1, np.absolute,      "absolute(a)",              N, "abs", ("absolute",)),
-    Operation("sign",          1, _sign,            "sign(a)",                  S),
-    Operation("square",        1, np.square,        "a * a",                    Rule.COUNTED),
-    Operation("reciprocal",    1, np.reciprocal,    "T(1) / a",                 F),
-    Operation("floor",         1, _integers_stay(np.floor), "floor_(a)",        N),
-    Operation("ceil",          1, _integers_stay(np.ceil),  "ceil_(a)",         N),
-    Operation("trunc",         1, _integers_stay(np.trunc), "trunc_(a)",        N, aliases=("fix",)),
-    Operation("round",         1, _integers_stay(np.rint),  "rint_(a)",         N),
-    Operation("frac",          1, _frac,            "a - trunc(a)",             Rule.FLOATING),
-    Operation("signbit",       1, _signbit,    "signbit_(a)", T, in_place=False),
-    Operation("isnan",         1, np.isnan,    "isnan_(a)", T, in_place=False),
-    Operation("isinf",         1, np.isinf,    "isinf_(a)", T, in_place=False),
-    Operation("isfinite",      1, np.isfinite, "!isinf_(a) && !isnan_(a)", T, in_place=False),
+    Elementwise("neg", 1, np.negative, "-a", N, "neg", ("negative",), doc="``-input``"),
+    Elementwise("positive", 1, np.positive, "a", N, "pos", in_place=False, doc="A copy, of elements that have signs"),
+    Elementwise("abs", 1, np.absolute, "absolute(a)", N, "abs", ("absolute",), doc="The absolute value"),
+    Elementwise("sign", 1, _sign, "sign(a)", S, doc="1, 0 or -1 by the sign; 0 for NaN"),
+    Elementwise("square", 1, np.square, "a * a", TypeRule.COUNTED, doc="The square"),
+    Elementwise("reciprocal", 1, np.reciprocal, "T(1) / a", F, doc="``1 / input``"),
+    Elementwise("floor", 1, _integers_stay(np.floor), "floor_(a)", N, doc="The largest integer that is not larger"),
+    Elementwise("ceil", 1, _integers_stay(np.ceil), "ceil_(a)", N, doc="The smallest integer that is not smaller"),
+    Elementwise("trunc", 1, _integers_stay(np.trunc), "trunc_(a)", N, aliases=("fix",), doc="The integer part"),
+    Elementwise("round", 1, _integers_stay(np.rint), "rint_(a)", N, doc="The nearest integer; of two, the even one"),
+    Elementwise("frac", 1, _frac, "a - trunc(a)", TypeRule.FLOATING,
+                doc="The part behind the point: ``input - trunc(input)``"),
+    Elementwise("signbit", 1, _signbit, "signbit_(a)", T, in_place=False,
+                doc="Whether the sign is negative, also of -0.0"),
+    Elementwise("isnan", 1, np.isnan, "isnan_(a)", T, in_place=False, doc="Whether an element is NaN"),
+    Elementwise("isinf", 1, np.isinf, "isinf_(a)", T, in_place=False, doc="Whether an element is infinite"),
+    Elementwise("isfinite", 1, np.isfinite, "!isinf_(a) && !isnan_(a)", T, in_place=False,
+                doc="Whether an element is neither infinite nor NaN"),
 
     # of one operand: functions of analysis
-    Operation("exp",           1, np.exp,           "exp(a)",                   F),
-    Operation("exp2",          1, np.exp2,          "exp2(a)",                  F),
-    Operation("expm1",         1, np.expm1,         "expm1(a)",                 F),
-    Operation("log",           1, np.log,           "log(a)",                   F),
-    Operation("log2",          1, np.log2,          "log2(a)",                  F),
-    Operation("log10",         1, np.log10,         "log10(a)",                 F),
-    Operation("log1p",         1, np.log1p,         "log1p(a)",                 F),
-    Operation("sqrt",          1, np.sqrt,          "sqrt(a)",                  F),
-    Operation("rsqrt",         1, _rsqrt,           "rsqrt(a)",         F),
-    Operation("sin",           1, np.sin,           "sin(a)",                   F),
-    Operation("cos",           1, np.cos,           "cos(a)",                   F),
-    Operation("tan",           1, np.tan,           "tan(a)",                   F),
-    Operation("asin",          1, np.arcsin,        "asin(a)",                  F, aliases=("arcsin",)),
-    Operation("acos",          1, np.arccos,        "acos(a)",                  F, aliases=("arccos",)),
-    Operation("atan",          1, np.arctan,        "atan(a)",                  F, aliases=("arctan",)),
-    Operation("sinh",          1, np.sinh,          "sinh(a)",                  F),
-    Operation("cosh",          1, np.cosh,          "cosh(a)",                  F),
-    Operation("tanh",          1, np.tanh,          "tanh(a)",                  F),
-    Operation("asinh",         1, np.arcsinh,       "asinh(a)",                 F, aliases=("arcsinh",)),
-    Operation("acosh",         1, np.arccosh,       "acosh(a)",                 F, aliases=("arccosh",)),
-    Operation("atanh",         1, np.arctanh,       "atanh(a)",                 F, aliases=("arctanh",)),
-    Operation("erf",           1, _by_python(math.erf),  "erf(a)",              F),
-    Operation("erfc",          1, _by_python(math.erfc), "erfc(a)",             F),
-    Operation("deg2rad",       1, np.deg2rad,       "a * T(0.017453292519943295)", F),
-    Operation("rad2deg",       1, np.rad2deg,       "a * T(57.29577951308232)", F),
-    Operation("sigmoid",       1, _sigmoid,         "T(1) / (T(1) + exp(-a))",  F),
-    Operation("relu",          1, _relu,            "a < T(0) ? T(0) : a",      N),
+    Elementwise("exp", 1, np.exp, "exp(a)", F, doc="e to the power of ``input``"),
+    Elementwise("exp2", 1, np.exp2, "exp2(a)", F, doc="2 to the power of ``input``"),
+    Elementwise("expm1", 1, np.expm1, "expm1(a)", F, doc="``exp(input) - 1``, exact also near 0"),
+    Elementwise("log", 1, np.log, "log(a)", F, doc="The natural logarithm"),
+    Elementwise("log2", 1, np.log2, "log2(a)", F, doc="The logarithm to base 2"),
+    Elementwise("log10", 1, np.log10, "log10(a)", F, doc="The logarithm to base 10"),
+    Elementwise("log1p", 1, np.log1p, "log1p(a)", F, doc="``log(1 + input)``, exact also near 0"),
+    Elementwise("sqrt", 1, np.sqrt, "sqrt(a)", F, doc="The square root; NaN of negative numbers"),
+    Elementwise("rsqrt", 1, _rsqrt, "rsqrt(a)", F, doc="``1 / sqrt(input)``"),
+    Elementwise("sin", 1, np.sin, "sin(a)", F, doc="The sine of an angle in radians"),
+    Elementwise("cos", 1, np.cos, "cos(a)", F, doc="The cosine of an angle in radians"),
+    Elementwise("tan", 1, np.tan, "tan(a)", F, doc="The tangent of an angle in radians"),
+    Elementwise("asin", 1, np.arcsin, "asin(a)", F, aliases=("arcsin",), doc="The arc sine in radians"),
+    Elementwise("acos", 1, np.arccos, "acos(a)", F, aliases=("arccos",), doc="The arc cosine in radians"),
+    Elementwise("atan", 1, np.arctan, "atan(a)", F, aliases=("arctan",), doc="The arc tangent in radians"),
+    Elementwise("sinh", 1, np.sinh, "sinh(a)", F, doc="The hyperbolic sine"),
+    Elementwise("cosh", 1, np.cosh, "cosh(a)", F, doc="The hyperbolic cosine"),
+    Elementwise("tanh", 1, np.tanh, "tanh(a)", F, doc="The hyperbolic tangent"),
+    Elementwise("asinh", 1, np.arcsinh, "asinh(a)", F, aliases=("arcsinh",), doc="The inverse hyperbolic sine"),
+    Elementwise("acosh", 1, np.arccosh, "acosh(a)", F, aliases=("arccosh",), doc="The inverse hyperbolic cosine"),
+    Elementwise("atanh", 1, np.arctanh, "atanh(a)", F, aliases=("arctanh",), doc="The inverse hyperbolic tangent"),
+    Elementwise("erf", 1, _by_python(math.erf), "erf(a)", F, doc="The error function"),
+    Elementwise("erfc", 1, _by_python(math.erfc), "erfc(a)", F,
+                doc="``1 - erf(input)``, exact also for large elements"),
+    Elementwise("deg2rad", 1, np.deg2rad, "a * T(0.017453292519943295)", F, doc="Degrees converted to radians"),
+    Elementwise("rad2deg", 1, np.rad2deg, "a * T(57.29577951308232)", F, doc="Radians converted to degrees"),
+    Elementwise("sigmoid", 1, _sigmoid, "T(1) / (T(1) + exp(-a))", F, doc="``1 / (1 + exp(-input))``"),
+    Elementwise("relu", 1, _relu, "a < T(0) ? T(0) : a", N, doc="Negative elements replaced by 0"),
 
     # of three operands
-    Operation("lerp",          3, _lerp,            "a + c * (b - a)",          Rule.FLOATING),
-    Operation("clamp_both",    3, np.clip,          "minimum(maximum(a, b), c)", N),
-    Operation("where",         3, np.where,         "a ? b : c",                Rule.SELECT, in_place=False),
+    Elementwise("lerp", 3, _lerp, "a + c * (b - a)", TypeRule.FLOATING, keywords=("input", "end", "weight"),
+                doc="``input + weight * (end - input)``"),
+    Elementwise("clamp_both", 3, np.clip, "minimum(maximum(a, b), c)", N, keywords=("input", "low", "high"),
+                doc="Each element kept within ``low`` and ``high``"),
+    Elementwise("where", 3, np.where, "a ? b : c", TypeRule.SELECT, in_place=False,
+                keywords=("condition", "input", "other"),
+                doc="``input`` where ``condition`` is True, else ``other``"),
 )
 # fmt: on
 
 BY_NAME = {name: operation for operation in TABLE for name in (operation.name, *operation.aliases)}
 
-COPY = Operation("copy", 1, np.positive, "a", Rule.FIRST, check=_fits)
+COPY = Elementwise("copy", 1, np.positive, "a", TypeRule.FIRST, check=_fits)
 """Writes its operand: copies, casts and fills. The implementations treat it apart."""

@@ -11,39 +11,31 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy.typing as npt
 
-from ..core.device_name import device
 from ..core.dtypes import dtype
-from ..core.layout import Layout, Shape
+from ..core.layout import Layout, Location
+from ..core.shapes import Shape
 from ..core.storage import Storage
-from ..core.tensor import make
-from .elementwise_table import COPY
+from ..core.tensor import Tensor, make_tensor
+from .dispatch import dispatch
+from .elementwise_table import COPY, Elementwise
+from .reduction_table import Reduction
 
-if TYPE_CHECKING:
-    from ..methods import Tensor
-    from .elementwise_table import Operation
-    from .reduction_table import Reduction
-
-__all__ = ["Kernel", "Place"]
+__all__ = ["Kernel", "Place", "place_at"]
 
 Kernel = Callable[..., None]
 """``kernel(*outs, *operands)``: outs are tensors; operands are tensors, or Python numbers where none was prepared.
 One of ``elementwise`` may have an attribute ``new``: the function of the operands that makes the result, too."""
 
 
-class Place(ABC):
+class Place(Location, ABC):
     """Where tensors live. One object for the CPU, one for each device of each runtime."""
 
     numpy_indices = False
     """Whether ``take`` and ``put`` understand indices as NumPy does, see there."""
-
-    def __init__(self, device: device) -> None:
-        self.device = device
-        self.layouts: dict[Any, Layout] = {}
-        """Every layout used here, see ``Layout.of``."""
 
     # --- memory
 
@@ -87,11 +79,21 @@ class Place(ABC):
     def receive(self, out: Tensor, source: Tensor) -> None:
         """Copy between devices: ``out`` is here; both are contiguous and of the same type and shape."""
 
+    def copy(self, out: Tensor, source: Tensor) -> None:
+        """Copy between tensors of this place, of one shape. Types are converted; the two must not overlap."""
+        dispatch("copy", _prepare_copy, (out, source))
+
+    def contiguous_copy(self, source: Tensor) -> Tensor:
+        """A copy of a tensor of this place whose elements lie side by side in row-major order."""
+        out = self.empty(source._layout.like())
+        self.copy(out, source)
+        return out
+
     # --- work, prepared for layouts of this place. None stands for a Python number given at every run.
 
     @abstractmethod
     def elementwise(
-        self, operation: Operation, types: Sequence[dtype], out: Layout, operands: Sequence[Layout | None]
+        self, operation: Elementwise, types: Sequence[dtype], out: Layout, operands: Sequence[Layout | None]
     ) -> Kernel:
         """``out[...] = operation(*operands)``, each operand converted to its type in ``types``, and broadcast."""
 
@@ -125,7 +127,7 @@ class Place(ABC):
         """
 
     @abstractmethod
-    def put(self, target: Layout, values: Layout, indices: Sequence[Layout]) -> Kernel:
+    def put(self, target: Layout, values: Layout | None, indices: Sequence[Layout]) -> Kernel:
         """``target[indices[0][i], indices[1][i], ..., ...] = values[i, ...]``. Takes target, values and the indices.
         With ``numpy_indices`` the values may also be a number of NumPy's, prepared as None; and one index a mask of the
         first dimensions, for values without dimensions."""
@@ -142,7 +144,7 @@ class Place(ABC):
         def kernel(out: Tensor, *tensors: Tensor) -> None:
             for (offset, part, copy), each in zip(pieces, tensors, strict=True):
                 if part.numel:
-                    copy(make(out._storage, out._offset + offset, part), each)
+                    copy(make_tensor(out._storage, out._offset + offset, part), each)
 
         return kernel
 
@@ -150,3 +152,12 @@ class Place(ABC):
         """What finds the True elements of contiguous bool tensors: int64, a row of indices for each dimension. There is
         one element at least. Only for places without ``numpy_indices``."""
         raise NotImplementedError(f"{self.device} indexes as NumPy does")
+
+
+def place_at(layout: Layout) -> Place:
+    """The place of a layout, with what can be done there."""
+    return layout.place  # type: ignore[return-value]  # every location of a layout is one
+
+
+def _prepare_copy(_: str, out: Tensor, source: Tensor) -> Kernel:
+    return place_at(out._layout).elementwise(COPY, (out.dtype,), out._layout, (source._layout,))

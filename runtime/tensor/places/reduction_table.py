@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..core.dtypes import bool_, dtype, get_default_dtype, int64, uint8
-from ..core.layout import Shape
+from ..core.shapes import Shape
 from ..core.tensor_errors import ElementTypeError
 
 __all__ = ["REDUCTIONS", "Reduction", "ReductionRule"]

@@ -1,15 +1,31 @@
-"""Which place a device's name means: the CPU, or a device of the default runtime."""
+"""Which place a device's name means: the CPU, or a device of the default runtime.
+
+Backends say here what they serve when they are imported, so that nothing above them needs to know which there are.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ...runtime import Runtime, default_runtime
-from ..backends.host_place import HOST
 from ..core.device_name import device
 from .place import Place
 
-__all__ = ["place_of", "place_on"]
+__all__ = ["place_of", "place_on", "serve_cpu", "serve_devices"]
+
+_cpu: list[Place] = []
+_makers: dict[bool, Callable[[Runtime, int], Place]] = {}
+
+
+def serve_cpu(place: Place) -> None:
+    """Let ``place`` be the CPU."""
+    _cpu[:] = [place]
+
+
+def serve_devices(make: Callable[[Runtime, int], Place], *, simulated: bool) -> None:
+    """Let ``make(runtime, ordinal)`` make the places of devices: those of a simulator, or those that run CUDA C."""
+    _makers[simulated] = make
 
 
 def place_of(given: Any) -> Place:
@@ -21,26 +37,20 @@ def place_of(given: Any) -> Place:
     """
     named = device(given)
     if named.type == "cpu":
-        return HOST
+        return _cpu[0]
     runtime = default_runtime()
     return place_on(runtime, runtime.current.device if named.index is None else named.index)
 
 
 def place_on(runtime: Runtime, ordinal: int) -> Place:
-    """The place that a device of a runtime is."""
+    """The place that a device of a runtime is.
+
+    Raises:
+        DriverError: ``CUDA_ERROR_INVALID_DEVICE``: none has this ordinal.
+    """
     objects = runtime.device(ordinal).objects
     found: Place | None = objects.get("tensor.place")
     if found is None:
-        found = objects.setdefault("tensor.place", _make(runtime, ordinal))
+        make = _makers[runtime.driver.simulator is not None]
+        found = objects.setdefault("tensor.place", make(runtime, ordinal))
     return found
-
-
-def _make(runtime: Runtime, ordinal: int) -> Place:
-    if runtime.driver.simulator is not None:
-        from ..backends.sim_place import SimPlace
-
-        return SimPlace(runtime, ordinal)
-
-    from ..backends.cuda_place import CudaPlace
-
-    return CudaPlace(runtime, ordinal)

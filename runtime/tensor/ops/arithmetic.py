@@ -1,0 +1,158 @@
+"""Arithmetic beyond the table: with more arguments than operands, or with different kinds of division."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.tensor import Tensor
+from ..core.tensor_errors import ArgumentError, ElementTypeError
+from ..places.elementwise_table import BY_NAME, Elementwise
+from .elementwise import apply, apply_into, apply_into2, run
+from .indexing import nonzero
+from .promotion import common_dtype, result_types
+
+__all__ = ["add", "add_", "clamp", "clamp_", "div", "div_", "result_type", "sub", "sub_", "where", "where_method"]
+
+_ADD, _SUB, _WHERE, _MUL = (BY_NAME[name] for name in ("add", "sub", "where", "mul"))
+_QUOTIENTS = {None: BY_NAME["div"], "floor": BY_NAME["floor_divide"], "trunc": BY_NAME["trunc_divide"]}
+
+
+def add(input: Any, other: Any, *, alpha: bool | float = 1, out: Tensor | None = None) -> Tensor:
+    """``input + alpha * other``, element by element.
+
+    Args:
+        input: a tensor or a number.
+        other: a tensor or a number; both broadcast together.
+        alpha: a number of no higher kind (bool, integer, float) than the result.
+        out: where to write the result, instead of to a new tensor.
+
+    Raises:
+        TypeError: ``alpha`` is of a higher kind, or an operand is neither a tensor nor a number.
+        ValueError: the shapes do not broadcast.
+        DeviceMismatchError: the operands are on different devices.
+    """
+    return run(_ADD, out, input, _scaled(_ADD, input, other, alpha))
+
+
+def add_(input: Tensor, other: Any, *, alpha: bool | float = 1) -> Tensor:
+    """``add``, written to ``input`` itself. Raises as ``add`` does, and where the result does not fit ``input``."""
+    return apply_into2(_ADD, input, _scaled(_ADD, input, other, alpha))
+
+
+def sub(input: Any, other: Any, *, alpha: bool | float = 1, out: Tensor | None = None) -> Tensor:
+    """``input - alpha * other``, element by element. Arguments and errors are those of ``add``.
+
+    Raises:
+        TypeError: as ``add``; also if an operand is of bool.
+    """
+    return run(_SUB, out, input, _scaled(_SUB, input, other, alpha))
+
+
+def sub_(input: Tensor, other: Any, *, alpha: bool | float = 1) -> Tensor:
+    """``sub``, written to ``input`` itself. Raises as ``sub`` does, and where the result does not fit ``input``."""
+    return apply_into2(_SUB, input, _scaled(_SUB, input, other, alpha))
+
+
+def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
+    """The quotient ``input / other``, element by element.
+
+    Args:
+        input: a tensor or a number.
+        other: a tensor or a number; both broadcast together.
+        rounding_mode: None for the true quotient, which is floating-point; ``floor`` rounds it down, ``trunc`` towards
+            0, and both keep integers.
+        out: where to write the result, instead of to a new tensor.
+
+    Raises:
+        ValueError: there is no such rounding mode, or the shapes do not broadcast.
+        ZeroDivisionError: integers are rounded and divided by 0, on the CPU.
+        DeviceMismatchError: the operands are on different devices.
+    """
+    return run(_quotient(rounding_mode), out, input, other)
+
+
+def div_(input: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+    """``div``, written to ``input`` itself. Raises as ``div`` does, and where the result does not fit ``input``."""
+    return apply_into(_quotient(rounding_mode), input, input, other)
+
+
+def clamp(
+    input: Tensor,
+    min: Any = None,
+    max: Any = None,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Each element kept within limits: below ``min`` it becomes ``min``, above ``max`` it becomes ``max``.
+
+    Args:
+        input: the tensor.
+        min: a number, a tensor that broadcasts, or None for no lower limit.
+        max: a number, a tensor that broadcasts, or None for no upper limit.
+        out: where to write the result, instead of to a new tensor.
+
+    Raises:
+        ValueError: both limits are left out, or the shapes do not broadcast.
+        TypeError: the elements are of bool.
+    """
+    if min is None and max is None:
+        raise ArgumentError("clamp: give min, max or both")
+    if max is None:
+        return run(BY_NAME["clamp_min"], out, input, min)
+    if min is None:
+        return run(BY_NAME["clamp_max"], out, input, max)
+    return run(BY_NAME["clamp_both"], out, input, min, max)
+
+
+def clamp_(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    """``clamp``, written to ``input`` itself. Raises as ``clamp`` does."""
+    return clamp(input, min, max, out=input)
+
+
+def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Tensor | None = None) -> Any:
+    """The elements of ``input`` where ``condition`` is True, else those of ``other``; either may be a number.
+
+    With ``condition`` alone: the indices of its True elements, a tensor for each dimension. That waits for the device.
+
+    Raises:
+        TypeError: ``condition`` is not of bool.
+        ValueError: the shapes do not broadcast.
+        DeviceMismatchError: the operands are on different devices.
+    """
+    if input is None and other is None:
+        return nonzero(condition, as_tuple=True)
+    return run(_WHERE, out, condition, input, other)
+
+
+def where_method(input: Tensor, condition: Tensor, other: Any) -> Tensor:
+    """The elements of this tensor where ``condition`` is True, else those of ``other``, a tensor or a number.
+
+    Raises:
+        TypeError: ``condition`` is not of bool.
+        ValueError: the shapes do not broadcast.
+        DeviceMismatchError: the operands are on different devices.
+    """
+    return apply(_WHERE, condition, input, other)
+
+
+def result_type(a: Any, b: Any) -> Any:
+    """The element type in which two operands, tensors or numbers, combine."""
+    return common_dtype((a, b))
+
+
+def _scaled(operation: Elementwise, input: Any, other: Any, alpha: Any) -> Any:
+    """``other`` times ``alpha``, which must be of no higher kind than the result."""
+    if type(alpha) is int and alpha == 1:
+        return other
+    types, _ = result_types(operation, (input, other))
+    kind = types[0].kind
+    if (kind != "f" and isinstance(alpha, float)) or (kind != "b" and isinstance(alpha, bool)):
+        raise ElementTypeError(f"{operation.name}: the result is of {types[0]!r}, and alpha cannot be {alpha!r}")
+    factor = bool(alpha) if kind == "b" else alpha
+    return apply(_MUL, other, factor) if isinstance(other, Tensor) else other * factor
+
+
+def _quotient(rounding_mode: str | None) -> Elementwise:
+    if rounding_mode not in _QUOTIENTS:
+        raise ArgumentError(f"div: rounding_mode is None, 'floor' or 'trunc', not {rounding_mode!r}")
+    return _QUOTIENTS[rounding_mode]

@@ -1,0 +1,244 @@
+"""Random numbers: fills in place, new tensors, and the seeds of CUDA devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from ...device import device_count
+from ..core.device_name import current_factory_device, device
+from ..core.dtypes import dtype_of, get_default_dtype, int64
+from ..core.generator import Generator, default_generator
+from ..core.shapes import shape_of
+from ..core.tensor import Tensor
+from ..core.tensor_errors import ArgumentError, ElementTypeError
+from ..places.dispatch import Plan, dispatch
+from ..places.distributions import integers_of, words, words_for
+from ..places.place import place_at
+from ..places.registry import place_of
+from .copying import copied_to
+from .creation import empty, empty_like
+from .numpy_arrays import adopt_array
+
+__all__ = [
+    "CUDA_FUNCTIONS",
+    "normal",
+    "normal_",
+    "rand",
+    "rand_like",
+    "randint",
+    "randint_like",
+    "randn",
+    "randn_like",
+    "random_",
+    "randperm",
+    "uniform_",
+]
+
+
+def normal_(input: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+    """Fill with random numbers of the normal distribution.
+
+    Raises:
+        ValueError: ``std`` is negative.
+        TypeError: the elements are not floating-point.
+    """
+    if not std >= 0:
+        raise ArgumentError(f"normal_: a standard deviation is 0 or more, not {std}")
+    return _drawn(input, "normal", float(mean), float(std), generator)
+
+
+def uniform_(input: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+    """Fill with random numbers equally distributed from ``from_`` up to but without ``to``.
+
+    Raises:
+        ValueError: ``to`` is less than ``from_``, or a limit is not finite.
+        TypeError: the elements are not floating-point.
+    """
+    if not 0 <= to - from_ < inf:
+        raise ArgumentError(f"uniform_: the range from {from_} to {to} is none")
+    return _drawn(input, "uniform", float(from_), float(to), generator)
+
+
+def random_(
+    input: Tensor, from_: int | None = None, to: int | None = None, *, generator: Generator | None = None
+) -> Tensor:
+    """Fill with random integers from ``from_`` up to but without ``to``; ``random_(n)`` is from 0 to ``n``.
+
+    Without limits: up to what the type holds exactly.
+
+    Raises:
+        ValueError: there are none, or the type does not hold them.
+    """
+    kind = input._layout.dtype
+    if to is None:
+        from_, to = 0, _WHOLE.get(kind.name) or kind.maximum + 1 if from_ is None else from_
+    return _integers(input, from_ or 0, to, generator)
+
+
+_WHOLE = {"float16": 2**11, "bfloat16": 2**8, "float32": 2**24, "float64": 2**53}
+"""By floating-point types: up to which all whole numbers can be stored."""
+
+
+def _drawn(tensor: Tensor, distribution: str, first: Any, second: Any, generator: Generator | None) -> Tensor:
+    layout = tensor._layout
+    if layout.dtype.kind != "f" and not distribution.endswith("integers"):
+        raise ElementTypeError(f"a tensor of {layout.dtype!r} cannot be filled from the {distribution} distribution")
+    if not layout.numel:
+        return tensor
+    if generator is None:
+        generator = default_generator(layout.place.device)
+    seed, counter = generator.take(words_for(distribution, layout.dtype, layout.numel))
+    dispatch(("random", distribution), _prepare, (tensor,), seed, counter, first, second)
+    return tensor
+
+
+def _prepare(asked: tuple[str, str], tensor: Tensor) -> Plan:
+    distribution, layout = asked[1], tensor._layout
+    if layout.overlaps_itself():
+        raise ArgumentError("several indices of the tensor to be filled mean one element; .clone() it first")
+    return place_at(layout).random(distribution, layout)
+
+
+def _integers(tensor: Tensor, low: int, high: int, generator: Generator | None) -> Tensor:
+    if high <= low:
+        raise ArgumentError(f"random integers from {low} up to but without {high}: there are none")
+    kind = tensor._layout.dtype
+    if kind.kind != "f" and not (kind.minimum <= low and high - 1 <= kind.maximum):
+        raise ArgumentError(f"{kind!r} does not hold integers from {low} up to but without {high}")
+    return _drawn(tensor, integers_of(high - low), int(low), int(high) - int(low), generator)
+
+
+def rand(*size: Any, generator: Generator | None = None, dtype: Any = None, device: Any = None) -> Tensor:
+    """A tensor of this shape with random numbers equally distributed in [0, 1)."""
+    return uniform_(_floating(size, dtype, device), generator=generator)
+
+
+def randn(*size: Any, generator: Generator | None = None, dtype: Any = None, device: Any = None) -> Tensor:
+    """A tensor of this shape with random numbers of the standard normal distribution."""
+    return normal_(_floating(size, dtype, device), generator=generator)
+
+
+def normal(
+    mean: float, std: float, size: Any, *, generator: Generator | None = None, dtype: Any = None, device: Any = None
+) -> Tensor:
+    """A tensor of this shape with random numbers of a normal distribution."""
+    return normal_(_floating((size,), dtype, device), mean, std, generator=generator)
+
+
+def _floating(size: Any, dtype: Any, device: Any) -> Tensor:
+    kind = get_default_dtype() if dtype is None else dtype_of(dtype)
+    if kind.kind != "f":
+        raise ElementTypeError(f"random numbers of this distribution are floating-point; {kind!r} is not")
+    return empty(*size, dtype=kind, device=device)
+
+
+def randint(
+    *limits: Any,
+    low: int | None = None,
+    high: int | None = None,
+    size: Any = None,
+    generator: Generator | None = None,
+    dtype: Any = int64,
+    device: Any = None,
+) -> Tensor:
+    """``randint(high, size)`` or ``randint(low, high, size)``: random integers from ``low`` (0) up to but without
+    ``high``.
+
+    Raises:
+        ValueError: there are no such integers, or the type does not hold them.
+    """
+    if size is None:
+        if not limits:
+            raise TypeError("randint() takes a limit or two, and a size")
+        *limits, size = limits  # type: ignore[assignment]
+    first, last = _limits("randint", limits, low, high)
+    return _integers(empty(shape_of((tuple(size),)), dtype=dtype, device=device), first, last, generator)
+
+
+def _limits(name: str, limits: Sequence[Any], low: Any, high: Any) -> tuple[int, int]:
+    """The lower and the upper limit, given in order or by name; the lower one may be left out."""
+    given = [*limits]
+    if high is None and given:
+        high = given.pop()
+    if low is None:
+        low = given.pop() if given else 0
+    if given or high is None:
+        raise TypeError(f"{name}() takes an upper limit, or a lower and an upper one")
+    return index(low), index(high)
+
+
+def randperm(n: int, *, generator: Generator | None = None, dtype: Any = int64, device: Any = None) -> Tensor:
+    """The integers from 0 to ``n - 1`` in random order. Made on the CPU: the same everywhere."""
+    n = index(n)
+    place = place_of(current_factory_device() if device is None else device)
+    if generator is None:
+        generator = default_generator(place.device)
+    # Random high bits above the integers themselves: sorted by the former, the latter stand in random order.
+    low = np.uint64((1 << n.bit_length()) - 1)
+    keys = words(*generator.take(n), n, wide=True) & ~low
+    keys |= np.arange(n, dtype=np.uint64)
+    keys.sort()
+    keys &= low
+    return copied_to(adopt_array(keys.view(np.int64)), place, dtype_of(dtype))
+
+
+def rand_like(input: Tensor, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """``rand`` with the shape, type and device of another tensor."""
+    return uniform_(empty_like(input, dtype=dtype, device=device))
+
+
+def randn_like(input: Tensor, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """``randn`` with the shape, type and device of another tensor."""
+    return normal_(empty_like(input, dtype=dtype, device=device))
+
+
+def randint_like(
+    input: Tensor,
+    *limits: int,
+    low: int | None = None,
+    high: int | None = None,
+    dtype: Any = None,
+    device: Any = None,
+) -> Tensor:
+    """``randint`` with the shape, type and device of another tensor."""
+    first, last = _limits("randint_like", limits, low, high)
+    return _integers(empty_like(input, dtype=dtype, device=device), first, last, None)
+
+
+def _of_cuda(given: Any = "cuda") -> Generator:
+    return default_generator(place_of(given).device)
+
+
+def _cuda_manual_seed(seed: int) -> None:
+    """Start the current device's generator from ``seed``."""
+    _of_cuda().manual_seed(seed)
+
+
+def _cuda_manual_seed_all(seed: int) -> None:
+    """Start the generators of all CUDA devices from ``seed``."""
+    for ordinal in range(device_count()):
+        default_generator(device(ordinal)).manual_seed(seed)
+
+
+def _cuda_seed() -> None:
+    """Start the current device's generator from a seed that nobody can foretell."""
+    _of_cuda().seed()
+
+
+def _cuda_initial_seed() -> int:
+    """The seed that the current device's generator started from."""
+    return _of_cuda().initial_seed()
+
+
+CUDA_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "manual_seed": _cuda_manual_seed,
+    "manual_seed_all": _cuda_manual_seed_all,
+    "seed": _cuda_seed,
+    "initial_seed": _cuda_initial_seed,
+}
+"""What ``cuplug.cuda`` has of this module. Without a CUDA device ``manual_seed_all`` does nothing, as in torch."""

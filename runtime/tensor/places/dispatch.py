@@ -1,0 +1,61 @@
+"""The one way to run an operation: find the plan that was made for operands of these layouts, or make it, and run it.
+
+A *plan* is a function of the operands that does all the work. It stands in the ``plans`` of the first tensor's layout,
+under what the operation is and the other operands' layouts, so that an operation that was done before costs one look-up
+by identity, one allocation and the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from ..core.tensor import Tensor
+
+__all__ = ["Plan", "PlanForOnce", "Prepare", "dispatch"]
+
+Plan = Callable[..., Any]
+"""What an operation does with operands of given layouts. It takes the operands, and what else came with them."""
+Prepare = Callable[..., Plan]
+"""``prepare(operation, *operands)`` makes the plan for operands like these."""
+
+
+class PlanForOnce:
+    """A plan that is not kept, since what allowed it may change."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def __call__(self, *operands: Any) -> Any:
+        return self._plan(*operands)
+
+
+def dispatch(operation: Hashable, prepare: Prepare, operands: Sequence[Any], *values: Any) -> Any:
+    """Run an operation on tensors and numbers.
+
+    Args:
+        operation: what identifies it, with all that settles the plan beside the operands: a line of a table, or a name
+            with the dimensions asked for.
+        prepare: makes the plan, if there is none yet for operands like these.
+        operands: tensors, of which there is one at least, and Python numbers, of which only the types settle the plan.
+        values: what the plan takes besides. It may be different each time.
+
+    Returns:
+        What the plan returns: usually the result, a new tensor.
+    """
+    key: tuple[Any, ...]
+    try:
+        plans = operands[0]._layout.plans
+        key = (operation, *[getattr(each, "_layout", None) or type(each) for each in operands[1:]])
+    except AttributeError:  # a number comes first
+        first = next((each for each in operands if isinstance(each, Tensor)), None)
+        if first is None:
+            raise TypeError(f"none of {', '.join(type(each).__name__ for each in operands)} is a tensor") from None
+        plans = first._layout.plans
+        key = (operation, "first a number", *[getattr(each, "_layout", None) or type(each) for each in operands])
+    plan = plans.get(key)
+    if plan is None:
+        plan = prepare(operation, *operands)
+        if not isinstance(plan, PlanForOnce):
+            plans[key] = plan
+    return plan(*operands, *values)
