@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ...allocators.errors import CuplugError
 from ..drivers.base import Driver
@@ -20,7 +21,7 @@ from .launch.global_symbol import GlobalSymbol
 from .launch.kernel_function import Function
 from .source.host_code import without_host_code
 from .source.kernel_names import demangle, find_kernel, plain_name, typed_name
-from .source.signatures import Signature, kinds, signatures
+from .source.signatures import Signature, kinds, pointees, signatures
 
 if TYPE_CHECKING:
     from ...allocators.base import Allocator
@@ -51,11 +52,11 @@ class SourceModule:
         self,
         source: str,
         *,
-        options: Iterable[str] = (),
-        name_expressions: Iterable[str] = (),
+        options: str | Iterable[str] = (),
+        name_expressions: str | Iterable[str] = (),
         arch: str | None = None,
         no_extern_c: bool = False,  # noqa: ARG002 - PyCUDA has it
-        include_dirs: Iterable[str] = (),
+        include_dirs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
         check: bool | None = None,
         cache: bool = True,
         runtime: Runtime | None = None,
@@ -64,7 +65,8 @@ class SourceModule:
 
         Args:
             source: CUDA C++. Functions for the host that launch kernels or call CUDA's API are left out.
-            options: for the compiler, as NVRTC and nvcc take them (``-DN=8``, ``--use_fast_math``).
+            options: for the compiler, as NVRTC and nvcc take them (``-DN=8``, ``--use_fast_math``). A string is one
+                option, here and below.
             name_expressions: instances of templates to compile, as C++ writes them: ``scale<float>``.
             arch: for example ``sm_90``; by default the current device's.
             no_extern_c: as PyCUDA's; sources are never put into ``extern "C" {}`` here, since kernels are found by
@@ -82,7 +84,7 @@ class SourceModule:
         """
         self.runtime = runtime or default_runtime()
         self.source = source
-        self.name_expressions = tuple(name_expressions)
+        self.name_expressions = _items(name_expressions)
         self._driver: Driver = self.runtime.driver
         self._cache = default_cache() if cache else None
         self._modules: dict[int, int] = {}  # the driver's handles, by device
@@ -91,8 +93,8 @@ class SourceModule:
         capability = self.runtime.properties(self.runtime.current.device)
         arch = arch or f"sm_{capability.major}{capability.minor}"
         self._simulated = self._driver.simulator is not None
-        folders = (*map(str, include_dirs), *_folders_of_pycuda(source))
-        settings = _CompilerSettings(tuple(options), self.name_expressions, folders, arch, self._cache)
+        folders = (*map(str, _items(include_dirs)), *_folders_of_pycuda(source))
+        settings = _CompilerSettings(_items(options), self.name_expressions, folders, arch, self._cache)
         self._entry = self._compile_for_host(settings, check) if self._simulated else self._compile_for_gpu(settings)
         self._image = encode(self._entry) if self._simulated else self._entry.payload
 
@@ -139,7 +141,7 @@ class SourceModule:
         if self._simulated:
             handle = self._driver.module_function(module, self._host_name(name))
             kernel = self._loader.kernel(handle)
-            return handle, [Parameter(p.name, p.offset, p.nbytes, p.kind) for p in kernel.parameters]
+            return handle, [Parameter(p.name, p.offset, p.nbytes, p.kind, p.pointee) for p in kernel.parameters]
         symbol = self._gpu_name(name)
         handle = self._driver.module_function(module, symbol)
         layout = self._driver.function_parameters(handle)
@@ -148,9 +150,10 @@ class SourceModule:
         keys = (name, plain_name(name), typed_name(demangle(symbol)))
         signature = next((self._signatures[key] for key in keys if key in self._signatures), None)
         named = kinds(signature, layout)
+        pointed = pointees(signature) if signature and len(signature.types) == len(layout) else [""] * len(layout)
         return handle, [
-            Parameter(parameter, offset, nbytes, kind)
-            for (parameter, kind), (offset, nbytes) in zip(named, layout, strict=True)
+            Parameter(parameter, offset, nbytes, kind, pointee if kind == "p" else "")
+            for (parameter, kind), (offset, nbytes), pointee in zip(named, layout, pointed, strict=True)
         ]
 
     def _load(self, ordinal: int) -> int:
@@ -211,6 +214,11 @@ class SourceModule:
             return name
         parts = [part for part in name.split("::") if part]
         return "_ZN" + "".join(f"{len(part)}{part}" for part in parts) + "E"
+
+
+def _items(value: Any) -> tuple[Any, ...]:
+    """What an argument lists; one string or path is a list of one."""
+    return (value,) if isinstance(value, (str, os.PathLike)) else tuple(value)
 
 
 def _attach_loader(runtime: Runtime, cache: Cache | None) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from ..kernels.launch.arguments import ADDRESS_EXPRESSIONS
+from ..kernels.launch.arguments import ADDRESS_FORMS, AddressForm
 from .core.dtypes import get_default_dtype
 from .core.tensor import Tensor, address_of
 from .ops import (
@@ -124,7 +124,7 @@ def _bind() -> None:
         setattr(Tensor, name, property(function))
     Tensor.__new__ = staticmethod(_new)  # type: ignore[method-assign]
     # On the CPU there is no ordinal: that raises.
-    ADDRESS_EXPRESSIONS[Tensor] = f"({address_of('{0}')} if {{0}}._layout.place.ordinal >= 0 else refuse())"
+    ADDRESS_FORMS[Tensor] = AddressForm(address_of("{0}"), layout="_layout")
 
 
 def _new(cls: type[Tensor], *args: Any, device: Any = None) -> Tensor:  # noqa: ARG001 - there is one class

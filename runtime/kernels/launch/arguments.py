@@ -7,13 +7,14 @@ import math
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
 
 from ...buffer import Buffer
 
-__all__ = ["ADDRESS_EXPRESSIONS", "Packer", "Parameter", "Plan"]
+__all__ = ["ADDRESS_FORMS", "AddressForm", "Packer", "Parameter", "Plan"]
 
 _INTEGERS = {("i", 1): "b", ("i", 2): "h", ("i", 4): "i", ("i", 8): "q"}
 _INTEGERS |= {("u", size): code.upper() for (_, size), code in _INTEGERS.items()}
@@ -32,14 +33,23 @@ _WORDS = {
 Convert = Callable[[Any], Any]
 _MOST_USUAL = 4
 
-ADDRESS_EXPRESSIONS: dict[type, str] = {
-    Buffer: "({0}_block.address if ({0}_block := {0}.__del__.args[0]).uses else refuse())",
-}
-"""How generated code reads the address of an object of a class, called {0}: in fewer steps than a method takes.
 
-Where it raises AttributeError, or calls ``refuse``, the object's own way is taken. Classes of higher floors put theirs
-here.
-"""
+@dataclass(frozen=True, slots=True)
+class AddressForm:
+    """How generated code reads the address of objects of one class: in fewer steps than a method takes."""
+
+    expression: str
+    """Python for the address of the object that {0} names. Where it raises AttributeError, or calls ``refuse``, the
+    object's own way is taken."""
+    layout: str = ""
+    """The attribute that holds all that decides whether an object fits a parameter: element type, order and device.
+    Objects with a layout that has passed before are not looked at again."""
+
+
+ADDRESS_FORMS: dict[type, AddressForm] = {
+    Buffer: AddressForm("({0}_block.address if ({0}_block := {0}.__del__.args[0]).uses else refuse())"),
+}
+"""The forms that are known. Classes of higher floors put theirs here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +61,8 @@ class Parameter:
     nbytes: int
     kind: str
     """p pointer, i signed, u unsigned, b bool, f floating, h half, g bfloat16, s structure, ? not known."""
+    pointee: str = ""
+    """For a pointer to numbers, their kind and size in bytes: ``f4``, ``u1``. Empty: anything."""
 
     def __str__(self) -> str:
         return f"{self.name!r}, {_WORDS[self.kind]} of {self.nbytes} bytes"
@@ -65,6 +77,8 @@ class Plan:
     """One for each argument that ``layout`` does not take as it is."""
     foreign: tuple[int, ...]
     """Places of arrays that may come with a stream of their own."""
+    arrays: tuple[int, ...] = ()
+    """Places of tensors and arrays, whose elements must be of the parameter's type."""
 
 
 class Packer:
@@ -127,7 +141,7 @@ class Packer:
             raise TypeError(f"kernel {self.kernel} takes {expected} arguments ({names}); it got {len(args)}")
         layout, end = "<", 0
         converters: list[Convert | None] = []
-        foreign = []
+        foreign, arrays = [], []
         for place, (parameter, value) in enumerate(zip(self.parameters, args, strict=True)):
             code, convert = self._accept(parameter, value)
             layout += f"{parameter.offset - end}x{code}"
@@ -135,7 +149,10 @@ class Packer:
             converters.append(convert)
             if convert is _address_of_array:
                 foreign.append(place)
-        plan = Plan(struct.Struct(layout), tuple(converters) if any(converters) else None, tuple(foreign))
+            if convert in (_address_of_array, _address_of_tensor):
+                arrays.append(place)
+        converted = tuple(converters) if any(converters) else None
+        plan = Plan(struct.Struct(layout), converted, tuple(foreign), tuple(arrays))
         if "s" not in [parameter.kind for parameter in self.parameters]:  # a structure's size is its object's matter
             types = tuple(map(type, args))
             self._plans[types] = plan
@@ -150,6 +167,9 @@ class Packer:
             return "Q", self._pointer(parameter, value)
         if kind == "s":
             return f"{size}s", self._structure(parameter, value)
+        if isinstance(value, _CTYPES_NUMBER):
+            code, convert = self._accept(parameter, value.value)
+            return code, _value_of if convert is None else partial(_convert_value_of, convert)
         if isinstance(value, np.generic):
             self._check_scalar(parameter, kind, value)
         elif kind in "iu" and not (isinstance(value, int) or _is_index(value)):
@@ -169,7 +189,7 @@ class Packer:
         wanted = {"i": "iu", "u": "iu", "b": "b", "f": "f", "h": "f", "g": "f"}[kind]
         if value.dtype.kind not in wanted:
             self._refuse(parameter, value, "its kind is another; convert it, or pass a Python number")
-        if kind != "g" and value.dtype.itemsize != parameter.nbytes:
+        if kind in "iub" and value.dtype.itemsize != parameter.nbytes:
             self._refuse(parameter, value, f"it has {value.dtype.itemsize} bytes; convert it, or pass a Python number")
 
     def _pointer(self, parameter: Parameter, value: Any) -> Convert | None:
@@ -198,6 +218,29 @@ class Packer:
         if hasattr(value, "__int__"):
             return int
         return self._refuse(parameter, value, "pass a Buffer, a device array or an address")
+
+    def check_array(self, place: int, value: Any, ordinal: int) -> None:
+        """Check that a tensor or an array fits its parameter on a device.
+
+        Raises:
+            TypeError: its elements are of another type than the pointer's, it is not contiguous, or it is on another
+                device, or on none.
+        """
+        parameter = self.parameters[place]
+        instead = "to pass its address all the same, pass .data_ptr()"
+        is_tensor = hasattr(value, "data_ptr") and hasattr(value, "is_cuda")
+        if is_tensor and not value.is_cuda:
+            self._refuse(parameter, value, _HOST_MEMORY)
+        found = _elements_of(value, is_tensor=is_tensor)
+        if found and parameter.pointee and not _same_numbers(parameter.pointee, found):
+            wanted = f"a pointer to {_NUMBERS[parameter.pointee[0]]} of {parameter.pointee[1:]} bytes"
+            what = f"its elements are {_NUMBERS[found[0]]} of {found[1:]} bytes, and this is {wanted}"
+            self._refuse(parameter, value, f"{what}; {instead}")
+        if is_tensor and not value.is_contiguous():
+            self._refuse(parameter, value, f"it is a view that is not contiguous; pass .contiguous(), or {instead}")
+        if is_tensor and value.get_device() != ordinal:
+            where = f"it is on device {value.get_device()}, and the launch on device {ordinal}"
+            self._refuse(parameter, value, f"{where}; copy it there, or {instead}")
 
     def _structure(self, parameter: Parameter, value: Any) -> Convert:
         if isinstance(value, (np.ndarray, np.generic)):
@@ -244,6 +287,53 @@ def _guess(nbytes: int, value: Any) -> str:
     if isinstance(value, (bytes, bytearray, memoryview, ctypes.Structure, np.ndarray)):
         return "s"
     return "p" if nbytes == 8 else "s"
+
+
+_CTYPES_NUMBER = (
+    *(ctypes.c_bool, ctypes.c_byte, ctypes.c_ubyte, ctypes.c_short, ctypes.c_ushort, ctypes.c_int, ctypes.c_uint),
+    *(ctypes.c_long, ctypes.c_ulong, ctypes.c_longlong, ctypes.c_ulonglong, ctypes.c_float, ctypes.c_double),
+)
+
+
+def _value_of(value: Any) -> Any:
+    return value.value
+
+
+def _convert_value_of(convert: Convert, value: Any) -> Any:
+    return convert(value.value)
+
+
+_NUMBERS = {
+    "i": "signed integers",
+    "u": "unsigned integers",
+    "b": "bools",
+    "f": "floating-point numbers",
+    "h": "halves",
+    "g": "bfloat16 numbers",
+}
+_OF_NAMES = {
+    **{f"{name}{8 * size}": f"{name[0]}{size}" for name in ("int", "uint") for size in (1, 2, 4, 8)},
+    "bool": "b1",
+    "float16": "h2",
+    "bfloat16": "g2",
+    "float32": "f4",
+    "float64": "f8",
+}
+
+
+def _elements_of(value: Any, *, is_tensor: bool) -> str:
+    """Kind and size of the elements as ``Parameter.pointee`` has them; empty if that cannot be told."""
+    if is_tensor:
+        return _OF_NAMES.get(str(value.dtype).rpartition(".")[2], "")
+    typestr = str(value.__cuda_array_interface__["typestr"])[1:]
+    typestr = {"f2": "h2", "u1": ""}.get(typestr, typestr)  # what has no type calls itself bytes
+    return typestr if typestr[:1] in _NUMBERS else ""
+
+
+def _same_numbers(wanted: str, found: str) -> bool:
+    """Whether memory of one kind of numbers may be meant as another: signed or not is all one, as is byte or bool."""
+    integers = "iub" if wanted[1:] == "1" else "iu"
+    return wanted == found or (wanted[1:] == found[1:] and wanted[0] in integers and found[0] in integers)
 
 
 def _is_index(value: Any) -> bool:

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...upstream import PER_THREAD_KEY
-from .arguments import ADDRESS_EXPRESSIONS, Packer
+from .arguments import ADDRESS_FORMS, Packer
 from .target import Target
 from .unrolling import Unroller
 
@@ -130,8 +130,11 @@ def _generate(template: Callable[..., str], runtime: Runtime, packer: Packer, **
             space[f"type{number}_{place}"] = kind
             convert = None if plan.converters is None else plan.converters[place]
             value = f"a{place}"
-            if kind in ADDRESS_EXPRESSIONS and packer.parameters[place].kind == "p":
-                value = ADDRESS_EXPRESSIONS[kind].format(value)
+            if kind in ADDRESS_FORMS and packer.parameters[place].kind == "p":
+                form = ADDRESS_FORMS[kind]
+                address = form.expression.format(value)
+                fits = f"{value}.{form.layout} in target.accepted[{place}]"
+                value = f"({address} if {fits} else refuse())" if form.layout else address
             elif convert is not None:
                 space[f"convert{number}_{place}"] = convert
                 value = f"convert{number}_{place}({value})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ....allocators.errors import DriverError
 from ...drivers.base import Dim3, Driver
 from ...stream import ExternalStream, as_stream
-from .arguments import Packer
+from .arguments import ADDRESS_FORMS, Packer
 
 if TYPE_CHECKING:
     from ...current import Current
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Slot", "Target", "launch"]
 
 _INVALID_CONTEXT = 201
+_LAYOUTS = 64
 
 
 class Slot(Protocol):
@@ -38,7 +40,7 @@ class Slot(Protocol):
 class Target:
     """A kernel on one device with its geometry."""
 
-    __slots__ = ("function", "geometry", "ordinal", "pop", "push", "room", "runtime")
+    __slots__ = ("accepted", "function", "geometry", "ordinal", "pop", "push", "room", "runtime")
 
     def __init__(
         self, runtime: Runtime, function: int, geometry: tuple[Dim3, Dim3, int], ordinal: int, nbytes: int
@@ -48,6 +50,8 @@ class Target:
         self.function = function
         self.geometry = geometry
         self.ordinal = ordinal
+        self.accepted: dict[int, set[Any]] = defaultdict(set)
+        """For each place the layouts of tensors that were found to fit."""
         make_slot: Any = getattr(runtime.driver, "launch_slot", None) or partial(_DriverSlot, runtime.driver)
         grid, block, shared = geometry
         self.room: Callable[[], Slot] = partial(make_slot, function, grid, block, shared=shared, nbytes=nbytes)
@@ -89,6 +93,8 @@ class Target:
 def launch(target: Target, packer: Packer, current: Current, handle: int, args: tuple[Any, ...]) -> None:
     """Queue a launch with any arguments on any stream. Raises as ``Function`` does."""
     plan = packer.plan(args)
+    for place in plan.arrays:
+        _check_array(target, packer, place, args[place])
     try:
         slot = target.pop()
     except IndexError:
@@ -97,6 +103,18 @@ def launch(target: Target, packer: Packer, current: Current, handle: int, args: 
     if plan.foreign:
         _order(target, packer.streams(plan, args), handle)
     target.queue(slot, current, handle)
+
+
+def _check_array(target: Target, packer: Packer, place: int, value: Any) -> None:
+    form = ADDRESS_FORMS.get(type(value))
+    layout = getattr(value, form.layout) if form is not None and form.layout else None
+    accepted = target.accepted[place]
+    if layout is None or layout not in accepted:
+        packer.check_array(place, value, target.ordinal)
+        if layout is not None:
+            if len(accepted) >= _LAYOUTS:
+                accepted.clear()
+            accepted.add(layout)
 
 
 def _order(target: Target, streams: list[int], handle: int) -> None:

@@ -17,7 +17,7 @@ from .host_compiler import compile_engine
 
 __all__ = ["Engine", "Fault", "HostKernel", "HostModule", "HostParameter", "default_workers", "engine"]
 
-ABI = 2
+ABI = 3
 _MAX_WORKERS = 64
 
 
@@ -32,6 +32,7 @@ class _Parameter(ctypes.Structure):
         ("alignment", c_uint32),
         ("kind", c_char),
         ("constant", c_char),
+        ("pointee_kind", c_char),
         ("pointee", c_uint32),
     ]
 
@@ -107,7 +108,8 @@ class HostParameter:
     nbytes: int
     kind: str
     constant: bool
-    pointee: int
+    pointee: str
+    """For a pointer to numbers, their kind and size in bytes: ``f4``; else empty."""
 
 
 @dataclass(frozen=True)
@@ -142,10 +144,15 @@ class HostKernel:
                 record.parameters[index].nbytes,
                 record.parameters[index].kind.decode(),
                 record.parameters[index].constant != b"\0",
-                record.parameters[index].pointee,
+                _pointee(record.parameters[index]),
             )
             for index in range(record.parameter_count)
         ]
+
+
+def _pointee(record: _Parameter) -> str:
+    kind = record.pointee_kind.decode()
+    return f"{kind}{record.pointee}" if kind in "iubfhg" and record.pointee else ""
 
 
 class HostModule:

@@ -15,7 +15,7 @@ from . import declarations as syntax
 from .kernel_names import typed_name
 from .tokens import Tokens
 
-__all__ = ["Signature", "kinds", "signatures"]
+__all__ = ["Signature", "kinds", "pointees", "signatures"]
 
 _KINDS = {
     **dict.fromkeys(["float", "double"], "f"),
@@ -75,6 +75,44 @@ def kinds(signature: Signature | None, layout: Sequence[tuple[int, int]]) -> lis
         (name, _kind(text, nbytes))
         for name, text, (_, nbytes) in zip(signature.names, signature.types, layout, strict=True)
     ]
+
+
+def pointees(signature: Signature) -> list[str]:
+    """What each parameter points to, if that is numbers: their kind and size in bytes, such as ``f4``; else nothing."""
+    return [_pointee(text) for text in signature.types]
+
+
+def _pointee(text: str) -> str:
+    words = [word for word in text.split() if word not in _IGNORED - {"int", "struct"}]
+    if words[-1:] != ["*"] or "struct" in words or words.count("*") != 1 or "&" in words:
+        return ""
+    words = [_SPELLED.get(word, word) for word in " ".join(_SPELLED.get(word, word) for word in words[:-1]).split()]
+    names = [word for word in words if word not in ("unsigned", "signed", "int")]
+    if not set(names) <= {"char", "short", "long"}:
+        return _POINTEES.get(" ".join(words), "")
+    size = 1 if "char" in names else 2 if "short" in names else 8 if "long" in names else 4
+    return f"{'u' if 'unsigned' in words else 'i'}{size}" if words else ""
+
+
+_SPELLED = {
+    **{f"int{8 * size}_t": name for size, name in ((1, "signed char"), (2, "short"), (4, "int"), (8, "long"))},
+    **{f"uint{8 * size}_t": f"unsigned {name}" for size, name in ((1, "char"), (2, "short"), (4, "int"), (8, "long"))},
+    "uchar": "unsigned char",
+    "ushort": "unsigned short",
+    "uint": "unsigned int",
+    "ulong": "unsigned long",
+    "size_t": "unsigned long",
+    "ptrdiff_t": "long",
+}
+_POINTEES = {
+    "float": "f4",
+    "double": "f8",
+    "bool": "b1",
+    "half": "h2",
+    "__half": "h2",
+    "__nv_bfloat16": "g2",
+    "nv_bfloat16": "g2",
+}
 
 
 def _kind(text: str, nbytes: int) -> str:

@@ -5,7 +5,7 @@ typedef __SIZE_TYPE__ cuplug_size;
 typedef unsigned long long cuplug_u64;
 typedef unsigned int cuplug_u32;
 
-#define CUPLUG_ABI 2
+#define CUPLUG_ABI 3
 
 namespace __cuplug {
 
@@ -102,6 +102,7 @@ struct Parameter {
     cuplug_u32 offset, nbytes, alignment;
     char kind;               // p pointer, i signed, u unsigned, b bool, f floating, h half, g bfloat16, s anything else
     char constant;           // a pointer to const
+    char pointee_kind;       // the kind of what a pointer points to, or 's'
     cuplug_u32 pointee;      // the size of what a pointer points to, 0 for void
 };
 

@@ -32,12 +32,14 @@ template <> struct KindOf<__nv_bfloat16, false, false> { static constexpr char v
 
 template <class T> struct Kind {
     static constexpr char value = KindOf<T, IsInteger<T>::value, __is_enum(T)>::value, constant = 0;
+    static constexpr char pointee_kind = 's';
     static constexpr cuplug_u32 pointee = 0;
 };
 template <class T> struct Kind<T*> {
     typedef typename Plain<T>::type P;
     static constexpr char value = 'p', constant = !IsSame<P, T>::value && !IsSame<volatile P, T>::value;
     static constexpr cuplug_u32 pointee = SizeOf<P>::value;
+    static constexpr char pointee_kind = Kind<P>::value;
 };
 
 template <cuplug_u32... I> struct Indices {};
@@ -52,7 +54,8 @@ template <class... A> struct Layout {
         cuplug_u32 nbytes;
     };
     static constexpr Table make() {
-        Table table{{{0, (cuplug_u32)sizeof(A), (cuplug_u32)alignof(A), Kind<A>::value, Kind<A>::constant, Kind<A>::pointee}...}, 0};
+        Table table{{{0, (cuplug_u32)sizeof(A), (cuplug_u32)alignof(A), Kind<A>::value, Kind<A>::constant,
+                      Kind<A>::pointee_kind, Kind<A>::pointee}...}, 0};
         cuplug_u32 end = 0;
         for (cuplug_u32 i = 0; i < count; ++i) {
             Parameter& p = table.parameters[i];
