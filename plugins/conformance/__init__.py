@@ -7,7 +7,7 @@ With a package installed that contributes an allocator ``mine`` (entry-point gro
 It needs pytest and hypothesis (``pip install 'cuplug[test]'``), and no GPU: the driver is the simulator, under eager,
 lazy and random schedules. ``--driver cuda`` takes a GPU instead, ``--driver sim:schedule=random,seed=7`` one schedule,
 and ``--hypothesis-profile thorough`` searches longer. Paths of tests run those tests instead of the contract; they may
-use the fixtures below. Every check is a function as well: see ``checks`` and ``machine``.
+use the fixtures below. Every check is a function as well: see ``checks`` and ``random_operations``.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from ...runtime.drivers.base import Driver
 from ...runtime.drivers.upstream import DeviceUpstream
 from ..manager import default_manager
 from ..selection import parse_selection
+from .stepping import PATIENCE_S
 
 __all__ = ["SCHEDULES", "schedules_of"]
 
@@ -70,6 +71,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=[],
         metavar="NAME[:OPTION=VALUE,...]",
         help="an allocator to test; may be repeated (default: every registered one)",
+    )
+    group.addoption(
+        "--patience",
+        type=float,
+        default=PATIENCE_S,
+        metavar="SECONDS",
+        help="how long threads may stand still before it is called a deadlock (default: %(default)s)",
     )
 
 
@@ -149,6 +157,13 @@ def make_driver(driver_selection: str, held_device: None) -> Iterator[Any]:  # n
     yield make
     for driver in reversed(made):
         driver.close()
+
+
+@pytest.fixture
+def patience_s(request: pytest.FixtureRequest) -> float:
+    """Seconds in which some thread must move on (``--patience``)."""
+    patience: float = request.config.getoption("--patience")
+    return patience
 
 
 @pytest.fixture

@@ -11,8 +11,13 @@ from collections.abc import Callable
 from ...allocators.errors import CuplugError, DriverError, InvalidFreeError, OutOfMemoryError
 from ...runtime.drivers.sim import SimDriver
 from ...runtime.drivers.upstream import DeviceUpstream
-from .bench import MIB, SIZES, Bench, Drivers, Factory, Live
-from .replay import Replay
+from .event_sums import EventSums
+from .places import (
+    check_huge_blocks_do_not_overlap,
+    check_live_blocks_do_not_overlap,
+    check_many_blocks_of_one_size_do_not_overlap,
+    check_segments_say_what_they_are_for,
+)
 from .rules import Rule, expect, require
 from .shortage import (
     check_failed_allocations_lose_nothing,
@@ -20,6 +25,13 @@ from .shortage import (
     check_memory_limit,
     check_out_of_memory_hook,
 )
+from .stream_order import (
+    check_forgotten_streams,
+    check_pieces_beside_orphans_are_safe,
+    check_recorded_streams_are_waited_for,
+    check_streams_are_not_mixed,
+)
+from .workbench import MIB, SIZES, Bench, Drivers, Factory, Live
 
 __all__ = ["CHECKS", "SIMULATOR_ONLY", "Check"]
 
@@ -40,55 +52,6 @@ def check_sizes(factory: Factory, drivers: Drivers = SimDriver) -> None:
         bench.ledger.verify_counted(Rule.SIZES)
         expect(ValueError, Rule.SIZES, bench.allocator.allocate, -1, stream=0)
         bench.verify()
-
-
-def check_live_blocks_do_not_overlap(factory: Factory, drivers: Drivers = SimDriver) -> None:
-    """What is written into each block stays there, whatever is allocated and freed around it."""
-    with Bench(factory, drivers) as bench:
-        lanes = bench.lanes
-        for turn in range(3):
-            for index, nbytes in enumerate(SIZES):
-                bench.touch(bench.allocate(nbytes, lanes[(index + turn) % len(lanes)]))
-            for live in bench.live[turn::2]:
-                bench.touch(live)
-                bench.free(live)
-            bench.verify()
-        for live in bench.live:
-            bench.touch(live)
-
-
-def check_streams_are_not_mixed(factory: Factory, drivers: Drivers = SimDriver) -> None:
-    """Memory freed under queued work is not handed to another stream before that work has passed."""
-    for nbytes in (512, 40_000, 2 * MIB, 12 * MIB):
-        with Bench(factory, drivers) as bench:
-            for user in bench.lanes:
-                bench.keep_busy(user)
-                live = bench.allocate(nbytes, user)
-                bench.touch(live)
-                bench.free(live)
-                for other in bench.lanes:
-                    bench.touch(bench.allocate(nbytes, other))
-                bench.start_over()
-            bench.verify()
-
-
-def check_recorded_streams_are_waited_for(factory: Factory, drivers: Drivers = SimDriver) -> None:
-    """A block used on other streams is not handed out again before these have passed the point of the free."""
-    for nbytes in (512, 40_000, 2 * MIB, 12 * MIB):
-        with Bench(factory, drivers) as bench:
-            owner, *others = bench.lanes
-            for _ in range(2):
-                live = bench.allocate(nbytes, owner)
-                for other in others:
-                    bench.keep_busy(other)
-                    bench.touch(live, other)
-                bench.free(live)
-                for lane in (owner, *others):
-                    bench.touch(bench.allocate(nbytes, lane))
-                bench.start_over()
-                bench.verify()
-            bench.synchronize()
-            bench.verify()
 
 
 def check_accounting(factory: Factory, drivers: Drivers = SimDriver) -> None:
@@ -221,7 +184,7 @@ def check_events(factory: Factory, drivers: Drivers = SimDriver) -> None:
     with Bench(factory, drivers) as bench:
         bench.allocate(512, bench.lanes[0])
         bench.free(bench.allocate(512, bench.lanes[0]))
-        replay = Replay(bench.allocator)
+        replay = EventSums(bench.allocator)
         for turn in range(3):
             for nbytes in SIZES:
                 live = bench.allocate(nbytes, bench.lanes[turn])
@@ -253,7 +216,7 @@ def check_failing_observers(factory: Factory, drivers: Drivers = SimDriver) -> N
             raise ZeroDivisionError("an observer's fault")
 
         bench.allocator.attach(fails)
-        replay = Replay(bench.allocator)
+        replay = EventSums(bench.allocator)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             bench.touch(bench.allocate(512, bench.lanes[0]))
@@ -264,31 +227,12 @@ def check_failing_observers(factory: Factory, drivers: Drivers = SimDriver) -> N
         replay.verify()
 
 
-def check_forgotten_streams(factory: Factory, drivers: Drivers = SimDriver) -> None:
-    """The blocks of a destroyed stream serve others, and the next stream of its handle once it is safe."""
-    with Bench(factory, drivers) as bench:
-        for nbytes in (512, 40_000, 2 * MIB, 12 * MIB):
-            for _ in range(3):
-                lane = bench.lanes[1]
-                bench.keep_busy(lane)
-                live = bench.allocate(nbytes, lane)
-                bench.touch(live)
-                bench.free(live)
-                bench.replace(lane)
-                bench.touch(bench.allocate(nbytes, bench.lanes[1]))
-                bench.touch(bench.allocate(nbytes, bench.lanes[2]))
-                bench.start_over()
-        bench.synchronize()
-        bench.start_over()
-        bench.allocator.release_cached()
-        held = bench.upstream.held
-        require(not held, Rule.FORGET_STREAM, f"{held} bytes are stranded after release_cached() with no live block")
-        bench.verify()
-
-
 CHECKS: tuple[Check, ...] = (
     check_sizes,
     check_live_blocks_do_not_overlap,
+    check_many_blocks_of_one_size_do_not_overlap,
+    check_huge_blocks_do_not_overlap,
+    check_segments_say_what_they_are_for,
     check_streams_are_not_mixed,
     check_recorded_streams_are_waited_for,
     check_accounting,
@@ -304,6 +248,7 @@ CHECKS: tuple[Check, ...] = (
     check_events,
     check_failing_observers,
     check_forgotten_streams,
+    check_pieces_beside_orphans_are_safe,
 )
 SIMULATOR_ONLY = frozenset({check_sticky_errors_do_not_reach_free})
 """What would take a GPU's context along."""

@@ -11,17 +11,20 @@ from ...allocators.upstream import Upstream
 from ...runtime.drivers.base import Driver
 from ..manager import default_manager
 from ..selection import parse_selection
-from .bench import Drivers, Factory
 from .checks import CHECKS, SIMULATOR_ONLY, Check
-from .concurrency import check_free_at_any_moment, check_threads
-from .machine import check_random_operations
+from .finalisers import check_free_at_any_moment
+from .random_operations import check_random_operations
+from .threads import check_threads, check_threads_that_meet_at_any_line
+from .workbench import Drivers, Factory
 
 __all__ = [
     "allocator_factory",
     "driver_factory",
     "test_an_allocator_keeps_its_contract",
     "test_an_allocator_keeps_its_contract_under_random_operations",
-    "test_an_allocator_may_be_interrupted_at_any_moment",
+    "test_an_allocator_serves_many_threads",
+    "test_finalisers_may_free_at_any_moment",
+    "test_threads_may_meet_in_an_allocator_at_any_line",
 ]
 
 _NOT_SUPPORTED = 801
@@ -31,9 +34,11 @@ _NOT_SUPPORTED = 801
 def allocator_factory(allocator_selection: str) -> Factory:
     """Makes the allocator under test."""
 
-    def make(upstream: Upstream) -> Allocator:
+    def make(upstream: Upstream, **options: object) -> Allocator:
+        selection = parse_selection(allocator_selection)
+        selection.options.update({name: str(value) for name, value in options.items()})
         try:
-            return default_manager().make_allocator(allocator_selection, upstream)
+            return default_manager().make_allocator(str(selection), upstream)
         except DriverError as error:
             if error.code == _NOT_SUPPORTED:
                 pytest.skip(f"{allocator_selection} needs what this driver lacks: {error}")
@@ -56,7 +61,7 @@ def driver_factory(driver_selection: str, held_device: None) -> Drivers:  # noqa
     return make
 
 
-@pytest.mark.parametrize("check", [*CHECKS, check_threads], ids=lambda check: check.__name__.removeprefix("check_"))
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
 def test_an_allocator_keeps_its_contract(
     check: Check, allocator_factory: Factory, driver_factory: Drivers, driver_selection: str
 ) -> None:
@@ -65,9 +70,24 @@ def test_an_allocator_keeps_its_contract(
     check(allocator_factory, driver_factory)
 
 
+def test_an_allocator_serves_many_threads(
+    allocator_factory: Factory, driver_factory: Drivers, patience_s: float
+) -> None:
+    check_threads(allocator_factory, driver_factory, patience_s=patience_s)
+
+
 @pytest.mark.one_schedule("schedule=lazy")
-def test_an_allocator_may_be_interrupted_at_any_moment(allocator_factory: Factory, driver_factory: Drivers) -> None:
-    check_free_at_any_moment(allocator_factory, driver_factory)
+def test_threads_may_meet_in_an_allocator_at_any_line(
+    allocator_factory: Factory, driver_factory: Drivers, patience_s: float
+) -> None:
+    check_threads_that_meet_at_any_line(allocator_factory, driver_factory, patience_s=patience_s)
+
+
+@pytest.mark.one_schedule("schedule=lazy")
+def test_finalisers_may_free_at_any_moment(
+    allocator_factory: Factory, driver_factory: Drivers, patience_s: float
+) -> None:
+    check_free_at_any_moment(allocator_factory, driver_factory, patience_s=patience_s)
 
 
 def test_an_allocator_keeps_its_contract_under_random_operations(

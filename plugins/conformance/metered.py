@@ -41,8 +41,9 @@ class MeteredUpstream:
         self.take(nbytes)
         try:
             address = self._upstream.reserve(nbytes)
-        except BaseException:
+        except BaseException as error:
             self.held -= nbytes
+            self.refused += isinstance(error, OutOfMemoryError)
             raise
         self.taken += 1
         self.reserved[address] = nbytes
@@ -115,8 +116,9 @@ class _MeteredVirtualMemory:
         self._meter.take(nbytes)
         try:
             handle = self._virtual.create_page(nbytes)
-        except BaseException:
+        except BaseException as error:
             self._meter.held -= nbytes
+            self._meter.refused += isinstance(error, OutOfMemoryError)
             raise
         self._pages[handle] = nbytes
         return handle

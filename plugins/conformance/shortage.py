@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from ...allocators.errors import OutOfMemoryError
+from ...allocators.base import Allocator
+from ...allocators.errors import OutOfMemoryError, PluginError
+from ...allocators.upstream import Upstream
 from ...runtime.drivers.sim import SimDriver
-from .bench import MIB, SIZES, Bench, Drivers, Factory, Live
-from .rules import Rule, expect, require
+from .rules import ContractBrokenError, Rule, broken_by, expect, require
+from .workbench import MIB, SIZES, Bench, Drivers, Factory, Live
 
 __all__ = [
     "check_failed_allocations_lose_nothing",
@@ -92,17 +94,35 @@ def check_out_of_memory_hook(factory: Factory, drivers: Drivers = SimDriver) -> 
 
 
 def check_memory_limit(factory: Factory, drivers: Drivers = SimDriver) -> None:
-    """``memory_limit`` counts as out of memory, and memory is found below it as it is below the device's."""
-    with Bench(factory, drivers) as bench:
-        limit = bench.allocator.memory_limit = 100 * MIB
-        for _ in range(2):
-            for live in _fill(bench):
-                bench.touch(live)
-            held = bench.upstream.held
-            require(held <= limit, Rule.LIMIT, f"{held} bytes are reserved under a limit of {limit}")
-            bench.start_over()
-        bench.allocate(80 * MIB, bench.lanes[0])
-        bench.verify()
+    """``memory_limit`` counts as out of memory, and memory is found below it as it is below the device's.
+
+    It holds as an option of the constructor, and set later.
+    """
+    limit = 100 * MIB
+
+    def limited(upstream: Upstream) -> Allocator:
+        try:
+            return factory(upstream, memory_limit=limit)
+        except (TypeError, PluginError) as error:
+            raise ContractBrokenError(Rule.LIMIT, f"it cannot be made with memory_limit={limit}: {error}") from error
+
+    for make in (limited, factory):
+        with Bench(make, drivers) as bench:
+            if make is factory:
+                bench.allocator.memory_limit = limit
+            found = bench.allocator.memory_limit
+            require(found == limit, Rule.LIMIT, f"memory_limit is {found} after it was set to {limit}")
+            for _ in range(2):
+                for live in _fill(bench):
+                    bench.touch(live)
+                held = bench.upstream.held
+                require(held <= limit, Rule.LIMIT, f"{held} bytes are reserved under a limit of {limit}")
+                bench.start_over()
+            try:
+                bench.allocate(80 * MIB, bench.lanes[0])
+            except OutOfMemoryError as error:
+                raise broken_by(error, Rule.LIMIT) from error
+            bench.verify()
 
 
 def _fill(bench: Bench) -> list[Live]:

@@ -14,8 +14,8 @@ import pytest
 from cuplug.allocators.errors import OutOfMemoryError
 from cuplug.allocators.expandable import ExpandableAllocator
 from cuplug.allocators.stamps import Stamps
-from cuplug.plugins.conformance.bench import Bench
 from cuplug.plugins.conformance.metered import MeteredUpstream
+from cuplug.plugins.conformance.workbench import Bench
 from cuplug.runtime.drivers.sim import SimDriver
 
 pytestmark = pytest.mark.needs_sim

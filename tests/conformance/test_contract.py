@@ -7,5 +7,7 @@ from cuplug.plugins.conformance.contract import (  # noqa: F401 - pytest finds t
     driver_factory,
     test_an_allocator_keeps_its_contract,
     test_an_allocator_keeps_its_contract_under_random_operations,
-    test_an_allocator_may_be_interrupted_at_any_moment,
+    test_an_allocator_serves_many_threads,
+    test_finalisers_may_free_at_any_moment,
+    test_threads_may_meet_in_an_allocator_at_any_line,
 )

@@ -11,7 +11,6 @@ from cuplug.allocators.base import ALIGNMENT, Allocator, Block, Segment
 from cuplug.allocators.block import BlockInfo
 from cuplug.allocators.errors import OutOfMemoryError
 from cuplug.allocators.statistics import SMALL_BLOCK
-from cuplug.plugins.conformance.bench import Bench
 from cuplug.plugins.conformance.checks import (
     CHECKS,
     check_abandon,
@@ -27,8 +26,7 @@ from cuplug.plugins.conformance.checks import (
     check_sticky_errors_do_not_reach_free,
     check_streams_are_not_mixed,
 )
-from cuplug.plugins.conformance.concurrency import check_free_at_any_moment, check_threads
-from cuplug.plugins.conformance.machine import check_random_operations
+from cuplug.plugins.conformance.random_operations import check_random_operations
 from cuplug.plugins.conformance.rules import ContractBrokenError, Rule
 from cuplug.plugins.conformance.shortage import (
     check_failed_allocations_lose_nothing,
@@ -36,6 +34,8 @@ from cuplug.plugins.conformance.shortage import (
     check_memory_limit,
     check_out_of_memory_hook,
 )
+from cuplug.plugins.conformance.threads import check_free_at_any_moment, check_threads
+from cuplug.plugins.conformance.workbench import Bench
 from cuplug.plugins.manager import default_manager
 from cuplug.runtime.drivers.sim import SimDriver
 
@@ -422,7 +422,7 @@ class Blind(Bench):
 
 @pytest.mark.parametrize("broken", [MixesStreams, IgnoresRecordStream])
 def test_what_queued_work_finds_in_memory_gives_a_fault_away(broken, monkeypatch):
-    monkeypatch.setattr("cuplug.plugins.conformance.machine.Bench", Blind)
+    monkeypatch.setattr("cuplug.plugins.conformance.random_operations.Bench", Blind)
     with pytest.raises(ContractBrokenError) as caught:
         check_random_operations(broken, random, profile=until_found)
     assert caught.value.rule is Rule.CONTENTS
@@ -440,7 +440,7 @@ class Queues(Bench):
 
 @pytest.mark.parametrize("broken", [MixesStreams, IgnoresRecordStream])
 def test_the_simulators_queues_give_a_fault_away(broken, monkeypatch):
-    monkeypatch.setattr("cuplug.plugins.conformance.machine.Bench", Queues)
+    monkeypatch.setattr("cuplug.plugins.conformance.random_operations.Bench", Queues)
     with pytest.raises(ContractBrokenError, match="is still queued"):
         check_random_operations(broken, lazy, profile=until_found)
 

@@ -9,18 +9,19 @@ from types import TracebackType
 from ...allocators.base import Allocator
 from ...allocators.block import ALIGNMENT, Block
 from ...allocators.errors import DriverError, OutOfMemoryError
-from ...allocators.upstream import Upstream
 from ...runtime.drivers.base import Driver
 from ...runtime.drivers.sim import SimDriver
 from ...runtime.drivers.upstream import DeviceUpstream
-from .ledger import Ledger
+from .expected import Expected
 from .metered import MeteredUpstream
-from .rules import ContractBrokenError, Rule, require
+from .rules import ContractBrokenError, DeadlockError, Rule, broken_by, require
 
 __all__ = ["MIB", "SIZES", "Bench", "Drivers", "Factory", "Lane", "Live"]
 
-Factory = Callable[[Upstream], Allocator]
+Factory = Callable[..., Allocator]
+"""Makes an allocator over the upstream that it is given, with the options that it is given by name."""
 Drivers = Callable[[], Driver]
+"""Makes a driver."""
 
 MIB = 1 << 20
 SIZES = (1, 511, 512, 513, 4096, 100_000, MIB - 1, MIB, MIB + 1, 3 * MIB, 11 * MIB)
@@ -109,20 +110,25 @@ class Bench:
         self._expected: list[tuple[int, int, str]] = []
         self._load: int | None = None
         self.allocator = self._factory(self.upstream)
-        self.ledger = Ledger(self.allocator, self.upstream)
+        self.ledger = Expected(self.allocator, self.upstream)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Close everything. Whatever was raised in between, or now, becomes a failure that names a rule."""
+        if isinstance(error, DeadlockError):
+            return
         try:
-            if isinstance(error, DriverError) and not self.lost:
-                raise _device_failed(error) from error
             if error is None and not self.lost:
                 self.close()
-        except DriverError as found:
-            raise _device_failed(found) from found
+        except ContractBrokenError:
+            raise
+        except Exception as found:
+            raise broken_by(found) from found
         finally:
             self.driver.close()
+        if isinstance(error, Exception) and not isinstance(error, ContractBrokenError):
+            raise broken_by(error) from error
 
     # --- what a program does
 
@@ -138,6 +144,10 @@ class Bench:
         except OutOfMemoryError:
             self._check_failure(refused)
             raise
+        return self.took(block, nbytes, lane)
+
+    def took(self, block: Block, nbytes: int, lane: Lane) -> Live:
+        """Check and note a block that the allocator gave for ``nbytes`` on ``lane``."""
         live = Live(block, lane)
         self._check_block(live, nbytes)
         self._check_place(live)
@@ -166,19 +176,23 @@ class Bench:
 
     def free(self, live: Live) -> None:
         """Free, and remember what is queued behind the block."""
+        self.gave_up(live)
+        self.allocator.free(live.block)
+        self.check_upstream()
+
+    def gave_up(self, live: Live) -> None:
+        """Note that the block is freed now."""
         events = {lane: self._mark(live, lane) for lane in live.users}
         self.live.remove(live)
         self._freed.append(_Freed(live, events))
         self.ledger.freed(live.block)
-        self.allocator.free(live.block)
-        self.check_upstream()
 
     def synchronize(self) -> None:
         """Wait for all queued work, and check what the queued reads have found."""
         try:
             self.driver.synchronize()
         except DriverError as error:
-            raise _device_failed(error) from error
+            raise broken_by(error) from error
         expected, self._expected = self._expected, []
         for offset, value, what in expected:
             found = ctypes.string_at(self._scratch + offset, _SAMPLE)
@@ -349,10 +363,6 @@ class Bench:
 
     def _handles(self) -> object:
         return self._simulator.live if self._simulator is not None else None
-
-
-def _device_failed(error: DriverError) -> ContractBrokenError:
-    return ContractBrokenError(Rule.CONTENTS, f"queued work on blocks in the program's hands failed: {error}")
 
 
 def _parts(live: Live) -> list[tuple[int, int]]:

@@ -7,10 +7,10 @@ from ...allocators.block import Segment
 from ...allocators.events import EventKind
 from .rules import Rule, require
 
-__all__ = ["Replay"]
+__all__ = ["EventSums"]
 
 
-class Replay:
+class EventSums:
     """An observer that adds up the events of an allocator from now on, and compares the sum with what it holds."""
 
     def __init__(self, allocator: Allocator) -> None:

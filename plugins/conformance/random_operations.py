@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from ...allocators.errors import OutOfMemoryError
 from ...runtime.drivers.sim import SimDriver
-from .bench import SIZES, Bench, Drivers, Factory, Lane, Live
-from .replay import Replay
+from .event_sums import EventSums
+from .workbench import SIZES, Bench, Drivers, Factory, Lane, Live
 
 __all__ = ["check_random_operations", "make_machine"]
 
@@ -64,7 +64,7 @@ class _Machine(RuleBasedStateMachine):
         super().__init__()
         self.bench = self.make_bench()
         self.bench.__enter__()
-        self.replay: Replay | None = None
+        self.replay: EventSums | None = None
 
     def make_bench(self) -> Bench:
         raise NotImplementedError
@@ -133,7 +133,7 @@ class _Machine(RuleBasedStateMachine):
         elif what == "verify":
             self.bench.verify()
         elif self.replay is None:
-            self.replay = Replay(self.bench.allocator)
+            self.replay = EventSums(self.bench.allocator)
         else:
             self.replay.verify()
             self.replay.detach()

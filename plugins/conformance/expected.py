@@ -10,13 +10,13 @@ from ...allocators.statistics import SMALL_BLOCK, Statistics
 from .metered import MeteredUpstream
 from .rules import Rule, require
 
-__all__ = ["Ledger"]
+__all__ = ["Expected"]
 
 _KEPT = ("allocation", "allocated_bytes", "requested_bytes")
 """The counters that follow from the program's calls alone."""
 
 
-class Ledger:
+class Expected:
     """The program's allocations and frees, added up."""
 
     def __init__(self, allocator: Allocator, upstream: MeteredUpstream) -> None:
@@ -93,6 +93,11 @@ class Ledger:
                     info.address == end, Rule.MAP, f"{info} does not begin at {end:#x}, where the one before it ends"
                 )
                 end += info.nbytes
+                require(
+                    info.state == "inactive" or segment.pool == "large" or info.nbytes <= SMALL_BLOCK,
+                    Rule.SEGMENT,
+                    f"{info} is large and lies in a segment of the small pool",
+                )
                 if info.state == "active_allocated":
                     mapped[info.address] = info
             require(end == segment.address + segment.nbytes, Rule.MAP, f"the pieces do not fill {segment}")
@@ -112,18 +117,29 @@ class Ledger:
             f"statistics say {counted.reserved_bytes.current} bytes reserved, segments() {reserved}, and upstream has "
             f"given {self._upstream.held}",
         )
-        require(
-            counted.segment.current == len(segments),
-            Rule.ACCOUNTING,
-            f"statistics say {counted.segment.current} segments, segments() has {len(segments)}",
-        )
         active = [info.nbytes for segment in segments for info in segment.blocks if info.state != "inactive"]
-        require(
-            (counted.active.current, counted.active_bytes.current) == (len(active), sum(active)),
-            Rule.ACCOUNTING,
-            f"statistics say {counted.active.current} blocks and {counted.active_bytes.current} bytes active, "
-            f"segments() {len(active)} and {sum(active)}",
-        )
+        small = [nbytes for nbytes in active if nbytes <= SMALL_BLOCK]
+        large = [nbytes for nbytes in active if nbytes > SMALL_BLOCK]
+        for pool, pieces, counters in (
+            ("all", active, counted),
+            ("small", small, statistics.small),
+            ("large", large, statistics.large),
+        ):
+            figures = counters.active.current, counters.active_bytes.current
+            require(
+                figures == (len(pieces), sum(pieces)),
+                Rule.ACCOUNTING,
+                f"{pool}: statistics say {figures[0]} blocks and {figures[1]} bytes active, segments() {len(pieces)} "
+                f"and {sum(pieces)}",
+            )
+            of_pool = [segment.nbytes for segment in segments if pool in ("all", segment.pool)]
+            figures = counters.segment.current, counters.reserved_bytes.current
+            require(
+                figures == (len(of_pool), sum(of_pool)),
+                Rule.ACCOUNTING,
+                f"{pool}: statistics say {figures[0]} segments and {figures[1]} bytes reserved, segments() "
+                f"{len(of_pool)} and {sum(of_pool)}",
+            )
         if self._upstream.virtual is None or self._upstream.reserved:
             require(
                 statistics.num_device_alloc >= self._upstream.taken,

@@ -1,0 +1,157 @@
+"""Running something between two lines of an allocator's code, and several things at once without hanging for ever."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any
+
+from ...allocators.base import Allocator
+from ...allocators.statistics import Statistics
+from .rules import DeadlockError, Rule, broken_by
+
+__all__ = ["PATIENCE_S", "Code", "chosen_lines", "run_at_line", "run_threads", "stands_at"]
+
+PATIENCE_S = 60.0
+"""Seconds in which some thread must move on, or it is a deadlock. ``--patience`` changes it."""
+
+_ENDLESS = 30
+_GLANCE_S = 0.02
+_OCCURRENCES = 2
+
+
+class Code:
+    """The code of an allocator: its class's package, and those of the classes that it derives from.
+
+    Args:
+        allocator: whose code.
+    """
+
+    def __init__(self, allocator: Allocator) -> None:
+        kit = __name__.rpartition(".")[0]
+        modules = [cls.__module__ for cls in type(allocator).__mro__ if issubclass(cls, Allocator)]
+        packages = {module.rpartition(".")[0] for module in modules} - {"", kit}
+        self._modules = frozenset(modules)
+        self._packages = tuple(f"{package}." for package in packages)
+
+    def __contains__(self, frame: FrameType) -> bool:
+        """Whether ``frame`` runs the allocator's code. Copying a ``Statistics`` is left out: it is many lines of no
+        interest."""
+        module = frame.f_globals.get("__name__", "")
+        return (module in self._modules or module.startswith(self._packages)) and module != Statistics.__module__
+
+
+def run_at_line(
+    code: Code, operation: Callable[[], object], moment: int, action: Callable[[FrameType], object]
+) -> bool:
+    """Run ``operation``, and ``action`` before the ``moment``-th line of ``code`` in it. Whether it got so far.
+
+    What ``action`` raises is raised from that line.
+    """
+    lines = 0
+
+    def every_line(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal lines
+        if event == "line":
+            lines += 1
+            if lines == moment + 1:
+                action(frame)
+        return every_line
+
+    _traced(code, operation, every_line)
+    return lines > moment
+
+
+def chosen_lines(code: Code, operation: Callable[[], object]) -> list[int]:
+    """The moments of ``operation`` to look at: of each line that runs, the first two times and the last."""
+    seen: dict[tuple[CodeType, int], list[int]] = {}
+    lines = 0
+
+    def every_line(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal lines
+        if event == "line":
+            times = seen.setdefault((frame.f_code, frame.f_lineno), [])
+            if len(times) > _OCCURRENCES:
+                times.pop()
+            times.append(lines)
+            lines += 1
+        return every_line
+
+    _traced(code, operation, every_line)
+    return sorted(moment for times in seen.values() for moment in times)
+
+
+def _traced(code: Code, operation: Callable[[], object], every_line: Callable[..., Any]) -> None:
+    before = sys.gettrace()
+    sys.settrace(lambda frame, _event, _argument: every_line if frame in code else None)
+    try:
+        operation()
+    finally:
+        sys.settrace(before)
+
+
+def run_threads(targets: list[Callable[[], None]], rule: Rule, patience_s: float = PATIENCE_S) -> None:
+    """Run each in a thread of its own. A deadlock, or what they raise, breaks ``rule``.
+
+    It is a deadlock when no thread has moved on for ``patience_s`` seconds: however slow, work moves on.
+
+    Raises:
+        ContractBrokenError: the first failure, or one that says where the threads stand.
+    """
+    problems: list[BaseException] = []
+
+    def run(target: Callable[[], None]) -> None:
+        try:
+            target()
+        except BaseException as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=run, args=(target,), daemon=True) for target in targets]
+    for thread in threads:
+        thread.start()
+    _join(threads, problems, rule, patience_s)
+    for problem in problems:
+        if not isinstance(problem, Exception):
+            raise problem
+        raise broken_by(problem, rule) from problem
+
+
+def _join(threads: list[threading.Thread], problems: list[BaseException], rule: Rule, patience_s: float) -> None:
+    begun = moved = time.monotonic()
+    before: object = None
+    while waiting := [thread for thread in threads if thread.is_alive()]:
+        waiting[0].join(_GLANCE_S)
+        now = time.monotonic()
+        standing = [_position(thread) for thread in threads]
+        if standing != before:
+            before, moved = standing, now
+        if now - moved > patience_s:
+            if problems:
+                return  # one has failed, and others wait for what it held
+            raise DeadlockError(
+                rule, f"a deadlock: for {patience_s} s nothing moves at {_places(waiting)}; --patience waits longer"
+            )
+        if now - begun > _ENDLESS * patience_s:
+            raise DeadlockError(
+                rule,
+                f"no end after {_ENDLESS * patience_s} s of work at {_places(waiting)}; --patience waits longer",
+            )
+
+
+def _position(thread: threading.Thread) -> tuple[int, int] | None:
+    frame = sys._current_frames().get(thread.ident or 0)
+    return None if frame is None else (id(frame), frame.f_lasti)
+
+
+def stands_at(thread: threading.Thread) -> tuple[int, int] | None:
+    """What changes whenever ``thread`` moves on in Python; None once it has ended."""
+    return _position(thread)
+
+
+def _places(threads: list[threading.Thread]) -> str:
+    frames = sys._current_frames()
+    found = [frames[thread.ident] for thread in threads if thread.ident in frames]
+    return " and ".join(f"{frame.f_code.co_filename}:{frame.f_lineno}" for frame in found)
