@@ -13,7 +13,9 @@ from ..manager import default_manager
 from ..selection import parse_selection
 from .checks import CHECKS, SIMULATOR_ONLY, Check
 from .finalisers import check_free_at_any_moment
+from .interrupts import INTERRUPTS, PatientCheck
 from .random_operations import check_random_operations
+from .scaling import check_work_grows_no_faster_than_the_pieces_held
 from .threads import check_threads, check_threads_that_meet_at_any_line
 from .workbench import Drivers, Factory
 
@@ -23,7 +25,9 @@ __all__ = [
     "test_an_allocator_keeps_its_contract",
     "test_an_allocator_keeps_its_contract_under_random_operations",
     "test_an_allocator_serves_many_threads",
+    "test_an_interrupted_allocator_is_consistent_or_says_that_it_was_interrupted",
     "test_finalisers_may_free_at_any_moment",
+    "test_the_work_of_a_call_grows_no_faster_than_the_pieces_held",
     "test_threads_may_meet_in_an_allocator_at_any_line",
 ]
 
@@ -88,6 +92,24 @@ def test_finalisers_may_free_at_any_moment(
     allocator_factory: Factory, driver_factory: Drivers, patience_s: float
 ) -> None:
     check_free_at_any_moment(allocator_factory, driver_factory, patience_s=patience_s)
+
+
+@pytest.mark.skipif(not hasattr(Allocator, "_recover"), reason="the base class cannot be interrupted yet")
+@pytest.mark.one_schedule("schedule=lazy")
+@pytest.mark.parametrize("check", INTERRUPTS, ids=lambda check: check.__name__.removeprefix("check_"))
+def test_an_interrupted_allocator_is_consistent_or_says_that_it_was_interrupted(
+    check: PatientCheck, allocator_factory: Factory, driver_factory: Drivers, patience_s: float
+) -> None:
+    check(allocator_factory, driver_factory, patience_s=patience_s)
+
+
+@pytest.mark.one_schedule("schedule=eager")
+def test_the_work_of_a_call_grows_no_faster_than_the_pieces_held(
+    allocator_factory: Factory, driver_factory: Drivers, driver_selection: str
+) -> None:
+    if parse_selection(driver_selection).name != "sim":
+        pytest.skip("the simulator shows it as well, in less time")
+    check_work_grows_no_faster_than_the_pieces_held(allocator_factory, driver_factory)
 
 
 def test_an_allocator_keeps_its_contract_under_random_operations(

@@ -42,6 +42,37 @@ class Expected:
         for figures in self._figures.values():
             figures[1] = figures[0]
 
+    def adopt(self, statistics: Statistics, live: list[Block], *, most: int, peaks_were_reset: bool = False) -> None:
+        """Go on from what an allocator says after an operation was broken off, if that is right.
+
+        What is current must be exact. The operation may have come into the peaks and sums, or not.
+
+        Args:
+            statistics: what the allocator says.
+            live: the blocks in the program's hands.
+            most: the bytes that the operation can have added to any figure.
+            peaks_were_reset: whether it has begun to start the peaks again.
+        """
+        for figures in self._figures.values():
+            figures[0] = 0
+        for block in live:
+            for figures, amount in self._of(block):
+                figures[0] += amount
+        pools = dict(statistics.pools())
+        for (pool, name), figures in self._figures.items():
+            found = getattr(pools[pool], name)
+            what = f"{pool}.{name} says {found}"
+            current, peak, allocated, _ = figures
+            step = 2 if name == "allocation" else most
+            require(found.current == current, Rule.ACCOUNTING, f"{what}, and {current} are in use")
+            require(found.allocated - found.freed == current, Rule.ACCOUNTING, f"{what}: its sums do not add up")
+            lowest = current if peaks_were_reset else max(peak, current)
+            fits = lowest <= found.peak <= max(peak, current) + step
+            require(fits, Rule.ACCOUNTING, f"{what}, and its peak was {peak}")
+            fits = allocated <= found.allocated <= allocated + step
+            require(fits, Rule.ACCOUNTING, f"{what}, and its sum was {allocated}")
+            figures[1:] = found.peak, found.allocated, found.freed
+
     def verify_counted(self, rule: Rule = Rule.ACCOUNTING) -> None:
         """Compare what follows from the program's calls alone: current values, peaks and sums."""
         pools = dict(self._allocator.statistics().pools())

@@ -35,6 +35,7 @@ def _free_everywhere(bench: Bench) -> None:
         for _ in range(8):  # may come before or after it is counted
             bench.allocate(nbytes, lane)
     bench.start_over()
+    bench.allocator.release_cached()
     code = Code(bench.allocator)
     for operation in operations:
         for recorded in (False, True):

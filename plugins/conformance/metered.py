@@ -34,10 +34,13 @@ class MeteredUpstream:
         self.refused = 0
         """Calls that found no memory."""
         self.faults: list[ContractBrokenError] = []
+        self.before_call: Callable[[str], object] | None = None
+        """Called with the name of each call before anything happens. What it raises comes out of the call."""
         virtual = upstream.virtual
         self.virtual = None if virtual is None else _MeteredVirtualMemory(self, virtual)
 
     def reserve(self, nbytes: int) -> int:
+        self.begins("reserve")
         self.take(nbytes)
         try:
             address = self._upstream.reserve(nbytes)
@@ -50,6 +53,7 @@ class MeteredUpstream:
         return address
 
     def release(self, address: int) -> None:
+        self.begins("release")
         self.calls += 1
         nbytes = self.reserved.pop(address, None)
         if nbytes is None:
@@ -60,10 +64,12 @@ class MeteredUpstream:
         self.held -= nbytes
 
     def memory_info(self) -> tuple[int, int]:
+        self.begins("memory_info")
         return max(0, self.capacity - self.held), self.capacity
 
     def fence(self, stream: int) -> Fence:
-        return self._upstream.fence(stream)
+        self.begins("fence")
+        return _MeteredFence(self, self._upstream.fence(stream))
 
     def covers(self, address: int, nbytes: int) -> bool:
         """Whether the whole range is reserved, in one piece, or mapped."""
@@ -72,7 +78,12 @@ class MeteredUpstream:
             return True
         return self.virtual is not None and self.virtual.covers(address, nbytes)
 
-    # --- for the virtual memory as well
+    # --- for fences and the virtual memory as well
+
+    def begins(self, call: str) -> None:
+        """Say that a call begins."""
+        if self.before_call is not None:
+            self.before_call(call)
 
     def take(self, nbytes: int) -> None:
         """Count ``nbytes`` as held, or raise OutOfMemoryError."""
@@ -93,6 +104,20 @@ class MeteredUpstream:
             self.fault(f"{nbytes} bytes at {address:#x} were {verb} while {touched}")
 
 
+class _MeteredFence:
+    def __init__(self, meter: MeteredUpstream, fence: Fence) -> None:
+        self._meter = meter
+        self._fence = fence
+
+    def done(self) -> bool:
+        self._meter.begins("fence().done")
+        return self._fence.done()
+
+    def wait(self) -> None:
+        self._meter.begins("fence().wait")
+        self._fence.wait()
+
+
 class _MeteredVirtualMemory:
     """A page counts as held until its handle is released and it is mapped nowhere."""
 
@@ -105,14 +130,17 @@ class _MeteredVirtualMemory:
         self._released: set[int] = set()
 
     def reserve_range(self, nbytes: int) -> int:
+        self._meter.begins("virtual.reserve_range")
         self._meter.calls += 1
         return self._virtual.reserve_range(nbytes)
 
     def free_range(self, address: int, nbytes: int) -> None:
+        self._meter.begins("virtual.free_range")
         self._meter.calls += 1
         self._virtual.free_range(address, nbytes)
 
     def create_page(self, nbytes: int) -> int:
+        self._meter.begins("virtual.create_page")
         self._meter.take(nbytes)
         try:
             handle = self._virtual.create_page(nbytes)
@@ -124,21 +152,25 @@ class _MeteredVirtualMemory:
         return handle
 
     def release_page(self, handle: int) -> None:
+        self._meter.begins("virtual.release_page")
         self._meter.calls += 1
         self._virtual.release_page(handle)
         self._released.add(handle)
         self._drop(handle)
 
     def map(self, address: int, nbytes: int, handle: int) -> None:
+        self._meter.begins("virtual.map")
         self._meter.calls += 1
         self._virtual.map(address, nbytes, handle)
         self._mapped[address] = nbytes, handle
 
     def set_access(self, address: int, nbytes: int) -> None:
+        self._meter.begins("virtual.set_access")
         self._meter.calls += 1
         self._virtual.set_access(address, nbytes)
 
     def unmap(self, address: int, nbytes: int) -> None:
+        self._meter.begins("virtual.unmap")
         self._meter.calls += 1
         self._meter.check_untouched("unmapped", address, nbytes)
         self._virtual.unmap(address, nbytes)

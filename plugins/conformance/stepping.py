@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 import time
@@ -13,7 +14,7 @@ from ...allocators.base import Allocator
 from ...allocators.statistics import Statistics
 from .rules import DeadlockError, Rule, broken_by
 
-__all__ = ["PATIENCE_S", "Code", "chosen_lines", "run_at_line", "run_threads", "stands_at"]
+__all__ = ["PATIENCE_S", "Code", "Worker", "chosen_lines", "run_at_line", "run_threads"]
 
 PATIENCE_S = 60.0
 """Seconds in which some thread must move on, or it is a deadlock. ``--patience`` changes it."""
@@ -93,65 +94,74 @@ def _traced(code: Code, operation: Callable[[], object], every_line: Callable[..
         sys.settrace(before)
 
 
+class Worker(threading.Thread):
+    """A thread that runs ``target``, keeps what it raises, and can be asked whether it moves on."""
+
+    def __init__(self, target: Callable[[], object]) -> None:
+        super().__init__(daemon=True)
+        self._work = target
+        self._clock: int | None = None
+        self.problem: BaseException | None = None
+
+    def run(self) -> None:
+        """Run the target."""
+        self._clock = time.pthread_getcpuclockid(threading.get_ident())
+        try:
+            self._work()
+        except BaseException as error:
+            self.problem = error
+
+    def used(self) -> float:
+        """Seconds of processor time that it has used: who waits for a lock uses none."""
+        try:
+            return -1.0 if self._clock is None else time.clock_gettime(self._clock)
+        except OSError:  # it has ended
+            return -2.0
+
+
 def run_threads(targets: list[Callable[[], None]], rule: Rule, patience_s: float = PATIENCE_S) -> None:
     """Run each in a thread of its own. A deadlock, or what they raise, breaks ``rule``.
 
-    It is a deadlock when no thread has moved on for ``patience_s`` seconds: however slow, work moves on.
+    It is a deadlock when no thread has used the processor for ``patience_s`` seconds: however slow, work uses it.
 
     Raises:
         ContractBrokenError: the first failure, or one that says where the threads stand.
     """
-    problems: list[BaseException] = []
-
-    def run(target: Callable[[], None]) -> None:
-        try:
-            target()
-        except BaseException as error:
-            problems.append(error)
-
-    threads = [threading.Thread(target=run, args=(target,), daemon=True) for target in targets]
-    for thread in threads:
-        thread.start()
-    _join(threads, problems, rule, patience_s)
-    for problem in problems:
-        if not isinstance(problem, Exception):
-            raise problem
-        raise broken_by(problem, rule) from problem
+    workers = [Worker(target) for target in targets]
+    for worker in workers:
+        worker.start()
+    _join(workers, rule, patience_s)
+    for worker in workers:
+        if isinstance(worker.problem, Exception):
+            raise broken_by(worker.problem, rule) from worker.problem
+        if worker.problem is not None:
+            raise worker.problem
 
 
-def _join(threads: list[threading.Thread], problems: list[BaseException], rule: Rule, patience_s: float) -> None:
+def _join(workers: list[Worker], rule: Rule, patience_s: float) -> None:
     begun = moved = time.monotonic()
     before: object = None
-    while waiting := [thread for thread in threads if thread.is_alive()]:
+    while waiting := [worker for worker in workers if worker.is_alive()]:
         waiting[0].join(_GLANCE_S)
         now = time.monotonic()
-        standing = [_position(thread) for thread in threads]
-        if standing != before:
-            before, moved = standing, now
+        used = [worker.used() for worker in workers]
+        if used != before:
+            before, moved = used, now
         if now - moved > patience_s:
-            if problems:
+            if any(worker.problem for worker in workers):
                 return  # one has failed, and others wait for what it held
             raise DeadlockError(
                 rule, f"a deadlock: for {patience_s} s nothing moves at {_places(waiting)}; --patience waits longer"
             )
         if now - begun > _ENDLESS * patience_s:
             raise DeadlockError(
-                rule,
-                f"no end after {_ENDLESS * patience_s} s of work at {_places(waiting)}; --patience waits longer",
+                rule, f"no end after {_ENDLESS * patience_s} s of work at {_places(waiting)}; --patience waits longer"
             )
 
 
-def _position(thread: threading.Thread) -> tuple[int, int] | None:
-    frame = sys._current_frames().get(thread.ident or 0)
-    return None if frame is None else (id(frame), frame.f_lasti)
-
-
-def stands_at(thread: threading.Thread) -> tuple[int, int] | None:
-    """What changes whenever ``thread`` moves on in Python; None once it has ended."""
-    return _position(thread)
-
-
-def _places(threads: list[threading.Thread]) -> str:
+def _places(workers: list[Worker]) -> str:
+    gc.disable()  # a finaliser in the middle of the next call would hang in CPython 3.11
     frames = sys._current_frames()
-    found = [frames[thread.ident] for thread in threads if thread.ident in frames]
+    gc.enable()
+    found = [frames[worker.ident] for worker in workers if worker.ident in frames]
     return " and ".join(f"{frame.f_code.co_filename}:{frame.f_lineno}" for frame in found)

@@ -79,7 +79,7 @@ def check_pieces_beside_orphans_are_safe(factory: Factory, drivers: Drivers = Si
     """
     for nbytes in _SIZES:
         for queued_first in (True, False):
-            with Bench(factory, drivers) as bench:
+            with Bench(factory, drivers, capacity=2 << 30) as bench:
                 lane = bench.lanes[1]
                 blocks = [bench.allocate(nbytes, lane) for _ in range(5)]
                 for live in blocks:

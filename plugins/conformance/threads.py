@@ -16,7 +16,7 @@ from ...allocators.block import Block
 from ...runtime.drivers.sim import SimDriver
 from ...runtime.drivers.upstream import on_device
 from .rules import ContractBrokenError, Rule, require
-from .stepping import PATIENCE_S, Code, chosen_lines, run_at_line, run_threads, stands_at
+from .stepping import PATIENCE_S, Code, Worker, chosen_lines, run_at_line, run_threads
 from .workbench import MIB, Bench, Drivers, Factory, Live
 
 __all__ = ["check_threads", "check_threads_that_meet_at_any_line"]
@@ -58,7 +58,6 @@ class _Meeting:
         self._lane = bench.lanes[1]
         self._taken: list[tuple[Block, int]] = []
         self._to_give: list[Live] = []
-        self._problems: list[Exception] = []
 
     def everywhere(self) -> None:
         """Try all pairs of operations, at each line of the first."""
@@ -67,6 +66,7 @@ class _Meeting:
             for _ in range(8):
                 self._bench.allocate(nbytes, self._lane)
         self._bench.start_over()
+        self._allocator.release_cached()
         code = Code(self._allocator)
         small, large = partial(self._take, 512), partial(self._take, 3 * MIB)
         for first, second in (
@@ -97,23 +97,20 @@ class _Meeting:
         where = ""
 
         def work() -> None:
-            try:
-                self._bench.driver.set_device(0)
-                second()
-            except Exception as error:
-                self._problems.append(error)
+            self._bench.driver.set_device(0)
+            second()
 
-        other = threading.Thread(target=work, daemon=True)
+        other = Worker(work)
 
         def let_the_other_in(frame: FrameType) -> None:
             nonlocal where
             where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
             other.start()
-            standing, before = 0, None
+            standing, before = 0, 0.0
             while other.is_alive() and standing < _STANDSTILL:  # it may wait for a lock that this thread holds
                 other.join(_GLANCE_S)
-                now = stands_at(other)
-                standing, before = (standing + 1 if now == before else 0), now
+                used = other.used()
+                standing, before = (standing + 1 if used == before else 0), used
 
         try:
             run_at_line(code, first, moment, let_the_other_in)
@@ -122,7 +119,7 @@ class _Meeting:
             for block, nbytes in self._taken:
                 self._bench.took(block, nbytes, self._lane)
             self._taken.clear()
-            self._raise_problems()
+            _raise(other.problem)
             self._bench.verify()
         except Exception as error:
             detail = error.detail if isinstance(error, ContractBrokenError) else repr(error)
@@ -130,10 +127,6 @@ class _Meeting:
             raise ContractBrokenError(
                 rule, f"while one thread stood at {where}, another one came in between: {detail}"
             ) from error
-
-    def _raise_problems(self) -> None:
-        if self._problems:
-            raise self._problems[0]
 
     def _settle_up(self) -> None:
         for block, nbytes in self._taken:
@@ -153,6 +146,11 @@ class _Meeting:
 
     def _clear(self) -> None:
         self._allocator.release_cached()
+
+
+def _raise(problem: BaseException | None) -> None:
+    if problem is not None:
+        raise problem
 
 
 class _Crowd:

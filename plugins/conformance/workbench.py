@@ -11,7 +11,7 @@ from ...allocators.block import ALIGNMENT, Block
 from ...allocators.errors import DriverError, OutOfMemoryError
 from ...runtime.drivers.base import Driver
 from ...runtime.drivers.sim import SimDriver
-from ...runtime.drivers.upstream import DeviceUpstream
+from ...runtime.drivers.upstream import DeviceUpstream, on_device
 from .expected import Expected
 from .metered import MeteredUpstream
 from .rules import ContractBrokenError, DeadlockError, Rule, broken_by, require
@@ -104,6 +104,8 @@ class Bench:
         self.upstream = MeteredUpstream(DeviceUpstream(driver, 0), self._capacity, self._touched)
         self.lanes = [Lane(0), *(Lane(driver.stream_create()) for _ in range(self._streams))]
         self.live: list[Live] = []
+        self.spare: list[Block] = []
+        """Blocks that a test took without the bench's help."""
         self._freed: list[_Freed] = []
         self._value = 0
         self._scratch = driver.host_alloc(_SCRATCH)
@@ -186,6 +188,11 @@ class Bench:
         self.live.remove(live)
         self._freed.append(_Freed(live, events))
         self.ledger.freed(live.block)
+
+    def kept(self, live: Live) -> None:
+        """Note that a block that was given up is in the program's hands after all: its free was broken off."""
+        self._freed = [freed for freed in self._freed if freed.live is not live]
+        self.live.append(live)
 
     def synchronize(self) -> None:
         """Wait for all queued work, and check what the queued reads have found."""
@@ -355,9 +362,10 @@ class Bench:
     def _touched(self, address: int, nbytes: int) -> str | None:
         for freed in self._freed:
             if freed.start < address + nbytes and freed.end > address:
-                for lane, event in freed.events.items():
-                    if not self.driver.event_query(event):
-                        return f"work was queued behind {freed.live!r} on {lane!r}"
+                with on_device(self.driver, 0):  # a finaliser may have come on any thread
+                    for lane, event in freed.events.items():
+                        if not self.driver.event_query(event):
+                            return f"work was queued behind {freed.live!r} on {lane!r}"
         pending = self._simulator.pending_access(address, nbytes) if self._simulator is not None else ()
         return f"{pending} was queued" if pending else None
 

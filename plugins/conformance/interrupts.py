@@ -1,0 +1,494 @@
+"""The check of what an exception at any point leaves behind: Ctrl-C, no host memory, too deep a recursion."""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from types import FrameType
+from typing import Protocol
+
+from ...allocators.base import Allocator
+from ...allocators.block import Block
+from ...allocators.errors import CuplugError, InvalidFreeError, OutOfMemoryError
+from ...runtime.drivers.sim import SimDriver
+from .rules import ContractBrokenError, DeadlockError, Rule, expect, require
+from .stepping import PATIENCE_S, Code, chosen_lines, run_at_line, run_threads
+from .workbench import MIB, Bench, Drivers, Factory, Live
+
+__all__ = [
+    "INTERRUPTS",
+    "PatientCheck",
+    "check_exceptions_at_any_line",
+    "check_exceptions_from_upstream",
+    "check_timer_signals",
+]
+
+_KINDS: tuple[type[BaseException], ...] = (KeyboardInterrupt, MemoryError, RecursionError)
+_SIGNALS = 300
+_AGAIN_S = 20e-6
+
+
+@dataclass(frozen=True)
+class _Situation:
+    """An operation, and what the program has done before it."""
+
+    name: str
+    prepare: Callable[[Bench], _Operation]
+
+
+class _Operation:
+    """A call of the allocator that an exception is to break off.
+
+    Args:
+        call: what to call. A block that it returns is in the program's hands.
+        nbytes: what it allocates, if it does.
+        frees: what it frees, if it does: broken off, it may have done so or not.
+        closes: whether it closes the allocator: broken off, it is done again.
+        resets_peaks: whether it starts the peaks again.
+    """
+
+    def __init__(
+        self,
+        call: Callable[[], object],
+        *,
+        nbytes: int = 0,
+        frees: Live | None = None,
+        closes: bool = False,
+        resets_peaks: bool = False,
+    ) -> None:
+        self.call = call
+        self.nbytes = nbytes
+        self.frees = frees
+        self.closes = closes
+        self.resets_peaks = resets_peaks
+
+
+def check_exceptions_at_any_line(
+    factory: Factory, drivers: Drivers = SimDriver, *, patience_s: float = PATIENCE_S
+) -> None:
+    """An exception before any line of the allocator's code leaves it consistent, or abandoned by an error that says so.
+
+    Only a strategy that has no ``_recover`` may be abandoned.
+
+    Args:
+        factory: makes the allocator.
+        drivers: makes the driver.
+        patience_s: how long threads may stand still before it is a deadlock.
+    """
+    for situation in _SITUATIONS:
+        for kind, moments in zip(_KINDS, _dealt(_lines_of(factory, drivers, situation)), strict=True):
+            for moment in moments:
+                with Bench(factory, drivers, capacity=1 << 30) as bench:
+                    run = _AtLine(Code(bench.allocator), moment, kind)
+                    _break_off(bench, situation, run, patience_s)
+
+
+def check_exceptions_from_upstream(
+    factory: Factory, drivers: Drivers = SimDriver, *, patience_s: float = PATIENCE_S
+) -> None:
+    """The same where an exception comes out of a call upstream, which then has changed nothing."""
+    for situation in _SITUATIONS:
+        calls = _calls_of(factory, drivers, situation)
+        for number in range(calls):
+            with Bench(factory, drivers, capacity=1 << 30) as bench:
+                run = _FromUpstream(bench, number, _KINDS[number % len(_KINDS)])
+                _break_off(bench, situation, run, patience_s)
+
+
+def check_timer_signals(
+    factory: Factory,
+    drivers: Drivers = SimDriver,
+    *,
+    signals: int = _SIGNALS,
+    patience_s: float = PATIENCE_S,
+) -> None:
+    """The same with ``signals`` timer signals, 1 to 100 µs after the operation began: between any two bytecodes.
+
+    They interrupt the allocator's own code alone: whether a driver can be interrupted is not the subject. Only the main
+    thread of a program gets signals; elsewhere this checks nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    choose = random.Random(signals)
+    for number in range(signals):
+        situation = _SITUATIONS[number % len(_SITUATIONS)]
+        with Bench(factory, drivers, capacity=1 << 30) as bench:
+            run = _BySignal(Code(bench.allocator), choose.uniform(1e-6, 100e-6))
+            _break_off(bench, situation, run, patience_s)
+
+
+# --- ways to break an operation off -----------------------------------------------------------------------------------
+
+
+class _Interruption(ABC):
+    """Runs an operation, raises an exception of one kind in its middle, and remembers where."""
+
+    kind: type[BaseException] = KeyboardInterrupt
+    where = "nowhere"
+
+    @abstractmethod
+    def __call__(self, call: Callable[[], object]) -> object:
+        """What ``call`` returns, if it does."""
+
+    def strike(self, where: str) -> None:
+        """Raise the exception."""
+        self.where = where
+        raise self.kind("injected by the conformance kit")
+
+
+class _AtLine(_Interruption):
+    """Before one line of an allocator's code."""
+
+    def __init__(self, code: Code, moment: int, kind: type[BaseException]) -> None:
+        self._code = code
+        self._moment = moment
+        self.kind = kind
+
+    def __call__(self, call: Callable[[], object]) -> object:
+        found: list[object] = []
+        run_at_line(
+            self._code,
+            lambda: found.append(call()),
+            self._moment,
+            lambda frame: self.strike(f"before {frame.f_code.co_filename}:{frame.f_lineno}"),
+        )
+        return found[0]
+
+
+class _FromUpstream(_Interruption):
+    """From one call upstream."""
+
+    def __init__(self, bench: Bench, number: int, kind: type[BaseException]) -> None:
+        self._upstream = bench.upstream
+        self._left = number
+        self.kind = kind
+
+    def __call__(self, call: Callable[[], object]) -> object:
+        self._upstream.before_call = self._count
+        try:
+            return call()
+        finally:
+            self._upstream.before_call = None
+
+    def _count(self, name: str) -> None:
+        self._left -= 1
+        if self._left == -1:
+            self.strike(f"from upstream.{name}")
+
+
+class _BySignal(_Interruption):
+    """By a timer's signal, as soon as it comes while the allocator's code runs."""
+
+    def __init__(self, code: Code, after_s: float) -> None:
+        self._code = code
+        self._after_s = after_s
+        self._armed = False
+
+    def __call__(self, call: Callable[[], object]) -> object:
+        before = signal.signal(signal.SIGALRM, self._ring)
+        self._armed = True
+        signal.setitimer(signal.ITIMER_REAL, self._after_s)
+        try:
+            return call()
+        finally:
+            self._armed = False
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+    def _ring(self, _signal: int, frame: FrameType | None) -> None:
+        if not self._armed or frame is None:
+            return
+        if frame not in self._code:
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
+            return
+        self._armed = False
+        self.strike(f"by a signal at {frame.f_code.co_filename}:{frame.f_lineno}")
+
+
+# --- what an exception breaks off -------------------------------------------------------------------------------------
+
+
+def _break_off(bench: Bench, situation: _Situation, run: _Interruption, patience_s: float) -> None:
+    """Carry the operation out by ``run``, and see what it has left."""
+    operation = situation.prepare(bench)
+    try:
+        try:
+            found = run(operation.call)
+        except (run.kind, OutOfMemoryError):  # of memory it may be short in any case
+            found = None
+        _Aftermath(bench, operation, patience_s).check(found)
+    except DeadlockError as error:
+        raise DeadlockError(Rule.INTERRUPTED, _story(situation, run, error.detail)) from error
+    except ContractBrokenError as error:
+        detail = f"{error.detail} [{error.rule.name}]"
+        raise ContractBrokenError(Rule.INTERRUPTED, _story(situation, run, detail)) from error
+    except Exception as error:
+        raise ContractBrokenError(Rule.INTERRUPTED, _story(situation, run, repr(error))) from error
+
+
+def _story(situation: _Situation, run: _Interruption, detail: str) -> str:
+    return f"{run.kind.__name__} {run.where} broke off {situation.name}; then {detail}"
+
+
+class _Aftermath:
+    """What must hold once an operation has been broken off."""
+
+    def __init__(self, bench: Bench, operation: _Operation, patience_s: float) -> None:
+        self._bench = bench
+        self._allocator = bench.allocator
+        self._operation = operation
+        self._patience_s = patience_s
+
+    def check(self, found: object) -> None:
+        """``found``: the block that the operation returned after all."""
+        bench, operation = self._bench, self._operation
+        bench.upstream.capacity = 4 << 30
+        self._answer()
+        if operation.closes:
+            self._allocator.close()
+        lane = bench.lanes[0]
+        try:
+            probe = self._allocator.allocate(4096, stream=lane.handle)
+        except CuplugError as error:
+            self._has_given_up(error)
+            return
+        self._allocator.free(probe)
+        if operation.frees is not None:
+            self._settle_doubt(operation.frees)
+        if isinstance(found, Block):
+            bench.took(found, operation.nbytes, next(one for one in bench.lanes if one.handle == found.stream))
+        bench.ledger.adopt(
+            self._allocator.statistics(),
+            [live.block for live in bench.live],
+            most=2 * max(operation.nbytes, 4096) + (2 << 20),
+            peaks_were_reset=operation.resets_peaks,
+        )
+        self._goes_on()
+
+    def _answer(self) -> None:
+        """Another thread gets an answer: the lock is open."""
+        run_threads([lambda: self._allocator.statistics() and None], Rule.INTERRUPTED, self._patience_s)
+
+    def _has_given_up(self, error: CuplugError) -> None:
+        """It refuses to go on: that must be allowed, and said, and nothing worse may come of it."""
+        closed = "closed" in str(error) and not self._bench.upstream.held
+        if closed:
+            self._is_closed()
+            return
+        mends = getattr(type(self._allocator), "_recover", None) is not getattr(Allocator, "_recover", None)
+        require(not mends, Rule.INTERRUPTED, f"it has a _recover method, and refused to go on: {error}")
+        require("interrupt" in str(error), Rule.INTERRUPTED, f"its error does not say that it was interrupted: {error}")
+        bench = self._bench
+        expect(CuplugError, Rule.INTERRUPTED, self._allocator.release_cached)
+        self._allocator.segments()
+        for live in bench.live:
+            with suppress(InvalidFreeError):
+                self._allocator.free(live.block)
+        bench.synchronize()
+        self._allocator.close()
+        self._allocator.statistics()
+        bench.check_upstream()
+        bench.lost = True
+
+    def _is_closed(self) -> None:
+        self._allocator.close()
+        for live in self._bench.live:
+            self._allocator.free(live.block)
+        self._bench.check_upstream()
+        self._bench.lost = True
+
+    def _settle_doubt(self, live: Live) -> None:
+        """The free was broken off: the allocator says whether the block is freed, and the program goes by that."""
+        if any(block is live.block for block in self._allocator.live_blocks()):
+            self._bench.kept(live)
+        else:
+            expect(InvalidFreeError, Rule.INVALID_FREE, self._allocator.free, live.block)
+
+    def _goes_on(self) -> None:
+        """Whatever a program may do next works, and in the end everything goes back."""
+        bench = self._bench
+        bench.verify()
+        for live in list(bench.live):
+            bench.touch(live)
+        for nbytes in (512, 512, 4096, 2 * MIB, 3 * MIB, 11 * MIB):
+            for lane in bench.lanes[:2]:
+                bench.touch(bench.allocate(nbytes, lane))
+        bench.verify()
+        bench.start_over()
+        bench.verify()
+        bench.synchronize()
+        bench.start_over()
+        self._allocator.release_cached()
+        bench.verify()
+        held = bench.upstream.held
+        require(not held, Rule.INTERRUPTED, f"{held} bytes are lost: everything was freed, and release_cached() called")
+
+
+# --- the situations ---------------------------------------------------------------------------------------------------
+
+
+def _lines_of(factory: Factory, drivers: Drivers, situation: _Situation) -> list[int]:
+    """The moments of the operation when nothing breaks it off."""
+    with Bench(factory, drivers, capacity=1 << 30) as bench:
+        operation = situation.prepare(bench)
+        bench.lost = True
+
+        def call() -> None:
+            with suppress(OutOfMemoryError):
+                operation.call()
+
+        return chosen_lines(Code(bench.allocator), call)
+
+
+def _calls_of(factory: Factory, drivers: Drivers, situation: _Situation) -> int:
+    """How often the operation calls upstream."""
+    with Bench(factory, drivers, capacity=1 << 30) as bench:
+        operation = situation.prepare(bench)
+        bench.lost = True
+        names: list[str] = []
+        bench.upstream.before_call = names.append
+        with suppress(OutOfMemoryError):
+            operation.call()
+        return len(names)
+
+
+def _dealt(moments: list[int]) -> list[list[int]]:
+    """The moments, one after the other for each kind of exception."""
+    return [moments[first :: len(_KINDS)] for first in range(len(_KINDS))]
+
+
+def _some_blocks(bench: Bench) -> list[Live]:
+    """Blocks of several sizes on two streams, all in use."""
+    blocks = [bench.allocate(nbytes, lane) for nbytes in (512, 4096, 3 * MIB) for lane in bench.lanes[:2] for _ in "12"]
+    for live in blocks:
+        bench.touch(live)
+    return blocks
+
+
+def _allocation(bench: Bench, nbytes: int) -> _Operation:
+    stream = bench.lanes[1].handle
+    return _Operation(lambda: bench.allocator.allocate(nbytes, stream=stream), nbytes=nbytes)
+
+
+def _a_miss(bench: Bench) -> _Operation:
+    return _allocation(bench, 3 * MIB)
+
+
+def _a_hit(bench: Bench) -> _Operation:
+    blocks = _some_blocks(bench)
+    for live in blocks[::2]:
+        bench.free(live)
+    return _allocation(bench, 512)
+
+
+def _a_cut(bench: Bench) -> _Operation:
+    _some_blocks(bench)
+    bench.free(bench.allocate(11 * MIB, bench.lanes[1]))
+    return _allocation(bench, 2 * MIB)
+
+
+def _an_allocation_behind_fences(bench: Bench) -> _Operation:
+    blocks = _some_blocks(bench)
+    for live in blocks[::2]:
+        bench.touch(live, bench.lanes[2])
+        bench.free(live)
+    bench.synchronize()
+    return _allocation(bench, 4096)
+
+
+def _a_shortage(bench: Bench) -> _Operation:
+    blocks = _some_blocks(bench)
+    for live in blocks[1::2]:
+        bench.touch(live, bench.lanes[2])
+    for live in blocks[1:]:
+        bench.free(live)
+    bench.upstream.capacity = bench.upstream.held
+    return _allocation(bench, 7 * MIB)
+
+
+def _running_out(bench: Bench) -> _Operation:
+    _some_blocks(bench)
+    bench.upstream.capacity = bench.upstream.held
+    return _allocation(bench, 600 * MIB)
+
+
+def _a_free(bench: Bench) -> _Operation:
+    live = _some_blocks(bench)[3]
+    bench.gave_up(live)
+    return _Operation(lambda: bench.allocator.free(live.block), frees=live)
+
+
+def _a_free_that_waits(bench: Bench) -> _Operation:
+    live = _some_blocks(bench)[3]
+    bench.touch(live, bench.lanes[2])
+    bench.gave_up(live)
+    return _Operation(lambda: bench.allocator.free(live.block), frees=live)
+
+
+def _after_frees(call: Callable[[Bench], object], **what: bool) -> Callable[[Bench], _Operation]:
+    def prepare(bench: Bench) -> _Operation:
+        blocks = _some_blocks(bench)
+        bench.touch(blocks[2], bench.lanes[2])
+        for live in blocks[::2]:
+            bench.free(live)
+        return _Operation(lambda: call(bench), **what)  # type: ignore[arg-type]
+
+    return prepare
+
+
+def _recording(bench: Bench) -> _Operation:
+    block = _some_blocks(bench)[1].block
+    return _Operation(lambda: bench.allocator.record_stream(block, bench.lanes[3].handle))
+
+
+def _watched(bench: Bench) -> _Operation:
+    bench.allocator.attach(lambda *_event: None)
+    return _a_hit(bench)
+
+
+def _resetting(bench: Bench) -> _Operation:
+    blocks = _some_blocks(bench)
+    for live in blocks:
+        bench.free(live)
+    return _Operation(getattr(bench.allocator, "reset", bench.allocator.segments))
+
+
+_SITUATIONS = (
+    _Situation("an allocation from upstream", _a_miss),
+    _Situation("an allocation of what was freed", _a_hit),
+    _Situation("an allocation of a part of what was freed", _a_cut),
+    _Situation("an allocation while blocks wait for streams", _an_allocation_behind_fences),
+    _Situation("an allocation that gives cached memory back first", _a_shortage),
+    _Situation("an allocation that fails", _running_out),
+    _Situation("an allocation that is observed", _watched),
+    _Situation("a free", _a_free),
+    _Situation("a free of a block that other streams use", _a_free_that_waits),
+    _Situation("record_stream()", _recording),
+    _Situation("release_cached()", _after_frees(lambda bench: bench.allocator.release_cached() and None)),
+    _Situation("forget_stream()", _after_frees(lambda bench: bench.allocator.forget_stream(bench.lanes[1].handle))),
+    _Situation("statistics()", _after_frees(lambda bench: bench.allocator.statistics() and None)),
+    _Situation("segments()", _after_frees(lambda bench: bench.allocator.segments() and None)),
+    _Situation("reset_peaks()", _after_frees(lambda bench: bench.allocator.reset_peaks(), resets_peaks=True)),
+    _Situation("reset()", _resetting),
+    _Situation("close()", _after_frees(lambda bench: bench.allocator.close(), closes=True)),
+)
+
+
+class PatientCheck(Protocol):
+    """A check that tells a deadlock by time."""
+
+    __name__: str
+
+    def __call__(self, factory: Factory, drivers: Drivers, *, patience_s: float) -> None: ...
+
+
+INTERRUPTS: tuple[PatientCheck, ...] = (
+    check_exceptions_at_any_line,
+    check_exceptions_from_upstream,
+    check_timer_signals,
+)

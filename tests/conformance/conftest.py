@@ -1,0 +1,52 @@
+"""What the tests of the kit share: drivers, and the question which rule a planted fault breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import hypothesis
+import pytest
+from cuplug.plugins.conformance.rules import ContractBrokenError, Rule
+from cuplug.runtime.drivers.sim import SimDriver
+
+DRIVERS = {
+    "eager": partial(SimDriver, schedule="eager"),
+    "lazy": partial(SimDriver, schedule="lazy"),
+    "random": partial(SimDriver, schedule="random", seed=1),
+}
+
+
+@pytest.fixture
+def drivers() -> dict[str, Callable[[], SimDriver]]:
+    """What makes the simulator, by the name of its schedule."""
+    return dict(DRIVERS)
+
+
+@pytest.fixture
+def rule_broken_by() -> Callable[..., Rule]:
+    """The rule that a check finds broken: ``rule_broken_by(check, factory, "lazy")``. The failure has to name it."""
+
+    def ask(
+        check: Callable[..., object], factory: Callable[..., object], schedule: str = "eager", **options: object
+    ) -> Rule:
+        with pytest.raises(ContractBrokenError) as caught:
+            check(factory, DRIVERS[schedule], **options)
+        assert caught.value.rule.value in str(caught.value)
+        return caught.value.rule
+
+    return ask
+
+
+@pytest.fixture
+def few_programs() -> hypothesis.settings:
+    """Enough random programs to say that a right allocator is accepted."""
+    return hypothesis.settings(
+        max_examples=50, stateful_step_count=30, derandomize=True, database=None, phases=[hypothesis.Phase.generate]
+    )
+
+
+@pytest.fixture
+def until_found(few_programs: hypothesis.settings) -> hypothesis.settings:
+    """As many random programs as it takes to find a fault."""
+    return hypothesis.settings(few_programs, max_examples=3000)
