@@ -272,7 +272,7 @@ class _Aftermath:
 
     def _answer(self) -> None:
         """Another thread gets an answer: the lock is open."""
-        run_threads([lambda: self._allocator.statistics() and None], Rule.INTERRUPTED, self._patience_s)
+        run_threads([self._allocator.statistics], Rule.INTERRUPTED, self._patience_s)
 
     def _has_given_up(self, error: CuplugError) -> None:
         """It refuses to go on: that must be allowed, and said, and nothing worse may come of it."""

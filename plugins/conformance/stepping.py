@@ -6,7 +6,7 @@ import gc
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import CodeType, FrameType
 from typing import Any
 
@@ -41,7 +41,7 @@ class Code:
     def __contains__(self, frame: FrameType) -> bool:
         """Whether ``frame`` runs the allocator's code. Copying a ``Statistics`` is left out: it is many lines of no
         interest."""
-        module = frame.f_globals.get("__name__", "")
+        module: str = frame.f_globals.get("__name__", "")
         return (module in self._modules or module.startswith(self._packages)) and module != Statistics.__module__
 
 
@@ -119,7 +119,7 @@ class Worker(threading.Thread):
             return -2.0
 
 
-def run_threads(targets: list[Callable[[], None]], rule: Rule, patience_s: float = PATIENCE_S) -> None:
+def run_threads(targets: Sequence[Callable[[], object]], rule: Rule, patience_s: float = PATIENCE_S) -> None:
     """Run each in a thread of its own. A deadlock, or what they raise, breaks ``rule``.
 
     It is a deadlock when no thread has used the processor for ``patience_s`` seconds: however slow, work uses it.

@@ -123,9 +123,7 @@ def test_work_that_takes_longer_than_anybodys_patience_is_no_deadlock_as_long_as
 def test_threads_that_wait_for_each_other_are_a_deadlock_which_says_where_they_stand():
     never = threading.Event()
     try:
-        with pytest.raises(
-            DeadlockError, match=r"for 0.1 s nothing moves at .*threading.py:\d+; --patience waits longer"
-        ):
+        with pytest.raises(DeadlockError, match=r"0.1 s nothing moves at .*threading.py:\d+; --patience"):
             run_threads([never.wait], Rule.THREADS, patience_s=0.1)
     finally:
         never.set()
