@@ -82,6 +82,12 @@ class Header:
         return [str(word) for word in argv] if isinstance(argv, list) else []
 
     @property
+    def older_events(self) -> int:
+        """How many events at the start build up what was there before the history began. No program caused them."""
+        older = self.fields.get("older_events", 0)
+        return max(older, 0) if isinstance(older, int) else 0
+
+    @property
     def wall_offset_ns(self) -> int:
         """What to add to an event's time to get nanoseconds since the epoch (``time.time_ns``)."""
         clock = self.fields.get("clock")
@@ -120,6 +126,11 @@ class Trace:
     def devices(self) -> list[int]:
         """The ordinals of the devices that have events."""
         return [int(device) for device in np.unique(self.events["device"]) if device != NO_DEVICE]
+
+    @property
+    def begin(self) -> int:
+        """The place of the history's first event: those before it build up what was there by then."""
+        return min(self.header.older_events, len(self.events))
 
     @property
     def end(self) -> int:

@@ -31,6 +31,7 @@ class Filter:
         """The indices of the wanted events, in order."""
         events = trace.events
         wanted: npt.NDArray[np.bool_] = np.ones(len(events), np.bool_)
+        wanted[: trace.begin] = False  # no event of the program's
         for name, values in (("kind", self.kinds), ("device", self.devices), ("stream", self.streams)):
             if values:
                 wanted &= _among(events[name], values)

@@ -87,6 +87,10 @@ class DeviceSummary:
     device: int
     events: int
     seconds: float
+    older_blocks: int
+    """Blocks that were there when the history began. Peaks and what is live count them; allocations, sizes and
+    lifetimes do not."""
+    older_bytes: int
     allocations: int
     frees: int
     unknown_frees: int
@@ -134,30 +138,33 @@ def summarize(trace: Trace, *, device: int | None = None, top: int = 10) -> Summ
     devices = [_of_device(trace, ordinal, top) for ordinal in wanted]
     return Summary(
         trace.path, header.source, header.driver, header.allocators, header.argv,
-        trace.complete, trace.note, len(trace.events), devices,
+        trace.complete, trace.note, len(trace.events) - trace.begin, devices,
     )  # fmt: skip
 
 
 def _of_device(trace: Trace, device: int, top: int) -> DeviceSummary:
     own = np.flatnonzero(trace.events["device"] == device)
     events = trace.events[own]
-    end = int(np.searchsorted(own, trace.end))
+    begin, end = np.searchsorted(own, [trace.begin, trace.end]).tolist()
     blocks = find_blocks(events)
     memory = curves(events, blocks)
     times = (events["time"] - events["time"][0]) / 1e9
-    kinds = np.bincount(events["kind"], minlength=256)
+    kinds = np.bincount(events["kind"][begin:], minlength=256)
     peak = _peak(memory.requested, times)
     at_peak = (blocks.allocated <= peak.event) & ((blocks.freed > peak.event) | (blocks.freed < 0))
     live = (blocks.freed < 0) | (blocks.freed >= end)  # the program never freed these
     requested = events["requested"][blocks.allocated]
     contexts = events["context"][blocks.allocated]
+    ours = blocks.allocated >= begin
     has_stacks = bool(trace.stacks)
     return DeviceSummary(
         device=device,
-        events=len(events),
+        events=len(events) - begin,
         seconds=float(times[-1]),
-        allocations=len(blocks.allocated),
-        frees=int(np.count_nonzero(events["kind"][:end] == EventKind.FREE)),
+        older_blocks=int(np.count_nonzero(~ours)),
+        older_bytes=int(requested[~ours].sum()),
+        allocations=int(np.count_nonzero(ours)),
+        frees=int(np.count_nonzero(events["kind"][begin:end] == EventKind.FREE)),
         unknown_frees=blocks.unknown_frees,
         requested=peak,
         allocated=_peak(memory.allocated, times),
@@ -165,9 +172,9 @@ def _of_device(trace: Trace, device: int, top: int) -> DeviceSummary:
         reserved=_peak(memory.reserved, times),
         fragmentation=_fragmentation(memory, times),
         driver_calls={kind.name.lower(): int(kinds[kind]) for kind in _DRIVER_CALLS if kinds[kind]},
-        sizes=_sizes(requested),
-        lifetimes=_lifetimes(events, blocks, ~live),
-        streams=_streams(events, blocks),
+        sizes=_sizes(requested[ours]),
+        lifetimes=_lifetimes(events, blocks, ~live & ours),
+        streams=_streams(events, blocks, begin),
         live_blocks=int(np.count_nonzero(live)),
         live_bytes=int(requested[live].sum()),
         out_of_memory=_out_of_memory(events, times, memory),
@@ -222,17 +229,18 @@ def _lifetimes(events: EventArray, blocks: Blocks, freed: npt.NDArray[np.bool_])
     return Lifetimes(len(microseconds), float(median), float(most), float(nearly_all), float(microseconds.max()))
 
 
-def _streams(events: EventArray, blocks: Blocks) -> list[StreamUse]:
+def _streams(events: EventArray, blocks: Blocks, begin: int) -> list[StreamUse]:
     owner = events["stream"][blocks.allocated]
     recorded = events["stream"][events["kind"] == EventKind.RECORD_STREAM]
     found = []
     for stream in np.unique(np.concatenate([owner, recorded])):
         mine = owner == stream
         own = Blocks(blocks.allocated[mine], blocks.freed[mine], blocks.reusable[mine], 0)
-        nbytes = int(events["requested"][own.allocated].sum())
+        ours = own.allocated[own.allocated >= begin]
+        nbytes = int(events["requested"][ours].sum())
         peak = int(curves(events, own).requested.max())
         others = int(np.count_nonzero(recorded == stream))
-        found.append(StreamUse(int(stream), int(np.count_nonzero(mine)), nbytes, peak, others))
+        found.append(StreamUse(int(stream), len(ours), nbytes, peak, others))
     return found
 
 

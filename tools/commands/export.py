@@ -48,7 +48,7 @@ _READERS = {
 
 
 def _write(trace: Trace, output: Path, form: str) -> None:
-    everything = np.arange(len(trace.events))
+    everything = np.arange(trace.begin, len(trace.events))
     if form == "parquet":
         with whole_output(output, binary=True) as binary:
             write_parquet(trace, everything, binary)

@@ -38,9 +38,11 @@ import numpy as np
 
 from ...allocators.errors import TraceError
 from ...allocators.events import EventKind
+from ...allocators.sizes import format_size
 from ...plugins.tracing.contents import EVENT_DTYPE, EventArray, Frame, Header, Trace
 from . import safe_pickles
 from .safe_pickles import is_pickle
+from .snapshot_start import state_before
 
 __all__ = ["GZIP_MAGIC", "XZ_MAGIC", "read_snapshot"]
 
@@ -107,12 +109,17 @@ class _Import:
         self._stack_of: dict[int, int] = {}  # by the identity of the snapshot's own, shared list of frames
 
     def trace(self) -> Trace:
-        parts = []
+        parts: list[EventArray] = []
+        older: list[EventArray] = []
+        segments = self._segments()
         for device, entries in enumerate(self.snapshot["device_traces"]):
             if not isinstance(entries, list) or device > 254:
                 raise TraceError(f"{self.path} is damaged: the trace of device {device} is not a list")
-            if entries:
-                parts.append(self._events(device, entries))
+            events = self._events(device, entries)
+            if len(events):
+                parts.append(events)
+            older.append(self._before(device, events, segments.pop(device, [])))
+        older += [self._before(device, np.zeros(0, EVENT_DTYPE), held) for device, held in segments.items()]
         markers = self._annotations()
         if len(markers):
             parts.append(markers)
@@ -121,16 +128,40 @@ class _Import:
             # Within a device the order is the truth, not the time, which may step back.
             ascending = np.concatenate([np.maximum.accumulate(part["time"]) for part in parts])
             events = events[np.argsort(ascending, kind="stable")]
+        older = sorted((part for part in older if len(part)), key=lambda part: int(part["time"][0]))
+        before = np.concatenate(older) if older else np.zeros(0, EVENT_DTYPE)
         settings = self.snapshot.get("allocator_settings")
-        fields = {"source": "pytorch", "pytorch": {str(k): str(v) for k, v in _pairs(settings)}}
+        fields: dict[str, Any] = {"source": "pytorch", "pytorch": {str(k): str(v) for k, v in _pairs(settings)}}
+        if len(before):
+            fields["older_events"] = len(before)
         return Trace(
             Header(fields=fields),
-            events,
+            np.concatenate([before, events]) if len(before) else events,
             names={number: name for name, number in self.names.items()},
             frames={number: frame for frame, number in self.frames.items()},
             stacks={number: stack for stack, number in self.stacks.items()},
             path=self.path,
+            note=_what_is_older(before, len(events)),
         )
+
+    def _segments(self) -> dict[int, list[dict[str, Any]]]:
+        """The segments at the end, by device."""
+        found: dict[int, list[dict[str, Any]]] = {}
+        try:
+            for segment in self.snapshot.get("segments") or ():
+                device = int(segment.get("device", 0))
+                if not 0 <= device <= 254:
+                    raise ValueError(device)  # noqa: TRY301 - said better below
+                found.setdefault(device, []).append(segment)
+        except (TypeError, ValueError, AttributeError):
+            raise TraceError(f"{self.path} is damaged: its segments are not as PyTorch writes them") from None
+        return found
+
+    def _before(self, device: int, events: EventArray, segments: list[dict[str, Any]]) -> EventArray:
+        try:
+            return state_before(events, segments, device, self._stack)
+        except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
+            raise TraceError(f"{self.path} is damaged: its segments are not as PyTorch writes them") from None
 
     def _events(self, device: int, entries: list[Any]) -> EventArray:
         try:
@@ -209,6 +240,24 @@ class _Import:
                 if not isinstance(value, kind) or (isinstance(value, int) and not 0 <= value < 1 << 53):
                     return f"event {place} of device {device} has no valid {name!r}"
         return f"a value in the events of device {device} is out of range"
+
+
+def _what_is_older(before: EventArray, events: int) -> str:
+    """What to know of a history that begins late."""
+    if not len(before):
+        return ""
+    blocks = before[before["kind"] == EventKind.ALLOCATE]
+    held = before[(before["kind"] == EventKind.SEGMENT_RESERVE) | (before["kind"] == EventKind.PAGE_MAP)]
+    what = (
+        f"{len(blocks)} blocks ({format_size(int(blocks['requested'].sum()))}) in segments of "
+        f"{format_size(int(held['nbytes'].sum()))}"
+    )
+    if not events:
+        return f"there is no history, only the state of {what}; how it came about is not known"
+    return (
+        f"the history begins late: {what} are from before it, and are counted. How the free space between them came "
+        "about is not known: replays begin with those blocks alone"
+    )
 
 
 def _pairs(settings: Any) -> list[tuple[Any, Any]]:

@@ -47,7 +47,8 @@ def _entries(trace: Trace, device: int, stacks: dict[int, list[dict[str, Any]]])
     waits = set(blocks.freed[(blocks.reusable < 0) | (blocks.reusable > blocks.freed)].tolist())
     offset = trace.header.wall_offset_ns
     entries = []
-    for place, event in enumerate(events):
+    begin = int(np.searchsorted(np.flatnonzero(trace.events["device"] == device), trace.begin))
+    for place, event in enumerate(events[begin:], begin):
         kind = int(event["kind"])
         action = _ACTIONS.get(EventKind(kind))
         if action is None:

@@ -94,7 +94,7 @@ def recorded(file: str) -> Row:
         for name, count in device.driver_calls.items():
             calls[name] = calls.get(name, 0) + count
     return Row(
-        file, "", len(trace.events),
+        file, "", len(trace.events) - trace.begin,
         sum(device.requested.nbytes for device in summary.devices),
         sum(device.allocated.nbytes for device in summary.devices),
         sum(device.reserved.nbytes for device in summary.devices),

@@ -97,4 +97,6 @@ def _decode_device(trace: Trace, device: int, last: int, always_waits: bool) -> 
         elif kind != free or not (always_waits or block in waits):
             steps.append(-live.pop(address))
             events.append(place)
-    return Program(trace.path, device, steps, sizes, streams, events, len(own), unmatched)
+    return Program(
+        trace.path, device, steps, sizes, streams, events, len(own) - int(np.searchsorted(own, trace.begin)), unmatched
+    )

@@ -45,7 +45,7 @@ def print_advice(advice: Advice, console: Console) -> None:
     limit = f", on {size(advice.memory)} of memory" if advice.memory is not None else ""
     console.print(Text(f"{advice.trace}: {reference.events} events in {advice.duration:.3f} s{limit}"))
     if advice.note:
-        console.print(Text(f"incomplete: {advice.note}", style="yellow"))
+        console.print(Text(f"note: {advice.note}", style="yellow"))
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("", justify="right")
     table.add_column("Allocator", overflow="fold")
@@ -125,7 +125,7 @@ def print_fits(trace: str, fits: Sequence[Fit], console: Console) -> None:
     requested = fits[0].peak_requested
     console.print(Text(f"{trace}: {requested} bytes requested at the peak"))
     if fits[0].note:
-        console.print(Text(f"incomplete: {fits[0].note}", style="yellow"))
+        console.print(Text(f"note: {fits[0].note}", style="yellow"))
     console.print(table)
     for fit in fits:
         if fit.failure:

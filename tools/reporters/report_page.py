@@ -228,7 +228,8 @@ def _sizes(device: DeviceSummary) -> Any:
 def _lifetimes(trace: Trace, device: DeviceSummary) -> Any:
     events = trace.events[trace.events["device"] == device.device]
     blocks = find_blocks(events)
-    freed = blocks.freed >= 0
+    begin = int(np.searchsorted(np.flatnonzero(trace.events["device"] == device.device), trace.begin))
+    freed = (blocks.freed >= 0) & (blocks.allocated >= begin)
     times = events["time"]
     microseconds = np.maximum((times[blocks.freed[freed]] - times[blocks.allocated[freed]]) / 1e3, 1)
     requested = events["requested"][blocks.allocated[freed]]

@@ -23,8 +23,8 @@ def print_summary(summary: Summary, console: Console) -> None:
     foreign = {"pytorch": "a PyTorch memory snapshot", "rmm": "a log of RMM's"}
     origin = foreign.get(summary.source, f"driver {summary.driver or 'unknown'}")
     console.print(Text(f"recorded   {summary.events} events, {origin}"))
-    if not summary.complete:
-        console.print(Text(f"incomplete {summary.note}", style="yellow"))
+    if summary.note:
+        console.print(Text(f"{'note      ' if summary.complete else 'incomplete'} {summary.note}", style="yellow"))
     if not summary.devices:
         console.print("no events of any device")
     for device in summary.devices:
@@ -72,6 +72,8 @@ def _facts(device: DeviceSummary) -> Table:
     calls = ", ".join(f"{count} {name}" for name, count in device.driver_calls.items()) or "none"
     table.add_row("events", f"{device.events} in {device.seconds:.6f} s")
     table.add_row("allocations", f"{device.allocations}, {device.frees} freed")
+    if device.older_blocks:
+        table.add_row("", f"besides {device.older_blocks} blocks from before it, {device.older_bytes} bytes")
     if device.unknown_frees:
         table.add_row("", f"{device.unknown_frees} frees of blocks from before the recording")
     table.add_row("live at the end", f"{device.live_blocks} blocks, {device.live_bytes} bytes")
