@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from .core import tensor as tensor_module
+from .methods import Tensor
 from .places.elementwise_table import TABLE, Elementwise, TypeRule
 
 __all__ = ["FILES", "elementwise_source", "tensor_stub", "write"]
@@ -169,8 +170,6 @@ _HIDDEN = {"bool": "_bool", "float": "_float", "int": "_int", "dtype": "_dtype",
 
 def tensor_stub() -> str:
     """The source of ``core/tensor.pyi``."""
-    from .methods import Tensor  # the class must have its methods
-
     text = _STUB_HEAD.replace("{all}", repr(tensor_module.__all__).replace("'", '"'))
     for name in ("address_of", "make_tensor", "view_of"):
         text += _signature(name, getattr(tensor_module, name), method=False)

@@ -9,15 +9,13 @@ from __future__ import annotations
 import ctypes
 import functools
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....allocators.errors import CuplugError
 from ...drivers.upstream import on_device
 from ..core.layout import Layout
 from ..core.tensor import Tensor
-
-if TYPE_CHECKING:
-    from .cuda_place import CudaPlace
+from .device_place import DevicePlace
 
 __all__ = ["Blas", "Gemm", "cublas"]
 
@@ -67,7 +65,7 @@ def _typed(library: Any) -> Any:
 class Blas:
     """cuBLAS on one device. A handle must not serve two threads at once, so each thread has its own."""
 
-    def __init__(self, library: Any, place: CudaPlace) -> None:
+    def __init__(self, library: Any, place: DevicePlace) -> None:
         self.library = library
         self.place = place
         self._local = threading.local()

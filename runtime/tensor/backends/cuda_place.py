@@ -6,11 +6,14 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...current import Current
+from ...drivers.base import Dim3
 from ...kernels import SourceModule
 from ...kernels.launch.target import Target
 from ...kernels.launch.unrolling import Unroller
+from ...runtime import Runtime
 from ...upstream import PER_THREAD_KEY
 from ..core.dtypes import dtype, int64
 from ..core.layout import Layout
@@ -26,11 +29,6 @@ from . import cuda_elementwise, cuda_fill, cuda_indexing, cuda_reduce
 from .cublas import Blas, Gemm, cublas
 from .cuda_source import THREADS
 from .device_place import DevicePlace
-
-if TYPE_CHECKING:
-    from ...current import Current
-    from ...drivers.base import Dim3
-    from ...runtime import Runtime
 
 __all__ = ["CudaPlace"]
 
@@ -95,11 +93,6 @@ class CudaPlace(DevicePlace):
             push(slot)
 
         return launch
-
-    def launched(self) -> None:
-        """Something else was queued: wait for it, if everything is to be waited for."""
-        if self.runtime.launch_blocking:
-            self.synchronize()
 
     # --- the seam
 

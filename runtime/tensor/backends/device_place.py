@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ...buffer import Buffer
 from ...copies import memcpy
+from ...current import Current
+from ...runtime import Runtime
 from ...stream import ExternalStream, Stream, current_stream
 from ..core.device_name import device
 from ..core.layout import Layout
 from ..core.storage import Storage
 from ..core.tensor import Tensor, make_tensor
 from ..places.place import Place
-
-if TYPE_CHECKING:
-    from ...current import Current
-    from ...runtime import Runtime
 
 __all__ = ["DevicePlace"]
 
@@ -67,6 +65,11 @@ class DevicePlace(Place):
 
     def synchronize(self) -> None:
         self.stream().synchronize()
+
+    def launched(self) -> None:
+        """Something else was queued: wait for it, if everything is to be waited for."""
+        if self.runtime.launch_blocking:
+            self.synchronize()
 
     def reaches(self, other: Place) -> bool:
         return (

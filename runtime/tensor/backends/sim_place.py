@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ...kernels.launch.unrolling import Unroller
+from ...runtime import Runtime
 from ..core.layout import Layout
 from ..core.tensor import Tensor, address_of
 from ..places.place import Kernel
@@ -20,9 +21,6 @@ from ..places.registry import serve_devices
 from .device_place import DevicePlace
 from .numpy_kernels import Run
 from .numpy_place import NumpyPlace
-
-if TYPE_CHECKING:
-    from ...runtime import Runtime
 
 __all__ = ["SimPlace"]
 

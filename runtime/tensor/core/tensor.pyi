@@ -1000,7 +1000,16 @@ class Tensor:
         """
         ...
     def flip(self, *axes: Any, dims: Any = None) -> Tensor:
-        """Some dimensions reversed."""
+        """A copy with some dimensions reversed; it has the shape of ``input``.
+
+        Args:
+            input: the tensor.
+            axes: the dimensions, as integers or as one sequence; ``dims`` means the same.
+
+        Raises:
+            IndexError: there is no such dimension.
+            ValueError: a dimension is named twice.
+        """
         ...
     def float(self) -> Tensor:
         """The elements converted to float32; the tensor itself if they are of it."""

@@ -167,6 +167,7 @@ def _integer_indices(part: Tensor, target: Layout, axis: int) -> list[Tensor]:
 
 
 def check_mask(mask: Size, shape: Size, axis: int) -> None:
+    """Raise IndexError unless a mask of the shape ``mask`` covers the dimensions of ``shape`` from ``axis`` on."""
     if mask != shape and mask != tuple(shape)[axis : axis + len(mask)]:
         raise IndexError(
             f"a mask of shape {list(mask)} does not fit dimensions of lengths {list(shape[axis : axis + len(mask)])}"
@@ -174,6 +175,7 @@ def check_mask(mask: Size, shape: Size, axis: int) -> None:
 
 
 def is_searched_there(layout: Layout) -> bool:
+    """Whether the device itself finds the elements that are not 0: see ``found_there``."""
     return not place_at(layout).numpy_indices and layout.numel > 0
 
 

@@ -20,6 +20,7 @@ from ..core.dtypes import (
 )
 from ..core.shapes import Size, shape_of
 from ..core.tensor import Tensor
+from .creation import empty, tensor
 
 __all__ = ["LEGACY", "LegacyType", "legacy_name", "legacy_tensor", "named_type"]
 
@@ -81,9 +82,6 @@ def legacy_tensor(kind: dtype, device: Any, args: tuple[Any, ...]) -> Tensor:
     Raises:
         TypeError: the arguments are none of these.
     """
-    from ..methods import Tensor
-    from .creation import empty, tensor
-
     if not args:
         return empty(0, dtype=kind, device=device)
     if isinstance(args[0], Size) and len(args) == 1:

@@ -5,17 +5,14 @@ from __future__ import annotations
 from math import inf
 from typing import Any, NamedTuple
 
-from ..core.dtypes import dtype, dtype_of
-from ..core.layout import Layout
-from ..core.shapes import Shape, normal_axes, normal_axis
+from ..core.shapes import normal_axis
 from ..core.tensor import Tensor
-from ..core.tensor_errors import ArgumentError, NoElementsError
-from ..places.dispatch import Plan, dispatch
-from ..places.elementwise_table import BY_NAME, COPY
-from ..places.place import place_at
-from ..places.reduction_table import REDUCTIONS, Reduction, ReductionRule
+from ..core.tensor_errors import ArgumentError
+from ..places.elementwise_table import BY_NAME
+from ..places.reduction_table import REDUCTIONS
 from .copying import to
-from .elementwise import apply, apply_into
+from .elementwise import apply
+from .reduce import Axes, reduced, reduced_to_all
 from .reshape import reshape
 
 __all__ = [
@@ -37,8 +34,6 @@ __all__ = [
     "var",
 ]
 
-Axes = Any
-"""A dimension, several, or None for all."""
 _ABS, _NE, _MAXIMUM, _MINIMUM = (BY_NAME[name] for name in ("abs", "ne", "maximum", "minimum"))
 
 
@@ -73,7 +68,7 @@ def sum(
     Raises:
         IndexError: there is no such dimension.
     """
-    return _reduced("sum", input, dim if axis is None else axis, keepdim or keepdims, dtype=dtype, out=out)
+    return reduced("sum", input, dim if axis is None else axis, keepdim or keepdims, dtype=dtype, out=out)
 
 
 def prod(
@@ -100,7 +95,7 @@ def prod(
     Raises:
         IndexError: there is no such dimension.
     """
-    return _reduced("prod", input, dim if axis is None else axis, keepdim or keepdims, dtype=dtype, out=out)
+    return reduced("prod", input, dim if axis is None else axis, keepdim or keepdims, dtype=dtype, out=out)
 
 
 def mean(
@@ -128,7 +123,7 @@ def mean(
         IndexError: there is no such dimension.
         TypeError: the elements are integers or bool; name a floating-point ``dtype``.
     """
-    return _reduced("mean", input, dim if axis is None else axis, keepdim or keepdims, dtype=dtype, out=out)
+    return reduced("mean", input, dim if axis is None else axis, keepdim or keepdims, dtype=dtype, out=out)
 
 
 def var(
@@ -159,7 +154,7 @@ def var(
     if isinstance(dim, bool):  # var(unbiased), as in old programs
         dim, unbiased = None, dim
     parameter = float((1 if unbiased else 0) if correction is None else correction)
-    return _reduced("var", input, dim if axis is None else axis, keepdim or keepdims, parameter, out=out)
+    return reduced("var", input, dim if axis is None else axis, keepdim or keepdims, parameter, out=out)
 
 
 def std(
@@ -190,7 +185,7 @@ def std(
     if isinstance(dim, bool):  # std(unbiased), as in old programs
         dim, unbiased = None, dim
     parameter = float((1 if unbiased else 0) if correction is None else correction)
-    return _reduced("std", input, dim if axis is None else axis, keepdim or keepdims, parameter, out=out)
+    return reduced("std", input, dim if axis is None else axis, keepdim or keepdims, parameter, out=out)
 
 
 def norm(
@@ -223,11 +218,11 @@ def norm(
     order = 2.0 if p in ("fro", None) else float(p)
     dim, keepdim = dim if axis is None else axis, keepdim or keepdims
     if order not in (0.0, -inf):
-        return _reduced("norm", input, dim, keepdim, order, out=out)
+        return reduced("norm", input, dim, keepdim, order, out=out)
     REDUCTIONS["norm"].types(input.dtype)
     if order:
-        return _reduced("amin", apply(_ABS, input), dim, keepdim, out=out)
-    return _reduced("sum", to(apply(_NE, input, 0), input.dtype), dim, keepdim, out=out)
+        return reduced("amin", apply(_ABS, input), dim, keepdim, out=out)
+    return reduced("sum", to(apply(_NE, input, 0), input.dtype), dim, keepdim, out=out)
 
 
 def amax(
@@ -253,7 +248,7 @@ def amax(
         IndexError: there is no such dimension.
         ValueError: there are no elements to choose from; an IndexError too.
     """
-    return _reduced("amax", input, dim if axis is None else axis, keepdim or keepdims, out=out)
+    return reduced("amax", input, dim if axis is None else axis, keepdim or keepdims, out=out)
 
 
 def amin(
@@ -279,7 +274,7 @@ def amin(
         IndexError: there is no such dimension.
         ValueError: there are no elements to choose from; an IndexError too.
     """
-    return _reduced("amin", input, dim if axis is None else axis, keepdim or keepdims, out=out)
+    return reduced("amin", input, dim if axis is None else axis, keepdim or keepdims, out=out)
 
 
 def max(
@@ -313,8 +308,8 @@ def max(
     if other is not None:
         return apply(_MAXIMUM, input, other)
     if asked is None:
-        return _reduced("amax", input, None, False)
-    return ValuesAndIndices(*_all_reduced("max", input, normal_axis(asked, input.ndim), keepdim or keepdims))
+        return reduced("amax", input, None, False)
+    return ValuesAndIndices(*reduced_to_all("max", input, normal_axis(asked, input.ndim), keepdim or keepdims))
 
 
 def min(
@@ -348,8 +343,8 @@ def min(
     if other is not None:
         return apply(_MINIMUM, input, other)
     if asked is None:
-        return _reduced("amin", input, None, False)
-    return ValuesAndIndices(*_all_reduced("min", input, normal_axis(asked, input.ndim), keepdim or keepdims))
+        return reduced("amin", input, None, False)
+    return ValuesAndIndices(*reduced_to_all("min", input, normal_axis(asked, input.ndim), keepdim or keepdims))
 
 
 def argmax(
@@ -369,8 +364,8 @@ def argmax(
     """
     asked, kept = dim if axis is None else axis, keepdim or keepdims
     if asked is not None:
-        return _reduced("argmax", input, normal_axis(asked, input.ndim), kept)
-    flat = _reduced("argmax", reshape(input, -1), 0, False)
+        return reduced("argmax", input, normal_axis(asked, input.ndim), kept)
+    flat = reduced("argmax", reshape(input, -1), 0, False)
     return reshape(flat, (1,) * input.ndim) if kept else flat
 
 
@@ -391,8 +386,8 @@ def argmin(
     """
     asked, kept = dim if axis is None else axis, keepdim or keepdims
     if asked is not None:
-        return _reduced("argmin", input, normal_axis(asked, input.ndim), kept)
-    flat = _reduced("argmin", reshape(input, -1), 0, False)
+        return reduced("argmin", input, normal_axis(asked, input.ndim), kept)
+    flat = reduced("argmin", reshape(input, -1), 0, False)
     return reshape(flat, (1,) * input.ndim) if kept else flat
 
 
@@ -418,7 +413,7 @@ def any(
     Raises:
         IndexError: there is no such dimension.
     """
-    return _reduced("any", input, dim if axis is None else axis, keepdim or keepdims, out=out)
+    return reduced("any", input, dim if axis is None else axis, keepdim or keepdims, out=out)
 
 
 def all(
@@ -443,7 +438,7 @@ def all(
     Raises:
         IndexError: there is no such dimension.
     """
-    return _reduced("all", input, dim if axis is None else axis, keepdim or keepdims, out=out)
+    return reduced("all", input, dim if axis is None else axis, keepdim or keepdims, out=out)
 
 
 def count_nonzero(input: Tensor, dim: Axes = None, *, axis: Axes = None) -> Tensor:
@@ -456,65 +451,4 @@ def count_nonzero(input: Tensor, dim: Axes = None, *, axis: Axes = None) -> Tens
     Raises:
         IndexError: there is no such dimension.
     """
-    return _reduced("count_nonzero", input, dim if axis is None else axis, False)
-
-
-def _reduced(
-    name: str,
-    input: Tensor,
-    dim: Axes,
-    keepdim: bool,
-    parameter: float | None = None,
-    *,
-    dtype: Any = None,
-    out: Tensor | None = None,
-) -> Tensor:
-    result = _all_reduced(name, input, dim, keepdim, parameter, dtype)[0]
-    return result if out is None else apply_into(COPY, out, result)
-
-
-def _all_reduced(
-    name: str, input: Tensor, dim: Axes, keepdim: bool, parameter: float | None = None, dtype: Any = None
-) -> list[Tensor]:
-    """The results of a line of the table."""
-    asked = (name, dim if type(dim) is not list else tuple(dim), keepdim, dtype)
-    return dispatch(asked, _prepare, (input,), parameter)  # type: ignore[no-any-return]
-
-
-def _prepare(asked: tuple[str, Axes, bool, Any], input: Tensor) -> Plan:
-    name, dim, keepdim, kind = asked
-    return _Reduction(input, REDUCTIONS[name], dim, keepdim, None if kind is None else dtype_of(kind))
-
-
-class _Reduction:
-    """A reduction of tensors of one layout over given dimensions."""
-
-    def __init__(self, tensor: Tensor, reduction: Reduction, dim: Axes, keepdim: bool, asked: dtype | None) -> None:
-        layout = tensor._layout
-        # Of no dimensions at all torch tests each element; sums and the like are of all.
-        each = reduction.rule is ReductionRule.TEST and dim == ()
-        axes = () if each else normal_axes(dim, len(layout.shape))
-        if not reduction.empty and 0 in [layout.shape[axis] for axis in axes]:
-            raise NoElementsError(
-                f"{reduction.name}() of no elements has no result: the tensor's shape is {list(layout.shape)} and "
-                f"dimensions {list(axes)} are reduced"
-            )
-        computed, results = reduction.types(layout.dtype, asked)
-        place = place_at(layout)
-        self._empty = place.empty
-        kept = tuple(1 if axis in axes else length for axis, length in enumerate(layout.shape))
-        outs = [Layout.of(place, each, kept) for each in results]
-        shape: Shape = kept
-        if not keepdim:
-            shape = tuple(length for axis, length in enumerate(layout.shape) if axis not in axes)
-        self._layouts = [(out, Layout.of(place, out.dtype, shape)) for out in outs]
-        self._kernel = place.reduction(reduction, computed, outs, layout, axes) if outs[0].numel else None
-
-    def __call__(self, tensor: Tensor, parameter: float | None) -> list[Tensor]:
-        outs = [self._empty(kept) for kept, _ in self._layouts]
-        if self._kernel is not None:
-            self._kernel(*outs, tensor, parameter)
-        for out, (_, final) in zip(outs, self._layouts, strict=True):
-            if out._layout is not final:
-                out._layout, out._array = final, None
-        return outs
+    return reduced("count_nonzero", input, dim if axis is None else axis, False)

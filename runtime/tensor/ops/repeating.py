@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.layout import Layout
 from ..core.shapes import Shape, given_once, normal_axes, shape_of
-from ..core.tensor import view_of
+from ..core.tensor import Tensor, view_of
 from ..core.tensor_errors import ShapeError
 from ..places.elementwise_table import COPY
 from ..places.place import place_at
 from .elementwise import apply_into
 from .reshape import view
 
-if TYPE_CHECKING:
-    from ..methods import Tensor
-
 __all__ = ["flip", "repeat", "tile"]
 
 
-"""The methods of a tensor that copy it in another arrangement."""
-
-
 def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
-    """Some dimensions reversed."""
+    """A copy with some dimensions reversed; it has the shape of ``input``.
+
+    Args:
+        input: the tensor.
+        axes: the dimensions, as integers or as one sequence; ``dims`` means the same.
+
+    Raises:
+        IndexError: there is no such dimension.
+        ValueError: a dimension is named twice.
+    """
     axes = given_once(axes, dims, "dims")
     which = axes[0] if len(axes) == 1 else axes
     reversed_axes = normal_axes(which, input.ndim) if isinstance(which, int) or which else ()
