@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["format_size", "parse_size"]
+__all__ = ["format_size", "parse_size", "short_size"]
 
 _UNITS = {"": 1, "b": 1}
 for _power, _letter in enumerate("kmgt", start=1):
@@ -31,9 +31,14 @@ def parse_size(text: str) -> int:
     return int(nbytes)
 
 
+def short_size(nbytes: float) -> str:
+    """``nbytes`` for people, short: ``1.50 GiB``, ``512 B``."""
+    for unit, name in ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if abs(nbytes) >= unit:
+            return f"{nbytes / unit:.2f} {name}"
+    return f"{nbytes:.0f} B"
+
+
 def format_size(nbytes: int) -> str:
     """``nbytes`` for people, with the exact figure: ``1.50 GiB (1610612736 bytes)``."""
-    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-        if abs(nbytes) >= unit:
-            return f"{nbytes / unit:.2f} {name} ({nbytes} bytes)"
-    return f"{nbytes} bytes"
+    return f"{short_size(nbytes)} ({nbytes} bytes)" if abs(nbytes) >= 1024 else f"{nbytes} bytes"

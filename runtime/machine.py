@@ -14,7 +14,7 @@ from weakref import WeakSet
 from ..allocators.base import Allocator
 from ..allocators.errors import CuplugError
 from ..allocators.uncopyable import refuse_copies
-from ..plugins.tracing.contexts import attach_all, source_of
+from ..plugins.tracing.observer_contexts import attach_all, source_of
 from .buffer import Buffer
 from .checks import whole_number
 from .current import Current, Lane

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...allocators.sizes import short_size
 from .summarize import DeviceSummary
 
 __all__ = ["Finding", "findings"]
@@ -29,8 +30,8 @@ def findings(device: DeviceSummary, path: str) -> list[Finding]:
         times = len(device.out_of_memory)
         what = (
             f"Out of memory at {first.seconds:.3f} s ({times} time{'s' if times > 1 else ''}): "
-            f"{_size(first.requested)} were asked for. {_size(first.reserved)} were reserved then, of which "
-            f"{_size(unused)} were unused, and the device had another {_size(first.free)} free."
+            f"{short_size(first.requested)} were asked for. {short_size(first.reserved)} were reserved then, of which "
+            f"{short_size(unused)} were unused, and the device had another {short_size(first.free)} free."
         )
         if unused + first.free >= first.requested:
             do = (
@@ -46,22 +47,22 @@ def findings(device: DeviceSummary, path: str) -> list[Finding]:
         found.append(Finding("bad", what, do))
     if requested:
         when = f"{device.requested.seconds:.3f} s in"
-        line = f"The program holds {requested} bytes ({_size(requested)}) at its peak, {when}."
+        line = f"The program holds {requested} bytes ({short_size(requested)}) at its peak, {when}."
         if top is not None:
             line += (
-                f" {top.nbytes} bytes ({_size(top.nbytes)}, {top.nbytes / requested:.1%}) of them, in {top.blocks} "
+                f" {top.nbytes} bytes ({short_size(top.nbytes)}, {top.nbytes / requested:.1%}) of them, in {top.blocks} "
                 f"blocks, were asked for at {top.where}."
             )
         found.append(Finding("note", line))
     if reserved and requested:
         ratio = reserved / requested
-        line = f"{_size(reserved)} are reserved from the device at most: {ratio:.2f} for 1 requested."
+        line = f"{short_size(reserved)} are reserved from the device at most: {ratio:.2f} for 1 requested."
         if ratio > 1.15:
             found.append(Finding("bad", line, f"Try other allocators on this history: cuplug-trace advise {path}"))
         else:
             found.append(Finding("good", line))
     if device.live_blocks:
-        line = f"{device.live_blocks} blocks ({_size(device.live_bytes)}) are never freed."
+        line = f"{device.live_blocks} blocks ({short_size(device.live_bytes)}) are never freed."
         if device.sites_of_live:
             line += f" Most were asked for at {device.sites_of_live[0].where}."
         found.append(Finding("note", line))
@@ -79,10 +80,3 @@ def findings(device: DeviceSummary, path: str) -> list[Finding]:
 def _option(nbytes: int) -> str:
     """As an option takes it, rounded down to MiB."""
     return f"{nbytes >> 30}GiB" if not nbytes % (1 << 30) else f"{nbytes >> 20}MiB"
-
-
-def _size(nbytes: int) -> str:
-    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-        if abs(nbytes) >= unit:
-            return f"{nbytes / unit:.2f} {name}"
-    return f"{nbytes} bytes"

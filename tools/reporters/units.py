@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
+from ...allocators.sizes import short_size as size
+
 __all__ = ["duration", "share", "size"]
-
-
-def size(nbytes: float) -> str:
-    """Bytes, short: ``5.62 GiB``."""
-    for unit, name in ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-        if abs(nbytes) >= unit:
-            return f"{nbytes / unit:.2f} {name}"
-    return f"{nbytes:.0f} B"
 
 
 def duration(microseconds: float) -> str:

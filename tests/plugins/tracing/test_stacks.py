@@ -17,7 +17,7 @@ from cuplug.allocators.null import NullUpstream
 from cuplug.plugins.bundled import Bundled
 from cuplug.plugins.manager import PluginManager
 from cuplug.plugins.specs import hookimpl
-from cuplug.plugins.tracing.contexts import attach_all
+from cuplug.plugins.tracing.observer_contexts import attach_all
 from cuplug.plugins.tracing.reader import read_trace
 from cuplug.plugins.tracing.recorder import TraceRecorder
 from cuplug.plugins.tracing.stacks import CallStacks
