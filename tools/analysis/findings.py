@@ -50,8 +50,8 @@ def findings(device: DeviceSummary, path: str) -> list[Finding]:
         line = f"The program holds {requested} bytes ({short_size(requested)}) at its peak, {when}."
         if top is not None:
             line += (
-                f" {top.nbytes} bytes ({short_size(top.nbytes)}, {top.nbytes / requested:.1%}) of them, in {top.blocks} "
-                f"blocks, were asked for at {top.where}."
+                f" {top.nbytes} bytes ({short_size(top.nbytes)}, {top.nbytes / requested:.1%}) of them, in "
+                f"{top.blocks} blocks, were asked for at {top.where}."
             )
         found.append(Finding("note", line))
     if reserved and requested:

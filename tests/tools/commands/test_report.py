@@ -75,7 +75,7 @@ def test_an_allocation_that_failed_is_explained(small_trace: Path) -> None:
     device = summarize(load(small_trace), device=0).devices[0]
     first = findings(device, "x")[0]
     assert first.kind == "bad"
-    assert "1024.00 GiB were asked for" in first.what
+    assert "1.00 TiB were asked for" in first.what
     assert "needs more than there is" in first.do
     assert "backward (train.py:20)" in first.do
 
