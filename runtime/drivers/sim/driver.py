@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import threading
 from collections.abc import Callable, Sequence
 from typing import Annotated
@@ -46,6 +47,7 @@ class SimDriver:
         peer_access: Annotated[bool, "whether devices can access each other's memory"] = True,
         virtual_memory: Annotated[bool, "whether the virtual-memory calls exist"] = True,
         compute_capability: Annotated[str, "what the devices say they can do, for example 9.0"] = "9.0",
+        timeout: Annotated[str, "how long a kernel may run: 10s, 500ms; empty for as long as it likes"] = "",
     ) -> None:
         """Make a machine, whose devices take no memory before they are used.
 
@@ -61,6 +63,8 @@ class SimDriver:
         major, dot, minor = compute_capability.partition(".")
         if not (dot and major.isdecimal() and minor.isdecimal()):
             raise ValueError(f"compute_capability={compute_capability!r}: write for example 9.0")
+        self.timeout_s = _seconds(timeout) if timeout else None
+        """How many seconds a kernel may run before it is ended by ``CUDA_ERROR_LAUNCH_TIMEOUT``; None for any time."""
         self._schedule = make_schedule(schedule, seed)
         self._calls = Calls(self._schedule, self._mend)
         self._streams = Streams(self._schedule)
@@ -666,3 +670,12 @@ class _Nothing:
 
 
 _NOTHING = _Nothing()
+
+
+def _seconds(text: str) -> float:
+    """What a time such as ``10s``, ``1.5s`` or ``500ms`` means in seconds."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|ms|min)", text.strip())
+    seconds = float(match[1]) * {"s": 1.0, "ms": 1e-3, "min": 60.0}[match[2]] if match else 0.0
+    if not seconds > 0:
+        raise ValueError(f"timeout={text!r}: write a time above 0 with its unit, for example 10s, 500ms or 2min")
+    return seconds

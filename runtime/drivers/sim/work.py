@@ -100,8 +100,7 @@ class Operation:
             ordered = device.blocking_finished_us if stream.legacy else device.legacy_finished_us
             if ordered > start:
                 start = ordered
-        if device.failure is None:
-            self._run(device)
+        interrupt = self._run(device) if device.failure is None else None
         self.done = True
         self.finished_us = stream.finished_us = finished = start + self.cost_us
         if finished > device.finished_us:
@@ -111,26 +110,31 @@ class Operation:
         elif stream.blocking and finished > device.blocking_finished_us:
             device.blocking_finished_us = finished
         self.after = ()
+        if interrupt is not None:
+            raise interrupt
 
-    def _run(self, device: Device) -> None:
+    def _run(self, device: Device) -> BaseException | None:
+        """Run the body. Returns an interrupt that came while it ran and did not cut it short."""
         reader, writer = self.homes or (device, device)
         for address, nbytes in self.reads:
             fault = reader.fault(address, nbytes)
             if fault is not None:
                 device.fail(self._illegal("reads", address, nbytes, fault))
-                return
+                return None
         for address, nbytes in self.writes:
             fault = writer.fault(address, nbytes)
             if fault is not None:
                 device.fail(self._illegal("writes", address, nbytes, fault))
-                return
+                return None
         if self.body is None:
-            return
+            return None
         try:
             self.body()
         except DriverError as error:
             device.fail(error)
         except BaseException as error:
+            if getattr(error, "work_is_done", False):
+                return error
             if self.repeatable:
                 raise
             what = f"{self.name} on device {device.ordinal}"
@@ -139,9 +143,11 @@ class Operation:
                 raised.__cause__ = error
                 device.fail(raised)
             else:  # Ctrl-C, in the middle of the work
-                device.fail(failure(719, f"{what} was interrupted"))
+                cause = error.__cause__
+                device.fail(cause if isinstance(cause, DriverError) else failure(719, f"{what} was interrupted"))
                 self.done = True
                 raise
+        return None
 
     def _illegal(self, verb: str, address: int, nbytes: int, fault: str) -> DriverError:
         device = self.stream.device

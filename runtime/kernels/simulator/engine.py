@@ -12,13 +12,17 @@ from dataclasses import dataclass
 from itertools import count
 
 from ....allocators.errors import CompileError
+from ...drivers.base import driver_error
 from ..compile.compile_cache import Cache
+from .code_lines import lines_of
 from .host_compiler import compile_engine
 
 __all__ = ["Engine", "Fault", "HostKernel", "HostModule", "HostParameter", "default_workers", "engine"]
 
 ABI = 3
 _MAX_WORKERS = 64
+_MOST_STANDING = 16
+_TIMED_OUT = 702
 
 
 class _Dim(ctypes.Structure):
@@ -78,6 +82,10 @@ class _FaultRecord(ctypes.Structure):
     ]
 
 
+class _Standing(ctypes.Structure):
+    _fields_ = [("block", _Dim), ("thread", _Dim), ("line", c_uint32), ("code", c_uint64 * 6)]
+
+
 class _Launch(ctypes.Structure):
     _fields_ = [
         ("kernel", c_void_p),
@@ -95,6 +103,12 @@ class _Launch(ctypes.Structure):
         ("stop_at", c_uint64),
         ("fault", _FaultRecord),
         ("static_shared", c_uint32),
+        ("ended", c_uint32),
+        ("timeout_ns", c_uint64),
+        ("code_begin", c_uint64),
+        ("code_end", c_uint64),
+        ("standing_count", c_uint32),
+        ("standing", _Standing * _MOST_STANDING),
     ]
 
 
@@ -161,6 +175,7 @@ class HostModule:
     def __init__(self, owner: Engine, image: bytes, names: dict[str, list[str]], *, checked: bool) -> None:
         self.engine = owner
         self.checked = checked
+        self.image = image
         self._library = _load(image)
         self._library.cuplug_module.restype = ctypes.POINTER(_Module)
         table = self._library.cuplug_module().contents
@@ -219,6 +234,7 @@ class Engine:
         parameters: bytes,
         ranges: array[int] | None,
         workers: int,
+        timeout_s: float | None = None,
     ) -> tuple[Fault | None, str]:
         """Run a kernel to its end.
 
@@ -231,9 +247,15 @@ class Engine:
             parameters: the parameter block.
             ranges: addresses and sizes, alternating, of the memory that a checked kernel may touch, in order.
             workers: how many threads run blocks.
+            timeout_s: how many seconds it may run.
 
         Returns:
             What stopped it, if anything did, and what it printed.
+
+        Raises:
+            KeyboardInterrupt: an interrupt came meanwhile (or what else the program's handler of it raises). If the
+                kernel did not end soon by itself, it was ended: then a ``DriverError``, ``CUDA_ERROR_LAUNCH_TIMEOUT``,
+                is the cause. Else the attribute ``work_is_done`` is set.
         """
         launch = _Launch(
             kernel=kernel.address,
@@ -244,10 +266,23 @@ class Engine:
             workers=workers,
             shared_limit=shared_limit,
             checked=kernel.module.checked,
+            timeout_ns=int((timeout_s or 0) * 1e9),
+            code_begin=kernel.module.begin,
+            code_end=kernel.module.end,
         )
         text, length = c_void_p(), c_uint64()
         pointer, pairs = (ranges.buffer_info()[0], len(ranges) // 2) if ranges is not None else (None, 0)
-        code = self._library.cuplug_run(ctypes.byref(launch), pointer, pairs, ctypes.byref(text), ctypes.byref(length))
+        try:
+            code = self._library.cuplug_run(
+                ctypes.byref(launch), pointer, pairs, ctypes.byref(text), ctypes.byref(length)
+            )
+        except BaseException as interrupt:  # raised by Python once the call is over
+            code = launch.fault.code
+            if code == _TIMED_OUT:
+                why = f"kernel {kernel.name} was ended by an interrupt{_where(kernel, launch)}"
+                raise interrupt from driver_error(code, why)
+            interrupt.work_is_done = not code  # type: ignore[attr-defined]
+            raise
         printed = ctypes.string_at(text, length.value).decode(errors="replace") if length.value and text else ""
         kernel.static_shared = max(kernel.static_shared, launch.static_shared)
         if not code:
@@ -257,7 +292,29 @@ class Engine:
         thread = record.thread.x, record.thread.y, record.thread.z
         writes = None if record.write < 0 else bool(record.write)
         text_of_fault = record.text.decode(errors="replace")
+        if code == _TIMED_OUT:
+            limit = "" if timeout_s is None else f" (the driver's timeout is {timeout_s:g} s)"
+            text_of_fault += limit + _where(kernel, launch)
         return Fault(code, block_index, thread, record.address, record.nbytes, writes, text_of_fault), printed
+
+
+def _where(kernel: HostKernel, launch: _Launch) -> str:
+    """Where each worker was when a kernel was ended: block, thread and, where debuggers' tools are at hand, line."""
+    standing = launch.standing[: min(launch.standing_count, _MOST_STANDING)]
+    standing.sort(key=lambda place: (place.block.z, place.block.y, place.block.x))
+    lines = lines_of(
+        kernel.module.image, [code - kernel.module.begin for place in standing for code in place.code if code]
+    )
+    found = []
+    for place in standing:
+        block, thread = ((it.x, it.y, it.z) for it in (place.block, place.thread))
+        known = [line for code in place.code if code and (line := lines.get(code - module.begin))]
+        if not known and place.line:
+            known = [f"line {place.line}"]
+        found.append(
+            f"; block {block}, thread {thread} stands {f'in {known[0]}' if known else 'outside of the source'}"
+        )
+    return "".join(found)
 
 
 def default_workers() -> int:

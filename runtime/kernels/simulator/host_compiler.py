@@ -31,6 +31,7 @@ _COMMON = (
     # As nvcc treats sources: type punning and overflow do what the machine does, a*b+c is fused, no exceptions.
     *("-std=gnu++17", "-fno-strict-aliasing", "-fwrapv", "-ffp-contract=fast", "-fno-exceptions", "-fno-rtti"),
     *("-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math", "-fno-delete-null-pointer-checks"),
+    "-g1",  # lines, for kernels that are ended
     *("-fno-stack-protector", "-fno-threadsafe-statics", "-U_FORTIFY_SOURCE", "-w"),
 )
 _CHECKS = {

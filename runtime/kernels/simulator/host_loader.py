@@ -23,6 +23,7 @@ __all__ = ["HostLoader"]
 
 Range = tuple[int, int]
 _POINTER = 8
+_TIMED_OUT = 702
 
 
 class HostLoader:
@@ -181,6 +182,7 @@ class HostLoader:
             parameters=parameters,
             ranges=ranges,
             workers=self.workers,
+            timeout_s=self._driver.timeout_s,
         )
         if printed:
             sys.stdout.write(printed)
@@ -217,6 +219,8 @@ def _touched(kernel: HostKernel, parameters: bytes, accessible: list[Range]) -> 
 
 
 def _explain(kernel: HostKernel, fault: Fault, accessible: list[Range]) -> str:
+    if fault.code == _TIMED_OUT:
+        return f"kernel {kernel.name} {fault.text}"
     where = f"kernel {kernel.name}, block {fault.block}, thread {fault.thread}"
     if fault.text:
         return f"{where}: {fault.text}"

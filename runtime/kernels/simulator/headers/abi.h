@@ -16,6 +16,7 @@ struct Dim {
 enum Fault {  // CUresult numbers
     FAULT_RESOURCES = 701,
     FAULT_ILLEGAL_ADDRESS = 700,
+    FAULT_TIMEOUT = 702,
     FAULT_ASSERT = 710,
     FAULT_ILLEGAL_INSTRUCTION = 715,
     FAULT_MISALIGNED = 716,

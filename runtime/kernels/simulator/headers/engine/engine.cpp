@@ -5,6 +5,7 @@
 
 #include "fibres.h"
 #include "heap.h"
+#include "watch.h"
 
 // --- shared memory
 
@@ -47,6 +48,7 @@ static void prepare_shared(State* state) {
 
 static int print(const char* format, va_list arguments) {
     State* state = (State*)self();
+    InEngine guard(state);
     va_list again;
     va_copy(again, arguments);
     int length = vsnprintf(nullptr, 0, format, again);
@@ -91,12 +93,14 @@ static void run_block(State* state, cuplug_u64 index) {
 static void run_blocks() {
     State* state = (State*)self();
     Launch* launch = state->launch;
+    state->in_kernel = 1;
     for (;;) {
         cuplug_u64 begin = __atomic_fetch_add(&launch->next_block, launch->chunk, __ATOMIC_RELAXED);
         if (begin >= launch->block_count) break;
         cuplug_u64 end = begin + launch->chunk < launch->block_count ? begin + launch->chunk : launch->block_count;
         for (cuplug_u64 index = begin; index < end && index < launch->stop_at; ++index) run_block(state, index);
     }
+    state->in_kernel = 0;
     void* unused;
     cuplug_switch(&unused, state->native);
     __builtin_unreachable();
@@ -115,8 +119,10 @@ static void run_worker(State* state, Launch* launch) {
     state->thread_count = launch->block.x * launch->block.y * launch->block.z;
     memcpy((char*)state->parameters, launch->parameters, launch->kernel->parameter_bytes);
     prepare_shared(state);
+    state->in_kernel = state->in_engine = 0;
     current_state = state;
     if (sigsetjmp(state->escape, 1) == 0) cuplug_switch(&state->native, fresh_stack(main_stack_top(state), run_blocks));
+    state->in_kernel = 0;
     current_state = nullptr;
     cuplug_u32 most = launch->static_shared;
     while (most < state->static_shared &&
@@ -128,8 +134,6 @@ static void run_worker(State* state, Launch* launch) {
 
 // --- the pool: worker 0 is whoever launches, the others have threads of their own
 
-constexpr cuplug_u32 MAX_WORKERS = 64;
-static State* workers[MAX_WORKERS];
 static cuplug_u32 threads_started = 0;  // of workers 1 and up
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER, finished = PTHREAD_COND_INITIALIZER;
@@ -139,6 +143,7 @@ static cuplug_u32 wanted = 0, busy = 0;
 
 static void* helper(void* number) {
     State* state = workers[(cuplug_size)number];
+    state->native_thread = pthread_self();
     cuplug_u64 seen = 0;
     pthread_mutex_lock(&pool_lock);
     for (;;) {
@@ -165,6 +170,7 @@ static bool start_workers(cuplug_u32 count) {
     sigset_t all, before;
     sigfillset(&all);
     for (int number : CAUGHT) sigdelset(&all, number);
+    sigdelset(&all, END);
     pthread_sigmask(SIG_SETMASK, &all, &before);  // signals to the process are the program's, not the helpers'
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
@@ -242,7 +248,7 @@ PUBLIC void cuplug_allow(cuplug_u64 address, cuplug_u64 nbytes, int allow) {
 PUBLIC int cuplug_run(Launch* launch, const shadow::Range* ranges, cuplug_u64 count, char** text, cuplug_u64* text_nbytes) {
     pthread_mutex_lock(&launch_lock);
     launch->fault.code = 0;
-    launch->static_shared = 0;
+    launch->static_shared = launch->ended = launch->standing_count = 0;
     launch->number = ++launches;
     launch->block_count = (cuplug_u64)launch->grid.x * launch->grid.y * launch->grid.z;
     launch->next_block = 0;
@@ -259,6 +265,7 @@ PUBLIC int cuplug_run(Launch* launch, const shadow::Range* ranges, cuplug_u64 co
     if (launch->chunk > 64) launch->chunk = 64;
     if (launch->checked && !shadow::broken) shadow::apply(ranges, count);
     catch_signals();
+    begin_watch(launch, team);
     if (team > 1) {
         pthread_mutex_lock(&pool_lock);
         offered = launch;
@@ -275,6 +282,7 @@ PUBLIC int cuplug_run(Launch* launch, const shadow::Range* ranges, cuplug_u64 co
         wanted = 0;
         pthread_mutex_unlock(&pool_lock);
     }
+    end_watch();
     release_signals();
     shadow::unmap_forbidden();
     *text_nbytes = gather_output(team);

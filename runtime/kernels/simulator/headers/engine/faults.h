@@ -11,6 +11,7 @@ static pthread_mutex_t fault_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void record(State* state, int code, cuplug_u64 address, cuplug_u64 nbytes, int write, const char* format, ...) {
     Launch* launch = state->launch;
+    InEngine guard(state);
     pthread_mutex_lock(&fault_lock);
     FaultRecord& fault = launch->fault;
     if (!fault.code || state->block_index < fault.block_index) {

@@ -74,9 +74,10 @@ static void run_fibres(State* state) {
     for (cuplug_u32 warp = 0; warp < state->warps; ++warp) {
         cuplug_u32 lanes = count - warp * 32;
         state->live[warp] = lanes >= 32 ? ~0u : (1u << lanes) - 1;
-        state->ready[warp] = state->exchanging[warp] = 0;
+        state->ready[warp] = state->exchanging[warp] = state->at_barrier[warp] = 0;
     }
     memset(state->status, UNBORN, count);
+    memset(state->line, 0, count * sizeof state->line[0]);
     state->next_thread = state->arrived = state->gone = state->stacks_used = 0;
     state->thread = 0;
     cuplug_switch(&state->main, choose(state));
@@ -91,21 +92,24 @@ static int barrier(int line, int reduction, int value) {
         stop(FAULT_LAUNCH_FAILED, "a barrier or warp function was reached that the translation of the source did not "
                                   "see; compile with the option -DCUPLUG_BARRIERS and please report it");
     cuplug_u32 thread = state->thread;
-    if (!state->arrived++) {
-        state->barrier_line = line;
-        state->reduced = reduction == 2;
-    }
+    // Warps may wait in different lines, as on hardware, which counts who arrives; the lanes of one may not.
+    cuplug_u32 warp = thread / 32;
+    if (!state->arrived++) state->reduced = reduction == 2;
+    if (!state->at_barrier[warp]++) state->warp_line[warp] = line;
     state->line[thread] = line;
     if (reduction == 1) state->reduced += value != 0;
     if (reduction == 2) state->reduced &= value != 0;
     if (reduction == 3) state->reduced |= value != 0;
     state->status[thread] = AT_BARRIER;
-    if (line != state->barrier_line) report_deadlock(state);
+    if (line != state->warp_line[warp]) report_deadlock(state);
     if (state->arrived == state->thread_count) {
         state->arrived = 0;
         state->barrier_result = state->reduced;
-        for (cuplug_u32 warp = 0; warp < state->warps; ++warp) state->ready[warp] = state->live[warp];
-        state->ready[thread / 32] &= ~(1u << thread % 32);
+        for (cuplug_u32 other = 0; other < state->warps; ++other) {
+            state->ready[other] = state->live[other];
+            state->at_barrier[other] = 0;
+        }
+        state->ready[warp] &= ~(1u << thread % 32);
         state->status[thread] = RUNNABLE;
     } else {
         wait(state);

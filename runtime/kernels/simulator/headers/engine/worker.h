@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,17 @@ struct FaultRecord {
     char text[1024];
 };
 
+enum Ended : cuplug_u32 { TIMED_OUT = 1, INTERRUPTED = 2 };
+
+constexpr cuplug_u32 MAX_STANDING = 16, CANDIDATES = 6;
+
+// Where a worker was when a kernel was ended.
+struct Standing {
+    Dim block, thread;
+    cuplug_u32 line;              // of the barrier or warp function that the thread came to last, or 0
+    cuplug_u64 code[CANDIDATES];  // the address of the instruction, or what on the stack may be one to return to
+};
+
 struct Launch {
     const Kernel* kernel;
     const char* parameters;
@@ -47,6 +59,11 @@ struct Launch {
     volatile cuplug_u64 stop_at;   // no block from this one on is run
     FaultRecord fault;
     cuplug_u32 static_shared;      // bytes of static shared memory that a block used, at most
+    volatile cuplug_u32 ended;     // why the kernel was ended, or 0
+    cuplug_u64 timeout_ns;         // how long it may run, or 0
+    cuplug_u64 code_begin, code_end;  // the module
+    cuplug_u32 standing_count;
+    Standing standing[MAX_STANDING];
 };
 
 struct Printed {
@@ -62,12 +79,16 @@ struct State : Worker {
     cuplug_u64 block_index;
     void *native, *main;       // where to go on, outside and inside the region
     sigjmp_buf escape;
+    pthread_t native_thread;
+    volatile sig_atomic_t in_kernel, in_engine;  // whether blocks are run, and whether they call what must not be left
     cuplug_u64 shared_used;
     cuplug_u32 static_shared;
     cuplug_u32 stacks_used, stacks_ready;
     // The threads of the block
     cuplug_u32 warps, arrived, gone;
-    int barrier_line, reduction, reduced, barrier_result;
+    int reduction, reduced, barrier_result;
+    int warp_line[MAX_WARPS];             // where the lanes of a warp that are at a barrier wait
+    cuplug_u32 at_barrier[MAX_WARPS];     // how many do
     cuplug_u32 ready[MAX_WARPS], live[MAX_WARPS], exchanging[MAX_WARPS];
     void* stack[MAX_THREADS];
     Exchange* exchange[MAX_THREADS];
@@ -85,6 +106,13 @@ struct State : Worker {
 static_assert(sizeof(State) <= PARAMETERS, "the worker's state must fit before the parameters");
 
 static __thread State* current_state __attribute__((tls_model("initial-exec"))) = nullptr;
+
+// While one lives, the kernel is not ended: a lock is held, or memory of the process changes hands.
+struct InEngine {
+    State* state;
+    explicit InEngine(State* state) : state(state) { state->in_engine = state->in_engine + 1; }
+    ~InEngine() { state->in_engine = state->in_engine - 1; }
+};
 
 static State* make_worker(const Api& api) {
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
