@@ -7,6 +7,13 @@ with ``--driver cuda``); another library (``needs_torch`` and its kin). No test 
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -28,6 +35,59 @@ class RootIsNoTestPackage:
             return None
         directory: pytest.Dir = pytest.Dir.from_parent(parent, path=path)
         return directory
+
+
+class Environment:
+    """A virtual environment that also sees what the tests' own one has installed."""
+
+    def __init__(self, root: Path) -> None:
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(root)], check=True)
+        self.python = root / ("Scripts" if os.name == "nt" else "bin") / "python"
+        self.root = root
+        site = self.run("-c", "import sysconfig; print(sysconfig.get_path('purelib'))").stdout.strip()
+        # As a .pth line that runs: so that .pth files there (editable installs) are followed too.
+        paths = {sysconfig.get_path(kind) for kind in ("purelib", "platlib")}
+        lines = [f"import site; site.addsitedir({path!r})\n" for path in sorted(paths)]
+        (Path(site) / "the_tests_own.pth").write_text("".join(lines))
+
+    def install(self, *what: str) -> None:
+        """Install from folders at hand, without the network."""
+        options = ("--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check", "-q")
+        done = self.run("-m", "pip", "install", *options, *what)
+        assert done.returncode == 0, done.stderr
+
+    def run(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("CUPLUG_", "PYTEST_"))}
+        return subprocess.run(
+            [str(self.python), *arguments],
+            capture_output=True,
+            text=True,
+            cwd=self.root,
+            env={**kept, **variables},
+            check=False,
+        )
+
+
+def _builds_wheels(setuptools: str) -> bool:
+    major, minor, *_ = setuptools.split(".")
+    return (int(major), int(minor)) >= (70, 1)
+
+
+@pytest.fixture(scope="session")
+def make_environment(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Environment]:
+    """Makes an environment with packages installed from copies of their folders: ``make_environment(folder, ...)``."""
+    if find_spec("pip") is None or find_spec("setuptools") is None or not _builds_wheels(version("setuptools")):
+        pytest.skip("needs pip, and setuptools 70.1 or later, to install a package")
+
+    def make(*folders: Path) -> Environment:
+        environment = Environment(tmp_path_factory.mktemp("environment"))
+        for folder in folders:
+            source = tmp_path_factory.mktemp("source") / "package"
+            shutil.copytree(folder, source)
+            environment.install(str(source))
+        return environment
+
+    return make
 
 
 def pytest_configure(config: pytest.Config) -> None:

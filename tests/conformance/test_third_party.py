@@ -2,61 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
-import sysconfig
-from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-PACKAGE = Path(__file__).parents[1] / "data" / "third_party"
-
-
-class Environment:
-    """A virtual environment that also sees what the tests' own one has installed."""
-
-    def __init__(self, root: Path) -> None:
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(root)], check=True)
-        self.python = root / ("Scripts" if os.name == "nt" else "bin") / "python"
-        self.root = root
-        site = self.run("-c", "import sysconfig; print(sysconfig.get_path('purelib'))").stdout.strip()
-        # As a .pth line that runs: so that .pth files there (editable installs) are followed too.
-        paths = {sysconfig.get_path(kind) for kind in ("purelib", "platlib")}
-        lines = [f"import site; site.addsitedir({path!r})\n" for path in sorted(paths)]
-        (Path(site) / "the_tests_own.pth").write_text("".join(lines))
-
-    def run(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("CUPLUG_", "PYTEST_"))}
-        return subprocess.run(
-            [str(self.python), *arguments],
-            capture_output=True,
-            text=True,
-            cwd=self.root,
-            env={**kept, **variables},
-            check=False,
-        )
-
-
-def _builds_wheels(setuptools: str) -> bool:
-    major, minor, *_ = setuptools.split(".")
-    return (int(major), int(minor)) >= (70, 1)
+DATA = Path(__file__).parents[1] / "data"
+PACKAGES = (DATA / "third_party",)
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    if find_spec("pip") is None or find_spec("setuptools") is None or not _builds_wheels(version("setuptools")):
-        pytest.skip("needs pip, and setuptools 70.1 or later, to install a package")
-    source = tmp_path_factory.mktemp("source") / "package"
-    shutil.copytree(PACKAGE, source)
-    environment = Environment(tmp_path_factory.mktemp("environment"))
-    install = ("install", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check", "-q")
-    done = environment.run("-m", "pip", *install, str(source))
-    assert done.returncode == 0, done.stderr
-    return environment
+def environment(make_environment) -> Any:
+    return make_environment(*PACKAGES)
 
 
 def test_an_installed_package_joins_and_is_selected_by_name(environment):
