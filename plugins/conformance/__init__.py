@@ -7,7 +7,7 @@ With a package installed that contributes an allocator ``mine`` (entry-point gro
 It needs pytest and hypothesis (``pip install 'cuplug[test]'``), and no GPU: the driver is the simulator, under eager,
 lazy and random schedules. ``--driver cuda`` takes a GPU instead, ``--driver sim:schedule=random,seed=7`` one schedule,
 and ``--hypothesis-profile thorough`` searches longer. Paths of tests run those tests instead of the contract; they may
-use the fixtures below. Every check is a function as well: see ``checks`` and ``random_operations``.
+use the fixtures below. Every check is a function as well: see ``contract_checks`` and ``random_operations``.
 """
 
 from __future__ import annotations

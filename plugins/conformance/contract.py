@@ -11,7 +11,7 @@ from ...allocators.upstream import Upstream
 from ...runtime.drivers.base import Driver
 from ..manager import default_manager
 from ..selection import parse_selection
-from .checks import CHECKS, SIMULATOR_ONLY, Check
+from .contract_checks import CHECKS, SIMULATOR_ONLY, Check
 from .finalisers import check_free_at_any_moment
 from .interrupts import INTERRUPTS, PatientCheck
 from .random_operations import check_random_operations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-from cuplug.plugins.conformance.checks import CHECKS
+from cuplug.plugins.conformance.contract_checks import CHECKS
 from cuplug.plugins.conformance.example import ExampleAllocator
 from cuplug.plugins.conformance.finalisers import check_free_at_any_moment
 from cuplug.plugins.conformance.random_operations import check_random_operations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from cuplug.allocators.errors import OutOfMemoryError
-from cuplug.plugins.conformance.checks import check_abandon, check_close, check_sticky_errors_do_not_reach_free
+from cuplug.plugins.conformance.contract_checks import check_abandon, check_close, check_sticky_errors_do_not_reach_free
 from cuplug.plugins.conformance.example import ExampleAllocator
 from cuplug.plugins.conformance.rules import ContractBrokenError, Rule
 from cuplug.plugins.conformance.shortage import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from cuplug.allocators.base import ALIGNMENT, Segment
 from cuplug.allocators.statistics import SMALL_BLOCK
-from cuplug.plugins.conformance.checks import check_sizes
+from cuplug.plugins.conformance.contract_checks import check_sizes
 from cuplug.plugins.conformance.example import ExampleAllocator
 from cuplug.plugins.conformance.places import (
     check_huge_blocks_do_not_overlap,

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 from cuplug.allocators.errors import InvalidFreeError
-from cuplug.plugins.conformance.checks import (
+from cuplug.plugins.conformance.contract_checks import (
     check_accounting,
     check_events,
     check_invalid_frees,

@@ -1,0 +1,99 @@
+"""An import never runs up: the contracts of ``pyproject.toml`` hold, and fail where somebody breaks one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(find_spec("importlinter") is None, reason="needs import-linter: pip install '.[dev]'")
+
+ROOT = Path(__file__).resolve().parents[2]
+LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "site", "tests", "docs", "data")
+
+
+class Copy:
+    """A copy of the package, in a folder that is found before the installed one."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root / "cuplug"
+        shutil.copytree(ROOT, self.root, ignore=LEFT_OUT)
+
+    def plant(self, file: str, code: str) -> None:
+        path = self.root / file
+        path.write_text(path.read_text() + code)
+
+    def lint(self) -> subprocess.CompletedProcess[str]:
+        program = "from importlinter.cli import lint_imports; raise SystemExit(lint_imports(no_cache=True))"
+        return subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=self.root,
+            env={**os.environ, "PYTHONPATH": str(self.root.parent), "PYTHONSAFEPATH": "1", "COLUMNS": "200"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+@pytest.fixture
+def copy(tmp_path):
+    return Copy(tmp_path)
+
+
+def test_every_contract_holds(copy):
+    done = copy.lint()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 broken" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("file", "code", "broken"),
+    [
+        (
+            "allocators/sizes.py",
+            "\nfrom ..plugins import manager\n",
+            "cuplug.allocators.sizes -> cuplug.plugins.manager",
+        ),
+        (
+            "allocators/sizes.py",
+            "\ndef later():\n    from ..runtime.machine import Runtime\n    return Runtime\n",
+            "cuplug.allocators.sizes -> cuplug.runtime.machine",
+        ),
+        (
+            "runtime/drivers/upstream.py",
+            "\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ...plugins.manager import PluginManager\n",
+            "cuplug.runtime.drivers.upstream -> cuplug.plugins.manager",
+        ),
+        (
+            "runtime/kernels/source_module.py",
+            "\ndef later():\n    from ..tensor import methods\n    return methods\n",
+            "cuplug.runtime.kernels.source_module -> cuplug.runtime.tensor.methods",
+        ),
+        ("allocators/sizes.py", "\nimport numpy\n", "cuplug.allocators.sizes -> numpy"),
+    ],
+    ids=["at the top", "in a function", "for an annotation", "within the runtime", "of a library"],
+)
+def test_an_import_that_runs_up_breaks_a_contract(copy, file, code, broken):
+    copy.plant(file, code)
+    done = copy.lint()
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert broken in done.stdout
+
+
+def test_every_file_of_the_runtime_has_its_floor():
+    stated = (ROOT / "pyproject.toml").read_text()
+    files = {path.stem for path in (ROOT / "runtime").glob("*.py")} - {"__init__"}
+    assert not [name for name in sorted(files) if f"cuplug.runtime.{name} " not in stated.replace('"', " ")]
+
+
+def test_only_tools_import_the_package_itself():
+    import grimp
+
+    graph = grimp.build_graph("cuplug", cache_dir=None)
+    importers = graph.find_modules_that_directly_import("cuplug")
+    assert not [name for name in sorted(importers) if not name.startswith("cuplug.tools.")]
