@@ -7,7 +7,7 @@ from typing import Any
 from ..core.tensor import Tensor
 from ..core.tensor_errors import ArgumentError, ElementTypeError
 from ..places.elementwise_table import BY_NAME, Elementwise
-from .elementwise import apply, apply_into, apply_into2, run
+from .elementwise import apply, apply2, apply_into, apply_into2, run
 from .indexing import nonzero
 from .promotion import common_dtype, result_types
 
@@ -31,7 +31,8 @@ def add(input: Any, other: Any, *, alpha: bool | float = 1, out: Tensor | None =
         ValueError: the shapes do not broadcast.
         DeviceMismatchError: the operands are on different devices.
     """
-    return run(_ADD, out, input, _scaled(_ADD, input, other, alpha))
+    other = _scaled(_ADD, input, other, alpha)
+    return apply2(_ADD, input, other) if out is None else apply_into(_ADD, out, input, other)
 
 
 def add_(input: Tensor, other: Any, *, alpha: bool | float = 1) -> Tensor:
@@ -45,7 +46,8 @@ def sub(input: Any, other: Any, *, alpha: bool | float = 1, out: Tensor | None =
     Raises:
         TypeError: as ``add``; also if an operand is of bool.
     """
-    return run(_SUB, out, input, _scaled(_SUB, input, other, alpha))
+    other = _scaled(_SUB, input, other, alpha)
+    return apply2(_SUB, input, other) if out is None else apply_into(_SUB, out, input, other)
 
 
 def sub_(input: Tensor, other: Any, *, alpha: bool | float = 1) -> Tensor:
@@ -68,12 +70,13 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor
         ZeroDivisionError: integers are rounded and divided by 0, on the CPU.
         DeviceMismatchError: the operands are on different devices.
     """
-    return run(_quotient(rounding_mode), out, input, other)
+    operation = _quotient(rounding_mode)
+    return apply2(operation, input, other) if out is None else apply_into(operation, out, input, other)
 
 
 def div_(input: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     """``div``, written to ``input`` itself. Raises as ``div`` does, and where the result does not fit ``input``."""
-    return apply_into(_quotient(rounding_mode), input, input, other)
+    return apply_into2(_quotient(rounding_mode), input, other)
 
 
 def clamp(

@@ -41,16 +41,18 @@ def apply(operation: Elementwise, *operands: Any) -> Tensor:
         ValueError: the shapes do not broadcast.
         TypeError: an operand is no tensor and no number, or the operation does not take its type.
     """
+    tensors = 0
     for each in operands:
-        if type(each) not in _READY:
-            operands = tuple(one if isinstance(one, Tensor) else number_of(one) for one in operands)
-            break
-    if not any(isinstance(each, Tensor) for each in operands):
+        if isinstance(each, Tensor):
+            tensors += 1
+        elif type(each) not in _NUMBERS:
+            return apply(operation, *[one if isinstance(one, Tensor) else number_of(one) for one in operands])
+    if not tensors:
         operands = (number_as_tensor(operands[0]), *operands[1:])
     return dispatch(operation, _prepare_new, operands)  # type: ignore[no-any-return]
 
 
-_READY = frozenset((Tensor, bool, int, float))
+_NUMBERS = frozenset((bool, int, float))
 
 
 def apply1(operation: Elementwise, a: Any) -> Tensor:

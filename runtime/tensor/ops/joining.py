@@ -10,7 +10,6 @@ from ..core.tensor import Tensor, make_tensor
 from ..core.tensor_errors import ShapeError
 from ..places.dispatch import Plan, dispatch
 from ..places.elementwise_table import COPY
-from ..places.place import place_at
 from .elementwise import apply_into, common_place
 from .promotion import common_dtype
 from .views import narrow, unsqueeze
@@ -84,12 +83,13 @@ class _Join:
             )
         length = sum(each.shape[axis] for each in self._layouts)
         self._target = Layout.of(place, common_dtype(given), (*first[:axis], length, *first[axis + 1 :]))
+        self._empty = place.empty
         self._kernel = None
         if all(each.place is place for each in self._layouts):
             self._kernel = place.join(self._target, self._layouts, axis)
 
     def __call__(self, *given: Tensor) -> Tensor:
-        out = place_at(self._target).empty(self._target)
+        out = self._empty(self._target)
         parts = [
             make_tensor(given[k]._storage, given[k]._offset, layout)
             for k, layout in zip(self._used, self._layouts, strict=True)

@@ -113,7 +113,7 @@ class _Product:
         (rows, inner), columns = left.shape[-2:], right.shape[-1]
         batch = broadcast_shapes(left.shape[:-2], right.shape[:-2])
         shape = (*batch, *((rows,) if a.ndim > 1 else ()), *((columns,) if b.ndim > 1 else ()))
-        self._final = Layout.of(place, kind, shape)
+        self._final, self._empty = Layout.of(place, kind, shape), place.empty
         if right.ndim == 2 and left._layout.contiguous:
             # One matrix on the right: all rows on the left make one larger product.
             rows, batch = prod(batch) * rows, ()
@@ -124,7 +124,7 @@ class _Product:
             self._kernel = place.matmul(self._product, self._a(a)._layout, self._b(b)._layout)
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
-        out = place_at(self._final).empty(self._final)
+        out = self._empty(self._final)
         if self._kernel is not None:
             self._kernel(make_tensor(out._storage, 0, self._product), self._a(a), self._b(b))
         elif self._final.numel:

@@ -32,13 +32,12 @@ def reduced(
     out: Tensor | None = None,
 ) -> Tensor:
     """The first result of a line of the table of reductions, written to ``out`` if that is given."""
-    result = reduced_to_all(name, input, dim, keepdim, parameter, dtype)[0]
+    asked = (name, dim if type(dim) is not list else tuple(dim), keepdim, dtype)
+    result: Tensor = dispatch(asked, _prepare, (input,), parameter)[0]
     return result if out is None else apply_into(COPY, out, result)
 
 
-def reduced_to_all(
-    name: str, input: Tensor, dim: Axes, keepdim: bool, parameter: float | None = None, dtype: Any = None
-) -> list[Tensor]:
+def reduced_to_all(name: str, input: Tensor, dim: Axes, keepdim: bool, parameter: float | None = None) -> list[Tensor]:
     """The results of a line of the table of reductions.
 
     Args:
@@ -47,15 +46,13 @@ def reduced_to_all(
         dim: a dimension, several, or None for all.
         keepdim: whether reduced dimensions stay, with length 1.
         parameter: what the line takes besides: the correction of a variance, the order of a norm.
-        dtype: the element type of the result, if it is to be another one.
 
     Raises:
         IndexError: there is no such dimension.
         ValueError: there are no elements, and the line needs some.
         TypeError: the line does not take elements of this type.
     """
-    asked = (name, dim if type(dim) is not list else tuple(dim), keepdim, dtype)
-    return dispatch(asked, _prepare, (input,), parameter)  # type: ignore[no-any-return]
+    return dispatch((name, dim, keepdim, None), _prepare, (input,), parameter)  # type: ignore[no-any-return]
 
 
 def _prepare(asked: tuple[str, Axes, bool, Any], input: Tensor) -> Plan:

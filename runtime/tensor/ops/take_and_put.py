@@ -111,6 +111,8 @@ def _arranged(view: Tensor, indices: list[Tensor | None]) -> tuple[Tensor, list[
 
 
 def _common_shape(indices: Sequence[Tensor]) -> Shape:
+    if len(indices) == 1:
+        return indices[0]._layout.shape
     try:
         return broadcast_shapes(*[each._layout.shape for each in indices])
     except ShapeError as error:

@@ -43,16 +43,18 @@ def dispatch(operation: Hashable, prepare: Prepare, operands: Sequence[Any], *va
     Returns:
         What the plan returns: usually the result, a new tensor.
     """
+    first = operands[0]
     key: tuple[Any, ...]
-    try:
-        plans = operands[0]._layout.plans
-        key = (operation, *[getattr(each, "_layout", None) or type(each) for each in operands[1:]])
-    except AttributeError:  # a number comes first
+    if len(operands) == 1:  # the most usual case, which takes no loop
+        key = (operation,)
+    elif isinstance(first, Tensor):
+        key = (operation, *[each._layout if isinstance(each, Tensor) else type(each) for each in operands[1:]])
+    else:  # a number comes first
+        key = (operation, *[each._layout if isinstance(each, Tensor) else type(each) for each in operands])
         first = next((each for each in operands if isinstance(each, Tensor)), None)
         if first is None:
-            raise TypeError(f"none of {', '.join(type(each).__name__ for each in operands)} is a tensor") from None
-        plans = first._layout.plans
-        key = (operation, "first a number", *[getattr(each, "_layout", None) or type(each) for each in operands])
+            raise TypeError(f"none of {', '.join(type(each).__name__ for each in operands)} is a tensor")
+    plans = first._layout.plans
     plan = plans.get(key)
     if plan is None:
         plan = prepare(operation, *operands)
