@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
@@ -28,7 +29,10 @@ app = typer.Typer(
     invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit status: 0 all went well; 1 a replay failed, or nothing fits (of record: the program's own); 2 what "
+    "was asked for, or a file, is wrong, or the output cannot be written; 130 interrupted; 141 the reader of the "
+    "output has gone.",
 )
 
 
@@ -49,8 +53,11 @@ def _options(
     version: Annotated[  # noqa: ARG001 - its callback acts
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
+    no_color: Annotated[bool, typer.Option("--no-color", help="Print without colours, as with NO_COLOR=1.")] = False,
 ) -> None:
     """Record, read and compare traces of GPU memory allocations."""
+    if no_color:
+        os.environ["NO_COLOR"] = "1"
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 

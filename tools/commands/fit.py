@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from ...plugins.manager import default_manager
 from ..analysis.candidates import defaults
@@ -14,18 +14,25 @@ from ..console import out
 from ..replaying.jobs import in_parallel
 from ..replaying.least_memory import FitWork, fit_one
 from ..reporters.advice_text import BEYOND_THIS, print_fits
+from ..reporters.tables import print_paragraph
 from .options import AllocatorList, AsJson, Histories, Jobs, checked_allocators, checked_jobs, history_files
 
 
-def fit(files: Histories, allocator: AllocatorList = None, as_json: AsJson = False, jobs: Jobs = None) -> None:
+def fit(
+    files: Histories,
+    allocator: AllocatorList = None,
+    as_json: AsJson = False,
+    jobs: Jobs = None,
+    exact: Annotated[bool, typer.Option("--exact", help="Search to 2 MiB, however long it takes.")] = False,
+) -> None:
     """The smallest device memory on which each allocator completes the history.
 
-    To 2 MiB, or 1/4096 of what is reserved where that is more (1/64 for allocators that waste most of it). The exit
-    status is 1 if one completes it on no memory at all.
+    To 2 MiB, or 1/4096 of what is reserved where that is more (1/64 for allocators that waste most of it); the table
+    says which, as ±. The exit status is 1 if one completes it on no memory at all.
     """
     chosen = checked_allocators(allocator, defaults(default_manager().describe_allocators()))
     histories = history_files(files)
-    work = [FitWork(file, selection) for file in histories for selection in chosen]
+    work = [FitWork(file, selection, exact) for file in histories for selection in chosen]
     found = in_parallel(fit_one, work, jobs=checked_jobs(jobs), description="fitting")
     found.sort(key=lambda one: (bool(one.failure), one.least, one.allocator))
     if as_json:
@@ -34,6 +41,6 @@ def fit(files: Histories, allocator: AllocatorList = None, as_json: AsJson = Fal
         console = out()
         for file in histories:
             print_fits(file, [one for one in found if one.trace == file], console)
-        console.print(Text(BEYOND_THIS))
+        print_paragraph(console, BEYOND_THIS)
     if any(one.failure for one in found):
         raise typer.Exit(1)

@@ -40,7 +40,7 @@ Histories = Annotated[
     typer.Argument(
         help="cuplug traces, PyTorch memory snapshots, or logs of RMM's; a pattern such as 'run*.cuplug', or a folder. "
         "A trace stands for those of its child processes, too.",
-        metavar="FILE...",
+        metavar="FILE",
     ),
 ]
 AllocatorList = Annotated[

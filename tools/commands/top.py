@@ -31,14 +31,15 @@ def top(
     console = out()
     trace = read_trace(file)
     if once or not console.is_terminal:
-        console.print(live_view(_title(file, trace), now(trace, top=count)))
+        console.print(live_view(_title(file, trace), now(trace, top=count), console.width), soft_wrap=True)
         return
     try:
-        with Live(live_view(_title(file, trace), now(trace, top=count)), console=console, auto_refresh=False) as view:
+        shown = live_view(_title(file, trace), now(trace, top=count), console.width)
+        with Live(shown, console=console, auto_refresh=False) as view:
             while not trace.complete:
                 began = time.monotonic()
                 trace = read_trace(file)
-                view.update(live_view(_title(file, trace), now(trace, top=count)), refresh=True)
+                view.update(live_view(_title(file, trace), now(trace, top=count), console.width), refresh=True)
                 time.sleep(max(interval, 4 * (time.monotonic() - began)))
     except KeyboardInterrupt:
         pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ...allocators.sizes import short_size
 from ...plugins.manager import default_manager
 from ..analysis.candidates import REFERENCE, candidates
 from .jobs import in_parallel
@@ -14,6 +15,8 @@ from .workload import Work, history, run
 __all__ = ["Advice", "advise"]
 
 
+LARGEST_DEVICE = 288 << 30
+"""The most bytes of memory that one GPU has (an NVIDIA B300). What would reserve more on a device is not ranked."""
 _SIMILAR = 1.02
 
 
@@ -35,7 +38,7 @@ class Advice:
     note: str = ""
     """What is missing in the trace."""
     problems: dict[str, str] = field(default_factory=dict)
-    """Allocators that could not be tried, and why."""
+    """Allocators that are not ranked, and why."""
 
     @property
     def best(self) -> ReplayResult | None:
@@ -63,10 +66,16 @@ def advise(trace: str, *, memory: int | None, jobs: int, allocators: Sequence[st
     work.append(Work(trace, REFERENCE, memory, stop_at_failure=True))
     *results, reference = (outcome.result for outcome in in_parallel(run, work, jobs=jobs, description="trying"))
     ranking = sorted(results, key=lambda one: (bool(one.failure), one.peak_reserved_bytes, one.driver_time_us))
+    most = LARGEST_DEVICE * len(past.programs)
+    problems = {
+        one.allocator: f"is left out: it would reserve {short_size(one.peak_reserved_bytes)}, more than any device has."
+        for one in ranking
+        if one.peak_reserved_bytes > most and one.allocator not in allocators
+    }
+    ranking = [one for one in ranking if one.allocator not in problems]
     best = ranking[0] if ranking and not ranking[0].failure else None
-    return Advice(
-        trace, memory, past.duration, reference, ranking, _cheaper(best, ranking) if best else None, past.note
-    )
+    cheaper = _cheaper(best, ranking) if best else None
+    return Advice(trace, memory, past.duration, reference, ranking, cheaper, past.note, problems)
 
 
 def _cheaper(best: ReplayResult, ranking: list[ReplayResult]) -> ReplayResult | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -79,6 +80,10 @@ def _elsewhere(function: Callable[[T], R], items: list[T], jobs: int, done: Call
         return [future.result() for future in futures]
     except BrokenProcessPool:
         raise UsageError("a process at work died; if memory ran out, try again with --jobs 1") from None
+    except BaseException:  # Ctrl-C, say: nobody waits for what is still at work
+        for process in list((getattr(pool, "_processes", None) or {}).values()):
+            process.terminate()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -104,6 +109,7 @@ class _Counter:
 
 def _set_up(shared: Any) -> None:
     global _report
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process, which ends this one
 
     def add(fraction: float) -> None:
         with shared.get_lock():

@@ -22,6 +22,8 @@ class FitWork:
 
     trace: str
     allocator: str
+    exact: bool = False
+    """Whether to search to ``STEP``, whatever that takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,8 @@ class Fit:
 
     allocator: str
     least: int
-    """A replay completes on this much, and on ``step`` more, and not on ``step`` less. 0 where none was found."""
+    """A replay completes on this much, and not on ``step`` less. 0 where none was found. It is never more than what is
+    reserved with memory without end, where that suffices."""
     step: int
     peak_reserved: int
     """With memory without end."""
@@ -63,7 +66,8 @@ class _Search:
     def fit(self) -> Fit:
         free = self.replay(None)
         wasteful = free.peak_reserved_bytes > _WASTEFUL * free.peak_requested_bytes
-        self.step = step = -(-max(free.peak_reserved_bytes // (64 if wasteful else 4096), 1) // STEP) * STEP
+        part = 1 if self.work.exact else free.peak_reserved_bytes // (64 if wasteful else 4096)
+        self.step = step = -(-max(part, 1) // STEP) * STEP
         several = len(history(self.work.trace).programs) > 1
         least = 0 if several else free.peak_requested_bytes
         fails = max(self.up(least) - step, 0)  # nothing completes on less than was requested
@@ -92,6 +96,9 @@ class _Search:
                 fails, enough = enough, self.up(int(enough * 1.02) + step)
 
     def found(self, least: int, free: ReplayResult, failure: str = "") -> Fit:
+        known = -(-free.peak_reserved_bytes // STEP) * STEP
+        if known < least and self.completes(known):  # the step is rougher than what is known
+            least = known
         return Fit(
             self.work.allocator,
             least,

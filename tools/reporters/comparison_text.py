@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from ..replaying.comparison import Change, Difference, Row
-from .replay_text import calls_text, short_name
+from .replay_text import ESTIMATED, calls_text, short_name
+from .tables import Cell, Column, print_paragraph, print_table
 from .units import duration, size
 
 __all__ = ["label", "print_comparison", "print_differences"]
@@ -22,55 +22,67 @@ def label(row: Row) -> str:
 
 def print_comparison(rows: Sequence[Row], console: Console) -> None:
     """Print one table for all."""
-    table = _table("Trace", "Allocator")
-    for name in ("events", "peak requested", "peak reserved", "", "÷ requested"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("driver calls", overflow="fold")
-    for name in ("estimated time", "OOM"):
-        table.add_column(name, justify="right")
-    for row in rows:
-        table.add_row(
-            Text(short_name(row.trace)),
-            Text(row.allocator or "as recorded"),
-            str(row.events),
-            str(row.requested),
-            str(row.reserved),
-            size(row.reserved),
-            f"{row.reserved_over_requested:.3f}",
-            calls_text(row.driver_calls),
-            "" if row.driver_time_us is None else duration(row.driver_time_us),
-            Text(str(row.out_of_memory), style="red" if row.out_of_memory else ""),
-        )
-    console.print(table)
+    print_table(console, _COLUMNS, map(_row, rows))
+    if any(row.driver_time_us is not None for row in rows):
+        console.print()
+        print_paragraph(console, ESTIMATED)
+
+
+_COLUMNS = (
+    Column("Trace", left=True),
+    Column("Allocator", left=True),
+    Column("events", rank=4),
+    Column("peak requested", rank=3),
+    Column("bytes", rank=2),
+    Column("peak reserved"),
+    Column("÷ requested"),
+    Column("driver time"),
+    Column("OOM", rank=1),
+    Column("driver calls", left=True, rank=5),
+)
+
+
+def _row(row: Row) -> Sequence[Cell]:
+    return (
+        short_name(row.trace),
+        row.allocator or "as recorded",
+        str(row.events),
+        str(row.requested),
+        str(row.reserved),
+        size(row.reserved),
+        f"{row.reserved_over_requested:.3f}",
+        "" if row.driver_time_us is None else duration(row.driver_time_us),
+        Text(str(row.out_of_memory), style="red" if row.out_of_memory else ""),
+        calls_text(row.driver_calls),
+    )
 
 
 def print_differences(found: Sequence[Difference], console: Console) -> None:
     """Print what changed, device by device."""
     for device in found:
         console.print(Text(f"Device {device.device}", style="bold"))
-        console.print(_changes("", device.peaks))
+        _print_changes(console, "", device.peaks)
         if device.sites:
-            console.print(_changes("Held at the peak, by call site", device.sites))
+            _print_changes(console, "Held at the peak, by call site", device.sites, last=True)
         sizes = [Change("up to " + size(int(c.what)), c.before, c.after) for c in device.sizes if c.by]
         if sizes:
-            console.print(_changes("Allocations, by requested size", sizes, bytes_too=False))
+            _print_changes(console, "Allocations, by requested size", sizes, bytes_too=False)
         else:
             console.print("As many allocations of every size as before.")
 
 
-def _changes(title: str, changes: Sequence[Change], *, bytes_too: bool = True) -> Table:
-    table = _table(title)
-    for name in ("before", "after", "change", *([""] if bytes_too else [])):
-        table.add_column(name, justify="right", no_wrap=True)
+def _print_changes(
+    console: Console, title: str, changes: Sequence[Change], *, bytes_too: bool = True, last: bool = False
+) -> None:
+    """Print a table of changes. Names of any length come last."""
+    columns = [Column(title, left=True), Column("before"), Column("after"), Column("change"), Column("")]
+    rows: list[list[Cell]] = []
     for change in changes:
         style = "red" if change.by > 0 else "green" if change.by < 0 else ""
-        cells = [Text(str(change.before)), Text(str(change.after)), Text(f"{change.by:+d}", style=style)]
-        table.add_row(Text(change.what), *cells, *([size(change.by)] if bytes_too else []))
-    return table
-
-
-def _table(*names: str) -> Table:
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for name in names:
-        table.add_column(name, overflow="fold")
-    return table
+        by = Text(f"{change.by:+d}", style=style)
+        rows.append([change.what, str(change.before), str(change.after), by, size(change.by)])
+    kept = 5 if bytes_too else 4
+    columns, rows = columns[:kept], [row[:kept] for row in rows]
+    if last:
+        columns, rows = [*columns[1:], columns[0]], [[*row[1:], row[0]] for row in rows]
+    print_table(console, columns, rows)

@@ -6,13 +6,22 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from ..replaying.replayer import ReplayResult
+from .tables import Cell, Column, print_paragraph, print_table
 from .units import duration, size
 
-__all__ = ["calls_text", "print_results", "short_name"]
+__all__ = ["ESTIMATED", "MEASURED", "calls_text", "print_results", "short_name"]
+
+ESTIMATED = (
+    "Driver time is the time in the driver's memory calls, estimated from what each costs on an H200. What the program "
+    "waits because of them, for its queued work say, is not in it."
+)
+MEASURED = (
+    "Driver time is the time in the driver's memory calls, measured. What the program waits because of them later is "
+    "not in it."
+)
 
 
 def print_results(results: Sequence[ReplayResult], console: Console, *, estimated: bool) -> None:
@@ -30,8 +39,11 @@ def print_results(results: Sequence[ReplayResult], console: Console, *, estimate
         if place:
             console.print()
         first = rows[0]
-        console.print(Text(f"{trace}: {first.events} events, {first.peak_requested_bytes} bytes requested at the peak"))
-        console.print(_table(rows, estimated=estimated))
+        requested = first.peak_requested_bytes
+        print_paragraph(console, f"{trace}: {first.events} events, {requested} bytes requested at the peak")
+        print_table(console, _COLUMNS, map(_row, rows))
+    console.print()
+    print_paragraph(console, ESTIMATED if estimated else MEASURED)
 
 
 def calls_text(calls: dict[str, int]) -> str:
@@ -47,24 +59,28 @@ def short_name(path: str) -> str:
     return name
 
 
-def _table(rows: Sequence[ReplayResult], *, estimated: bool) -> Table:
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("Allocator", overflow="fold")
-    for name in ("peak allocated", "peak reserved", "", "÷ requested"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("driver calls", overflow="fold")
-    for name in ("estimated time" if estimated else "driver time", "OOM", "events/s"):
-        table.add_column(name, justify="right")
-    for row in rows:
-        table.add_row(
-            Text(row.allocator),
-            str(row.peak_allocated_bytes),
-            str(row.peak_reserved_bytes),
-            size(row.peak_reserved_bytes),
-            f"{row.reserved_over_requested:.3f}",
-            calls_text(row.driver_calls),
-            duration(row.driver_time_us),
-            Text(str(row.out_of_memory_events), style="red" if row.out_of_memory_events else ""),
-            f"{row.events_per_second:,.0f}",
-        )
-    return table
+_COLUMNS = (
+    Column("Allocator", left=True),
+    Column("peak allocated", rank=4),
+    Column("bytes", rank=2),
+    Column("peak reserved"),
+    Column("÷ requested"),
+    Column("driver time"),
+    Column("OOM", rank=1),
+    Column("events/s", rank=3),
+    Column("driver calls", left=True, rank=5),
+)
+
+
+def _row(row: ReplayResult) -> Sequence[Cell]:
+    return (
+        row.allocator,
+        str(row.peak_allocated_bytes),
+        str(row.peak_reserved_bytes),
+        size(row.peak_reserved_bytes),
+        f"{row.reserved_over_requested:.3f}",
+        duration(row.driver_time_us),
+        Text(str(row.out_of_memory_events), style="red" if row.out_of_memory_events else ""),
+        f"{row.events_per_second:,.0f}",
+        calls_text(row.driver_calls),
+    )

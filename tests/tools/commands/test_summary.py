@@ -64,7 +64,7 @@ def test_the_table_shows_the_figures(command: Command, small_trace: Path) -> Non
     assert result.exit_code == 0
     assert result.stderr == ""
     for expected in (
-        "program    train.py --fast",
+        "program   train.py --fast",
         "driver sim:devices=2",
         "Device 0, allocator caching",
         "Device 1, allocator direct",

@@ -1,0 +1,84 @@
+"""Tables and paragraphs that fit the terminal: nothing is broken in the middle, and no line ends in blanks."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+__all__ = ["Cell", "Column", "facts", "print_facts", "print_paragraph", "print_table", "table"]
+
+Cell: TypeAlias = "str | Text"
+_BETWEEN = "  "
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table."""
+
+    title: str
+    left: bool = False
+    """Whether it is aligned to the left."""
+    rank: int = 0
+    """Where the table is too wide, columns of the highest rank go first. Those of rank 0 stay in any case."""
+
+
+def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], width: int) -> Text:
+    """A table as text of several lines, with as many of its columns as fit into ``width``."""
+    cells = [[cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows]
+    widths = [
+        max([cell_len(column.title), *(cell.cell_len for cell in row)])
+        for column, row in zip(columns, zip(*cells, strict=True) if cells else [()] * len(columns), strict=True)
+    ]
+    shown = list(range(len(columns)))
+    while sum(widths[at] + len(_BETWEEN) for at in shown) - len(_BETWEEN) > width:
+        rank, last = max((columns[at].rank, at) for at in shown)
+        if not rank:
+            break
+        shown.remove(last)
+    titles = [Text(column.title, style="bold") for column in columns]
+    lines = []
+    for row in [titles, *cells] if any(column.title for column in columns) else cells:
+        line = Text()
+        for at in shown:
+            blanks = " " * (widths[at] - row[at].cell_len)
+            line.append_text(row[at]).append(blanks) if columns[at].left else line.append(blanks).append_text(row[at])
+            line.append(_BETWEEN)
+        line.rstrip()
+        lines.append(line)
+    return Text("\n").join(lines)
+
+
+def print_table(console: Console, columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> None:
+    """Print a table that fits the console."""
+    console.print(table(columns, rows, console.width), soft_wrap=True)
+
+
+def facts(pairs: Iterable[tuple[str, str]], width: int) -> str:
+    """Names and what there is to say of each, beside them."""
+    told = list(pairs)
+    indent = max((cell_len(name) for name, _ in told), default=0) + len(_BETWEEN)
+    lines = []
+    for name, text in told:
+        parts = _wrapped(text, max(width - indent, 20)) or [""]
+        lines += [(name if not at else "").ljust(indent) + part for at, part in enumerate(parts)]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def print_facts(console: Console, pairs: Iterable[tuple[str, str]]) -> None:
+    """Print names and what there is to say of each."""
+    console.print(Text(facts(pairs, console.width)), soft_wrap=True)
+
+
+def print_paragraph(console: Console, text: str, style: str = "") -> None:
+    """Print text, wrapped between words."""
+    console.print(Text("\n".join(_wrapped(text, console.width)), style=style), soft_wrap=True)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
