@@ -1,6 +1,6 @@
 """``cuplug.cuda``: the default runtime, with the names and meanings of ``torch.cuda``."""
 
-from typing import Any as _Any
+from typing import TYPE_CHECKING, Any
 
 from .arena import arena
 from .buffer import Buffer
@@ -89,12 +89,58 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> _Any:
-    """What needs tensors, imported when it is asked for: the legacy constructors (``FloatTensor``, ...) and seeds."""
+if TYPE_CHECKING:
+    from .tensor.ops.legacy_types import LegacyType
+
+    BFloat16Tensor: LegacyType
+    BoolTensor: LegacyType
+    ByteTensor: LegacyType
+    CharTensor: LegacyType
+    DoubleTensor: LegacyType
+    FloatTensor: LegacyType
+    HalfTensor: LegacyType
+    IntTensor: LegacyType
+    LongTensor: LegacyType
+    ShortTensor: LegacyType
+
+    def initial_seed() -> int: ...
+    def manual_seed(seed: int) -> None: ...
+    def manual_seed_all(seed: int) -> None: ...
+    def seed() -> None: ...
+
+    __all__ += [
+        "BFloat16Tensor",
+        "BoolTensor",
+        "ByteTensor",
+        "CharTensor",
+        "DoubleTensor",
+        "FloatTensor",
+        "HalfTensor",
+        "IntTensor",
+        "LongTensor",
+        "ShortTensor",
+        "initial_seed",
+        "manual_seed",
+        "manual_seed_all",
+        "seed",
+    ]
+
+else:
+    # Hidden from type checkers, which would take every name to exist.
+
+    def __getattr__(name):
+        """What needs tensors, imported at first use: the legacy constructors (``FloatTensor``, ...) and seeds."""
+        found = _of_tensors().get(name)
+        if found is None:
+            raise AttributeError(f"module 'cuplug.cuda' has no attribute {name!r}")
+        return found
+
+    def __dir__():
+        return sorted({*__all__, *_of_tensors()})
+
+
+def _of_tensors() -> dict[str, Any]:
     from .tensor.ops.legacy_types import LEGACY
     from .tensor.ops.random_numbers import CUDA_FUNCTIONS
 
-    found = LEGACY["cuda"].get(name) or CUDA_FUNCTIONS.get(name)
-    if found is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return found
+    return {**LEGACY["cuda"], **CUDA_FUNCTIONS}

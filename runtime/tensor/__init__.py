@@ -65,7 +65,6 @@ from .ops.facts import is_complex, is_floating_point, is_same_size, is_signed, i
 from .ops.indexing import index_select, masked_fill, masked_select, nonzero
 from .ops.joining import cat, stack
 from .ops.legacy_types import (
-    LEGACY,
     BFloat16Tensor,
     BoolTensor,
     ByteTensor,
@@ -122,8 +121,6 @@ from .ops.views import common_shape as broadcast_shapes
 from .torch_settings import backends, no_grad
 
 __all__ = [
-    "LEGACY",
-    "PUBLIC",
     "BFloat16Tensor",
     "BoolTensor",
     "ByteTensor",
@@ -295,5 +292,5 @@ nan = inf - inf
 newaxis = None
 pi = 3.141592653589793
 
-PUBLIC: dict[str, Any] = {name: globals()[name] for name in __all__ if name not in ("LEGACY", "PUBLIC")}
+PUBLIC: dict[str, Any] = {name: globals()[name] for name in __all__}
 """Every name that ``cuplug`` has from here, as torch names it; it looks them up at first use."""

