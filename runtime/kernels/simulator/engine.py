@@ -308,7 +308,7 @@ def _where(kernel: HostKernel, launch: _Launch) -> str:
     found = []
     for place in standing:
         block, thread = ((it.x, it.y, it.z) for it in (place.block, place.thread))
-        known = [line for code in place.code if code and (line := lines.get(code - module.begin))]
+        known = [line for code in place.code if code and (line := lines.get(code - kernel.module.begin))]
         if not known and place.line:
             known = [f"line {place.line}"]
         found.append(
