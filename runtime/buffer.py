@@ -11,7 +11,7 @@ from ..allocators.errors import CuplugError
 from ..allocators.uncopyable import refuse_copies
 from .drivers.forking import in_forked_child
 from .foreign import stream_handle
-from .upstream import RuntimeUpstream, driver_handle
+from .runtime_upstream import RuntimeUpstream, driver_handle
 
 if TYPE_CHECKING:
     from typing_extensions import Self

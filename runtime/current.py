@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ..allocators.block import Block
 from ..allocators.uncopyable import refuse_copies
 from .drivers.base import LEGACY_STREAM, PER_THREAD_STREAM
-from .upstream import per_thread_key
+from .runtime_upstream import per_thread_key
 
 if TYPE_CHECKING:
     from .machine import Runtime

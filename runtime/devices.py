@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from ..allocators.base import Allocator
 from ..allocators.uncopyable import refuse_copies
 from .borrowed import BorrowedMemory
-from .drivers.upstream import on_device
+from .drivers.device_upstream import on_device
 from .handles import EventPool, StreamPool
-from .upstream import RuntimeUpstream
+from .runtime_upstream import RuntimeUpstream
 
 if TYPE_CHECKING:
     from .machine import Runtime

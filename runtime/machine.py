@@ -20,7 +20,7 @@ from .checks import whole_number
 from .current import Current, Lane
 from .devices import DeviceState
 from .drivers.base import LEGACY_STREAM, Driver, driver_error
-from .drivers.upstream import on_device
+from .drivers.device_upstream import on_device
 from .foreign import device_of, stream_handle
 from .making import check_allocator, find_driver, make_allocator, make_recorder
 from .process import check_not_exiting, forget, register

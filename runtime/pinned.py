@@ -15,7 +15,7 @@ from ..allocators.uncopyable import refuse_copies
 from ..allocators.upstream import Fence
 from .checks import whole_number
 from .drivers.base import LEGACY_STREAM, PER_THREAD_STREAM
-from .drivers.upstream import EventFence, PinnedUpstream
+from .drivers.device_upstream import EventFence, PinnedUpstream
 from .runtime import Runtime, runtime_or_default
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ except ImportError as error:
 from ...allocators.base import Allocator
 from ...allocators.errors import PluginError
 from ...runtime.drivers.base import Driver
-from ...runtime.drivers.upstream import DeviceUpstream
+from ...runtime.drivers.device_upstream import DeviceUpstream
 from ..manager import default_manager
 from ..selection import parse_selection
 from .stepping import PATIENCE_S

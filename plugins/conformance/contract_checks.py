@@ -9,8 +9,8 @@ import warnings
 from collections.abc import Callable
 
 from ...allocators.errors import CuplugError, DriverError, InvalidFreeError, OutOfMemoryError
+from ...runtime.drivers.device_upstream import DeviceUpstream
 from ...runtime.drivers.sim import SimDriver
-from ...runtime.drivers.upstream import DeviceUpstream
 from .event_sums import EventSums
 from .places import (
     check_huge_blocks_do_not_overlap,

@@ -13,8 +13,8 @@ from functools import partial
 from types import FrameType
 
 from ...allocators.block import Block
+from ...runtime.drivers.device_upstream import on_device
 from ...runtime.drivers.sim import SimDriver
-from ...runtime.drivers.upstream import on_device
 from .rules import ContractBrokenError, Rule, require
 from .stepping import PATIENCE_S, Code, Worker, chosen_lines, run_at_line, run_threads
 from .workbench import MIB, Bench, Drivers, Factory, Live

@@ -10,8 +10,8 @@ from ...allocators.base import Allocator
 from ...allocators.block import ALIGNMENT, Block
 from ...allocators.errors import DriverError, OutOfMemoryError
 from ...runtime.drivers.base import Driver
+from ...runtime.drivers.device_upstream import DeviceUpstream, on_device
 from ...runtime.drivers.sim import SimDriver
-from ...runtime.drivers.upstream import DeviceUpstream, on_device
 from .expected import Expected
 from .metered import MeteredUpstream
 from .rules import ContractBrokenError, DeadlockError, Rule, broken_by, require

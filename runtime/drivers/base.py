@@ -10,10 +10,9 @@ Errors of queued work are asynchronous and sticky: the first call that synchroni
 **Interrupts.** An exception that is no error of the driver's (Ctrl-C, exhausted host memory, too deep a recursion) may
 arrive at any point of any call, and leaves the driver usable:
 
-- A call that makes something or queues work, and raises, has made and queued nothing. (What a copy or kernel was to
-  write is then undefined: it may have been under way.)
-- A call that gives something back and raises an error of cuplug's has changed nothing. If it raises anything else, it
-  either has given it back or not, and ``holds``, ``events`` and ``holds_...`` of the virtual memory say which.
+- A call that raises has changed nothing: what it was to make or to queue is not there, and what it was to give back
+  still is. (What a copy or kernel was to write is then undefined: it may have been under way.)
+- What a call returns is the caller's at once: no interrupt comes between its return and the line that uses the value.
 - A call that waits and raises has only stopped waiting.
 
 In a process forked after ``device_count`` or later calls, every call raises ``CUDA_ERROR_NOT_INITIALIZED``.
@@ -21,7 +20,7 @@ In a process forked after ``device_count`` or later calls, every call raises ``C
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -164,13 +163,6 @@ class Driver(Protocol):
         """Free what ``host_alloc`` returned."""
         ...
 
-    def holds(self, address: int) -> bool:
-        """Whether ``mem_alloc`` or ``host_alloc`` returned this address and it was not freed.
-
-        It is for callers whose call was interrupted. Another thread may have been given the address again meanwhile.
-        """
-        ...
-
     def virtual_memory(self, ordinal: int) -> VirtualMemory | None:
         """The virtual memory of a device, or None where the device or the installation lacks it."""
         ...
@@ -253,11 +245,6 @@ class Driver(Protocol):
 
     def event_destroy(self, event: int, *, device: int | None = None) -> None:
         """Destroy an event, also while a recording is pending."""
-        ...
-
-    @property
-    def events(self) -> Container[int]:
-        """The events that were made and not destroyed."""
         ...
 
     def event_record(self, event: int, *, stream: int, device: int | None = None) -> None:

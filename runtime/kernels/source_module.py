@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ...allocators.errors import CuplugError
 from ..drivers.base import Driver
-from ..drivers.upstream import on_device
+from ..drivers.device_upstream import on_device
 from ..runtime import Runtime, default_runtime
 from .compile.compile_cache import Cache, Entry, default_cache, encode
 from .launch.arguments import Parameter

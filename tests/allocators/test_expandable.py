@@ -15,8 +15,8 @@ from cuplug.allocators.errors import DriverError, OutOfMemoryError
 from cuplug.allocators.events import EventKind
 from cuplug.allocators.expandable import ExpandableAllocator
 from cuplug.allocators.null import NullUpstream
+from cuplug.runtime.drivers.device_upstream import DeviceUpstream
 from cuplug.runtime.drivers.sim import SimDriver
-from cuplug.runtime.drivers.upstream import DeviceUpstream
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from cuplug.allocators.expandable import ExpandableAllocator
-from cuplug.runtime.drivers.upstream import DeviceUpstream
+from cuplug.runtime.drivers.device_upstream import DeviceUpstream
 from cuplug.tools.replaying.program import Program
 from cuplug.tools.replaying.replayer import replay
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from cuplug.allocators.errors import DriverError
 from cuplug.runtime.drivers.base import Driver
-from cuplug.runtime.drivers.upstream import on_device
+from cuplug.runtime.drivers.device_upstream import on_device
 
 pytestmark = pytest.mark.one_schedule
 

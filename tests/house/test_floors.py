@@ -67,7 +67,7 @@ def test_every_contract_holds(copy):
         (
             "runtime/drivers/upstream.py",
             "\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ...plugins.manager import PluginManager\n",
-            "cuplug.runtime.drivers.upstream -> cuplug.plugins.manager",
+            "cuplug.runtime.drivers.device_upstream -> cuplug.plugins.manager",
         ),
         (
             "runtime/kernels/source_module.py",

@@ -11,7 +11,7 @@ from ...allocators.errors import OutOfMemoryError
 from ...allocators.null import NullUpstream
 from ...allocators.upstream import Fence, Upstream, VirtualMemory
 from ...plugins.manager import default_manager
-from ...runtime.drivers.upstream import DeviceUpstream
+from ...runtime.drivers.device_upstream import DeviceUpstream
 from ..console import UsageError
 from ..foreign.load import load
 from .jobs import report_progress

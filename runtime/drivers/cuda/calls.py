@@ -1,9 +1,11 @@
 """Calling CUDA in the right context, and what was made there.
 
-**Interrupts.** CPython delivers signals after a function written in C has returned (and when a function of Python is
-entered or a loop jumps back), so an interrupt may hide what a call to CUDA returned. Therefore handles are written to
-places that were made before the call, and a thing leaves the table of what was made on the line right before the call
-that destroys it: nothing can be delivered in between.
+**Interrupts.** A call that raises has changed nothing (``base.py``). But CPython delivers signals after a function
+written in C has returned, so that an interrupt may hide what CUDA has done. Therefore what CUDA returns is written to
+places that were made before: handles as CUDA's own arguments, its results by ``list.extend`` of a ``map``, which is a
+single function written in C. What an interrupted call has made is destroyed by the next one. What an interrupted call
+has destroyed counts as there until the caller destroys it again; if CUDA gives the handle out meanwhile, it is the
+caller's that had it, and CUDA is asked for another one.
 """
 
 from __future__ import annotations
@@ -99,27 +101,37 @@ class Made:
         self._invalid = invalid
         self._abandoned: deque[int] = deque()
         """Which of them were made by calls that were interrupted, so that nobody else knows them."""
+        self._gone: dict[int, None] = {}
+        """Which of them were destroyed by calls that were interrupted, so that whoever has them does not know."""
+        self._leaving: dict[int, None] = {}
+        """Which of them some thread is just about to destroy."""
 
     def make(self, *arguments: Any, device: int | None = None, detail: Detail = "") -> int:
         """Make a thing on the current device or ``device``: a call whose first argument is where its handle goes."""
-        contexts = self._calls.contexts
-        ordinal = contexts.here() if device is None else device
+        calls, live = self._calls, self.live
+        ordinal = calls.contexts.here() if device is None else device
         if self._abandoned:
             self._destroy_abandoned()
-        handle = ctypes.c_void_p()
-        try:
-            function = getattr(self._calls.cuda, self._make)
-            code = self._calls.run_in_context(function, ctypes.byref(handle), *arguments, ordinal=device)
-            if not code:
+        function = getattr(calls.cuda, self._make)
+        while True:
+            handle = ctypes.c_void_p()
+            try:
+                code = calls.run_in_context(function, ctypes.byref(handle), *arguments, ordinal=device)
+                if code:
+                    break
                 made = handle.value or 0
-                self.live[made] = ordinal
-                return made
-        except BaseException:
-            if handle.value:
-                self.live[handle.value] = ordinal
-                self._abandoned.append(handle.value)
-            raise
-        raise self._calls.cuda.error(self._make, code, detail if isinstance(detail, str) else detail())
+                if made not in self._gone:
+                    live[made] = ordinal
+                    return made
+                del self._gone[made]
+            except BaseException:
+                if handle.value in self._gone:
+                    del self._gone[handle.value]
+                elif handle.value:
+                    live[handle.value] = ordinal
+                    self._abandoned.append(handle.value)
+                raise
+        raise calls.cuda.error(self._make, code, detail if isinstance(detail, str) else detail())
 
     def destroy(self, handle: int, *, device: int | None = None) -> None:
         """Destroy a thing, whichever device is current; without ``device``, one must be.
@@ -130,26 +142,36 @@ class Made:
             DriverError: ``invalid``: this driver has not made it, or has destroyed it. CUDA is not asked: it crashes
                 on the handle of a destroyed stream.
         """
+        calls, live, leaving = self._calls, self.live, self._leaving
         if device is None:
-            self._calls.contexts.here()
-        live = self.live
-        function = getattr(self._calls.cuda, self._destroy)
-        ordinal = live.get(handle)
-        if ordinal is None:
+            calls.contexts.here()
+        function = getattr(calls.cuda, self._destroy)
+        codes: list[int] = []
+        ordinal = live.get(handle, 0)
+        if handle not in live or handle in leaving:
+            calls.contexts.check()
             name = self._destroy
-            self._calls.contexts.check()
             raise driver_error(
                 self._invalid, f"{name} of {handle:#x}: this driver did not make it, or destroyed it before"
             )
+        leaving[handle] = None
         try:
-            del live[handle]
-            code = function(handle)
-        except (MemoryError, RecursionError):  # then it was not called
-            live[handle] = ordinal
+            if handle in self._gone:
+                del self._gone[handle]
+            else:
+                codes.extend(map(function, (handle,)))
+                # CUDA finds a thing's context by itself (seen on driver 580); where it fails, it is told.
+                if codes[0] and codes[0] not in LOST:
+                    codes[0] = calls.code(self._destroy, handle, ordinal=ordinal)
+        except BaseException:
+            if codes and (not codes[0] or codes[0] in LOST):
+                self._gone[handle] = None
+            del leaving[handle]
             raise
-        # CUDA finds a thing's context by itself (seen on driver 580); where it fails, it is told.
-        if code and code not in LOST:
-            self._calls.call(self._destroy, handle, ordinal=ordinal)
+        del leaving[handle]
+        if codes and codes[0] and codes[0] not in LOST:
+            raise calls.cuda.error(self._destroy, codes[0])
+        del live[handle]
 
     def destroy_all(self) -> None:
         """Destroy what is left. Errors are ignored."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import sys
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -73,8 +73,6 @@ class CudaDriver:
         self._events = Made(calls, "cuEventCreate", "cuEventDestroy", invalid=400)
         self._modules = Made(calls, "cuModuleLoadDataEx", "cuModuleUnload", invalid=400)
         self._virtual: dict[int, CudaVirtualMemory] = {}
-        self.events: Container[int] = self._events.live
-        """The events that were made and not destroyed."""
         _open_drivers.add(self)
 
     @property
@@ -173,10 +171,6 @@ class CudaDriver:
     def host_free(self, address: int, *, device: int | None = None) -> None:
         """Free what ``host_alloc`` returned."""
         self._host.destroy(address, device=device)
-
-    def holds(self, address: int) -> bool:
-        """Whether ``mem_alloc`` or ``host_alloc`` returned the address and it was not freed."""
-        return address in self._memory.live or address in self._host.live
 
     def virtual_memory(self, ordinal: int) -> VirtualMemory | None:
         """The virtual memory of a device, or None where the device lacks it or cuda-bindings is not installed."""

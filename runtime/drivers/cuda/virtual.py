@@ -45,6 +45,8 @@ class CudaVirtualMemory:
         self._mappings: dict[int, int] = {}
         self._abandoned: deque[Callable[[], None]] = deque()
         """What gives back what interrupted calls have made."""
+        self._gone: dict[tuple[str, int], None] = {}
+        """What interrupted calls have given back, by CUDA's function and handle: their callers do not know it."""
         where = bindings.CUmemLocation()
         where.type = bindings.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
         where.id = ordinal
@@ -74,10 +76,6 @@ class CudaVirtualMemory:
             raise driver_error(1, f"free_range of {nbytes} bytes at {address:#x}: that is not a whole reserved range")
         self._take_back(self._ranges, [address], "cuMemAddressFree", address, nbytes, asked=_MAPPED)
 
-    def holds_range(self, address: int) -> bool:
-        """Whether a reserved range begins at the address."""
-        return address in self._ranges
-
     def create_page(self, nbytes: int) -> int:
         """Create physical memory and return its handle."""
         asked = self._check("create_page", 0, nbytes)
@@ -87,10 +85,6 @@ class CudaVirtualMemory:
         """Drop the handle. The memory is free again once it is mapped nowhere."""
         self._size_of(handle)
         self._take_back(self._pages, [handle], "cuMemRelease", handle)
-
-    def holds_page(self, handle: int) -> bool:
-        """Whether this is the handle of a page and was not released."""
-        return handle in self._pages
 
     def map(self, address: int, nbytes: int, handle: int) -> None:
         """Map a whole page. Touching it is illegal before ``set_access``."""
@@ -111,10 +105,6 @@ class CudaVirtualMemory:
         found = self._whole_mappings(asked, address, nbytes)
         self._take_back(self._mappings, found, "cuMemUnmap", address, nbytes, asked=asked)
 
-    def holds_mapping(self, address: int) -> bool:
-        """Whether a page is mapped at this address, from its beginning."""
-        return address in self._mappings
-
     def close(self) -> None:
         """Unmap, release and free what is left. Never raises."""
         for give_back, held in (
@@ -130,32 +120,35 @@ class CudaVirtualMemory:
         self, table: dict[int, int], nbytes: int, name: str, *arguments: Any, asked: str, at: int | None = None
     ) -> int:
         """Make a thing of ``nbytes`` bytes, and enter it in its table by what CUDA returns or the address ``at``."""
-        self._contexts.check()
-        while self._abandoned:
-            with suppress(DriverError, OutOfMemoryError):
-                self._abandoned[0]()
-            self._abandoned.popleft()
-        results: list[Any] = []
-        function = getattr(self._bindings, name)
-        try:
-            results.extend(map(function, *((argument,) for argument in arguments)))
-            code, *result = results[0]
-            if not code:
+        self._give_up_abandoned()
+        function, gives_back = getattr(self._bindings, name), _REVERSE[name]
+        while True:
+            results: list[Any] = []
+            try:
+                results.extend(map(function, *((argument,) for argument in arguments)))
+                code, *result = results[0]
+                if code:
+                    break
                 made = int(result[0]) if at is None else at
-                table[made] = nbytes
-                return made
-        except BaseException:
-            if results and not results[0][0]:
-                self._abandoned.append(partial(self._undo, table, nbytes, at, results))
-            raise
+                if (gives_back, made) not in self._gone or at is not None:
+                    table[made] = nbytes
+                    return made
+                del self._gone[gives_back, made]  # it is there again for the caller that had it: ask for another
+            except BaseException:
+                if results and not results[0][0]:
+                    self._abandoned.append(partial(self._undo, table, nbytes, at, results))
+                raise
         raise self._api.error(name, int(code), asked)
 
+    def _give_up_abandoned(self) -> None:
+        self._contexts.check()
+        while self._abandoned:
+            with suppress(DriverError, OutOfMemoryError, IndexError):
+                self._abandoned.popleft()()
+
     def _undo(self, table: dict[int, int], nbytes: int, at: int | None, results: list[Any]) -> None:
-        """Give back what an interrupted call has made. A second time does nothing."""
-        if not results:
-            return
+        """Give back what an interrupted call has made."""
         made = int(results[0][1]) if at is None else at
-        results.clear()
         table[made] = nbytes
         if table is self._ranges:
             self.free_range(made, nbytes)
@@ -168,18 +161,23 @@ class CudaVirtualMemory:
         self, table: dict[int, int], handles: list[int], name: str, *arguments: Any, asked: str = ""
     ) -> None:
         """Give things back, and strike them off their table."""
-        self._contexts.check()
+        self._give_up_abandoned()
         results: list[Any] = []
-        function = getattr(self._bindings, name)
+        function, key = getattr(self._bindings, name), (name, handles[0])
         try:
-            results.extend(map(function, *((argument,) for argument in arguments)))
-        finally:
-            if results and (not results[0][0] or int(results[0][0]) in LOST):  # a lost device has nothing any more
-                for handle in handles:
-                    table.pop(handle, None)
-        code = int(results[0][0])
-        if code and code not in LOST:
-            raise self._api.error(name, code, asked)
+            if key in self._gone:
+                del self._gone[key]
+            else:
+                results.extend(map(function, *((argument,) for argument in arguments)))
+        except BaseException:
+            if results and not results[0][0]:
+                self._gone[key] = None
+            raise
+        if results and results[0][0] and int(results[0][0]) not in LOST:  # a lost device has nothing any more
+            raise self._api.error(name, int(results[0][0]), asked)
+        for handle in handles[1:]:
+            del table[handle]
+        del table[handles[0]]
 
     def _call(self, name: str, *arguments: Any, asked: str = "") -> Any:
         self._contexts.check()
@@ -214,4 +212,6 @@ class CudaVirtualMemory:
         return found
 
 
+_REVERSE = {"cuMemAddressReserve": "cuMemAddressFree", "cuMemCreate": "cuMemRelease", "cuMemMap": "cuMemUnmap"}
+"""What gives back what a function of CUDA has made."""
 _MAPPED = "unmap what is mapped there first"

@@ -23,6 +23,10 @@ and made accessible) is a sticky error: the next call that waits raises it, and 
 call can see at once, it raises at once: a missing current device, a bad handle, a double free. After a fork the child
 gets ``CUDA_ERROR_NOT_INITIALIZED`` from every call.
 
+**Interrupts.** Whatever exception arrives in whatever call, Ctrl-C above all: a call that raises has changed nothing.
+What a call gives back is gone when it returns; the system gets its memory in the next call. A Python function that runs
+as a kernel is not cut short by signals: they arrive once it has ended, and a second Ctrl-C at once.
+
 **Waiting.** ``mem_free`` and ``host_free`` wait for the device, as CUDA's do. Unmapping virtual memory does not.
 
 **Clock.** Operations take simulated time, a fixed start and bytes at a fixed rate; what ``event_elapsed_ms`` says

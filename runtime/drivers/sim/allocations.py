@@ -76,9 +76,10 @@ class Allocations:
         insort(self._starts, address)
         return address
 
-    def release(self, address: int) -> None:
-        """As ``cuMemFree``, without its waiting, for an address in ``sizes``."""
-        nbytes = self.sizes[address]
+    def release(self, address: int, nbytes: int) -> None:
+        """As ``cuMemFree``, without its waiting, for an entry of ``sizes``, if it is still there."""
+        if self.sizes.get(address) is not nbytes:
+            return
         del self.sizes[address]
         del self._starts[bisect_right(self._starts, address) - 1]
         if nbytes > _SMALL:

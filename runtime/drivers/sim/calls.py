@@ -3,12 +3,13 @@
 **Interrupts.** An exception that is none of the simulator's own (Ctrl-C, exhausted memory, too deep a recursion) may
 arrive between any two lines here. Three rules keep the simulator right:
 
-- What exists is said by a few tables (allocations, ranges, pages, mappings, handles), and each call changes those by a
-  single store into a dict, which either happens or not. All else, such as free memory and gaps, follows from them.
-- A call clears ``Calls.whole`` before it changes anything and sets it at its end. Where it finds it cleared, an earlier
-  call was cut short, and what follows from the tables is made anew from them.
-- A call that makes something enters it in its table last, and if an exception arrives after that, before the caller
-  has the address or handle, the entry is noted in ``Calls.abandoned``, which the next call removes.
+- What exists is said by a few tables (allocations, ranges, pages, mappings, handles). All else, such as free memory and
+  gaps, follows from them. A call clears ``Calls.whole`` before it changes anything and sets it at its end. Where it
+  finds it cleared, an earlier call was cut short, and what follows from the tables is made anew from them.
+- A call that makes something enters it in its table last. If an exception arrives after that, before the caller has the
+  address or handle, the entry is noted in ``Calls.abandoned``, and the next call removes it.
+- A call that gives something back only settles that, as the last thing before it returns, by a single store. The next
+  call takes the thing out of its table. So what raises has given nothing back.
 
 CPython delivers signals when a function is entered, when a loop jumps back, and after a function written in C returned,
 but neither between a ``with`` that took a lock and its block, nor between a function's return and the line that uses
@@ -32,7 +33,19 @@ from ..base import driver_error
 from ..forking import in_forked_child
 from .schedule import Schedule
 
-__all__ = ["CALLS", "Calls", "Change", "Entry", "call", "changing_call", "light_call", "observation"]
+__all__ = [
+    "CALLS",
+    "Calls",
+    "Change",
+    "Entry",
+    "GivingBack",
+    "Size",
+    "call",
+    "changing_call",
+    "giving_back_call",
+    "light_call",
+    "observation",
+]
 
 K = TypeVar("K")
 P = ParamSpec("P")
@@ -51,12 +64,22 @@ class Change(Protocol[R_co]):
         ...
 
     def undo(self) -> None:
-        """Undo it, whether it has taken effect or not, as far as the tables are concerned. Repeating does nothing."""
+        """Undo it as far as the tables are concerned, whether it has taken effect or not. Repeating does nothing."""
         ...
 
 
+class Size(int):
+    """A number of bytes as an object of its own, so that an ``Entry`` can tell whether it is the one in a table."""
+
+    __slots__ = ()
+
+
 class Entry(Generic[K, R]):
-    """A change that enters something new in a table."""
+    """A change that enters something new in a table: an object that is in no table and is entered only here.
+
+    It is undone after the lock was let go of, so that if it had not taken effect, another thread may have entered
+    something else at the same key.
+    """
 
     __slots__ = ("key", "result", "table", "value")
 
@@ -78,6 +101,20 @@ class Entry(Generic[K, R]):
             del self.table[self.key]
 
 
+class GivingBack:
+    """What a call that gives something back has prepared."""
+
+    __slots__ = ("cancelled", "finish", "settled")
+
+    def __init__(self, finish: Callable[[], object]) -> None:
+        self.finish = finish
+        """Takes the thing out of its table, if it is there, and what follows from that. Runs in the next call."""
+        self.settled = False
+        """Whether the thing has gone."""
+        self.cancelled = False
+        """Whether the call was interrupted before."""
+
+
 class Calls:
     """The lock that every call of one simulated machine holds, and what each call begins with.
 
@@ -93,6 +130,8 @@ class Calls:
         """Whether every call so far has come to its end."""
         self.abandoned: deque[Change[Any]] = deque()
         """Changes of calls that were interrupted before they returned."""
+        self.given_back: deque[GivingBack] = deque()
+        """What is to be taken out of the tables, once it is settled."""
         self.used = False
         self.forked = False
         self.closed = False
@@ -100,27 +139,58 @@ class Calls:
         self._mend = mend
         _all_calls.add(self)
 
-    def prepare(self, name: str) -> None:
-        """Begin a call before which something is to be done: mend what an interrupted one left, or fail.
+    def begin(
+        self, name: str, method: Callable[..., Any], owner: object, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Run a call, under the lock: mend what an interrupted one left before, and give the schedule an opportunity.
 
         Raises:
-            DriverError: the driver is closed, or the call was told to fail.
+            DriverError: the driver is closed, or the call was told to fail, or it refuses.
         """
+        self.used = True
         if self.closed:
             self.check_usable(name)
-        if self.abandoned or not self.whole:
-            self.mend()
-        if self.faults:
-            self.fail_if_told(name)
+        if self.given_back or self.abandoned or not self.whole:
+            self.settle()
+        try:
+            if self.faults:
+                self.fail_if_told(name)
+            self.whole = False
+            if self.schedule.active:
+                self.schedule.step()
+            return method(owner, *args, **kwargs)
+        except CuplugError:
+            self.whole = True
+            raise
 
-    def mend(self) -> None:
-        """Put right what interrupted calls left. If it is interrupted itself, the next call does it again."""
-        self.whole = False
-        while self.abandoned:
-            self.abandoned[0].undo()
-            self.abandoned.popleft()
-        if not self.closed:
+    def observe(
+        self, _name: str, method: Callable[..., Any], owner: object, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Run what only looks, under the lock."""
+        if self.given_back or self.abandoned or not self.whole:
+            self.settle()
+        return method(owner, *args, **kwargs)
+
+    def settle(self) -> None:
+        """Finish what earlier calls left to do. If this is interrupted itself, the next call does it again."""
+        if self.closed:
+            return
+        if self.abandoned or not self.whole:
+            self.whole = False
+            while self.abandoned:
+                self.abandoned[0].undo()
+                self.abandoned.popleft()
             self._mend()
+        self.whole = False
+        for _ in range(len(self.given_back)):
+            change = self.given_back[0]
+            if change.settled:
+                change.finish()
+                self.given_back.popleft()
+            elif change.cancelled:
+                self.given_back.popleft()
+            else:  # another thread is just about to settle it
+                self.given_back.rotate(-1)
         self.whole = True
 
     def refuse(self, name: str) -> None:
@@ -186,6 +256,12 @@ def changing_call(method: Callable[Concatenate[S, P], Change[R]]) -> Callable[Co
     return _locked(method, changes=True)
 
 
+def giving_back_call(method: Callable[Concatenate[S, P], GivingBack]) -> Callable[Concatenate[S, P], None]:
+    """Make a method a driver call that gives something back if it returns, and has not if it raises."""
+    CALLS.add(method.__name__)
+    return _locked(method, gives_back=True)
+
+
 def observation(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
     """Make a method one that looks at the simulator under its lock: it runs nothing, and operations may call it too."""
     return _locked(method, observes=True)
@@ -209,7 +285,9 @@ def light_call(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S
     return checked
 
 
-def _locked(method: Callable[..., Any], *, changes: bool = False, observes: bool = False) -> Callable[..., Any]:
+def _locked(
+    method: Callable[..., Any], *, changes: bool = False, gives_back: bool = False, observes: bool = False
+) -> Callable[..., Any]:
     name = method.__name__
 
     @wraps(method)
@@ -224,6 +302,7 @@ def _locked(method: Callable[..., Any], *, changes: bool = False, observes: bool
             calls.refuse(name)
         schedule = calls.schedule
         change: Change[Any] | None = None
+        giving_back: GivingBack | None = None
         finished: list[object] = []
         thread = get_ident()
         # Within an operation of another machine, collection is paused already, and stays so when this call returns.
@@ -237,27 +316,11 @@ def _locked(method: Callable[..., Any], *, changes: bool = False, observes: bool
                         gc.disable()
                         _pausing[thread] = calls  # again: a finaliser that called the driver has removed it
                 with lock:
-                    try:
-                        if observes:
-                            if calls.abandoned or not calls.whole:
-                                calls.mend()
-                        else:
-                            calls.used = True
-                            if calls.closed or calls.faults or calls.abandoned or not calls.whole:
-                                calls.prepare(name)
-                            calls.whole = False
-                            if schedule.active:
-                                schedule.step()
-                        result = method(self, *args, **kwargs)
-                        if changes:
-                            change = result
-                            result = change.commit()
-                        calls.whole = True
-                    except CuplugError:
-                        calls.whole = True
-                        raise
-                    finally:
-                        finished, schedule.finished = schedule.finished, finished
+                    result = (calls.observe if observes else calls.begin)(name, method, self, args, kwargs)
+                    if changes:
+                        change = result
+                        result = change.commit()
+                    calls.whole = True
             finally:
                 if pauses:
                     if thread in _pausing:
@@ -265,11 +328,21 @@ def _locked(method: Callable[..., Any], *, changes: bool = False, observes: bool
                     if _collected_before and not _pausing:
                         _collected_before = False
                         gc.enable()
-                del finished  # what executed operations held: dropped here, since that may run finalisers
+                if lock._is_owned():  # only if something was raised where ``with`` lets go of it: a tracer can do that
+                    lock.release()
+                # What executed operations held is dropped here, outside the lock, since that may run finalisers.
+                finished, schedule.finished = schedule.finished, finished
+                del finished
+            if gives_back:
+                giving_back, result = result, None
+                calls.given_back.append(giving_back)
+                giving_back.settled = True
             return result  # noqa: TRY300 - not after the block: nothing may come between the two
         except BaseException:
             if change is not None:
                 calls.abandoned.append(change)
+            elif giving_back is not None:
+                giving_back.cancelled, giving_back.settled = True, False
             raise
 
     return locked

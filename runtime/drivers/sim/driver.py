@@ -7,13 +7,26 @@ import os
 import re
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Annotated
 
 from ....allocators.sizes import format_size
 from ....allocators.upstream import VirtualMemory
 from ..base import DeviceProperties, Dim3, FunctionAttributes, driver_error
 from .allocations import PAGE
-from .calls import CALLS, Calls, Change, Entry, call, changing_call, light_call, observation
+from .calls import (
+    CALLS,
+    Calls,
+    Change,
+    Entry,
+    GivingBack,
+    Size,
+    call,
+    changing_call,
+    giving_back_call,
+    light_call,
+    observation,
+)
 from .inspection import LiveHandles, PendingAccess, accesses
 from .memory import DeviceMemory, HostMemory
 from .modules import ModuleLoader
@@ -163,17 +176,18 @@ class SimDriver:
         """Allocate device memory, aligned to 512 bytes and poisoned."""
         allocations = self._here(device).memory.allocations
         address = allocations.prepare(nbytes)
-        return Entry(allocations.sizes, address, nbytes, address)
+        return Entry(allocations.sizes, address, Size(nbytes), address)
 
-    @call
-    def mem_free(self, address: int, *, device: int | None = None) -> None:
+    @giving_back_call
+    def mem_free(self, address: int, *, device: int | None = None) -> GivingBack:
         """Free what ``mem_alloc`` returned, on whichever device, after all of that device's work."""
         self._here(device)
         owner = self._owner(address)
-        if owner is None or address not in owner.memory.allocations.sizes:
+        size = None if owner is None else owner.memory.allocations.sizes.get(address)
+        if owner is None or size is None:
             raise driver_error(1, f"mem_free of {address:#x}: it is not an address from mem_alloc, or was freed before")
         self._streams.wait_for_device(owner)
-        owner.memory.allocations.release(address)
+        return GivingBack(partial(owner.memory.allocations.release, address, size))
 
     @call
     def mem_info(self, *, device: int | None = None) -> tuple[int, int]:
@@ -186,26 +200,19 @@ class SimDriver:
         """Allocate page-locked host memory. It is limited by this machine, not by the simulator."""
         host = self._here(device).host
         address = host.prepare(nbytes)
-        return Entry(host.sizes, address, nbytes, address)
+        return Entry(host.sizes, address, Size(nbytes), address)
 
-    @call
-    def host_free(self, address: int, *, device: int | None = None) -> None:
+    @giving_back_call
+    def host_free(self, address: int, *, device: int | None = None) -> GivingBack:
         """Free what ``host_alloc`` returned, after all work of all devices."""
         here = self._here(device)
-        if address not in here.host.sizes:
+        size = here.host.sizes.get(address)
+        if size is None:
             raise driver_error(1, f"host_free of {address:#x}: it is not from host_alloc, or was freed before")
         for other in self._devices.values():
             self._schedule.drain(other)
         self._streams.wait_for_device(here)
-        here.host.release(address)
-
-    @observation
-    def holds(self, address: int) -> bool:
-        """Whether ``mem_alloc`` or ``host_alloc`` returned the address and it was not freed."""
-        owner = self._owner(address)
-        if owner is not None:
-            return address in owner.memory.allocations.sizes
-        return self._host is not None and address in self._host.sizes
+        return GivingBack(partial(here.host.release, address, size))
 
     def virtual_memory(self, ordinal: int) -> VirtualMemory | None:
         """The virtual memory of a device, or None where the option ``virtual_memory`` says so."""
@@ -308,11 +315,12 @@ class SimDriver:
         stream = Stream(self._here(), blocking=not non_blocking, handle=handle, priority=priority)
         return Entry(streams.objects, handle, stream, handle)
 
-    @call
-    def stream_destroy(self, stream: int) -> None:
+    @giving_back_call
+    def stream_destroy(self, stream: int) -> GivingBack:
         """Destroy a stream. Its queued work still runs; the handle goes to the next stream that is made."""
         self._here()
-        self._streams.streams.remove(stream)
+        streams = self._streams.streams
+        return GivingBack(partial(streams.remove, stream, streams.get(stream)))
 
     @call
     def stream_priority_range(self) -> tuple[int, int]:
@@ -348,16 +356,12 @@ class SimDriver:
         handle = events.unused()
         return Entry(events.objects, handle, Event(self._here(device), timing=timing), handle)
 
-    @call
-    def event_destroy(self, event: int, *, device: int | None = None) -> None:
+    @giving_back_call
+    def event_destroy(self, event: int, *, device: int | None = None) -> GivingBack:
         """Destroy an event. Waits for it that are queued stay."""
         self._here(device)
-        self._streams.events.remove(event)
-
-    @property
-    def events(self) -> dict[int, Event]:
-        """The events that exist, by their handles."""
-        return self._streams.events.objects
+        events = self._streams.events
+        return GivingBack(partial(events.remove, event, events.get(event)))
 
     @call
     def event_record(self, event: int, *, stream: int, device: int | None = None) -> None:

@@ -54,8 +54,10 @@ class HandleTable(Generic[T]):
         except KeyError:
             raise driver_error(400, f"{handle:#x} is no {self._what}, or was destroyed") from None
 
-    def remove(self, handle: int) -> None:
-        """Take the handle back. Raises as ``get`` does."""
-        self.get(handle)
+    def remove(self, handle: int, thing: T) -> bool:
+        """Take the handle back, if it still stands for ``thing``. Whether it did."""
+        if self.objects.get(handle) is not thing:
+            return False
         self._given_back.append(handle)
         del self.objects[handle]
+        return True

@@ -6,11 +6,8 @@ import ctypes
 import mmap
 import os
 import sys
-import threading
 import weakref
 from errno import EEXIST, EINVAL, ENOMEM
-
-from ..forking import in_forked_child
 
 __all__ = ["POISON", "PageFile", "Reservation"]
 
@@ -124,21 +121,19 @@ class _Poison:
     """A file full of poison, of which uninitialised memory is a copy-on-write view.
 
     It is repeated in windows. The more is mapped, the larger the window gets, since the system allows a process only
-    about 65,000 mappings. Where the same window meets itself, neighbours merge into one mapping. Interrupted calls may
-    leave the count of what is mapped too high, which only makes the window larger.
+    about 65,000 mappings. Where the same window meets itself, neighbours merge into one mapping. Interrupted calls and
+    threads may leave the count of what is mapped slightly wrong, which only changes when the window grows.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._file: PageFile | None = None
-        self._window = 0
+        self._filled: tuple[PageFile, int] | None = None
+        """The file and how many bytes of it are poison. Replaced as a whole, so that no lock is needed: of two threads
+        that make it larger at once, each uses its own."""
         self._mapped = 0
 
     def map(self, address: int, nbytes: int) -> None:
-        with self._lock:
-            self._mapped += nbytes
-            file = self._grow(self._mapped // 1024)
-            window = self._window
+        self._mapped += nbytes
+        file, window = self._grow(self._mapped // 1024)
         end = address + nbytes
         while address < end:
             offset = address % window
@@ -147,20 +142,20 @@ class _Poison:
             address += length
 
     def unmap(self, nbytes: int) -> None:
-        with self._lock:
-            self._mapped -= nbytes
+        self._mapped -= nbytes
 
-    def _grow(self, wanted: int) -> PageFile:
-        file = self._file = self._file or PageFile("cuplug-poison")
-        window = self._window or _FIRST_WINDOW
+    def _grow(self, wanted: int) -> tuple[PageFile, int]:
+        filled = self._filled
+        file, filled_window = filled or (PageFile("cuplug-poison"), 0)
+        window = filled_window or _FIRST_WINDOW
         while window < min(wanted, _LAST_WINDOW):
             window *= 2
-        if window > self._window:
+        if filled is None or window > filled_window:
             filling = bytes([POISON]) * _FIRST_WINDOW
-            for offset in range(self._window, window, _FIRST_WINDOW):
+            for offset in range(filled_window, window, _FIRST_WINDOW):
                 os.pwrite(file.descriptor, filling, offset)
-            self._window = window
-        return file
+            filled = self._filled = file, window
+        return filled
 
 
 class PageFile:
@@ -184,8 +179,3 @@ class PageFile:
 
 
 _poison = _Poison()
-
-
-@in_forked_child
-def _renew_lock() -> None:
-    _poison._lock = threading.Lock()

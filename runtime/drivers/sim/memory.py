@@ -102,9 +102,11 @@ class HostMemory:
         insort(self._starts, address)
         return address
 
-    def release(self, address: int) -> None:
-        """As ``cuMemFreeHost``, without its waiting, for an address in ``sizes``."""
-        size = round_up(self.sizes[address], _HOST_PAGE)
+    def release(self, address: int, nbytes: int) -> None:
+        """As ``cuMemFreeHost``, without its waiting, for an entry of ``sizes``, if it is still there."""
+        if self.sizes.get(address) is not nbytes:
+            return
+        size = round_up(nbytes, _HOST_PAGE)
         del self.sizes[address]
         del self._starts[bisect_right(self._starts, address) - 1]
         self._space.take_poison_back(address, size)

@@ -31,7 +31,7 @@ class Page:
     released: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Mapping:
     """A page at an address."""
 
@@ -56,8 +56,6 @@ class Ranges:
         """The pages whose handles have not been released."""
         self.mappings: dict[int, Mapping] = {}
         """What is mapped, by address."""
-        self._unmapping: list[int] = []
-        """Of these mappings it is settled that they go."""
         self._space = space
         self._start, self._end = start, end
         self._physical = physical
@@ -78,15 +76,22 @@ class Ranges:
         insort(self._starts, address)
         return address
 
-    def free(self, address: int, nbytes: int) -> None:
-        """As ``cuMemAddressFree``."""
-        if self.sizes.get(address) != nbytes:
+    def check_free(self, address: int, nbytes: int) -> int:
+        """The entry in ``sizes`` of a range that ``cuMemAddressFree`` would take back. Raises where it would not."""
+        size = self.sizes.get(address)
+        if size is None or size != nbytes:
             raise driver_error(1, f"free_range of {nbytes} bytes at {address:#x}: that is not a whole reserved range")
         if self._mappings_in(address, nbytes):
             raise driver_error(1, f"free_range of {nbytes} bytes at {address:#x}: unmap what is mapped there first")
+        return size
+
+    def free(self, address: int, size: int) -> None:
+        """Free a range by its entry in ``sizes``, if that is still there."""
+        if self.sizes.get(address) is not size:
+            return
         del self.sizes[address]
         del self._starts[bisect_right(self._starts, address) - 1]
-        self._gaps.give(address, nbytes)
+        self._gaps.give(address, size)
 
     def prepare_page(self, nbytes: int) -> Page:
         """As ``cuMemCreate``. The page exists once it is entered in ``pages``."""
@@ -98,12 +103,11 @@ class Ranges:
             raise self._physical.exhausted(nbytes)
         return Page(offset, nbytes, set(range(nbytes // PAGE)))
 
-    def release_page(self, handle: int) -> None:
-        """As ``cuMemRelease``: the memory is free once it is mapped nowhere."""
-        page = self.pages.get(handle)
-        self.pages.remove(handle)
-        page.released = True
-        self._retire(page)
+    def release_page(self, handle: int, page: Page) -> None:
+        """As ``cuMemRelease``, of an entry of ``pages`` that is still there: its memory is free once mapped nowhere."""
+        if self.pages.remove(handle, page):
+            page.released = True
+            self._retire(page)
 
     def prepare_mapping(self, address: int, nbytes: int, handle: int) -> Mapping:
         """As ``cuMemMap``, of a whole page. It is mapped once it is entered in ``mappings``."""
@@ -136,22 +140,22 @@ class Ranges:
             self._space.make_accessible(start, mapping.nbytes)
             mapping.accessible = True
 
-    def unmap(self, address: int, nbytes: int) -> None:
-        """As ``cuMemUnmap``: at once, whatever is queued."""
-        self._unmapping = self._whole_mappings("unmap", address, nbytes)
-        for start in self._unmapping:
-            mapping = self.mappings.pop(start)
-            del self._mapped[bisect_right(self._mapped, start) - 1]
-            self._space.clear(start, mapping.nbytes)
-            mapping.page.mappings -= 1
-            self._retire(mapping.page)
-        self._unmapping = []
+    def mapped(self, address: int, nbytes: int) -> list[tuple[int, Mapping]]:
+        """The mappings that make up exactly this range. Raises as ``cuMemUnmap`` would."""
+        return [(start, self.mappings[start]) for start in self._whole_mappings("unmap", address, nbytes)]
+
+    def unmap(self, found: list[tuple[int, Mapping]]) -> None:
+        """As ``cuMemUnmap``: at once, whatever is queued. For those of the mappings that are still there."""
+        for start, mapping in found:
+            if self.mappings.get(start) is mapping:
+                del self.mappings[start]
+                del self._mapped[bisect_right(self._mapped, start) - 1]
+                self._space.clear(start, mapping.nbytes)
+                mapping.page.mappings -= 1
+                self._retire(mapping.page)
 
     def mend(self) -> int:
         """Make anew what follows from the tables, after an interrupted call. Returns the physical bytes in use."""
-        for start in self._unmapping:
-            self.mappings.pop(start, None)
-        self._unmapping = []
         gaps, file_gaps = Gaps(), Gaps()
         for start, size in free_pieces(self._start, self._end, self.sizes.items()):
             gaps.give(start, size)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from .allocations import PAGE
-from .calls import Calls, Entry, call, changing_call, observation
+from .calls import Calls, Entry, GivingBack, Size, call, changing_call, giving_back_call
 from .simulated_device import Device
 
 __all__ = ["SimVirtualMemory"]
@@ -27,18 +29,13 @@ class SimVirtualMemory:
         """Reserve address space: see ``VirtualMemory``."""
         self._check()
         address = self._ranges.prepare(nbytes)
-        return Entry(self._ranges.sizes, address, nbytes, address)
+        return Entry(self._ranges.sizes, address, Size(nbytes), address)
 
-    @call
-    def free_range(self, address: int, nbytes: int) -> None:
+    @giving_back_call
+    def free_range(self, address: int, nbytes: int) -> GivingBack:
         """Return a whole, empty range."""
         self._check()
-        self._ranges.free(address, nbytes)
-
-    @observation
-    def holds_range(self, address: int) -> bool:
-        """Whether a reserved range begins at the address."""
-        return address in self._ranges.sizes
+        return GivingBack(partial(self._ranges.free, address, self._ranges.check_free(address, nbytes)))
 
     @changing_call
     def create_page(self, nbytes: int) -> Entry[int, int]:
@@ -48,16 +45,11 @@ class SimVirtualMemory:
         handle = pages.unused()
         return Entry(pages.objects, handle, page, handle)
 
-    @call
-    def release_page(self, handle: int) -> None:
+    @giving_back_call
+    def release_page(self, handle: int) -> GivingBack:
         """Drop the handle. The memory is free again once it is mapped nowhere."""
         self._check()
-        self._ranges.release_page(handle)
-
-    @observation
-    def holds_page(self, handle: int) -> bool:
-        """Whether this is the handle of a page and was not released."""
-        return handle in self._ranges.pages.objects
+        return GivingBack(partial(self._ranges.release_page, handle, self._ranges.pages.get(handle)))
 
     @changing_call
     def map(self, address: int, nbytes: int, handle: int) -> Entry[int, None]:
@@ -72,16 +64,11 @@ class SimVirtualMemory:
         self._check()
         self._ranges.set_access(address, nbytes)
 
-    @call
-    def unmap(self, address: int, nbytes: int) -> None:
+    @giving_back_call
+    def unmap(self, address: int, nbytes: int) -> GivingBack:
         """Remove whole mappings, at once: queued work that touches them faults when it runs."""
         self._check()
-        self._ranges.unmap(address, nbytes)
-
-    @observation
-    def holds_mapping(self, address: int) -> bool:
-        """Whether a page is mapped at this address, from its beginning."""
-        return address in self._ranges.mappings
+        return GivingBack(partial(self._ranges.unmap, self._ranges.mapped(address, nbytes)))
 
     def _check(self) -> None:
         if self._device.reported:

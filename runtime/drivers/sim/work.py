@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 from ....allocators.errors import DriverError
+from .held_signals import run_without_signals
 from .simulated_device import Device, Range, failure
 
 __all__ = ["Event", "Operation", "Stream"]
@@ -86,9 +87,15 @@ class Operation:
     def execute(self) -> None:
         """Check the addresses, then run. Faults put the device in its sticky error state and are not raised.
 
-        An interrupt is raised. The operation is then not done and runs again, unless its body was cut short and must
-        not be repeated: then the device has failed.
+        What is repeatable may be interrupted: it is not done then, and runs again. Of the rest, signals are held back
+        until it is done.
         """
+        if self.repeatable:
+            self._execute()
+        else:
+            run_without_signals(self._execute)
+
+    def _execute(self) -> None:
         stream = self.stream
         device = stream.device
         start = self.submitted_us
@@ -100,7 +107,8 @@ class Operation:
             ordered = device.blocking_finished_us if stream.legacy else device.legacy_finished_us
             if ordered > start:
                 start = ordered
-        interrupt = self._run(device) if device.failure is None else None
+        if device.failure is None:
+            self._run(device)
         self.done = True
         self.finished_us = stream.finished_us = finished = start + self.cost_us
         if finished > device.finished_us:
@@ -110,44 +118,38 @@ class Operation:
         elif stream.blocking and finished > device.blocking_finished_us:
             device.blocking_finished_us = finished
         self.after = ()
-        if interrupt is not None:
-            raise interrupt
 
-    def _run(self, device: Device) -> BaseException | None:
-        """Run the body. Returns an interrupt that came while it ran and did not cut it short."""
+    def _run(self, device: Device) -> None:
         reader, writer = self.homes or (device, device)
         for address, nbytes in self.reads:
             fault = reader.fault(address, nbytes)
             if fault is not None:
                 device.fail(self._illegal("reads", address, nbytes, fault))
-                return None
+                return
         for address, nbytes in self.writes:
             fault = writer.fault(address, nbytes)
             if fault is not None:
                 device.fail(self._illegal("writes", address, nbytes, fault))
-                return None
+                return
         if self.body is None:
-            return None
+            return
         try:
             self.body()
         except DriverError as error:
             device.fail(error)
         except BaseException as error:
-            if getattr(error, "work_is_done", False):
-                return error
-            if self.repeatable:
+            if self.repeatable or _came_before(error):
                 raise
             what = f"{self.name} on device {device.ordinal}"
             if isinstance(error, Exception):
                 raised = failure(719, f"{what} raised {error!r}")
                 raised.__cause__ = error
                 device.fail(raised)
-            else:  # Ctrl-C, in the middle of the work
-                cause = error.__cause__
+            else:  # a second Ctrl-C, or an interrupt of the work's own making
+                cause = error.__cause__  # where the work knows better
                 device.fail(cause if isinstance(cause, DriverError) else failure(719, f"{what} was interrupted"))
                 self.done = True
                 raise
-        return None
 
     def _illegal(self, verb: str, address: int, nbytes: int, fault: str) -> DriverError:
         device = self.stream.device
@@ -156,6 +158,13 @@ class Operation:
             f"{self.name} on device {device.ordinal}, stream {self.stream.handle:#x}, {verb} {nbytes} bytes at "
             f"{address:#x}: {fault}. The device stays in this state: close the driver to begin again",
         )
+
+
+def _came_before(error: BaseException) -> bool:
+    """Whether the body of an operation was not even entered."""
+    traceback = error.__traceback__
+    inside = traceback is not None and traceback.tb_next is not None
+    return not inside and (not isinstance(error, Exception) or isinstance(error, MemoryError | RecursionError))
 
 
 class Event:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ...upstream import PER_THREAD_KEY
+from ...runtime_upstream import PER_THREAD_KEY
 from .arguments import ADDRESS_FORMS, Packer
 from .target import Target
 from .unrolling import Unroller

@@ -253,9 +253,9 @@ class Engine:
             What stopped it, if anything did, and what it printed.
 
         Raises:
-            KeyboardInterrupt: an interrupt came meanwhile (or what else the program's handler of it raises). If the
-                kernel did not end soon by itself, it was ended: then a ``DriverError``, ``CUDA_ERROR_LAUNCH_TIMEOUT``,
-                is the cause. Else the attribute ``work_is_done`` is set.
+            KeyboardInterrupt: a second interrupt came meanwhile (or what else the program's handler of it raises; the
+                simulator holds the first one back). If the kernel did not end soon by itself, it was ended: then a
+                ``DriverError``, ``CUDA_ERROR_LAUNCH_TIMEOUT``, is the cause.
         """
         launch = _Launch(
             kernel=kernel.address,
@@ -281,7 +281,6 @@ class Engine:
             if code == _TIMED_OUT:
                 why = f"kernel {kernel.name} was ended by an interrupt{_where(kernel, launch)}"
                 raise interrupt from driver_error(code, why)
-            interrupt.work_is_done = not code  # type: ignore[attr-defined]
             raise
         printed = ctypes.string_at(text, length.value).decode(errors="replace") if length.value and text else ""
         kernel.static_shared = max(kernel.static_shared, launch.static_shared)

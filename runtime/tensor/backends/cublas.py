@@ -12,7 +12,7 @@ import threading
 from typing import Any
 
 from ....allocators.errors import CuplugError
-from ...drivers.upstream import on_device
+from ...drivers.device_upstream import on_device
 from ..core.layout import Layout
 from ..core.tensor import Tensor
 from .device_place import DevicePlace

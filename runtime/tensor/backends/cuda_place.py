@@ -14,7 +14,7 @@ from ...kernels import SourceModule
 from ...kernels.launch.target import Target
 from ...kernels.launch.unrolling import Unroller
 from ...runtime import Runtime
-from ...upstream import PER_THREAD_KEY
+from ...runtime_upstream import PER_THREAD_KEY
 from ..core.dtypes import dtype, int64
 from ..core.layout import Layout
 from ..core.shapes import Shape

@@ -167,8 +167,6 @@ thread = threading.Thread(target=work)
 thread.start()
 entered.wait()
 import warnings
-from cuplug.runtime.drivers.sim import mapping
-mapping._poison._lock.acquire()  # as if a third thread were inside
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Python 3.12 warns of forks beside threads, which is what this is about
     child = os.fork()
@@ -184,7 +182,6 @@ if not child:
         os._exit(0 if error.code == 3 and gc.isenabled() else 1)
     os._exit(2)
 status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-mapping._poison._lock.release()
 leave.set()
 thread.join()
 driver.synchronize()

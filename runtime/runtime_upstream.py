@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..allocators.upstream import Fence
 from .drivers.base import LEGACY_STREAM, PER_THREAD_STREAM, Driver
-from .drivers.upstream import DeviceUpstream
+from .drivers.device_upstream import DeviceUpstream
 
 if TYPE_CHECKING:
     from .current import Current

@@ -59,9 +59,6 @@ class DeviceUpstream:
     def release(self, address: int) -> None:
         self.driver.mem_free(address, device=self.ordinal)
 
-    def holds(self, address: int) -> bool:
-        return self.driver.holds(address)
-
     def memory_info(self) -> tuple[int, int]:
         return self.driver.mem_info(device=self.ordinal)
 
@@ -94,25 +91,28 @@ class EventFence:
             self._retire()
 
     def __del__(self) -> None:
-        if self._event is not None and not sys.is_finalizing():
+        # Without the attribute, making the fence was interrupted at its beginning.
+        if getattr(self, "_event", None) is not None and not sys.is_finalizing():
             # After a fork, or once the driver is closed or the device lost, the event has gone by itself.
             with suppress(CuplugError):
-                self._retire()
+                try:
+                    self._retire()
+                except CuplugError:
+                    raise
+                except BaseException:  # interrupted, and nobody will try again
+                    self._retire()
+                    raise
 
     def _retire(self) -> None:
-        event, events = self._event, self._driver.events
-        if event is None:
-            return
-        try:
-            self._driver.event_destroy(event, device=self._ordinal)
-        except CuplugError:
-            self._event = None
-            raise
-        except BaseException:  # interrupted: if the event is still there, it is destroyed later
-            if event not in events:
+        if self._event is not None:
+            try:
+                # What the call returns is None. In one line with the call, no exception comes between the two.
+                self._event = self._driver.event_destroy(  # type: ignore[func-returns-value]
+                    self._event, device=self._ordinal
+                )
+            except CuplugError:  # it has gone by itself, or is left to the driver
                 self._event = None
-            raise
-        self._event = None
+                raise
 
 
 class PinnedUpstream:
@@ -130,9 +130,6 @@ class PinnedUpstream:
 
     def release(self, address: int) -> None:
         self.driver.host_free(address, device=self.ordinal)
-
-    def holds(self, address: int) -> bool:
-        return self.driver.holds(address)
 
     def memory_info(self) -> tuple[int, int]:
         """Not limited by the driver: reports what cannot run out first."""
