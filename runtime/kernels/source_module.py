@@ -230,7 +230,7 @@ def _attach_loader(runtime: Runtime, cache: Cache | None) -> None:
         if driver.module_loader is None:
             driver.module_loader = HostLoader(driver, cache)
         loader = cast("HostLoader", driver.module_loader)
-        loader.allocators = lambda: _allocators(runtime)
+        loader.allocators[runtime] = _allocators
 
 
 def _folders_of_pycuda(source: str) -> list[str]:

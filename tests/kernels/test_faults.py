@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,9 @@ import numpy as np
 import pytest
 from cuplug.allocators.errors import DriverError
 from cuplug.runtime.copies import memcpy
+from cuplug.runtime.drivers.sim import SimDriver
+from cuplug.runtime.kernels import SourceModule
+from cuplug.runtime.runtime import Runtime
 from cuplug.runtime.stream import Stream, current_stream, stream
 
 pytestmark = pytest.mark.needs_sim
@@ -256,3 +260,48 @@ def test_some_seed_finds_a_missing_wait(make_machine: Callable[..., Any]) -> Non
 
     assert all(result(seed, waits=True) == [4] for seed in range(10))
     assert any(result(seed, waits=False) != [4] for seed in range(10))
+
+
+@one_schedule
+def test_use_after_free_is_found_in_every_runtime_of_a_driver(machine: Any) -> None:
+    """A module for the second runtime does not make what the first one's allocator keeps accessible."""
+    first = machine
+    store = first.module('extern "C" __global__ void store(int *x) { x[0] = 1; }').get_function("store")
+    with Runtime(driver=first.runtime.driver) as second:
+        SourceModule('extern "C" __global__ void other(int *x) { x[0] = 2; }', runtime=second)
+        kept, buffer = first.zeros(4, np.int32), first.zeros(4, np.int32)
+        store(kept, grid=1, block=1)
+        address = buffer.address
+        buffer.close()  # its block stays with the allocator
+        store(ctypes.c_void_p(address), grid=1, block=1)
+        with pytest.raises(DriverError, match="no live allocation holds it"):
+            first.synchronize()
+
+
+@one_schedule
+def test_what_kernels_may_touch_is_found_anew_only_where_it_has_changed(
+    machine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that launches do not cost more the more blocks there are."""
+    store = machine.module('extern "C" __global__ void store(int *x) { x[0] = 1; }').get_function("store")
+    found: list[int] = []
+    reachable = SimDriver.reachable
+    monkeypatch.setattr(SimDriver, "reachable", lambda driver: found.append(1) or reachable(driver))
+    x, kept = machine.zeros(1, np.int32), [machine.zeros(1, np.int32) for _ in range(5)]
+    for expected in (1, 1, 1):
+        store(x, grid=1, block=1)
+        assert len(found) == expected
+    kept.pop().close()
+    store(x, grid=1, block=1)
+    assert len(found) == 2
+    later = machine.zeros(1, np.int32)
+    store(later, grid=1, block=1)
+    assert len(found) == 3
+    address = machine.runtime.driver.mem_alloc(3 << 20, device=0)
+    store(ctypes.c_void_p(address), grid=1, block=1)
+    machine.synchronize()
+    assert len(found) == 4
+    machine.runtime.driver.mem_free(address, device=0)
+    store(ctypes.c_void_p(address), grid=1, block=1)
+    with pytest.raises(DriverError, match="no live allocation holds it"):
+        machine.synchronize()

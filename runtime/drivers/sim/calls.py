@@ -104,9 +104,11 @@ class Entry(Generic[K, R]):
 class GivingBack:
     """What a call that gives something back has prepared."""
 
-    __slots__ = ("cancelled", "finish", "settled")
+    __slots__ = ("cancelled", "finish", "memory", "settled")
 
-    def __init__(self, finish: Callable[[], object]) -> None:
+    def __init__(self, finish: Callable[[], object], *, memory: bool = True) -> None:
+        """``memory`` says whether that changes what memory there is."""
+        self.memory = memory
         self.finish = finish
         """Takes the thing out of its table, if it is there, and what follows from that. Runs in the next call."""
         self.settled = False
@@ -132,6 +134,8 @@ class Calls:
         """Changes of calls that were interrupted before they returned."""
         self.given_back: deque[GivingBack] = deque()
         """What is to be taken out of the tables, once it is settled."""
+        self.memory_changes = 0
+        """Grows whenever there may be other memory than before."""
         self.used = False
         self.forked = False
         self.closed = False
@@ -180,11 +184,13 @@ class Calls:
             while self.abandoned:
                 self.abandoned[0].undo()
                 self.abandoned.popleft()
+            self.memory_changes += 1
             self._mend()
         self.whole = False
         for _ in range(len(self.given_back)):
             change = self.given_back[0]
             if change.settled:
+                self.memory_changes += change.memory
                 change.finish()
                 self.given_back.popleft()
             elif change.cancelled:

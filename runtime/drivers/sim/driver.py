@@ -175,6 +175,7 @@ class SimDriver:
     def mem_alloc(self, nbytes: int, *, device: int | None = None) -> Entry[int, int]:
         """Allocate device memory, aligned to 512 bytes and poisoned."""
         allocations = self._here(device).memory.allocations
+        self._calls.memory_changes += 1
         address = allocations.prepare(nbytes)
         return Entry(allocations.sizes, address, Size(nbytes), address)
 
@@ -199,6 +200,7 @@ class SimDriver:
     def host_alloc(self, nbytes: int, *, device: int | None = None) -> Entry[int, int]:
         """Allocate page-locked host memory. It is limited by this machine, not by the simulator."""
         host = self._here(device).host
+        self._calls.memory_changes += 1
         address = host.prepare(nbytes)
         return Entry(host.sizes, address, Size(nbytes), address)
 
@@ -294,6 +296,7 @@ class SimDriver:
         self._index(peer)
         if not self._has_peer_access or device == peer:
             raise driver_error(217, f"device {device} cannot access the memory of device {peer}")
+        self._calls.memory_changes += 1
         self._retained(device).peers.add(self._retained(peer))
 
     @call
@@ -302,6 +305,7 @@ class SimDriver:
         here, there = self._retained(device), self._retained(peer)
         if there not in here.peers:
             raise driver_error(705, f"device {device} was not given access to the memory of device {peer}")
+        self._calls.memory_changes += 1
         here.peers.discard(there)
 
     # --- streams
@@ -320,7 +324,7 @@ class SimDriver:
         """Destroy a stream. Its queued work still runs; the handle goes to the next stream that is made."""
         self._here()
         streams = self._streams.streams
-        return GivingBack(partial(streams.remove, stream, streams.get(stream)))
+        return GivingBack(partial(streams.remove, stream, streams.get(stream)), memory=False)
 
     @call
     def stream_priority_range(self) -> tuple[int, int]:
@@ -361,7 +365,7 @@ class SimDriver:
         """Destroy an event. Waits for it that are queued stay."""
         self._here(device)
         events = self._streams.events
-        return GivingBack(partial(events.remove, event, events.get(event)))
+        return GivingBack(partial(events.remove, event, events.get(event)), memory=False)
 
     @call
     def event_record(self, event: int, *, stream: int, device: int | None = None) -> None:
@@ -505,6 +509,11 @@ class SimDriver:
         for peer in device.peers:
             found += peer.memory.allocations.sizes.items()
         return sorted(found)
+
+    @observation
+    def memory_changes(self) -> int:
+        """A number that grows whenever ``reachable`` may have changed, on whichever device."""
+        return self._calls.memory_changes
 
     @observation
     def add_variable(self, address: int, nbytes: int) -> None:

@@ -62,6 +62,7 @@ class SimVirtualMemory:
     def set_access(self, address: int, nbytes: int) -> None:
         """Let the device read and write whole mappings."""
         self._check()
+        self._calls.memory_changes += 1
         self._ranges.set_access(address, nbytes)
 
     @giving_back_call

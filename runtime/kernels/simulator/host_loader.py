@@ -8,7 +8,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ....allocators.block import Segment
 from ...drivers.base import Dim3, FunctionAttributes, driver_error
@@ -38,12 +38,11 @@ class HostLoader:
         self._next = 0x5000_0000
         self.workers = default_workers()
         """How many threads run the blocks of a kernel."""
-        self.allocators: Callable[[], list[Allocator]] = list
-        """The allocators over the devices' memory: what they hold, but is in nobody's hands, is not accessible to
-        kernels, although the driver thinks it allocated."""
-        self._reachable: list[Range] = []
-        self._unmanaged: list[Range] = []
-        """What of ``_reachable`` no allocator holds."""
+        self.allocators: weakref.WeakKeyDictionary[Any, Callable[[Any], list[Allocator]]] = weakref.WeakKeyDictionary()
+        """By runtime, what tells its allocators: what they hold, but is in nobody's hands, is not accessible to
+        kernels, although the driver thinks it allocated. Several runtimes may share the driver."""
+        self._accessible: dict[int, Accessible] = {}
+        """What kernels of each device may touch, as it was last time."""
 
     @property
     def _engine(self) -> Engine:
@@ -114,7 +113,7 @@ class HostLoader:
                 1,
                 f"launch of {kernel.name}: {len(parameters)} of {kernel.parameter_bytes} bytes of parameters",
             )
-        accessible = self._accessible()
+        accessible = self._find_accessible()
         reads, writes = _touched(kernel, parameters, accessible)
         limit = self._driver.device_properties(self._driver.current_device() or 0).shared_memory_per_block_optin
         body = partial(self._run, kernel, grid, block, shared, limit, parameters, accessible)
@@ -144,22 +143,15 @@ class HostLoader:
         table[self._next] = thing  # type: ignore[assignment]
         return self._next
 
-    def _accessible(self) -> list[Range]:
-        """What kernels of the current device may touch: address and size, in order."""
-        ranges = self._driver.reachable()
-        allocators = self.allocators()
-        if ranges != self._reachable:  # only then may what allocators hold have changed
-            self._unmanaged = _without(ranges, [segment for it in allocators for segment in it.segments()])
-            self._reachable = ranges
-        starts = [address for address, _ in ranges]
-        found = list(self._unmanaged)
-        for allocator in allocators:
-            for block in allocator.live_blocks():
-                position = bisect_right(starts, block.address) - 1
-                if position >= 0 and block.requested and block.address < sum(ranges[position]):  # not another device's
-                    found.append((block.address, block.requested))
-        found.sort()
-        return found
+    def _find_accessible(self) -> Accessible:
+        """What kernels of the current device may touch. It is found anew only where that may have changed."""
+        device = self._driver.current_device() or 0
+        allocators = [it for runtime, ask in list(self.allocators.items()) for it in ask(runtime)]
+        state = (self._driver.memory_changes(), *map(_state, allocators))
+        kept = self._accessible.get(device)
+        if kept is None or kept.state != state:
+            kept = self._accessible[device] = Accessible(state, self._driver.reachable(), allocators)
+        return kept
 
     def _run(
         self,
@@ -169,10 +161,9 @@ class HostLoader:
         shared: int,
         limit: int,
         parameters: bytes,
-        accessible: list[Range],
+        accessible: Accessible,
     ) -> None:
         """The operation."""
-        ranges = array("Q", [value for pair in accessible for value in pair]) if kernel.module.checked else None
         fault, printed = kernel.module.engine.run(
             kernel,
             grid,
@@ -180,7 +171,7 @@ class HostLoader:
             shared=shared,
             shared_limit=limit,
             parameters=parameters,
-            ranges=ranges,
+            ranges=accessible.pairs if kernel.module.checked else None,
             workers=self.workers,
             timeout_s=self._driver.timeout_s,
         )
@@ -188,7 +179,44 @@ class HostLoader:
             sys.stdout.write(printed)
             sys.stdout.flush()
         if fault is not None:
-            raise driver_error(fault.code, _explain(kernel, fault, accessible))
+            raise driver_error(fault.code, _explain(kernel, fault, accessible.ranges))
+
+
+class Accessible:
+    """The memory that kernels of one device may touch, at one time."""
+
+    def __init__(self, state: tuple[object, ...], reachable: list[Range], allocators: list[Allocator]) -> None:
+        """Of what is ``reachable``, what no allocator holds, and the blocks that are in the program's hands."""
+        self.state = state
+        """Tells whether it is still so."""
+        starts = [address for address, _ in reachable]
+        self.ranges = _without(reachable, [segment for it in allocators for segment in it.segments()])
+        """Address and size of each piece, in order."""
+        for allocator in allocators:
+            for block in allocator.live_blocks():
+                position = bisect_right(starts, block.address) - 1
+                # Blocks of another device are not reachable.
+                if position >= 0 and block.requested and block.address < sum(reachable[position]):
+                    self.ranges.append((block.address, block.requested))
+        self.ranges.sort()
+        self.starts = [address for address, _ in self.ranges]
+        self.pairs = array("Q", [value for pair in self.ranges for value in pair])
+        """The same for the engine: addresses and sizes in turn."""
+
+
+def _state(allocator: Allocator) -> tuple[object, ...]:
+    """What differs whenever other blocks of an allocator are live than before."""
+    statistics = allocator.statistics()
+    blocks, requested = statistics.all.allocation, statistics.all.requested_bytes
+    return (
+        id(allocator),
+        blocks.allocated,
+        blocks.freed,
+        blocks.current,
+        requested.current,
+        statistics.num_device_alloc,
+        statistics.num_device_free,
+    )
 
 
 def _without(ranges: list[Range], segments: list[Segment]) -> list[Range]:
@@ -203,18 +231,18 @@ def _without(ranges: list[Range], segments: list[Segment]) -> list[Range]:
     return kept
 
 
-def _touched(kernel: HostKernel, parameters: bytes, accessible: list[Range]) -> tuple[list[Range], list[Range]]:
+def _touched(kernel: HostKernel, parameters: bytes, accessible: Accessible) -> tuple[list[Range], list[Range]]:
     """The memory that the pointers among the parameters lie in: read through const ones, written through others."""
     reads: list[Range] = []
     writes: list[Range] = []
-    starts = [address for address, _ in accessible]
+    starts, ranges = accessible.starts, accessible.ranges
     for parameter in kernel.parameters:
         if parameter.kind != "p":
             continue
         address = int.from_bytes(parameters[parameter.offset : parameter.offset + _POINTER], "little")
         position = bisect_right(starts, address) - 1
-        if position >= 0 and address < starts[position] + accessible[position][1]:
-            (reads if parameter.constant else writes).append(accessible[position])
+        if position >= 0 and address < sum(ranges[position]):
+            (reads if parameter.constant else writes).append(ranges[position])
     return reads, writes
 
 
