@@ -359,3 +359,19 @@ def test_memory_of_a_threads_own_stream_can_be_given_back_by_another_thread(runt
     thread.start()
     thread.join()
     assert runtime.allocator(0).release_cached() > 0
+
+
+@pytest.mark.needs_sim
+def test_a_stream_with_queued_work_is_not_handed_out_again() -> None:
+    with Runtime(driver="sim:schedule=lazy") as runtime:
+        buffer = runtime.alloc(64)
+        first = Stream(runtime=runtime)
+        handle = first.cuda_stream
+        for value in range(9):  # asking whether it is done runs one operation
+            memset(buffer, value, stream=first, runtime=runtime)
+        del first
+        second = Stream(runtime=runtime)
+        assert second.cuda_stream != handle
+        runtime.device(0).synchronize()
+        third = Stream(runtime=runtime)
+        assert third.cuda_stream == handle
