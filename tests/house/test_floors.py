@@ -65,7 +65,7 @@ def test_every_contract_holds(copy):
             "cuplug.allocators.sizes -> cuplug.runtime.machine",
         ),
         (
-            "runtime/drivers/upstream.py",
+            "runtime/drivers/device_upstream.py",
             "\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ...plugins.manager import PluginManager\n",
             "cuplug.runtime.drivers.device_upstream -> cuplug.plugins.manager",
         ),
