@@ -11,7 +11,7 @@ import numpy as np
 
 from ...allocators.events import EventKind
 
-__all__ = ["CLOSING", "EVENT_DTYPE", "NO_DEVICE", "EventArray", "Frame", "Header", "Trace"]
+__all__ = ["CLOSING", "EVENT_DTYPE", "NO_DEVICE", "UNKNOWN", "EventArray", "Frame", "Header", "Trace"]
 
 EVENT_DTYPE = np.dtype(
     [
@@ -29,6 +29,8 @@ EVENT_DTYPE = np.dtype(
 EventArray: TypeAlias = "np.ndarray[Any, np.dtype[np.void]]"
 NO_DEVICE = 255
 """The device of events that belong to none, such as markers."""
+UNKNOWN = -1
+"""The ``nbytes`` of an OUT_OF_MEMORY event of which nobody knows how much the device had free."""
 
 CLOSING = "cuplug: the runtime closes"
 """The name of the marker behind the program's own events. What follows, the runtime does while it closes."""

@@ -31,9 +31,12 @@ def findings(device: DeviceSummary, path: str) -> list[Finding]:
         what = (
             f"Out of memory at {first.seconds:.3f} s ({times} time{'s' if times > 1 else ''}): "
             f"{short_size(first.requested)} were asked for. {short_size(first.reserved)} were reserved then, of which "
-            f"{short_size(unused)} were unused, and the device had another {short_size(first.free)} free."
+            f"{short_size(unused)} were unused"
+            + (f", and the device had another {short_size(first.free)} free." if first.free is not None else ".")
         )
-        if unused + first.free >= first.requested:
+        if first.free is None:
+            do = f"How much the device had free is not known; cuplug-trace fit {path} says how much memory it takes."
+        elif unused + first.free >= first.requested:
             do = (
                 "It was fragmentation: enough was free, but not in one piece. To see which allocator or option would "
                 f"do, rank them: cuplug-trace advise {path} --memory {_option(first.reserved + first.free)}"

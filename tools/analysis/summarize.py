@@ -63,8 +63,8 @@ class OutOfMemory:
     seconds: float
     stream: int
     requested: int
-    free: int
-    """On the device, outside what is reserved."""
+    free: int | None
+    """On the device, outside what is reserved. None where the history does not say."""
     reserved: int = 0
     active: int = 0
     """Of what is reserved, in use, or freed and still waiting for streams."""
@@ -251,7 +251,7 @@ def _out_of_memory(events: EventArray, times: npt.NDArray[np.float64], memory: C
             float(times[at]),
             int(events["stream"][at]),
             int(events["requested"][at]),
-            int(events["nbytes"][at]),
+            int(events["nbytes"][at]) if events["nbytes"][at] >= 0 else None,
             int(memory.reserved[at]),
             int(memory.active[at]),
         )

@@ -10,22 +10,23 @@ free             FREE
 allocate failure OUT_OF_MEMORY, with nothing known of what was free
 ================ ==============================================================================
 
-Times are of the day, ``hours:minutes:seconds:microseconds`` (a point before the microseconds is read too), and may
-step over midnight. RMM does not name the device, so that every event is of device 0: it writes a file for
-each device.
+Pointers and streams are hexadecimal, with ``0x`` or without. Times are of the day,
+``hours:minutes:seconds:microseconds`` (a point before the microseconds is read too), and may step over midnight. RMM
+does not name the device, so that every event is of device 0: it writes a file for each device.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from ...allocators.errors import TraceError
 from ...allocators.events import EventKind
-from ...plugins.tracing.contents import EVENT_DTYPE, Header, Trace
+from ...plugins.tracing.contents import EVENT_DTYPE, UNKNOWN, Header, Trace
 
 __all__ = ["is_rmm_log", "read_rmm_log"]
 
@@ -37,6 +38,7 @@ _ACTIONS = {
     "allocate failure": EventKind.OUT_OF_MEMORY,
 }
 _TIME = re.compile(r"(\d{1,2}):(\d{1,2}):(\d{1,2})(?:[:.](\d{1,9}))?")
+_HEXADECIMAL = re.compile(r"[0-9]*[a-fA-F][0-9a-fA-F]*")
 _DAY = 86_400 * 10**9
 
 
@@ -60,6 +62,7 @@ def read_rmm_log(path: str | os.PathLike[str]) -> Trace:
     if [name.strip() for name in lines[0].split(",")] != _COLUMNS:
         raise TraceError(f"{path} is not a log of RMM's: its first line is not {','.join(_COLUMNS)}")
     unfinished = lines.pop() if lines[-1] else ""
+    bases = [_base(lines[1:], column) for column in (3, 5)]
     threads: dict[str, int] = {}
     rows: list[tuple[int, ...]] = []
     day, last = 0, 0
@@ -74,8 +77,8 @@ def read_rmm_log(path: str | os.PathLike[str]) -> Trace:
                 day += _DAY
             last = moment
             kind = _ACTIONS[action.lower()]
-            address, nbytes = _number(pointer), int(size)
-            handle = _number(stream)
+            address, nbytes = _number(pointer, bases[0]), int(size)
+            handle = _number(stream, bases[1])
             if not (0 <= nbytes < 1 << 53 and 0 <= address < 1 << 64 and 0 <= handle < 1 << 64):
                 raise ValueError("out of range")  # noqa: TRY301 - said better below
         except (ValueError, KeyError):
@@ -83,7 +86,7 @@ def read_rmm_log(path: str | os.PathLike[str]) -> Trace:
         failed = kind == EventKind.OUT_OF_MEMORY
         rows.append(
             (
-                day + moment, 0 if failed else address, 0 if failed else nbytes, nbytes, handle, 0,
+                day + moment, 0 if failed else address, UNKNOWN if failed else nbytes, nbytes, handle, 0,
                 min(threads.setdefault(thread, len(threads)), 0xFFFF), 0, int(kind),
             )
         )  # fmt: skip
@@ -107,7 +110,13 @@ def _nanoseconds(text: str) -> int:
     return ((int(hours) * 60 + int(minutes)) * 60 + int(seconds)) * 10**9 + int((fraction or "0").ljust(9, "0")[:9])
 
 
-def _number(text: str) -> int:
+def _base(lines: Sequence[str], column: int) -> int:
+    """To which base the numbers of a column are that have no ``0x``: to 16 if one of them has a letter."""
+    cells = (cell[column].strip() for cell in (line.split(",") for line in lines) if len(cell) > column)
+    return 16 if any(_HEXADECIMAL.fullmatch(cell) for cell in cells) else 10
+
+
+def _number(text: str, base: int) -> int:
     if text in ("(nil)", "nullptr"):
         return 0
-    return int(text, 16) if text.lower().startswith("0x") else int(text)
+    return int(text, 16 if text.lower().startswith("0x") else base)

@@ -106,6 +106,13 @@ class _Import:
         self.names: dict[str, int] = {}
         self.frames: dict[Frame, int] = {}
         self.stacks: dict[tuple[int, ...], int] = {}
+        self.timed = any(
+            isinstance(entry, dict) and "time_us" in entry
+            for entries in snapshot["device_traces"]
+            if isinstance(entries, list)
+            for entry in entries
+        )
+        """Whether events have times. Before PyTorch 2.1 they had none: they then get one microsecond each."""
         self._stack_of: dict[int, int] = {}  # by the identity of the snapshot's own, shared list of frames
 
     def trace(self) -> Trace:
@@ -141,8 +148,11 @@ class _Import:
             frames={number: frame for frame, number in self.frames.items()},
             stacks={number: stack for stack, number in self.stacks.items()},
             path=self.path,
-            note=_what_is_older(before, len(events)),
+            note="; ".join(filter(None, (_what_is_older(before, len(events)), self._what_of_times(len(events))))),
         )
+
+    def _what_of_times(self, events: int) -> str:
+        return "" if self.timed or not events else "the snapshot has no times: events are taken to be 1 µs apart"
 
     def _segments(self) -> dict[int, list[dict[str, Any]]]:
         """The segments at the end, by device."""
@@ -172,7 +182,10 @@ class _Import:
             kinds = [_ACTIONS[entry["action"]] for entry in entries]
             events["kind"] = kinds
             events["device"] = device
-            events["time"] = [entry["time_us"] * 1000 for entry in entries]
+            if self.timed:
+                events["time"] = [entry["time_us"] * 1000 for entry in entries]
+            else:
+                events["time"] = np.arange(len(entries), dtype=np.int64) * 1000
             events["stream"] = [entry["stream"] for entry in entries]
             events["address"] = [entry.get("addr", 0) for entry in entries]
             events["requested"] = events["nbytes"] = [entry["size"] for entry in entries]
@@ -231,7 +244,7 @@ class _Import:
 
     def _blame(self, device: int, entries: list[Any]) -> str:
         """Which entry is at fault."""
-        wanted = {"action": str, "time_us": int, "stream": int, "size": int}
+        wanted = {"action": str, **({"time_us": int} if self.timed else {}), "stream": int, "size": int}
         for place, entry in enumerate(entries):
             if not isinstance(entry, dict):
                 return f"event {place} of device {device} is not a dictionary"

@@ -65,7 +65,8 @@ def _print_device(device: DeviceSummary, console: Console) -> None:
         print_paragraph(
             console,
             f"out of memory at {failed.seconds:.6f} s: {failed.requested} bytes asked for on stream "
-            f"{failed.stream:#x}, {failed.free} free on the device",
+            f"{failed.stream:#x}, {'what was' if failed.free is None else failed.free} free on the device"
+            + (" is not known" if failed.free is None else ""),
             style="red",
         )
 

@@ -45,6 +45,33 @@ def test_the_commands_take_it(command: Command, tmp_path: Path) -> None:
     assert "5000" in command("summary", path).stdout
 
 
+@pytest.mark.parametrize(
+    ("pointers", "streams"),
+    [
+        (("0x7f00000000a0", "0x100"), ("0x0", "0x1a")),
+        (("00007F00000000A0", "100"), ("0", "1A")),
+        (("256", "512"), ("0", "26")),
+    ],
+)
+def test_numbers_are_read_with_and_without_0x(
+    tmp_path: Path, pointers: tuple[str, str], streams: tuple[str, str]
+) -> None:
+    lines = [f"1,1:2:3:4,allocate,{pointer},20,{stream}\n" for pointer, stream in zip(pointers, streams, strict=True)]
+    trace = load(written(tmp_path, LOG.splitlines()[0] + "\n" + "".join(lines)))
+    base = 16 if "a" in "".join(pointers).lower() else 10
+    assert trace.events["address"].tolist() == [int(pointer, base) for pointer in pointers]
+    assert trace.events["stream"].tolist() == [0, 26]
+
+
+def test_a_failure_is_told_as_one_of_which_the_free_memory_is_not_known(command: Command, tmp_path: Path) -> None:
+    path = written(tmp_path, LOG)
+    told = " ".join(command("summary", path).stdout.split())
+    assert "9000 bytes asked for on stream 0x0, what was free on the device is not known" in told
+    assert '"free": null' in command("summary", path, "--json").stdout
+    assert command("report", path, "-o", tmp_path / "r.html").exit_code == 0
+    assert "How much the device had free is not known" in (tmp_path / "r.html").read_text()
+
+
 def test_a_log_that_breaks_off_gives_all_whole_lines(tmp_path: Path) -> None:
     trace = load(written(tmp_path, LOG + "4243,00:00:02:0000"))
     assert len(trace.events) == 4

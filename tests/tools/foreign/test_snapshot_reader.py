@@ -250,6 +250,16 @@ def test_a_pickle_of_empty_containers_is_refused_before_it_takes_memory(tmp_path
     assert taken < 16 << 20
 
 
+def test_a_snapshot_without_times_is_read_and_that_is_said(tmp_path: Path) -> None:
+    entries = [event("alloc", addr=1), event("free_requested", addr=1)]
+    for entry in entries:
+        del entry["time_us"]
+    trace = imported(tmp_path, entries)
+    assert (trace.events["time"] - trace.events["time"][0]).tolist() == [0, 1000]
+    assert "no times" in trace.note
+    assert trace.complete
+
+
 def test_several_compressed_streams_in_one_file_are_read_as_one(tmp_path: Path) -> None:
     data = pickle.dumps({"device_traces": [[event("alloc")]]})
     for pack in (lzma.compress, gzip.compress):
