@@ -12,6 +12,7 @@ from .advise import advise
 from .allocators import allocators
 from .compare import compare, diff
 from .demo import demo
+from .doctor import doctor
 from .dump import dump
 from .export import export
 from .fit import fit
@@ -30,9 +31,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit status: 0 all went well; 1 a replay failed, or nothing fits (of record: the program's own); 2 what "
-    "was asked for, or a file, is wrong, or the output cannot be written; 130 interrupted; 141 the reader of the "
-    "output has gone.",
+    epilog="Exit status: 0 all went well; 1 a replay failed, nothing fits, or something here does not work (of record: "
+    "the program's own); 2 what was asked for, or a file, is wrong, or the output cannot be written; 130 interrupted; "
+    "141 the reader of the output has gone.",
 )
 
 
@@ -75,3 +76,4 @@ app.command()(export)
 app.command()(dump)
 app.command()(allocators)
 app.command()(demo)
+app.command()(doctor)
