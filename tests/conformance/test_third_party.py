@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 DATA = Path(__file__).parents[1] / "data"
-PACKAGES = (DATA / "third_party",)
+PACKAGES = (DATA / "third_party", DATA / "strangers")
 
 
 @pytest.fixture(scope="module")
@@ -112,3 +112,11 @@ except Exception as error:
     assert "of the distribution 'cuplug-broken' cannot be loaded: ModuleNotFoundError" in warned
     assert made == "HoardAllocator"
     assert "known are bump, caching, direct, expandable, hoard. Left out: plugin 'cuplug-broken:broken'" in error
+
+
+@pytest.mark.parametrize("allocator", ["buddy", "slab"])
+def test_an_allocator_written_from_the_documentation_alone_passes(environment, allocator):
+    kit = ("-m", "pytest", "-p", "cuplug.plugins.conformance", "-p", "no:cacheprovider", "-q")
+    done = environment.run(*kit, "--allocator", allocator, "--driver", "sim:schedule=random,seed=7")
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout.splitlines()[-1]
