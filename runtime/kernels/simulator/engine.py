@@ -301,10 +301,8 @@ def _where(kernel: HostKernel, launch: _Launch) -> str:
     """Where each worker was when a kernel was ended: block, thread and, where debuggers' tools are at hand, line."""
     standing = launch.standing[: min(launch.standing_count, _MOST_STANDING)]
     standing.sort(key=lambda place: (place.block.z, place.block.y, place.block.x))
-    lines = lines_of(
-        kernel.module.image, [code - kernel.module.begin for place in standing for code in place.code if code]
-    )
-    found = []
+    module, found = kernel.module, []
+    lines = lines_of(module.image, [code - module.begin for place in standing for code in place.code if code])
     for place in standing:
         block, thread = ((it.x, it.y, it.z) for it in (place.block, place.thread))
         known = [line for code in place.code if code and (line := lines.get(code - kernel.module.begin))]
