@@ -8,9 +8,11 @@ from typing import Annotated
 
 import typer
 
+from ...allocators.sizes import short_size
 from ...plugins.manager import default_manager
 from ..analysis.candidates import defaults
 from ..console import out
+from ..replaying.advice import LARGEST_DEVICE
 from ..replaying.jobs import in_parallel
 from ..replaying.least_memory import FitWork, fit_one
 from ..reporters.advice_text import BEYOND_THIS, print_fits
@@ -39,8 +41,12 @@ def fit(
         typer.echo(json.dumps([asdict(one) for one in found]))
     else:
         console = out()
+        left_out = [one for one in found if one.least > LARGEST_DEVICE and not allocator]
         for file in histories:
-            print_fits(file, [one for one in found if one.trace == file], console)
+            print_fits(file, [one for one in found if one.trace == file and one not in left_out], console)
+        for one in left_out:
+            needed = f"it would need {short_size(one.least)}, more than any device has."
+            print_paragraph(console, f"{one.allocator} is left out: {needed}")
         print_paragraph(console, BEYOND_THIS)
     if any(one.failure for one in found):
         raise typer.Exit(1)
