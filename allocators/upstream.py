@@ -1,4 +1,10 @@
-"""Where a strategy gets its memory: the protocols that the runtime, the simulator and replay implement."""
+"""Where a strategy gets its memory: the protocols that the runtime, the simulator and replay implement.
+
+**Exceptions.** A call that raises has changed nothing, whatever it raises: an error of cuplug's, or an interrupt that
+arrives in its middle (Ctrl-C, exhausted host memory). What was to be made is not there, what was to be given back still
+is, and the call may be repeated. What a call returns is the caller's at once: no interrupt comes between its return and
+the rest of the line, so that ``self.address = upstream.reserve(nbytes)`` loses nothing.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FLOORS = ("allocators", "plugins", "runtime", "tools")
-SHARED = {"base.py", "report.py", "upstream.py"}
+SHARED = {"base.py", "report.py"}
 """Names that files share for now. This list only ever becomes shorter."""
 PUBLIC = {"cuda.py"}
 """Modules at the top that re-export one of a floor by its own name: ``import cuplug.cuda`` must find a file."""

@@ -279,23 +279,28 @@ class Arrived(BaseException):
     """What the handler of the timer's signal raises."""
 
 
-def raise_arrived(number: int, frame: FrameType | None) -> None:
-    raise Arrived
-
-
 @pytest.fixture
 def timer() -> Iterator[Callable[[Callable[[], object], float], bool]]:
     """Runs a function while a timer's signal comes after so many seconds. Says whether the signal cut it short."""
+    armed = False
+
+    def raise_arrived(number: int, frame: FrameType | None) -> None:
+        nonlocal armed
+        if armed:  # else it comes late
+            armed = False
+            raise Arrived
 
     def run(call: Callable[[], object], seconds: float) -> bool:
+        nonlocal armed
         try:
-            try:
-                signal.setitimer(signal.ITIMER_REAL, seconds)
-                call()
-            finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
+            armed = True
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+            call()
+            armed = False
         except Arrived:
             return True
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
         return False
 
     before = signal.signal(signal.SIGALRM, raise_arrived)

@@ -61,7 +61,15 @@ def test_options_show_in_the_properties(make_sim: Callable[..., SimDriver]) -> N
 
 @pytest.mark.parametrize(
     "options",
-    [{"devices": -1}, {"devices": 65}, {"memory": 1 << 20}, {"memory": 1 << 50}, {"compute_capability": "nine"}],
+    [
+        {"devices": -1},
+        {"devices": 65},
+        {"memory": 1 << 20},
+        {"memory": 1 << 50},
+        {"compute_capability": "nine"},
+        {"seed": -1},
+        {"schedule": "random:-3"},
+    ],
 )
 def test_bad_options_are_refused_with_what_was_given(options: dict[str, Any]) -> None:
     (value,) = options.values()
