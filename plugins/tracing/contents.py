@@ -114,6 +114,8 @@ class Trace:
     """Whether the recording was closed and every record of it is here."""
     note: str = ""
     """What is missing, for people; empty where nothing is."""
+    kept: dict[str, Any] = field(default_factory=dict)
+    """What another library's file said besides, for an export in its own form. Not part of a trace file."""
 
     def stack(self, number: int) -> tuple[Frame, ...]:
         """The call stack of that number (an event's ``context``), innermost frame first. Empty where unknown."""

@@ -148,6 +148,7 @@ class _Import:
             frames={number: frame for frame, number in self.frames.items()},
             stacks={number: stack for stack, number in self.stacks.items()},
             path=self.path,
+            kept={name: value for name, value in self.snapshot.items() if name != "device_traces"},
             note="; ".join(filter(None, (_what_is_older(before, len(events)), self._what_of_times(len(events))))),
         )
 

@@ -27,11 +27,14 @@ _ACTIONS = {
 def snapshot(trace: Trace) -> dict[str, Any]:
     """A PyTorch memory snapshot, as ``torch.cuda.memory._snapshot()`` gives it, made of builtin types only.
 
-    What was freed without waiting gets ``free_completed`` at once, as PyTorch writes it for every block. Segments at
-    the end, with the blocks in them, are made up from the events.
+    Of an imported snapshot, segments, settings and annotations are what the file had. Else what was freed without
+    waiting gets ``free_completed`` at once, as PyTorch writes it for every block, and segments at the end, with the
+    blocks in them, are made up from the events.
     """
     stacks: dict[int, list[dict[str, Any]]] = {}
     traces = [_entries(trace, device, stacks) for device in range(max(trace.devices, default=-1) + 1)]
+    if "segments" in trace.kept:
+        return {**trace.kept, "device_traces": traces}
     segments = [segment for device in trace.devices for segment in _segments(trace, device, stacks)]
     return {
         "segments": segments,
@@ -45,30 +48,37 @@ def _entries(trace: Trace, device: int, stacks: dict[int, list[dict[str, Any]]])
     events = trace.events[trace.events["device"] == device]
     blocks = find_blocks(events)
     waits = set(blocks.freed[(blocks.reusable < 0) | (blocks.reusable > blocks.freed)].tolist())
+    imported = trace.header.source == "pytorch"  # whose history says of every block when its free was completed
+    annotations = trace.kept.get("external_annotations") or ()
+    annotated = {f"{entry['name']} {entry['stage']}" for entry in annotations}
     offset = trace.header.wall_offset_ns
     entries = []
     begin = int(np.searchsorted(np.flatnonzero(trace.events["device"] == device), trace.begin))
     for place, event in enumerate(events[begin:], begin):
         kind = int(event["kind"])
         action = _ACTIONS.get(EventKind(kind))
+        name = trace.name(int(event["requested"])) if kind == EventKind.MARKER else ""
+        if imported and name and name not in annotated:
+            action = "snapshot" if name == "snapshot" else "user_defined"
         if action is None:
             continue
         of_block = kind <= EventKind.FENCE_PASSED or kind == EventKind.OUT_OF_MEMORY
         entry: dict[str, Any] = {
             "action": action,
-            "size": int(event["requested"] if of_block else event["nbytes"]),
+            "size": 0 if name else int(event["requested"] if of_block else event["nbytes"]),
             "stream": int(event["stream"]),
             "time_us": (int(event["time"]) + offset) // 1000,
             "compile_context": "N/A",
-            "user_metadata": "",
-            "frames": _frames(trace, int(event["context"]), stacks),
+            "user_metadata": name if action == "user_defined" else "",
         }
+        if trace.stacks or not imported:
+            entry["frames"] = _frames(trace, int(event["context"]), stacks)
         if kind == EventKind.OUT_OF_MEMORY:
-            entry["device_free"] = int(event["nbytes"])
+            entry["device_free"] = max(int(event["nbytes"]), 0)
         else:
             entry["addr"] = int(event["address"])
         entries.append(entry)
-        if kind == EventKind.FREE and place not in waits:
+        if kind == EventKind.FREE and place not in waits and not imported:
             entries.append({**entry, "action": "free_completed"})
     return entries
 

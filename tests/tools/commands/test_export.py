@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import lzma
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -83,6 +84,30 @@ def test_an_exported_snapshot_tells_the_same_when_it_is_read_again(
     for device in before.devices:
         assert memory(after, device) == memory(before, device)
     assert set(map(after.stack, after.stacks)) == {before.stack(number) for number in before.stacks}
+
+
+@pytest.mark.parametrize("events", [0, 1000, None])
+@pytest.mark.parametrize("name", ["stream_prefetch", "stacks"])
+def test_a_snapshot_that_is_exported_again_is_the_same(
+    export: Callable[[Path, str], Path], tmp_path: Path, name: str, events: int | None
+) -> None:
+    path = STACKS if name == "stacks" else STACKS.parents[2] / "data" / "traces" / f"{name}.pickle.xz"
+    data = pickle.loads(lzma.decompress(path.read_bytes()))
+    if events is not None:
+        data["device_traces"] = [data["device_traces"][0][-events:] if events else []]
+    data["device_traces"][0].append(
+        {
+            "action": "user_defined", "addr": 0, "size": 0, "stream": 0, "time_us": 1 << 51, "compile_context": "N/A",
+            "user_metadata": "step 5", **({"frames": []} if name == "stacks" else {}),
+        }
+    )  # fmt: skip
+    whole = tmp_path / "whole.pickle"
+    whole.write_bytes(pickle.dumps(data))
+    again = pickle.loads(export(whole, "again.pickle").read_bytes())
+    assert set(again) == set(data)
+    for part in ("segments", "allocator_settings", "external_annotations"):
+        assert again[part] == data[part]
+    assert again["device_traces"] == data["device_traces"]
 
 
 def test_a_snapshot_has_segments_filled_with_blocks(export: Callable[[Path, str], Path], small_trace: Path) -> None:
