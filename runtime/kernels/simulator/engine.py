@@ -105,6 +105,7 @@ class _Launch(ctypes.Structure):
         ("static_shared", c_uint32),
         ("ended", c_uint32),
         ("timeout_ns", c_uint64),
+        ("interrupts_seen", c_uint64),
         ("code_begin", c_uint64),
         ("code_end", c_uint64),
         ("standing_count", c_uint32),
@@ -207,6 +208,7 @@ class Engine:
         library = _load(image)
         if library.cuplug_abi() != ABI:
             raise CompileError("the engine for kernels is of another version than this Python code; reinstall cuplug")
+        library.cuplug_interrupts.restype = c_uint64
         library.cuplug_allow.argtypes = (c_uint64, c_uint64, c_int)
         library.cuplug_run.argtypes = (
             ctypes.POINTER(_Launch),
@@ -267,6 +269,7 @@ class Engine:
             shared_limit=shared_limit,
             checked=kernel.module.checked,
             timeout_ns=int((timeout_s or 0) * 1e9),
+            interrupts_seen=self._library.cuplug_interrupts(),
             code_begin=kernel.module.begin,
             code_end=kernel.module.end,
         )

@@ -244,6 +244,12 @@ PUBLIC void cuplug_allow(cuplug_u64 address, cuplug_u64 nbytes, int allow) {
     pthread_mutex_unlock(&launch_lock);
 }
 
+// How many interrupts have come. One that comes between this call and that of cuplug_run ends the kernel, too.
+PUBLIC cuplug_u64 cuplug_interrupts() {
+    notice_interrupts();
+    return interrupts;
+}
+
 // Runs a kernel to its end. `ranges` is the device memory that it may touch (see shadow::apply). Returns the fault's code.
 PUBLIC int cuplug_run(Launch* launch, const shadow::Range* ranges, cuplug_u64 count, char** text, cuplug_u64* text_nbytes) {
     pthread_mutex_lock(&launch_lock);

@@ -110,10 +110,13 @@ static void handle_end(int number, siginfo_t* information, void* context) {
     escape(state);
 }
 
+static volatile cuplug_u64 interrupts = 0;  // that have come since the handler was set
+
 // On whichever thread Ctrl-C arrives: first what the program does, then an end to the kernel, soon.
 static void handle_interrupt(int number, siginfo_t* information, void* context) {
     if (before_interrupt.sa_flags & SA_SIGINFO) before_interrupt.sa_sigaction(number, information, context);
     else before_interrupt.sa_handler(number);
+    __atomic_add_fetch(&interrupts, 1, __ATOMIC_SEQ_CST);
     cuplug_u64 soon = now_ns() + PATIENCE_NS;
     if (watched && (!end_at || soon < end_at)) {
         end_reason = INTERRUPTED;
@@ -122,7 +125,7 @@ static void handle_interrupt(int number, siginfo_t* information, void* context) 
     }
 }
 
-static void exchange_handler(int number, void (*handler)(int, siginfo_t*, void*), struct sigaction* before) {
+static void set_handler(int number, void (*handler)(int, siginfo_t*, void*), struct sigaction* before) {
     struct sigaction ours;
     memset(&ours, 0, sizeof ours);
     ours.sa_sigaction = handler;
@@ -130,29 +133,32 @@ static void exchange_handler(int number, void (*handler)(int, siginfo_t*, void*)
     sigaction(number, &ours, before);
 }
 
-static void restore_handler(int number, void (*handler)(int, siginfo_t*, void*), const struct sigaction* before) {
+// Begins to notice interrupts, if the program handles them. Called again where the program has set a handler since.
+static void notice_interrupts() {
     struct sigaction now;
-    sigaction(number, nullptr, &now);
-    if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == handler) sigaction(number, before, nullptr);
+    sigaction(SIGINT, nullptr, &now);
+    if (now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN) return;
+    if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == handle_interrupt) return;
+    before_interrupt = now;
+    set_handler(SIGINT, handle_interrupt, nullptr);
 }
-
-static bool interruptible = false;
 
 static void begin_watch(Launch* launch, cuplug_u32 team) {
     start_watchdog();
     if (!watching) return;
-    exchange_handler(END, handle_end, &before_end);
-    sigaction(SIGINT, nullptr, &before_interrupt);
-    interruptible = before_interrupt.sa_handler != SIG_DFL && before_interrupt.sa_handler != SIG_IGN;
+    set_handler(END, handle_end, &before_end);
     pthread_mutex_lock(&watch_lock);
     workers[0]->native_thread = pthread_self();
     end_reason = TIMED_OUT;
     end_at = launch->timeout_ns ? now_ns() + launch->timeout_ns : 0;
     watched_count = team;
     watched = launch;
+    if (interrupts != launch->interrupts_seen) {  // one came after Python had looked for it last
+        end_reason = INTERRUPTED;
+        end_at = now_ns() + PATIENCE_NS;
+    }
     pthread_mutex_unlock(&watch_lock);
-    if (interruptible) exchange_handler(SIGINT, handle_interrupt, &before_interrupt);
-    if (launch->timeout_ns) sem_post(&wake_watchdog);
+    if (end_at) sem_post(&wake_watchdog);
 }
 
 static void end_watch() {
@@ -161,6 +167,7 @@ static void end_watch() {
     watched = nullptr;
     end_at = 0;
     pthread_mutex_unlock(&watch_lock);
-    if (interruptible) restore_handler(SIGINT, handle_interrupt, &before_interrupt);
-    restore_handler(END, handle_end, &before_end);
+    struct sigaction now;
+    sigaction(END, nullptr, &now);
+    if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == handle_end) sigaction(END, &before_end, nullptr);
 }

@@ -61,6 +61,7 @@ struct Launch {
     cuplug_u32 static_shared;      // bytes of static shared memory that a block used, at most
     volatile cuplug_u32 ended;     // why the kernel was ended, or 0
     cuplug_u64 timeout_ns;         // how long it may run, or 0
+    cuplug_u64 interrupts_seen;    // what cuplug_interrupts said before the launch
     cuplug_u64 code_begin, code_end;  // the module
     cuplug_u32 standing_count;
     Standing standing[MAX_STANDING];
