@@ -13,10 +13,10 @@ from cuplug.allocators.direct import DirectAllocator
 from cuplug.allocators.events import EventKind
 from cuplug.allocators.null import NullUpstream
 from cuplug.allocators.upstream import Upstream
+from cuplug.allocators.upstreams import TimedUpstream
 from cuplug.plugins.tracing.contents import EVENT_DTYPE, NO_DEVICE, Header, Trace
 from cuplug.tools.replaying.program import Program, decode
 from cuplug.tools.replaying.replayer import replay
-from cuplug.tools.replaying.timed_upstream import TimedUpstream
 
 MIB = 1 << 20
 ALLOCATE, FREE, RECORD, PASSED = (

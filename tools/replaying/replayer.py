@@ -13,8 +13,8 @@ from ...allocators.errors import OutOfMemoryError
 from ...allocators.null import NullUpstream
 from ...allocators.sizes import format_size
 from ...allocators.upstream import Upstream
+from ...allocators.upstreams import TimedUpstream
 from .program import Program
-from .timed_upstream import TimedUpstream
 
 __all__ = ["ReplayResult", "replay"]
 

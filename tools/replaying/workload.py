@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from ...allocators.errors import OutOfMemoryError
 from ...allocators.null import NullUpstream
-from ...allocators.upstream import Fence, Upstream, VirtualMemory
+from ...allocators.upstream import Upstream
+from ...allocators.upstreams import LimitedUpstream
 from ...plugins.manager import default_manager
 from ...runtime.drivers.device_upstream import DeviceUpstream
 from ..console import UsageError
@@ -192,81 +192,3 @@ def _streams_of(driver: Any) -> Callable[[int, int], int]:
             driver.set_device(before)
 
     return stream
-
-
-class LimitedUpstream:
-    """A device that has only so many bytes, made of one that has more."""
-
-    def __init__(self, upstream: Upstream, total_bytes: int) -> None:
-        self._upstream = upstream
-        self._total = total_bytes
-        self._used = 0
-        self._sizes: dict[int, int] = {}
-        self.granularity = upstream.granularity
-        self.virtual: VirtualMemory | None = None
-        if upstream.virtual is not None:
-            self.virtual = _LimitedVirtualMemory(self, upstream.virtual)
-
-    def reserve(self, nbytes: int) -> int:
-        nbytes = -(-nbytes // self.granularity) * self.granularity
-        self.take(nbytes)
-        try:
-            address = self._upstream.reserve(nbytes)
-        except BaseException:
-            self._used -= nbytes
-            raise
-        self._sizes[address] = nbytes
-        return address
-
-    def release(self, address: int) -> None:
-        self._upstream.release(address)
-        self._used -= self._sizes.pop(address)
-
-    def memory_info(self) -> tuple[int, int]:
-        free = self._upstream.memory_info()[0]
-        return min(free, self._total - self._used), self._total
-
-    def fence(self, stream: int) -> Fence:
-        return self._upstream.fence(stream)
-
-    def take(self, nbytes: int) -> None:
-        """Count ``nbytes`` as used.
-
-        Raises:
-            OutOfMemoryError: there are not so many left.
-        """
-        free = self._total - self._used
-        if nbytes > free:
-            raise OutOfMemoryError(f"asked for {nbytes} bytes; {free} of {self._total} are free")
-        self._used += nbytes
-
-    def give(self, nbytes: int) -> None:
-        """Count ``nbytes`` as free again."""
-        self._used -= nbytes
-
-
-class _LimitedVirtualMemory:
-    def __init__(self, device: LimitedUpstream, inner: VirtualMemory) -> None:
-        self._device = device
-        self._inner = inner
-        self._sizes: dict[int, int] = {}
-        self.granularity = inner.granularity
-        self.reserve_range = inner.reserve_range
-        self.free_range = inner.free_range
-        self.map = inner.map
-        self.set_access = inner.set_access
-        self.unmap = inner.unmap
-
-    def create_page(self, nbytes: int) -> int:
-        self._device.take(nbytes)
-        try:
-            handle = self._inner.create_page(nbytes)
-        except BaseException:
-            self._device.give(nbytes)
-            raise
-        self._sizes[handle] = nbytes
-        return handle
-
-    def release_page(self, handle: int) -> None:
-        self._inner.release_page(handle)
-        self._device.give(self._sizes.pop(handle))
