@@ -17,19 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 ELSEWHERE = (
-    "pip ",
-    "cd ",
-    ". ",
-    "cuplug-trace demo",
-    "pytest",
-    "python ",
-    ".ci/run",
-    "git ",
-    "mkdocs",
-    "ruff",
-    "mypy",
-    "lint-imports",
-    "CUPLUG_",
+    *("pip ", "cd ", ". ", "pytest", "python ", "git ", "CUPLUG_", "cuplug-trace demo"),
+    *(".ci/run", "mkdocs", "ruff", "mypy", "lint-imports"),
 )
 """What other tests, and CI, carry out."""
 RECORDED = re.compile(r"gpt2\.|snapshot\.pickle|train\.py|after\.cuplug")
