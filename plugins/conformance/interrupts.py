@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 import signal
 import threading
+import warnings
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Protocol
 
 from ...allocators.base import Allocator
@@ -29,6 +31,8 @@ __all__ = [
 ]
 
 _KINDS: tuple[type[BaseException], ...] = (KeyboardInterrupt, MemoryError, RecursionError)
+_TIMES_A_LINE = 3
+"""Once for each kind of exception."""
 _SIGNALS = 300
 _AGAIN_S = 20e-6
 
@@ -80,8 +84,9 @@ def check_exceptions_at_any_line(
         drivers: makes the driver.
         patience_s: how long threads may stand still before it is a deadlock.
     """
+    known: Counter[tuple[CodeType, int]] = Counter()
     for situation in _SITUATIONS:
-        for kind, moments in zip(_KINDS, _dealt(_lines_of(factory, drivers, situation)), strict=True):
+        for kind, moments in zip(_KINDS, _dealt(_lines_of(factory, drivers, situation, known)), strict=True):
             for moment in moments:
                 with Bench(factory, drivers, capacity=1 << 30) as bench:
                     run = _AtLine(Code(bench.allocator), moment, kind)
@@ -218,7 +223,9 @@ def _break_off(bench: Bench, situation: _Situation, run: _Interruption, patience
     operation = situation.prepare(bench)
     try:
         try:
-            found = run(operation.call)
+            with warnings.catch_warnings():  # what strikes an observer detaches it, with a warning
+                warnings.simplefilter("ignore", RuntimeWarning)
+                found = run(operation.call)
         except (run.kind, OutOfMemoryError):  # of memory it may be short in any case
             found = None
         _Aftermath(bench, operation, patience_s).check(found)
@@ -332,8 +339,10 @@ class _Aftermath:
 # --- the situations ---------------------------------------------------------------------------------------------------
 
 
-def _lines_of(factory: Factory, drivers: Drivers, situation: _Situation) -> list[int]:
-    """The moments of the operation when nothing breaks it off."""
+def _lines_of(
+    factory: Factory, drivers: Drivers, situation: _Situation, known: Counter[tuple[CodeType, int]]
+) -> list[int]:
+    """The moments of the operation at which to break it off: each line in at most so many situations."""
     with Bench(factory, drivers, capacity=1 << 30) as bench:
         operation = situation.prepare(bench)
         bench.lost = True
@@ -342,7 +351,7 @@ def _lines_of(factory: Factory, drivers: Drivers, situation: _Situation) -> list
             with suppress(OutOfMemoryError):
                 operation.call()
 
-        return chosen_lines(Code(bench.allocator), call)
+        return chosen_lines(Code(bench.allocator), call, known=known, most=_TIMES_A_LINE)
 
 
 def _calls_of(factory: Factory, drivers: Drivers, situation: _Situation) -> int:

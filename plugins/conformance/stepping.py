@@ -6,6 +6,7 @@ import gc
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from types import CodeType, FrameType
 from typing import Any
@@ -66,8 +67,18 @@ def run_at_line(
     return lines > moment
 
 
-def chosen_lines(code: Code, operation: Callable[[], object]) -> list[int]:
-    """The moments of ``operation`` to look at: of each line that runs, the first two times and the last."""
+def chosen_lines(
+    code: Code,
+    operation: Callable[[], object],
+    *,
+    known: Counter[tuple[CodeType, int]] | None = None,
+    most: int = 0,
+) -> list[int]:
+    """The moments of ``operation`` to look at: of each line that runs, the first two times and the last.
+
+    With ``known``, which counts the moments chosen up to now in all operations, no line is chosen more than ``most``
+    times.
+    """
     seen: dict[tuple[CodeType, int], list[int]] = {}
     lines = 0
 
@@ -82,6 +93,10 @@ def chosen_lines(code: Code, operation: Callable[[], object]) -> list[int]:
         return every_line
 
     _traced(code, operation, every_line)
+    if known is not None:
+        for line, times in seen.items():
+            del times[max(0, most - known[line]) :]
+            known[line] += len(times)
     return sorted(moment for times in seen.values() for moment in times)
 
 

@@ -109,15 +109,15 @@ class IsSlow(ExampleAllocator):
 
 
 def test_a_slow_allocator_is_not_taken_for_a_deadlock(drivers):
-    check_threads(IsSlow, drivers["lazy"], patience_s=1.0)
+    check_threads(IsSlow, drivers["lazy"], patience_s=5.0)
 
 
 def test_work_that_takes_longer_than_anybodys_patience_is_no_deadlock_as_long_as_it_goes_on():
     def work():
-        while time.thread_time() < 0.5:
+        while time.thread_time() < 2.0:
             pass
 
-    run_threads([work, work], Rule.THREADS, patience_s=0.1)
+    run_threads([work], Rule.THREADS, patience_s=1.5)
 
 
 def test_threads_that_wait_for_each_other_are_a_deadlock_which_says_where_they_stand():
