@@ -23,6 +23,8 @@ __all__ = ["HostLoader"]
 
 Range = tuple[int, int]
 _POINTER = 8
+_FEW = 64
+"""So many ranges are found in the time that it takes to tell whether they have changed."""
 _TIMED_OUT = 702
 
 
@@ -144,12 +146,13 @@ class HostLoader:
         return self._next
 
     def _find_accessible(self) -> Accessible:
-        """What kernels of the current device may touch. It is found anew only where that may have changed."""
+        """What kernels of the current device may touch. If it is much, it is found anew only where it has changed."""
         device = self._driver.current_device() or 0
         allocators = [it for runtime, ask in list(self.allocators.items()) for it in ask(runtime)]
-        state = (self._driver.memory_changes(), *map(_state, allocators))
         kept = self._accessible.get(device)
-        if kept is None or kept.state != state:
+        is_much = kept is not None and len(kept.ranges) > _FEW
+        state = (self._driver.memory_changes(), *map(_state, allocators)) if is_much else None
+        if kept is None or state is None or kept.state != state:
             kept = self._accessible[device] = Accessible(state, self._driver.reachable(), allocators)
         return kept
 
@@ -185,10 +188,10 @@ class HostLoader:
 class Accessible:
     """The memory that kernels of one device may touch, at one time."""
 
-    def __init__(self, state: tuple[object, ...], reachable: list[Range], allocators: list[Allocator]) -> None:
+    def __init__(self, state: tuple[object, ...] | None, reachable: list[Range], allocators: list[Allocator]) -> None:
         """Of what is ``reachable``, what no allocator holds, and the blocks that are in the program's hands."""
         self.state = state
-        """Tells whether it is still so."""
+        """Tells whether it is still so. None if nobody has asked for it."""
         starts = [address for address, _ in reachable]
         self.ranges = _without(reachable, [segment for it in allocators for segment in it.segments()])
         """Address and size of each piece, in order."""
