@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 import sys
+import threading
 from typing import Any
 
 import numpy as np
 import pytest
 from cuplug import CuplugError, Runtime
 from cuplug.runtime.copies import memcpy
+from cuplug.runtime.drivers.base import PER_THREAD_STREAM
 from cuplug.runtime.pinned import alloc_pinned, pinned_allocator
-from cuplug.runtime.stream import Stream
+from cuplug.runtime.stream import ExternalStream, Stream
 
 pytestmark = pytest.mark.one_schedule
+NBYTES = 1 << 20
 
 
 def test_pinned_memory_shows_itself_to_numpy(runtime: Runtime) -> None:
@@ -91,3 +94,27 @@ def test_a_pinned_buffer_that_outlives_its_runtime_is_harmless(make_runtime: Any
     with pytest.raises(CuplugError, match="shut down"):
         pinned.array  # noqa: B018
     pinned.close()
+
+
+@pytest.mark.needs_sim
+@pytest.mark.one_schedule
+def test_memory_that_another_threads_own_stream_uses_is_not_handed_out_before_that_has_passed() -> None:
+    """All threads name their own default streams by one handle. A fence must not take this thread's for the other's."""
+    with Runtime(driver="sim:schedule=lazy") as runtime:
+        pinned, buffer = alloc_pinned(NBYTES, runtime=runtime), runtime.alloc(NBYTES)
+        pinned.array[:] = 1
+
+        def copy() -> None:
+            memcpy(buffer, pinned, stream=ExternalStream(PER_THREAD_STREAM, runtime=runtime), runtime=runtime)
+
+        thread = threading.Thread(target=copy)
+        thread.start()
+        thread.join()
+        pinned.close()
+        alloc_pinned(NBYTES // 2, runtime=runtime)  # takes back what was closed, and makes the fence
+        ExternalStream(PER_THREAD_STREAM, runtime=runtime).synchronize()  # this thread's own
+        for _ in range(2):
+            alloc_pinned(NBYTES, runtime=runtime).array[:] = 2
+        result = np.zeros(NBYTES, np.uint8)
+        memcpy(result, buffer, runtime=runtime)
+        assert (result == 1).all()
