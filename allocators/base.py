@@ -2,48 +2,84 @@
 
 How the parts fit together:
 
-- **Freeing never takes a lock.** ``free`` appends the block to its ``home``, which is one atomic operation, so that
-  it may run in a finaliser at any bytecode, also while this thread is inside the allocator. The next operation that
-  holds the lock *settles*: it takes returned blocks in order and hands them to the strategy.
-- **A hit takes no lock either.** A strategy may keep *bins*: lists of returned blocks of one stream and one requested
-  size. ``allocate`` pops from them. Blocks in a bin still count as allocated; ``statistics`` corrects for them. A
-  hit only takes up again what was counted before, so that no peak can be passed on this path: every peak is exact.
-- **Everything else** happens under one lock, in ``_allocate_slow`` and its kin, where the counters are kept. Whatever
-  an operation holds in its hands there, a finaliser can only append to the homes; it never enters (``Operation``).
-- **Observers** are called outside the lock, in order (``observation.py``). While there are any, hits go through the
-  lock as well (same policy, same blocks) and homes report what is returned to them. Without any, they cost nothing.
+- **One lock.** Every operation but ``free`` runs under it, as a whole (``_operate``).
+- **Freeing takes no lock.** ``free`` appends the block to a list, so that it may run in a finaliser at any bytecode, also
+  while this thread is inside the allocator. The next operation first takes back what has been returned, in order.
+- **Interrupts.** An exception may arrive at any point, such as ``KeyboardInterrupt`` or ``MemoryError``. So little is kept
+  as the truth, and each part of it changes in one step: ``Block.live`` and ``Block.waiting``, the blocks in use, and
+  what is held from upstream. All else follows from that: counters, free lists, queues. An operation that an
+  exception broke off leaves ``_torn`` set; the next one makes everything anew from the truth before it does its own.
+- **Observers** are called outside the lock, in order (``observation.py``). Without any, they cost nothing.
 - **Blocks that other streams use** wait behind fences when they come back (``waiting.py``).
 """
 
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable
 from operator import index
-from threading import get_ident
+from typing import Any, TypeVar
 
 from .block import ALIGNMENT, Block, BlockInfo, Segment
-from .errors import InvalidFreeError, OutOfMemoryError
+from .errors import CuplugError, InvalidFreeError, OutOfMemoryError
 from .events import EventKind, Observer
-from .observation import Watched
+from .held import Held
+from .ledger import Ledger
+from .lock import Lock
+from .observation import Observation
 from .report import out_of_memory_message
 from .statistics import Statistics
-from .strategy import Strategy
 from .upstream import Fence, Upstream
-from .waiting import fence_or_error
+from .waiting import Waiting, fence_or_error
 
-__all__ = ["ALIGNMENT", "Allocator", "Block", "BlockInfo", "Fence", "Segment", "Statistics", "Upstream"]
+__all__ = ["ALIGNMENT", "Allocator", "Block", "BlockInfo", "Fence", "Held", "Segment", "Statistics", "Upstream"]
+
+T = TypeVar("T")
+_MOST_HOOK_CALLS = 64
 
 
-class Allocator(Strategy):
+class Allocator(ABC):
     """Hands out blocks of one device's memory. Every public method may be called from any thread.
 
-    A strategy derives from it and implements what ``Strategy`` lists; all of that runs under the lock.
+    A strategy derives from it and implements ``_allocate``, ``_free``, ``_release_cached`` and ``_segments``, and
+    ``_recover`` if it is to survive interrupts; all of that runs under the lock. It takes memory with ``_reserve`` and
+    gives it back with ``_release``, which count, check the limit and tell the observers.
     """
 
     on_out_of_memory: Callable[[int, int], bool] | None = None
     """Called with bytes and stream when nothing else helps; frees something and answers whether to try again."""
+    frees_at_once = False
+    """Whether a free makes the strategy work at once, if nobody else is inside, instead of at the next operation."""
+    counts_splits = False
+    """Whether the strategy counts free blocks that share a segment with used ones (``Ledger.split``)."""
+
+    def __init__(self, upstream: Upstream, *, memory_limit: int | None = None) -> None:
+        """Over ``upstream``, reserving at most ``memory_limit`` bytes; None for no limit.
+
+        Raises:
+            ValueError: the limit is not positive.
+        """
+        if memory_limit is not None and memory_limit < 1:
+            raise ValueError(f"memory_limit is {memory_limit}; it must be at least one byte")
+        self.upstream = upstream
+        self.memory_limit = memory_limit
+        self._in_use: dict[int, Block] = {}
+        """By address: the blocks in the program's hands, those returned meanwhile, and those that wait for streams."""
+        self._held: dict[int, Held] = {}
+        """By address: what ``_reserve`` took."""
+        self._arriving = Held(0, small=False, stream=0)
+        """What ``_reserve`` is taking at present, or took last."""
+        self._returned: deque[Block] = deque()
+        self._unlisted = False  # whether blocks may have been freed that are not among the returned ones
+        self._torn = False
+        self._closed: str | None = None
+        self._ledger = Ledger()
+        self._waiting = Waiting(self._passed)
+        self._observation = Observation()
+        self._lock = Lock()
+        self._process = os.getpid()
 
     # --- the public contract -------------------------------------------------------------------------------------
 
@@ -51,47 +87,34 @@ class Allocator(Strategy):
         """Take ``nbytes`` bytes for use on ``stream``. The contents are undefined. Zero bytes give address 0.
 
         When memory is short, in this order: wait for blocks that wait for streams, give cached memory back, ask
-        ``on_out_of_memory``; each time try again. Memory that other threads free meanwhile is found if ``free``
-        returned before the latest of these attempts began; what they free later may come too late. An allocation
-        that fails raises in one thread alone: others go on, and none waits for another's free.
+        ``on_out_of_memory``; each time try again. The hook is asked again as long as each answer leaves more memory
+        available than ever before in this call, and 64 times at most. Memory that other threads free meanwhile is
+        found if ``free`` returned before the latest of these attempts began; what they free later may come too late.
+        An allocation that fails raises in one thread alone: others go on, and none waits for another's free.
 
         Raises:
             OutOfMemoryError: nothing helped. Every block and counter is as before (but for ``num_ooms``).
             DriverError: the device is in a sticky error state.
             ValueError: ``nbytes`` is negative.
+            CuplugError: the allocator was closed, or is called from a finaliser or an observer in its middle.
         """
+        request = _Request(index(nbytes), index(stream))
+        if request.nbytes <= 0:
+            return self._allocate_nothing(request)
+        request.context = self._observation.context()
         try:
-            block = self._quick[stream][nbytes].pop()
-        except LookupError:  # nothing of that size came back on that stream
-            pass
-        else:
-            block.uses += 1
-            return block
-        return self._allocate_slow(nbytes, stream)
-
-    def allocate_owned(self, nbytes: int, *, stream: int) -> Block:
-        """As ``allocate``, for an owner: an object that gives the block up by calling ``block.give_back()``, once, and
-        never by ``free``. That is a C function: a finaliser made of it enters no Python.
-
-        An owner may do itself what happens here at a hit: pop a block from ``lane(stream)[nbytes]`` and add 2 to its
-        ``uses``. After ``record_stream`` it must take ``block.give_back`` anew. Raises as ``allocate``.
-        """
-        try:
-            block = self._lanes[stream][nbytes].pop()
-        except LookupError:
-            pass
-        else:
-            block.uses += 2
-            return block
-        return self._allocate_slow(nbytes, stream, owned=True)
-
-    def lane(self, stream: int) -> dict[int, list[Block]]:
-        """The bins of owners' blocks for ``stream``, by requested size in bytes.
-
-        For one stream always the same dictionary, until the stream is forgotten. Empty while somebody observes, and
-        once the allocator is closed.
-        """
-        return self._lanes.get(stream) or self._lanes.setdefault(stream, {})
+            while self._operate(self._serve, request):
+                # Here no lock is held and no exception handled: a hook may free what a traceback would keep alive.
+                hook = self.on_out_of_memory
+                wanted = hook is not None and request.may_ask() and hook(request.nbytes, request.stream)
+                if not wanted:
+                    self._operate(self._give_up, request)
+                    raise OutOfMemoryError(request.failure)
+            return request.block
+        except BaseException:
+            if request.block is not None:  # its caller never gets it
+                self.give_back(request.block)
+            raise
 
     def free(self, block: Block) -> None:
         """Give ``block`` up: reusable at once on its own stream, elsewhere when fences say so. Never blocks.
@@ -102,12 +125,31 @@ class Allocator(Strategy):
         Raises:
             InvalidFreeError: the block is not in the program's hands, or belongs to another allocator.
         """
-        uses = block.uses
-        if uses & 1 and block.allocator is self:
-            block.uses = uses + 1
-            block.home.append(block)
+        if block.live and block.allocator is self:
+            self.give_back(block)
         elif self._closed is None or block.allocator is not self:  # else close() took it back already
             raise InvalidFreeError(self._why_not_free(block))
+
+    def give_back(self, block: Block) -> None:
+        """As ``free``, for finalisers: what is not in the program's hands is passed over, and lack of memory too."""
+        if not block.live:
+            return
+        observation = self._observation
+        try:
+            context = observation.context() if observation.observers and not self._lock.is_mine() else 0
+            block.live = False
+            observation.emit_block(EventKind.FREE, block, context)
+            self._returned.append(block)
+        except MemoryError:
+            block.live = False
+            self._unlisted = True  # the next operation looks for it
+        except BaseException:
+            self._unlisted = True
+            raise
+        if block.streams or self.frees_at_once:
+            self._settle_soon()
+        elif observation.observers and not self._lock.is_mine():
+            observation.deliver()
 
     def record_stream(self, block: Block, stream: int) -> None:
         """Say that ``stream`` uses ``block`` too: once freed, it waits for the work queued there at that time.
@@ -115,17 +157,11 @@ class Allocator(Strategy):
         Raises:
             InvalidFreeError: the block is not in the program's hands, or belongs to another allocator.
         """
-        if block.allocator is not self or not block.uses & 1:
+        if block.allocator is not self or not block.live:
             raise InvalidFreeError(self._why_not_free(block))
         if (stream == block.stream and not block.orphan) or not block.nbytes:
             return
-        context = self._observation.context()
-        with self._inside:
-            if block.streams is None:
-                block.streams = set()
-                self._move(block, self._watched(self._prompt))
-            block.streams.add(stream)
-            self._emit(EventKind.RECORD_STREAM, stream, block.address, block.nbytes, block.requested, context)
+        self._operate(self._record_stream, block, stream, self._observation.context())
 
     def release_cached(self) -> int:
         """Give back upstream what no live block needs, waiting for queued work where it must (``empty_cache``).
@@ -136,13 +172,7 @@ class Allocator(Strategy):
         Raises:
             DriverError: the device is in a sticky error state.
         """
-        with self._inside:
-            self._check_open()
-            held = self._ledger.reserved
-            self._settle()
-            self._await_waiting()
-            self._release_cached()
-            return held - self._ledger.reserved
+        return self._operate(self._release_all_cached)
 
     def forget_stream(self, stream: int) -> None:
         """Say that ``stream`` is about to be destroyed: what is cached for it must stay neither stranded nor unsafe.
@@ -150,63 +180,30 @@ class Allocator(Strategy):
         The driver may give the handle to a new stream, on which the old one's blocks are not yet safe. Live blocks of
         the stream stay valid; once freed, they wait for the work that is queued on it now.
         """
-        with self._inside:
-            if self._closed is not None:
-                return
-            self._settle()
-            fence: Fence | None = None
-            for block in self._live_blocks():
-                if block.stream != stream and stream not in (block.streams or ()):
-                    continue
-                # Also of one that another thread is freeing, or that waits for other streams.
-                fence = fence or fence_or_error(self.upstream, stream)
-                self._early.setdefault(block, []).append(fence)
-                block.streams = (block.streams or set()) - {stream}
-                block.orphan = block.orphan or block.stream == stream
-            self._lanes.pop(stream, {}).clear()
-            self._owned_bins.pop(stream, None)
-            self._bins.pop(stream, None)  # settled like all bins until no block has one of them as its home
-            self._forget_stream(stream)
+        self._operate(self._forget, stream)
 
     def statistics(self) -> Statistics:
         """What has been counted up to now, exact to the byte."""
-        with self._inside:
-            if self._closed is None:
-                self._settle_returned()
-            return self._counted()
+        return self._operate(self._ledger.statistics.copy)
 
     def reset_peaks(self) -> None:
         """Start every peak again from its current value (``reset_peak_memory_stats``)."""
-        with self._inside:
-            if self._closed is None:
-                self._settle()
-            self._ledger.reset_peaks()
+        self._operate(self._ledger.reset_peaks)
 
     def reset_accumulated(self) -> None:
         """Start every cumulative figure again from zero (``reset_accumulated_memory_stats``)."""
-        with self._inside:
-            if self._closed is None:
-                self._settle()
-            self._ledger.reset_accumulated()
+        self._operate(self._ledger.reset_accumulated)
 
     def segments(self) -> list[Segment]:
         """The map of what is held, in order of address."""
-        with self._inside:
-            if self._closed is None:
-                self._settle()
-            return sorted(self._segments(), key=lambda segment: segment.address)
+        return self._operate(self._sorted_segments)
 
     def live_blocks(self) -> list[Block]:
         """The blocks in the program's hands, in order of address."""
-        with self._inside:
-            lying = self._lying()
-            live = (block for block in self._live_blocks() if block.uses & 1 and id(block) not in lying)
-            return sorted(live, key=int)
+        return self._operate(self._sorted_live_blocks)
 
     def attach(self, observer: Observer, *, context: Callable[[], int] | None = None) -> None:
         """Call ``observer`` with every event from now on.
-
-        What other threads are in the middle of when the first observer comes may go unreported as a whole.
 
         Args:
             observer: see ``Observer``.
@@ -217,38 +214,17 @@ class Allocator(Strategy):
         Raises:
             ValueError: there is a context source already.
         """
-        with self._inside:
-            observation = self._observation
-            if context is not None and observation.source is not None:
-                raise ValueError("this allocator has a context source already; detach its observer first")
-            observation.source = context or observation.source
-            if not observation.observers and self._closed is None:
-                self._settle()
-                self._close_quick_paths()
-                # These stand before the methods of the same names, for as long as somebody observes.
-                self.__dict__.update(allocate=self._allocate_watched, allocate_owned=self._allocate_owned_watched)
-                for block in self._live_blocks():
-                    block.home = Watched(self, block.home, live=block.uses & 1 == 1)
-            observation.observers = (*observation.observers, observer)
+        self._operate(self._attach, observer, context)
 
     def detach(self, observer: Observer) -> None:
         """Stop calling ``observer``: it is not called again once this has returned, unless an observer called this.
 
         Unknown observers are ignored. The context source goes with the last one.
         """
-        self._deliver()
-        with self._inside:
-            observation = self._observation
-            had = observation.observers
-            observation.observers = tuple(other for other in had if other is not observer)
-            if had and not observation.observers:
-                observation.source = None
-                for block in self._live_blocks():
-                    if isinstance(block.home, Watched):
-                        block.home.live = False  # an owner may give the block back through it all the same
-                        block.home = block.home.home
-                if self._closed is None:
-                    self._open_quick_paths()
+        if self._observation.is_observing:
+            self._lock.run(self._detach, observer)
+            return
+        self._operate(self._detach, observer)
         self._observation.finish()
 
     def close(self) -> None:
@@ -257,20 +233,7 @@ class Allocator(Strategy):
         Raises:
             DriverError: the device is in a sticky error state; the memory is left to the driver.
         """
-        with self._inside:
-            if self._closed is not None:
-                return
-            self._close_quick_paths()
-            self._settle()
-            self._await_waiting()
-            for block in [block for block in self._live_blocks() if block.uses & 1]:
-                if block.uses & 1:  # no finaliser has freed it meanwhile
-                    block.uses += 1
-                    self._take_back(block)
-            self._settle()
-            self._await_waiting()
-            self._release_all()
-            self._closed = "it was closed"
+        self._operate(self._close)
 
     def abandon(self, why: str) -> None:
         """Forget everything without a call upstream: after a fork, or once the device is lost.
@@ -278,86 +241,202 @@ class Allocator(Strategy):
         ``why`` completes the sentence "this allocator cannot be used: ".
         """
         self._closed = why
-        self._close_quick_paths()
         if os.getpid() != self._process:  # of the parent's threads none is here to let go of these
-            self._lock = threading.RLock()
-            self._owner = 0
+            self._lock = Lock()
             self._observation.drop()
 
-    # --- allocation while somebody observes --------------------------------------------------------------------------
+    # --- what a strategy implements, called under the lock ---------------------------------------------------------
 
-    def _allocate_watched(self, nbytes: int, *, stream: int) -> Block:
-        return self._watched_hit(nbytes, stream, owned=False) or self._allocate_slow(nbytes, stream)
+    @abstractmethod
+    def _allocate(self, requested: int, nbytes: int, stream: int) -> Block:
+        """A new ``Block`` of ``nbytes`` (``requested``, rounded by ``_rounded``), or OutOfMemoryError, nothing changed."""
 
-    def _allocate_owned_watched(self, nbytes: int, *, stream: int) -> Block:
-        return self._watched_hit(nbytes, stream, owned=True) or self._allocate_slow(nbytes, stream, owned=True)
+    @abstractmethod
+    def _free(self, block: Block) -> None:
+        """Take ``block`` back: its own stream may use it at once, and all other streams have finished with it.
 
-    def _watched_hit(self, nbytes: int, stream: int, *, owned: bool) -> Block | None:
-        """A hit with its event. As without observers, it needs no lock."""
-        if self._owner == get_ident():
-            return None  # a finaliser, in the middle of an operation: no place to call an observer
-        observation = self._observation
-        context = observation.source() if observation.source is not None else 0
-        block = self._from_bin(nbytes, stream, owned=owned)
-        if block is not None:
-            if owned:
-                self._move(block, block.home)
-            observation.report(EventKind.ALLOCATE, block, context)
+        If it is an ``orphan``, its stream has been destroyed, and every stream may use it. Must not raise.
+        """
+
+    @abstractmethod
+    def _release_cached(self) -> int:
+        """Give back upstream whatever no live block needs, and return its bytes. May wait for fences."""
+
+    @abstractmethod
+    def _segments(self) -> Iterable[Segment]:
+        """The map of what is held, in any order. ``self._state(block)`` is the entry of a block."""
+
+    def _recover(self) -> None:
+        """Make the strategy's own lists anew from ``_in_use`` and ``_held``, after an operation that broke off anywhere.
+
+        A block that is not in ``_in_use`` is free. What is not in use, and may have been used on its stream a moment ago,
+        is still in order on that stream, and on no other. A strategy without this method is abandoned by an interrupt.
+        """
+        raise NotImplementedError
+
+    def _release_all(self) -> None:
+        """Give everything back upstream: no block is live any more. ``close`` calls it."""
+        self._release_cached()
+
+    def _rounded(self, nbytes: int) -> int:
+        """The size in bytes to set aside for a request of ``nbytes``."""
+        return (nbytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+
+    def _forget_stream(self, stream: int) -> None:  # noqa: B027 - optional
+        """Fence what is cached for ``stream`` and make it available to other streams. Nothing is by default."""
+
+    def _poll(self) -> None:  # noqa: B027 - optional
+        """Look whether fences of the strategy's own have passed. Called before each allocation."""
+
+    # --- what a strategy uses, under the lock -----------------------------------------------------------------------
+
+    def _reserve(self, nbytes: int, *, small: bool, stream: int) -> int:
+        """Take ``nbytes`` from upstream, within the limit, and return the address.
+
+        ``small`` says for which blocks it is, those up to 1 MiB or those above: the statistics count them apart.
+
+        Raises:
+            OutOfMemoryError: upstream has no such piece, or the limit forbids it. Nothing has been counted.
+        """
+        if self.memory_limit is not None and self._ledger.reserved + nbytes > self.memory_limit:
+            raise OutOfMemoryError(f"the memory limit of {self.memory_limit} bytes leaves no room for {nbytes} more")
+        held = self._arriving = Held(nbytes, small=small, stream=stream)
+        held.address = self.upstream.reserve(nbytes)  # call and assignment are one step: nothing is lost between them
+        self._held[held.address] = held
+        self._ledger.took_segment(nbytes, small=small)
+        self._emit(EventKind.SEGMENT_RESERVE, stream, held.address, nbytes, nbytes)
+        return held.address
+
+    def _release(self, address: int, nbytes: int, *, small: bool, stream: int) -> None:
+        """Give back what ``_reserve`` returned. The caller has seen to it that no queued work touches it.
+
+        Raises:
+            DriverError: the driver refused. Nothing has been counted.
+        """
+        held = self._held[address]
+        held.present = self.upstream.release(address) is not None  # false from here on, in one step with the call
+        del self._held[address]
+        self._ledger.gave_segment(nbytes, small=small)
+        self._emit(EventKind.SEGMENT_RELEASE, stream, address, nbytes, nbytes)
+
+    def _state(self, block: Block) -> BlockInfo:
+        """The entry for ``block``, live or pending, in a segment's map."""
+        state = "active_allocated" if block.live else "active_pending_free"
+        return BlockInfo(block.address, block.nbytes, block.requested, state)  # type: ignore[arg-type]
+
+    def _emit(self, kind: EventKind, stream: int, address: int, nbytes: int, requested: int, context: int = 0) -> None:
+        """Queue an event for the observers, if there are any."""
+        self._observation.emit(kind, stream, address, nbytes, requested, context)
+
+    def _await_waiting(self) -> None:
+        """Block until no freed block waits for a stream any more."""
+        if self._waiting:
+            self._ledger.statistics.num_sync_all_streams += 1
+            self._waiting.wait()
+
+    def _check_open(self) -> None:
+        if self._closed is not None:
+            raise CuplugError(f"this allocator cannot be used: {self._closed}")
+
+    # --- operations ---------------------------------------------------------------------------------------------------
+
+    def _operate(self, work: Callable[..., T], *args: Any) -> T:
+        """The result of ``work(*args)``, carried out under the lock as a whole, or repaired by the next operation."""
+        if self._lock.is_mine() or self._observation.is_observing:
+            raise CuplugError(
+                "an allocator was used from a finaliser, or from an observer, while the same thread was inside it; "
+                "there, only free() may be called"
+            )
+        try:
+            return self._lock.run(self._whole, work, *args)
+        finally:
+            self._observation.deliver()
+
+    def _whole(self, work: Callable[..., T], *args: Any) -> T:
+        if self._torn:
+            self._repair()
+        self._torn = True
+        try:
+            if self._closed is None:
+                self._take_back_returned()
+            result = work(*args)
+        except (CuplugError, ValueError):  # raised on purpose, with everything in order
+            self._torn = False
+            raise
+        self._torn = False
+        return result
+
+    def _settle_soon(self) -> None:
+        """Do at once, unless a thread is inside, what the next operation would do first."""
+        if self._closed is not None or self._lock.is_mine() or self._observation.is_observing:
+            return
+        try:
+            self._lock.run_if_free(self._settle)
+            self._observation.deliver()
+        except (CuplugError, MemoryError):
+            pass  # a sticky error of the device surfaces at the next call that waits, as CUDA's do
+
+    def _settle(self) -> None:
+        self._whole(self._poll_fences)
+
+    def _poll_fences(self) -> None:
+        if self._waiting:
+            self._waiting.poll()
+        self._poll()
+
+    def _repair(self) -> None:
+        """Make everything that is derived follow from the truth again."""
+        if self._closed is not None:
+            return
+        if type(self)._recover is Allocator._recover:
+            self._closed = (
+                "an operation was interrupted in its middle, and this strategy cannot mend itself (it has no _recover "
+                "method); its memory stays with the driver until the process ends"
+            )
+            return
+        arriving = self._arriving
+        if arriving.address and arriving.present:
+            self._held[arriving.address] = arriving
+        for held in [held for held in self._held.values() if not held.present]:
+            del self._held[held.address]
+        self._recover()
+        self._unlisted = True
+        self._waiting.restart([block for block in self._in_use.values() if block.waiting])
+        self._ledger.correct(self._in_use.values(), self._segments(), splits=self.counts_splits)
+
+    # --- allocation ---------------------------------------------------------------------------------------------------
+
+    def _allocate_nothing(self, request: _Request) -> Block:
+        if request.nbytes < 0:
+            raise ValueError(f"cannot allocate {request.nbytes} bytes: a size is zero or more")
+        self._check_open()
+        block = Block(self, 0, 0, 0, request.stream)  # as cudaMalloc(0) gives a null pointer; it is counted nowhere
+        block.live = True
         return block
 
-    # --- allocation under the lock ----------------------------------------------------------------------------------
-
-    def _allocate_slow(self, nbytes: int, stream: int, *, owned: bool = False) -> Block:
-        requested, stream = index(nbytes), index(stream)
-        if requested < 0:
-            raise ValueError(f"cannot allocate {requested} bytes: a size is zero or more")
-        if not requested:
-            self._check_open()
-            block = Block(self, 0, 0, 0, stream)  # as cudaMalloc(0) gives a null pointer; it is counted nowhere
-            block.uses = 1
-            self._move(block, block.home)
-            return block
-        context = self._observation.context()
-        before: tuple[int, int] | None = None
-        while True:
-            with self._inside:
-                self._check_open()
-                self._owned = owned
-                found = self._attempt(requested, stream, context)
-                free = None if found is not None else self._progress()
-            if found is not None:
-                return found
-            # Here no lock is held and no exception handled: a hook may free what a traceback would keep alive.
-            # Hooks are asked for as long as their answers make a difference.
-            retry = free != before and self.on_out_of_memory is not None and self.on_out_of_memory(requested, stream)
-            before = free
-            if not retry:
-                self._give_up(requested, stream, context)
-
-    def _attempt(self, requested: int, stream: int, context: int) -> Block | None:
-        """One pass through everything that the allocator itself can do. None when memory is still short."""
-        block = self._from_bin(requested, stream, owned=self._owned)
+    def _serve(self, request: _Request) -> bool:
+        """One pass through everything that the allocator itself can do. Whether memory is still short."""
+        self._check_open()
+        nbytes, stream = self._rounded(request.nbytes), request.stream
+        self._poll_fences()
+        block = self._try(request.nbytes, nbytes, stream)
+        if block is None and self._waiting:
+            self._await_waiting()
+            block = self._try(request.nbytes, nbytes, stream)
+        if block is None and self._release_cached():
+            block = self._try(request.nbytes, nbytes, stream)
+            self._ledger.statistics.num_alloc_retries += block is not None
         if block is None:
-            nbytes = self._rounded(requested)
-            self._misses += 1
-            self._missed_nbytes += nbytes
-            self._settle_large()
-            block = self._from_aside(requested, nbytes, stream) or self._try(requested, nbytes, stream)
-            if block is None and self._waiting:
-                self._await_waiting()
-                block = self._try(requested, nbytes, stream)
-            if block is None and self._release_cached():
-                block = self._try(requested, nbytes, stream)
-                self._ledger.calls.num_alloc_retries += block is not None
-            if block is None:
-                return None
-            block.home = self._watched(self._home(block))
-            block.uses = 1
-            self._count(block.nbytes, requested)
-        if self._owned:
-            self._move(block, block.home)
-        self._observation.emit_block(EventKind.ALLOCATE, block, context)
-        return block
+            counted = self._ledger.statistics.all
+            lying = counted.reserved_bytes.current - counted.allocated_bytes.current
+            request.available = self.upstream.memory_info()[0] + lying
+            return True
+        request.block = block
+        block.live = True
+        self._in_use[block.address] = block
+        self._ledger.allocated(block.nbytes, block.requested)
+        self._observation.emit_block(EventKind.ALLOCATE, block, request.context)
+        return False
 
     def _try(self, requested: int, nbytes: int, stream: int) -> Block | None:
         try:
@@ -365,32 +444,144 @@ class Allocator(Strategy):
         except OutOfMemoryError:
             return None
 
-    def _from_bin(self, requested: int, stream: int, *, owned: bool) -> Block | None:
-        """The quick path again, for when observers have closed it."""
-        bins = (self._owned_bins if owned else self._bins).get(stream)
-        returned = bins.get(requested) if bins else None
-        try:
-            block = returned.pop() if returned else None
-        except IndexError:
-            return None
-        if block is not None:
-            home = block.home
-            if isinstance(home, Watched):
-                if home.live:
-                    home.report(block)
-                home.live = True
-            block.uses += 2 if owned else 1
-        return block
-
-    def _progress(self) -> tuple[int, int]:
-        """What changes when somebody frees memory: the device's free bytes, and the bytes in the program's hands."""
-        return self.upstream.memory_info()[0], self._counted().all.allocated_bytes.current
-
-    def _give_up(self, requested: int, stream: int, context: int) -> None:
+    def _give_up(self, request: _Request) -> None:
         free, total = self.upstream.memory_info()
-        with self._inside:
-            self._ledger.calls.num_ooms += 1
-            self._emit(EventKind.OUT_OF_MEMORY, stream, 0, free, requested, context)
-            counted, segments = self._counted(), list(self._segments())
-        message = out_of_memory_message(requested, stream, free, total, self.memory_limit, counted.all, segments)
-        raise OutOfMemoryError(message)
+        self._ledger.statistics.num_ooms += 1
+        self._emit(EventKind.OUT_OF_MEMORY, request.stream, 0, free, request.nbytes, request.context)
+        counted = self._ledger.statistics.all
+        request.failure = out_of_memory_message(
+            request.nbytes, request.stream, free, total, self.memory_limit, counted, self._segments()
+        )
+
+    # --- blocks that come back ----------------------------------------------------------------------------------------
+
+    def _take_back_returned(self) -> None:
+        returned = self._returned
+        if self._unlisted:
+            self._unlisted = False
+            listed = {id(block) for block in list(returned)}
+            for block in self._in_use.values():
+                if not block.live and not block.waiting and id(block) not in listed:
+                    returned.append(block)
+        while returned:
+            self._take_back(returned[0])
+            returned.popleft()
+
+    def _take_back(self, block: Block) -> None:
+        """Take a block out of the program's hands: the strategy gets it, once other streams have finished with it."""
+        if self._in_use.get(block.address) is not block or block.waiting:
+            return  # an interrupt came between taking it back and striking it off the list
+        if block.streams:
+            streams = sorted(block.streams)
+            block.fences = [*block.fences, *((stream, fence_or_error(self.upstream, stream)) for stream in streams)]
+            block.streams = set()
+        if block.fences:
+            block.waiting = True
+            self._ledger.freed(block.nbytes, block.requested, waits=True)
+            self._waiting.add(block, block.fences)
+        else:
+            del self._in_use[block.address]
+            self._ledger.freed(block.nbytes, block.requested)
+            self._free(block)
+
+    def _revoke(self, block: Block) -> None:
+        """Take a block back under the program's hands: it becomes invalid."""
+        if block.live:  # no finaliser has freed it meanwhile
+            block.live = False
+            self._observation.emit_block(EventKind.FREE, block)
+        self._take_back(block)
+
+    def _passed(self, block: Block) -> None:
+        """Called by ``_waiting`` once every fence of ``block`` has passed."""
+        self._observation.emit_block(EventKind.FENCE_PASSED, block)
+        del self._in_use[block.address]
+        block.waiting = False
+        block.fences = []
+        self._ledger.passed(block.nbytes)
+        self._free(block)
+
+    # --- what the public methods do under the lock --------------------------------------------------------------------
+
+    def _record_stream(self, block: Block, stream: int, context: int) -> None:
+        block.streams.add(stream)
+        self._emit(EventKind.RECORD_STREAM, stream, block.address, block.nbytes, block.requested, context)
+
+    def _release_all_cached(self) -> int:
+        self._check_open()
+        held = self._ledger.reserved
+        self._poll_fences()
+        self._await_waiting()
+        self._release_cached()
+        return held - self._ledger.reserved
+
+    def _forget(self, stream: int) -> None:
+        if self._closed is not None:
+            return
+        fence: Fence | None = None
+        for block in self._in_use.values():
+            if block.stream != stream and stream not in block.streams:
+                continue
+            fence = fence or fence_or_error(self.upstream, stream)
+            block.fences = [*block.fences, (fence, fence)]
+            block.streams.discard(stream)
+            block.orphan = block.orphan or block.stream == stream
+        self._waiting.restart([block for block in self._in_use.values() if block.waiting])
+        self._forget_stream(stream)
+
+    def _sorted_segments(self) -> list[Segment]:
+        return sorted(self._segments(), key=lambda segment: segment.address)
+
+    def _sorted_live_blocks(self) -> list[Block]:
+        return sorted((block for block in self._in_use.values() if block.live), key=int)
+
+    def _attach(self, observer: Observer, context: Callable[[], int] | None) -> None:
+        observation = self._observation
+        if context is not None and observation.source is not None:
+            raise ValueError("this allocator has a context source already; detach its observer first")
+        observation.source = context or observation.source
+        observation.observers = (*observation.observers, observer)
+
+    def _detach(self, observer: Observer) -> None:
+        observation = self._observation
+        observation.observers = tuple(other for other in observation.observers if other is not observer)
+        if not observation.observers:
+            observation.source = None
+
+    def _close(self) -> None:
+        if self._closed is not None:
+            return
+        self._await_waiting()
+        for block in list(self._in_use.values()):
+            self._revoke(block)
+        self._await_waiting()
+        self._release_all()
+        self._closed = "it was closed"
+
+    def _why_not_free(self, block: Block) -> str:
+        if block.allocator is not self:
+            return f"{block!r} belongs to another allocator ({block.allocator!r}); free it there"
+        return f"{block!r} is not in the program's hands: it was freed before, or its allocator was closed"
+
+
+class _Request:
+    """One call of ``allocate``, from its beginning to its end."""
+
+    __slots__ = ("_asked", "_most_available", "available", "block", "context", "failure", "nbytes", "stream")
+
+    def __init__(self, nbytes: int, stream: int) -> None:
+        self.nbytes = nbytes
+        self.stream = stream
+        self.context = 0
+        self.block: Any = None  # once it is found, a Block
+        self.available = 0
+        """Bytes that the device has free or the allocator holds unused, after the latest attempt."""
+        self.failure = ""
+        self._asked = 0
+        self._most_available = -1
+
+    def may_ask(self) -> bool:
+        """Whether to call the hook (again): its last answer has to have made more memory available than ever."""
+        may = self.available > self._most_available and self._asked < _MOST_HOOK_CALLS
+        self._asked += 1
+        self._most_available = max(self._most_available, self.available)
+        return may

@@ -2,44 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+from .upstream import Fence
 
 if TYPE_CHECKING:
     from .base import Allocator
 
-__all__ = ["ALIGNMENT", "Block", "BlockInfo", "Home", "Segment"]
+__all__ = ["ALIGNMENT", "Block", "BlockInfo", "Segment"]
 
 ALIGNMENT = 512
 """Addresses and rounded sizes are multiples of this many bytes, as PyTorch's are (``kMinBlockSize``)."""
 
 
-class Home(Protocol):
-    """Where a freed block goes. A plain list or deque does."""
-
-    def append(self, block: Any, /) -> None: ...
-
-
 class Block:
     """A piece of device memory in the program's hands. It belongs to the allocator that made it, for good.
 
-    Strategies may derive from it. The fields are the allocator's: a program reads ``address``, ``nbytes``,
-    ``requested`` and ``stream``, and writes none.
+    A program reads ``address``, ``nbytes``, ``requested``, ``stream`` and ``live``, and writes none. A strategy may keep
+    what it knows of the block in ``place``; everything else is the allocator's.
     """
 
     __slots__ = (
         "__weakref__",
         "address",
         "allocator",
-        "give_back",
-        "home",
+        "fences",
+        "live",
         "nbytes",
         "orphan",
+        "place",
         "requested",
         "stream",
         "streams",
-        "uses",
+        "waiting",
     )
 
     def __init__(self, allocator: Allocator, address: int, nbytes: int, requested: int, stream: int) -> None:
@@ -51,36 +48,28 @@ class Block:
         """The size in bytes that the program asked for."""
         self.stream = stream
         """The stream on which the memory is reusable as soon as it is freed."""
-        self.streams: set[int] | None = None
-        """Other streams that use the block (``record_stream``). Not None: it waits behind fences once it is freed."""
+        self.live = False
+        """Whether it is in the program's hands: allocated, and not yet freed."""
         self.orphan = False
         """Whether its own stream has been destroyed: once freed and waited for, it is any stream's to use."""
-        self.uses = 0
-        """Allocations plus frees of this object: odd while the block is in the program's hands. An owner's frees are
-        not counted: then it is odd until the allocator takes the block back. 0 from then on."""
-        self.home: Home = _NOWHERE
-        """Where ``free`` puts the block."""
-        self.give_back: Callable[[], object] = _give_nothing
-        """What an owner calls, once, instead of ``free`` (``Allocator.allocate_owned``)."""
+        self.streams: set[int] = set()
+        """Other streams that use the block (``record_stream``)."""
+        self.fences: list[tuple[Hashable, Fence]] = []
+        """What it waits for once it is freed, each with its key: the stream, or the fence of a destroyed stream."""
+        self.waiting = False
+        """Whether it was freed and waits behind ``fences``."""
+        self.place: Any = None
+        """Whatever the strategy keeps with the block: the segment that it lies in, for example."""
 
     def __int__(self) -> int:
         return self.address
 
     def __repr__(self) -> str:
-        state = "live" if self.uses & 1 else "free"
+        state = "live" if self.live else "free"
         return f"<Block {self.address:#x} {self.requested} of {self.nbytes} bytes, stream {self.stream:#x}, {state}>"
 
-
-class _Nowhere:
-    def append(self, block: object, /) -> None:
-        """Forget the block: its allocator has gone."""
-
-
-_NOWHERE = _Nowhere()
-
-
-def _give_nothing() -> None:
-    """The block has no owner: it goes back by ``free``."""
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Block cannot be copied or pickled: two owners would free it; allocate a second one instead")
 
 
 @dataclass(frozen=True, slots=True)

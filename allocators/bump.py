@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -53,18 +53,14 @@ class BumpAllocator(Allocator):
         """Index of the chunk that the pointer is in; all later ones are empty."""
         self._gone: list[Fence] = []
         """Of streams that were destroyed since."""
-        self._blocks: list[Block] = []
+        self._order: list[Block] = []
         """Everything since the last reset, in order of allocation."""
 
     # --- marks and resets
 
     def mark(self) -> Mark:
         """The present place, for ``reset``."""
-        with self._inside:
-            self._check_open()
-            if not self._blocks:
-                return Mark()
-            return Mark(self._current, self._chunks[self._current].used, len(self._blocks), self._blocks[-1])
+        return self._operate(self._mark)
 
     def reset(self, mark: Mark | None = None, *, force: bool = False) -> int:
         """Take back everything that was allocated since ``mark`` (None: since the beginning).
@@ -80,30 +76,32 @@ class BumpAllocator(Allocator):
             CuplugError: blocks since the mark are live and ``force`` is false, or an earlier reset has gone back past
                 the mark. Nothing has changed.
         """
-        mark = mark or Mark()
-        with self._inside:
-            self._check_open()
-            if mark.order and (mark.order > len(self._blocks) or self._blocks[mark.order - 1] is not mark.after):
-                raise CuplugError("cannot reset the arena to this mark: an earlier reset has gone back past it")
-            self._settle()
-            since = self._blocks[mark.order :]
-            live = [block for block in since if block.uses & 1 or block.streams is not None]
-            if any(not block.uses & 1 for block in live):
-                self._await_waiting()
-                live = [block for block in live if block.uses & 1]
-            if live and not force:
-                held = format_size(sum(block.nbytes for block in live))
-                raise CuplugError(
-                    f"cannot reset the arena: {len(live)} blocks since the mark are live and hold {held}; free them "
-                    "first, or reset with force=True, which makes them invalid"
-                )
-            for block in live:
-                block.uses += 1
-                self._take_back(block)
+        return self._operate(self._reset, mark or Mark(), force)
+
+    def _mark(self) -> Mark:
+        self._check_open()
+        if not self._order:
+            return Mark()
+        return Mark(self._current, self._chunks[self._current].used, len(self._order), self._order[-1])
+
+    def _reset(self, mark: Mark, force: bool) -> int:
+        self._check_open()
+        if mark.order and (mark.order > len(self._order) or self._order[mark.order - 1] is not mark.after):
+            raise CuplugError("cannot reset the arena to this mark: an earlier reset has gone back past it")
+        since = self._order[mark.order :]
+        live = [block for block in since if block.live]
+        if live and not force:
+            held = format_size(sum(block.nbytes for block in live))
+            raise CuplugError(
+                f"cannot reset the arena: {len(live)} blocks since the mark are live and hold {held}; free them "
+                "first, or reset with force=True, which makes them invalid"
+            )
+        for block in live:
+            self._revoke(block)
+        if any(block.waiting for block in since):
             self._await_waiting()
-            del self._blocks[mark.order :]
-            self._rewind(mark, since)
-            return sum(block.nbytes for block in since)
+        self._rewind(mark, since)
+        return sum(block.nbytes for block in since)
 
     def _rewind(self, mark: Mark, blocks: list[Block]) -> None:
         """Go back to ``mark``, past ``blocks``. What they were used for is waited for when their place is used."""
@@ -111,12 +109,15 @@ class BumpAllocator(Allocator):
         fences: dict[object, Fence] = {stream: self.upstream.fence(stream) for stream in sorted(streams)}
         if any(block.orphan for block in blocks):
             fences.update((fence, fence) for fence in self._gone)
-        for index, chunk in enumerate(self._chunks[mark.chunk : self._current + 1], mark.chunk):
-            chunk.used = mark.offset if index == mark.chunk else 0
+        touched = self._chunks[mark.chunk : self._current + 1]
+        for chunk in touched:
             chunk.fences = {key: fence for key, fence in chunk.fences.items() if not fence.done()} | fences
+        del self._order[mark.order :]
+        for index, chunk in enumerate(touched, mark.chunk):  # last: where an exception breaks off, room is lost only
+            chunk.used = mark.offset if index == mark.chunk else 0
         if blocks:
             self._current = min(mark.chunk, self._current)
-        if not self._blocks:
+        if not self._order:
             self._gone.clear()
 
     # --- the strategy
@@ -125,8 +126,8 @@ class BumpAllocator(Allocator):
         chunk = self._chunk_for(nbytes, stream)
         self._wait_for_others(chunk, stream)
         block = Block(self, chunk.address + chunk.used, nbytes, requested, stream)
-        chunk.used += nbytes
-        self._blocks.append(block)
+        chunk.used += nbytes  # first: a block that an exception keeps from being listed is room lost until a reset
+        self._order.append(block)
         return block
 
     def _chunk_for(self, nbytes: int, stream: int) -> _Chunk:
@@ -137,10 +138,9 @@ class BumpAllocator(Allocator):
                 self._current = index
                 return chunk
         size = max(self.chunk_size, nbytes)
-        chunk = _Chunk(self._reserve(size, small=False, stream=stream), size, stream)
-        self._chunks.append(chunk)
+        self._chunks.append(_Chunk(self._reserve(size, small=False, stream=stream), size, stream))
         self._current = len(self._chunks) - 1
-        return chunk
+        return self._chunks[-1]
 
     def _wait_for_others(self, chunk: _Chunk, stream: int) -> None:
         """Block until every other stream has done what it did in ``chunk`` before the latest reset."""
@@ -150,7 +150,7 @@ class BumpAllocator(Allocator):
 
     def _forget_stream(self, stream: int) -> None:
         self._gone.append(fence_or_error(self.upstream, stream))
-        for block in self._blocks:
+        for block in self._order:
             block.orphan = block.orphan or block.stream == stream
         for chunk in self._chunks:  # a new stream of this handle has to wait like all others
             fence = chunk.fences.pop(stream, None)
@@ -161,34 +161,41 @@ class BumpAllocator(Allocator):
         """A free gives nothing back; the counters have it."""
 
     def _release_cached(self) -> int:
-        first = self._current + 1 if self._blocks else 0
+        first = self._current + 1 if self._order else 0
         unused = self._chunks[first:]
         for chunk in unused:
             for fence in chunk.fences.values():
                 fence.wait()
         released = 0
         while len(self._chunks) > first:
-            chunk = self._chunks.pop()
+            chunk = self._chunks[-1]
             self._release(chunk.address, chunk.nbytes, small=False, stream=chunk.stream)
+            self._chunks.pop()
             released += chunk.nbytes
         self._current = max(0, min(self._current, len(self._chunks) - 1))
         return released
 
     def _release_all(self) -> None:
-        blocks, self._blocks = self._blocks, []
-        self._rewind(Mark(), blocks)
+        self._rewind(Mark(), list(self._order))
         self._release_cached()
 
-    def _live_blocks(self) -> Iterable[Block]:
-        return (block for block in self._blocks if block.uses or block.streams is not None)
+    def _recover(self) -> None:
+        known = {chunk.address for chunk in self._chunks}
+        self._chunks = [chunk for chunk in self._chunks if chunk.address in self._held]
+        for address, held in self._held.items():
+            if address not in known:
+                self._chunks.append(_Chunk(address, held.nbytes, held.stream))
+        self._current = max((index for index, chunk in enumerate(self._chunks) if chunk.used), default=0)
 
     def _segments(self) -> Iterator[Segment]:
-        blocks = sorted(self._blocks, key=int)
+        blocks = sorted(self._order, key=int)
         for chunk in self._chunks:
             infos, at, end = [], chunk.address, chunk.address + chunk.nbytes
             for block in blocks:
                 if chunk.address <= block.address < end:
-                    infos.append(self._state(block) if block.uses or block.streams is not None else _spent(block))
+                    if at < block.address:  # what an exception has left behind
+                        infos.append(BlockInfo(at, block.address - at, 0, "inactive"))
+                    infos.append(self._state(block) if self._in_use.get(block.address) is block else _spent(block))
                     at = block.address + block.nbytes
             if at < end:
                 infos.append(BlockInfo(at, end - at, 0, "inactive"))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Annotated, Literal, cast
+from collections.abc import Iterator
+from typing import Annotated, Literal
 
 from .base import Allocator
-from .block import ALIGNMENT, Block, BlockInfo, Home, Segment
+from .block import ALIGNMENT, Block, BlockInfo, Segment
 from .errors import OutOfMemoryError
-from .pool import Held, Piece, Pool, Rules
+from .held import Held
+from .pool import Pool, Rules
 from .statistics import SMALL_BLOCK
 from .upstream import Fence, Upstream
 from .waiting import fence_or_error
@@ -19,7 +20,6 @@ _MIB = 1 << 20
 _ROUND = 2 * _MIB
 """Sizes of segments are multiples of this: what the driver sets aside in any case."""
 _SMALL_SEGMENT = 2 * _MIB
-_MOST_BINS = 128
 
 
 class CachingAllocator(Allocator):
@@ -39,11 +39,10 @@ class CachingAllocator(Allocator):
       it grows only when everything that it could give back is gone, and then by no more than needed: by 8 MiB, or by
       the block's size rounded up to 2 MiB. Below its own peak, large segments have at least 32 MiB.
     - Giving a segment back waits for the work queued on it, and stalls the device. So it is rationed: at most 64 at
-      once, and one for every 50 allocations that no bin could serve. Programs whose sizes repeat soon need none.
-
-    A block of a size that came back on its stream is found without a lock (``base.py``), except under ``torch``: a
-    small one until nothing else fits a request, a large one until the next allocation that finds none of its size.
+      once, and one for every 50 allocations. Programs whose sizes repeat soon need none.
     """
+
+    counts_splits = True
 
     def __init__(
         self,
@@ -82,6 +81,7 @@ class CachingAllocator(Allocator):
         """Pools of streams that have been destroyed."""
         self._ration = Ration(burst=64, every=50)
         self._most_reserved = 0
+        self._allocations = 0
 
     # --- allocation and free
 
@@ -94,35 +94,30 @@ class CachingAllocator(Allocator):
         return (nbytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
 
     def _allocate(self, requested: int, nbytes: int, stream: int) -> Block:
-        small = nbytes <= SMALL_BLOCK
+        self._allocations += 1
+        pool = self._pool(stream, small=nbytes <= SMALL_BLOCK)
+        piece = pool.find(nbytes)
+        if piece is None and self._ownerless and self._adopt(pool):
+            piece = pool.find(nbytes)
+        segment, address, taken = pool.take(piece, nbytes) if piece is not None else self._grow(pool, nbytes)
+        block = Block(self, address, taken, requested, stream)
+        block.place = segment
+        return block
+
+    def _free(self, block: Block) -> None:
+        segment = block.place
+        segment.place.put(block.address, block.nbytes, segment)
+
+    def _pool(self, stream: int, *, small: bool) -> Pool:
         pool = self._pools.get((stream, small))
         if pool is None:
             rules = self._small_rules if small else self._large_rules
-            pool = self._pools[stream, small] = Pool(self, self._ledger, stream, rules, small=small)
-        piece = pool.find(nbytes)
-        if piece is None:
-            self._settle()
-            piece = pool.find(nbytes)
-        if piece is None and self._ownerless and self._adopt(pool):
-            piece = pool.find(nbytes)
-        if piece is None:
-            piece = self._grow(pool, nbytes)
-        block = piece.segment.pool.take(piece, nbytes)
-        block.requested = requested
-        return block
-
-    def _home(self, block: Block) -> Home:
-        if self._follows_torch:
-            return self._returned
-        return self._bounded_bin(block, most=_MOST_BINS)
-
-    def _free(self, block: Block) -> None:
-        piece = cast("Piece", block)
-        piece.segment.pool.put(piece)
+            pool = self._pools[stream, small] = Pool(self._ledger, stream, rules, small=small)
+        return pool
 
     # --- taking memory from upstream
 
-    def _grow(self, pool: Pool, nbytes: int) -> Piece:
+    def _grow(self, pool: Pool, nbytes: int) -> tuple[Held, int, int]:
         if self.garbage_collection_threshold:
             self._collect_garbage()
         sizes = self._torch_sizes(pool, nbytes) if self._follows_torch else self._own_sizes(pool, nbytes)
@@ -132,12 +127,14 @@ class CachingAllocator(Allocator):
                 address = self._try_reserve(size, pool)
             if address is not None:
                 self._most_reserved = max(self._most_reserved, self._ledger.reserved)
-                return pool.add(address, size)
+                segment = self._held[address]
+                pool.add(segment)
+                return pool.take_new(segment, nbytes)
         large = self._pools.get((pool.stream, False))
         if pool.small and large is not None and not self._follows_torch and next(self._idle(), None) is None:
             piece = large.find(nbytes)  # nothing is left to give back: better mixed than out of memory
             if piece is not None:
-                return piece
+                return large.take(piece, nbytes)
         raise OutOfMemoryError(f"upstream has no {nbytes} bytes left")
 
     def _try_reserve(self, nbytes: int, pool: Pool) -> int | None:
@@ -168,7 +165,7 @@ class CachingAllocator(Allocator):
         if excess <= 0:
             return
         leaving: list[Held] = []
-        allowed = self._ration.left(self._misses)
+        allowed = self._ration.left(self._allocations)
         for segment in sorted(self._idle(), key=lambda segment: (segment.nbytes, segment.address)):
             if excess <= 0 or len(leaving) == allowed:
                 break
@@ -188,12 +185,12 @@ class CachingAllocator(Allocator):
         """Wait for the work queued on ``segments``, idle ones, and give them back. Returns their bytes."""
         waited = set()
         for segment in segments:
-            pool = segment.pool
+            pool = segment.place
             if id(pool) not in waited:
                 waited.add(id(pool))
                 (pool.fence or self.upstream.fence(pool.stream)).wait()
         for segment in segments:
-            pool = segment.pool
+            pool = segment.place
             self._release(segment.address, segment.nbytes, small=pool.small, stream=pool.stream)
             pool.remove(segment)
         return sum(segment.nbytes for segment in segments)
@@ -206,9 +203,9 @@ class CachingAllocator(Allocator):
         """PyTorch's ``garbage_collect_cached_blocks``: idle large segments of at least the average age go."""
         limit = self.memory_limit if self.memory_limit is not None else self.upstream.memory_info()[1]
         excess = self._ledger.reserved - int(self.garbage_collection_threshold * limit)
-        idle = [segment for segment in self._idle() if not segment.pool.small] if excess > 0 else []
+        idle = [segment for segment in self._idle() if not segment.small] if excess > 0 else []
         while excess > 0 and idle:
-            ages = {id(segment): segment.pool.searches - segment.first.idle_since for segment in idle}
+            ages = {id(segment): segment.place.age(segment) for segment in idle}
             average = sum(ages.values()) // len(idle)
             leaving: list[Held] = []
             for segment in idle:
@@ -236,11 +233,14 @@ class CachingAllocator(Allocator):
 
     def _forget_stream(self, stream: int) -> None:
         fence: Fence | None = None
-        for small in (True, False):
-            pool = self._pools.pop((stream, small), None)
-            if pool is not None and pool.segments:
+        for key in ((stream, True), (stream, False)):
+            pool = self._pools.get(key)
+            if pool is None:
+                continue
+            if pool.segments:
                 pool.fence = fence = fence or fence_or_error(self.upstream, stream)
                 self._ownerless.append(pool)
+            del self._pools[key]
 
     def _adopt(self, pool: Pool) -> bool:
         """Take over what destroyed streams have left and have done with. Whether there was any."""
@@ -256,22 +256,30 @@ class CachingAllocator(Allocator):
         yield from self._pools.values()
         yield from self._ownerless
 
-    def _live_blocks(self) -> Iterable[Block]:
-        for pool in self._every_pool():
-            for segment in pool.segments.values():
-                for piece in segment.pieces():
-                    if not piece.free:
-                        yield piece
-
     def _segments(self) -> Iterator[Segment]:
+        infos: dict[int, list[BlockInfo]] = {address: [] for address in self._held}
+        for block in self._in_use.values():
+            infos[block.place.address].append(self._state(block))
         for pool in self._every_pool():
+            for segment, address, nbytes in pool.pieces():
+                infos[segment.address].append(BlockInfo(address, nbytes, 0, "inactive"))
+        for pool in self._every_pool():
+            kind: Literal["small", "large"] = "small" if pool.small else "large"
             for segment in pool.segments.values():
-                infos = tuple(
-                    BlockInfo(piece.address, piece.nbytes, 0, "inactive") if piece.free else self._state(piece)
-                    for piece in segment.pieces()
-                )
-                kind: Literal["small", "large"] = "small" if pool.small else "large"
-                yield Segment(segment.address, segment.nbytes, pool.stream, kind, infos)
+                inside = sorted(infos[segment.address], key=lambda info: info.address)
+                yield Segment(segment.address, segment.nbytes, pool.stream, kind, tuple(inside))
+
+    def _recover(self) -> None:
+        for segment in self._held.values():
+            if segment.place is None:  # taken from upstream, and not yet in a pool
+                segment.place = self._pool(segment.stream, small=segment.small)
+        self._pools = {key: pool for key, pool in self._pools.items() if pool.fence is None}
+        pools = {id(segment.place): segment.place for segment in self._held.values()}
+        self._ownerless = [pool for pool in pools.values() if pool.fence is not None]
+        blocks = sorted(self._in_use.values(), key=int)
+        for pool in self._every_pool():
+            segments = [segment for segment in self._held.values() if segment.place is pool]
+            pool.recover(segments, (block for block in blocks if block.place.place is pool))
 
 
 class Ration:

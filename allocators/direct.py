@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Annotated
 
 from .base import Allocator
-from .block import Block, BlockInfo, Home, Segment
+from .block import Block, BlockInfo, Segment
+from .held import Held
 from .statistics import SMALL_BLOCK
 from .upstream import Fence, Upstream
 from .waiting import fence_or_error
@@ -23,13 +24,16 @@ class DirectAllocator(Allocator):
     work is done). What waits is given back as soon as the fence is seen to have passed, and under memory pressure.
     """
 
+    frees_at_once = True
+
     def __init__(
         self, upstream: Upstream, *, memory_limit: Annotated[int | None, "reserve at most this many bytes"] = None
     ) -> None:
         super().__init__(upstream, memory_limit=memory_limit)
-        self._live: dict[int, Block] = {}
-        self._leaving: deque[tuple[Fence | None, Block]] = deque()
-        """Freed blocks behind fences of their streams; None for a stream that was destroyed and has been waited for."""
+        self._leaving: deque[Held] = deque()
+        """What was freed. ``Held.place`` is the fence of its stream, or None where nothing is to be waited for."""
+        self._finished: set[int] = set()
+        """Addresses of blocks whose stream was destroyed: whoever frees them has waited for it."""
 
     def _rounded(self, nbytes: int) -> int:
         granularity = self.upstream.granularity
@@ -37,23 +41,19 @@ class DirectAllocator(Allocator):
 
     def _allocate(self, requested: int, nbytes: int, stream: int) -> Block:
         address = self._reserve(nbytes, small=nbytes <= SMALL_BLOCK, stream=stream)
-        block = self._live[address] = Block(self, address, nbytes, requested, stream)
-        return block
-
-    def _home(self, block: Block) -> Home:  # noqa: ARG002
-        return self._prompt
+        return Block(self, address, nbytes, requested, stream)
 
     def _free(self, block: Block) -> None:
-        del self._live[block.address]
-        fence = None if block.orphan else fence_or_error(self.upstream, block.stream)
-        self._leaving.append((fence, block))
+        held = self._held[block.address]
+        self._fence(held)
+        self._leaving.append(held)
         self._poll()
 
     def _poll(self) -> None:
         for _ in range(len(self._leaving)):
-            fence, block = self._leaving[0]
-            if fence is None or fence.done():
-                self._give_back(block)
+            held = self._leaving[0]
+            if held.place is None or held.place.done():
+                self._give_back(held)
                 self._leaving.popleft()
             else:
                 self._leaving.rotate(-1)
@@ -61,26 +61,35 @@ class DirectAllocator(Allocator):
     def _release_cached(self) -> int:
         released = 0
         while self._leaving:
-            fence, block = self._leaving[0]
-            if fence is not None:
-                fence.wait()
-            self._give_back(block)
+            held = self._leaving[0]
+            if held.place is not None:
+                held.place.wait()
+            self._give_back(held)
             self._leaving.popleft()
-            released += block.nbytes
+            released += held.nbytes
         return released
 
-    def _give_back(self, block: Block) -> None:
-        self._release(block.address, block.nbytes, small=block.nbytes <= SMALL_BLOCK, stream=block.stream)
+    def _forget_stream(self, stream: int) -> None:
+        self._finished.update(block.address for block in self._in_use.values() if block.orphan)
 
-    def _live_blocks(self) -> Iterable[Block]:
-        return self._live.values()
+    def _recover(self) -> None:
+        free = [held for held in self._held.values() if held.address not in self._in_use]
+        for held in free:
+            if held.place is None:
+                self._fence(held)
+        self._leaving = deque(free)
+
+    def _fence(self, held: Held) -> None:
+        if held.address not in self._finished:
+            fence: Fence = fence_or_error(self.upstream, held.stream)
+            held.place = fence
+
+    def _give_back(self, held: Held) -> None:
+        self._release(held.address, held.nbytes, small=held.small, stream=held.stream)
+        self._finished.discard(held.address)
 
     def _segments(self) -> Iterator[Segment]:
-        for block in self._live.values():
-            yield self._segment(block, self._state(block))
-        for _, block in self._leaving:
-            yield self._segment(block, BlockInfo(block.address, block.nbytes, 0, "inactive"))
-
-    def _segment(self, block: Block, info: BlockInfo) -> Segment:
-        small = block.nbytes <= SMALL_BLOCK
-        return Segment(block.address, block.nbytes, block.stream, "small" if small else "large", (info,))
+        for address, held in self._held.items():
+            block = self._in_use.get(address)
+            info = BlockInfo(address, held.nbytes, 0, "inactive") if block is None else self._state(block)
+            yield Segment(address, held.nbytes, held.stream, "small" if held.small else "large", (info,))

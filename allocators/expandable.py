@@ -15,20 +15,21 @@ What holds between any two operations (the tests check each):
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal, TypeVar
 
 from .base import Allocator
-from .block import Block, BlockInfo, Home, Segment
+from .block import Block, BlockInfo, Segment
 from .errors import DriverError, OutOfMemoryError
 from .events import EventKind
 from .pages import Move, Page, Pages
-from .spans import FREE, HOLE, LIVE, Place, Space, Span
+from .spans import FREE, HOLE, Place, Range, Space, Span
 from .stamps import Stamps
 from .statistics import SMALL_BLOCK
 from .upstream import Upstream, VirtualMemory
 
 __all__ = ["ExpandableAllocator"]
 
+T = TypeVar("T", Block, Page)
 _MIB = 1 << 20
 _LARGE_RANGE, _SMALL_RANGE = 64 << 30, 4 << 30
 """Bytes of address space to reserve at once, for large and for small blocks. It costs 24 us, whatever the size."""
@@ -36,15 +37,13 @@ _PAGES_OF_BLOCK, _PAGES_OF_ALL = 2, 64
 _LEAST_SLACK, _MOST_SLACK, _SLACK_BLOCKS = 1 / 128, 1 / 14, 8
 _MUCH = 128 * _MIB
 """From so many bytes of new pages on, it is asked first whether the device has them."""
-_MOST_BINS = 256
 
 
 class ExpandableAllocator(Allocator):
     """Reserves little more than what is in use, since free pages move to where memory is missing.
 
     A block goes into the smallest free piece of its stream that fits, as in ``caching`` (small blocks, up to 1 MiB,
-    and large ones lie apart; a block of a size that came back is found without a lock, as there). Where none fits, it
-    is laid between two live blocks, or behind all, where the least has to be mapped; what is missing there is
+    and large ones lie apart). Where none fits, it is laid between two live blocks, or behind all, where the least has to be mapped; what is missing there is
 
     1. created, as long as no more is reserved than was ever in use at once, and a slack: 8 blocks of the average
        size, but at most ``slack`` bytes or 1/14 of the peak, and at least 1/128;
@@ -65,6 +64,8 @@ class ExpandableAllocator(Allocator):
     Addresses of live blocks never change. Memory on virtual addresses cannot be shared with other processes through
     ``cuIpcGetMemHandle``: for that, use ``caching``.
     """
+
+    counts_splits = True
 
     def __init__(
         self,
@@ -92,32 +93,33 @@ class ExpandableAllocator(Allocator):
         self._stamps: dict[int, Stamps] = {}
         self._range_bytes = {False: _LARGE_RANGE, True: _SMALL_RANGE}
         self._most_active = 0
+        self._allocations = 0
+        self._allocated_bytes = 0
+        self._ranges: list[Range] = []
+        """Every range that the driver may know."""
 
     # --- allocation and free
 
     def _allocate(self, requested: int, nbytes: int, stream: int) -> Block:
+        self._allocations += 1
+        self._allocated_bytes += nbytes
         space = self._spaces.get((stream, nbytes <= SMALL_BLOCK)) or self._new_space(stream, nbytes)
         span = space.find(nbytes)
-        if span is None:
-            self._settle()
-            span = space.find(nbytes)
-        block = space.take(span, nbytes) if span is not None else self._grow(space, nbytes)
-        block.requested = requested
+        span = space.take(span, nbytes) if span is not None else self._grow(space, nbytes)
+        block = Block(self, span.address, nbytes, requested, stream)
+        block.place = span
         return block
 
     def _free(self, block: Block) -> None:
-        span = cast("Span", block)
+        span = block.place
         span.range.space.put(span)
-
-    def _home(self, block: Block) -> Home:
-        return self._bounded_bin(block, most=_MOST_BINS)
 
     def _new_space(self, stream: int, nbytes: int) -> Space:
         stamps = self._stamps.get(stream)
         if stamps is None:
             stamps = self._stamps[stream] = Stamps(self.upstream, stream)
         small = nbytes <= SMALL_BLOCK
-        made = Space(self, self._ledger, stream, stamps, self._granularity, small=small)
+        made = Space(self._ledger, stream, stamps, self._granularity, small=small)
         return self._spaces.setdefault((stream, small), made)
 
     def _poll(self) -> None:
@@ -143,12 +145,13 @@ class ExpandableAllocator(Allocator):
 
     def _creatable(self, nbytes: int) -> int:
         """How many bytes of new pages may be created before free ones are moved."""
-        ledger = self._ledger
-        active = sum(pool.nbytes + pool.waiting_nbytes for pool in (ledger.small, ledger.large))
-        self._most_active = most = max(self._most_active, ledger.all.peak_nbytes, active + nbytes)
-        slack = min(int(most * _MOST_SLACK), self._slack, self._missed_nbytes // self._misses * _SLACK_BLOCKS)
+        counted = self._ledger.statistics.all
+        active = counted.active_bytes.current + nbytes
+        self._most_active = most = max(self._most_active, counted.allocated_bytes.peak, active)
+        average = self._allocated_bytes // self._allocations
+        slack = min(int(most * _MOST_SLACK), self._slack, average * _SLACK_BLOCKS)
         slack = max(int(most * _LEAST_SLACK), slack)
-        return max(0, most + slack - ledger.reserved) // self._granularity * self._granularity
+        return max(0, most + slack - self._ledger.reserved) // self._granularity * self._granularity
 
     def _fill(self, space: Space, place: Place, creatable: int) -> Span:
         """Map what ``place`` misses; with new pages up to ``creatable`` bytes, then with free ones while there are any.
@@ -236,16 +239,19 @@ class ExpandableAllocator(Allocator):
         least = -(-nbytes // self._granularity) * self._granularity
         size = max(self._range_bytes[space.small], least)
         while True:
+            made = Range(size, space)
+            self._ranges.append(made)
             try:
-                address = self._pages.virtual.reserve_range(size)
+                made.address = self._pages.virtual.reserve_range(size)
             except (DriverError, OutOfMemoryError):
+                self._ranges.remove(made)
                 if size == least:
                     raise
                 size = max(size // 16 // self._granularity * self._granularity, least)  # leaving room for others
             else:
                 break
         self._range_bytes[space.small] = size
-        space.add(address, size)
+        space.add(made)
         place = space.place(nbytes)
         assert place is not None
         return place
@@ -286,7 +292,8 @@ class ExpandableAllocator(Allocator):
     def _drop_empty_ranges(self, spaces: list[Space]) -> None:
         for space in spaces:
             for empty in space.empty_ranges():
-                self._pages.virtual.free_range(empty.address, empty.nbytes)
+                empty.present = self._pages.virtual.free_range(empty.address, empty.nbytes) is not None
+                self._ranges.remove(empty)
                 space.remove(empty)
         gone = [space for space in self._ownerless if not space.ranges]
         self._ownerless = [space for space in self._ownerless if space.ranges]
@@ -295,16 +302,31 @@ class ExpandableAllocator(Allocator):
                 space.stamps.drop()
 
     def _forget_stream(self, stream: int) -> None:
-        stamps = self._stamps.pop(stream, None)
+        stamps = self._stamps.get(stream)
         if stamps is None:
             return
-        spaces = [space for small in (True, False) if (space := self._spaces.pop((stream, small), None)) is not None]
+        spaces = [self._spaces[key] for key in ((stream, True), (stream, False)) if key in self._spaces]
         left = [space for space in spaces if space.ranges]
         if left:
             stamps.forget()
             self._ownerless += left
         else:
             stamps.drop()
+        for key in ((stream, True), (stream, False)):
+            self._spaces.pop(key, None)
+        del self._stamps[stream]
+
+    def _recover(self) -> None:
+        self._pages.recover()
+        self._ranges = [found for found in self._ranges if found.address and found.present]
+        pages = [page for page in self._pages.known.values() if page.mapped]
+        spaces = {id(space): space for space in (*self._spaces.values(), *(found.space for found in self._ranges))}
+        self._spaces = {key: space for key, space in self._spaces.items() if not space.stamps.forgotten}
+        self._ownerless = [space for space in spaces.values() if space.stamps.forgotten]
+        self._stamps = {stream: stamps for stream, stamps in self._stamps.items() if not stamps.forgotten}
+        for space in spaces.values():
+            ranges = [found for found in self._ranges if found.space is space]
+            space.recover(ranges, *(_within(ranges, found) for found in (pages, self._in_use.values())))
 
     # --- the map
 
@@ -316,9 +338,6 @@ class ExpandableAllocator(Allocator):
         for space in self._every_space():
             for part in space.ranges.values():
                 yield from part.spans()
-
-    def _live_blocks(self) -> Iterable[Block]:
-        return (span for span in self._spans() if span.kind == LIVE)
 
     def _segments(self) -> Iterator[Segment]:
         run: list[Span] = []
@@ -333,7 +352,9 @@ class ExpandableAllocator(Allocator):
 
     def _segment(self, run: list[Span]) -> Segment:
         infos = tuple(
-            BlockInfo(span.address, span.nbytes, 0, "inactive") if span.kind == FREE else self._state(span)
+            BlockInfo(span.address, span.nbytes, 0, "inactive")
+            if span.kind == FREE
+            else self._state(self._in_use[span.address])
             for span in run
         )
         space, start = run[0].range.space, run[0].address
@@ -355,6 +376,10 @@ class _Plan:
         """Bytes of new pages."""
         self.coarse: list[tuple[Span, Page]] = []
         """Free pages that are too large to move here."""
+
+
+def _within(ranges: list[Range], found: Iterable[T]) -> list[T]:
+    return [one for one in found if any(part.address <= one.address < part.address + part.nbytes for part in ranges)]
 
 
 def _power_of_two(nbytes: int, granularity: int) -> int:

@@ -1,252 +1,141 @@
-"""Counts what an allocator does, exactly and cheaply.
-
-A counter of ``Statistics`` has four figures, and an allocation moves ten counters. Most of that follows from little:
-
-- what was allocated in sum is what is current plus what was freed in sum;
-- a block is active while it is in the program's hands or waits for a stream;
-- a peak can only be reached where a rise ends, so peaks are noted at the first free after allocations.
-"""
+"""Counts what an allocator does, at once and exactly."""
 
 from __future__ import annotations
 
-from .statistics import SMALL_BLOCK, Counter, Counters, Statistics
+from collections.abc import Iterable
+
+from .block import Block, Segment
+from .statistics import SMALL_BLOCK, Counters, Statistics
 
 __all__ = ["Ledger"]
 
 
 class Ledger:
-    """The books of one allocator. Not thread-safe: used under its lock. All sizes are bytes."""
+    """The books of one allocator. Not thread-safe: used under its lock. All sizes are bytes.
+
+    Everything is counted twice: for the allocator as a whole, and for its small or its large blocks.
+    """
 
     def __init__(self) -> None:
-        self.small = _Tally()
-        self.large = _Tally()
-        self.all = _Tally()
-        """Peaks are kept here; what is current is added up from the two others when it is needed."""
-        self.calls = Statistics()
-        """The single figures (``num_ooms`` and its kin); its counters are not used."""
-        self.reserved = 0
+        self.statistics = Statistics()
+
+    @property
+    def reserved(self) -> int:
         """Bytes held from upstream."""
-        self._risen = False
+        return self.statistics.all.reserved_bytes.current
 
-    def allocated(self, nbytes: int, requested: int, *, rises: bool = True) -> None:
-        """Count a block that goes into the program's hands. ``rises``: whether a peak may rise with it."""
-        tally = self.small if nbytes <= SMALL_BLOCK else self.large
-        tally.blocks += 1
-        tally.nbytes += nbytes
-        tally.requested += requested
-        self._risen |= rises
+    def allocated(self, nbytes: int, requested: int) -> None:
+        """Count a block that goes into the program's hands."""
+        for counters in self._pools(nbytes <= SMALL_BLOCK):
+            counters.allocation.increase(1)
+            counters.allocated_bytes.increase(nbytes)
+            counters.requested_bytes.increase(requested)
+            counters.active.increase(1)
+            counters.active_bytes.increase(nbytes)
 
-    def rises(self, nbytes: int, requested: int) -> bool:
-        """Whether a peak would rise with one more block in the program's hands."""
-        if self._risen:
-            self._note_peaks()
-        small, large, both = self.small, self.large, self.all
-        tally = small if nbytes <= SMALL_BLOCK else large
-        if (
-            tally.blocks >= tally.peak_blocks
-            or tally.nbytes + nbytes > tally.peak_nbytes
-            or tally.requested + requested > tally.peak_requested
-            or small.blocks + large.blocks >= both.peak_blocks
-            or small.nbytes + large.nbytes + nbytes > both.peak_nbytes
-            or small.requested + large.requested + requested > both.peak_requested
-        ):
-            return True
-        if not (small.waiting_blocks or large.waiting_blocks):
-            return False
-        for each, *others in ((tally,), (both, small, large)):
-            counted = others or (each,)
-            blocks = sum(one.blocks + one.waiting_blocks for one in counted)
-            size = sum(one.nbytes + one.waiting_nbytes for one in counted)
-            if blocks >= max(each.peak_active_blocks, each.peak_blocks):
-                return True
-            if size + nbytes > max(each.peak_active_nbytes, each.peak_nbytes):
-                return True
-        return False
-
-    def freed(self, nbytes: int, requested: int, times: int = 1, *, waits: bool = False) -> None:
-        """Count a block that leaves the program's hands, and had done so ``times`` times, this one included.
-
-        In between it was taken up again uncounted, below every peak. ``waits``: it stays active until ``passed``.
-        """
-        if self._risen:
-            self._note_peaks()
-        tally = self.small if nbytes <= SMALL_BLOCK else self.large
-        tally.blocks -= 1
-        tally.nbytes -= nbytes
-        tally.requested -= requested
-        tally.freed_blocks += times
-        tally.freed_nbytes += nbytes * times
-        tally.freed_requested += requested * times
-        if waits:
-            tally.waiting_blocks += 1
-            tally.waiting_nbytes += nbytes
+    def freed(self, nbytes: int, requested: int, *, waits: bool = False) -> None:
+        """Count a block that leaves the program's hands. ``waits``: it stays active until it has ``passed``."""
+        for counters in self._pools(nbytes <= SMALL_BLOCK):
+            counters.allocation.decrease(1)
+            counters.allocated_bytes.decrease(nbytes)
+            counters.requested_bytes.decrease(requested)
+        if not waits:
+            self.passed(nbytes)
 
     def passed(self, nbytes: int) -> None:
-        """Count a block that has waited for streams and does so no longer."""
-        if self._risen:
-            self._note_peaks()
-        tally = self.small if nbytes <= SMALL_BLOCK else self.large
-        tally.waiting_blocks -= 1
-        tally.waiting_nbytes -= nbytes
+        """Count a block that is active no longer: it waits for no stream."""
+        for counters in self._pools(nbytes <= SMALL_BLOCK):
+            counters.active.decrease(1)
+            counters.active_bytes.decrease(nbytes)
 
     def took_segment(self, nbytes: int, *, small: bool) -> None:
         """Count a segment taken from upstream."""
-        self.calls.num_device_alloc += 1
-        self.reserved += nbytes
-        for tally in (self.all, self.small if small else self.large):
-            tally.segments.increase(1)
-            tally.reserved.increase(nbytes)
+        self.statistics.num_device_alloc += 1
+        self.mapped(1, nbytes, small=small)
 
     def gave_segment(self, nbytes: int, *, small: bool) -> None:
         """Count a segment given back upstream."""
-        self.calls.num_device_free += 1
-        self.reserved -= nbytes
-        for tally in (self.all, self.small if small else self.large):
-            tally.segments.decrease(1)
-            tally.reserved.decrease(nbytes)
+        self.statistics.num_device_free += 1
+        self.mapped(-1, -nbytes, small=small)
 
     def created_page(self) -> None:
-        """Count a call upstream that made a page. Its bytes count as reserved while it is mapped (``paged``)."""
-        self.calls.num_device_alloc += 1
+        """Count a call upstream that made a page. Its bytes count as reserved while it is ``mapped``."""
+        self.statistics.num_device_alloc += 1
 
     def released_page(self) -> None:
         """Count a call upstream that gave a page back."""
-        self.calls.num_device_free += 1
+        self.statistics.num_device_free += 1
 
-    def paged(self, segments: int, nbytes: int, *, small: bool) -> None:
-        """Count a change in what is mapped page by page: in segments (mapped without a gap), and in bytes."""
-        self.reserved += nbytes
-        for tally in (self.all, self.small if small else self.large):
-            if segments > 0:
-                tally.segments.increase(segments)
-            elif segments:
-                tally.segments.decrease(-segments)
-            if nbytes > 0:
-                tally.reserved.increase(nbytes)
-            else:
-                tally.reserved.decrease(-nbytes)
+    def mapped(self, segments: int, nbytes: int, *, small: bool) -> None:
+        """Count a change in what is held: in segments (memory without a gap), and in bytes."""
+        for counters in self._pools(small):
+            counters.segment.change(segments)
+            counters.reserved_bytes.change(nbytes)
 
     def split(self, blocks: int, nbytes: int, *, small: bool) -> None:
         """Count a change in the free blocks that share a segment with used ones: in number, and in bytes."""
-        for tally in (self.all, self.small if small else self.large):
-            if blocks > 0:
-                tally.split_blocks.increase(blocks)
-            elif blocks:
-                tally.split_blocks.decrease(-blocks)
-            if nbytes > 0:
-                tally.split_nbytes.increase(nbytes)
-            else:
-                tally.split_nbytes.decrease(-nbytes)
+        for counters in self._pools(small):
+            counters.inactive_split.change(blocks)
+            counters.inactive_split_bytes.change(nbytes)
 
-    def statistics(self) -> Statistics:
-        """What has been counted up to now."""
-        self._note_peaks()
-        calls, small, large = self.calls, self.small, self.large
-        of_small = small.freed_blocks, small.freed_nbytes, small.freed_requested
-        of_large = large.freed_blocks, large.freed_nbytes, large.freed_requested
-        of_all = of_small[0] + of_large[0], of_small[1] + of_large[1], of_small[2] + of_large[2]
-        return Statistics(
-            self.all.counters(of_all),
-            small.counters(of_small),
-            large.counters(of_large),
-            calls.num_alloc_retries,
-            calls.num_ooms,
-            calls.num_sync_all_streams,
-            calls.num_device_alloc,
-            calls.num_device_free,
-        )
+    def correct(self, blocks: Iterable[Block], segments: Iterable[Segment], *, splits: bool) -> None:
+        """Count anew what is held and in use, after an operation that was interrupted.
+
+        ``splits``: whether the strategy counts free blocks that share a segment with used ones.
+        """
+        now = {True: _Present(), False: _Present()}
+        for block in blocks:
+            present = now[block.nbytes <= SMALL_BLOCK]
+            present.add(1 - block.waiting, block.nbytes, block.requested)
+        for segment in segments:
+            inactive = [info.nbytes for info in segment.blocks if info.state == "inactive"]
+            shared = inactive if splits and len(segment.blocks) > 1 else []
+            now[segment.pool == "small"].add_segment(segment.nbytes, len(shared), sum(shared))
+        for counters, parts in (
+            (self.statistics.small, (now[True],)),
+            (self.statistics.large, (now[False],)),
+            (self.statistics.all, (now[True], now[False])),
+        ):
+            for name, counter in counters.named():
+                counter.correct(sum(part.figures[name] for part in parts))
 
     def reset_peaks(self) -> None:
         """Start every peak again from its current value."""
-        self._note_peaks()
-        for tally in (self.all, self.small, self.large):
-            tally.reset_peaks()
+        for _, counters in self.statistics.pools():
+            for _, counter in counters.named():
+                counter.reset_peak()
 
     def reset_accumulated(self) -> None:
         """Start every sum, and the counts of calls, again from zero."""
-        self._note_peaks()
-        self.calls = Statistics()
-        for tally in (self.all, self.small, self.large):
-            tally.reset_accumulated()
+        statistics = self.statistics
+        for _, counters in statistics.pools():
+            for _, counter in counters.named():
+                counter.reset_accumulated()
+        statistics.num_alloc_retries = statistics.num_ooms = statistics.num_sync_all_streams = 0
+        statistics.num_device_alloc = statistics.num_device_free = 0
 
-    def _note_peaks(self) -> None:
-        self._risen = False
-        small, large, both = self.small, self.large, self.all
-        both.blocks = small.blocks + large.blocks
-        both.nbytes = small.nbytes + large.nbytes
-        both.requested = small.requested + large.requested
-        both.waiting_blocks = small.waiting_blocks + large.waiting_blocks
-        both.waiting_nbytes = small.waiting_nbytes + large.waiting_nbytes
-        for tally in (small, large, both):
-            if tally.blocks > tally.peak_blocks:
-                tally.peak_blocks = tally.blocks
-            if tally.nbytes > tally.peak_nbytes:
-                tally.peak_nbytes = tally.nbytes
-            if tally.requested > tally.peak_requested:
-                tally.peak_requested = tally.requested
-            if tally.waiting_blocks:
-                tally.note_active_peaks()
+    def _pools(self, small: bool) -> tuple[Counters, Counters]:
+        statistics = self.statistics
+        return statistics.all, statistics.small if small else statistics.large
 
 
-class _Tally:
-    """The figures of one pool."""
-
-    __slots__ = (
-        "blocks", "freed_blocks", "freed_nbytes", "freed_requested", "nbytes", "peak_active_blocks",
-        "peak_active_nbytes", "peak_blocks", "peak_nbytes", "peak_requested", "requested", "reserved", "segments",
-        "since_blocks", "since_nbytes", "since_requested", "since_waiting_blocks", "since_waiting_nbytes",
-        "split_blocks", "split_nbytes", "waiting_blocks", "waiting_nbytes",
-    )  # fmt: skip
+class _Present:
+    """What there is at present, by the names of the counters."""
 
     def __init__(self) -> None:
-        # In the program's hands; freed in sum; in hands when the sums were last started again; and peaks.
-        self.blocks = self.freed_blocks = self.since_blocks = self.peak_blocks = 0
-        self.nbytes = self.freed_nbytes = self.since_nbytes = self.peak_nbytes = 0
-        self.requested = self.freed_requested = self.since_requested = self.peak_requested = 0
-        # Freed, and waiting for streams. The peaks hold only those that were reached while something waited.
-        self.waiting_blocks = self.since_waiting_blocks = self.peak_active_blocks = 0
-        self.waiting_nbytes = self.since_waiting_nbytes = self.peak_active_nbytes = 0
-        self.segments, self.reserved = Counter(), Counter()
-        self.split_blocks, self.split_nbytes = Counter(), Counter()
+        self.figures = dict.fromkeys(Counters.__slots__, 0)
 
-    def note_active_peaks(self) -> None:
-        self.peak_active_blocks = max(self.peak_active_blocks, self.blocks + self.waiting_blocks)
-        self.peak_active_nbytes = max(self.peak_active_nbytes, self.nbytes + self.waiting_nbytes)
+    def add(self, live: int, nbytes: int, requested: int) -> None:
+        figures = self.figures
+        figures["allocation"] += live
+        figures["allocated_bytes"] += nbytes * live
+        figures["requested_bytes"] += requested * live
+        figures["active"] += 1
+        figures["active_bytes"] += nbytes
 
-    def reset_peaks(self) -> None:
-        self.peak_blocks, self.peak_nbytes, self.peak_requested = self.blocks, self.nbytes, self.requested
-        self.peak_active_blocks = self.blocks + self.waiting_blocks
-        self.peak_active_nbytes = self.nbytes + self.waiting_nbytes
-        for counter in (self.segments, self.reserved, self.split_blocks, self.split_nbytes):
-            counter.reset_peak()
-
-    def reset_accumulated(self) -> None:
-        self.since_blocks, self.since_nbytes, self.since_requested = self.blocks, self.nbytes, self.requested
-        self.since_waiting_blocks, self.since_waiting_nbytes = self.waiting_blocks, self.waiting_nbytes
-        self.freed_blocks = self.freed_nbytes = self.freed_requested = 0
-        for counter in (self.segments, self.reserved, self.split_blocks, self.split_nbytes):
-            counter.reset_accumulated()
-
-    def counters(self, freed: tuple[int, int, int]) -> Counters:
-        """The counters of this pool. ``freed``: blocks, bytes and requested bytes that were freed in sum."""
-        blocks, nbytes, requested = freed
-        # Active: in the program's hands or waiting. A block stops being active when it has passed its fences.
-        active, active_nbytes = self.blocks + self.waiting_blocks, self.nbytes + self.waiting_nbytes
-        in_sum = self.blocks - self.since_blocks + blocks
-        nbytes_in_sum = self.nbytes - self.since_nbytes + nbytes
-        requested_in_sum = self.requested - self.since_requested + requested
-        passed = blocks + self.since_waiting_blocks - self.waiting_blocks
-        passed_nbytes = nbytes + self.since_waiting_nbytes - self.waiting_nbytes
-        return Counters(
-            allocation=Counter(self.blocks, self.peak_blocks, in_sum, blocks),
-            allocated_bytes=Counter(self.nbytes, self.peak_nbytes, nbytes_in_sum, nbytes),
-            requested_bytes=Counter(self.requested, self.peak_requested, requested_in_sum, requested),
-            active=Counter(active, max(self.peak_active_blocks, self.peak_blocks), in_sum, passed),
-            active_bytes=Counter(
-                active_nbytes, max(self.peak_active_nbytes, self.peak_nbytes), nbytes_in_sum, passed_nbytes
-            ),
-            segment=self.segments.copy(),
-            reserved_bytes=self.reserved.copy(),
-            inactive_split=self.split_blocks.copy(),
-            inactive_split_bytes=self.split_nbytes.copy(),
-        )
+    def add_segment(self, nbytes: int, shared: int, shared_nbytes: int) -> None:
+        figures = self.figures
+        figures["segment"] += 1
+        figures["reserved_bytes"] += nbytes
+        figures["inactive_split"] += shared
+        figures["inactive_split_bytes"] += shared_nbytes

@@ -17,15 +17,22 @@ Emit = Callable[[EventKind, int, int, int, int], None]
 class Page:
     """Physical memory behind one handle, mapped in one place or, while it is on its way, nowhere."""
 
-    __slots__ = ("address", "handle", "nbytes", "stream")
+    __slots__ = ("address", "handle", "mapped", "nbytes", "released", "stream", "told")
 
-    def __init__(self, handle: int, nbytes: int) -> None:
-        self.handle = handle
+    def __init__(self, nbytes: int) -> None:
+        self.handle = 0
+        """0 until it has been created."""
+        self.released = False
+        """Whether the driver has dropped the handle."""
         self.nbytes = nbytes
         self.address = 0
-        """Where it is mapped; 0 for nowhere."""
+        """Where it is mapped, or is to be; 0 for nowhere."""
+        self.mapped = False
+        """Whether the driver has mapped it at ``address``."""
         self.stream = 0
         """The stream for which it is mapped."""
+        self.told = 0
+        """The address at which the observers know it to be mapped; 0 for nowhere."""
 
 
 class Move:
@@ -42,12 +49,15 @@ class Move:
 class Pages:
     """Creates, maps and releases the pages of one allocator.
 
-    ``emit`` is told of every step that has taken effect: kind, stream, address, bytes, and the page's handle.
+    ``emit`` is told of every step that has taken effect: kind, stream, address, bytes, and the page's handle. A call of
+    the driver and the note of it are one step each time, so that an exception never comes between the two.
     """
 
     def __init__(self, virtual: VirtualMemory, emit: Emit) -> None:
         self.virtual = virtual
         self.granularity = virtual.granularity
+        self.known: dict[int, Page] = {}
+        """Every page that the driver may know, by the identity of its object."""
         self._emit = emit
         self._stray: list[Page] = []  # mapped nowhere, and their release has failed so far
 
@@ -62,30 +72,26 @@ class Pages:
                 one that the driver refuses to map back is given up, and has address 0.
         """
         pages: list[Page] = []
-        unmapped: list[tuple[Page, int]] = []
-        mapped: list[Move] = []
+        origins = [(move.page, move.page.address) for move in moves if move.page is not None]
         try:
             for move in moves:
-                page = move.page or Page(self.virtual.create_page(move.nbytes), move.nbytes)
-                pages.append(page)  # one by one: what has been created must be known when the next one fails
-            for move in moves:
-                if move.page is not None:
-                    self.virtual.unmap(move.page.address, move.nbytes)
-                    unmapped.append((move.page, move.page.address))
+                pages.append(move.page or self._create(move.nbytes))  # noqa: PERF401 - what is there must be known if one fails
+            for moving, _ in origins:
+                self._unmap(moving)
             for move, page in zip(moves, pages, strict=True):
-                self.virtual.map(move.address, move.nbytes, page.handle)
-                mapped.append(move)
+                self._map(page, move.address)
             for address, nbytes in _runs(moves):
                 self.virtual.set_access(address, nbytes)
         except (DriverError, OutOfMemoryError):
-            self._undo(moves, pages, unmapped, mapped)
+            self._undo(moves, pages, origins)
             raise
-        for page, address in unmapped:
+        for page, address in origins:
+            page.told = 0
             self._emit(EventKind.PAGE_UNMAP, page.stream, address, page.nbytes, page.handle)
         for move, page in zip(moves, pages, strict=True):
             if move.page is None:
                 self._emit(EventKind.PAGE_CREATE, stream, page.handle, page.nbytes, page.nbytes)
-            page.address, page.stream = move.address, stream
+            page.stream, page.told = stream, page.address
             self._emit(EventKind.PAGE_MAP, stream, page.address, page.nbytes, page.handle)
         return pages
 
@@ -96,7 +102,7 @@ class Pages:
             OutOfMemoryError: it has not.
             DriverError: the call failed.
         """
-        self._discard(Page(self.virtual.create_page(nbytes), nbytes))
+        self._discard(self._create(nbytes))
 
     def give_back(self, page: Page) -> None:
         """Unmap and release ``page``. No queued work touches it.
@@ -105,15 +111,14 @@ class Pages:
             DriverError: a call failed, and the page is where it was; or it is given up, and has address 0.
         """
         address = page.address
-        self.virtual.unmap(address, page.nbytes)
+        self._unmap(page)
         try:
-            self.virtual.release_page(page.handle)
+            self._release(page)
         except DriverError:
             self._map_back(page, address)
             raise
         page.address = 0
-        self._emit(EventKind.PAGE_UNMAP, page.stream, address, page.nbytes, page.handle)
-        self._emit(EventKind.PAGE_RELEASE, page.stream, page.handle, page.nbytes, page.nbytes)
+        self._tell_gone(page)
 
     def release_strays(self) -> None:
         """Try again to release what the driver would neither map back nor release.
@@ -122,40 +127,86 @@ class Pages:
             DriverError: it refuses still.
         """
         while self._stray:
-            self.virtual.release_page(self._stray[-1].handle)
+            self._release(self._stray[-1])
             self._stray.pop()
 
-    def _undo(self, moves: list[Move], pages: list[Page], unmapped: list[tuple[Page, int]], mapped: list[Move]) -> None:
-        for move in reversed(mapped):
-            with suppress(DriverError):  # as in a device that is lost: what can be put back is put back
-                self.virtual.unmap(move.address, move.nbytes)
-        for page, address in unmapped:
-            self._map_back(page, address)
+    def recover(self) -> None:
+        """After an operation that broke off anywhere: pages that are not mapped are given back, others accessible."""
+        self._stray = []
+        for page in list(self.known.values()):
+            if not page.handle or page.released:
+                del self.known[id(page)]
+            elif page.mapped:
+                self.virtual.set_access(page.address, page.nbytes)
+            else:
+                self._discard(page)
+            if page.told and (page.told != page.address or not page.mapped):
+                self._tell_gone(page)
+            if page.mapped and not page.told:
+                page.told = page.address
+                self._emit(EventKind.PAGE_CREATE, page.stream, page.handle, page.nbytes, page.nbytes)
+                self._emit(EventKind.PAGE_MAP, page.stream, page.address, page.nbytes, page.handle)
+
+    # --- one call of the driver each, and what is known of it
+
+    def _create(self, nbytes: int) -> Page:
+        page = Page(nbytes)
+        self.known[id(page)] = page
+        try:
+            page.handle = self.virtual.create_page(nbytes)
+        except (DriverError, OutOfMemoryError):
+            del self.known[id(page)]
+            raise
+        return page
+
+    def _release(self, page: Page) -> None:
+        page.released = self.virtual.release_page(page.handle) is None  # true from here on
+        self.known.pop(id(page), None)
+
+    def _map(self, page: Page, address: int) -> None:
+        page.address = address
+        page.mapped = self.virtual.map(address, page.nbytes, page.handle) is None  # true from here on
+
+    def _unmap(self, page: Page) -> None:
+        page.mapped = self.virtual.unmap(page.address, page.nbytes) is not None  # false from here on
+
+    # --- when a call fails
+
+    def _undo(self, moves: list[Move], pages: list[Page], origins: list[tuple[Page, int]]) -> None:
+        before = {id(page): address for page, address in origins}
+        for page in reversed(pages):
+            if page.mapped and page.address != before.get(id(page)):
+                with suppress(DriverError):  # as in a device that is lost: what can be put back is put back
+                    self._unmap(page)
+        for page, address in origins:
+            if not page.mapped:
+                self._map_back(page, address)
         for move, page in zip(moves, pages, strict=False):
             if move.page is None:
+                page.address = 0
                 self._discard(page)
 
     def _map_back(self, page: Page, address: int) -> None:
-        try:
-            self.virtual.map(address, page.nbytes, page.handle)
-        except (DriverError, OutOfMemoryError):
-            pass
-        else:
+        with suppress(DriverError, OutOfMemoryError):
+            self._map(page, address)
             try:
                 self.virtual.set_access(address, page.nbytes)
             except DriverError:
-                self.virtual.unmap(address, page.nbytes)
-            else:
-                return
-        page.address = 0
-        self._emit(EventKind.PAGE_UNMAP, page.stream, address, page.nbytes, page.handle)
-        self._discard(page)
-        self._emit(EventKind.PAGE_RELEASE, page.stream, page.handle, page.nbytes, page.nbytes)
+                self._unmap(page)
+        if not page.mapped:
+            page.address = 0
+            self._discard(page)
+            self._tell_gone(page)
 
     def _discard(self, page: Page) -> None:
         self._stray.append(page)
         with suppress(DriverError):
             self.release_strays()
+
+    def _tell_gone(self, page: Page) -> None:
+        told, page.told = page.told, 0
+        self._emit(EventKind.PAGE_UNMAP, page.stream, told, page.nbytes, page.handle)
+        self._emit(EventKind.PAGE_RELEASE, page.stream, page.handle, page.nbytes, page.nbytes)
 
 
 def _runs(moves: list[Move]) -> list[tuple[int, int]]:

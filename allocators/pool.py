@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator
-from itertools import islice
-from typing import TYPE_CHECKING
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from .block import Block
+from .held import Held
+from .ledger import Ledger
+from .upstream import Fence
 
-if TYPE_CHECKING:
-    from .base import Allocator
-    from .ledger import Ledger
-    from .upstream import Fence
+__all__ = ["Piece", "Pool", "Rules"]
 
-__all__ = ["Held", "Piece", "Pool", "Rules"]
-
-_ADDRESS_BITS = 64
 _OVERSIZE_SLACK = 20 << 20
 
+Piece = tuple[int, int]
+"""A free part of a segment: its bytes and its address. They are kept in this order, so that the smallest come first."""
 
+
+@dataclass(frozen=True, slots=True)
 class Rules:
     """How a pool cuts its segments. Sizes are bytes.
 
@@ -28,74 +29,37 @@ class Rules:
     are oversize too and at most 20 MiB smaller.
     """
 
-    __slots__ = ("max_split_size", "remainder", "spare_idle")
+    remainder: int
+    """A piece is cut if at least this much is left over; less stays with the block."""
+    max_split_size: int | None = None
+    spare_idle: bool = False
+    """Whether a segment that is free as a whole is only broken when nothing else fits."""
 
-    def __init__(self, remainder: int, *, max_split_size: int | None = None, spare_idle: bool = False) -> None:
-        self.remainder = remainder
-        """A piece is cut if at least this much is left over; less stays with the block."""
-        self.max_split_size = max_split_size
-        self.spare_idle = spare_idle
-        """Whether a segment that is free as a whole is only broken when nothing else fits."""
-
-    def fits(self, piece: Piece, nbytes: int) -> bool:
-        """Whether ``piece``, large enough, may serve ``nbytes``."""
+    def fits(self, piece_nbytes: int, nbytes: int) -> bool:
+        """Whether a piece of ``piece_nbytes``, large enough, may serve ``nbytes``."""
         limit = self.max_split_size
-        if limit is None or piece.nbytes < limit:
+        if limit is None or piece_nbytes < limit:
             return True
-        return nbytes >= limit and piece.nbytes < nbytes + _OVERSIZE_SLACK
+        return nbytes >= limit and piece_nbytes < nbytes + _OVERSIZE_SLACK
 
-    def cuts(self, piece: Piece, nbytes: int) -> bool:
-        """Whether ``piece`` is cut to serve ``nbytes``."""
+    def cuts(self, piece_nbytes: int, nbytes: int) -> bool:
+        """Whether a piece of ``piece_nbytes`` is cut to serve ``nbytes``."""
         if self.max_split_size is not None and nbytes >= self.max_split_size:
             return False
-        return piece.nbytes - nbytes >= self.remainder
-
-
-class Held:
-    """A segment: memory held from upstream, cut into pieces from end to end."""
-
-    __slots__ = ("address", "first", "nbytes", "pool")
-
-    def __init__(self, address: int, nbytes: int, pool: Pool) -> None:
-        self.address = address
-        self.nbytes = nbytes
-        self.pool = pool
-        self.first: Piece
-
-    def pieces(self) -> Iterator[Piece]:
-        """Its pieces in order of address."""
-        piece: Piece | None = self.first
-        while piece is not None:
-            yield piece
-            piece = piece.after
-
-
-class Piece(Block):
-    """A part of a segment: a block in the program's hands, or free. Knows its neighbours in order of address."""
-
-    __slots__ = ("after", "before", "free", "idle_since", "key", "segment")
-
-    def __init__(self, allocator: Allocator, address: int, nbytes: int, segment: Held) -> None:
-        super().__init__(allocator, address, nbytes, 0, segment.pool.stream)
-        self.segment = segment
-        self.before: Piece | None = None
-        self.after: Piece | None = None
-        self.free = False
-        self.key = 0
-        """Its place among the free ones: first by size, then by address."""
-        self.idle_since = 0
-        """The pool's count of searches when it became free."""
+        return piece_nbytes - nbytes >= self.remainder
 
 
 class Pool:
-    """The segments of one stream, small or large, and what is free in them."""
+    """The segments of one stream, small or large, and what is free in them. ``Held.place`` of each is its pool.
+
+    Free pieces that touch within a segment are joined at once, so that the free pieces are the gaps between blocks.
+    """
 
     __slots__ = (
-        "_keys", "_ledger", "_pieces", "_rules", "allocator", "fence", "searches", "segments", "small", "stream"
+        "_ending", "_ledger", "_pieces", "_rules", "_starting", "fence", "searches", "segments", "small", "stream",
     )  # fmt: skip
 
-    def __init__(self, allocator: Allocator, ledger: Ledger, stream: int, rules: Rules, *, small: bool) -> None:
-        self.allocator = allocator
+    def __init__(self, ledger: Ledger, stream: int, rules: Rules, *, small: bool) -> None:
         self.stream = stream
         self.small = small
         self.segments: dict[int, Held] = {}
@@ -105,107 +69,135 @@ class Pool:
         """Set when the stream was destroyed: once it has passed, any stream may use what is free."""
         self._ledger = ledger
         self._rules = rules
-        self._keys: list[int] = []
         self._pieces: list[Piece] = []
+        self._starting: dict[int, _Free] = {}  # by address
+        self._ending: dict[int, int] = {}  # by the address behind a free piece: its own
 
-    def add(self, address: int, nbytes: int) -> Piece:
-        """Take a new segment in and return it as one piece, not yet among the free ones."""
-        segment = self.segments[address] = Held(address, nbytes, self)
-        segment.first = piece = Piece(self.allocator, address, nbytes, segment)
-        return piece
+    def add(self, segment: Held) -> None:
+        """Take a new segment in. It is not yet among the free pieces: ``take_new`` cuts it."""
+        segment.place = self
+        self.segments[segment.address] = segment
 
     def remove(self, segment: Held) -> None:
         """Let go of a segment that is free as a whole."""
-        self._unlist(segment.first)
+        self._unlist(segment.nbytes, segment.address)
         del self.segments[segment.address]
 
     def find(self, nbytes: int) -> Piece | None:
         """The smallest free piece of at least ``nbytes``, of equals that of the lowest address; None if none fits."""
         self.searches += 1
-        index = bisect_left(self._keys, nbytes << _ADDRESS_BITS)
-        if index == len(self._keys):
+        pieces, rules = self._pieces, self._rules
+        place = bisect_left(pieces, (nbytes, 0))
+        if place == len(pieces) or not rules.fits(pieces[place][0], nbytes):
             return None
-        rules, piece = self._rules, self._pieces[index]
-        if not rules.fits(piece, nbytes):
-            return None
-        if rules.spare_idle and piece.before is None and piece.after is None:
-            for other in islice(self._pieces, index + 1, None):
-                if other.before is not None or other.after is not None:
-                    return other if rules.fits(other, nbytes) else piece
-        return piece
+        if rules.spare_idle:
+            for other in range(place, len(pieces)):
+                if not self._is_idle(pieces[other]):
+                    return pieces[other] if rules.fits(pieces[other][0], nbytes) else pieces[place]
+        return pieces[place]
 
-    def take(self, piece: Piece, nbytes: int) -> Piece:
-        """Take the first ``nbytes`` of ``piece``, free or new, for use."""
+    def take(self, piece: Piece, nbytes: int) -> tuple[Held, int, int]:
+        """Take the first ``nbytes`` of a free piece for use: its segment, its address and the bytes taken."""
+        idle = self._is_idle(piece)
+        segment = self._unlist(*piece)
+        taken, rest = self._cut(segment, piece, nbytes)
+        self._count(rest - (not idle), (piece[0] - taken if rest else 0) - (0 if idle else piece[0]))
+        return segment, piece[1], taken
+
+    def take_new(self, segment: Held, nbytes: int) -> tuple[Held, int, int]:
+        """The same for a segment that was added just now."""
+        taken, rest = self._cut(segment, (segment.nbytes, segment.address), nbytes)
+        self._count(rest, segment.nbytes - taken if rest else 0)
+        return segment, segment.address, taken
+
+    def put(self, address: int, nbytes: int, segment: Held) -> None:
+        """Make a block's memory in ``segment`` free again, and one with its free neighbours."""
+        start, end = address, address + nbytes
         blocks = change = 0
-        after = piece.after
-        if piece.free:
-            self._unlist(piece)
-            if after is not None or piece.before is not None:
-                blocks, change = -1, -piece.nbytes
-        if self._rules.cuts(piece, nbytes):
-            rest = Piece(self.allocator, piece.address + nbytes, piece.nbytes - nbytes, piece.segment)
-            piece.nbytes = nbytes
-            rest.before, rest.after, piece.after = piece, after, rest
-            if after is not None:
-                after.before = rest
-            self._list(rest)
-            blocks += 1
-            change += rest.nbytes
-        if change:
-            self._ledger.split(blocks, change, small=self.small)
-        piece.stream = self.stream
-        return piece
+        if end != segment.address + segment.nbytes and end in self._starting:
+            after = self._starting[end].nbytes
+            self._unlist(after, end)
+            end += after
+            blocks, change = -1, -after
+        if start != segment.address and start in self._ending:
+            before = self._ending[start]
+            self._unlist(start - before, before)
+            blocks, change = blocks - 1, change - (start - before)
+            start = before
+        self._list(end - start, start, segment)
+        if end - start < segment.nbytes:
+            blocks, change = blocks + 1, change + end - start
+        self._count(blocks, change)
 
-    def put(self, piece: Piece) -> None:
-        """Make ``piece`` free again, and one with its free neighbours."""
-        blocks, change = 0, 0
-        after, before = piece.after, piece.before
-        if after is not None and after.free:
-            self._unlist(after)
-            blocks, change = -1, -after.nbytes
-            self._join(piece, after)
-        if before is not None and before.free:
-            self._unlist(before)
-            blocks, change = blocks - 1, change - before.nbytes
-            self._join(before, piece)
-            piece = before
-        self._list(piece)
-        if piece.after is not None or piece.before is not None:
-            blocks, change = blocks + 1, change + piece.nbytes
-        if change:
-            self._ledger.split(blocks, change, small=self.small)
+    def pieces(self) -> list[tuple[Held, int, int]]:
+        """The free pieces: segment, address and bytes of each."""
+        return [(self._starting[address].segment, address, nbytes) for nbytes, address in self._pieces]
 
     def idle(self) -> list[Held]:
         """The segments that are free as a whole, smallest first."""
-        return [piece.segment for piece in self._pieces if piece.before is None and piece.after is None]
+        return [self._starting[piece[1]].segment for piece in self._pieces if self._is_idle(piece)]
+
+    def age(self, segment: Held) -> int:
+        """For how many searches a segment has been free as a whole."""
+        return self.searches - self._starting[segment.address].since
 
     def absorb(self, other: Pool) -> None:
         """Take over all segments of a pool of the same kind, with everything in them."""
         for segment in other.segments.values():
-            segment.pool = self
+            segment.place = self
         self.segments.update(other.segments)
-        for piece in other._pieces:
-            self._list(piece)
+        for nbytes, address in other._pieces:
+            self._list(nbytes, address, other._starting[address].segment)
         other.segments = {}
-        other._keys, other._pieces = [], []
+        other._forget_pieces()
 
-    def _join(self, piece: Piece, after: Piece) -> None:
-        piece.nbytes += after.nbytes
-        beyond = piece.after = after.after
-        if beyond is not None:
-            beyond.before = piece
-        after.before = after.after = None
+    def recover(self, segments: Iterable[Held], blocks: Iterable[Block]) -> None:
+        """Make everything anew: ``segments`` are the pool's, and free but for ``blocks``, in order of address."""
+        self.segments = {segment.address: segment for segment in segments}
+        self._forget_pieces()
+        starts = {segment.address: segment.address for segment in self.segments.values()}
+        for block in blocks:
+            segment = block.place
+            start = starts[segment.address]
+            if start < block.address:
+                self._list(block.address - start, start, segment)
+            starts[segment.address] = block.address + block.nbytes
+        for address, start in starts.items():
+            segment = self.segments[address]
+            if start < address + segment.nbytes:
+                self._list(address + segment.nbytes - start, start, segment)
 
-    def _list(self, piece: Piece) -> None:
-        piece.free = True
-        piece.idle_since = self.searches
-        key = piece.key = piece.nbytes << _ADDRESS_BITS | piece.address
-        index = bisect_left(self._keys, key)
-        self._keys.insert(index, key)
-        self._pieces.insert(index, piece)
+    # --- small help
 
-    def _unlist(self, piece: Piece) -> None:
-        index = bisect_left(self._keys, piece.key)
-        del self._keys[index]
-        del self._pieces[index]
-        piece.free = False
+    def _cut(self, segment: Held, piece: Piece, nbytes: int) -> tuple[int, bool]:
+        if not self._rules.cuts(piece[0], nbytes):
+            return piece[0], False
+        self._list(piece[0] - nbytes, piece[1] + nbytes, segment)
+        return nbytes, True
+
+    def _count(self, blocks: int, nbytes: int) -> None:
+        if nbytes:
+            self._ledger.split(blocks, nbytes, small=self.small)
+
+    def _is_idle(self, piece: Piece) -> bool:
+        return self._starting[piece[1]].segment.nbytes == piece[0]
+
+    def _list(self, nbytes: int, address: int, segment: Held) -> None:
+        insort(self._pieces, (nbytes, address))
+        self._starting[address] = _Free(nbytes, segment, self.searches)
+        self._ending[address + nbytes] = address
+
+    def _unlist(self, nbytes: int, address: int) -> Held:
+        del self._pieces[bisect_left(self._pieces, (nbytes, address))]
+        del self._ending[address + nbytes]
+        return self._starting.pop(address).segment
+
+    def _forget_pieces(self) -> None:
+        self._pieces, self._starting, self._ending = [], {}, {}
+
+
+class _Free(NamedTuple):
+    nbytes: int
+    segment: Held
+    since: int
+    """The count of searches when it became free."""

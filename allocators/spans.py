@@ -8,16 +8,12 @@ the kinds ``FREE`` and ``HOLE`` are never of one kind: they are joined at once.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from .block import Block
-
-if TYPE_CHECKING:
-    from .base import Allocator
-    from .ledger import Ledger
-    from .pages import Page
-    from .stamps import Stamps
+from .ledger import Ledger
+from .pages import Page
+from .stamps import Stamps
 
 __all__ = ["FREE", "HOLE", "LIVE", "Place", "Range", "Space", "Span"]
 
@@ -28,13 +24,16 @@ _ADDRESS_BITS = 64
 class Range:
     """Address space reserved from the driver."""
 
-    __slots__ = ("address", "first", "nbytes", "space")
+    __slots__ = ("address", "first", "nbytes", "present", "space")
 
-    def __init__(self, address: int, nbytes: int, space: Space) -> None:
-        self.address = address
+    def __init__(self, nbytes: int, space: Space) -> None:
+        self.address = 0
+        """0 until the driver has answered."""
         self.nbytes = nbytes
         self.space = space
-        self.first = Span(space.allocator, address, nbytes, self)
+        self.present = True
+        """False once the driver has taken it back."""
+        self.first: Span
 
     def spans(self) -> Iterator[Span]:
         """Its spans in order of address."""
@@ -44,17 +43,18 @@ class Range:
             span = span.after
 
 
-class Span(Block):
+class Span:
     """A part of a range: a block in the program's hands (``LIVE``), free memory (``FREE``), or a ``HOLE``."""
 
-    __slots__ = ("after", "before", "key", "kind", "range", "shared", "stamp")
+    __slots__ = ("address", "after", "before", "key", "kind", "nbytes", "range", "shared", "stamp")
 
-    def __init__(self, allocator: Allocator, address: int, nbytes: int, within: Range) -> None:
-        super().__init__(allocator, address, nbytes, 0, within.space.stream)
+    def __init__(self, address: int, nbytes: int, within: Range, kind: int = HOLE) -> None:
+        self.address = address
+        self.nbytes = nbytes
         self.range = within
         self.before: Span | None = None
         self.after: Span | None = None
-        self.kind = HOLE
+        self.kind = kind
         self.key = 0
         """Of free memory: its place among all, first by size, then by address."""
         self.stamp = 0
@@ -86,10 +86,7 @@ class Place:
 class Space:
     """The address ranges of one stream, for small or for large blocks."""
 
-    def __init__(
-        self, allocator: Allocator, ledger: Ledger, stream: int, stamps: Stamps, granularity: int, *, small: bool
-    ) -> None:
-        self.allocator = allocator
+    def __init__(self, ledger: Ledger, stream: int, stamps: Stamps, granularity: int, *, small: bool) -> None:
         self.stream = stream
         self.stamps = stamps
         """Tells when work that was queued on the stream before a free has passed."""
@@ -106,10 +103,11 @@ class Space:
 
     # --- address ranges
 
-    def add(self, address: int, nbytes: int) -> None:
+    def add(self, added: Range) -> None:
         """Take in a reserved range: one hole."""
-        self.ranges[address] = added = Range(address, nbytes, self)
-        self._holes[address] = added.first
+        added.first = Span(added.address, added.nbytes, added)
+        self.ranges[added.address] = added
+        self._holes[added.address] = added.first
 
     def empty_ranges(self) -> list[Range]:
         """Ranges in which nothing is mapped."""
@@ -205,7 +203,7 @@ class Space:
         beside = (hole.before is not None and hole.before.kind != HOLE) + (
             hole.after is not None and hole.after.kind != HOLE
         )
-        self._ledger.paged(1 - beside, page.nbytes, small=self.small)
+        self._ledger.mapped(1 - beside, page.nbytes, small=self.small)
         for at in range(page.address, page.address + page.nbytes, self._granularity):
             self.pages[at] = page
         hole.stamp = 0
@@ -224,7 +222,7 @@ class Space:
                 self._list(part)
         before, after = hole.before, hole.after
         beside = (before is not None and before.kind != HOLE) + (after is not None and after.kind != HOLE)
-        self._ledger.paged(beside - 1, -nbytes, small=self.small)
+        self._ledger.mapped(beside - 1, -nbytes, small=self.small)
         for at in range(address, address + nbytes, self._granularity):
             del self.pages[at]
         if after is not None and after.kind == HOLE:
@@ -236,7 +234,52 @@ class Space:
         self._holes[hole.address] = hole
         self._count_shared()
 
+    def recover(self, ranges: Iterable[Range], pages: Iterable[Page], blocks: Iterable[Block]) -> None:
+        """Make everything anew: the space's ``ranges``, the ``pages`` mapped in them, and the ``blocks`` there.
+
+        What is free may have been used until now: it gets the present stamp.
+        """
+        self.ranges = {found.address: found for found in ranges}
+        self.pages, self._holes, self._keys, self._free, self._shared = {}, {}, [], [], [0, 0]
+        mapped = sorted(pages, key=lambda page: page.address)
+        for page in mapped:
+            for at in range(page.address, page.address + page.nbytes, self._granularity):
+                self.pages[at] = page
+        in_use = sorted(blocks, key=int)
+        for found in self.ranges.values():
+            inside = [(page.address, page.nbytes) for page in mapped if _lies_in(page.address, found)]
+            self._lay_out(found, inside, [block for block in in_use if _lies_in(block.address, found)])
+        self._shared = [0, 0]  # what is counted is corrected as a whole
+
     # --- small help
+
+    def _lay_out(self, found: Range, mapped: list[tuple[int, int]], blocks: list[Block]) -> None:
+        edges = {found.address, found.address + found.nbytes}
+        for address, nbytes in (*mapped, *((block.address, block.nbytes) for block in blocks)):
+            edges |= {address, address + nbytes}
+        starts = {block.address: block for block in blocks}
+        cuts, spans, last = sorted(edges), [], found.address
+        for start, end in zip(cuts, cuts[1:], strict=False):
+            if start < last:
+                continue  # inside a block that several pages hold
+            block = starts.get(start)
+            last = end if block is None else start + block.nbytes
+            kind = LIVE if block is not None else FREE if start // self._granularity * self._granularity in self.pages else HOLE
+            if spans and kind != LIVE and spans[-1].kind == kind:
+                spans[-1].nbytes += last - start
+                continue
+            spans.append(Span(start, last - start, found, kind))
+            if block is not None:
+                block.place = spans[-1]
+        found.first = spans[0]
+        for before, after in zip(spans, spans[1:], strict=False):
+            before.after, after.before = after, before
+        for span in spans:
+            if span.kind == FREE:
+                span.stamp = self.stamps.now
+                self._list(span)
+            elif span.kind == HOLE:
+                self._holes[span.address] = span
 
     def _missing(self, gap: list[Span], start: int, end: int) -> list[tuple[Span, int, int]]:
         page = self._granularity
@@ -255,9 +298,9 @@ class Space:
 
     def _cut(self, span: Span, nbytes: int) -> Span:
         """Cut ``span`` behind ``nbytes``, and return the rest: of the same kind, not listed anywhere."""
-        rest = Span(self.allocator, span.address + nbytes, span.nbytes - nbytes, span.range)
+        rest = Span(span.address + nbytes, span.nbytes - nbytes, span.range, span.kind)
         span.nbytes = nbytes
-        rest.kind, rest.stamp = span.kind, span.stamp
+        rest.stamp = span.stamp
         after = span.after
         rest.before, rest.after, span.after = span, after, rest
         if after is not None:
@@ -309,6 +352,10 @@ class Space:
         if blocks or nbytes:
             self._ledger.split(blocks, nbytes, small=self.small)
             self._shared = [0, 0]
+
+
+def _lies_in(address: int, within: Range) -> bool:
+    return within.address <= address < within.address + within.nbytes
 
 
 def _gap(hole: Span) -> list[Span]:

@@ -21,7 +21,8 @@ class Stamps:
         self._upstream = upstream
         self._stream = stream
         self._fence: Fence | None = None  # of the group before ``now``
-        self._forgotten = False
+        self.forgotten = False
+        """Whether the stream has been destroyed."""
 
     def freed(self, nbytes: int) -> int:
         """Number a free."""
@@ -50,8 +51,8 @@ class Stamps:
 
     def forget(self) -> None:
         """The stream is about to be destroyed. Blocks of it that are freed later have been waited for."""
-        if not self._forgotten:
-            self._forgotten = True
+        if not self.forgotten:
+            self.forgotten = True
             if self._fence is not None or self.passed < self.now:
                 self._fence = fence_or_error(self._upstream, self._stream)
                 self.now += 1
@@ -61,7 +62,7 @@ class Stamps:
         self._fence = None
 
     def _make_fence(self) -> None:
-        if self._forgotten:
+        if self.forgotten:
             self.passed = self.now  # everything was fenced when the stream was destroyed
             self.unfenced = 0
             return

@@ -14,13 +14,15 @@ SMALL_BLOCK = 1 << 20
 class Counter:
     """One figure: its current value, its peak, and the sums of all increases and all decreases."""
 
-    __slots__ = ("allocated", "current", "freed", "peak")
+    __slots__ = ("allocated", "current", "freed", "peak", "start")
 
     def __init__(self, current: int = 0, peak: int = 0, allocated: int = 0, freed: int = 0) -> None:
         self.current = current
         self.peak = peak
         self.allocated = allocated
         self.freed = freed
+        self.start = current - allocated + freed
+        """The value from which the two sums were last counted."""
 
     def increase(self, amount: int) -> None:
         """Add ``amount`` to the current value and keep the peak."""
@@ -34,10 +36,22 @@ class Counter:
         self.freed += amount
         self.current -= amount
 
-    def passed_through(self, amount: int) -> None:
-        """Count ``amount`` as having come and gone below the recorded peak."""
-        self.allocated += amount
-        self.freed += amount
+    def change(self, amount: int) -> None:
+        """Add ``amount``, or take its opposite off where it is negative."""
+        if amount > 0:
+            self.increase(amount)
+        elif amount:
+            self.decrease(-amount)
+
+    def correct(self, current: int) -> None:
+        """Make the four figures agree with ``current``, which was counted anew after an interrupted operation."""
+        self.current = current
+        self.peak = max(self.peak, current)
+        rise = self.allocated - self.freed
+        if current - self.start >= rise:
+            self.allocated = self.freed + current - self.start
+        else:
+            self.freed = self.allocated - (current - self.start)
 
     def reset_peak(self) -> None:
         """Start the peak again from the current value."""
@@ -47,6 +61,7 @@ class Counter:
         """Start the two sums again from zero."""
         self.allocated = 0
         self.freed = 0
+        self.start = self.current
 
     def copy(self) -> Counter:
         """A counter with the same four figures, independent of this one."""
@@ -83,23 +98,6 @@ class Counters:
     inactive_split: Counter = field(default_factory=Counter)
     """Free blocks that share a segment with used ones: what cannot be given back."""
     inactive_split_bytes: Counter = field(default_factory=Counter)
-
-    def freed(self, nbytes: int, requested: int, *, waits: bool) -> None:
-        """Count a block that leaves the program's hands. ``waits``: for streams, so that it stays active."""
-        self.allocation.decrease(1)
-        self.allocated_bytes.decrease(nbytes)
-        self.requested_bytes.decrease(requested)
-        if not waits:
-            self.active.decrease(1)
-            self.active_bytes.decrease(nbytes)
-
-    def passed_through(self, nbytes: int, requested: int, times: int) -> None:
-        """Count a block that was freed and allocated again ``times`` times, below every recorded peak."""
-        self.allocation.passed_through(times)
-        self.allocated_bytes.passed_through(nbytes * times)
-        self.requested_bytes.passed_through(requested * times)
-        self.active.passed_through(times)
-        self.active_bytes.passed_through(nbytes * times)
 
     def named(self) -> Iterator[tuple[str, Counter]]:
         """Each counter with its name."""

@@ -1,0 +1,24 @@
+"""What an allocator holds from upstream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["Held"]
+
+
+class Held:
+    """One piece of memory from ``Upstream.reserve``."""
+
+    __slots__ = ("address", "nbytes", "place", "present", "small", "stream")
+
+    def __init__(self, nbytes: int, *, small: bool, stream: int) -> None:
+        self.address = 0
+        """0 until upstream has answered."""
+        self.nbytes = nbytes
+        self.small = small
+        self.stream = stream
+        self.present = True
+        """False once upstream has taken it back."""
+        self.place: Any = None
+        """Whatever the strategy keeps with it."""

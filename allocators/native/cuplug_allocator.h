@@ -1,0 +1,162 @@
+/* cuplug_allocator.h: the C interface of cuplug's native allocators.
+ *
+ * Plain C, no exceptions, no interpreter. Every function may be called from any thread. Sizes are bytes; addresses are
+ * device addresses; a stream is a number that names one stream of the device (a driver's handle, or a key of the
+ * upstream's own). The behaviour is that of the Python strategies in cuplug/allocators, which are the specification:
+ * for any sequence of calls and any answers of upstream both give the same addresses, the same calls upstream, the same
+ * events and the same statistics.
+ */
+#ifndef CUPLUG_ALLOCATOR_H
+#define CUPLUG_ALLOCATOR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CUPLUG_ALLOCATOR_VERSION 1 /* of this interface; what is added later stands behind what is here */
+
+/* What a call answers. */
+enum {
+  CUPLUG_OK = 0,
+  CUPLUG_OUT_OF_MEMORY = 1,  /* upstream (or the limit) has no such piece, after everything was tried */
+  CUPLUG_FAILED = 2,         /* a call upstream failed; the upstream knows why. Nothing has been lost. */
+  CUPLUG_NOT_LIVE = 3,       /* the block is not in the program's hands, or not this allocator's */
+  CUPLUG_CLOSED = 4,         /* closed or abandoned */
+  CUPLUG_REENTERED = 5,      /* called from within this thread's own operation (a callback, a finaliser) */
+  CUPLUG_BUSY = 6,           /* another thread is inside, and the caller did not want to wait */
+  CUPLUG_INVALID = 7,        /* an argument or an option is out of its range; cuplug_last_error() names it */
+  CUPLUG_NO_HOST_MEMORY = 8, /* the process has no memory left; nothing has changed */
+  CUPLUG_NOT_SUPPORTED = 9   /* expandable without virtual memory */
+};
+
+typedef struct cuplug_allocator cuplug_allocator;
+typedef struct cuplug_block cuplug_block; /* valid while it is in the program's hands */
+
+/* Where an allocator gets memory. Functions answer CUPLUG_OK, CUPLUG_OUT_OF_MEMORY (reserve, create_page) or
+ * CUPLUG_FAILED, and then have changed nothing. They are called while the allocator's mutex is held. */
+typedef struct cuplug_upstream {
+  void *context; /* given to every function */
+  int (*reserve)(void *context, uint64_t nbytes, uint64_t *address);
+  int (*release)(void *context, uint64_t address);
+  int (*memory_info)(void *context, uint64_t *free_bytes, uint64_t *total_bytes);
+  int (*fence)(void *context, uint64_t stream, void **fence); /* marks the work queued on the stream so far */
+  int (*fence_done)(void *context, void *fence, int *done);   /* never blocks */
+  int (*fence_wait)(void *context, void *fence);
+  void (*fence_drop)(void *context, void *fence);
+  uint64_t granularity;      /* reserve rounds up to multiples of it */
+  uint64_t page_granularity; /* of the following; 0 where there is no virtual memory */
+  int (*reserve_range)(void *context, uint64_t nbytes, uint64_t *address);
+  int (*free_range)(void *context, uint64_t address, uint64_t nbytes);
+  int (*create_page)(void *context, uint64_t nbytes, uint64_t *handle);
+  int (*release_page)(void *context, uint64_t handle);
+  int (*map)(void *context, uint64_t address, uint64_t nbytes, uint64_t handle);
+  int (*set_access)(void *context, uint64_t address, uint64_t nbytes);
+  int (*unmap)(void *context, uint64_t address, uint64_t nbytes);
+  void (*close)(void *context); /* the allocator is gone; may be null */
+} cuplug_upstream;
+
+/* Options by name and value as text ("memory_limit", "1073741824"; "preset", "torch"), as in the Python constructors. */
+typedef struct cuplug_option {
+  const char *name;
+  const char *value;
+} cuplug_option;
+
+/* A new allocator over a copy of `upstream`. `strategy` is "caching" or "expandable". */
+int cuplug_allocator_create(const char *strategy, const cuplug_option *options, size_t count,
+                            const cuplug_upstream *upstream, cuplug_allocator **made);
+/* Frees the handle itself. Close it first; what is not closed is left to the driver. Blocks must not be used after. */
+void cuplug_allocator_destroy(cuplug_allocator *allocator);
+/* What was wrong with the last call of this thread that answered CUPLUG_INVALID: a sentence. */
+const char *cuplug_last_error(void);
+
+/* Around calls upstream that may block (reserve, release, waits, pages) and around waiting for the mutex: lets go of what
+ * the calling thread holds (an interpreter's lock), and takes it again. `let_go` answers null where nothing is held. */
+typedef struct cuplug_thread_hooks {
+  void *(*let_go)(void);
+  void (*take_again)(void *held);
+} cuplug_thread_hooks;
+void cuplug_allocator_set_thread_hooks(cuplug_allocator *, const cuplug_thread_hooks *);
+
+/* Asked for memory, outside the mutex, when nothing else helps: frees something and answers whether to try again. */
+typedef int (*cuplug_out_of_memory_hook)(void *context, uint64_t nbytes, uint64_t stream);
+void cuplug_allocator_set_out_of_memory_hook(cuplug_allocator *, cuplug_out_of_memory_hook, void *context);
+
+/* --- blocks. `context` travels with the events of the call (a call stack's number); 0 for none. */
+int cuplug_allocate(cuplug_allocator *, uint64_t nbytes, uint64_t stream, uint64_t context, cuplug_block **block);
+/* Never blocks, never fails but by CUPLUG_NOT_LIVE; may be called in any state of this thread (finalisers). */
+int cuplug_free(cuplug_allocator *, cuplug_block *, uint64_t context);
+int cuplug_record_stream(cuplug_allocator *, cuplug_block *, uint64_t stream, uint64_t context);
+uint64_t cuplug_block_address(const cuplug_block *);
+uint64_t cuplug_block_nbytes(const cuplug_block *);
+uint64_t cuplug_block_requested(const cuplug_block *);
+uint64_t cuplug_block_stream(const cuplug_block *);
+int cuplug_block_is_live(const cuplug_block *);
+/* The live block that starts at `address`, or null. */
+cuplug_block *cuplug_find_block(cuplug_allocator *, uint64_t address);
+/* The same for libraries that know addresses alone. */
+int cuplug_allocate_address(cuplug_allocator *, uint64_t nbytes, uint64_t stream, uint64_t *address);
+int cuplug_free_address(cuplug_allocator *, uint64_t address);
+
+/* --- the whole */
+int cuplug_release_cached(cuplug_allocator *, uint64_t *released);
+int cuplug_forget_stream(cuplug_allocator *, uint64_t stream);
+int cuplug_allocator_close(cuplug_allocator *);
+void cuplug_allocator_abandon(cuplug_allocator *); /* no call upstream from here on; safe in a forked child */
+
+typedef struct cuplug_counter {
+  int64_t current, peak, allocated, freed;
+} cuplug_counter;
+typedef struct cuplug_counters { /* allocators/statistics.py: Counters, in that order */
+  cuplug_counter allocation, allocated_bytes, requested_bytes, active, active_bytes, segment, reserved_bytes,
+      inactive_split, inactive_split_bytes;
+} cuplug_counters;
+typedef struct cuplug_statistics {
+  cuplug_counters all, small, large;
+  int64_t num_alloc_retries, num_ooms, num_sync_all_streams, num_device_alloc, num_device_free;
+} cuplug_statistics;
+int cuplug_get_statistics(cuplug_allocator *, cuplug_statistics *);
+int cuplug_reset_peaks(cuplug_allocator *);
+int cuplug_reset_accumulated(cuplug_allocator *);
+
+enum { CUPLUG_ACTIVE = 0, CUPLUG_PENDING = 1, CUPLUG_INACTIVE = 2 };
+typedef struct cuplug_piece {
+  uint64_t address, nbytes, requested;
+  int state;
+} cuplug_piece;
+typedef struct cuplug_segment { /* its pieces are pieces[first_piece .. first_piece + piece_count) */
+  uint64_t address, nbytes, stream;
+  size_t first_piece, piece_count;
+  int is_small, is_expandable;
+} cuplug_segment;
+typedef struct cuplug_map {
+  size_t segment_count, piece_count;
+  cuplug_segment *segments; /* in order of address */
+  cuplug_piece *pieces;
+} cuplug_map;
+int cuplug_get_segments(cuplug_allocator *, cuplug_map **map);
+void cuplug_map_free(cuplug_map *);
+
+/* --- events. Kinds are those of allocators/events.py (EventKind). */
+typedef struct cuplug_event {
+  int32_t kind;
+  int32_t reserved;
+  uint64_t time_ns, thread, stream, address, nbytes, requested, context; /* time: CLOCK_MONOTONIC */
+} cuplug_event;
+/* Start (or stop) keeping events. They are kept in order, in memory that grows; no thread waits for another. */
+void cuplug_observe(cuplug_allocator *, int on);
+/* Take up to `most` of the oldest events. Answers how many. */
+size_t cuplug_take_events(cuplug_allocator *, cuplug_event *events, size_t most);
+
+/* --- upstreams that come with the core */
+/* allocators/null.py: addresses of memory that does not exist. `calls` order is NullUpstream's. */
+int cuplug_null_upstream(uint64_t total_bytes, uint64_t granularity, cuplug_upstream *made);
+/* A CUDA device's memory by the driver's own functions (libcuda.so.1, found at run time), in its primary context. */
+int cuplug_cuda_upstream(int ordinal, cuplug_upstream *made);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
