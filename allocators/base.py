@@ -529,6 +529,8 @@ class Allocator(ABC):
         self._forget_stream(stream)
 
     def _sorted_segments(self) -> list[Segment]:
+        if self._closed is None:
+            self._poll_fences()
         return sorted(self._segments(), key=lambda segment: segment.address)
 
     def _sorted_live_blocks(self) -> list[Block]:

@@ -258,9 +258,7 @@ def test_a_forked_child_can_abandon_an_allocator_that_another_thread_was_inside(
     inside, leave = threading.Event(), threading.Event()
 
     def stay_inside() -> None:
-        with allocator._inside:
-            inside.set()
-            leave.wait(PATIENCE_S)
+        allocator._lock.run(lambda: inside.set() or leave.wait(PATIENCE_S))
 
     thread = threading.Thread(target=stay_inside)
     thread.start()

@@ -1,0 +1,294 @@
+"""An exception at any point of an allocator's code leaves every counter, block and segment right."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from cuplug.allocators import base
+from cuplug.allocators.base import Allocator
+from cuplug.allocators.block import Block
+from cuplug.allocators.bump import BumpAllocator
+from cuplug.allocators.caching import CachingAllocator
+from cuplug.allocators.direct import DirectAllocator
+from cuplug.allocators.errors import CuplugError, OutOfMemoryError
+from cuplug.allocators.expandable import ExpandableAllocator
+
+MIB = 1 << 20
+CODE = str(Path(base.__file__).resolve().parent) + os.sep
+UPSTREAMS = {str(Path(CODE, "null.py")), str(Path(CODE, "costs.py")), str(Path(__file__).with_name("conftest.py"))}
+FACTORIES: dict[str, Callable[..., Allocator]] = {
+    "direct": DirectAllocator,
+    "bump": lambda upstream: BumpAllocator(upstream, chunk_size=2 * MIB),
+    "caching": CachingAllocator,
+    "torch": lambda upstream: CachingAllocator(upstream, preset="torch", garbage_collection_threshold=0.3),
+    "expandable": lambda upstream: ExpandableAllocator(upstream, slack=0),
+}
+
+
+class Injection(KeyboardInterrupt):
+    """The exception that a test plants."""
+
+
+class InjectsAtLine:
+    """Raises at the line with the given number, of all lines of the allocators' own code that run."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+        self.seen = 0
+        self.where = ""
+
+    def __enter__(self) -> None:
+        sys.settrace(self._call)
+
+    def __exit__(self, *_error: object) -> None:
+        sys.settrace(None)
+
+    def _call(self, frame: FrameType, _event: str, _argument: Any) -> Any:
+        name = frame.f_code.co_filename
+        return self._line if name.startswith(CODE) and name not in UPSTREAMS else None
+
+    def _line(self, frame: FrameType, event: str, _argument: Any) -> Any:
+        if event == "line":
+            self.seen += 1
+            if self.seen == self.at:
+                self.where = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
+                sys.settrace(None)
+                raise Injection(self.where)
+        return self._line
+
+
+class Program:
+    """Uses an allocator in every way, and knows which of its steps have returned."""
+
+    def __init__(self, make: Callable[..., Allocator], manual: Any) -> None:
+        self.manual = manual
+        self.allocator = make(manual)
+        self.live: list[Block] = []
+        self.freed: list[Block] = []
+
+    def allocate(self, nbytes: int, stream: int) -> None:
+        block = self.allocator.allocate(nbytes, stream=stream)
+        self.live.append(block)
+        self.manual.queue(block, stream)
+
+    def free(self, place: int) -> None:
+        block = self.live[place]
+        self.freed.append(block)
+        del self.live[place]
+        self.allocator.free(block)
+
+    def steps(self) -> Iterator[Callable[[], object]]:
+        allocator = self.allocator
+        for nbytes, stream in ((1000, 1), (3 * MIB, 1), (12 * MIB, 1), (600, 2), (2 * MIB, 2), (9 * MIB, 1)):
+            yield lambda nbytes=nbytes, stream=stream: self.allocate(nbytes, stream)
+        yield lambda: allocator.record_stream(self.live[1], 2)
+        yield lambda: allocator.record_stream(self.live[0], 3)
+        yield lambda: self.free(1)
+        yield lambda: self.free(2)
+        yield lambda: self.free(0)
+        yield lambda: self.manual.finish(2)
+        for nbytes, stream in ((12 * MIB, 1), (700, 1), (25 * MIB, 1)):
+            yield lambda nbytes=nbytes, stream=stream: self.allocate(nbytes, stream)
+        yield lambda: self.free(0)
+        yield self.destroy_stream
+        yield lambda: self.allocate(5 * MIB, 3)
+        yield lambda: self.free(-1)
+        yield lambda: self.free(0)
+        yield lambda: allocator.statistics()
+        yield lambda: allocator.segments()
+        yield lambda: self.allocate(30 * MIB, 3)
+        yield lambda: self.refused(200 * MIB)
+        yield lambda: allocator.release_cached()
+        yield lambda: self.allocate(6 * MIB, 1)
+        yield lambda: allocator.reset_peaks()
+
+    def destroy_stream(self) -> None:
+        """As the runtime does it: a stream is not destroyed before the allocator has forgotten it."""
+        self.allocator.forget_stream(2)
+        self.manual.gone.add(2)
+
+    def refused(self, nbytes: int) -> None:
+        try:
+            self.allocate(nbytes, 1)
+        except OutOfMemoryError:
+            return
+        raise AssertionError("the device is too small for that")
+
+    def check(self) -> None:
+        """What must hold after anything. Blocks that no step has had returned are not to be found either."""
+        allocator, manual = self.allocator, self.manual
+        assert not manual.faults, manual.faults
+        held = allocator.live_blocks()
+        assert {id(block) for block in self.live} <= {id(block) for block in held}
+        assert not {id(block) for block in self.freed} & {id(block) for block in held if block.live} or self.undone(held)
+        end = 0
+        for block in held:
+            assert block.address >= end, "two live blocks overlap"
+            end = block.address + block.nbytes
+        segments = allocator.segments()
+        counted = allocator.statistics()
+        infos = [info for segment in segments for info in segment.blocks]
+        assert counted.all.reserved_bytes.current == sum(segment.nbytes for segment in segments) == manual.used_bytes
+        assert counted.all.segment.current == len(segments)
+        for segment in segments:
+            at = segment.address
+            for info in segment.blocks:
+                assert info.address == at, "the map has a gap"
+                at += info.nbytes
+            assert at == segment.address + segment.nbytes
+        active = [info for info in infos if info.state == "active_allocated"]
+        assert sorted(info.address for info in active) == [block.address for block in held if block.nbytes]
+        assert counted.all.allocation.current == len(held)
+        assert counted.all.allocated_bytes.current == sum(block.nbytes for block in held)
+        assert counted.all.requested_bytes.current == sum(block.requested for block in held)
+        pending = [info for info in infos if info.state == "active_pending_free"]
+        assert counted.all.active.current == len(held) + len(pending)
+        for name, counter in counted.all.named():
+            parts = [dict(pool.named())[name].current for pool in (counted.small, counted.large)]
+            assert counter.current == sum(parts), name
+            assert counter.peak >= counter.current >= 0, name
+            assert counter.allocated - counter.freed == counter.current, name
+
+    def undone(self, held: list[Block]) -> bool:
+        """A free that an exception broke off at its very beginning has not happened."""
+        return len([block for block in self.freed if block in held]) <= 1
+
+    def finish(self) -> None:
+        """Everything can be freed and given back, from another thread too."""
+        for block in self.allocator.live_blocks():
+            self.allocator.free(block)
+        thread = threading.Thread(target=self.allocator.release_cached)
+        thread.start()
+        thread.join(30)
+        assert not thread.is_alive(), "another thread waits for a lock that nobody lets go of"
+        if not isinstance(self.allocator, BumpAllocator):
+            assert self.manual.used_bytes == 0
+        self.allocator.close()
+        assert self.manual.used_bytes == 0
+        assert not self.manual.faults, self.manual.faults
+
+
+def run(program: Program, at: int) -> InjectsAtLine:
+    """Every step of ``program``; the exception comes at line ``at`` of all that run, and the step is left."""
+    injection = InjectsAtLine(at)
+    for step in program.steps():
+        if injection.where:
+            try:
+                step()
+            except (IndexError, OutOfMemoryError):
+                pass  # a block is not there that the exception has prevented, or is there whose free it has
+            continue
+        try:
+            with injection:
+                step()
+        except Injection:
+            sys.settrace(None)
+            program.check()
+        except OutOfMemoryError:
+            pass
+    return injection
+
+
+@pytest.mark.parametrize("name", FACTORIES)
+def test_an_exception_at_any_line_leaves_everything_right(name: str, make_manual: Callable[..., Any]) -> None:
+    before = sys.gettrace()
+    every = int(os.environ.get("CUPLUG_INJECT_EVERY", "41"))
+    try:
+        lines = run(Program(FACTORIES[name], make_manual(96 * MIB)), at=-1).seen
+        assert lines > 500
+        for at in range(1 + lines % every, lines + 1, every):
+            program = Program(FACTORIES[name], make_manual(96 * MIB))
+            injection = run(program, at)
+            try:
+                program.check()
+                program.finish()
+            except BaseException as error:
+                raise AssertionError(f"after an exception at {injection.where} (line {at} of {lines})") from error
+    finally:
+        sys.settrace(before)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers")
+@pytest.mark.parametrize("name", FACTORIES)
+def test_timer_signals_at_any_moment_leave_everything_right(name: str, make_manual: Callable[..., Any]) -> None:
+    def interrupt(_number: int, frame: FrameType | None) -> None:
+        while frame is not None:
+            if frame.f_code.co_filename in UPSTREAMS:
+                signal.setitimer(signal.ITIMER_REAL, 5e-6)  # this upstream is not built for interrupts: a moment later
+                return
+            frame = frame.f_back
+        raise Injection
+
+    wanted = int(os.environ.get("CUPLUG_INTERRUPTS", "200"))
+    before = signal.signal(signal.SIGALRM, interrupt)
+    interrupts = round_number = 0
+    try:
+        while interrupts < wanted:
+            program = Program(FACTORIES[name], make_manual(96 * MIB))
+            for step in program.steps():
+                round_number += 1
+                try:
+                    try:
+                        signal.setitimer(signal.ITIMER_REAL, 1e-6 * (1 + round_number * 7 % 100))
+                        step()
+                    finally:
+                        signal.setitimer(signal.ITIMER_REAL, 0)
+                except Injection:
+                    interrupts += 1
+                    program.check()
+                except (IndexError, CuplugError):
+                    pass  # a block is not there that an interrupt has prevented
+            program.check()
+            program.finish()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+class CannotMendItself(CachingAllocator):
+    _recover = Allocator._recover
+
+
+def test_a_strategy_that_cannot_mend_itself_is_abandoned_and_says_why(make_manual: Callable[..., Any]) -> None:
+    class Interrupted(RuntimeError):
+        pass
+
+    manual = make_manual(96 * MIB)
+    allocator = CannotMendItself(manual)
+    block = allocator.allocate(1000, stream=1)
+
+    def reserve(_nbytes: int) -> int:
+        raise Interrupted
+
+    manual.reserve = reserve
+    with pytest.raises(Interrupted):
+        allocator.allocate(50 * MIB, stream=1)
+    with pytest.raises(CuplugError, match="interrupted in its middle"):
+        allocator.allocate(1000, stream=1)
+    allocator.free(block)
+    assert allocator.statistics().all.segment.current == 1
+    allocator.close()
+
+
+def test_lack_of_host_memory_in_a_finaliser_drops_no_free(make_manual: Callable[..., Any]) -> None:
+    allocator = CachingAllocator(make_manual(96 * MIB))
+
+    class Full:
+        def append(self, _block: Block) -> None:
+            raise MemoryError
+
+    blocks = [allocator.allocate(nbytes, stream=1) for nbytes in (1000, 2000, 3 * MIB)]
+    listed, allocator._returned = allocator._returned, Full()  # type: ignore[assignment]
+    for block in blocks:
+        allocator.give_back(block)
+    allocator._returned = listed
+    assert allocator.statistics().all.allocation.current == 0
+    assert allocator.live_blocks() == []
