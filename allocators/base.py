@@ -3,11 +3,11 @@
 How the parts fit together:
 
 - **One lock.** Every operation but ``free`` runs under it, as a whole (``_operate``).
-- **Freeing takes no lock.** ``free`` appends the block to a list, so that it may run in a finaliser at any bytecode, also
-  while this thread is inside the allocator. The next operation first takes back what has been returned, in order.
-- **Interrupts.** An exception may arrive at any point, such as ``KeyboardInterrupt`` or ``MemoryError``. So little is kept
-  as the truth, and each part of it changes in one step: ``Block.live`` and ``Block.waiting``, the blocks in use, and
-  what is held from upstream. All else follows from that: counters, free lists, queues. An operation that an
+- **Freeing takes no lock.** ``free`` appends the block to a list, so that it may run in a finaliser at any bytecode,
+  also while this thread is inside the allocator. The next operation first takes back what has been returned, in order.
+- **Interrupts.** An exception may arrive at any point, such as ``KeyboardInterrupt`` or ``MemoryError``. So little is
+  kept as the truth, and each part of it changes in one step: ``Block.live`` and ``Block.waiting``, the blocks in use,
+  and what is held from upstream. All else follows from that: counters, free lists, queues. An operation that an
   exception broke off leaves ``_torn`` set; the next one makes everything anew from the truth before it does its own.
 - **Observers** are called outside the lock, in order (``observation.py``). Without any, they cost nothing.
 - **Blocks that other streams use** wait behind fences when they come back (``waiting.py``).
@@ -103,14 +103,7 @@ class Allocator(ABC):
             return self._allocate_nothing(request)
         request.context = self._observation.context()
         try:
-            while self._operate(self._serve, request):
-                # Here no lock is held and no exception handled: a hook may free what a traceback would keep alive.
-                hook = self.on_out_of_memory
-                wanted = hook is not None and request.may_ask() and hook(request.nbytes, request.stream)
-                if not wanted:
-                    self._operate(self._give_up, request)
-                    raise OutOfMemoryError(request.failure)
-            return request.block
+            return self._find(request)
         except BaseException:
             if request.block is not None:  # its caller never gets it
                 self.give_back(request.block)
@@ -249,7 +242,11 @@ class Allocator(ABC):
 
     @abstractmethod
     def _allocate(self, requested: int, nbytes: int, stream: int) -> Block:
-        """A new ``Block`` of ``nbytes`` (``requested``, rounded by ``_rounded``), or OutOfMemoryError, nothing changed."""
+        """A new ``Block`` of ``nbytes`` (``requested``, rounded by ``_rounded``).
+
+        Raises:
+            OutOfMemoryError: there is no room. Nothing has changed.
+        """
 
     @abstractmethod
     def _free(self, block: Block) -> None:
@@ -267,10 +264,10 @@ class Allocator(ABC):
         """The map of what is held, in any order. ``self._state(block)`` is the entry of a block."""
 
     def _recover(self) -> None:
-        """Make the strategy's own lists anew from ``_in_use`` and ``_held``, after an operation that broke off anywhere.
+        """Make the strategy's own lists anew from ``_in_use`` and ``_held``: an operation broke off anywhere.
 
-        A block that is not in ``_in_use`` is free. What is not in use, and may have been used on its stream a moment ago,
-        is still in order on that stream, and on no other. A strategy without this method is abandoned by an interrupt.
+        Memory without a block in ``_in_use`` is free. It may have been in use on its stream a moment ago, so that it is
+        in order on that stream, and on no other. A strategy without this method is abandoned by an interrupt.
         """
         raise NotImplementedError
 
@@ -314,7 +311,8 @@ class Allocator(ABC):
             DriverError: the driver refused. Nothing has been counted.
         """
         held = self._held[address]
-        held.present = self.upstream.release(address) is not None  # false from here on, in one step with the call
+        # Call and assignment are one step again: it answers None, and is not present from here on.
+        held.present = self.upstream.release(address) is not None  # type: ignore[func-returns-value]
         del self._held[address]
         self._ledger.gave_segment(nbytes, small=small)
         self._emit(EventKind.SEGMENT_RELEASE, stream, address, nbytes, nbytes)
@@ -348,7 +346,8 @@ class Allocator(ABC):
                 "there, only free() may be called"
             )
         try:
-            return self._lock.run(self._whole, work, *args)
+            result: T = self._lock.run(self._whole, work, *args)
+            return result
         finally:
             self._observation.deliver()
 
@@ -413,6 +412,16 @@ class Allocator(ABC):
         block = Block(self, 0, 0, 0, request.stream)  # as cudaMalloc(0) gives a null pointer; it is counted nowhere
         block.live = True
         return block
+
+    def _find(self, request: _Request) -> Block:
+        while self._operate(self._serve, request):
+            # Here no lock is held and no exception handled: a hook may free what a traceback would keep alive.
+            hook = self.on_out_of_memory
+            if hook is None or not request.may_ask() or not hook(request.nbytes, request.stream):
+                self._operate(self._give_up, request)
+                raise OutOfMemoryError(request.failure)
+        assert request.block is not None
+        return request.block
 
     def _serve(self, request: _Request) -> bool:
         """One pass through everything that the allocator itself can do. Whether memory is still short."""
@@ -574,7 +583,7 @@ class _Request:
         self.nbytes = nbytes
         self.stream = stream
         self.context = 0
-        self.block: Any = None  # once it is found, a Block
+        self.block: Block | None = None  # until it is found
         self.available = 0
         """Bytes that the device has free or the allocator holds unused, after the latest attempt."""
         self.failure = ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
@@ -20,8 +19,8 @@ ALIGNMENT = 512
 class Block:
     """A piece of device memory in the program's hands. It belongs to the allocator that made it, for good.
 
-    A program reads ``address``, ``nbytes``, ``requested``, ``stream`` and ``live``, and writes none. A strategy may keep
-    what it knows of the block in ``place``; everything else is the allocator's.
+    A program reads ``address``, ``nbytes``, ``requested``, ``stream`` and ``live``, and writes none. A strategy may
+    keep what it knows of the block in ``place``; everything else is the allocator's.
     """
 
     __slots__ = (
@@ -54,7 +53,7 @@ class Block:
         """Whether its own stream has been destroyed: once freed and waited for, it is any stream's to use."""
         self.streams: set[int] = set()
         """Other streams that use the block (``record_stream``)."""
-        self.fences: list[tuple[Hashable, Fence]] = []
+        self.fences: list[tuple[object, Fence]] = []
         """What it waits for once it is freed, each with its key: the stream, or the fence of a destroyed stream."""
         self.waiting = False
         """Whether it was freed and waits behind ``fences``."""

@@ -43,7 +43,8 @@ class ExpandableAllocator(Allocator):
     """Reserves little more than what is in use, since free pages move to where memory is missing.
 
     A block goes into the smallest free piece of its stream that fits, as in ``caching`` (small blocks, up to 1 MiB,
-    and large ones lie apart). Where none fits, it is laid between two live blocks, or behind all, where the least has to be mapped; what is missing there is
+    and large ones lie apart). Where none fits, it is laid between two live blocks, or behind all, where the least has
+    to be mapped; what is missing there is
 
     1. created, as long as no more is reserved than was ever in use at once, and a slack: 8 blocks of the average
        size, but at most ``slack`` bytes or 1/14 of the peak, and at least 1/128;
@@ -292,7 +293,8 @@ class ExpandableAllocator(Allocator):
     def _drop_empty_ranges(self, spaces: list[Space]) -> None:
         for space in spaces:
             for empty in space.empty_ranges():
-                empty.present = self._pages.virtual.free_range(empty.address, empty.nbytes) is not None
+                virtual = self._pages.virtual  # it answers None: the range is not present from here on
+                empty.present = virtual.free_range(empty.address, empty.nbytes) is not None  # type: ignore[func-returns-value]
                 self._ranges.remove(empty)
                 space.remove(empty)
         gone = [space for space in self._ownerless if not space.ranges]
@@ -326,7 +328,7 @@ class ExpandableAllocator(Allocator):
         self._stamps = {stream: stamps for stream, stamps in self._stamps.items() if not stamps.forgotten}
         for space in spaces.values():
             ranges = [found for found in self._ranges if found.space is space]
-            space.recover(ranges, *(_within(ranges, found) for found in (pages, self._in_use.values())))
+            space.recover(ranges, _within(ranges, pages), _within(ranges, self._in_use.values()))
 
     # --- the map
 

@@ -56,6 +56,6 @@ class Lock:
             try:
                 while self._lock._is_owned():
                     self._lock.release()
-                return
             except BaseException:  # another interrupt: the first one is under way already
                 continue
+            return

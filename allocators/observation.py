@@ -23,9 +23,9 @@ class Observation:
     """The observers of one allocator, and the events on their way to them.
 
     ``emit`` puts an event into a queue, which is atomic and may happen anywhere; ``deliver`` empties the queue and is
-    called where no lock is held. Whoever delivers delivers for all threads. An event leaves the queue once the observers
-    have had it: a delivery that an exception interrupts is repeated, so that an observer may see an event twice, and
-    never misses one.
+    called where no lock is held. Whoever delivers delivers for all threads. An event leaves the queue once the
+    observers have had it: a delivery that an exception interrupts is repeated, so that an observer may see an event
+    twice, and never misses one.
     """
 
     def __init__(self) -> None:

@@ -147,7 +147,7 @@ class Pages:
                 self._emit(EventKind.PAGE_CREATE, page.stream, page.handle, page.nbytes, page.nbytes)
                 self._emit(EventKind.PAGE_MAP, page.stream, page.address, page.nbytes, page.handle)
 
-    # --- one call of the driver each, and what is known of it
+    # --- one call of the driver each, and what is known of it: they answer None, and the assignment is one step with them
 
     def _create(self, nbytes: int) -> Page:
         page = Page(nbytes)
@@ -160,15 +160,15 @@ class Pages:
         return page
 
     def _release(self, page: Page) -> None:
-        page.released = self.virtual.release_page(page.handle) is None  # true from here on
+        page.released = self.virtual.release_page(page.handle) is None  # type: ignore[func-returns-value]
         self.known.pop(id(page), None)
 
     def _map(self, page: Page, address: int) -> None:
         page.address = address
-        page.mapped = self.virtual.map(address, page.nbytes, page.handle) is None  # true from here on
+        page.mapped = self.virtual.map(address, page.nbytes, page.handle) is None  # type: ignore[func-returns-value]
 
     def _unmap(self, page: Page) -> None:
-        page.mapped = self.virtual.unmap(page.address, page.nbytes) is not None  # false from here on
+        page.mapped = self.virtual.unmap(page.address, page.nbytes) is not None  # type: ignore[func-returns-value]
 
     # --- when a call fails
 

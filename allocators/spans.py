@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 from .block import Block
 from .ledger import Ledger
@@ -258,13 +259,20 @@ class Space:
         for address, nbytes in (*mapped, *((block.address, block.nbytes) for block in blocks)):
             edges |= {address, address + nbytes}
         starts = {block.address: block for block in blocks}
-        cuts, spans, last = sorted(edges), [], found.address
-        for start, end in zip(cuts, cuts[1:], strict=False):
+        cuts, last = sorted(edges), found.address
+        spans: list[Span] = []
+        for start, end in pairwise(cuts):
             if start < last:
                 continue  # inside a block that several pages hold
             block = starts.get(start)
             last = end if block is None else start + block.nbytes
-            kind = LIVE if block is not None else FREE if start // self._granularity * self._granularity in self.pages else HOLE
+            kind = (
+                LIVE
+                if block is not None
+                else FREE
+                if start // self._granularity * self._granularity in self.pages
+                else HOLE
+            )
             if spans and kind != LIVE and spans[-1].kind == kind:
                 spans[-1].nbytes += last - start
                 continue
@@ -272,7 +280,7 @@ class Space:
             if block is not None:
                 block.place = spans[-1]
         found.first = spans[0]
-        for before, after in zip(spans, spans[1:], strict=False):
+        for before, after in pairwise(spans):
             before.after, after.before = after, before
         for span in spans:
             if span.kind == FREE:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 
 from .block import Block
 from .errors import DriverError
@@ -22,12 +22,12 @@ class Waiting:
 
     def __init__(self, passed: Callable[[Block], None]) -> None:
         self._passed = passed
-        self._queues: dict[Hashable, deque[tuple[Fence, _Entry]]] = {}
+        self._queues: dict[object, deque[tuple[Fence, _Entry]]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._queues)
 
-    def add(self, block: Block, fences: Iterable[tuple[Hashable, Fence]]) -> None:
+    def add(self, block: Block, fences: Iterable[tuple[object, Fence]]) -> None:
         """Keep ``block`` until each of ``fences``, given with their keys, has passed. There is at least one."""
         entry = _Entry(block)
         for key, fence in fences:

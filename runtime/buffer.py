@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import threading
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from ..allocators.base import Allocator
 from ..allocators.block import Block
 from ..allocators.errors import CuplugError
 from ..allocators.uncopyable import refuse_copies
-from .drivers.forking import in_forked_child
 from .foreign import stream_handle
 from .runtime_upstream import RuntimeUpstream, driver_handle
 
@@ -28,36 +28,40 @@ class Buffer:
     named with ``record_stream`` before it is dropped, as in PyTorch.
     """
 
-    # The finaliser is a slot: each buffer has its block's ``give_back``, a C function, there. So a drop enters no
-    # Python and looks no name up: it may happen at any bytecode, in a forked child, and after the interpreter's globals
-    # have gone. A closed buffer's slot is unset: then there is no finaliser.
-    __slots__ = ("__del__", "__weakref__")
-    __del__: Any
+    __slots__ = ("__weakref__", "_block")
+    _block: Block  # unset once closed
     __reduce_ex__ = refuse_copies("allocate another buffer and fill it with cuplug.cuda.memcpy")
 
     @classmethod
-    def of(cls, block: Block) -> Buffer:
-        """The owner of ``block``, which came from ``allocate_owned``. There must be only one."""
-        if not isinstance(block, Block):
-            raise TypeError(f"cuplug.cuda.alloc(nbytes) makes buffers; {block!r} cannot be made one")
+    def allocate(cls, allocator: Allocator, nbytes: int, *, stream: int) -> Self:
+        """A buffer of ``nbytes`` bytes from ``allocator``, for use on ``stream`` (as the allocator knows it).
+
+        Raises as ``Allocator.allocate``.
+        """
         buffer = cls()
-        buffer.__del__ = block.give_back
+        buffer._block = allocator.allocate(nbytes, stream=stream)  # one step: an interrupt finds it owned or not there
         return buffer
 
     def close(self) -> None:
         """Give the memory up. Closing again, also from another thread at the same time, does nothing."""
-        with _changing:
-            give_back = getattr(self, "__del__", None)
-            if give_back is None:
-                return
-            del self.__del__
-        give_back()
+        with suppress(AttributeError):
+            block = self._block
+            block.allocator.give_back(block)
+            del self._block
+
+    def __del__(self) -> None:
+        # It may run at any bytecode, in a forked child, and after the interpreter's globals have gone.
+        try:
+            block = self._block
+        except AttributeError:
+            return
+        block.allocator.give_back(block)
 
     @property
     def closed(self) -> bool:
         """Whether the memory is gone: closed here, or with its runtime."""
         try:
-            return not self.__del__.args[0].uses
+            return not self._block.live
         except AttributeError:
             return True
 
@@ -69,10 +73,10 @@ class Buffer:
             CuplugError: the memory is gone.
         """
         try:
-            block: Block = self.__del__.args[0]
+            block = self._block
         except AttributeError:
             raise CuplugError("this buffer was closed; it has no memory any more") from None
-        if not block.uses:
+        if not block.live:
             raise CuplugError(
                 "this buffer has no memory any more: its runtime was shut down, or its arena was reset under it"
             )
@@ -110,10 +114,8 @@ class Buffer:
             TypeError: that is no stream.
         """
         key = self._upstream().key(stream_handle(stream))
-        with _changing:
-            block = self.block
-            block.allocator.record_stream(block, key)
-            self.__del__ = block.give_back
+        block = self.block
+        block.allocator.record_stream(block, key)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -130,8 +132,8 @@ class Buffer:
 
     def __int__(self) -> int:
         try:  # as ``block`` does, in one step: every launch asks every buffer
-            block: Block = self.__del__.args[0]
-            if block.uses:
+            block = self._block
+            if block.live:
                 return block.address
         except AttributeError:
             pass
@@ -157,13 +159,3 @@ class Buffer:
         upstream = self.block.allocator.upstream
         assert isinstance(upstream, RuntimeUpstream), "a Buffer owns a block of a runtime's allocator"
         return upstream
-
-
-_changing = threading.RLock()
-"""Held while a buffer's finaliser is changed, so that of two threads that close one buffer one gives it back."""
-
-
-@in_forked_child
-def _renew_lock() -> None:
-    global _changing
-    _changing = threading.RLock()  # another thread may have held it

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from ..allocators.block import Block
 from ..allocators.uncopyable import refuse_copies
+from .buffer import Buffer
 from .drivers.base import LEGACY_STREAM, PER_THREAD_STREAM
 from .runtime_upstream import per_thread_key
 
 if TYPE_CHECKING:
     from .machine import Runtime
 
-__all__ = ["Current", "Lane"]
-
-Lane: TypeAlias = "dict[int, list[Block]]"
-"""Blocks that an allocator has at hand for one stream, by requested size in bytes (``Allocator.lane``)."""
+__all__ = ["Current"]
 
 
 class Current:
@@ -26,7 +23,7 @@ class Current:
     """
 
     __reduce_ex__ = refuse_copies("it belongs to its thread")
-    __slots__ = ("__weakref__", "_prepared", "device", "lane", "number", "runtime", "stream", "streams")
+    __slots__ = ("__weakref__", "_prepared", "device", "number", "runtime", "stream", "streams")
 
     def __init__(self, runtime: Runtime) -> None:
         runtime.driver  # noqa: B018 - raises where there is no device
@@ -39,10 +36,8 @@ class Current:
         """The current device's ordinal."""
         self.stream: int
         """The current stream of the current device, as allocators know it."""
-        self.lane: Lane
-        """What the allocator has at hand for that stream (``Allocator.lane``)."""
         self._prepared: bool
-        """Whether ``_first_allocation`` has run since the device or the stream was chosen."""
+        """Whether ``_first_allocation`` has run since the device was chosen."""
         self._choose(runtime.home)
 
     def set_device(self, ordinal: int) -> None:
@@ -79,23 +74,18 @@ class Current:
         self.device = ordinal
         stream = self.streams.get(ordinal)
         self.stream = LEGACY_STREAM if stream is None else self.key(stream.cuda_stream)
-        allocator = self.runtime.find_allocator(ordinal)
-        self.lane = {} if allocator is None else allocator.lane(self.stream)
         self._prepared = False
-        self.runtime.moved(self)
 
-    def allocate(self, nbytes: int) -> Block:
-        """Memory for an owner, for the current stream, when the lane has none."""
+    def allocate(self, nbytes: int) -> Buffer:
+        """Memory of the current device, for its current stream."""
         if not self._prepared:
             self._first_allocation()
-        return self.runtime.allocator(self.device).allocate_owned(nbytes, stream=self.stream)
+        return Buffer.allocate(self.runtime.allocator(self.device), nbytes, stream=self.stream)
 
     def _first_allocation(self) -> None:
-        """The first one on the current device since it became that: find the allocator, and have a context current,
-        since what comes next is likely a call of another library (PyCUDA) with this memory."""
+        """The first one on the current device since it became that: have a context current, since what comes next is
+        likely a call of another library (PyCUDA) with this memory."""
         driver = self.runtime.driver
         if driver.current_device() is None:
             driver.set_device(self.device)
-        self.lane = self.runtime.allocator(self.device).lane(self.stream)
         self._prepared = True
-        self.runtime.moved(self)

@@ -9,7 +9,6 @@ from functools import partial
 from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
 from ..allocators.base import Allocator
 from ..allocators.errors import CuplugError
@@ -17,9 +16,9 @@ from ..allocators.uncopyable import refuse_copies
 from ..plugins.tracing.observer_contexts import attach_all, source_of
 from .buffer import Buffer
 from .checks import whole_number
-from .current import Current, Lane
+from .current import Current
 from .devices import DeviceState
-from .drivers.base import LEGACY_STREAM, Driver, driver_error
+from .drivers.base import Driver, driver_error
 from .drivers.device_upstream import on_device
 from .foreign import device_of, stream_handle
 from .making import check_allocator, find_driver, make_allocator, make_recorder
@@ -93,10 +92,6 @@ class Runtime:
         self.thread_numbers = count(1)
         self.threads = threading.local()
         """``threads.current``: see ``current``."""
-        self._away: WeakSet[Current] = WeakSet()
-        self.on_lane: Callable[[Lane], object] = len
-        """Called with what an allocation may take from whatever thread it is in: the lane of the default stream of
-        ``home`` while every thread is there, else nothing."""
         self._devices: dict[int, DeviceState] = {}
         self.peers: set[tuple[int, int]] = set()
         """Pairs of ordinals: the first may use the second's memory (``enable_peer_access``)."""
@@ -193,17 +188,6 @@ class Runtime:
             current = self.threads.current = Current(self)
         return current
 
-    def moved(self, current: Current) -> None:
-        """``current`` tells that its device, its stream or its lane has changed."""
-        with self.lock:
-            if current.device != self.home or current.stream != LEGACY_STREAM:
-                self._away.add(current)
-                lane: Lane = {}
-            else:
-                self._away.discard(current)
-                lane = {} if self._away else current.lane
-            self.on_lane(lane)
-
     # --- memory
 
     def allocator(self, ordinal: int) -> Allocator:
@@ -236,9 +220,9 @@ class Runtime:
         """
         current, nbytes = self.current, whole_number(nbytes, "nbytes")
         if stream is None:
-            return Buffer.of(current.allocate(nbytes))
+            return current.allocate(nbytes)
         allocator = self.allocator(self.stream_device(stream))
-        return Buffer.of(allocator.allocate_owned(nbytes, stream=current.key(stream_handle(stream))))
+        return Buffer.allocate(allocator, nbytes, stream=current.key(stream_handle(stream)))
 
     def stream_device(self, stream: Any) -> int:
         """The ordinal of the device of ``stream``; that of the current device if it does not say."""

@@ -133,7 +133,7 @@ class PinnedBuffer:
             memory = self._memory
         except AttributeError:
             raise CuplugError("this pinned buffer was closed; it has no memory any more") from None
-        if not memory.block.uses & 1:
+        if not memory.block.live:
             raise CuplugError("this pinned buffer has no memory any more: its runtime was shut down")
         return memory
 
@@ -152,10 +152,7 @@ class PinnedMemory:
             block = self.block
         except AttributeError:
             return
-        uses = block.uses
-        if uses & 1:
-            block.uses = uses + 1
-            block.home.append(block)
+        block.allocator.give_back(block)
 
     def used_by(self, device: int, stream: int) -> None:
         """A copy that uses the memory was queued on ``stream`` (a handle) of ``device``."""

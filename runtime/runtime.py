@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..allocators.errors import CuplugError
 from .buffer import Buffer
-from .current import Lane
 from .drivers.forking import in_forked_child
 from .machine import Runtime
 from .settings import AllocatorChoice, DriverChoice, Path, Settings
@@ -19,24 +18,10 @@ __all__ = ["Runtime", "alloc", "default_runtime", "init", "runtime_or_default", 
 
 _default: Runtime | None = None
 _default_lock = threading.RLock()
-_lane: Lane = {}
-"""What ``alloc`` may take in every thread; empty unless all are on one stream (``Runtime.on_lane``)."""
-_threads = threading.local()
-"""The default runtime's ``threads``: what is current in each."""
 
 
 def alloc(nbytes: int, *, stream: Any = None) -> Buffer:
     """``nbytes`` bytes of device memory for use on ``stream``, uninitialised: see ``Runtime.alloc``."""
-    if stream is None:
-        # All that a hit costs is here. Everything else, errors included, is the slow path's.
-        try:
-            block = (_lane or _threads.current.lane)[nbytes].pop()
-        except (LookupError, AttributeError, TypeError):
-            return default_runtime().alloc(nbytes)
-        block.uses += 2
-        buffer = Buffer()
-        buffer.__del__ = block.give_back
-        return buffer
     return default_runtime().alloc(nbytes, stream=stream)
 
 
@@ -55,7 +40,7 @@ def init(
     Raises:
         CuplugError: the runtime in use has other settings. Or any error of ``Runtime``.
     """
-    global _default, _threads
+    global _default
     asked = Settings(allocator, driver, trace, launch_blocking, plugins)
     with _default_lock:
         running = _default
@@ -72,8 +57,6 @@ def init(
                 raise CuplugError(f"cuplug is in use and cannot go on with {differences}; call shutdown() first")
             running.close()
         _default = Runtime(allocator, driver, trace, launch_blocking, plugins)
-        _default.on_lane = _take_lane
-        _threads = _default.threads
         return _default
 
 
@@ -112,11 +95,6 @@ def shutdown() -> None:
         running, _default = _default, None
         if running is not None:
             running.close()
-
-
-def _take_lane(lane: Lane) -> None:
-    global _lane
-    _lane = lane
 
 
 @in_forked_child

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from cuplug.allocators.base import Allocator
 from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.errors import OutOfMemoryError
-from cuplug.allocators.expandable import ExpandableAllocator
 from cuplug.allocators.null import NullUpstream
 
 MIB = 1 << 20

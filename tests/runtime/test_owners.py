@@ -1,11 +1,10 @@
-"""The short path of owning buffers: lanes, finalisers that are C functions, and what they must not break."""
+"""Owning buffers: what is counted, what observers hear, and owners that let go late."""
 
 from __future__ import annotations
 
 import gc
 import random
 import threading
-from functools import partial
 from typing import Any
 
 import cuplug
@@ -13,11 +12,10 @@ import pytest
 from cuplug import Buffer, Runtime
 from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.events import EventKind
-from cuplug.runtime import runtime as default
 from cuplug.runtime.arena import arena
 from cuplug.runtime.drivers.sim import SimDriver
 from cuplug.runtime.runtime import default_runtime
-from cuplug.runtime.stream import Stream, stream
+from cuplug.runtime.stream import Stream
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,12 +27,6 @@ NBYTES = 1 << 20
 def _no_default_left() -> Any:
     yield
     cuplug.shutdown()
-
-
-def test_dropping_a_buffer_enters_no_python() -> None:
-    with Runtime(driver="sim") as runtime:
-        assert type(runtime.alloc(NBYTES).__del__) is partial
-        assert not hasattr(Buffer(), "__del__")
 
 
 def test_every_allocation_and_free_is_counted_also_on_the_short_path() -> None:
@@ -127,24 +119,7 @@ def test_observers_hear_of_each_allocation_and_free_once_whenever_they_come_and_
         allocator.detach(observer)
 
 
-def test_the_short_path_is_closed_while_somebody_observes_and_opens_again() -> None:
-    with Runtime(driver="sim") as runtime:
-        allocator = runtime.allocator(0)
-        lane = allocator.lane(0)
-        runtime.alloc(NBYTES)
-        assert lane[NBYTES]
-        observer = _attached(runtime, [])
-        assert not lane
-        runtime.alloc(NBYTES)
-        assert not lane
-        allocator.detach(observer)
-        runtime.alloc(NBYTES)
-        assert lane[NBYTES]
-        assert allocator.lane(0) is lane
-    assert not lane
-
-
-# --- the lane that all threads share
+# --- threads on other devices and streams
 
 
 def test_threads_on_other_streams_never_take_the_default_streams_memory() -> None:
@@ -184,32 +159,7 @@ def test_threads_on_other_streams_never_take_the_default_streams_memory() -> Non
     assert not errors
 
 
-def test_the_shared_lane_is_open_only_while_every_thread_is_on_the_default_stream() -> None:
-    cuplug.init(driver="sim:devices=2")
-    cuplug.cuda.alloc(NBYTES)
-    assert default._lane[NBYTES]
-    with cuplug.cuda.device(1):
-        assert not default._lane
-    assert default._lane
-    with cuplug.cuda.stream(cuplug.cuda.Stream()):
-        assert not default._lane
-    assert default._lane
-
-    def end_elsewhere() -> None:
-        cuplug.cuda.set_device(1)
-
-    thread = threading.Thread(target=end_elsewhere)
-    thread.start()
-    thread.join()
-    gc.collect()
-    with cuplug.cuda.device(0):
-        pass
-    assert default._lane  # the thread has gone
-    cuplug.shutdown()
-    assert not default._lane
-
-
-def test_a_thread_elsewhere_keeps_the_shared_lane_closed_whatever_others_do() -> None:
+def test_a_thread_elsewhere_allocates_there_whatever_others_do() -> None:
     cuplug.init(driver="sim:devices=2")
     cuda = cuplug.cuda
     cuda.alloc(NBYTES)
@@ -230,16 +180,6 @@ def test_a_thread_elsewhere_keeps_the_shared_lane_closed_whatever_others_do() ->
     moved.set()
     thread.join()
     assert seen == [1]
-
-
-def test_a_stream_that_becomes_current_has_a_lane_of_its_own() -> None:
-    with Runtime(driver="sim") as runtime:
-        queue = Stream(runtime=runtime)
-        with stream(queue):
-            address = runtime.alloc(NBYTES).address
-            assert runtime.current.lane is runtime.allocator(0).lane(queue.cuda_stream)
-            assert runtime.current.lane[NBYTES]
-            assert runtime.alloc(NBYTES).address == address
 
 
 # --- owners that let go late
@@ -271,14 +211,17 @@ def test_an_owner_whose_arena_was_reset_under_it_is_counted_out_once() -> None:
         assert counted.allocated_bytes.current == 0
 
 
-def test_a_block_recorded_on_another_stream_does_not_go_to_the_lane() -> None:
+def test_a_buffer_that_another_stream_uses_is_not_handed_out_before_that_stream_is_done() -> None:
     with Runtime(driver="sim:schedule=lazy") as runtime:
         other = Stream(runtime=runtime)
-        runtime.alloc(NBYTES)
         buffer = runtime.alloc(NBYTES)
+        address = buffer.address
+        runtime.driver.memset(address, 0, NBYTES, stream=other.cuda_stream)
         buffer.record_stream(other)
         buffer.close()
-        assert not runtime.allocator(0).lane(0)[NBYTES]
+        assert runtime.alloc(NBYTES).address != address
+        other.synchronize()
+        assert runtime.alloc(NBYTES).address == address
 
 
 def test_buffers_may_be_dropped_at_any_moment_of_an_operation() -> None:

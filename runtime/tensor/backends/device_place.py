@@ -36,15 +36,11 @@ class DevicePlace(Place):
         """As ``Place`` says. ``current``: what is current in this thread, if that is known."""
         current = current or self.runtime.current
         if current.device == self.ordinal:
-            try:  # a hit, as in Allocator.allocate_owned
-                block = current.lane[nbytes].pop()
-                block.uses += 2
-            except LookupError:
-                block = current.allocate(nbytes)
+            buffer = current.allocate(nbytes)
         else:
             key = current.key(self.stream_handle())
-            block = self.runtime.allocator(self.ordinal).allocate_owned(nbytes, stream=key)
-        return Storage(self, nbytes, Buffer.of(block), block.address)
+            buffer = Buffer.allocate(self.runtime.allocator(self.ordinal), nbytes, stream=key)
+        return Storage(self, nbytes, buffer, int(buffer))
 
     def empty(self, layout: Layout) -> Tensor:
         if layout.contiguous:
