@@ -147,7 +147,7 @@ class Pages:
                 self._emit(EventKind.PAGE_CREATE, page.stream, page.handle, page.nbytes, page.nbytes)
                 self._emit(EventKind.PAGE_MAP, page.stream, page.address, page.nbytes, page.handle)
 
-    # --- one call of the driver each, and what is known of it: they answer None, and the assignment is one step with them
+    # --- one call of the driver each; it answers None, and the assignment behind it is one step with it
 
     def _create(self, nbytes: int) -> Page:
         page = Page(nbytes)

@@ -42,6 +42,19 @@ class Buffer:
         buffer._block = allocator.allocate(nbytes, stream=stream)  # one step: an interrupt finds it owned or not there
         return buffer
 
+    @classmethod
+    def of(cls, block: Block) -> Buffer:
+        """The owner of ``block``, which came from ``Allocator.allocate``. There must be only one.
+
+        Raises:
+            TypeError: that is no block.
+        """
+        if not isinstance(block, Block):
+            raise TypeError(f"cuplug.cuda.alloc(nbytes) makes buffers; {block!r} cannot be made one")
+        buffer = cls()
+        buffer._block = block
+        return buffer
+
     def close(self) -> None:
         """Give the memory up. Closing again, also from another thread at the same time, does nothing."""
         with suppress(AttributeError):
