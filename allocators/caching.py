@@ -37,7 +37,7 @@ class CachingAllocator(Allocator):
     - A segment that is free as a whole is broken only when nothing else fits.
     - Before it reserves more than it ever has, it gives segments back that are free as a whole, smallest first. So
       it grows only when everything that it could give back is gone, and then by no more than needed: by 8 MiB, or by
-      the block's size rounded up to 2 MiB. Below its own peak, large segments have at least 32 MiB.
+      the block's size rounded up to 2 MiB. Below its own peak, large segments have at least 64 MiB.
     - Giving a segment back waits for the work queued on it, and stalls the device. So it is rationed: at most 64 at
       once, and one for every 50 allocations. Programs whose sizes repeat soon need none.
     """
@@ -151,7 +151,7 @@ class CachingAllocator(Allocator):
 
     def _own_sizes(self, pool: Pool, nbytes: int) -> list[int]:
         """The segment to take, and the one to fall back on."""
-        size = _SMALL_SEGMENT if pool.small else max(32 * _MIB, _up(nbytes))
+        size = _SMALL_SEGMENT if pool.small else max(64 * _MIB, _up(nbytes))
         self._make_room(size)
         if pool.small:
             return [size]
