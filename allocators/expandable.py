@@ -34,7 +34,7 @@ _MIB = 1 << 20
 _LARGE_RANGE, _SMALL_RANGE = 64 << 30, 4 << 30
 """Bytes of address space to reserve at once, for large and for small blocks. It costs 24 us, whatever the size."""
 _PAGES_OF_BLOCK, _PAGES_OF_ALL = 2, 64
-_LEAST_SLACK, _MOST_SLACK, _SLACK_BLOCKS = 1 / 128, 1 / 14, 8
+_LEAST_SLACK, _MOST_SLACK, _SLACK_BLOCKS = 1 / 128, 1 / 14, 32
 _MUCH = 128 * _MIB
 """From so many bytes of new pages on, it is asked first whether the device has them."""
 
@@ -46,7 +46,7 @@ class ExpandableAllocator(Allocator):
     and large ones lie apart). Where none fits, it is laid between two live blocks, or behind all, where the least has
     to be mapped; what is missing there is
 
-    1. created, as long as no more is reserved than was ever in use at once, and a slack: 8 blocks of the average
+    1. created, as long as no more is reserved than was ever in use at once, and a slack: 32 blocks of the average
        size, but at most ``slack`` bytes or 1/14 of the peak, and at least 1/128;
     2. else taken from free pieces of any stream: pages whose fences have passed first, then those of this stream, then
        from the smallest pieces, which are of the least use. If those have not passed that are needed, it waits;
