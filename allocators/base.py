@@ -69,8 +69,10 @@ class Allocator(ABC):
         """By address: the blocks in the program's hands, those returned meanwhile, and those that wait for streams."""
         self._held: dict[int, Held] = {}
         """By address: what ``_reserve`` took."""
-        self._arriving = Held(0, small=False, stream=0)
-        """What ``_reserve`` is taking at present, or took last."""
+        self._arriving: Held | None = None
+        """What ``_reserve`` is taking at present."""
+        self._departing: Held | None = None
+        """What ``_release`` is giving back at present."""
         self._returned: deque[Block] = deque()
         self._unlisted = False  # whether blocks may have been freed that are not among the returned ones
         self._torn = False
@@ -173,7 +175,15 @@ class Allocator(ABC):
         The driver may give the handle to a new stream, on which the old one's blocks are not yet safe. Live blocks of
         the stream stay valid; once freed, they wait for the work that is queued on it now.
         """
-        self._operate(self._forget, stream)
+        try:
+            self._operate(self._forget, stream)
+        except BaseException:
+            # It may have taken effect all the same, and the caller may go on with the stream: what had an early fence
+            # waits for the stream once more, unless this is called again.
+            for block in list(self._in_use.values()):
+                if any(key is fence for key, fence in block.fences):
+                    block.streams.add(stream)
+            raise
 
     def statistics(self) -> Statistics:
         """What has been counted up to now, exact to the byte."""
@@ -298,23 +308,27 @@ class Allocator(ABC):
         if self.memory_limit is not None and self._ledger.reserved + nbytes > self.memory_limit:
             raise OutOfMemoryError(f"the memory limit of {self.memory_limit} bytes leaves no room for {nbytes} more")
         held = self._arriving = Held(nbytes, small=small, stream=stream)
+        held.number = self._ledger.statistics.num_device_alloc + 1
         held.address = self.upstream.reserve(nbytes)  # call and assignment are one step: nothing is lost between them
         self._held[held.address] = held
-        self._ledger.took_segment(nbytes, small=small)
+        self._ledger.took_segment(held)
+        self._arriving = None
         self._emit(EventKind.SEGMENT_RESERVE, stream, held.address, nbytes, nbytes)
         return held.address
 
-    def _release(self, address: int, nbytes: int, *, small: bool, stream: int) -> None:
-        """Give back what ``_reserve`` returned. The caller has seen to it that no queued work touches it.
+    def _release(self, address: int, nbytes: int, *, small: bool, stream: int) -> None:  # noqa: ARG002 - for authors
+        """Give back what ``_reserve`` returned, with the same arguments. No queued work touches it any more.
 
         Raises:
             DriverError: the driver refused. Nothing has been counted.
         """
-        held = self._held[address]
+        held = self._departing = self._held[address]
+        held.number = self._ledger.statistics.num_device_free + 1
         # Call and assignment are one step again: it answers None, and is not present from here on.
         held.present = self.upstream.release(address) is not None  # type: ignore[func-returns-value]
         del self._held[address]
-        self._ledger.gave_segment(nbytes, small=small)
+        self._ledger.gave_segment(held)
+        self._departing = None
         self._emit(EventKind.SEGMENT_RELEASE, stream, address, nbytes, nbytes)
 
     def _state(self, block: Block) -> BlockInfo:
@@ -393,15 +407,19 @@ class Allocator(ABC):
                 "method); its memory stays with the driver until the process ends"
             )
             return
-        arriving = self._arriving
-        if arriving.address and arriving.present:
+        counted, arriving, leaving = self._ledger.statistics, self._arriving, self._departing
+        if arriving is not None and arriving.address:
             self._held[arriving.address] = arriving
+            counted.num_device_alloc = arriving.number
+        if leaving is not None and not leaving.present:
+            counted.num_device_free = leaving.number
         for held in [held for held in self._held.values() if not held.present]:
             del self._held[held.address]
         self._recover()
         self._unlisted = True
         self._waiting.restart([block for block in self._in_use.values() if block.waiting])
         self._ledger.correct(self._in_use.values(), self._segments(), splits=self.counts_splits)
+        self._arriving = self._departing = None
 
     # --- allocation ---------------------------------------------------------------------------------------------------
 

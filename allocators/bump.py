@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
@@ -188,17 +189,14 @@ class BumpAllocator(Allocator):
         self._current = max((index for index, chunk in enumerate(self._chunks) if chunk.used), default=0)
 
     def _segments(self) -> Iterator[Segment]:
-        blocks = sorted(self._order, key=int)
-        for chunk in self._chunks:
-            infos, at, end = [], chunk.address, chunk.address + chunk.nbytes
-            for block in blocks:
-                if chunk.address <= block.address < end:
-                    if at < block.address:  # what an exception has left behind
-                        infos.append(BlockInfo(at, block.address - at, 0, "inactive"))
-                    infos.append(self._state(block) if self._in_use.get(block.address) is block else _spent(block))
-                    at = block.address + block.nbytes
-            if at < end:
-                infos.append(BlockInfo(at, end - at, 0, "inactive"))
+        chunks = sorted(self._chunks, key=lambda chunk: chunk.address)
+        inside: dict[int, list[BlockInfo]] = {chunk.address: [] for chunk in chunks}
+        starts = [chunk.address for chunk in chunks]
+        for block in sorted(self._order, key=int):
+            infos = inside[starts[bisect_right(starts, block.address) - 1]]
+            infos.append(self._state(block) if self._in_use.get(block.address) is block else _spent(block))
+        for chunk in chunks:
+            infos = list(_without_gaps(inside[chunk.address], chunk.address, chunk.address + chunk.nbytes))
             yield Segment(chunk.address, chunk.nbytes, chunk.stream, "large", tuple(infos))
 
 
@@ -214,6 +212,17 @@ class _Chunk:
         self.used = 0
         self.fences: dict[object, Fence] = {}
         """Behind each stream's use of the chunk before the latest reset. That of a destroyed stream is its own key."""
+
+
+def _without_gaps(infos: list[BlockInfo], start: int, end: int) -> Iterator[BlockInfo]:
+    """``infos``, and what lies between them: the rest of a chunk, and what exceptions have left behind."""
+    for info in infos:
+        if start < info.address:
+            yield BlockInfo(start, info.address - start, 0, "inactive")
+        yield info
+        start = info.address + info.nbytes
+    if start < end:
+        yield BlockInfo(start, end - start, 0, "inactive")
 
 
 def _spent(block: Block) -> BlockInfo:

@@ -10,7 +10,7 @@ __all__ = ["Held"]
 class Held:
     """One piece of memory from ``Upstream.reserve``."""
 
-    __slots__ = ("address", "nbytes", "place", "present", "small", "stream")
+    __slots__ = ("address", "nbytes", "number", "place", "present", "small", "stream")
 
     def __init__(self, nbytes: int, *, small: bool, stream: int) -> None:
         self.address = 0
@@ -20,5 +20,7 @@ class Held:
         self.stream = stream
         self.present = True
         """False once upstream has taken it back."""
+        self.number = 0
+        """Of the call that took it, or gives it back, among all such calls that are counted."""
         self.place: Any = None
         """Whatever the strategy keeps with it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .block import Block, Segment
+from .held import Held
 from .statistics import SMALL_BLOCK, Counters, Statistics
 
 __all__ = ["Ledger"]
@@ -48,15 +49,15 @@ class Ledger:
             counters.active.decrease(1)
             counters.active_bytes.decrease(nbytes)
 
-    def took_segment(self, nbytes: int, *, small: bool) -> None:
-        """Count a segment taken from upstream."""
-        self.statistics.num_device_alloc += 1
-        self.mapped(1, nbytes, small=small)
+    def took_segment(self, held: Held) -> None:
+        """Count a segment taken from upstream, by the call ``held.number``."""
+        self.statistics.num_device_alloc = held.number
+        self.mapped(1, held.nbytes, small=held.small)
 
-    def gave_segment(self, nbytes: int, *, small: bool) -> None:
-        """Count a segment given back upstream."""
-        self.statistics.num_device_free += 1
-        self.mapped(-1, -nbytes, small=small)
+    def gave_segment(self, held: Held) -> None:
+        """Count a segment given back upstream, by the call ``held.number``."""
+        self.statistics.num_device_free = held.number
+        self.mapped(-1, -held.nbytes, small=held.small)
 
     def created_page(self) -> None:
         """Count a call upstream that made a page. Its bytes count as reserved while it is ``mapped``."""
