@@ -105,7 +105,7 @@ class Allocator(ABC):
             return self._allocate_nothing(request)
         request.context = self._observation.context()
         try:
-            return self._find(request)
+            return self._obtain(request)
         except BaseException:
             if request.block is not None:  # its caller never gets it
                 self.give_back(request.block)
@@ -431,7 +431,7 @@ class Allocator(ABC):
         block.live = True
         return block
 
-    def _find(self, request: _Request) -> Block:
+    def _obtain(self, request: _Request) -> Block:
         while self._operate(self._serve, request):
             # Here no lock is held and no exception handled: a hook may free what a traceback would keep alive.
             hook = self.on_out_of_memory
