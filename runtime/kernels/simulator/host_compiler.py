@@ -232,13 +232,18 @@ def _compile(
     mentioned = re.findall(r"\w+", " ".join(expressions))
     for_device = without_host_code(scanned.stdout, preprocessed=True, also=mentioned)
     translation = translate(for_device, expressions, checked=checked, fibres=forced)
-    (folder / "translated.cpp").write_text(translation.text)
+    translated = folder / "translated.cpp"
+    translated.write_text(translation.text)
     checks = _CHECKS[compiler.kind] if checked else ()
     link = ["-shared", "-nodefaultlibs", "-Wl,--no-undefined,-Bsymbolic", "-o", "module.so", "translated.cpp"]
     link += ["-lm", "-lc"]
     if compiler.kind == "gcc":
         link.append("-lgcc")
     compiled = compiler.run([*compiler.flags(), *standard, *checks, *include, *link], directory)
+    if compiled.returncode and _NOT_SHIFTED.search(compiled.stderr):
+        plain = translate(for_device, expressions, checked=checked, fibres=forced, shifts=False)
+        translated.write_text(plain.text)
+        compiled = compiler.run([*compiler.flags(), *standard, *checks, *include, *link], directory)
     if compiled.returncode:
         raise _failure(compiled, source)
     facts = {"parameters": translation.parameters, "checked": checked}
@@ -295,6 +300,10 @@ def host_options(options: Sequence[str]) -> list[str]:
         elif option in ("-Xptxas", "-Xcompiler", "--compiler-options", "--ptxas-options", "-arch", "-code", "-gencode"):
             next(rest, "")
     return kept
+
+
+_NOT_SHIFTED = re.compile(r"__cuplug::(shift|Shift|Left|Other|Count)\b|cannot bind bit-field")
+"""What a compiler says of a shift that ``headers/shifts.h`` does not take, of a bit-field in place for example."""
 
 
 def _absolute(option: str) -> str:

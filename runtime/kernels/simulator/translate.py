@@ -61,7 +61,7 @@ class Translation:
 
 
 def translate(
-    preprocessed: str, name_expressions: Sequence[str], *, checked: bool, fibres: bool = False
+    preprocessed: str, name_expressions: Sequence[str], *, checked: bool, fibres: bool = False, shifts: bool = True
 ) -> Translation:
     """Translate a source after the preprocessor.
 
@@ -70,6 +70,7 @@ def translate(
         name_expressions: kernels to compile by an expression, such as ``scale<float>``.
         checked: whether the code will be instrumented.
         fibres: let the threads of every kernel wait for one another, whether or not the source shows a need.
+        shifts: let shifts by a count that is not written out do what CUDA does for counts of 32 and more.
 
     Raises:
         CompileError: it uses what the simulator does not support, or has no kernel of a name expression.
@@ -77,6 +78,8 @@ def translate(
     tokens = Tokens(preprocessed)
     found = syntax.read_declarations(tokens)
     edits = Edits(tokens)
+    if shifts:
+        _define_shifts(tokens, edits)
     for function in found.declarations:
         if function.kind == "function":
             _replace_assembly(tokens, edits, *function.body)
@@ -113,6 +116,52 @@ def translate(
 def identifiers_of(tokens: Tokens) -> set[str]:
     """All identifiers of a source."""
     return syntax.identifiers(tokens, 0, len(tokens))
+
+
+def _define_shifts(tokens: Tokens, edits: Edits) -> None:
+    """Let shifts whose count is not written out, or is too large, go by ``headers/shifts.h``."""
+    position = 0
+    while position < len(tokens):
+        text, length = tokens[position], 1
+        if text == ">" and tokens[position + 1] == ">" and tokens.adjacent(position):
+            text, length = ">>", 2
+            if tokens[position + 2] == "=" and tokens.adjacent(position + 1):
+                text, length = ">>=", 3
+            if _closes_angles(tokens, position):
+                position += length
+                continue
+        behind = position + length
+        is_shift = text in _SHIFTS and tokens[behind] != "<" and tokens[position - 1] != "operator"
+        if is_shift and not _is_small(tokens[behind]):
+            edits.replace(position, f"{text} __cuplug::shift {text}")
+            for rest in range(position + 1, behind):
+                edits.drop(rest)
+        position += length
+
+
+_SHIFTS = frozenset({"<<", "<<=", ">>", ">>="})
+
+
+def _closes_angles(tokens: Tokens, position: int) -> bool:
+    """Whether ``>>`` ends two lists of a template's arguments: two are open since the statement or bracket began."""
+    depth = opened = 0
+    for here in range(position - 1, -1, -1):
+        text = tokens[here]
+        if text in (")", "]"):
+            depth += 1
+        elif text in ("(", "["):
+            depth -= 1
+        if depth < 0 or text in (";", "{", "}"):
+            break
+        if depth == 0:
+            opened += (text == "<") - (text == ">" and tokens[here - 1] != "-")
+    return opened >= 2
+
+
+def _is_small(text: str) -> bool:
+    """Whether a count is written out, and below 32."""
+    digits = text.rstrip("uUlL")
+    return digits.isdecimal() and int(digits) < 32
 
 
 def _replace_assembly(tokens: Tokens, edits: Edits, start: int, end: int) -> None:

@@ -69,6 +69,10 @@ class Tokens:
         """The word at a position; empty beyond either end."""
         return self.texts[self.words[position]] if 0 <= position < len(self.words) else ""
 
+    def adjacent(self, position: int) -> bool:
+        """Whether nothing lies between the word at a position and the next."""
+        return self.words[position] + 1 == self.words[position + 1]
+
     def kind(self, position: int) -> str:
         """``word``, ``number``, ``mark``, ``string``, ``char`` or ``raw``."""
         return self.kinds[self.words[position]]

@@ -12,6 +12,15 @@ inline void spin() {
     }
 }
 
+// The address, which must be a multiple of the value's size: hardware has no other atomic operations.
+template <class T> __attribute__((always_inline)) inline T* whole(T* address) {
+#if CUPLUG_CHECKED
+    if (__builtin_expect((cuplug_u64)address % sizeof(T) != 0, 0))
+        self()->api->misaligned((cuplug_u64)address, sizeof(T), "an atomic operation", "", 0);
+#endif
+    return address;
+}
+
 template <unsigned N> struct Bits;
 template <> struct Bits<2> { typedef unsigned short type; };
 template <> struct Bits<4> { typedef unsigned int type; };
@@ -20,7 +29,7 @@ template <> struct Bits<8> { typedef unsigned long long type; };
 // Applies `change` to the value at `address` and returns the value before.
 template <class T, class F> inline T update(T* address, F change) {
     typedef typename Bits<sizeof(T)>::type B;
-    B before = __atomic_load_n((B*)address, __ATOMIC_RELAXED);
+    B before = __atomic_load_n((B*)whole(address), __ATOMIC_RELAXED);
     for (;;) {
         T old, fresh;
         B after;
@@ -36,14 +45,14 @@ template <class T> inline T swap(T* address, T value) {
     typedef typename Bits<sizeof(T)>::type B;
     B bits, before;
     __builtin_memcpy(&bits, (const void*)&value, sizeof(T));
-    before = __atomic_exchange_n((B*)address, bits, __ATOMIC_SEQ_CST);
+    before = __atomic_exchange_n((B*)whole(address), bits, __ATOMIC_SEQ_CST);
     T old;
     __builtin_memcpy((void*)&old, &before, sizeof(T));
     return old;
 }
 
 template <class T> inline T compare_and_swap(T* address, T compare, T value) {
-    if (!__atomic_compare_exchange_n(address, &compare, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) spin();
+    if (!__atomic_compare_exchange_n(whole(address), &compare, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) spin();
     return compare;
 }
 
@@ -57,8 +66,8 @@ template <class T> inline T compare_and_swap(T* address, T compare, T value) {
     CUPLUG_ATOMIC_ORDER(scope, unsigned int)                                                                          \
     CUPLUG_ATOMIC_ORDER(scope, long long)                                                                             \
     CUPLUG_ATOMIC_ORDER(scope, unsigned long long)                                                                    \
-    inline int atomicSub##scope(int* p, int v) { return __atomic_fetch_sub(p, v, __ATOMIC_SEQ_CST); }                 \
-    inline unsigned atomicSub##scope(unsigned* p, unsigned v) { return __atomic_fetch_sub(p, v, __ATOMIC_SEQ_CST); }  \
+    inline int atomicSub##scope(int* p, int v) { return __atomic_fetch_sub(__cuplug::whole(p), v, __ATOMIC_SEQ_CST); }                 \
+    inline unsigned atomicSub##scope(unsigned* p, unsigned v) { return __atomic_fetch_sub(__cuplug::whole(p), v, __ATOMIC_SEQ_CST); }  \
     inline float atomicAdd##scope(float* p, float v) {                                                                \
         return __cuplug::update(p, [=](float old) { return old + v; });                                               \
     }                                                                                                                 \
@@ -77,8 +86,8 @@ template <class T> inline T compare_and_swap(T* address, T compare, T value) {
     }
 
 #define CUPLUG_ATOMIC_INTEGER(scope, T)                                                                  \
-    inline T atomicAdd##scope(T* p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); }          \
-    inline T atomicExch##scope(T* p, T v) { return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST); }        \
+    inline T atomicAdd##scope(T* p, T v) { return __atomic_fetch_add(__cuplug::whole(p), v, __ATOMIC_SEQ_CST); }          \
+    inline T atomicExch##scope(T* p, T v) { return __atomic_exchange_n(__cuplug::whole(p), v, __ATOMIC_SEQ_CST); }        \
     inline T atomicCAS##scope(T* p, T compare, T v) { return __cuplug::compare_and_swap(p, compare, v); }
 
 #define CUPLUG_ATOMIC_ORDER(scope, T)                                                                    \
@@ -88,9 +97,9 @@ template <class T> inline T compare_and_swap(T* address, T compare, T value) {
     inline T atomicMax##scope(T* p, T v) {                                                               \
         return __cuplug::update(p, [=](T old) { return v > old ? v : old; });                            \
     }                                                                                                    \
-    inline T atomicAnd##scope(T* p, T v) { return __atomic_fetch_and(p, v, __ATOMIC_SEQ_CST); }          \
-    inline T atomicOr##scope(T* p, T v) { return __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST); }            \
-    inline T atomicXor##scope(T* p, T v) { return __atomic_fetch_xor(p, v, __ATOMIC_SEQ_CST); }
+    inline T atomicAnd##scope(T* p, T v) { return __atomic_fetch_and(__cuplug::whole(p), v, __ATOMIC_SEQ_CST); }          \
+    inline T atomicOr##scope(T* p, T v) { return __atomic_fetch_or(__cuplug::whole(p), v, __ATOMIC_SEQ_CST); }            \
+    inline T atomicXor##scope(T* p, T v) { return __atomic_fetch_xor(__cuplug::whole(p), v, __ATOMIC_SEQ_CST); }
 
 CUPLUG_ATOMIC()
 CUPLUG_ATOMIC(_block)

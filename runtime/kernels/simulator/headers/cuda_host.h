@@ -87,3 +87,4 @@
 #include "memory.h"
 #include "lockstep.h"
 #include "entry.h"
+#include "shifts.h"

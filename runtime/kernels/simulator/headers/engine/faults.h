@@ -54,8 +54,10 @@ __attribute__((noreturn)) static void illegal_access(cuplug_u64 address, cuplug_
 __attribute__((noreturn)) static void misaligned(cuplug_u64 address, cuplug_u64 alignment, const char* type, const char* file,
                                     cuplug_u32 line) {
     State* state = (State*)self();
-    record(state, FAULT_MISALIGNED, address, 0, -1, "%s in line %u needs an address that is a multiple of %llu, not %#llx",
-           type, line, alignment, address);
+    char where[32] = "";
+    if (line) snprintf(where, sizeof where, " in line %u", line);
+    record(state, FAULT_MISALIGNED, address, 0, -1, "%s%s needs an address that is a multiple of %llu, not %#llx", type,
+           where, alignment, address);
     (void)file;
     escape(state);
 }
