@@ -59,13 +59,20 @@ class TraceRecorder:
         writer, threads = self._writer, self._threads
         next_place, pack_into = writer.places.__next__, writer.EVENT.pack_into
 
+        last_time, last_place = -1, -1
+
         def record(
             kind: EventKind, time_ns: int, thread: int, stream: int,
             address: int, nbytes: int, requested: int, context: int, /,
         ) -> None:  # fmt: skip
+            nonlocal last_time, last_place
             place = -1
             try:
                 number = threads[thread]
+                if time_ns == last_time and writer.holds(
+                    last_place, (time_ns, address, nbytes, requested, stream, context, number, device, kind)
+                ):
+                    return  # a delivery that an exception interrupted is repeated
                 place = next_place()
                 begin, end, view = writer.window
                 if not begin <= place < end:
@@ -76,12 +83,13 @@ class TraceRecorder:
                     view, place - begin,
                     time_ns, address, nbytes, requested, stream, context, number, device, kind,
                 )  # fmt: skip
+                last_place, last_time = place, time_ns
             except TraceError:
                 raise
             except BaseException:  # an interrupt, say: the event has taken place all the same
-                writer.write_again(
-                    place, (time_ns, address, nbytes, requested, stream, context, threads[thread], device, kind)
-                )
+                event = (time_ns, address, nbytes, requested, stream, context, threads[thread], device, kind)
+                if time_ns != last_time or not writer.holds(last_place, event):
+                    last_place, last_time = writer.write_again(place, event), time_ns
                 raise
 
         return record

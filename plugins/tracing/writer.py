@@ -136,12 +136,20 @@ class TraceWriter:
             time_ns, address, nbytes, requested, stream, context, thread, device, kind = row
             self.append(kind, device, time_ns, thread, stream, address, nbytes, requested, context)
 
-    def write_again(self, place: int, event: tuple[int, ...]) -> None:
-        """Write an event that an exception interrupted, in the order of ``EVENT``'s fields.
+    def holds(self, place: int, event: tuple[int, ...]) -> bool:
+        """Whether an event, its fields in ``EVENT``'s order, stands at a place. False once the writer is closed."""
+        begin, _, view = self.window_for(place) if place >= 0 else _CLOSED
+        return view is not None and self.EVENT.unpack_from(view, place - begin) == event
+
+    def write_again(self, place: int, event: tuple[int, ...]) -> int:
+        """Write an event that an exception interrupted.
 
         Args:
             place: where it belongs, or -1 if that is not known: it then gets a new place.
-            event: its fields.
+            event: its fields, in ``EVENT``'s order.
+
+        Returns:
+            Its place.
         """
         try:
             if place < 0:
@@ -155,6 +163,7 @@ class TraceWriter:
         except BaseException:
             self.cut_off()
             raise
+        return place
 
     def name(self, text: str) -> int:
         """The number of a name in the side table."""
