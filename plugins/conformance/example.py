@@ -26,12 +26,12 @@ class ExampleAllocator(Allocator):
         """Addresses of free blocks, by stream and size."""
 
     def _allocate(self, requested: int, nbytes: int, stream: int) -> Block:
-        address = self._find(nbytes, stream)
+        address = self._piece_for(nbytes, stream)
         if address is None:
             address = self._reserve(nbytes, small=nbytes <= SMALL_BLOCK, stream=stream)
         return self._hand_out(address, requested, nbytes, stream)
 
-    def _find(self, nbytes: int, stream: int) -> int | None:
+    def _piece_for(self, nbytes: int, stream: int) -> int | None:
         for key in ((stream, nbytes), (_ANY, nbytes)):
             if self._cached.get(key):
                 return self._cached[key].pop()

@@ -278,8 +278,14 @@ class _Aftermath:
         self._goes_on()
 
     def _answer(self) -> None:
-        """Another thread gets an answer: the lock is open."""
-        run_threads([self._allocator.statistics], Rule.INTERRUPTED, self._patience_s)
+        """Another thread gets an answer: every lock is open."""
+
+        def ask() -> None:
+            self._allocator.statistics()
+            with suppress(CuplugError):
+                self._allocator.free(self._allocator.allocate(4096, stream=self._bench.lanes[0].handle))
+
+        run_threads([ask], Rule.INTERRUPTED, self._patience_s)
 
     def _has_given_up(self, error: CuplugError) -> None:
         """It refuses to go on: that must be allowed, and said, and nothing worse may come of it."""

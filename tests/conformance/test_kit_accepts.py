@@ -60,7 +60,7 @@ def test_the_kit_runs_on_a_driver_that_is_not_the_simulator(check, monkeypatch):
 class MixesStreams(ExampleAllocator):
     """Reuses across streams without a fence."""
 
-    def _find(self, nbytes, stream):
+    def _piece_for(self, nbytes, stream):
         fitting = (addresses for (_, size), addresses in self._cached.items() if size == nbytes and addresses)
         found = next(fitting, None)
         return found.pop() if found else None
@@ -69,8 +69,8 @@ class MixesStreams(ExampleAllocator):
 class Overlaps(ExampleAllocator):
     """Hands a live block out again when it has no other of the size."""
 
-    def _find(self, nbytes, stream):
-        found = super()._find(nbytes, stream)
+    def _piece_for(self, nbytes, stream):
+        found = super()._piece_for(nbytes, stream)
         return found or next((block.address for block in self._live.values() if block.nbytes == nbytes), None)
 
 

@@ -19,8 +19,8 @@ from cuplug.plugins.conformance.rules import ContractBrokenError, Rule
 class Overlaps(ExampleAllocator):
     """Hands a live block out again when it has no other of the size."""
 
-    def _find(self, nbytes, stream):
-        found = super()._find(nbytes, stream)
+    def _piece_for(self, nbytes, stream):
+        found = super()._piece_for(nbytes, stream)
         return found or next((block.address for block in self._live.values() if block.nbytes == nbytes), None)
 
 
@@ -39,17 +39,17 @@ class OverlapsInsideASegment(ExampleAllocator):
 class OverlapsFromTheFourth(ExampleAllocator):
     """Hands a live block out again, but only once there are three of its size."""
 
-    def _find(self, nbytes, stream):
+    def _piece_for(self, nbytes, stream):
         same = [block.address for block in self._live.values() if block.nbytes == nbytes]
-        return same[0] if len(same) >= 3 else super()._find(nbytes, stream)
+        return same[0] if len(same) >= 3 else super()._piece_for(nbytes, stream)
 
 
 class OverlapsWhenHuge(ExampleAllocator):
     """Keeps blocks above 256 MiB in a place of their own, which has room for one."""
 
-    def _find(self, nbytes, stream):
+    def _piece_for(self, nbytes, stream):
         huge = [block.address for block in self._live.values() if block.nbytes > 256 << 20 and block.nbytes >= nbytes]
-        return huge[0] if huge and nbytes > 256 << 20 else super()._find(nbytes, stream)
+        return huge[0] if huge and nbytes > 256 << 20 else super()._piece_for(nbytes, stream)
 
 
 class OverlapsPast32Bits(ExampleAllocator):

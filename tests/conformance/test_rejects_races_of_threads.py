@@ -51,10 +51,10 @@ class HasAnUnlockedBin(ExampleAllocator):
         self._mine.seen = lying[-1] if lying else None
         return super().allocate(nbytes, stream=stream)
 
-    def _find(self, nbytes, stream):
+    def _piece_for(self, nbytes, stream):
         seen, self._mine.seen = self._mine.seen, None
         if seen is None:
-            return super()._find(nbytes, stream)
+            return super()._piece_for(nbytes, stream)
         with suppress(KeyError, ValueError):
             self._cached[stream, nbytes].remove(seen)
         return seen

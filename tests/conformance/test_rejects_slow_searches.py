@@ -11,28 +11,28 @@ from cuplug.plugins.conformance.scaling import check_work_grows_no_faster_than_t
 class SearchesEveryPair(ExampleAllocator):
     """Compares every free piece with every other one, in search of neighbours."""
 
-    def _find(self, nbytes, stream):
+    def _piece_for(self, nbytes, stream):
         free = [(at, size) for (_, size), places in self._cached.items() for at in places]
         for at, size in free:
             for other, _ in free:
                 if at + size == other:
                     pass
-        return super()._find(nbytes, stream)
+        return super()._piece_for(nbytes, stream)
 
 
 class SearchesEveryPairInC(ExampleAllocator):
     """The same, in loops that Python's tracing does not see."""
 
-    def _find(self, nbytes, stream):
+    def _piece_for(self, nbytes, stream):
         free = [at for places in self._cached.values() for at in places]
         sum(map(free.count, free))
-        return super()._find(nbytes, stream)
+        return super()._piece_for(nbytes, stream)
 
 
 class SearchesFromTheFront(ExampleAllocator):
     """Looks at every free piece once: slow, and right."""
 
-    def _find(self, nbytes, stream):
+    def _piece_for(self, nbytes, stream):
         for (owner, size), places in self._cached.items():
             for at in places:
                 if size == nbytes and owner in (stream, -1):

@@ -21,7 +21,7 @@ from cuplug.runtime.drivers.sim import SimDriver
 class MixesStreams(ExampleAllocator):
     """Reuses across streams without a fence."""
 
-    def _find(self, nbytes, stream):
+    def _piece_for(self, nbytes, stream):
         fitting = (addresses for (_, size), addresses in self._cached.items() if size == nbytes and addresses)
         found = next(fitting, None)
         return found.pop() if found else None
@@ -62,12 +62,12 @@ class Packs(ExampleAllocator):
         self._packs = {}
         self._forgotten = []
 
-    def _find(self, nbytes, stream):
+    def _piece_for(self, nbytes, stream):
         self._take_over()
-        return super()._find(nbytes, stream)
+        return super()._piece_for(nbytes, stream)
 
     def _allocate(self, requested, nbytes, stream):
-        address = self._find(nbytes, stream)
+        address = self._piece_for(nbytes, stream)
         if address is None:
             address = self._reserve(4 * nbytes, small=nbytes <= SMALL_BLOCK, stream=stream)
             self._packs[address] = nbytes, stream

@@ -36,14 +36,14 @@ class BuddyAllocator(Allocator):
         return max(SMALLEST, 1 << (nbytes - 1).bit_length())
 
     def _allocate(self, requested, nbytes, stream):
-        arena = self._find(nbytes, stream) or self._take_over(nbytes, stream) or self._grow(nbytes, stream)
+        arena = self._with_room_for(nbytes, stream) or self._take_over(nbytes, stream) or self._grow(nbytes, stream)
         address = arena.take(nbytes)
         block = Block(self, address, nbytes, requested, stream)
         self._place[address] = arena
         self._blocks[address] = block
         return block
 
-    def _find(self, nbytes, stream):
+    def _with_room_for(self, nbytes, stream):
         return next((one for one in self._arenas.values() if one.stream == stream and one.has(nbytes)), None)
 
     def _take_over(self, nbytes, stream):
