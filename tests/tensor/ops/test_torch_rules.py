@@ -1,6 +1,6 @@
 """What torch 2.13 makes of some 500 expressions, recorded from it: values, types, shapes, strides and errors.
 
-Run with PyTorch, ``python tests/tensor/test_torch_rules.py`` writes the record anew. Where cuplug knowingly does
+Run with PyTorch, ``python tests/tensor/ops/test_torch_rules.py`` writes the record anew. Where cuplug knowingly does
 something else, ``DIFFERENCES`` says what and why.
 """
 
