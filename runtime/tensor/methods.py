@@ -98,7 +98,7 @@ _BY_OTHER_NAMES: dict[str, Callable[..., Any]] = {
     "__int__": scalars.to_int_number,
     "__iter__": indexing.iterate,
     "__len__": indexing.length,
-    "__matmul__": matmul.matmul,
+    "__matmul__": matmul.matmul_operator,
     "__reduce_ex__": pickling.reduce_tensor,
     "__repr__": printing.text_of,
     "__setitem__": indexing.set_item,
@@ -156,7 +156,10 @@ def add_operators(operation: Elementwise) -> None:
             return NotImplemented  # type: ignore[no-any-return]
 
     def in_place(self: Tensor, other: Any) -> Tensor:
-        return apply_into2(operation, self, other)
+        try:
+            return apply_into2(operation, self, other)
+        except OperandTypeError:
+            return NotImplemented  # type: ignore[no-any-return]
 
     _add(f"__{name}__", forward)
     if name in ("eq", "ne", "lt", "le", "gt", "ge"):

@@ -28,7 +28,7 @@ _HERE = Path(__file__).parent
 BY_HAND = frozenset(("add", "sub", "div", "where"))
 """Lines of the table whose functions take more than operands: they are in ``arithmetic.py``."""
 
-_INTERNAL = frozenset(("clamp_both", "trunc_divide"))
+_INTERNAL = frozenset(("add_scaled", "clamp_both", "sub_scaled", "trunc_divide"))
 """Lines that other functions use: methods, since every line is one, but no functions of ``cuplug``."""
 
 _TYPES = {
@@ -63,7 +63,7 @@ from typing import Any
 
 from ..core.tensor import Tensor
 from ..places.elementwise_table import BY_NAME
-from .elementwise import apply, apply1, apply2, apply_into, apply_into2
+from .elementwise import apply, apply1, apply2, apply_into, apply_into2, apply_out
 
 '''
 
@@ -93,7 +93,7 @@ def _functions(line: Elementwise) -> str:
     text = f'\n\n{constant} = BY_NAME["{line.name}"]\n\n\n'
     parameters = ", ".join(f"{name}: {kind}" for name, kind in zip(names, kinds, strict=True))
     text += f"def {line.name}({parameters}, *, out: Tensor | None = None) -> Tensor:\n    {_docstring(line, names)}\n"
-    text += f"    return {apply}({constant}, {given}) if out is None else apply_into({constant}, out, {given})\n"
+    text += f"    return {apply}({constant}, {given}) if out is None else apply_out({constant}, out, {given})\n"
     if line.in_place:
         parameters = ", ".join(f"{name}: {kind}" for name, kind in zip(names, ["Tensor", *kinds[1:]], strict=True))
         operands = given if line.arity == 2 else f"{names[0]}, {given}"
@@ -129,7 +129,7 @@ def _docstring(line: Elementwise, names: tuple[str, ...]) -> str:
         if position and line.arity > 1:
             what += "; its shape broadcasts with the others'" if line.arity > 2 else "; both broadcast together"
         text += f"        {name}: {what}.\n"
-    text += "        out: where to write the result, instead of to a new tensor.\n"
+    text += "        out: where to write the result; it is given the result's shape.\n"
     if raised:
         text += "\n    Raises:\n" + "".join(f"        {each}\n" for each in raised)
     return text + '    """'

@@ -44,7 +44,9 @@ _NUMPYS = {
     "rsqrt": "1 / np.sqrt(x)",
     "sigmoid": "1 / (1 + np.exp(-x))",
     "relu": "np.maximum(x, 0)",
+    "add_scaled": "x + z * y",
     "lerp": "x + z * (y - x)",
+    "sub_scaled": "x - z * y",
     "clamp_both": "np.clip(x, y, z)",
     "where": "np.where(mask, x, y)",
 }

@@ -12,6 +12,7 @@ from .tensor_errors import ArgumentError, RangeError, ShapeError
 __all__ = [
     "Shape",
     "Size",
+    "as_lengths",
     "broadcast_shapes",
     "broadcast_strides",
     "contiguous_strides",
@@ -114,15 +115,29 @@ def _compared(a: int, b: int, shape: Shape, operands: Sequence[Shape]) -> int:
 
 def is_contiguous(shape: Shape, strides: Shape) -> bool:
     """Whether the elements lie side by side in row-major order."""
+    if 0 in shape:
+        return True
     expected = 1
     for length, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if length == 0:
-            return True
         if length != 1:
             if stride != expected:
                 return False
             expected *= length
     return True
+
+
+def as_lengths(size: Sequence[Any]) -> Shape:
+    """The lengths that ``f(2, 3)``, ``f((2, 3))`` or ``f(2)`` gives; each may be a tensor without dimensions.
+
+    Raises:
+        TypeError: a length is no integer.
+    """
+    if len(size) == 1 and isinstance(size[0], Iterable) and getattr(size[0], "ndim", None) != 0:
+        size = tuple(size[0])
+    for each in size:
+        if type(each) is not int:
+            return tuple(map(index, size))
+    return tuple(size)
 
 
 def shape_of(size: Sequence[Any]) -> Shape:
@@ -132,10 +147,8 @@ def shape_of(size: Sequence[Any]) -> Shape:
         TypeError: a length is no integer.
         ValueError: a length is negative.
     """
-    if len(size) == 1 and isinstance(size[0], Iterable):
-        size = tuple(size[0])
     try:
-        shape = tuple(map(index, size))
+        shape = as_lengths(size)
     except TypeError:
         raise TypeError(f"a shape is made of integers; got {tuple(size)!r}") from None
     if shape and min(shape) < 0:

@@ -69,7 +69,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             TypeError: the elements are of bool.
@@ -86,7 +86,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             TypeError: the elements are of bool.
@@ -103,7 +103,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def acos_(self) -> Tensor:
@@ -117,7 +117,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def acosh_(self) -> Tensor:
@@ -133,7 +133,7 @@ class Tensor:
             input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
             alpha: a number of no higher kind (bool, integer, float) than the result.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             TypeError: ``alpha`` is of a higher kind, or an operand is neither a tensor nor a number.
@@ -144,6 +144,20 @@ class Tensor:
     def add_(self, other: Any, *, alpha: _bool | _float = 1) -> Tensor:
         """``add``, written to ``input`` itself. Raises as ``add`` does, and where the result does not fit ``input``."""
         ...
+    def add_scaled(self, other: Any, alpha: Any, *, out: Tensor | None = None) -> Tensor:
+        """``input + alpha * other``, element by element. The result has the operands' common type.
+
+        Args:
+            input: a tensor or a number.
+            other: a tensor or a number; its shape broadcasts with the others'.
+            alpha: a tensor or a number; its shape broadcasts with the others'.
+            out: where to write the result; it is given the result's shape.
+
+        Raises:
+            ValueError: the shapes do not broadcast.
+            DeviceMismatchError: the operands are on different devices.
+        """
+        ...
     def all(self, dim: Any = None, keepdim: _bool = False, *, out: Tensor | None = None, axis: Any = None, keepdims: _bool = False) -> Tensor:
         """Whether all elements differ from 0.
 
@@ -153,7 +167,7 @@ class Tensor:
             input: the tensor.
             dim: a dimension, several, or None for all; ``axis`` means the same.
             keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             IndexError: there is no such dimension.
@@ -171,7 +185,7 @@ class Tensor:
             input: the tensor.
             dim: a dimension, several, or None for all; ``axis`` means the same.
             keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             IndexError: there is no such dimension.
@@ -187,7 +201,7 @@ class Tensor:
             input: the tensor.
             dim: a dimension, several, or None for all; ``axis`` means the same.
             keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             IndexError: there is no such dimension.
@@ -203,7 +217,7 @@ class Tensor:
             input: the tensor.
             dim: a dimension, several, or None for all; ``axis`` means the same.
             keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             IndexError: there is no such dimension.
@@ -214,7 +228,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def arccos_(self) -> Tensor:
@@ -228,7 +242,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def arccosh_(self) -> Tensor:
@@ -242,7 +256,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def arcsin_(self) -> Tensor:
@@ -256,7 +270,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def arcsinh_(self) -> Tensor:
@@ -270,7 +284,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def arctan2(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -279,7 +293,7 @@ class Tensor:
         Args:
             input: a tensor.
             other: a tensor; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             ValueError: the shapes do not broadcast.
@@ -303,7 +317,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def arctanh_(self) -> Tensor:
@@ -352,7 +366,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def asin_(self) -> Tensor:
@@ -366,7 +380,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def asinh_(self) -> Tensor:
@@ -380,7 +394,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def atan2(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -389,7 +403,7 @@ class Tensor:
         Args:
             input: a tensor.
             other: a tensor; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             ValueError: the shapes do not broadcast.
@@ -413,7 +427,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def atanh_(self) -> Tensor:
@@ -431,7 +445,7 @@ class Tensor:
         Args:
             input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             TypeError: the elements are floating-point numbers.
@@ -451,7 +465,7 @@ class Tensor:
         Args:
             input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             TypeError: the elements are floating-point numbers or bool.
@@ -470,7 +484,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             TypeError: the elements are floating-point numbers.
@@ -488,7 +502,7 @@ class Tensor:
         Args:
             input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             TypeError: the elements are floating-point numbers.
@@ -508,7 +522,7 @@ class Tensor:
         Args:
             input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             TypeError: the elements are floating-point numbers or bool.
@@ -528,7 +542,7 @@ class Tensor:
         Args:
             input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             TypeError: the elements are floating-point numbers.
@@ -563,7 +577,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             TypeError: the elements are of bool.
@@ -588,7 +602,7 @@ class Tensor:
             input: the tensor.
             min: a number, a tensor that broadcasts, or None for no lower limit.
             max: a number, a tensor that broadcasts, or None for no upper limit.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             ValueError: both limits are left out, or the shapes do not broadcast.
@@ -605,7 +619,7 @@ class Tensor:
             input: a tensor or a number.
             low: a tensor or a number; its shape broadcasts with the others'.
             high: a tensor or a number; its shape broadcasts with the others'.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             TypeError: the elements are of bool.
@@ -625,7 +639,7 @@ class Tensor:
         Args:
             input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             TypeError: the elements are of bool.
@@ -645,7 +659,7 @@ class Tensor:
         Args:
             input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             TypeError: the elements are of bool.
@@ -666,7 +680,7 @@ class Tensor:
             input: the tensor.
             min: a number, a tensor that broadcasts, or None for no lower limit.
             max: a number, a tensor that broadcasts, or None for no upper limit.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             ValueError: both limits are left out, or the shapes do not broadcast.
@@ -703,7 +717,7 @@ class Tensor:
         Args:
             input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             ValueError: the shapes do not broadcast.
@@ -721,7 +735,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def cos_(self) -> Tensor:
@@ -735,7 +749,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def cosh_(self) -> Tensor:
@@ -785,7 +799,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def deg2rad_(self) -> Tensor:
@@ -815,7 +829,7 @@ class Tensor:
             other: a tensor or a number; both broadcast together.
             rounding_mode: None for the true quotient, which is floating-point; ``floor`` rounds it down, ``trunc`` towards
                 0, and both keep integers.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             ValueError: there is no such rounding mode, or the shapes do not broadcast.
@@ -834,7 +848,7 @@ class Tensor:
             other: a tensor or a number; both broadcast together.
             rounding_mode: None for the true quotient, which is floating-point; ``floor`` rounds it down, ``trunc`` towards
                 0, and both keep integers.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             ValueError: there is no such rounding mode, or the shapes do not broadcast.
@@ -868,7 +882,7 @@ class Tensor:
         Args:
             input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             ValueError: the shapes do not broadcast.
@@ -893,7 +907,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def erf_(self) -> Tensor:
@@ -907,7 +921,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def erfc_(self) -> Tensor:
@@ -921,7 +935,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def exp2(self, *, out: Tensor | None = None) -> Tensor:
@@ -929,7 +943,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def exp2_(self) -> Tensor:
@@ -959,7 +973,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def expm1_(self) -> Tensor:
@@ -972,7 +986,7 @@ class Tensor:
         """Write ``value``, a number or a tensor without dimensions, everywhere.
 
         Raises:
-            ValueError: the element type does not hold ``value``.
+            ValueError: the element type does not hold ``value``, or ``value`` has dimensions.
         """
         ...
     def fix(self, *, out: Tensor | None = None) -> Tensor:
@@ -980,7 +994,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             TypeError: the elements are of bool.
@@ -1019,7 +1033,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             TypeError: the elements are of bool.
@@ -1037,7 +1051,7 @@ class Tensor:
         Args:
             input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             TypeError: the elements are of bool.
@@ -1058,7 +1072,7 @@ class Tensor:
         Args:
             input: a tensor.
             other: a tensor; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             ValueError: the shapes do not broadcast.
@@ -1071,7 +1085,7 @@ class Tensor:
         Args:
             input: a tensor.
             other: a tensor; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             ValueError: the shapes do not broadcast.
@@ -1084,7 +1098,7 @@ class Tensor:
         Args:
             input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             TypeError: the elements are of bool.
@@ -1104,7 +1118,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             TypeError: the elements are no floating-point numbers.
@@ -1122,7 +1136,7 @@ class Tensor:
         Args:
             input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             ValueError: the shapes do not broadcast.
@@ -1144,7 +1158,7 @@ class Tensor:
         Args:
             input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             ValueError: the shapes do not broadcast.
@@ -1163,7 +1177,7 @@ class Tensor:
         Args:
             input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             ValueError: the shapes do not broadcast.
@@ -1182,7 +1196,7 @@ class Tensor:
         Args:
             input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             ValueError: the shapes do not broadcast.
@@ -1204,7 +1218,7 @@ class Tensor:
         Args:
             input: a tensor.
             other: a tensor; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             TypeError: the elements are no floating-point numbers.
@@ -1281,7 +1295,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def isinf(self, *, out: Tensor | None = None) -> Tensor:
@@ -1289,7 +1303,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def isnan(self, *, out: Tensor | None = None) -> Tensor:
@@ -1297,7 +1311,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def item(self) -> _bool | _int | _float:
@@ -1317,7 +1331,7 @@ class Tensor:
         Args:
             input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             ValueError: the shapes do not broadcast.
@@ -1337,7 +1351,7 @@ class Tensor:
             input: a tensor or a number.
             end: a tensor or a number; its shape broadcasts with the others'.
             weight: a tensor or a number; its shape broadcasts with the others'.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             TypeError: the elements are no floating-point numbers.
@@ -1357,7 +1371,7 @@ class Tensor:
         Args:
             input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             ValueError: the shapes do not broadcast.
@@ -1376,7 +1390,7 @@ class Tensor:
         Args:
             input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             ValueError: the shapes do not broadcast.
@@ -1394,7 +1408,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def log10(self, *, out: Tensor | None = None) -> Tensor:
@@ -1402,7 +1416,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def log10_(self) -> Tensor:
@@ -1416,7 +1430,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def log1p_(self) -> Tensor:
@@ -1430,7 +1444,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def log2_(self) -> Tensor:
@@ -1451,7 +1465,7 @@ class Tensor:
         Args:
             input: a tensor.
             other: a tensor; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             ValueError: the shapes do not broadcast.
@@ -1469,7 +1483,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def logical_not_(self) -> Tensor:
@@ -1484,7 +1498,7 @@ class Tensor:
         Args:
             input: a tensor.
             other: a tensor; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             ValueError: the shapes do not broadcast.
@@ -1503,7 +1517,7 @@ class Tensor:
         Args:
             input: a tensor.
             other: a tensor; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             ValueError: the shapes do not broadcast.
@@ -1525,7 +1539,7 @@ class Tensor:
         Args:
             input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             ValueError: the shapes do not broadcast.
@@ -1564,6 +1578,7 @@ class Tensor:
 
         Raises:
             ValueError: the shapes do not broadcast.
+            TypeError: ``mask`` is not of bool.
         """
         ...
     def matmul(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -1572,7 +1587,7 @@ class Tensor:
         Args:
             input: a tensor of one dimension or more; one dimension is a row.
             other: a tensor of the same element type; one dimension is a column.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Returns:
             Of shapes (..., n, k) and (..., k, m) a tensor of shape (..., n, m); a vector's n or m is left out. Half types
@@ -1608,7 +1623,7 @@ class Tensor:
         Args:
             input: a tensor.
             other: a tensor; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             ValueError: the shapes do not broadcast.
@@ -1625,7 +1640,7 @@ class Tensor:
             dim: a dimension, several, or None for all; ``axis`` means the same.
             keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
             dtype: the element type of the result, to which elements are converted first.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             IndexError: there is no such dimension.
@@ -1656,7 +1671,7 @@ class Tensor:
         Args:
             input: a tensor.
             other: a tensor; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             ValueError: the shapes do not broadcast.
@@ -1682,7 +1697,7 @@ class Tensor:
         Args:
             input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             ValueError: the shapes do not broadcast.
@@ -1701,7 +1716,7 @@ class Tensor:
         Args:
             input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             ValueError: the shapes do not broadcast.
@@ -1745,7 +1760,7 @@ class Tensor:
         Args:
             input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             ValueError: the shapes do not broadcast.
@@ -1763,7 +1778,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             TypeError: the elements are of bool.
@@ -1780,7 +1795,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             TypeError: the elements are of bool.
@@ -1835,7 +1850,7 @@ class Tensor:
                 smallest) absolute value, and ``fro`` is 2.
             dim: a dimension, several, or None for all; ``axis`` means the same.
             keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             IndexError: there is no such dimension.
@@ -1857,7 +1872,7 @@ class Tensor:
         Args:
             input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             ValueError: the shapes do not broadcast.
@@ -1902,7 +1917,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             TypeError: the elements are of bool.
@@ -1914,7 +1929,7 @@ class Tensor:
         Args:
             input: a tensor or a number.
             exponent: a tensor or a number; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             TypeError: the elements are of bool.
@@ -1939,7 +1954,7 @@ class Tensor:
             dim: a dimension, several, or None for all; ``axis`` means the same.
             keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
             dtype: the element type of the result, to which elements are converted first.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             IndexError: there is no such dimension.
@@ -1950,7 +1965,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def rad2deg_(self) -> Tensor:
@@ -1976,7 +1991,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def reciprocal_(self) -> Tensor:
@@ -1998,7 +2013,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             TypeError: the elements are of bool.
@@ -2016,7 +2031,7 @@ class Tensor:
         Args:
             input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             TypeError: the elements are of bool.
@@ -2057,7 +2072,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             TypeError: the elements are of bool.
@@ -2074,7 +2089,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def rsqrt_(self) -> Tensor:
@@ -2102,7 +2117,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def sigmoid_(self) -> Tensor:
@@ -2116,7 +2131,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def sign_(self) -> Tensor:
@@ -2130,7 +2145,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def sin(self, *, out: Tensor | None = None) -> Tensor:
@@ -2138,7 +2153,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def sin_(self) -> Tensor:
@@ -2152,7 +2167,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def sinh_(self) -> Tensor:
@@ -2180,7 +2195,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def sqrt_(self) -> Tensor:
@@ -2194,7 +2209,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def square_(self) -> Tensor:
@@ -2218,7 +2233,7 @@ class Tensor:
             unbiased: whether to divide by the number of elements less 1, instead of by their number.
             keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
             correction: what to subtract from the number of elements instead.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             IndexError: there is no such dimension.
@@ -2248,6 +2263,21 @@ class Tensor:
     def sub_(self, other: Any, *, alpha: _bool | _float = 1) -> Tensor:
         """``sub``, written to ``input`` itself. Raises as ``sub`` does, and where the result does not fit ``input``."""
         ...
+    def sub_scaled(self, other: Any, alpha: Any, *, out: Tensor | None = None) -> Tensor:
+        """``input - alpha * other``, element by element. The result has the operands' common type.
+
+        Args:
+            input: a tensor or a number.
+            other: a tensor or a number; its shape broadcasts with the others'.
+            alpha: a tensor or a number; its shape broadcasts with the others'.
+            out: where to write the result; it is given the result's shape.
+
+        Raises:
+            TypeError: an operand is of bool.
+            ValueError: the shapes do not broadcast.
+            DeviceMismatchError: the operands are on different devices.
+        """
+        ...
     def subtract(self, other: Any, *, alpha: _bool | _float = 1, out: Tensor | None = None) -> Tensor:
         """``input - alpha * other``, element by element. Arguments and errors are those of ``add``.
 
@@ -2268,7 +2298,7 @@ class Tensor:
             dim: a dimension, several, or None for all; ``axis`` means the same.
             keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
             dtype: the element type of the result, to which elements are converted first.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             IndexError: there is no such dimension.
@@ -2309,7 +2339,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def tan_(self) -> Tensor:
@@ -2323,7 +2353,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
         """
         ...
     def tanh_(self) -> Tensor:
@@ -2369,7 +2399,7 @@ class Tensor:
             other: a tensor or a number; both broadcast together.
             rounding_mode: None for the true quotient, which is floating-point; ``floor`` rounds it down, ``trunc`` towards
                 0, and both keep integers.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             ValueError: there is no such rounding mode, or the shapes do not broadcast.
@@ -2385,7 +2415,7 @@ class Tensor:
 
         Args:
             input: a tensor of any shape.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             TypeError: the elements are of bool.
@@ -2403,7 +2433,7 @@ class Tensor:
         Args:
             input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             TypeError: the elements are of bool.
@@ -2458,7 +2488,7 @@ class Tensor:
             unbiased: whether to divide by the number of elements less 1, instead of by their number.
             keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
             correction: what to subtract from the number of elements instead.
-            out: where to write the result, instead of to a new tensor.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             IndexError: there is no such dimension.
@@ -2528,7 +2558,7 @@ class Tensor:
     def __len__(self) -> _int: ...
     def __lshift__(self, other: Any) -> Tensor: ...
     def __lt__(self, other: Any) -> Tensor: ...
-    def __matmul__(self, other: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+    def __matmul__(self, other: Any) -> Tensor: ...
     def __mod__(self, other: Any) -> Tensor: ...
     def __mul__(self, other: Any) -> Tensor: ...
     def __ne__(self, other: object) -> Tensor: ...  # type: ignore[override]

@@ -7,13 +7,14 @@ from typing import Any
 from ..core.tensor import Tensor
 from ..core.tensor_errors import ArgumentError, ElementTypeError
 from ..places.elementwise_table import BY_NAME, Elementwise
-from .elementwise import apply, apply2, apply_into, apply_into2, run
+from .elementwise import apply, apply2, apply_into, apply_into2, apply_out, run
 from .indexing import nonzero
 from .promotion import common_dtype, result_types
 
 __all__ = ["add", "add_", "clamp", "clamp_", "div", "div_", "result_type", "sub", "sub_", "where", "where_method"]
 
-_ADD, _SUB, _WHERE, _MUL = (BY_NAME[name] for name in ("add", "sub", "where", "mul"))
+_ADD, _SUB, _WHERE = BY_NAME["add"], BY_NAME["sub"], BY_NAME["where"]
+_ADD_SCALED, _SUB_SCALED = BY_NAME["add_scaled"], BY_NAME["sub_scaled"]
 _QUOTIENTS = {None: BY_NAME["div"], "floor": BY_NAME["floor_divide"], "trunc": BY_NAME["trunc_divide"]}
 
 
@@ -24,20 +25,23 @@ def add(input: Any, other: Any, *, alpha: bool | float = 1, out: Tensor | None =
         input: a tensor or a number.
         other: a tensor or a number; both broadcast together.
         alpha: a number of no higher kind (bool, integer, float) than the result.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         TypeError: ``alpha`` is of a higher kind, or an operand is neither a tensor nor a number.
         ValueError: the shapes do not broadcast.
         DeviceMismatchError: the operands are on different devices.
     """
-    other = _scaled(_ADD, input, other, alpha)
-    return apply2(_ADD, input, other) if out is None else apply_into(_ADD, out, input, other)
+    if type(alpha) is int and alpha == 1:
+        return apply2(_ADD, input, other) if out is None else apply_out(_ADD, out, input, other)
+    return run(_ADD_SCALED, out, input, other, _factor(_ADD, input, other, alpha))
 
 
 def add_(input: Tensor, other: Any, *, alpha: bool | float = 1) -> Tensor:
     """``add``, written to ``input`` itself. Raises as ``add`` does, and where the result does not fit ``input``."""
-    return apply_into2(_ADD, input, _scaled(_ADD, input, other, alpha))
+    if type(alpha) is int and alpha == 1:
+        return apply_into2(_ADD, input, other)
+    return apply_into(_ADD_SCALED, input, input, other, _factor(_ADD, input, other, alpha))
 
 
 def sub(input: Any, other: Any, *, alpha: bool | float = 1, out: Tensor | None = None) -> Tensor:
@@ -46,13 +50,16 @@ def sub(input: Any, other: Any, *, alpha: bool | float = 1, out: Tensor | None =
     Raises:
         TypeError: as ``add``; also if an operand is of bool.
     """
-    other = _scaled(_SUB, input, other, alpha)
-    return apply2(_SUB, input, other) if out is None else apply_into(_SUB, out, input, other)
+    if type(alpha) is int and alpha == 1:
+        return apply2(_SUB, input, other) if out is None else apply_out(_SUB, out, input, other)
+    return run(_SUB_SCALED, out, input, other, _factor(_SUB, input, other, alpha))
 
 
 def sub_(input: Tensor, other: Any, *, alpha: bool | float = 1) -> Tensor:
     """``sub``, written to ``input`` itself. Raises as ``sub`` does, and where the result does not fit ``input``."""
-    return apply_into2(_SUB, input, _scaled(_SUB, input, other, alpha))
+    if type(alpha) is int and alpha == 1:
+        return apply_into2(_SUB, input, other)
+    return apply_into(_SUB_SCALED, input, input, other, _factor(_SUB, input, other, alpha))
 
 
 def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
@@ -63,7 +70,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor
         other: a tensor or a number; both broadcast together.
         rounding_mode: None for the true quotient, which is floating-point; ``floor`` rounds it down, ``trunc`` towards
             0, and both keep integers.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         ValueError: there is no such rounding mode, or the shapes do not broadcast.
@@ -71,7 +78,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor
         DeviceMismatchError: the operands are on different devices.
     """
     operation = _quotient(rounding_mode)
-    return apply2(operation, input, other) if out is None else apply_into(operation, out, input, other)
+    return apply2(operation, input, other) if out is None else apply_out(operation, out, input, other)
 
 
 def div_(input: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
@@ -92,24 +99,30 @@ def clamp(
         input: the tensor.
         min: a number, a tensor that broadcasts, or None for no lower limit.
         max: a number, a tensor that broadcasts, or None for no upper limit.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         ValueError: both limits are left out, or the shapes do not broadcast.
         TypeError: the elements are of bool.
     """
-    if min is None and max is None:
-        raise ArgumentError("clamp: give min, max or both")
-    if max is None:
-        return run(BY_NAME["clamp_min"], out, input, min)
-    if min is None:
-        return run(BY_NAME["clamp_max"], out, input, max)
-    return run(BY_NAME["clamp_both"], out, input, min, max)
+    operation, limits = _limits(min, max)
+    return run(operation, out, input, *limits)
 
 
 def clamp_(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """``clamp``, written to ``input`` itself. Raises as ``clamp`` does."""
-    return clamp(input, min, max, out=input)
+    operation, limits = _limits(min, max)
+    return apply_into(operation, input, input, *limits)
+
+
+def _limits(low: Any, high: Any) -> tuple[Elementwise, tuple[Any, ...]]:
+    if low is None and high is None:
+        raise ArgumentError("clamp: give min, max or both")
+    if high is None:
+        return BY_NAME["clamp_min"], (low,)
+    if low is None:
+        return BY_NAME["clamp_max"], (high,)
+    return BY_NAME["clamp_both"], (low, high)
 
 
 def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Tensor | None = None) -> Any:
@@ -143,16 +156,13 @@ def result_type(a: Any, b: Any) -> Any:
     return common_dtype((a, b))
 
 
-def _scaled(operation: Elementwise, input: Any, other: Any, alpha: Any) -> Any:
-    """``other`` times ``alpha``, which must be of no higher kind than the result."""
-    if type(alpha) is int and alpha == 1:
-        return other
+def _factor(operation: Elementwise, input: Any, other: Any, alpha: Any) -> Any:
+    """``alpha``, which must be of no higher kind than the result, as a number of the result's kind."""
     types, _ = result_types(operation, (input, other))
     kind = types[0].kind
     if (kind != "f" and isinstance(alpha, float)) or (kind != "b" and isinstance(alpha, bool)):
         raise ElementTypeError(f"{operation.name}: the result is of {types[0]!r}, and alpha cannot be {alpha!r}")
-    factor = bool(alpha) if kind == "b" else alpha
-    return apply(_MUL, other, factor) if isinstance(other, Tensor) else other * factor
+    return bool(alpha) if kind == "b" else alpha
 
 
 def _quotient(rounding_mode: str | None) -> Elementwise:

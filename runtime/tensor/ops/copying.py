@@ -196,7 +196,9 @@ def copied_to(
     if own.place is not place and not own.contiguous and own.dense_order() is None:
         source = contiguous(source)
         own = source._layout
-    out = place.empty(Layout.of(place, kind, own.shape, own.kept_strides()))
+    layout = Layout.of(place, kind, own.shape, own.kept_strides())
+    # To pageable memory the driver's copy would wait: torch's rule.
+    out = pinned_empty(layout) if non_blocking and place is HOST and own.place is not HOST else place.empty(layout)
     if own.place is place:
         return apply_into(COPY, out, source)
     _across(out, source, non_blocking)

@@ -25,6 +25,7 @@ from .copying import copied_to, pinned_empty, to
 from .copying import pin_memory as pin_memory_of
 from .elementwise import apply_into
 from .numpy_arrays import adopt_array, from_numpy
+from .outputs import resize_output
 from .promotion import common_dtype, number_of
 from .scalars import item, tolist
 
@@ -94,7 +95,7 @@ def _from_values(data: Any, wanted: dtype | None) -> Tensor:
         array = np.asarray(data)
     else:
         data, own = _without_typed(data)
-        array = _array_of(data)
+        array = _array_of(data, wanted)
         if wanted is None and own:
             wanted = reduce(promote_types, own)
         if wanted is None:
@@ -116,7 +117,7 @@ def _from_values(data: Any, wanted: dtype | None) -> Tensor:
         return adopt_array(np.array(array, dtype=kind.numpy, order="K", copy=True))
 
 
-def _array_of(data: Any) -> Any:
+def _array_of(data: Any, wanted: dtype | None) -> Any:
     try:
         array = np.array(data)
     except ValueError:
@@ -124,8 +125,12 @@ def _array_of(data: Any) -> Any:
     except OverflowError:
         array = np.array(data, dtype=object)
     if array.dtype.kind in "uO" and all(isinstance(each, (int, float)) for each in array.ravel().tolist()):
-        try:  # integers beyond int64: they may become floats
-            return array.astype(np.int64 if array.min() >= -(2**63) and array.max() < 2**63 else np.float64)
+        if array.min() >= -(2**63) and array.max() < 2**63:
+            return array.astype(np.int64)
+        if wanted is None and not any(isinstance(each, float) for each in array.ravel().tolist()):
+            raise ArgumentError("tensor(): a number is beyond the range of int64; name a floating-point dtype for it")
+        try:
+            return array.astype(np.float64)
         except OverflowError:
             raise ArgumentError("tensor(): a number is beyond the range of float64") from None
     return array
@@ -176,18 +181,21 @@ def empty(
         dtype: the element type; the default dtype if None.
         device: where; the CPU, or the device of ``with device(...)``, if None.
         pin_memory: whether to use page-locked memory of the CPU.
-        out: a tensor to return instead.
+        out: a tensor to give this shape and to return, instead of a new one.
 
     Raises:
         OutOfMemoryError: the device has not that much memory left.
         ValueError: a length is negative.
     """
     if out is not None:
+        resize_output(out, shape_of(given_once(lengths, size, "size")))
         return out
     kind = get_default_dtype() if dtype is None else dtype_of(dtype)
     place = _place(device)
     layout = Layout.of(place, kind, shape_of(given_once(lengths, size, "size")))
     if pin_memory:
+        if place.device.type != "cpu":
+            raise ArgumentError(f"only memory of the CPU can be pinned, and this tensor is to be on {place.device}")
         return pinned_empty(layout)
     return place.empty(layout)
 

@@ -11,13 +11,14 @@ from typing import Any
 from ....allocators.errors import DeviceMismatchError
 from ..core.dtypes import can_cast, dtype, get_default_dtype
 from ..core.layout import Layout
-from ..core.shapes import Shape, broadcast_shapes, broadcast_strides, contiguous_strides, iteration_strides
+from ..core.shapes import Shape, Size, broadcast_shapes, broadcast_strides, contiguous_strides, iteration_strides
 from ..core.tensor import Tensor
 from ..core.tensor_errors import ElementTypeError, ShapeError
 from ..places.dispatch import Plan, PlanForOnce, dispatch
 from ..places.elementwise_table import COPY, Elementwise, ElementwiseInto, TypeRule
 from ..places.place import Kernel, Place, place_at
 from .numpy_arrays import number_as_tensor
+from .outputs import resize_output
 from .promotion import number_of, result_types
 from .scalars import item
 
@@ -27,6 +28,7 @@ __all__ = [
     "apply2",
     "apply_into",
     "apply_into2",
+    "apply_out",
     "common_place",
     "run",
     "same_memory",
@@ -98,9 +100,20 @@ def apply_into2(operation: Elementwise, a: Tensor, b: Any) -> Tensor:
     return a
 
 
+def apply_out(operation: Elementwise, out: Tensor, *operands: Any) -> Tensor:
+    """``operation`` of the operands, written to ``out``, which takes the result's shape: see ``resize_output``.
+
+    Raises as ``apply_into`` does, but for shapes.
+    """
+    ready = [each if isinstance(each, Tensor) else number_of(each) for each in operands]
+    shapes = [each._layout.shape for each in ready if isinstance(each, Tensor)]
+    resize_output(out, broadcast_shapes(*shapes or [Size()]))
+    return apply_into(operation, out, *ready)
+
+
 def run(operation: Elementwise, out: Tensor | None, *operands: Any) -> Tensor:
-    """``apply``, or ``apply_into`` where ``out`` is given."""
-    return apply(operation, *operands) if out is None else apply_into(operation, out, *operands)
+    """``apply``, or ``apply_out`` where ``out`` is given."""
+    return apply(operation, *operands) if out is None else apply_out(operation, out, *operands)
 
 
 def same_memory(a: Tensor, b: Tensor) -> bool:
@@ -172,6 +185,8 @@ def _prepare(operation: Elementwise, operands: tuple[Any, ...], out: Tensor | No
     shape = broadcast_shapes(*[layout.shape for layout in layouts if layout is not None] or [()])
     types, result = result_types(operation, operands)
     if out is not None:
+        if place_at(out._layout) is not place:
+            raise _mismatch(operation.name, place_at(out._layout), place)
         _check_out(operation, out, shape, result, layouts)
         if operation.rule is TypeRule.FIRST:
             types = (out.dtype,)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..core.tensor import Tensor
 from ..places.elementwise_table import BY_NAME
-from .elementwise import apply, apply1, apply2, apply_into, apply_into2
+from .elementwise import apply, apply1, apply2, apply_into, apply_into2, apply_out
 
 __all__ = [
     "abs",
@@ -115,6 +115,7 @@ METHODS = (
     "acos_",
     "acosh",
     "acosh_",
+    "add_scaled",
     "arccos",
     "arccos_",
     "arccosh",
@@ -272,6 +273,7 @@ METHODS = (
     "sqrt_",
     "square",
     "square_",
+    "sub_scaled",
     "tan",
     "tan_",
     "tanh",
@@ -293,13 +295,13 @@ def mul(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     Args:
         input: a tensor or a number.
         other: a tensor or a number; both broadcast together.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         ValueError: the shapes do not broadcast.
         DeviceMismatchError: the operands are on different devices.
     """
-    return apply2(_MUL, input, other) if out is None else apply_into(_MUL, out, input, other)
+    return apply2(_MUL, input, other) if out is None else apply_out(_MUL, out, input, other)
 
 
 def mul_(input: Tensor, other: Any) -> Tensor:
@@ -323,7 +325,7 @@ def floor_divide(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor
     Args:
         input: a tensor or a number.
         other: a tensor or a number; both broadcast together.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         TypeError: the elements are of bool.
@@ -331,7 +333,7 @@ def floor_divide(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor
         DeviceMismatchError: the operands are on different devices.
         ZeroDivisionError: integers are divided by 0, on the CPU.
     """
-    return apply2(_FLOOR_DIVIDE, input, other) if out is None else apply_into(_FLOOR_DIVIDE, out, input, other)
+    return apply2(_FLOOR_DIVIDE, input, other) if out is None else apply_out(_FLOOR_DIVIDE, out, input, other)
 
 
 def floor_divide_(input: Tensor, other: Any) -> Tensor:
@@ -351,7 +353,7 @@ def trunc_divide(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor
     Args:
         input: a tensor or a number.
         other: a tensor or a number; both broadcast together.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         TypeError: the elements are of bool.
@@ -359,7 +361,7 @@ def trunc_divide(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor
         DeviceMismatchError: the operands are on different devices.
         ZeroDivisionError: integers are divided by 0, on the CPU.
     """
-    return apply2(_TRUNC_DIVIDE, input, other) if out is None else apply_into(_TRUNC_DIVIDE, out, input, other)
+    return apply2(_TRUNC_DIVIDE, input, other) if out is None else apply_out(_TRUNC_DIVIDE, out, input, other)
 
 
 def trunc_divide_(input: Tensor, other: Any) -> Tensor:
@@ -379,7 +381,7 @@ def remainder(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     Args:
         input: a tensor or a number.
         other: a tensor or a number; both broadcast together.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         TypeError: the elements are of bool.
@@ -387,7 +389,7 @@ def remainder(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
         DeviceMismatchError: the operands are on different devices.
         ZeroDivisionError: integers are divided by 0, on the CPU.
     """
-    return apply2(_REMAINDER, input, other) if out is None else apply_into(_REMAINDER, out, input, other)
+    return apply2(_REMAINDER, input, other) if out is None else apply_out(_REMAINDER, out, input, other)
 
 
 def remainder_(input: Tensor, other: Any) -> Tensor:
@@ -407,7 +409,7 @@ def fmod(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     Args:
         input: a tensor or a number.
         other: a tensor or a number; both broadcast together.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         TypeError: the elements are of bool.
@@ -415,7 +417,7 @@ def fmod(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
         DeviceMismatchError: the operands are on different devices.
         ZeroDivisionError: integers are divided by 0, on the CPU.
     """
-    return apply2(_FMOD, input, other) if out is None else apply_into(_FMOD, out, input, other)
+    return apply2(_FMOD, input, other) if out is None else apply_out(_FMOD, out, input, other)
 
 
 def fmod_(input: Tensor, other: Any) -> Tensor:
@@ -435,7 +437,7 @@ def pow(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
     Args:
         input: a tensor or a number.
         exponent: a tensor or a number; both broadcast together.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         TypeError: the elements are of bool.
@@ -443,7 +445,7 @@ def pow(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
         DeviceMismatchError: the operands are on different devices.
         ArgumentError: integers are taken to a negative number.
     """
-    return apply2(_POW, input, exponent) if out is None else apply_into(_POW, out, input, exponent)
+    return apply2(_POW, input, exponent) if out is None else apply_out(_POW, out, input, exponent)
 
 
 def pow_(input: Tensor, exponent: Any) -> Tensor:
@@ -463,13 +465,13 @@ def maximum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tenso
     Args:
         input: a tensor.
         other: a tensor; both broadcast together.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         ValueError: the shapes do not broadcast.
         DeviceMismatchError: the operands are on different devices.
     """
-    return apply2(_MAXIMUM, input, other) if out is None else apply_into(_MAXIMUM, out, input, other)
+    return apply2(_MAXIMUM, input, other) if out is None else apply_out(_MAXIMUM, out, input, other)
 
 
 _MINIMUM = BY_NAME["minimum"]
@@ -481,13 +483,13 @@ def minimum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tenso
     Args:
         input: a tensor.
         other: a tensor; both broadcast together.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         ValueError: the shapes do not broadcast.
         DeviceMismatchError: the operands are on different devices.
     """
-    return apply2(_MINIMUM, input, other) if out is None else apply_into(_MINIMUM, out, input, other)
+    return apply2(_MINIMUM, input, other) if out is None else apply_out(_MINIMUM, out, input, other)
 
 
 _CLAMP_MIN = BY_NAME["clamp_min"]
@@ -499,14 +501,14 @@ def clamp_min(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     Args:
         input: a tensor or a number.
         other: a tensor or a number; both broadcast together.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         TypeError: the elements are of bool.
         ValueError: the shapes do not broadcast.
         DeviceMismatchError: the operands are on different devices.
     """
-    return apply2(_CLAMP_MIN, input, other) if out is None else apply_into(_CLAMP_MIN, out, input, other)
+    return apply2(_CLAMP_MIN, input, other) if out is None else apply_out(_CLAMP_MIN, out, input, other)
 
 
 def clamp_min_(input: Tensor, other: Any) -> Tensor:
@@ -526,14 +528,14 @@ def clamp_max(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     Args:
         input: a tensor or a number.
         other: a tensor or a number; both broadcast together.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         TypeError: the elements are of bool.
         ValueError: the shapes do not broadcast.
         DeviceMismatchError: the operands are on different devices.
     """
-    return apply2(_CLAMP_MAX, input, other) if out is None else apply_into(_CLAMP_MAX, out, input, other)
+    return apply2(_CLAMP_MAX, input, other) if out is None else apply_out(_CLAMP_MAX, out, input, other)
 
 
 def clamp_max_(input: Tensor, other: Any) -> Tensor:
@@ -553,13 +555,13 @@ def fmax(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     Args:
         input: a tensor.
         other: a tensor; both broadcast together.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         ValueError: the shapes do not broadcast.
         DeviceMismatchError: the operands are on different devices.
     """
-    return apply2(_FMAX, input, other) if out is None else apply_into(_FMAX, out, input, other)
+    return apply2(_FMAX, input, other) if out is None else apply_out(_FMAX, out, input, other)
 
 
 _FMIN = BY_NAME["fmin"]
@@ -571,13 +573,13 @@ def fmin(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     Args:
         input: a tensor.
         other: a tensor; both broadcast together.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         ValueError: the shapes do not broadcast.
         DeviceMismatchError: the operands are on different devices.
     """
-    return apply2(_FMIN, input, other) if out is None else apply_into(_FMIN, out, input, other)
+    return apply2(_FMIN, input, other) if out is None else apply_out(_FMIN, out, input, other)
 
 
 _ATAN2 = BY_NAME["atan2"]
@@ -589,13 +591,13 @@ def atan2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     Args:
         input: a tensor.
         other: a tensor; both broadcast together.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         ValueError: the shapes do not broadcast.
         DeviceMismatchError: the operands are on different devices.
     """
-    return apply2(_ATAN2, input, other) if out is None else apply_into(_ATAN2, out, input, other)
+    return apply2(_ATAN2, input, other) if out is None else apply_out(_ATAN2, out, input, other)
 
 
 def atan2_(input: Tensor, other: Tensor) -> Tensor:
@@ -619,14 +621,14 @@ def hypot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     Args:
         input: a tensor.
         other: a tensor; both broadcast together.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         TypeError: the elements are no floating-point numbers.
         ValueError: the shapes do not broadcast.
         DeviceMismatchError: the operands are on different devices.
     """
-    return apply2(_HYPOT, input, other) if out is None else apply_into(_HYPOT, out, input, other)
+    return apply2(_HYPOT, input, other) if out is None else apply_out(_HYPOT, out, input, other)
 
 
 def hypot_(input: Tensor, other: Tensor) -> Tensor:
@@ -646,13 +648,13 @@ def copysign(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     Args:
         input: a tensor or a number.
         other: a tensor or a number; both broadcast together.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         ValueError: the shapes do not broadcast.
         DeviceMismatchError: the operands are on different devices.
     """
-    return apply2(_COPYSIGN, input, other) if out is None else apply_into(_COPYSIGN, out, input, other)
+    return apply2(_COPYSIGN, input, other) if out is None else apply_out(_COPYSIGN, out, input, other)
 
 
 def copysign_(input: Tensor, other: Any) -> Tensor:
@@ -672,13 +674,13 @@ def eq(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     Args:
         input: a tensor or a number.
         other: a tensor or a number; both broadcast together.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         ValueError: the shapes do not broadcast.
         DeviceMismatchError: the operands are on different devices.
     """
-    return apply2(_EQ, input, other) if out is None else apply_into(_EQ, out, input, other)
+    return apply2(_EQ, input, other) if out is None else apply_out(_EQ, out, input, other)
 
 
 def eq_(input: Tensor, other: Any) -> Tensor:
@@ -698,13 +700,13 @@ def ne(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     Args:
         input: a tensor or a number.
         other: a tensor or a number; both broadcast together.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         ValueError: the shapes do not broadcast.
         DeviceMismatchError: the operands are on different devices.
     """
-    return apply2(_NE, input, other) if out is None else apply_into(_NE, out, input, other)
+    return apply2(_NE, input, other) if out is None else apply_out(_NE, out, input, other)
 
 
 def ne_(input: Tensor, other: Any) -> Tensor:
@@ -728,13 +730,13 @@ def lt(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     Args:
         input: a tensor or a number.
         other: a tensor or a number; both broadcast together.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         ValueError: the shapes do not broadcast.
         DeviceMismatchError: the operands are on different devices.
     """
-    return apply2(_LT, input, other) if out is None else apply_into(_LT, out, input, other)
+    return apply2(_LT, input, other) if out is None else apply_out(_LT, out, input, other)
 
 
 def lt_(input: Tensor, other: Any) -> Tensor:
@@ -758,13 +760,13 @@ def le(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     Args:
         input: a tensor or a number.
         other: a tensor or a number; both broadcast together.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         ValueError: the shapes do not broadcast.
         DeviceMismatchError: the operands are on different devices.
     """
-    return apply2(_LE, input, other) if out is None else apply_into(_LE, out, input, other)
+    return apply2(_LE, input, other) if out is None else apply_out(_LE, out, input, other)
 
 
 def le_(input: Tensor, other: Any) -> Tensor:
@@ -788,13 +790,13 @@ def gt(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     Args:
         input: a tensor or a number.
         other: a tensor or a number; both broadcast together.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         ValueError: the shapes do not broadcast.
         DeviceMismatchError: the operands are on different devices.
     """
-    return apply2(_GT, input, other) if out is None else apply_into(_GT, out, input, other)
+    return apply2(_GT, input, other) if out is None else apply_out(_GT, out, input, other)
 
 
 def gt_(input: Tensor, other: Any) -> Tensor:
@@ -818,13 +820,13 @@ def ge(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     Args:
         input: a tensor or a number.
         other: a tensor or a number; both broadcast together.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         ValueError: the shapes do not broadcast.
         DeviceMismatchError: the operands are on different devices.
     """
-    return apply2(_GE, input, other) if out is None else apply_into(_GE, out, input, other)
+    return apply2(_GE, input, other) if out is None else apply_out(_GE, out, input, other)
 
 
 def ge_(input: Tensor, other: Any) -> Tensor:
@@ -848,13 +850,13 @@ def logical_and(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> T
     Args:
         input: a tensor.
         other: a tensor; both broadcast together.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         ValueError: the shapes do not broadcast.
         DeviceMismatchError: the operands are on different devices.
     """
-    return apply2(_LOGICAL_AND, input, other) if out is None else apply_into(_LOGICAL_AND, out, input, other)
+    return apply2(_LOGICAL_AND, input, other) if out is None else apply_out(_LOGICAL_AND, out, input, other)
 
 
 def logical_and_(input: Tensor, other: Tensor) -> Tensor:
@@ -874,13 +876,13 @@ def logical_or(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Te
     Args:
         input: a tensor.
         other: a tensor; both broadcast together.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         ValueError: the shapes do not broadcast.
         DeviceMismatchError: the operands are on different devices.
     """
-    return apply2(_LOGICAL_OR, input, other) if out is None else apply_into(_LOGICAL_OR, out, input, other)
+    return apply2(_LOGICAL_OR, input, other) if out is None else apply_out(_LOGICAL_OR, out, input, other)
 
 
 def logical_or_(input: Tensor, other: Tensor) -> Tensor:
@@ -900,13 +902,13 @@ def logical_xor(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> T
     Args:
         input: a tensor.
         other: a tensor; both broadcast together.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         ValueError: the shapes do not broadcast.
         DeviceMismatchError: the operands are on different devices.
     """
-    return apply2(_LOGICAL_XOR, input, other) if out is None else apply_into(_LOGICAL_XOR, out, input, other)
+    return apply2(_LOGICAL_XOR, input, other) if out is None else apply_out(_LOGICAL_XOR, out, input, other)
 
 
 def logical_xor_(input: Tensor, other: Tensor) -> Tensor:
@@ -925,9 +927,9 @@ def logical_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
     """
-    return apply1(_LOGICAL_NOT, input) if out is None else apply_into(_LOGICAL_NOT, out, input)
+    return apply1(_LOGICAL_NOT, input) if out is None else apply_out(_LOGICAL_NOT, out, input)
 
 
 def logical_not_(input: Tensor) -> Tensor:
@@ -947,14 +949,14 @@ def bitwise_and(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     Args:
         input: a tensor or a number.
         other: a tensor or a number; both broadcast together.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         TypeError: the elements are floating-point numbers.
         ValueError: the shapes do not broadcast.
         DeviceMismatchError: the operands are on different devices.
     """
-    return apply2(_BITWISE_AND, input, other) if out is None else apply_into(_BITWISE_AND, out, input, other)
+    return apply2(_BITWISE_AND, input, other) if out is None else apply_out(_BITWISE_AND, out, input, other)
 
 
 def bitwise_and_(input: Tensor, other: Any) -> Tensor:
@@ -974,14 +976,14 @@ def bitwise_or(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     Args:
         input: a tensor or a number.
         other: a tensor or a number; both broadcast together.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         TypeError: the elements are floating-point numbers.
         ValueError: the shapes do not broadcast.
         DeviceMismatchError: the operands are on different devices.
     """
-    return apply2(_BITWISE_OR, input, other) if out is None else apply_into(_BITWISE_OR, out, input, other)
+    return apply2(_BITWISE_OR, input, other) if out is None else apply_out(_BITWISE_OR, out, input, other)
 
 
 def bitwise_or_(input: Tensor, other: Any) -> Tensor:
@@ -1001,14 +1003,14 @@ def bitwise_xor(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     Args:
         input: a tensor or a number.
         other: a tensor or a number; both broadcast together.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         TypeError: the elements are floating-point numbers.
         ValueError: the shapes do not broadcast.
         DeviceMismatchError: the operands are on different devices.
     """
-    return apply2(_BITWISE_XOR, input, other) if out is None else apply_into(_BITWISE_XOR, out, input, other)
+    return apply2(_BITWISE_XOR, input, other) if out is None else apply_out(_BITWISE_XOR, out, input, other)
 
 
 def bitwise_xor_(input: Tensor, other: Any) -> Tensor:
@@ -1027,12 +1029,12 @@ def bitwise_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         TypeError: the elements are floating-point numbers.
     """
-    return apply1(_BITWISE_NOT, input) if out is None else apply_into(_BITWISE_NOT, out, input)
+    return apply1(_BITWISE_NOT, input) if out is None else apply_out(_BITWISE_NOT, out, input)
 
 
 def bitwise_not_(input: Tensor) -> Tensor:
@@ -1052,14 +1054,14 @@ def bitwise_left_shift(input: Any, other: Any, *, out: Tensor | None = None) -> 
     Args:
         input: a tensor or a number.
         other: a tensor or a number; both broadcast together.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         TypeError: the elements are floating-point numbers or bool.
         ValueError: the shapes do not broadcast.
         DeviceMismatchError: the operands are on different devices.
     """
-    return apply2(_BITWISE_LEFT_SHIFT, input, other) if out is None else apply_into(_BITWISE_LEFT_SHIFT, out, input, other)
+    return apply2(_BITWISE_LEFT_SHIFT, input, other) if out is None else apply_out(_BITWISE_LEFT_SHIFT, out, input, other)
 
 
 def bitwise_left_shift_(input: Tensor, other: Any) -> Tensor:
@@ -1079,14 +1081,14 @@ def bitwise_right_shift(input: Any, other: Any, *, out: Tensor | None = None) ->
     Args:
         input: a tensor or a number.
         other: a tensor or a number; both broadcast together.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         TypeError: the elements are floating-point numbers or bool.
         ValueError: the shapes do not broadcast.
         DeviceMismatchError: the operands are on different devices.
     """
-    return apply2(_BITWISE_RIGHT_SHIFT, input, other) if out is None else apply_into(_BITWISE_RIGHT_SHIFT, out, input, other)
+    return apply2(_BITWISE_RIGHT_SHIFT, input, other) if out is None else apply_out(_BITWISE_RIGHT_SHIFT, out, input, other)
 
 
 def bitwise_right_shift_(input: Tensor, other: Any) -> Tensor:
@@ -1105,12 +1107,12 @@ def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         TypeError: the elements are of bool.
     """
-    return apply1(_NEG, input) if out is None else apply_into(_NEG, out, input)
+    return apply1(_NEG, input) if out is None else apply_out(_NEG, out, input)
 
 
 def neg_(input: Tensor) -> Tensor:
@@ -1133,12 +1135,12 @@ def positive(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         TypeError: the elements are of bool.
     """
-    return apply1(_POSITIVE, input) if out is None else apply_into(_POSITIVE, out, input)
+    return apply1(_POSITIVE, input) if out is None else apply_out(_POSITIVE, out, input)
 
 
 _ABS = BY_NAME["abs"]
@@ -1149,12 +1151,12 @@ def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         TypeError: the elements are of bool.
     """
-    return apply1(_ABS, input) if out is None else apply_into(_ABS, out, input)
+    return apply1(_ABS, input) if out is None else apply_out(_ABS, out, input)
 
 
 def abs_(input: Tensor) -> Tensor:
@@ -1177,9 +1179,9 @@ def sign(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
     """
-    return apply1(_SIGN, input) if out is None else apply_into(_SIGN, out, input)
+    return apply1(_SIGN, input) if out is None else apply_out(_SIGN, out, input)
 
 
 def sign_(input: Tensor) -> Tensor:
@@ -1198,9 +1200,9 @@ def square(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
     """
-    return apply1(_SQUARE, input) if out is None else apply_into(_SQUARE, out, input)
+    return apply1(_SQUARE, input) if out is None else apply_out(_SQUARE, out, input)
 
 
 def square_(input: Tensor) -> Tensor:
@@ -1219,9 +1221,9 @@ def reciprocal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
     """
-    return apply1(_RECIPROCAL, input) if out is None else apply_into(_RECIPROCAL, out, input)
+    return apply1(_RECIPROCAL, input) if out is None else apply_out(_RECIPROCAL, out, input)
 
 
 def reciprocal_(input: Tensor) -> Tensor:
@@ -1240,12 +1242,12 @@ def floor(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         TypeError: the elements are of bool.
     """
-    return apply1(_FLOOR, input) if out is None else apply_into(_FLOOR, out, input)
+    return apply1(_FLOOR, input) if out is None else apply_out(_FLOOR, out, input)
 
 
 def floor_(input: Tensor) -> Tensor:
@@ -1264,12 +1266,12 @@ def ceil(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         TypeError: the elements are of bool.
     """
-    return apply1(_CEIL, input) if out is None else apply_into(_CEIL, out, input)
+    return apply1(_CEIL, input) if out is None else apply_out(_CEIL, out, input)
 
 
 def ceil_(input: Tensor) -> Tensor:
@@ -1288,12 +1290,12 @@ def trunc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         TypeError: the elements are of bool.
     """
-    return apply1(_TRUNC, input) if out is None else apply_into(_TRUNC, out, input)
+    return apply1(_TRUNC, input) if out is None else apply_out(_TRUNC, out, input)
 
 
 def trunc_(input: Tensor) -> Tensor:
@@ -1316,12 +1318,12 @@ def round(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         TypeError: the elements are of bool.
     """
-    return apply1(_ROUND, input) if out is None else apply_into(_ROUND, out, input)
+    return apply1(_ROUND, input) if out is None else apply_out(_ROUND, out, input)
 
 
 def round_(input: Tensor) -> Tensor:
@@ -1340,12 +1342,12 @@ def frac(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         TypeError: the elements are no floating-point numbers.
     """
-    return apply1(_FRAC, input) if out is None else apply_into(_FRAC, out, input)
+    return apply1(_FRAC, input) if out is None else apply_out(_FRAC, out, input)
 
 
 def frac_(input: Tensor) -> Tensor:
@@ -1364,9 +1366,9 @@ def signbit(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
     """
-    return apply1(_SIGNBIT, input) if out is None else apply_into(_SIGNBIT, out, input)
+    return apply1(_SIGNBIT, input) if out is None else apply_out(_SIGNBIT, out, input)
 
 
 _ISNAN = BY_NAME["isnan"]
@@ -1377,9 +1379,9 @@ def isnan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
     """
-    return apply1(_ISNAN, input) if out is None else apply_into(_ISNAN, out, input)
+    return apply1(_ISNAN, input) if out is None else apply_out(_ISNAN, out, input)
 
 
 _ISINF = BY_NAME["isinf"]
@@ -1390,9 +1392,9 @@ def isinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
     """
-    return apply1(_ISINF, input) if out is None else apply_into(_ISINF, out, input)
+    return apply1(_ISINF, input) if out is None else apply_out(_ISINF, out, input)
 
 
 _ISFINITE = BY_NAME["isfinite"]
@@ -1403,9 +1405,9 @@ def isfinite(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
     """
-    return apply1(_ISFINITE, input) if out is None else apply_into(_ISFINITE, out, input)
+    return apply1(_ISFINITE, input) if out is None else apply_out(_ISFINITE, out, input)
 
 
 _EXP = BY_NAME["exp"]
@@ -1416,9 +1418,9 @@ def exp(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
     """
-    return apply1(_EXP, input) if out is None else apply_into(_EXP, out, input)
+    return apply1(_EXP, input) if out is None else apply_out(_EXP, out, input)
 
 
 def exp_(input: Tensor) -> Tensor:
@@ -1437,9 +1439,9 @@ def exp2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
     """
-    return apply1(_EXP2, input) if out is None else apply_into(_EXP2, out, input)
+    return apply1(_EXP2, input) if out is None else apply_out(_EXP2, out, input)
 
 
 def exp2_(input: Tensor) -> Tensor:
@@ -1458,9 +1460,9 @@ def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
     """
-    return apply1(_EXPM1, input) if out is None else apply_into(_EXPM1, out, input)
+    return apply1(_EXPM1, input) if out is None else apply_out(_EXPM1, out, input)
 
 
 def expm1_(input: Tensor) -> Tensor:
@@ -1479,9 +1481,9 @@ def log(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
     """
-    return apply1(_LOG, input) if out is None else apply_into(_LOG, out, input)
+    return apply1(_LOG, input) if out is None else apply_out(_LOG, out, input)
 
 
 def log_(input: Tensor) -> Tensor:
@@ -1500,9 +1502,9 @@ def log2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
     """
-    return apply1(_LOG2, input) if out is None else apply_into(_LOG2, out, input)
+    return apply1(_LOG2, input) if out is None else apply_out(_LOG2, out, input)
 
 
 def log2_(input: Tensor) -> Tensor:
@@ -1521,9 +1523,9 @@ def log10(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
     """
-    return apply1(_LOG10, input) if out is None else apply_into(_LOG10, out, input)
+    return apply1(_LOG10, input) if out is None else apply_out(_LOG10, out, input)
 
 
 def log10_(input: Tensor) -> Tensor:
@@ -1542,9 +1544,9 @@ def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
     """
-    return apply1(_LOG1P, input) if out is None else apply_into(_LOG1P, out, input)
+    return apply1(_LOG1P, input) if out is None else apply_out(_LOG1P, out, input)
 
 
 def log1p_(input: Tensor) -> Tensor:
@@ -1563,9 +1565,9 @@ def sqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
     """
-    return apply1(_SQRT, input) if out is None else apply_into(_SQRT, out, input)
+    return apply1(_SQRT, input) if out is None else apply_out(_SQRT, out, input)
 
 
 def sqrt_(input: Tensor) -> Tensor:
@@ -1584,9 +1586,9 @@ def rsqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
     """
-    return apply1(_RSQRT, input) if out is None else apply_into(_RSQRT, out, input)
+    return apply1(_RSQRT, input) if out is None else apply_out(_RSQRT, out, input)
 
 
 def rsqrt_(input: Tensor) -> Tensor:
@@ -1605,9 +1607,9 @@ def sin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
     """
-    return apply1(_SIN, input) if out is None else apply_into(_SIN, out, input)
+    return apply1(_SIN, input) if out is None else apply_out(_SIN, out, input)
 
 
 def sin_(input: Tensor) -> Tensor:
@@ -1626,9 +1628,9 @@ def cos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
     """
-    return apply1(_COS, input) if out is None else apply_into(_COS, out, input)
+    return apply1(_COS, input) if out is None else apply_out(_COS, out, input)
 
 
 def cos_(input: Tensor) -> Tensor:
@@ -1647,9 +1649,9 @@ def tan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
     """
-    return apply1(_TAN, input) if out is None else apply_into(_TAN, out, input)
+    return apply1(_TAN, input) if out is None else apply_out(_TAN, out, input)
 
 
 def tan_(input: Tensor) -> Tensor:
@@ -1668,9 +1670,9 @@ def asin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
     """
-    return apply1(_ASIN, input) if out is None else apply_into(_ASIN, out, input)
+    return apply1(_ASIN, input) if out is None else apply_out(_ASIN, out, input)
 
 
 def asin_(input: Tensor) -> Tensor:
@@ -1693,9 +1695,9 @@ def acos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
     """
-    return apply1(_ACOS, input) if out is None else apply_into(_ACOS, out, input)
+    return apply1(_ACOS, input) if out is None else apply_out(_ACOS, out, input)
 
 
 def acos_(input: Tensor) -> Tensor:
@@ -1718,9 +1720,9 @@ def atan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
     """
-    return apply1(_ATAN, input) if out is None else apply_into(_ATAN, out, input)
+    return apply1(_ATAN, input) if out is None else apply_out(_ATAN, out, input)
 
 
 def atan_(input: Tensor) -> Tensor:
@@ -1743,9 +1745,9 @@ def sinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
     """
-    return apply1(_SINH, input) if out is None else apply_into(_SINH, out, input)
+    return apply1(_SINH, input) if out is None else apply_out(_SINH, out, input)
 
 
 def sinh_(input: Tensor) -> Tensor:
@@ -1764,9 +1766,9 @@ def cosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
     """
-    return apply1(_COSH, input) if out is None else apply_into(_COSH, out, input)
+    return apply1(_COSH, input) if out is None else apply_out(_COSH, out, input)
 
 
 def cosh_(input: Tensor) -> Tensor:
@@ -1785,9 +1787,9 @@ def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
     """
-    return apply1(_TANH, input) if out is None else apply_into(_TANH, out, input)
+    return apply1(_TANH, input) if out is None else apply_out(_TANH, out, input)
 
 
 def tanh_(input: Tensor) -> Tensor:
@@ -1806,9 +1808,9 @@ def asinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
     """
-    return apply1(_ASINH, input) if out is None else apply_into(_ASINH, out, input)
+    return apply1(_ASINH, input) if out is None else apply_out(_ASINH, out, input)
 
 
 def asinh_(input: Tensor) -> Tensor:
@@ -1831,9 +1833,9 @@ def acosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
     """
-    return apply1(_ACOSH, input) if out is None else apply_into(_ACOSH, out, input)
+    return apply1(_ACOSH, input) if out is None else apply_out(_ACOSH, out, input)
 
 
 def acosh_(input: Tensor) -> Tensor:
@@ -1856,9 +1858,9 @@ def atanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
     """
-    return apply1(_ATANH, input) if out is None else apply_into(_ATANH, out, input)
+    return apply1(_ATANH, input) if out is None else apply_out(_ATANH, out, input)
 
 
 def atanh_(input: Tensor) -> Tensor:
@@ -1881,9 +1883,9 @@ def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
     """
-    return apply1(_ERF, input) if out is None else apply_into(_ERF, out, input)
+    return apply1(_ERF, input) if out is None else apply_out(_ERF, out, input)
 
 
 def erf_(input: Tensor) -> Tensor:
@@ -1902,9 +1904,9 @@ def erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
     """
-    return apply1(_ERFC, input) if out is None else apply_into(_ERFC, out, input)
+    return apply1(_ERFC, input) if out is None else apply_out(_ERFC, out, input)
 
 
 def erfc_(input: Tensor) -> Tensor:
@@ -1923,9 +1925,9 @@ def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
     """
-    return apply1(_DEG2RAD, input) if out is None else apply_into(_DEG2RAD, out, input)
+    return apply1(_DEG2RAD, input) if out is None else apply_out(_DEG2RAD, out, input)
 
 
 def deg2rad_(input: Tensor) -> Tensor:
@@ -1944,9 +1946,9 @@ def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
     """
-    return apply1(_RAD2DEG, input) if out is None else apply_into(_RAD2DEG, out, input)
+    return apply1(_RAD2DEG, input) if out is None else apply_out(_RAD2DEG, out, input)
 
 
 def rad2deg_(input: Tensor) -> Tensor:
@@ -1965,9 +1967,9 @@ def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
     """
-    return apply1(_SIGMOID, input) if out is None else apply_into(_SIGMOID, out, input)
+    return apply1(_SIGMOID, input) if out is None else apply_out(_SIGMOID, out, input)
 
 
 def sigmoid_(input: Tensor) -> Tensor:
@@ -1986,12 +1988,12 @@ def relu(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: a tensor of any shape.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         TypeError: the elements are of bool.
     """
-    return apply1(_RELU, input) if out is None else apply_into(_RELU, out, input)
+    return apply1(_RELU, input) if out is None else apply_out(_RELU, out, input)
 
 
 def relu_(input: Tensor) -> Tensor:
@@ -2012,14 +2014,14 @@ def lerp(input: Any, end: Any, weight: Any, *, out: Tensor | None = None) -> Ten
         input: a tensor or a number.
         end: a tensor or a number; its shape broadcasts with the others'.
         weight: a tensor or a number; its shape broadcasts with the others'.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         TypeError: the elements are no floating-point numbers.
         ValueError: the shapes do not broadcast.
         DeviceMismatchError: the operands are on different devices.
     """
-    return apply(_LERP, input, end, weight) if out is None else apply_into(_LERP, out, input, end, weight)
+    return apply(_LERP, input, end, weight) if out is None else apply_out(_LERP, out, input, end, weight)
 
 
 def lerp_(input: Tensor, end: Any, weight: Any) -> Tensor:
@@ -2028,6 +2030,45 @@ def lerp_(input: Tensor, end: Any, weight: Any) -> Tensor:
     It raises what ``lerp`` raises, and where the result does not fit ``input``.
     """
     return apply_into(_LERP, input, input, end, weight)
+
+
+_ADD_SCALED = BY_NAME["add_scaled"]
+
+
+def add_scaled(input: Any, other: Any, alpha: Any, *, out: Tensor | None = None) -> Tensor:
+    """``input + alpha * other``, element by element. The result has the operands' common type.
+
+    Args:
+        input: a tensor or a number.
+        other: a tensor or a number; its shape broadcasts with the others'.
+        alpha: a tensor or a number; its shape broadcasts with the others'.
+        out: where to write the result; it is given the result's shape.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+        DeviceMismatchError: the operands are on different devices.
+    """
+    return apply(_ADD_SCALED, input, other, alpha) if out is None else apply_out(_ADD_SCALED, out, input, other, alpha)
+
+
+_SUB_SCALED = BY_NAME["sub_scaled"]
+
+
+def sub_scaled(input: Any, other: Any, alpha: Any, *, out: Tensor | None = None) -> Tensor:
+    """``input - alpha * other``, element by element. The result has the operands' common type.
+
+    Args:
+        input: a tensor or a number.
+        other: a tensor or a number; its shape broadcasts with the others'.
+        alpha: a tensor or a number; its shape broadcasts with the others'.
+        out: where to write the result; it is given the result's shape.
+
+    Raises:
+        TypeError: an operand is of bool.
+        ValueError: the shapes do not broadcast.
+        DeviceMismatchError: the operands are on different devices.
+    """
+    return apply(_SUB_SCALED, input, other, alpha) if out is None else apply_out(_SUB_SCALED, out, input, other, alpha)
 
 
 _CLAMP_BOTH = BY_NAME["clamp_both"]
@@ -2040,14 +2081,14 @@ def clamp_both(input: Any, low: Any, high: Any, *, out: Tensor | None = None) ->
         input: a tensor or a number.
         low: a tensor or a number; its shape broadcasts with the others'.
         high: a tensor or a number; its shape broadcasts with the others'.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         TypeError: the elements are of bool.
         ValueError: the shapes do not broadcast.
         DeviceMismatchError: the operands are on different devices.
     """
-    return apply(_CLAMP_BOTH, input, low, high) if out is None else apply_into(_CLAMP_BOTH, out, input, low, high)
+    return apply(_CLAMP_BOTH, input, low, high) if out is None else apply_out(_CLAMP_BOTH, out, input, low, high)
 
 
 def clamp_both_(input: Tensor, low: Any, high: Any) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.tensor import Tensor
+from ..core.tensor_errors import ShapeError
 from ..places.elementwise_table import COPY
 from .elementwise import apply_into
 from .scalars import item
@@ -16,8 +17,10 @@ def fill_(input: Tensor, value: Any) -> Tensor:
     """Write ``value``, a number or a tensor without dimensions, everywhere.
 
     Raises:
-        ValueError: the element type does not hold ``value``.
+        ValueError: the element type does not hold ``value``, or ``value`` has dimensions.
     """
+    if isinstance(value, Tensor) and value.ndim:
+        raise ShapeError(f"fill_: the value has {value.ndim} dimensions, and must have none")
     if isinstance(value, Tensor) and value._layout.place is not input._layout.place:
         value = item(value)
     return apply_into(COPY, input, value)

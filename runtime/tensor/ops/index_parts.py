@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ....allocators.errors import DeviceMismatchError
 from ..backends.host_place import HOST
 from ..core.dtypes import bool_, dtype, int64, uint8
 from ..core.layout import Layout
@@ -15,14 +16,14 @@ from ..core.tensor import Tensor, make_tensor, view_of
 from ..places.dispatch import Plan, dispatch
 from ..places.elementwise_table import BY_NAME
 from ..places.place import Place, place_at
-from .copying import clone, copied_to, cpu, to
+from .copying import clone, copied_to, to
 from .creation import tensor as tensor_from
 from .elementwise import apply
 from .reshape import contiguous, reshape
 from .scalars import item, truth
 from .views import unbind
 
-__all__ = ["check_mask", "found_there", "is_searched_there", "positions", "put_on", "resolve"]
+__all__ = ["check_index_place", "check_mask", "found_there", "is_searched_there", "positions", "put_on", "resolve"]
 
 
 def resolve(tensor: Tensor, key: Any, *, writing: bool) -> tuple[Tensor, list[Tensor | None] | None]:
@@ -47,7 +48,7 @@ def resolve(tensor: Tensor, key: Any, *, writing: bool) -> tuple[Tensor, list[Te
         elif isinstance(part, slice):
             start, stop, step = part.indices(own_shape[axis])
             length = len(range(start, stop, step))
-            if length:
+            if length or step > 0:
                 offset += start * own_strides[axis]
             shape.append(length)
             strides.append(own_strides[axis] * step)
@@ -83,6 +84,7 @@ _ALL = slice(None)
 def _resolve_one(tensor: Tensor, index: Tensor, writing: bool) -> tuple[Tensor, list[Tensor | None]]:
     """The same for one index tensor, in fewer steps. Dimensions that a mask covers are made one."""
     layout, mask = tensor._layout, index._layout
+    check_index_place(mask, layout)
     covered = len(mask.shape)
     if mask.dtype in (bool_, uint8) and covered > 1 and (layout.contiguous or not writing):
         check_mask(mask.shape, layout.shape, 0)
@@ -151,6 +153,7 @@ def _stands_in_tuple(part: Any) -> bool:
 def _integer_indices(part: Tensor, target: Layout, axis: int) -> list[Tensor]:
     """Integer tensors for the dimensions of a layout that ``part`` indexes from ``axis`` on."""
     here = part._layout
+    check_index_place(here, target)
     if here.dtype in (bool_, uint8):
         check_mask(here.shape, target.shape, axis)
         if is_searched_there(here) and here.place is target.place:
@@ -163,7 +166,15 @@ def _integer_indices(part: Tensor, target: Layout, axis: int) -> list[Tensor]:
         return [to(part, target.place.device, int64)]
     if here.place is target.place:
         return [part]
-    return [clone(part) if here.place is HOST else cpu(part)]  # what is queued must not see later changes
+    return [clone(part)]  # what is queued must not see later changes
+
+
+def check_index_place(index: Layout, target: Layout) -> None:
+    """Raise DeviceMismatchError for an index on a device, of a tensor on the CPU: torch's rule."""
+    if target.place is HOST and index.place is not HOST:
+        raise DeviceMismatchError(
+            f"a tensor on the CPU is indexed by one on {index.place.device}; move the index with .cpu()"
+        )
 
 
 def check_mask(mask: Size, shape: Size, axis: int) -> None:
@@ -197,7 +208,7 @@ def positions(elements: Any) -> list[Any]:
 
 def _index_of(values: Any) -> Tensor:
     """A list, a range or NumPy's array as an index tensor."""
-    if isinstance(values, range) or set(map(type, values)) == {int}:
+    if isinstance(values, range) or set(map(type, values)) <= {int}:
         return put_on(HOST, np.array(values, np.int64))
     return tensor_from(values)
 

@@ -11,12 +11,13 @@ from ..core.dtypes import bool_, int64
 from ..core.layout import Layout
 from ..core.shapes import broadcast_shapes
 from ..core.tensor import Tensor
+from ..core.tensor_errors import ElementTypeError
 from ..places.elementwise_table import BY_NAME, COPY
 from ..places.place import place_at
 from .copying import copy_, to
 from .creation import tensor
 from .elementwise import apply, apply_into
-from .index_parts import check_mask, found_there, is_searched_there, positions, put_on, resolve
+from .index_parts import check_index_place, check_mask, found_there, is_searched_there, positions, put_on, resolve
 from .reductions import any as any_of
 from .reshape import reshape
 from .scalars import truth
@@ -59,6 +60,7 @@ def set_item(input: Tensor, key: Any, value: Any) -> None:
     if isinstance(value, (list, tuple, np.ndarray)):
         value = tensor(value)
     if isinstance(key, Tensor) and key.dtype is bool_ and not (isinstance(value, Tensor) and value.ndim):
+        check_index_place(key._layout, input._layout)
         check_mask(key.shape, input.shape, 0)
         mask = key if key._layout.place is input._layout.place else to(key, input.device)
         fill_where(input, mask, value)
@@ -101,7 +103,10 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
 
     Raises:
         ValueError: the shapes do not broadcast.
+        TypeError: ``mask`` is not of bool.
     """
+    if mask.dtype is not bool_:
+        raise ElementTypeError(f"masked_select: the mask must be of {bool_!r}, and is of {mask.dtype!r}")
     shape = broadcast_shapes(input.shape, mask.shape)
     if not shape:
         return get_item(reshape(input, 1), reshape(mask, 1))

@@ -11,6 +11,7 @@ from ..core.tensor_errors import ShapeError
 from ..places.dispatch import Plan, dispatch
 from ..places.elementwise_table import COPY
 from .elementwise import apply_into, common_place
+from .outputs import resize_output
 from .promotion import common_dtype
 from .views import narrow, unsqueeze
 
@@ -24,14 +25,17 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None, out
         tensors: one at least. Their shapes are equal but for this dimension; empty tensors of one dimension count as
             nothing. Different element types are promoted.
         dim: the dimension; ``axis`` means the same.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         ShapeError: there are none, or their other dimensions differ.
         DeviceMismatchError: they are on different devices.
     """
     joined = _joined(tuple(tensors), dim if axis is None else axis, "cat")
-    return joined if out is None else apply_into(COPY, out, joined)
+    if out is None:
+        return joined
+    resize_output(out, joined.shape)
+    return apply_into(COPY, out, joined)
 
 
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:

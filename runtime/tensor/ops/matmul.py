@@ -15,10 +15,11 @@ from ..places.elementwise_table import COPY
 from ..places.place import place_at
 from .copying import copied_to
 from .elementwise import apply_into, common_place
+from .outputs import resize_output
 from .reshape import reshape
 from .views import expand, unsqueeze
 
-__all__ = ["bmm", "dot", "matmul", "mm", "mv"]
+__all__ = ["bmm", "dot", "matmul", "matmul_operator", "mm", "mv"]
 
 
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -27,7 +28,7 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
     Args:
         input: a tensor of one dimension or more; one dimension is a row.
         other: a tensor of the same element type; one dimension is a column.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Returns:
         Of shapes (..., n, k) and (..., k, m) a tensor of shape (..., n, m); a vector's n or m is left out. Half types
@@ -39,7 +40,15 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
         ValueError: the shapes do not fit.
     """
     result: Tensor = dispatch("matmul", _prepare, (input, other))
-    return result if out is None else apply_into(COPY, out, result)
+    if out is None:
+        return result
+    resize_output(out, result.shape)
+    return apply_into(COPY, out, result)
+
+
+def matmul_operator(input: Tensor, other: Any) -> Tensor:
+    """``input @ other``: ``matmul``, but for what is no tensor, which Python then asks."""
+    return matmul(input, other) if isinstance(other, Tensor) else NotImplemented
 
 
 def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:

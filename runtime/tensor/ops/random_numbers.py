@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from ....allocators.errors import DeviceMismatchError
 from ...device import device_count
 from ..core.device_name import current_factory_device, device
-from ..core.dtypes import dtype_of, get_default_dtype, int64
+from ..core.dtypes import dtype, dtype_of, get_default_dtype, int64
 from ..core.generator import Generator, default_generator
 from ..core.shapes import shape_of
 from ..core.tensor import Tensor
@@ -90,8 +91,11 @@ def _drawn(tensor: Tensor, distribution: str, first: Any, second: Any, generator
         raise ElementTypeError(f"a tensor of {layout.dtype!r} cannot be filled from the {distribution} distribution")
     if not layout.numel:
         return tensor
+    here = layout.place.device
     if generator is None:
-        generator = default_generator(layout.place.device)
+        generator = default_generator(here)
+    elif generator.device.type != here.type or generator.device.index not in (None, here.index):
+        raise DeviceMismatchError(f"a generator of {generator.device} makes no numbers for a tensor on {here}")
     seed, counter = generator.take(words_for(distribution, layout.dtype, layout.numel))
     dispatch(("random", distribution), _prepare, (tensor,), seed, counter, first, second)
     return tensor
@@ -110,7 +114,19 @@ def _integers(tensor: Tensor, low: int, high: int, generator: Generator | None) 
     kind = tensor._layout.dtype
     if kind.kind != "f" and not (kind.minimum <= low and high - 1 <= kind.maximum):
         raise ArgumentError(f"{kind!r} does not hold integers from {low} up to but without {high}")
+    if kind.kind == "f":
+        low, high = _held(low, high, kind)
     return _drawn(tensor, integers_of(high - low), int(low), int(high) - int(low), generator)
+
+
+def _held(low: int, high: int, kind: dtype) -> tuple[int, int]:
+    """The limits moved inwards, so that no number between them is rounded to one beyond them."""
+    first, last = np.array(low).astype(kind.numpy), np.array(high - 1).astype(kind.numpy)
+    if int(first) < low:
+        first = np.nextafter(first, np.array(np.inf, kind.numpy))
+    if int(last) >= high:
+        last = np.nextafter(last, np.array(-np.inf, kind.numpy))
+    return int(first), int(last) + 1
 
 
 def rand(*size: Any, generator: Generator | None = None, dtype: Any = None, device: Any = None) -> Tensor:

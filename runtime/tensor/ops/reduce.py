@@ -14,6 +14,7 @@ from ..places.elementwise_table import COPY
 from ..places.place import place_at
 from ..places.reduction_table import REDUCTIONS, Reduction, ReductionRule
 from .elementwise import apply_into
+from .outputs import resize_output
 
 __all__ = ["Axes", "reduced", "reduced_to_all"]
 
@@ -34,7 +35,10 @@ def reduced(
     """The first result of a line of the table of reductions, written to ``out`` if that is given."""
     asked = (name, dim if type(dim) is not list else tuple(dim), keepdim, dtype)
     result: Tensor = dispatch(asked, _prepare, (input,), parameter)[0]
-    return result if out is None else apply_into(COPY, out, result)
+    if out is None:
+        return result
+    resize_output(out, result.shape)
+    return apply_into(COPY, out, result)
 
 
 def reduced_to_all(name: str, input: Tensor, dim: Axes, keepdim: bool, parameter: float | None = None) -> list[Tensor]:

@@ -63,7 +63,7 @@ def sum(
         dim: a dimension, several, or None for all; ``axis`` means the same.
         keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
         dtype: the element type of the result, to which elements are converted first.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         IndexError: there is no such dimension.
@@ -90,7 +90,7 @@ def prod(
         dim: a dimension, several, or None for all; ``axis`` means the same.
         keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
         dtype: the element type of the result, to which elements are converted first.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         IndexError: there is no such dimension.
@@ -117,7 +117,7 @@ def mean(
         dim: a dimension, several, or None for all; ``axis`` means the same.
         keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
         dtype: the element type of the result, to which elements are converted first.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         IndexError: there is no such dimension.
@@ -145,7 +145,7 @@ def var(
         unbiased: whether to divide by the number of elements less 1, instead of by their number.
         keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
         correction: what to subtract from the number of elements instead.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         IndexError: there is no such dimension.
@@ -176,7 +176,7 @@ def std(
         unbiased: whether to divide by the number of elements less 1, instead of by their number.
         keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
         correction: what to subtract from the number of elements instead.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         IndexError: there is no such dimension.
@@ -206,7 +206,7 @@ def norm(
             smallest) absolute value, and ``fro`` is 2.
         dim: a dimension, several, or None for all; ``axis`` means the same.
         keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         IndexError: there is no such dimension.
@@ -242,7 +242,7 @@ def amax(
         input: the tensor.
         dim: a dimension, several, or None for all; ``axis`` means the same.
         keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         IndexError: there is no such dimension.
@@ -268,7 +268,7 @@ def amin(
         input: the tensor.
         dim: a dimension, several, or None for all; ``axis`` means the same.
         keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         IndexError: there is no such dimension.
@@ -408,7 +408,7 @@ def any(
         input: the tensor.
         dim: a dimension, several, or None for all; ``axis`` means the same.
         keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         IndexError: there is no such dimension.
@@ -433,7 +433,7 @@ def all(
         input: the tensor.
         dim: a dimension, several, or None for all; ``axis`` means the same.
         keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
-        out: where to write the result, instead of to a new tensor.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         IndexError: there is no such dimension.

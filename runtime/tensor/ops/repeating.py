@@ -28,6 +28,8 @@ def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
         ValueError: a dimension is named twice.
     """
     axes = given_once(axes, dims, "dims")
+    if not axes:
+        raise TypeError("flip() takes the dimensions to reverse: .flip(0), or .flip(()) for none")
     which = axes[0] if len(axes) == 1 else axes
     reversed_axes = normal_axes(which, input.ndim) if isinstance(which, int) or which else ()
     offset, strides = input._offset, list(input.stride())

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..core.dtypes import dtype
 from ..core.layout import Layout
-from ..core.shapes import Shape, contiguous_strides, existing_axis, given_once, normal_axis, shape_of
+from ..core.shapes import Shape, as_lengths, contiguous_strides, existing_axis, given_once, normal_axis, shape_of
 from ..core.tensor import Tensor, make_tensor, view_of
 from ..core.tensor_errors import ArgumentError, ShapeError
 from ..places.place import place_at
@@ -92,7 +92,7 @@ def contiguous(input: Tensor) -> Tensor:
 
 def completed(size: Sequence[Any], numel: int) -> Shape:
     """The shape wanted, with -1 replaced by what makes ``numel`` elements."""
-    wanted = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else tuple(size)
+    wanted = as_lengths(size)
     if wanted.count(-1) == 1:
         known = prod(length for length in wanted if length != -1)
         if known and numel % known == 0:

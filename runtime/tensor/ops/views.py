@@ -8,7 +8,16 @@ from operator import index as integer
 from typing import Any
 
 from ..core.layout import Layout
-from ..core.shapes import Size, broadcast_shapes, broadcast_strides, existing_axis, given_once, normal_axes, normal_axis
+from ..core.shapes import (
+    Size,
+    as_lengths,
+    broadcast_shapes,
+    broadcast_strides,
+    existing_axis,
+    given_once,
+    normal_axes,
+    normal_axis,
+)
 from ..core.tensor import Tensor, make_tensor, view_of
 from ..core.tensor_errors import ArgumentError, RangeError, ShapeError
 
@@ -102,13 +111,17 @@ def expand(input: Tensor, *lengths: Any, size: Any = None) -> Tensor:
         ValueError: a dimension of another length would have to be repeated.
     """
     lengths = given_once(lengths, size, "size")
-    wanted = tuple(lengths[0]) if len(lengths) == 1 and not isinstance(lengths[0], int) else lengths
+    wanted = as_lengths(lengths)
     added = len(wanted) - input.ndim
     own = (1,) * added + input._layout.shape
     shape = tuple(have if want == -1 else want for want, have in zip(wanted, own[-len(wanted) or len(own) :]))  # noqa: B905
     if added < 0 or -1 in wanted[:added] or any(have not in (1, want) for want, have in zip(shape, own, strict=True)):
         raise ShapeError(f"expand: a tensor of shape {list(input._layout.shape)} does not expand to {list(wanted)}")
-    return view_of(input, shape, broadcast_strides(input._layout.shape, input._layout.strides, shape))
+    strides = list(broadcast_strides(input._layout.shape, input._layout.strides, shape))
+    for axis in reversed(range(added)):  # of length 1, a new dimension has the stride that torch gives it
+        if shape[axis] == 1 and axis + 1 < len(shape):
+            strides[axis] = shape[axis + 1] * strides[axis + 1]
+    return view_of(input, shape, tuple(strides))
 
 
 def expand_as(input: Tensor, other: Tensor) -> Tensor:
@@ -188,6 +201,8 @@ def split(input: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple
     """
     axis = existing_axis(dim, input.ndim)
     length = input._layout.shape[axis]
+    if isinstance(split_size, Tensor) and not split_size.ndim:
+        split_size = integer(split_size)
     if isinstance(split_size, int):
         if split_size < 0 or not (split_size or not length):
             raise ArgumentError(f"split: a piece has at least length 1, not {split_size}")

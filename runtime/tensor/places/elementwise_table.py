@@ -15,6 +15,7 @@ import enum
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -105,6 +106,10 @@ def _integers_stay(rounding: np.ufunc) -> Callable[..., Any]:
 def _pow(a: Any, b: Any, out: Any = None) -> Any:
     if a.dtype.kind == "f" and not np.ndim(b) and b == 2:
         return np.multiply(a, a, out=out)
+    if a.dtype.kind == "f" and not np.ndim(b) and b == 0.5:
+        endless = np.isneginf(a)
+        root = np.sqrt(a, out=out)  # as NumPy does, for whom the root of -inf is NaN, and not inf as its power
+        return np.positive(np.where(endless, np.inf, root).astype(a.dtype), out=out) if np.any(endless) else root
     if a.dtype.kind != "i":
         return np.power(a, b, out=out)
     positive = np.power(a, np.maximum(b, 0))  # 1 / a**n is 0 in integers, unless a is 1 or -1
@@ -141,7 +146,17 @@ def _signbit(a: Any, out: Any = None) -> Any:
 
 
 def _lerp(a: Any, b: Any, weight: Any, out: Any = None) -> Any:
-    return np.add(a, weight * (b - a), out=out)
+    # From the nearer end: the result at a weight of 1 is exactly the other end, however far away it is.
+    near = a + weight * (b - a)
+    return np.positive(np.where(np.abs(weight) < 0.5, near, b - (b - a) * (1 - weight)).astype(a.dtype), out=out)
+
+
+def _add_scaled(a: Any, b: Any, alpha: Any, out: Any = None) -> Any:
+    return np.add(a, b * alpha, out=out)
+
+
+def _sub_scaled(a: Any, b: Any, alpha: Any, out: Any = None) -> Any:
+    return np.subtract(a, b * alpha, out=out)
 
 
 def _frac(a: Any, out: Any = None) -> Any:
@@ -163,11 +178,23 @@ def _power_of_integers(kind: dtype) -> Callable[[Any], None] | None:
     return None if kind.kind == "f" else check
 
 
+_LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}
+"""The largest numbers of floating-point types that are smaller than Python's."""
+
+
 def _fits(kind: dtype) -> Callable[[Any], None] | None:
     def check(value: Any) -> None:
         if not low <= value <= high:
             raise ArgumentError(f"{value} is beyond the range of {kind!r}")
 
+    if kind.name in _LARGEST:
+        low, high = -_LARGEST[kind.name], _LARGEST[kind.name]
+
+        def check_finite(value: Any) -> None:
+            if isfinite(value):
+                check(value)
+
+        return check_finite
     if kind.kind not in "ui":
         return None
     # A negative number wraps around in an unsigned type, as in C and in torch.
@@ -290,8 +317,12 @@ TABLE = (
     Elementwise("relu", 1, _relu, "a < T(0) ? T(0) : a", N, doc="Negative elements replaced by 0"),
 
     # of three operands
-    Elementwise("lerp", 3, _lerp, "a + c * (b - a)", TypeRule.FLOATING, keywords=("input", "end", "weight"),
-                doc="``input + weight * (end - input)``"),
+    Elementwise("lerp", 3, _lerp, "absolute(c) < T(0.5) ? a + c * (b - a) : b - (b - a) * (T(1) - c)",
+                TypeRule.FLOATING, keywords=("input", "end", "weight"), doc="``input + weight * (end - input)``"),
+    Elementwise("add_scaled", 3, _add_scaled, "a + c * b", S, in_place=False, keywords=("input", "other", "alpha"),
+                doc="``input + alpha * other``"),
+    Elementwise("sub_scaled", 3, _sub_scaled, "a - c * b", TypeRule.NO_BOOL, in_place=False,
+                keywords=("input", "other", "alpha"), doc="``input - alpha * other``"),
     Elementwise("clamp_both", 3, np.clip, "minimum(maximum(a, b), c)", N, keywords=("input", "low", "high"),
                 doc="Each element kept within ``low`` and ``high``"),
     Elementwise("where", 3, np.where, "a ? b : c", TypeRule.SELECT, in_place=False,

@@ -158,7 +158,7 @@ def test_an_operation_agrees_with_numpy_on_any_view(operation: Elementwise, devi
 
 
 def cuplug_call(operation: Elementwise, tensors: list[Any]) -> Any:
-    if operation.name in ("clamp_both", "trunc_divide"):
+    if operation.name in ("add_scaled", "clamp_both", "sub_scaled", "trunc_divide"):
         return getattr(tensors[0], operation.name)(*tensors[1:])
     return getattr(cuplug, operation.name)(*tensors)
 

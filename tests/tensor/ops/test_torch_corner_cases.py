@@ -1,0 +1,167 @@
+"""What torch's documentation and PyTorch say of corner cases, on the CPU and on a device."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import cuplug
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.one_schedule
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda out, device: cuplug.add(cuplug.ones(2, 3, device=device), 1, out=out),
+        lambda out, device: cuplug.exp(cuplug.zeros(2, 3, device=device), out=out),
+        lambda out, device: cuplug.ones(2, 3, device=device, out=out),
+        lambda out, device: cuplug.sum(cuplug.ones(4, 2, 3, device=device), 0, out=out),
+        lambda out, device: cuplug.matmul(cuplug.ones(2, 1, device=device), cuplug.ones(1, 3, device=device), out=out),
+        lambda out, device: cuplug.cat([cuplug.ones(1, 3, device=device)] * 2, out=out),
+        lambda out, device: cuplug.clamp(cuplug.ones(2, 3, device=device), 0, 2, out=out),
+    ],
+)
+def test_a_tensor_for_the_result_takes_its_shape(write: Any, device: str) -> None:
+    expected = write(cuplug.empty(0, device=device), device).cpu()
+    assert expected.shape == (2, 3)
+    out = cuplug.empty(0, device=device)
+    assert write(out, device) is out
+    assert out.shape == (2, 3)
+    for shape in ((7,), (3, 2), (2, 2, 3)):
+        out = cuplug.zeros(shape, device=device)
+        with pytest.warns(UserWarning, match="was resized"):
+            write(out, device)
+        assert out.shape == (2, 3)
+        assert out.cpu().equal(expected)
+
+
+def test_in_place_a_shape_stays(device: str) -> None:
+    x = cuplug.ones(3, device=device)
+    with pytest.raises(RuntimeError):
+        x.add_(cuplug.ones(2, 3, device=device))
+    with pytest.raises(RuntimeError):
+        x.clamp_(cuplug.zeros(2, 3, device=device))
+
+
+def test_interpolation_meets_both_ends(device: str) -> None:
+    far, near = cuplug.tensor([1e8], device=device), cuplug.tensor([1.0], device=device)
+    assert cuplug.lerp(far, near, 1.0).item() == 1
+    assert cuplug.lerp(far, near, 0.0).item() == 1e8
+    assert cuplug.lerp(near, cuplug.tensor([5.0], device=device), 0.25).item() == 2
+
+
+def test_a_multiple_is_added_in_the_type_that_is_computed_in(device: str) -> None:
+    x = cuplug.tensor([-60000.0], dtype=cuplug.float16, device=device)
+    y = cuplug.tensor([60000.0], dtype=cuplug.float16, device=device)
+    assert cuplug.add(x, y, alpha=2).item() == 60000
+    assert cuplug.sub(y, y, alpha=2).item() == -60000
+    assert x.add_(y, alpha=2).item() == 60000
+
+
+def test_a_power_of_one_half_of_minus_infinity_is_infinite(device: str) -> None:
+    x = cuplug.tensor([-np.inf, 4.0, -1.0, np.inf], device=device)
+    np.testing.assert_array_equal((x**0.5).cpu().numpy(), [np.inf, 2, np.nan, np.inf])
+
+
+def test_strides_of_empty_and_expanded_tensors(device: str) -> None:
+    assert cuplug.ones(2, 0, 3, device=device)[0, :, ::2].is_contiguous()
+    assert cuplug.zeros(5, device=device).expand(1, 5).stride() == (5, 1)
+    assert cuplug.zeros(5, device=device).expand(3, 1, 5).stride() == (0, 5, 1)
+    assert cuplug.ones(3, device=device)[3:].storage_offset() == 3
+    flat = cuplug.arange(10, device=device)[::2].ravel()
+    assert flat.is_contiguous()
+    assert flat.tolist() == [0, 2, 4, 6, 8]
+
+
+def test_integers_that_no_type_holds_are_refused() -> None:
+    with pytest.raises(RuntimeError, match="beyond"):
+        cuplug.tensor([2**63])
+    assert cuplug.tensor([2**63], dtype=cuplug.float64).item() == 2.0**63
+
+
+def test_random_integers_stay_below_their_limit(device: str) -> None:
+    x = cuplug.empty(20_000, dtype=cuplug.float16, device=device).random_(3000)
+    assert x.max().item() <= 2998  # 2999 is none of float16, and is rounded up to 3000
+    assert x.min().item() >= 0
+
+
+def test_empty_lists_are_indices(device: str) -> None:
+    x = cuplug.ones(3, 4, device=device)
+    assert x[[]].shape == (0, 4)
+    assert x[[], []].shape == (0,)
+    x[[]] = 5
+    assert x.sum().item() == 12
+
+
+def test_tensors_without_dimensions_are_sizes(device: str) -> None:
+    three = cuplug.tensor(3)
+    assert cuplug.ones(three, device=device).shape == (3,)
+    x = cuplug.arange(6, device=device)
+    assert x.view(three, 2).shape == (3, 2)
+    assert x.reshape(three, -1).shape == (3, 2)
+    assert x[:1].expand(three).shape == (3,)
+    assert x[:1].repeat(three).shape == (3,)
+    assert [len(each) for each in x.split(three)] == [3, 3]
+
+
+def test_a_stranger_beside_an_operator_is_asked() -> None:
+    class Stranger:
+        def __rmatmul__(self, other: Any) -> str:
+            return "mine"
+
+        def __radd__(self, other: Any) -> str:
+            return "mine"
+
+    x: Any = cuplug.ones(2)
+    assert x @ Stranger() == "mine"
+    assert x + Stranger() == "mine"
+    with pytest.raises(TypeError):
+        x @ 3
+    with pytest.raises(TypeError):
+        x += object()
+
+
+def test_functions_pickle() -> None:
+    for function in (cuplug.exp, cuplug.add, cuplug.sum, cuplug.cat, cuplug.randn):
+        assert pickle.loads(pickle.dumps(function)) is function
+
+
+def test_a_tensor_of_the_cpu_is_neither_updated_nor_indexed_by_one_of_a_device(running: str) -> None:
+    there = cuplug.tensor(1.0, device="cuda")
+    with pytest.raises(RuntimeError):
+        cuplug.tensor(1.0).add_(there)
+    with pytest.raises(RuntimeError):
+        cuplug.ones(3)[cuplug.tensor([0], device="cuda")]
+    with pytest.raises(RuntimeError):
+        cuplug.ones(3)[cuplug.tensor([True, False, True], device="cuda")]
+
+
+def test_a_generator_of_another_device_is_refused(running: str) -> None:
+    with pytest.raises(RuntimeError, match="generator"):
+        cuplug.rand(3, device="cuda", generator=cuplug.Generator())
+    with pytest.raises(RuntimeError, match="pinned"):
+        cuplug.empty(2, device="cuda", pin_memory=True)
+
+
+def test_wrong_arguments_are_refused(device: str) -> None:
+    with pytest.raises(RuntimeError):
+        cuplug.full((2,), 1e5, dtype=cuplug.float16, device=device)
+    with pytest.raises(TypeError):
+        cuplug.ones(2, device=device).flip()
+    with pytest.raises(RuntimeError):
+        cuplug.ones(2, device=device).fill_(cuplug.tensor([2.0], device=device))
+    with pytest.raises(RuntimeError):
+        cuplug.ones(2, device=device).masked_select(cuplug.tensor([1, 0], dtype=cuplug.uint8, device=device))
+    assert cuplug.full((2,), float("inf"), dtype=cuplug.float16, device=device).isinf().all()
+
+
+def test_a_copy_to_the_cpu_that_does_not_wait_is_in_pinned_memory(running: str) -> None:
+    x = cuplug.arange(5, device="cuda")
+    there = x.to("cpu", non_blocking=True)
+    assert there.is_pinned()
+    cuplug.cuda.synchronize()
+    assert there.tolist() == [0, 1, 2, 3, 4]
+    assert not x.to("cpu").is_pinned()
