@@ -224,9 +224,11 @@ def test_cupy_and_tensors_share_memory_both_ways(torch: Any) -> None:
 def test_tensors_are_arguments_of_kernels(torch: Any) -> None:
     source = """__global__ void fill(float *out, float value, long long n) {
         if (threadIdx.x < n) out[threadIdx.x] = value;
-    }"""
+    }
+    __global__ void answer(long long *out) { *out = 42; }"""
     try:
-        fill = torch.SourceModule(source).get_function("fill")
+        module = torch.SourceModule(source)
+        fill, answer = module.get_function("fill"), module.get_function("answer")
     except torch.CompileError as error:
         pytest.skip(str(error))
     launch = fill.prepare(1, 32)
@@ -237,9 +239,11 @@ def test_tensors_are_arguments_of_kernels(torch: Any) -> None:
         assert out.tolist() == [0, 0, 0, value, value, 0, value, 0]
     # A tensor of one integer is an index to Python, but memory to a kernel.
     number = torch.zeros(1, dtype=torch.int64, device="cuda")
-    fill(number, 1.0, 1, grid=1, block=1)
-    launch(number, 1.0, 1)
-    assert number.item() == 0x3F800000
+    answer(number, grid=1, block=1)
+    assert number.item() == 42
+    number.zero_()
+    answer.prepare(1, 1)(number)
+    assert number.item() == 42
     # To a parameter that is a number it is one.
     out.zero_()
     count = torch.tensor([2], device="cuda")
