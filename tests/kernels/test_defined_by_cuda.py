@@ -115,3 +115,22 @@ def test_atomic_operations_need_addresses_that_are_multiples_of_their_size(machi
 def launch_and_wait(machine: Any, function: Any, x: Any) -> None:
     function(x, grid=1, block=1)
     machine.synchronize()
+
+
+@pytest.mark.needs_sim
+def test_instructions_of_three_operands_and_of_the_highest_bit_compute(machine: Any) -> None:
+    source = """
+    __device__ unsigned long long __globaltimer() { return 7; }  // which CUDA leaves to programs
+    extern "C" __global__ void k(unsigned *x) {
+        asm("lop3.b32 %0, %1, %2, %3, 0x96;" : "=r"(x[3]) : "r"(x[0]), "r"(x[1]), "r"(x[2]));
+        asm("lop3.b32 %0, %1, %2, %3, 0xe8;" : "=r"(x[4]) : "r"(x[0]), "r"(x[1]), "r"(x[2]));
+        asm("bfind.u32 %0, %1;" : "=r"(x[5]) : "r"(x[0]));
+        asm("bfind.u32 %0, %1;" : "=r"(x[6]) : "r"(0));
+        x[7] = (unsigned)__globaltimer();
+    }
+    """
+    a, b, c = 0x12345678, 0x9ABCDEF0, 0x0F0F3355
+    x = machine.up(np.uint32([a, b, c, 0, 0, 0, 0, 0]))
+    machine.module(source).get_function("k")(x, grid=1, block=1)
+    expected = [a ^ b ^ c, a & b | a & c | b & c, 28, 0xFFFFFFFF, 7]
+    assert machine.down(x, 8, np.uint32)[3:].tolist() == expected

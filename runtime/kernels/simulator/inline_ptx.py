@@ -22,7 +22,7 @@ _REGISTERS = {
     "%lanemask_ge": "~((1u << __cuplug::lane()) - 1u)",
     "%clock": "(unsigned)clock64()",
     "%clock64": "clock64()",
-    "%globaltimer": "__globaltimer()",
+    "%globaltimer": "__cuplug::globaltimer()",
     **{f"%{ptx}.{axis}": f"__cuplug_{name}.{axis}"
        for ptx, name in {"tid": "threadIdx", "ctaid": "blockIdx", "ntid": "blockDim", "nctaid": "gridDim"}.items()
        for axis in "xyz"},
@@ -51,6 +51,8 @@ _INSTRUCTIONS = {
     r"bfe\.u32": "(unsigned)((unsigned long long)(unsigned){1} >> {2} & ((1ull << {3}) - 1ull))",
     r"vabsdiff4\.u32\.u32\.u32\.add": "__vsadu4({1}, {2}) + {3}",
     r"vabsdiff4\.u32\.u32\.u32": "__vabsdiffu4({1}, {2})",
+    r"lop3\.b32": "__cuplug::lop3({1}, {2}, {3}, {4})",
+    r"bfind\.u32": "({1} ? 31u - (unsigned)__clz((int){1}) : 0xffffffffu)",
     r"dp4a\.s32\.s32": "__dp4a((int){1}, (int){2}, (int){3})",
     r"dp4a\.u32\.u32": "__dp4a((unsigned){1}, (unsigned){2}, (unsigned){3})",
     r"sqrt(\.approx|\.rn)(\.ftz)?\.f32": "sqrtf({1})",

@@ -98,6 +98,15 @@ inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
 inline int __clzll(long long x) { return x ? __builtin_clzll((unsigned long long)x) : 64; }
 inline int __ffs(int x) { return __builtin_ffs(x); }
 inline int __ffsll(long long x) { return __builtin_ffsll(x); }
+namespace __cuplug {
+// Any function of three bits, by its table: bit 4a + 2b + c of `table` is the result for bits a, b and c.
+inline unsigned lop3(unsigned a, unsigned b, unsigned c, unsigned table) {
+    unsigned result = 0;
+    for (unsigned row = 0; row < 8; ++row)
+        if (table >> row & 1u) result |= (row & 4u ? a : ~a) & (row & 2u ? b : ~b) & (row & 1u ? c : ~c);
+    return result;
+}
+}  // namespace __cuplug
 inline unsigned __brev(unsigned x) {
     x = __builtin_bswap32(x);
     x = (x >> 4 & 0x0f0f0f0fu) | (x & 0x0f0f0f0fu) << 4;

@@ -85,17 +85,19 @@ __attribute__((format(printf, 1, 2))) inline int printf(const char* format, ...)
 inline void __brkpt() { __trap(); }
 inline void __prof_trigger(int) {}
 
-inline unsigned long long __globaltimer() {
+namespace __cuplug {
+inline unsigned long long globaltimer() {
     struct { long seconds, nanoseconds; } now;
     extern int __cuplug_clock_gettime(int, void*) asm("clock_gettime");
     __cuplug_clock_gettime(1, &now);
     return (unsigned long long)now.seconds * 1000000000ull + (unsigned long long)now.nanoseconds;
 }
+}  // namespace __cuplug
 inline long long clock64() {
 #if defined(__x86_64__)
     return (long long)__builtin_ia32_rdtsc();
 #else
-    return (long long)__globaltimer();
+    return (long long)__cuplug::globaltimer();
 #endif
 }
 typedef long clock_t;

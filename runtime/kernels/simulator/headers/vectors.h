@@ -37,7 +37,12 @@ typedef unsigned char uchar;
 typedef unsigned short ushort;
 typedef unsigned int uint;
 typedef unsigned long ulong;
+typedef long ssize_t;
 
 typedef unsigned long long cudaTextureObject_t;
 typedef unsigned long long cudaSurfaceObject_t;
 typedef struct CUstream_st* cudaStream_t;
+// Kernels have no use for these but as types of members and parameters.
+typedef struct CUevent_st* cudaEvent_t;
+enum cudaError { cudaSuccess = 0 };
+typedef cudaError cudaError_t;

@@ -29,6 +29,12 @@ struct thread_block : thread_group {
     static arrival_token barrier_arrive() { return {}; }
     static void barrier_wait(arrival_token&&, int line = __builtin_LINE()) { __syncthreads(line); }
 };
+// Room for groups across warps, which need none here.
+template <unsigned threads = 1024> struct block_tile_memory {};
+inline thread_block this_thread_block();
+template <unsigned threads> inline thread_block this_thread_block(block_tile_memory<threads>&) {
+    return this_thread_block();
+}
 inline thread_block this_thread_block() {
     thread_block block;
     block.mask = 0;
