@@ -63,7 +63,7 @@ class Expected:
             found = getattr(pools[pool], name)
             what = f"{pool}.{name} says {found}"
             current, peak, allocated, _ = figures
-            step = 2 if name == "allocation" else most
+            step = 3 if name == "allocation" else most  # it, and two probes
             require(found.current == current, Rule.ACCOUNTING, f"{what}, and {current} are in use")
             require(found.allocated - found.freed == current, Rule.ACCOUNTING, f"{what}: its sums do not add up")
             lowest = current if peaks_were_reset else max(peak, current)

@@ -33,7 +33,7 @@ __all__ = [
 _KINDS: tuple[type[BaseException], ...] = (KeyboardInterrupt, MemoryError, RecursionError)
 _TIMES_A_LINE = 3
 """Once for each kind of exception."""
-_SIGNALS = 300
+_SIGNALS = 150
 _AGAIN_S = 20e-6
 
 
