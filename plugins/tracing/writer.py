@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import itertools
 import json
 import mmap
 import os
-import stat
 import struct
 import sys
 import threading
@@ -15,7 +13,6 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from io import FileIO
 from typing import Any, TypeVar
 
 from ...allocators.errors import TraceError
@@ -37,14 +34,9 @@ from .format import (
     PLACES_GIVEN_UP,
     RECORD_SIZE,
     STILL_OPEN,
-    is_trace,
     own_version,
 )
-
-try:
-    import fcntl
-except ImportError:  # not a POSIX system: two processes may then write one file unnoticed
-    fcntl = None  # type: ignore[assignment]
+from .new_file import allocate, create
 
 __all__ = ["TraceWriter", "write_trace"]
 
@@ -98,7 +90,7 @@ class TraceWriter:
         self.places = itertools.count(self._start, RECORD_SIZE)
         fixed = HEADER.pack(MAGIC, FORMAT_VERSION, self._start, RECORD_SIZE, len(text), zlib.crc32(text), STILL_OPEN)
         head = (fixed + text).ljust(self._start, b"\0")
-        self._file = _create(self.path, head, self._start + _WINDOW * RECORD_SIZE)
+        self._file = create(self.path, head, self._start + _WINDOW * RECORD_SIZE)
         try:
             self._advance(self._start)
         except BaseException:
@@ -302,7 +294,7 @@ class TraceWriter:
         file = self._file.fileno()
         has = os.fstat(file).st_size
         if has < size:
-            _allocate(file, has, size)
+            allocate(file, has, size)
         self.window = self._map(place, size)
 
     def _map(self, place: int, end: int) -> tuple[int, int, Any]:
@@ -340,100 +332,6 @@ def write_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
         if isinstance(error, OSError):
             raise TraceError(f"cannot write a trace to {os.fspath(path)}: {error.strerror}") from None
         raise
-
-
-def _create(path: str, head: bytes, size: int) -> FileIO:
-    """Make a file of ``size`` bytes that begins with ``head``, and put it in the place of an older trace.
-
-    It is made beside, and moved when it has all that it needs: where that fails, what was there stays.
-    """
-    path = os.path.realpath(path)
-    beside = f"{path}.{os.getpid()}.{threading.get_ident()}.part"
-    file: FileIO | None = None
-    try:
-        _with_older(path, lambda: None)  # what must not be replaced is found out before anything is made
-        file = FileIO(beside, "w+")
-        _lock(file.fileno(), path)
-        os.pwrite(file.fileno(), head, 0)
-        _allocate(file.fileno(), len(head), size)
-        _with_older(path, lambda: os.rename(beside, path))
-    except BaseException as error:
-        if file is not None:
-            file.close()
-        with suppress(OSError):  # there is none, unless it was made and not yet moved
-            os.unlink(beside)
-        if isinstance(error, OSError):
-            raise TraceError(f"cannot write a trace to {path}: {error.strerror}") from None
-        raise
-    return file
-
-
-def _with_older(path: str, action: Callable[[], None]) -> None:
-    """Do something while an older trace at ``path``, if there is one, is known to be nobody's.
-
-    Raises:
-        TraceError: there is something else there, or somebody is writing it.
-    """
-    while True:
-        try:
-            kind = os.stat(path).st_mode
-            if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
-                raise TraceError(f"{path} is not a regular file: write the trace elsewhere")
-            older = FileIO(path, "r+")
-        except FileNotFoundError:
-            action()
-            return
-        try:
-            head = older.read(len(MAGIC))
-            if head and not is_trace(head):
-                raise TraceError(f"{path} exists and is not a trace: remove it, or write the trace elsewhere")
-            _lock(older.fileno(), path)
-            if os.path.exists(path) and os.path.samestat(os.fstat(older.fileno()), os.stat(path)):
-                action()
-                return
-        finally:
-            older.close()
-
-
-def _allocate(file: int, has: int, size: int) -> None:
-    """Let a file of ``has`` bytes grow to ``size``, with the disk space taken now.
-
-    A memory map of a file with holes would end in a bus error when the disk is full.
-
-    Raises:
-        OSError: there is no room. The file then is as long as it was.
-    """
-    try:
-        try:
-            os.posix_fallocate(file, has, size - has)
-        except OSError as error:
-            if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS):
-                raise
-            _fill(file, has, size)
-        except AttributeError:  # not every system has it
-            _fill(file, has, size)
-    except OSError:
-        os.ftruncate(file, has)
-        raise
-
-
-def _fill(file: int, has: int, size: int) -> None:
-    zeros = bytes(1 << 16)
-    while has < size:
-        has += os.pwrite(file, zeros[: size - has], has)
-
-
-def _lock(file: int, path: str) -> None:
-    if fcntl is not None:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise TraceError(
-                f"{path} is being written already, by another process or runtime: choose another path, or write "
-                "'{pid}' in it to give each process its own"
-            ) from None
-        except OSError:
-            pass  # a file system without locks
 
 
 def _about_this_process() -> dict[str, Any]:

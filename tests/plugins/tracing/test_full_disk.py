@@ -45,7 +45,7 @@ def test_a_trace_that_the_disk_cuts_off_says_so_while_it_is_written_and_when_it_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = TraceWriter(tmp_path / "t.cuplug")
-    monkeypatch.setattr(writing.os, "posix_fallocate", full)
+    monkeypatch.setattr(os, "posix_fallocate", full)
     for number in range(WINDOW):
         append(writer, number)
     with pytest.raises(TraceError, match="No space left on device; what comes from here on is missing"):
@@ -68,7 +68,7 @@ def test_the_events_of_threads_that_were_held_up_still_find_their_places_on_a_fu
     place = next(writer.places)
     for number in range(1, 2 * WINDOW):
         append(writer, number)
-    monkeypatch.setattr(writing.os, "posix_fallocate", full)
+    monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(TraceError):
         append(writer, 2 * WINDOW)
     begin, _, view = writer.window_for(place)
@@ -133,9 +133,9 @@ def test_a_trace_that_cannot_be_written_to_its_end_leaves_what_was_there(
     path = tmp_path / "t.cuplug"
     few, many = (Trace(Header(), np.ones(count, EVENT_DTYPE)) for count in (3, 2 * WINDOW))
     write_trace(few, path)
-    before = writing._allocate
+    before = writing.allocate
     monkeypatch.setattr(
-        writing, "_allocate", lambda file, has, size: full() if has > 1 << 19 else before(file, has, size)
+        writing, "allocate", lambda file, has, size: full() if has > 1 << 19 else before(file, has, size)
     )
     with pytest.raises(TraceError, match="No space left on device"):
         write_trace(many, path)
@@ -147,7 +147,7 @@ def test_where_space_cannot_be_set_aside_it_is_written(tmp_path: Path, monkeypat
     def unsupported(*_arguments: object) -> None:
         raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
 
-    monkeypatch.setattr(writing.os, "posix_fallocate", unsupported)
+    monkeypatch.setattr(os, "posix_fallocate", unsupported)
     writer = TraceWriter(tmp_path / "t.cuplug")
     taken = os.stat(writer.path).st_blocks * 512
     assert taken >= os.stat(writer.path).st_size  # no hole that a full disk could not fill

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from cuplug.allocators.events import EventKind
+from cuplug.plugins.tracing import new_file as creating
 from cuplug.plugins.tracing import recorder as recording
 from cuplug.plugins.tracing import stacks as stacking
 from cuplug.plugins.tracing import writer as writing
@@ -19,7 +20,7 @@ from cuplug.plugins.tracing.recorder import TraceRecorder
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # files left open
 
-FILES = {module.__file__ for module in (recording, stacking, writing)}
+FILES = {module.__file__ for module in (creating, recording, stacking, writing)}
 
 
 class Interrupts:
