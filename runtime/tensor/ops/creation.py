@@ -25,7 +25,7 @@ from .copying import copied_to, pinned_empty, to
 from .copying import pin_memory as pin_memory_of
 from .elementwise import apply_into
 from .numpy_arrays import adopt_array, from_numpy
-from .outputs import resize_output
+from .out_argument import resize_output
 from .promotion import common_dtype, number_of
 from .scalars import item, tolist
 

@@ -18,7 +18,7 @@ from ..places.dispatch import Plan, PlanForOnce, dispatch
 from ..places.elementwise_table import COPY, Elementwise, ElementwiseInto, TypeRule
 from ..places.place import Kernel, Place, place_at
 from .numpy_arrays import number_as_tensor
-from .outputs import resize_output
+from .out_argument import resize_output
 from .promotion import number_of, result_types
 from .scalars import item
 

@@ -11,7 +11,7 @@ from ..core.tensor_errors import ShapeError
 from ..places.dispatch import Plan, dispatch
 from ..places.elementwise_table import COPY
 from .elementwise import apply_into, common_place
-from .outputs import resize_output
+from .out_argument import resize_output
 from .promotion import common_dtype
 from .views import narrow, unsqueeze
 

@@ -15,7 +15,7 @@ from ..places.elementwise_table import COPY
 from ..places.place import place_at
 from .copying import copied_to
 from .elementwise import apply_into, common_place
-from .outputs import resize_output
+from .out_argument import resize_output
 from .reshape import reshape
 from .views import expand, unsqueeze
 

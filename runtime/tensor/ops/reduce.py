@@ -14,7 +14,7 @@ from ..places.elementwise_table import COPY
 from ..places.place import place_at
 from ..places.reduction_table import REDUCTIONS, Reduction, ReductionRule
 from .elementwise import apply_into
-from .outputs import resize_output
+from .out_argument import resize_output
 
 __all__ = ["Axes", "reduced", "reduced_to_all"]
 
