@@ -19,7 +19,6 @@ from .compile.compile_cache import Cache, Entry, default_cache, encode
 from .launch.arguments import Parameter
 from .launch.global_symbol import GlobalSymbol
 from .launch.kernel_function import Function
-from .source.host_code import without_host_code
 from .source.kernel_names import demangle, find_kernel, plain_name, typed_name
 from .source.signatures import Signature, kinds, pointees, signatures
 
@@ -191,6 +190,7 @@ class SourceModule:
 
     def _compile_for_gpu(self, settings: _CompilerSettings) -> Entry:
         from .compile.gpu_compiler import compile_for_gpu
+        from .source.host_code import without_host_code
 
         return compile_for_gpu(without_host_code(self.source), **settings._asdict())
 

@@ -19,7 +19,6 @@ import contextlib
 import hashlib
 import json
 import os
-import secrets
 import stat
 import time
 import warnings
@@ -92,7 +91,7 @@ class Cache:
     def put(self, key: str, entry: Entry) -> None:
         """Keep an entry. A directory that cannot be written to, or that others can write to, keeps nothing."""
         name = self.path(key).name
-        temporary = f".new-{secrets.token_hex(8)}"
+        temporary = f".new-{os.urandom(8).hex()}"
         try:
             with self._open_folder(key, make=True) as folder:
                 try:

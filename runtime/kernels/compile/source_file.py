@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from pathlib import Path
 
 __all__ = ["SOURCE_NAME", "write_source"]
@@ -15,6 +15,6 @@ def write_source(source: str, folder: Path) -> str:
     """Write a source into a folder; returns the file's name. That is one which no source can include, but messages
     call it ``kernel.cu``: so a program's own file of that name can be included.
     """
-    name = f"{secrets.token_hex(16)}.cu"
+    name = f"{os.urandom(16).hex()}.cu"
     (folder / name).write_text(f'#line 1 "{SOURCE_NAME}"\n{source}')
     return name
