@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .event import Event
 
-__all__ = ["BorrowedMemory", "Loan"]
+__all__ = ["BorrowedMemory", "Borrower", "Loan"]
+
+
+class Borrower:
+    """The call that borrows, for as long as it has not queued its copy: a local variable of it."""
+
+    __slots__ = ("__weakref__",)
 
 
 class Loan:
     """What one copy has borrowed."""
 
-    __slots__ = ("event", "owners", "queued")
+    __slots__ = ("_borrower", "event", "owners")
 
-    def __init__(self, owners: list[Any]) -> None:
+    def __init__(self, owners: list[Any], borrower: Borrower) -> None:
         self.owners = owners
         """What keeps the memory."""
-        self.queued = False
-        """Whether the copy is in its stream. Nobody may end the loan before."""
+        self._borrower = weakref.ref(borrower)
         self.event: Event | None = None
         """Marks the copy in its stream. None also where an interrupt came between queueing the copy and marking it:
         then the loan ends with a later one, or when somebody waits for the stream."""
+
+    @property
+    def queued(self) -> bool:
+        """Whether the copy is in its stream, or will never be. Nobody may end the loan before."""
+        return self._borrower() is None
 
 
 class BorrowedMemory:
@@ -37,9 +48,9 @@ class BorrowedMemory:
     def __init__(self) -> None:
         self._loans: dict[int, dict[Loan, None]] = {}
 
-    def begin(self, stream: int, owners: list[Any]) -> Loan:
+    def begin(self, stream: int, owners: list[Any], borrower: Borrower) -> Loan:
         """Keep ``owners`` for a copy that is about to be queued on ``stream`` (the key that allocators know it as)."""
-        loan = Loan(owners)
+        loan = Loan(owners, borrower)
         self._loans.setdefault(stream, {})[loan] = None
         return loan
 

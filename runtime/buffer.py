@@ -11,6 +11,7 @@ from ..allocators.block import Block
 from ..allocators.errors import CuplugError
 from ..allocators.uncopyable import refuse_copies
 from .foreign import stream_handle
+from .leases import Lease, begin_lease, end_lease, lease_of
 from .runtime_upstream import RuntimeUpstream, driver_handle
 
 if TYPE_CHECKING:
@@ -28,22 +29,24 @@ class Buffer:
     named with ``record_stream`` before it is dropped, as in PyTorch.
     """
 
-    __slots__ = ("__weakref__", "_block")
+    __slots__ = ("__weakref__", "_block", "_lease")
     _block: Block  # unset once closed
+    _lease: Lease
     __reduce_ex__ = refuse_copies("allocate another buffer and fill it with cuplug.cuda.memcpy")
 
     @classmethod
     def allocate(cls, allocator: Allocator, nbytes: int, *, stream: int) -> Self:
         """A buffer of ``nbytes`` bytes from ``allocator``, for use on ``stream`` (as the allocator knows it).
 
-        Raises as ``Allocator.allocate``.
+        An exception at any point, such as an interrupt, loses no memory. Raises as ``Allocator.allocate``.
         """
         buffer = cls()
-        buffer._block = allocator.allocate(nbytes, stream=stream)  # one step: an interrupt finds it owned or not there
+        lease = buffer._lease = begin_lease(buffer, allocator, nbytes, stream=stream)
+        buffer._block = lease.held
         return buffer
 
     @classmethod
-    def of(cls, block: Block) -> Buffer:
+    def of(cls, block: Block) -> Self:
         """The owner of ``block``, which came from ``Allocator.allocate``. There must be only one.
 
         Raises:
@@ -52,23 +55,24 @@ class Buffer:
         if not isinstance(block, Block):
             raise TypeError(f"cuplug.cuda.alloc(nbytes) makes buffers; {block!r} cannot be made one")
         buffer = cls()
+        buffer._lease = lease_of(buffer, block)
         buffer._block = block
         return buffer
-
-    def close(self) -> None:
-        """Give the memory up. Closing again, also from another thread at the same time, does nothing."""
-        with suppress(AttributeError):
-            block = self._block
-            block.allocator.give_back(block)
-            del self._block
 
     def __del__(self) -> None:
         # It may run at any bytecode, in a forked child, and after the interpreter's globals have gone.
         try:
-            block = self._block
+            lease = self._lease
         except AttributeError:
-            return
-        block.allocator.give_back(block)
+            return  # nothing was allocated, or an interrupt came: then the lease does it
+        end_lease(lease)
+        del self._lease  # a weak reference that has gone itself calls nobody
+
+    def close(self) -> None:
+        """Give the memory up. Closing again, also from another thread at the same time, does nothing."""
+        with suppress(AttributeError):
+            end_lease(self._lease)
+            del self._block
 
     @property
     def closed(self) -> bool:

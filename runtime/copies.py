@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..allocators.errors import CuplugError, DeviceMismatchError
+from .borrowed import Borrower
 from .checks import whole_number
 from .operands import Operand, operand
 from .runtime import Runtime, runtime_or_default
@@ -153,15 +154,15 @@ def _queue_keeping(target: Operand, source: Operand, count: int, queue: Stream) 
             _queue(target, source, count, queue)
         return
     borrowed, key = runtime.device(queue.device).borrowed, runtime.current.key(queue.cuda_stream)
-    loan = borrowed.begin(key, owners)
+    borrower = Borrower()
+    loan = borrowed.begin(key, owners, borrower)
     try:
         with runtime.on_device(queue.device):
             _queue(target, source, count, queue)
     except CuplugError:  # the driver refused. After any other exception the copy may be queued: the loan lasts
         borrowed.cancel(key, loan)
         raise
-    finally:
-        loan.queued = True
+    del borrower
     loan.event = queue.record_event()
     borrowed.end_done(key)
 

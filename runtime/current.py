@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
+from ..allocators.errors import CuplugError
 from ..allocators.uncopyable import refuse_copies
 from .buffer import Buffer
 from .drivers.base import LEGACY_STREAM, PER_THREAD_STREAM
@@ -12,7 +15,7 @@ from .runtime_upstream import per_thread_key
 if TYPE_CHECKING:
     from .machine import Runtime
 
-__all__ = ["Current"]
+__all__ = ["Current", "Entered"]
 
 
 class Current:
@@ -23,35 +26,56 @@ class Current:
     """
 
     __reduce_ex__ = refuse_copies("it belongs to its thread")
-    __slots__ = ("__weakref__", "_prepared", "device", "number", "runtime", "stream", "streams")
+    __slots__ = ("__weakref__", "_has_context", "blocks", "device", "number", "runtime", "stream", "streams")
 
     def __init__(self, runtime: Runtime) -> None:
         runtime.driver  # noqa: B018 - raises where there is no device
         self.runtime = runtime
         self.number = next(runtime.thread_numbers)
         """Of this thread, in the order in which they came; never used for another."""
+        self.blocks: list[object] = []
+        """Marks of the ``with`` blocks that the thread is in, those that an interrupt has ended too (``Entered``)."""
         self.streams: dict[int, Any] = {}
         """The ``Stream`` chosen for a device. Missing: the default stream."""
         self.device: int
         """The current device's ordinal."""
         self.stream: int
         """The current stream of the current device, as allocators know it."""
-        self._prepared: bool
-        """Whether ``_first_allocation`` has run since the device was chosen."""
+        self._has_context: bool
+        """Whether the driver has had a current device in this thread since the device was chosen."""
         self._choose(runtime.home)
 
     def set_device(self, ordinal: int) -> None:
-        """Make ``ordinal`` current here and in the driver."""
-        self.runtime.driver.set_device(ordinal)
-        self._choose(ordinal)
+        """Make ``ordinal`` current here and in the driver: both, or an exception leaves both as they were."""
+        before = self.state()
+        try:
+            self.runtime.driver.set_device(ordinal)
+            self._choose(ordinal)
+        except BaseException:
+            self.restore(before)
+            raise
 
     def set_stream(self, ordinal: int, stream: Any) -> None:
         """Make ``stream`` the current one of its device, and its device current."""
-        self.streams[ordinal] = stream
-        if ordinal != self.device:
-            self.set_device(ordinal)
+        before = self.streams.get(ordinal)
+        try:
+            self.streams[ordinal] = stream
+            if ordinal != self.device:
+                self.set_device(ordinal)
+            else:
+                self._choose(ordinal)
+        except BaseException:
+            self.put_stream(ordinal, before)
+            if ordinal == self.device:
+                self._choose(ordinal)
+            raise
+
+    def put_stream(self, ordinal: int, stream: Any) -> None:
+        """Note ``stream`` as the chosen one of a device; None for the default stream."""
+        if stream is None:
+            self.streams.pop(ordinal, None)
         else:
-            self._choose(ordinal)
+            self.streams[ordinal] = stream
 
     def state(self) -> tuple[int, int | None]:
         """What ``restore`` needs to bring the present device back, in the driver too."""
@@ -70,22 +94,56 @@ class Current:
         """What allocators know the stream ``handle`` as."""
         return handle if handle != PER_THREAD_STREAM else per_thread_key(self.number)
 
-    def _choose(self, ordinal: int) -> None:
-        self.device = ordinal
-        stream = self.streams.get(ordinal)
-        self.stream = LEGACY_STREAM if stream is None else self.key(stream.cuda_stream)
-        self._prepared = False
-
     def allocate(self, nbytes: int) -> Buffer:
         """Memory of the current device, for its current stream."""
-        if not self._prepared:
-            self._first_allocation()
+        if not self._has_context:
+            self._have_context()
         return Buffer.allocate(self.runtime.allocator(self.device), nbytes, stream=self.stream)
 
-    def _first_allocation(self) -> None:
-        """The first one on the current device since it became that: have a context current, since what comes next is
-        likely a call of another library (PyCUDA) with this memory."""
+    def _choose(self, ordinal: int) -> None:
+        stream = self.streams.get(ordinal)
+        key = LEGACY_STREAM if stream is None else self.key(stream.cuda_stream)
+        self._has_context = False
+        self.device, self.stream = ordinal, key  # no interrupt comes between two assignments
+
+    def _have_context(self) -> None:
+        """Have a context current: what comes next is likely a call of another library (PyCUDA) with this memory."""
         driver = self.runtime.driver
         if driver.current_device() is None:
             driver.set_device(self.device)
-        self._prepared = True
+        self._has_context = True
+
+
+class Entered:
+    """What was current in a thread when a ``with`` block began that changes it.
+
+    An interrupt may keep the block's end from bringing it back. Then the end of a block around it does, or else this
+    object when it is dropped, which is when the interrupt's traceback is.
+    """
+
+    __slots__ = ("_current", "_mark", "_state", "_streams", "_thread")
+
+    def __init__(self, current: Current, ordinal: int, *, streams: bool = False) -> None:
+        """The device ``ordinal`` is about to become current; with ``streams``, a stream of it too."""
+        self._mark = object()
+        self._current = current
+        self._thread = get_ident()
+        changed = (current.device, ordinal) if streams else ()
+        self._streams = {each: current.streams.get(each) for each in changed}
+        self._state = current.state()
+        current.blocks.append(self._mark)
+
+    def restore(self) -> None:
+        """Bring it back. Again, and after the end of a block around this one, it does nothing."""
+        blocks = self._current.blocks
+        if self._mark not in blocks:
+            return
+        for ordinal, chosen in self._streams.items():
+            self._current.put_stream(ordinal, chosen)
+        self._current.restore(self._state)
+        del blocks[blocks.index(self._mark) :]
+
+    def __del__(self) -> None:
+        with suppress(CuplugError, AttributeError):  # AttributeError: it was never made
+            if self._thread == get_ident():
+                self.restore()

@@ -6,7 +6,7 @@ from operator import index
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from .current import Current
+from .current import Entered
 from .drivers.base import DeviceProperties
 from .runtime import Runtime, default_runtime, runtime_or_default
 
@@ -40,27 +40,25 @@ class device:  # noqa: N801 - torch's name
     def __init__(self, device: Any, *, runtime: Runtime | None = None) -> None:
         self._runtime = runtime
         self._asked = device
-        self._before: list[tuple[Current, tuple[int, int | None]] | None] = []
+        self._entered: list[Entered | None] = []
 
     def __enter__(self) -> Self:
         runtime = runtime_or_default(self._runtime)
         if isinstance(self._asked, int) and self._asked < 0:
-            self._before.append(None)
+            self._entered.append(None)
             return self
         ordinal = device_index(self._asked, runtime)
-        current = runtime.current
-        before = current.state()
-        current.set_device(ordinal)
-        self._before.append((current, before))
+        entered = Entered(runtime.current, ordinal)
+        runtime.current.set_device(ordinal)
+        self._entered.append(entered)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        entered = self._before.pop()
+        entered = self._entered.pop()
         if entered is not None:
-            current, before = entered
-            current.restore(before)
+            entered.restore()
 
     def __repr__(self) -> str:
         return f"cuplug.cuda.device({self._asked!r})"

@@ -8,7 +8,7 @@ from ..allocators.base import Allocator
 from ..allocators.uncopyable import refuse_copies
 from .borrowed import BorrowedMemory
 from .drivers.device_upstream import on_device
-from .handles import EventPool, StreamPool
+from .handle_pool import HandlePool
 from .runtime_upstream import RuntimeUpstream
 
 if TYPE_CHECKING:
@@ -27,8 +27,20 @@ class DeviceState:
         self.ordinal = ordinal
         self.upstream = RuntimeUpstream(runtime, driver, ordinal)
         self.allocator: Allocator | None = None
-        self.streams = StreamPool(driver, self._forget_stream)
-        self.events = EventPool(driver)
+        self.streams = HandlePool(
+            lambda priority: driver.stream_create(non_blocking=True, priority=priority),
+            lambda stream: driver.stream_destroy(stream),
+            forget=self._forget_stream,
+            is_usable=lambda stream: driver.stream_query(stream),
+        )
+        """Non-blocking streams, by priority. One with work pending is not given out: its next owner's would wait."""
+        self.events = HandlePool(
+            lambda timing: driver.event_create(timing=bool(timing)),
+            lambda event: driver.event_destroy(event),
+        )
+        """Events, by whether they measure time. One may be used again while a recording of it is pending: what waits
+        for that one keeps waiting for it, since a wait refers to the recording that was the latest when it was queued
+        (``cuStreamWaitEvent``)."""
         self.borrowed = BorrowedMemory()
         self.objects: dict[str, Any] = {}
         """What the floors above keep for the device, by their own names."""

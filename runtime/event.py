@@ -18,7 +18,7 @@ __all__ = ["Event"]
 class Event:
     """Marks the work queued on a stream up to a moment. It belongs to the device of the stream first recorded on."""
 
-    __slots__ = ("__weakref__", "_dropped", "_handle", "_runtime", "blocking", "device", "enable_timing")
+    __slots__ = ("__weakref__", "_handle", "_runtime", "blocking", "device", "enable_timing")
     __reduce_ex__ = refuse_copies("pass the event itself on, or make another one")
 
     def __init__(
@@ -50,12 +50,6 @@ class Event:
         self.device: int | None = None
         """The ordinal of its device; None before it is recorded."""
 
-    def __del__(self) -> None:
-        try:  # noqa: SIM105 - late at exit, names of this module may be gone
-            self._dropped.append(self._handle)
-        except AttributeError:
-            pass  # never recorded
-
     @property
     def cuda_event(self) -> int:
         """The driver's handle (``CUevent``); 0 before it is recorded."""
@@ -71,10 +65,8 @@ class Event:
         runtime = chosen._runtime
         with runtime.on_device(chosen.device):
             if not self._handle:
-                events = runtime.device(chosen.device).events
-                handle = events.take(self.enable_timing)
+                handle = runtime.device(chosen.device).events.take(self, int(self.enable_timing))
                 self._runtime, self._handle, self.device = runtime, handle, chosen.device
-                self._dropped = events.dropped[self.enable_timing]
             elif self.device != chosen.device or self._runtime is not runtime:
                 raise CuplugError(
                     f"this event belongs to device {self.device} and cannot be recorded on {chosen!r}; make another one"

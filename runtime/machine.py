@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import count
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..allocators.base import Allocator
 from ..allocators.errors import CuplugError
+from ..allocators.lock import Lock
 from ..allocators.uncopyable import refuse_copies
 from ..plugins.tracing.observer_contexts import attach_all, source_of
 from .buffer import Buffer
@@ -21,6 +23,7 @@ from .devices import DeviceState
 from .drivers.base import Driver, driver_error
 from .drivers.device_upstream import on_device
 from .foreign import device_of, stream_handle
+from .leases import settle_leases
 from .making import check_allocator, find_driver, make_allocator, make_recorder
 from .process import check_not_exiting, forget, register
 from .settings import AllocatorChoice, DriverChoice, Path, Settings
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Runtime"]
 
+T = TypeVar("T")
 _SHUT_DOWN = "the runtime was shut down"
 
 
@@ -86,7 +90,8 @@ class Runtime:
         """Why it was abandoned: the process was forked from the one that it works in."""
         self._unusable: str | None = None
         self.lock = threading.RLock()
-        """Held while something of which there must be one is made."""
+        """For the floors above, while they make something of which there must be one."""
+        self._making = Lock()
         self.shared: dict[str, Any] = {}
         """What the floors above keep for the runtime, by their own names."""
         self.thread_numbers = count(1)
@@ -95,6 +100,8 @@ class Runtime:
         self._devices: dict[int, DeviceState] = {}
         self.peers: set[tuple[int, int]] = set()
         """Pairs of ordinals: the first may use the second's memory (``enable_peer_access``)."""
+        self._closing = Lock()
+        self._to_close: deque[Callable[[], None]] = deque()
         self._closers: list[Callable[[], None]] = []
         self._kept: list[Allocator] = []
         self._driver, self._no_device = find_driver(self.settings, self.plugins)
@@ -157,8 +164,7 @@ class Runtime:
         if self._unusable is None and (found := self._devices.get(whole_number(ordinal, "the number of a device"))):
             return found
         ordinal = self.check_ordinal(ordinal)
-        with self.lock:
-            return self._devices.setdefault(ordinal, DeviceState(self, ordinal))
+        return self._devices.setdefault(ordinal, DeviceState(self, ordinal))
 
     def check_ordinal(self, ordinal: int) -> int:
         """``ordinal``, if there is such a device. Raises as ``device`` does."""
@@ -192,15 +198,16 @@ class Runtime:
 
     def allocator(self, ordinal: int) -> Allocator:
         """The allocator of a device's memory. Raises as ``device`` does, and PluginError if it cannot be made."""
+        settle_leases()
         device = self.device(ordinal)
         if device.allocator is None:
-            with self.lock:
-                if device.allocator is None:
-                    device.allocator = self._make_allocator(device)
+            self.exclusively(self._set_allocator, device)
+            assert device.allocator is not None
         return device.allocator
 
     def find_allocator(self, ordinal: int) -> Allocator | None:
         """The allocator of a device, or None where none was needed up to now."""
+        settle_leases()
         device = self._devices.get(whole_number(ordinal, "the number of a device"))
         return device.allocator if device else None
 
@@ -233,6 +240,13 @@ class Runtime:
         """Whether work on ``device`` may use ``peer``'s memory: it is its own, or peer access was enabled."""
         return device == peer or (device, peer) in self.peers
 
+    def exclusively(self, work: Callable[..., T], *args: Any) -> T:
+        """The result of ``work(*args)``, while no other thread is in such a call of this runtime. Calls may be nested.
+
+        An exception at any point, such as an interrupt, leaves the runtime open to other threads.
+        """
+        return work(*args) if self._making.is_mine() else self._making.run(work, *args)
+
     # --- the end
 
     def at_close(self, closer: Callable[[], None]) -> None:
@@ -252,41 +266,46 @@ class Runtime:
         """Wait for queued work, give all memory back, close the trace and, unless it was passed in, the driver.
 
         What outlives it is harmless: dropping or closing it does nothing, using it raises CuplugError. NumPy arrays on
-        page-locked memory must not be used any more. Idempotent.
+        page-locked memory must not be used any more. Idempotent: closing again does what an interrupt has left undone.
 
         Raises:
             DriverError: the device was in a sticky error state. The rest was closed all the same.
         """
-        with self.lock:
-            if self._unusable is not None:
-                return
-            self._unusable = f"{_SHUT_DOWN}; start a new one"
-        forget(self)
-        if self.recorder is not None:
-            self.recorder.closing()
+        if self.abandoned is None and not self._closing.is_mine():
+            self._closing.run(self._close)
+
+    def _close(self) -> None:
+        if self._unusable is None:
+            self._to_close, self._unusable = deque(self._steps_of_closing()), f"{_SHUT_DOWN}; start a new one"
+        errors: list[CuplugError] = []
+        while self._to_close:
+            try:
+                self._to_close[0]()
+            except CuplugError as error:
+                errors.append(error)
+            self._to_close.popleft()
+        if errors:
+            raise errors[0]
+
+    def _steps_of_closing(self) -> list[Callable[[], None]]:
+        """What to do, in this order. Any of it may be done twice."""
         devices = list(self._devices.values())
-        steps: list[Callable[[], None]] = [device.synchronize for device in devices]
+        steps: list[Callable[[], None]] = [] if self.recorder is None else [self.recorder.closing]
+        steps += [device.synchronize for device in devices]
         steps += reversed(self._closers)
         steps += [partial(_close_allocator, allocator) for allocator in self._allocators()]
         steps += [device.close_handles for device in devices]
-        errors: list[CuplugError] = []
-        for step in steps:
-            try:
-                step()
-            except CuplugError as error:
-                errors.append(error)
-        self.shared.clear()
+        steps.append(self.shared.clear)
         if self.recorder is not None:
-            self.recorder.close()
+            steps.append(self.recorder.close)
         if self._driver is not None and self._owns_driver:
-            self._driver.close()
-        if errors:
-            raise errors[0]
+            steps.append(self._driver.close)
+        return [*steps, partial(forget, self)]
 
     def abandon(self, why: str) -> None:
         """Make every later use raise ``why``, and call neither the driver nor anything that might wait."""
         self.abandoned = self._unusable = why
-        self.lock = threading.RLock()
+        self.lock, self._making, self._closing = threading.RLock(), Lock(), Lock()
         for allocator in self._allocators():
             allocator.abandon(why)
 
@@ -309,6 +328,10 @@ class Runtime:
 
     # --- helpers
 
+    def _set_allocator(self, device: DeviceState) -> None:
+        if device.allocator is None:
+            device.allocator = self._make_allocator(device)
+
     def _make_allocator(self, device: DeviceState) -> Allocator:
         allocator = make_allocator(self.settings, self.plugins, device.upstream)
         allocator.on_out_of_memory = partial(self._out_of_memory, device)
@@ -319,6 +342,7 @@ class Runtime:
         return allocator
 
     def _out_of_memory(self, device: DeviceState, nbytes: int, stream: int) -> bool:
+        settle_leases()
         with self.on_device(device.ordinal):
             reclaimed = device.streams.settle()
         return self.plugins.out_of_memory(device.ordinal, nbytes, stream) or reclaimed
@@ -331,5 +355,7 @@ class Runtime:
 def _close_allocator(allocator: Allocator) -> None:
     try:
         allocator.close()
-    finally:
+    except CuplugError:
         allocator.abandon(_SHUT_DOWN)
+        raise
+    allocator.abandon(_SHUT_DOWN)

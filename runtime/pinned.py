@@ -16,6 +16,7 @@ from ..allocators.upstream import Fence
 from .checks import whole_number
 from .drivers.base import LEGACY_STREAM, PER_THREAD_STREAM
 from .drivers.device_upstream import EventFence, PinnedUpstream
+from .leases import Lease, begin_lease, end_lease, settle_leases
 from .runtime import Runtime, runtime_or_default
 
 if TYPE_CHECKING:
@@ -38,22 +39,25 @@ def alloc_pinned(nbytes: int, *, runtime: Runtime | None = None) -> PinnedBuffer
         TypeError: ``nbytes`` is not a whole number.
     """
     runtime = runtime_or_default(runtime)
-    block = pinned_allocator(runtime).allocate(whole_number(nbytes, "nbytes"), stream=_HOST)
-    return PinnedBuffer(PinnedMemory(block))
+    return PinnedBuffer(PinnedMemory.allocate(pinned_allocator(runtime), whole_number(nbytes, "nbytes")))
 
 
 def pinned_allocator(runtime: Runtime) -> Allocator:
     """The allocator of a runtime's page-locked memory: ``caching`` over memory that every device can use."""
-    found = runtime.shared.get("pinned")
-    if found is None:
-        with runtime.lock:
-            found = runtime.shared.get("pinned")
-            if found is None:
-                upstream = _HostUpstream(runtime.driver, runtime.current.device)
-                found = runtime.shared["pinned"] = runtime.plugins.make_allocator("caching", upstream)
-                runtime.keep(found)
+    settle_leases()
+    if "pinned" not in runtime.shared:
+        runtime.exclusively(_make_pinned_allocator, runtime)
+    found = runtime.shared["pinned"]
     assert isinstance(found, Allocator)
     return found
+
+
+def _make_pinned_allocator(runtime: Runtime) -> None:
+    if "pinned" not in runtime.shared:
+        upstream = _HostUpstream(runtime.driver, runtime.current.device)
+        made = runtime.plugins.make_allocator("caching", upstream)
+        runtime.keep(made)
+        runtime.shared["pinned"] = made
 
 
 class PinnedBuffer:
@@ -141,18 +145,26 @@ class PinnedBuffer:
 class PinnedMemory:
     """Owns a block of page-locked memory. Every NumPy array on it keeps it alive."""
 
-    __slots__ = ("__weakref__", "block")
+    __slots__ = ("__weakref__", "_lease", "block")
+    _lease: Lease
+    block: Block
     __reduce_ex__ = refuse_copies("copy its contents, with numpy.array(...)")
 
-    def __init__(self, block: Block) -> None:
-        self.block = block
+    @classmethod
+    def allocate(cls, allocator: Allocator, nbytes: int) -> Self:
+        """Memory from ``allocator``, which is one of page-locked memory. Raises as ``Allocator.allocate``."""
+        memory = cls()
+        lease = memory._lease = begin_lease(memory, allocator, nbytes, stream=_HOST)
+        memory.block = lease.held
+        return memory
 
     def __del__(self) -> None:  # see Buffer.__del__
         try:
-            block = self.block
+            lease = self._lease
         except AttributeError:
             return
-        block.allocator.give_back(block)
+        end_lease(lease)
+        del self._lease
 
     def used_by(self, device: int, stream: int) -> None:
         """A copy that uses the memory was queued on ``stream`` (a handle) of ``device``."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..allocators.errors import CuplugError
+from ..allocators.lock import Lock
 from .buffer import Buffer
 from .drivers.forking import in_forked_child
 from .machine import Runtime
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Runtime", "alloc", "default_runtime", "init", "runtime_or_default", "shutdown"]
 
+T = TypeVar("T")
 _default: Runtime | None = None
-_default_lock = threading.RLock()
+_lock = Lock()
 
 
 def alloc(nbytes: int, *, stream: Any = None) -> Buffer:
@@ -40,24 +42,27 @@ def init(
     Raises:
         CuplugError: the runtime in use has other settings. Or any error of ``Runtime``.
     """
+    return _exclusively(_init, Settings(allocator, driver, trace, launch_blocking, plugins))
+
+
+def _init(asked: Settings) -> Runtime:
     global _default
-    asked = Settings(allocator, driver, trace, launch_blocking, plugins)
-    with _default_lock:
-        running = _default
-        if running is not None and running.abandoned is not None:
-            raise CuplugError(running.abandoned)
-        if running is not None and running.usable:
-            other = asked.contradicts(running.settings)
-            if not other:
-                return running
-            if running.in_use:
-                differences = ", ".join(
-                    f"{name}={getattr(asked, name)!r} instead of {getattr(running.settings, name)!r}" for name in other
-                )
-                raise CuplugError(f"cuplug is in use and cannot go on with {differences}; call shutdown() first")
-            running.close()
-        _default = Runtime(allocator, driver, trace, launch_blocking, plugins)
-        return _default
+    running = _default
+    if running is not None and running.abandoned is not None:
+        raise CuplugError(running.abandoned)
+    if running is not None and running.usable:
+        other = asked.contradicts(running.settings)
+        if not other:
+            return running
+        if running.in_use:
+            differences = ", ".join(
+                f"{name}={getattr(asked, name)!r} instead of {getattr(running.settings, name)!r}" for name in other
+            )
+            raise CuplugError(f"cuplug is in use and cannot go on with {differences}; call shutdown() first")
+    if running is not None:
+        running.close()  # also one whose end an interrupt has broken off
+    _default = Runtime(asked.allocator, asked.driver, asked.trace, asked.launch_blocking, asked.plugins)
+    return _default
 
 
 def default_runtime() -> Runtime:
@@ -90,14 +95,23 @@ def shutdown() -> None:
     Raises:
         DriverError: the device was in a sticky error state. The rest was closed all the same.
     """
+    _exclusively(_shutdown)
+
+
+def _shutdown() -> None:
     global _default
-    with _default_lock:
-        running, _default = _default, None
-        if running is not None:
-            running.close()
+    if _default is not None:
+        if _default.abandoned is None:
+            _default.close()
+        _default = None
+
+
+def _exclusively(work: Callable[..., T], *args: Any) -> T:
+    """The result of ``work(*args)``, while no other thread starts or closes the default runtime."""
+    return work(*args) if _lock.is_mine() else _lock.run(work, *args)
 
 
 @in_forked_child
 def _renew_lock() -> None:
-    global _default_lock
-    _default_lock = threading.RLock()  # another thread may have held it
+    global _lock
+    _lock = Lock()  # another thread may have held it

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..allocators.uncopyable import refuse_copies
 from .checks import whole_number
-from .current import Current
+from .current import Entered
 from .device import device_index
 from .drivers.base import LEGACY_STREAM
 from .event import Event
@@ -33,7 +33,7 @@ class Stream:
     on a stream runs also when the object is dropped. Its handle then serves a later ``Stream``.
     """
 
-    __slots__ = ("__weakref__", "_dropped", "_handle", "_runtime", "device", "priority")
+    __slots__ = ("__weakref__", "_handle", "_runtime", "device", "priority")
     __reduce_ex__ = refuse_copies("pass the stream itself on, or make another one")
 
     def __init__(self, device: Any = None, priority: int = 0, *, runtime: Runtime | None = None) -> None:
@@ -50,9 +50,8 @@ class Stream:
         with runtime.on_device(ordinal):
             least, greatest = runtime.driver.stream_priority_range()
             priority = max(greatest, min(least, priority))
-            handle = pool.take(priority)
+            handle = pool.take(self, priority)
         self._assign(runtime, ordinal, handle, priority)
-        self._dropped = pool.dropped
 
     def _assign(self, runtime: Runtime, ordinal: int, handle: int, priority: int) -> None:
         self._runtime = runtime
@@ -60,12 +59,6 @@ class Stream:
         self.device = ordinal
         """The ordinal of its device."""
         self.priority = priority
-
-    def __del__(self) -> None:
-        try:  # noqa: SIM105 - late at exit, names of this module may be gone
-            self._dropped.append((self.priority, self._handle))
-        except AttributeError:
-            pass  # the stream is another's, or was never made
 
     @property
     def cuda_stream(self) -> int:
@@ -172,37 +165,25 @@ class StreamContext:
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
-        self._before: list[_Before | None] = []
+        self._entered: list[Entered | None] = []
 
     def __enter__(self) -> Stream | None:
         if self.stream is None:
-            self._before.append(None)
+            self._entered.append(None)
             return None
         stream = as_stream(self.stream)
         current = stream._runtime.current
-        streams = {ordinal: current.streams.get(ordinal) for ordinal in (current.device, stream.device)}
-        before = current, current.state(), streams
+        entered = Entered(current, stream.device, streams=True)
         current.set_stream(stream.device, stream)
-        self._before.append(before)
+        self._entered.append(entered)
         return stream
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        entered = self._before.pop()
-        if entered is None:
-            return
-        current, state, streams = entered
-        for ordinal, chosen in streams.items():
-            if chosen is None:
-                current.streams.pop(ordinal, None)
-            else:
-                current.streams[ordinal] = chosen
-        current.restore(state)
-
-
-_Before = tuple[Current, tuple[int, "int | None"], dict[int, "Stream | None"]]
-"""The thread's state, which device was current, and which streams."""
+        entered = self._entered.pop()
+        if entered is not None:
+            entered.restore()
 
 
 def stream(stream: Any) -> StreamContext:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from threading import get_ident
 
 from ...allocators.errors import CuplugError
 from ...allocators.upstream import Fence, VirtualMemory
@@ -19,20 +20,31 @@ class on_device:  # noqa: N801 - used as a function
     Where the device is current already, it costs one question to the driver. Each object is entered once.
     """
 
-    __slots__ = ("_before", "_driver", "_ordinal")
+    __slots__ = ("_before", "_changed_in", "_driver", "_ordinal")
 
     def __init__(self, driver: Driver, ordinal: int) -> None:
         self._driver = driver
         self._ordinal = ordinal
+        self._changed_in = 0
+        """The thread in which the device has to be brought back; 0 for none."""
 
     def __enter__(self) -> None:
         before = self._before = self._driver.current_device()
         if before != self._ordinal:
+            self._changed_in = get_ident()
             self._driver.set_device(self._ordinal)
 
     def __exit__(self, *_exception: object) -> None:
-        if self._before != self._ordinal:
+        if self._changed_in:
             self._driver.set_device(self._before)
+            self._changed_in = 0
+
+    def __del__(self) -> None:
+        # An interrupt kept ``__exit__`` from running, or from its end.
+        if self._changed_in == get_ident():
+            with suppress(CuplugError):
+                if self._driver.current_device() == self._ordinal:
+                    self._driver.set_device(self._before)
 
 
 class DeviceUpstream:
