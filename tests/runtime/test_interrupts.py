@@ -233,19 +233,26 @@ def test_interrupts_at_any_moment_lose_nothing(runtime: Runtime, scenario: str) 
         interrupted, step = 0, 0
         while interrupted < 200:
             step += 1
-            try:
-                signal.setitimer(signal.ITIMER_REAL, (1 + step * 7 % 100) * 1e-6 * (1 + step % 5))
-                for _ in range(3):
-                    work(runtime)
-            except Injection:
-                interrupted += 1
-            finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
+            interrupted += _interrupted(work, runtime, (1 + step * 7 % 100) * 1e-6 * (1 + step % 5))
             if step % 10 == 0:
                 _check(runtime, f"step {step}")
         _check(runtime, "the end")
     finally:
         signal.signal(signal.SIGALRM, before)
+
+
+def _interrupted(work: Callable[[Runtime], None], runtime: Runtime, after_s: float) -> bool:
+    """Do the work with a timer set. Whether its signal came before the end."""
+    try:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, after_s)
+            for _ in range(3):
+                work(runtime)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except Injection:
+        return True
+    return False
 
 
 # --- beginning and end
