@@ -17,8 +17,9 @@ from .allocators.errors import (
     UnknownAllocatorError,
 )
 from .runtime.buffer import Buffer
+from .runtime.default_runtime import default_runtime, init, shutdown
 from .runtime.pinned import PinnedBuffer
-from .runtime.runtime import Runtime, default_runtime, init, shutdown
+from .runtime.runtime import Runtime
 
 __all__ = [
     "Buffer",

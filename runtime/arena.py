@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ..allocators.errors import CuplugError
 from .checks import flag
+from .default_runtime import runtime_or_default
 from .device import device_index
-from .runtime import Runtime, runtime_or_default
+from .runtime import Runtime
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -10,7 +10,7 @@ from ..allocators.base import Allocator
 from ..allocators.block import Block
 from ..allocators.errors import CuplugError
 from ..allocators.uncopyable import refuse_copies
-from .foreign import stream_handle
+from .foreign_handles import stream_handle
 from .leases import Lease, begin_lease, end_lease, lease_of
 from .runtime_upstream import RuntimeUpstream, driver_handle
 

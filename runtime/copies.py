@@ -7,8 +7,9 @@ from typing import Any
 from ..allocators.errors import CuplugError, DeviceMismatchError
 from .borrowed import Borrower
 from .checks import whole_number
+from .default_runtime import runtime_or_default
 from .operands import Operand, operand
-from .runtime import Runtime, runtime_or_default
+from .runtime import Runtime
 from .stream import ExternalStream, Stream, as_stream, current_stream
 
 __all__ = ["memcpy", "memset"]

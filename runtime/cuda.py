@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from .arena import arena
 from .buffer import Buffer
 from .copies import memcpy, memset
+from .default_runtime import alloc
 from .device import (
     can_device_access_peer,
     current_device,
@@ -39,7 +40,6 @@ from .memory_stats import (
     set_per_process_memory_fraction,
 )
 from .pinned import PinnedBuffer, alloc_pinned
-from .runtime import alloc
 from .stream import ExternalStream, Stream, StreamContext, current_stream, default_stream, set_stream, stream
 
 __all__ = [

@@ -13,7 +13,7 @@ from .drivers.base import LEGACY_STREAM, PER_THREAD_STREAM
 from .runtime_upstream import per_thread_key
 
 if TYPE_CHECKING:
-    from .machine import Runtime
+    from .runtime import Runtime
 
 __all__ = ["Current", "Entered"]
 

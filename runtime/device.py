@@ -7,8 +7,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .current import Entered
+from .default_runtime import default_runtime, runtime_or_default
 from .drivers.base import DeviceProperties
-from .runtime import Runtime, default_runtime, runtime_or_default
+from .runtime import Runtime
 
 if TYPE_CHECKING:
     from typing_extensions import Self

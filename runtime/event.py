@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from ..allocators.errors import CuplugError
 from ..allocators.uncopyable import refuse_copies
 from .checks import flag
-from .runtime import Runtime, runtime_or_default
+from .default_runtime import runtime_or_default
+from .runtime import Runtime
 
 if TYPE_CHECKING:
     from .stream import Stream

@@ -10,9 +10,10 @@ from typing import Any
 from ..allocators.base import Allocator
 from ..allocators.statistics import Statistics
 from . import checks
+from .default_runtime import runtime_or_default
 from .device import device_index
 from .pinned import pinned_allocator
-from .runtime import Runtime, runtime_or_default
+from .runtime import Runtime
 
 __all__ = [
     "empty_cache",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .buffer import Buffer
-from .foreign import device_of
+from .foreign_handles import device_of
 from .pinned import PinnedBuffer, PinnedMemory
 from .runtime import Runtime
 

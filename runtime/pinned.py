@@ -14,10 +14,11 @@ from ..allocators.errors import CuplugError
 from ..allocators.uncopyable import refuse_copies
 from ..allocators.upstream import Fence
 from .checks import whole_number
+from .default_runtime import runtime_or_default
 from .drivers.base import LEGACY_STREAM, PER_THREAD_STREAM
 from .drivers.device_upstream import EventFence, PinnedUpstream
 from .leases import Lease, begin_lease, end_lease, settle_leases
-from .runtime import Runtime, runtime_or_default
+from .runtime import Runtime
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -8,11 +8,12 @@ from typing import Any
 from ..allocators.uncopyable import refuse_copies
 from .checks import whole_number
 from .current import Entered
+from .default_runtime import runtime_or_default
 from .device import device_index
 from .drivers.base import LEGACY_STREAM
 from .event import Event
-from .foreign import device_of, event_handle, stream_handle
-from .runtime import Runtime, runtime_or_default
+from .foreign_handles import device_of, event_handle, stream_handle
+from .runtime import Runtime
 
 __all__ = [
     "ExternalStream",

@@ -46,7 +46,7 @@ def alloc(
     rounds: Annotated[int, typer.Option(help="rounds; the medians are over them")] = 15,
 ) -> None:
     """An allocation and its free at a cache hit: of one size, and of several in turn, as programs ask for them."""
-    from ..runtime.runtime import init
+    from ..runtime.default_runtime import init
     from .benchmarks.allocation_speed import contenders
 
     init(driver=driver, allocator=allocator)
@@ -89,7 +89,7 @@ def operations(
     rounds: Annotated[int, typer.Option(help="rounds; the least times count")] = 15,
 ) -> None:
     """Every operation of tensors on the CPU and on the simulator: how much longer it takes than NumPy's."""
-    from ..runtime.runtime import init
+    from ..runtime.default_runtime import init
     from .benchmarks.operation_cost import ROWS, SIZES, cost
 
     init(driver="sim")
@@ -115,7 +115,7 @@ def launch(
     rounds: Annotated[int, typer.Option(help="rounds; the medians are over them")] = 15,
 ) -> None:
     """Launching a kernel of two arguments, and the first call of a kernel that no cache has seen."""
-    from ..runtime.runtime import init
+    from ..runtime.default_runtime import init
     from .benchmarks.launch_speed import contenders, first_calls
 
     init(driver=driver)

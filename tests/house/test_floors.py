@@ -61,8 +61,8 @@ def test_every_contract_holds(copy):
         ),
         (
             "allocators/sizes.py",
-            "\ndef later():\n    from ..runtime.machine import Runtime\n    return Runtime\n",
-            "cuplug.allocators.sizes -> cuplug.runtime.machine",
+            "\ndef later():\n    from ..runtime.runtime import Runtime\n    return Runtime\n",
+            "cuplug.allocators.sizes -> cuplug.runtime.runtime",
         ),
         (
             "runtime/drivers/device_upstream.py",

@@ -19,8 +19,7 @@ import cuplug
 import numpy as np
 import pytest
 from cuplug import CuplugError, Runtime
-from cuplug.runtime import machine
-from cuplug.runtime import runtime as default
+from cuplug.runtime import default_runtime as default
 from cuplug.runtime.copies import memcpy
 from cuplug.runtime.device import current_device, device, synchronize
 from cuplug.runtime.event import Event
@@ -29,7 +28,7 @@ from cuplug.runtime.stream import Stream, current_stream, default_stream, stream
 
 pytestmark = [pytest.mark.one_schedule, pytest.mark.needs_sim]
 
-FOLDER = str(Path(machine.__file__).parent)
+FOLDER = str(Path(default.__file__).parent)
 NBYTES = 4096
 HANDLES = 2
 

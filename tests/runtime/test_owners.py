@@ -13,8 +13,8 @@ from cuplug import Buffer, Runtime
 from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.events import EventKind
 from cuplug.runtime.arena import arena
+from cuplug.runtime.default_runtime import default_runtime
 from cuplug.runtime.drivers.sim import SimDriver
-from cuplug.runtime.runtime import default_runtime
 from cuplug.runtime.stream import Stream
 from hypothesis import given
 from hypothesis import strategies as st

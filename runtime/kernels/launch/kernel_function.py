@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ....allocators.errors import CuplugError
 from ...drivers.base import Dim3, Driver, FunctionAttributes
-from ...foreign import stream_handle
+from ...foreign_handles import stream_handle
 from ...runtime_upstream import PER_THREAD_KEY, driver_handle
 from .arguments import Packer, Parameter
 from .generated_calls import generate_call, generate_prepared_call

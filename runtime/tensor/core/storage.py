@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...default_runtime import default_runtime
 from ...pinned import alloc_pinned
-from ...runtime import Runtime, default_runtime
+from ...runtime import Runtime
 from .layout import Location
 from .tensor_errors import ArgumentError
 

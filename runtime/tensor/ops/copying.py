@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...runtime import default_runtime
+from ...default_runtime import default_runtime
 from ..backends.host_place import HOST
 from ..core.device_name import device as Device  # noqa: N812 - torch's class has a small name
 from ..core.dtypes import bfloat16, bool_, dtype, dtype_of, float16, float32, float64, int8, int16, int32, int64, uint8

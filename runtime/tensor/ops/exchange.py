@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...foreign import device_of as ordinal_of
+from ...foreign_handles import device_of as ordinal_of
 from ..backends.device_place import DevicePlace
 from ..core.dtypes import from_numpy as dtype_from_numpy
 from ..core.tensor import Tensor

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...runtime import Runtime, default_runtime
+from ...default_runtime import default_runtime
+from ...runtime import Runtime
 from ..core.device_name import device
 from .place import Place
 

@@ -12,7 +12,7 @@ from .handle_pool import HandlePool
 from .runtime_upstream import RuntimeUpstream
 
 if TYPE_CHECKING:
-    from .machine import Runtime
+    from .runtime import Runtime
 
 __all__ = ["DeviceState"]
 
