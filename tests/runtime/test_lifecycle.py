@@ -278,6 +278,30 @@ def test_a_hook_may_allocate_what_is_there_and_catch_the_error_where_it_is_not()
         del first
 
 
+def test_a_hook_that_frees_and_takes_for_ever_is_stopped() -> None:
+    class Juggler:
+        asked = 0
+        held: Any = None
+
+        @hookimpl
+        def cuplug_out_of_memory(self, device: int, nbytes: int, stream: int) -> bool:
+            self.asked += 1
+            self.held = None
+            self.held = runtime.alloc((32 << 20) - self.asked * 4096)
+            return True
+
+    juggler, manager = Juggler(), PluginManager()
+    manager.register(Bundled(), "cuplug")
+    manager.register(juggler, "juggler")
+    with Runtime(allocator="direct", driver="sim:memory=64MiB", plugins=manager) as runtime:
+        juggler.held = runtime.alloc(32 << 20)
+        with pytest.raises(cuplug.OutOfMemoryError):
+            runtime.alloc(48 << 20)
+        assert 1 <= juggler.asked <= 64  # as Allocator.allocate says
+        juggler.held = None
+        assert runtime.alloc(48 << 20).nbytes == 48 << 20
+
+
 def test_threads_ask_hooks_each_for_itself() -> None:
     """The one in the middle of a hook does not keep another's hook from being asked."""
     inside, done = threading.Event(), threading.Event()

@@ -214,8 +214,15 @@ def test_launches_block_where_the_environment_says_so(said: str, blocks: bool, m
         ("sim:devices=many", "'many' is no whole number"),
         ("sim:memory=12parsecs", "'12parsecs' is no whole number"),
         ("sim:peer_access=perhaps", "neither true nor false"),
+        ("sim:seed=-1", "seed"),
     ],
 )
 def test_a_wrong_option_is_named_with_what_was_expected(driver: str, message: str) -> None:
     with pytest.raises(PluginError, match=message):
         Runtime(driver=driver)
+
+
+@pytest.mark.parametrize("allocator", ["direct", "bump", "caching", "expandable"])
+def test_a_memory_limit_below_one_byte_is_refused(allocator: str) -> None:
+    with Runtime(f"{allocator}:memory_limit=-1", "sim") as runtime, pytest.raises(PluginError, match="memory_limit"):
+        runtime.alloc(1)
