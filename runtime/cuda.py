@@ -130,7 +130,8 @@ else:
 
     def __getattr__(name):
         """What needs tensors, imported at first use: the legacy constructors (``FloatTensor``, ...) and seeds."""
-        found = _of_tensors().get(name)
+        # The import system asks for names with underscores, which must not import tensors.
+        found = None if name.startswith("__") else _of_tensors().get(name)
         if found is None:
             raise AttributeError(f"module 'cuplug.cuda' has no attribute {name!r}")
         return found
