@@ -11,7 +11,7 @@ LARGEST = 1 << 20
 
 
 class SlabAllocator(Allocator):
-    """Slabs of 2 MiB belong to one stream, until it is destroyed and its work is done."""
+    """Slabs of 256 slots, and 2 MiB at most, belong to one stream until it is destroyed and its work is done."""
 
     def __init__(
         self, upstream: Upstream, *, memory_limit: Annotated[int | None, "reserve at most this many bytes"] = None
@@ -30,7 +30,7 @@ class SlabAllocator(Allocator):
         slab = self._room(nbytes, stream)
         if slab is None:
             small = nbytes <= LARGEST
-            size = SLAB if small else nbytes
+            size = min(SLAB, 256 * nbytes) if small else nbytes
             slab = Slab(self._reserve(size, small=small, stream=stream), size, nbytes, stream, small)
             self._slabs[slab.address] = slab
             self._list(slab)
