@@ -80,9 +80,13 @@ typedef struct cuplug_thread_hooks {
 } cuplug_thread_hooks;
 void cuplug_allocator_set_thread_hooks(cuplug_allocator *, const cuplug_thread_hooks *);
 
-/* Asked for memory, outside the mutex, when nothing else helps: frees something and answers whether to try again. */
+/* Asked for memory, outside the mutex, when nothing else helps: frees something and answers whether to try again. Below
+ * zero it breaks the allocation off: that answers CUPLUG_FAILED, counts no failure and tells of none. */
 typedef int (*cuplug_out_of_memory_hook)(void *context, uint64_t nbytes, uint64_t stream);
 void cuplug_allocator_set_out_of_memory_hook(cuplug_allocator *, cuplug_out_of_memory_hook, void *context);
+
+/* Reserve at most `nbytes` from now on; UINT64_MAX for no limit. What is held already stays. */
+int cuplug_allocator_set_memory_limit(cuplug_allocator *, uint64_t nbytes);
 
 /* --- blocks. `context` travels with the events of the call (a call stack's number); 0 for none. */
 int cuplug_allocate(cuplug_allocator *, uint64_t nbytes, uint64_t stream, uint64_t context, cuplug_block **block);
@@ -143,7 +147,8 @@ void cuplug_map_free(cuplug_map *);
 typedef struct cuplug_event {
   int32_t kind;
   int32_t reserved;
-  uint64_t time_ns, thread, stream, address, nbytes, requested, context; /* time: CLOCK_MONOTONIC */
+  /* time: CLOCK_MONOTONIC; thread: pthread_self() */
+  uint64_t time_ns, thread, stream, address, nbytes, requested, context;
 } cuplug_event;
 /* Start (or stop) keeping events. They are kept in order, in memory that grows; no thread waits for another. */
 void cuplug_observe(cuplug_allocator *, int on);
