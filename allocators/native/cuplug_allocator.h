@@ -36,7 +36,11 @@ typedef struct cuplug_allocator cuplug_allocator;
 typedef struct cuplug_block cuplug_block; /* valid while it is in the program's hands */
 
 /* Where an allocator gets memory. Functions answer CUPLUG_OK, CUPLUG_OUT_OF_MEMORY (reserve, create_page) or
- * CUPLUG_FAILED, and then have changed nothing. They are called while the allocator's mutex is held. */
+ * CUPLUG_FAILED, and then have changed nothing. They are called while the allocator's mutex is held.
+ *
+ * Where `fence` fails, it may leave something in `*fence` that stands for its error. A free must not fail, so its block
+ * then waits behind that: it is never asked whether it is done, `fence_wait` with it has to answer CUPLUG_FAILED again,
+ * and `fence_drop` lets it go. */
 typedef struct cuplug_upstream {
   void *context; /* given to every function */
   int (*reserve)(void *context, uint64_t nbytes, uint64_t *address);
@@ -104,11 +108,33 @@ cuplug_block *cuplug_find_block(cuplug_allocator *, uint64_t address);
 int cuplug_allocate_address(cuplug_allocator *, uint64_t nbytes, uint64_t stream, uint64_t *address);
 int cuplug_free_address(cuplug_allocator *, uint64_t address);
 
+
+/* The program's own pointer, kept with a block; null at first. */
+void cuplug_block_set_user(cuplug_block *, void *user);
+void *cuplug_block_user(const cuplug_block *);
+/* The blocks in the program's hands in order of address: writes up to `most` of them, and to `count` how many there are. */
+int cuplug_get_live_blocks(cuplug_allocator *, cuplug_block **blocks, size_t most, size_t *count);
+
 /* --- the whole */
 int cuplug_release_cached(cuplug_allocator *, uint64_t *released);
 int cuplug_forget_stream(cuplug_allocator *, uint64_t stream);
 int cuplug_allocator_close(cuplug_allocator *);
 void cuplug_allocator_abandon(cuplug_allocator *); /* no call upstream from here on; safe in a forked child */
+
+enum { CUPLUG_OPEN = 0, CUPLUG_WAS_CLOSED = 1, CUPLUG_WAS_ABANDONED = 2 };
+int cuplug_allocator_state(const cuplug_allocator *);
+/* Whether the calling thread is inside an operation of the allocator: in a call upstream. */
+int cuplug_allocator_is_inside(const cuplug_allocator *);
+
+/* What the calling thread's last CUPLUG_OUT_OF_MEMORY was about, at that time. Sizes are bytes. */
+typedef struct cuplug_shortage {
+  uint64_t requested, stream;
+  uint64_t free_bytes, total_bytes; /* of the device */
+  uint64_t memory_limit;            /* UINT64_MAX for none */
+  uint64_t allocated_bytes, requested_bytes, reserved_bytes; /* at present */
+  uint64_t largest_free, lost_bytes; /* of the free blocks: the largest, and all together */
+} cuplug_shortage;
+void cuplug_get_shortage(cuplug_shortage *);
 
 typedef struct cuplug_counter {
   int64_t current, peak, allocated, freed;
@@ -154,6 +180,8 @@ typedef struct cuplug_event {
 void cuplug_observe(cuplug_allocator *, int on);
 /* Take up to `most` of the oldest events. Answers how many. */
 size_t cuplug_take_events(cuplug_allocator *, cuplug_event *events, size_t most);
+/* How many events are missing, since the process had no memory left for them. */
+uint64_t cuplug_lost_events(const cuplug_allocator *);
 
 /* --- upstreams that come with the core */
 /* allocators/null.py: addresses of memory that does not exist. `calls` order is NullUpstream's. */

@@ -1,0 +1,534 @@
+#include "allocator.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+namespace cuplug {
+
+namespace {
+
+constexpr int MOST_HOOK_CALLS = 64;
+
+}  // namespace
+
+/* One call of `allocate`, from its beginning to its end. */
+struct Allocator::Request {
+  uint64_t nbytes, stream, context;
+  Block *block = nullptr;
+  int64_t available = 0; /* bytes that the device has free or the allocator holds unused, after the latest attempt */
+  int64_t most_available = -1;
+  int asked = 0;
+
+  /* Whether to call the hook (again): its last answer has to have made more memory available than ever. */
+  bool may_ask() {
+    bool may = available > most_available && asked < MOST_HOOK_CALLS;
+    ++asked;
+    most_available = std::max(most_available, available);
+    return may;
+  }
+};
+
+/* Holds the mutex while it lives. Whoever has to wait for it lets go of what others may need to come out. */
+class Allocator::Inside {
+ public:
+  explicit Inside(Allocator &allocator) : allocator_(allocator) {
+    if (!allocator_.mutex_.try_lock()) {
+      LetGo let_go(allocator_.upstream_.hooks());
+      allocator_.mutex_.lock();
+    }
+    allocator_.owner_.store(me(), std::memory_order_relaxed);
+  }
+  /* With the mutex, which the caller has locked. */
+  Inside(Allocator &allocator, std::adopt_lock_t) : allocator_(allocator) {
+    allocator_.owner_.store(me(), std::memory_order_relaxed);
+  }
+  Inside(const Inside &) = delete;
+  Inside &operator=(const Inside &) = delete;
+  ~Inside() {
+    allocator_.owner_.store(nullptr, std::memory_order_relaxed);
+    allocator_.mutex_.unlock();
+  }
+
+ private:
+  Allocator &allocator_;
+};
+
+Allocator::Allocator(const cuplug_upstream &table, uint64_t memory_limit)
+    : upstream_(table), memory_limit_(memory_limit), process_(getpid()) {}
+
+/* --- the public contract */
+
+int Allocator::allocate(uint64_t nbytes, uint64_t stream, uint64_t context, Block **block) {
+  if (nbytes == 0) return allocate_nothing(stream, block);
+  Request request{nbytes, stream, context};
+  for (;;) {
+    bool is_short = false;
+    int answer = operate([&] { is_short = serve(request); });
+    if (answer != CUPLUG_OK) return answer;
+    if (!is_short) break;
+    int wanted = hook_ != nullptr && request.may_ask() ? hook_(hook_context_, nbytes, stream) : 0;
+    if (wanted < 0) return CUPLUG_FAILED;
+    if (wanted == 0) {
+      answer = operate([&] { give_up(request); });
+      return answer == CUPLUG_OK ? CUPLUG_OUT_OF_MEMORY : answer;
+    }
+  }
+  *block = request.block;
+  return CUPLUG_OK;
+}
+
+int Allocator::free(Block *block, uint64_t context) {
+  if (block->owner != this || block->live.exchange(0, std::memory_order_acq_rel) == 0)
+    return state() != CUPLUG_OPEN && block->owner == this ? CUPLUG_OK : CUPLUG_NOT_LIVE; /* close() took it back */
+  give_back(block, context);
+  return CUPLUG_OK;
+}
+
+int Allocator::record_stream(Block *block, uint64_t stream, uint64_t context) {
+  if (block->owner != this || block->live.load(std::memory_order_acquire) == 0) return CUPLUG_NOT_LIVE;
+  if ((stream == block->stream && !block->orphan) || block->nbytes == 0) return CUPLUG_OK;
+  bool live = true;
+  int answer = operate([&] {
+    live = block->owner == this && block->live.load(std::memory_order_acquire) != 0; /* freed by another thread? */
+    if (!live) return;
+    std::vector<uint64_t> &streams = uses_of(block)->streams;
+    auto place = std::lower_bound(streams.begin(), streams.end(), stream);
+    if (place == streams.end() || *place != stream) streams.insert(place, stream);
+    block->has_streams.store(1, std::memory_order_relaxed);
+    events_.emit(RECORD_STREAM, stream, block->address, block->nbytes, block->requested, context);
+  });
+  return answer == CUPLUG_OK && !live ? CUPLUG_NOT_LIVE : answer;
+}
+
+int Allocator::allocate_address(uint64_t nbytes, uint64_t stream, uint64_t *address) {
+  if (nbytes == 0) {
+    *address = 0;
+    return state() == CUPLUG_OPEN ? CUPLUG_OK : CUPLUG_CLOSED;
+  }
+  Block *block = nullptr;
+  int answer = allocate(nbytes, stream, 0, &block);
+  if (answer == CUPLUG_OK) *address = block->address;
+  return answer;
+}
+
+int Allocator::free_address(uint64_t address) {
+  if (address == 0) return CUPLUG_OK;
+  if (!addresses_.kept()) find(address);
+  Block *block = addresses_.find(address, true);
+  if (block == nullptr) return state() != CUPLUG_OPEN ? CUPLUG_OK : CUPLUG_NOT_LIVE;
+  give_back(block, 0);
+  return CUPLUG_OK;
+}
+
+Block *Allocator::find(uint64_t address) {
+  if (!addresses_.kept() && !is_mine()) {
+    Inside inside(*this);
+    if (!addresses_.kept()) addresses_.keep(in_use());
+  }
+  return addresses_.find(address, false);
+}
+
+int Allocator::release_cached(uint64_t *released) {
+  return operate([&] {
+    check_open();
+    uint64_t held = ledger_.reserved();
+    poll_fences();
+    await_waiting();
+    release_unused();
+    *released = held - ledger_.reserved();
+  });
+}
+
+int Allocator::forget_stream(uint64_t stream) {
+  return operate([&] { forget_everywhere(stream); });
+}
+
+int Allocator::close() {
+  return operate([&] { close_down(); });
+}
+
+void Allocator::abandon() {
+  closed_.store(CUPLUG_WAS_ABANDONED, std::memory_order_relaxed);
+  upstream_.abandon();
+  if (getpid() != process_) { /* of the parent's threads none is here to let go of these */
+    new (&mutex_) std::mutex;
+    owner_.store(nullptr, std::memory_order_relaxed);
+    addresses_.renew();
+    events_.drop();
+    process_ = getpid();
+  }
+}
+
+int Allocator::statistics(cuplug_statistics *statistics) {
+  return operate([&] { ledger_.copy(statistics); });
+}
+
+int Allocator::reset_peaks() {
+  return operate([&] { ledger_.reset_peaks(); });
+}
+
+int Allocator::reset_accumulated() {
+  return operate([&] { ledger_.reset_accumulated(); });
+}
+
+int Allocator::live_blocks(Block **blocks, size_t most, size_t *count) {
+  return operate([&] {
+    std::vector<Block *> found = in_use();
+    found.erase(std::remove_if(found.begin(), found.end(), [](const Block *block) { return block->live.load() == 0; }),
+                found.end());
+    std::sort(found.begin(), found.end(), [](const Block *a, const Block *b) { return a->address < b->address; });
+    *count = found.size();
+    std::copy_n(found.begin(), std::min(most, found.size()), blocks);
+  });
+}
+
+int Allocator::observe(bool on) {
+  return operate([&] { events_.observe(on); });
+}
+
+void Allocator::set_out_of_memory_hook(cuplug_out_of_memory_hook hook, void *context) {
+  hook_ = hook;
+  hook_context_ = context;
+}
+
+/* --- operations */
+
+const void *Allocator::me() { return reinterpret_cast<const void *>(pthread_self()); }
+
+/* The answer of `work`, carried out under the mutex as a whole. */
+template <class Work>
+int Allocator::operate(Work work) {
+  if (is_mine()) return CUPLUG_REENTERED;
+  Inside inside(*this);
+  return whole(work);
+}
+
+template <class Work>
+int Allocator::whole(Work work) {
+  try {
+    if (state() == CUPLUG_OPEN) take_back_returned();
+    work();
+    return CUPLUG_OK;
+  } catch (const OutOfMemory &) {
+    return CUPLUG_OUT_OF_MEMORY;
+  } catch (const Failed &) {
+    return CUPLUG_FAILED;
+  } catch (const Closed &) {
+    return CUPLUG_CLOSED;
+  } catch (const std::bad_alloc &) {
+    return CUPLUG_NO_HOST_MEMORY;
+  }
+}
+
+/* Do at once, unless a thread is inside, what the next operation would do first. What fails then fails at the next call
+ * that waits. */
+void Allocator::settle_soon() {
+  if (state() != CUPLUG_OPEN || is_mine() || !mutex_.try_lock()) return;
+  Inside inside(*this, std::adopt_lock);
+  whole([&] { poll_fences(); });
+}
+
+void Allocator::poll_fences() {
+  if (!waiting_.empty()) waiting_.poll([this](Block *block) { passed(block); });
+  poll();
+}
+
+/* Block until no freed block waits for a stream any more. */
+void Allocator::await_waiting() {
+  if (waiting_.empty()) return;
+  ++ledger_.num_sync_all_streams;
+  waiting_.wait([this](Block *block) { passed(block); });
+}
+
+void Allocator::check_open() const {
+  if (state() != CUPLUG_OPEN) throw Closed();
+}
+
+/* --- allocation */
+
+int Allocator::allocate_nothing(uint64_t stream, Block **made) {
+  if (state() != CUPLUG_OPEN) return CUPLUG_CLOSED;
+  Block *block = new (std::nothrow) Block; /* as cudaMalloc(0) gives a null pointer; it is counted nowhere */
+  if (block == nullptr) return CUPLUG_NO_HOST_MEMORY;
+  block->nothing = true;
+  block->owner = this;
+  block->stream = stream;
+  block->live.store(1, std::memory_order_release);
+  *made = block;
+  return CUPLUG_OK;
+}
+
+/* One pass through everything that the allocator itself can do. Whether memory is still short. */
+bool Allocator::serve(Request &request) {
+  check_open();
+  addresses_.prepare();
+  uint64_t nbytes = rounded(request.nbytes);
+  poll_fences();
+  Block *block = attempt(request, nbytes);
+  if (block == nullptr && !waiting_.empty()) {
+    await_waiting();
+    block = attempt(request, nbytes);
+  }
+  if (block == nullptr && release_unused() != 0) {
+    block = attempt(request, nbytes);
+    ledger_.num_alloc_retries += block != nullptr;
+  }
+  if (block == nullptr) {
+    int64_t lying = int64_t(ledger_.reserved() - ledger_.in_use());
+    request.available = int64_t(upstream_.free_bytes()) + lying;
+    return true;
+  }
+  block->kind = USED;
+  block->requested = request.nbytes;
+  block->stream = request.stream;
+  block->owner = this;
+  block->orphan = false;
+  block->user = nullptr;
+  block->serial = ++serial_;
+  block->live.store(1, std::memory_order_release);
+  addresses_.add(block);
+  ledger_.allocated(block->nbytes, block->requested);
+  events_.emit(ALLOCATE, block, request.context);
+  request.block = block;
+  return false;
+}
+
+Block *Allocator::attempt(const Request &request, uint64_t nbytes) {
+  try {
+    return take(request.nbytes, nbytes, request.stream);
+  } catch (const OutOfMemory &) {
+    return nullptr;
+  }
+}
+
+void Allocator::give_up(const Request &request) {
+  cuplug_shortage &shortage = last_shortage();
+  shortage = cuplug_shortage{};
+  upstream_.memory_info(&shortage.free_bytes, &shortage.total_bytes);
+  ++ledger_.num_ooms;
+  events_.emit(OUT_OF_MEMORY, request.stream, 0, shortage.free_bytes, request.nbytes, request.context);
+  shortage.requested = request.nbytes;
+  shortage.stream = request.stream;
+  shortage.memory_limit = memory_limit();
+  shortage.allocated_bytes = ledger_.in_use();
+  shortage.requested_bytes = uint64_t(ledger_.all().requested_bytes.current);
+  shortage.reserved_bytes = ledger_.reserved();
+  parts_.each([&](const Block &part) {
+    if (part.kind != FREE) return;
+    shortage.largest_free = std::max(shortage.largest_free, part.nbytes);
+    shortage.lost_bytes += part.nbytes;
+  });
+}
+
+uint64_t Allocator::round_up(uint64_t nbytes) {
+  constexpr uint64_t HUGE_SIZE = uint64_t(1) << 62; /* no device has it; sums of such stay numbers of 64 bits */
+  return nbytes >= HUGE_SIZE ? HUGE_SIZE : (nbytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+uint64_t Allocator::reserve(uint64_t nbytes, bool small, uint64_t stream) {
+  if (exceeds_limit(nbytes)) throw OutOfMemory();
+  uint64_t address = upstream_.reserve(nbytes);
+  ledger_.took_segment(nbytes, small);
+  events_.emit(SEGMENT_RESERVE, stream, address, nbytes, nbytes);
+  return address;
+}
+
+void Allocator::release(uint64_t address, uint64_t nbytes, bool small, uint64_t stream) {
+  upstream_.release(address);
+  ledger_.gave_segment(nbytes, small);
+  events_.emit(SEGMENT_RELEASE, stream, address, nbytes, nbytes);
+}
+
+/* --- blocks that come back */
+
+/* Tell of a free and put the block on the list of returned ones. Never blocks; may happen at any time. The caller has
+ * made the block not live. */
+void Allocator::give_back(Block *block, uint64_t context) {
+  events_.emit(FREED, block, context);
+  if (block->nothing) {
+    delete block;
+    return;
+  }
+  bool soon = block->has_streams.load(std::memory_order_relaxed) != 0;
+  Block *latest = returned_.load(std::memory_order_relaxed);
+  do {
+    block->next_spare = latest;
+  } while (!returned_.compare_exchange_weak(latest, block, std::memory_order_release, std::memory_order_relaxed));
+  if (soon) settle_soon();
+}
+
+void Allocator::take_back_returned() {
+  while (unsettled_ != nullptr) {
+    Block *block = unsettled_, *next = block->next_spare;
+    put(block);
+    unsettled_ = next;
+  }
+  if (pending_ == nullptr) {
+    if (returned_.load(std::memory_order_relaxed) == nullptr) return;
+    Block *block = returned_.exchange(nullptr, std::memory_order_acquire);
+    while (block != nullptr) { /* the earliest first */
+      Block *earlier = block->next_spare;
+      block->next_spare = pending_;
+      pending_ = block;
+      block = earlier;
+    }
+  }
+  while (pending_ != nullptr) {
+    Block *block = pending_, *next = block->next_spare;
+    take_back(block);
+    pending_ = next;
+  }
+}
+
+/* Take a block out of the program's hands: the strategy gets it, once other streams have finished with it. */
+void Allocator::take_back(Block *block) {
+  if (block->has_streams.load(std::memory_order_relaxed) != 0) {
+    Uses *uses = block->uses;
+    uses->fences.reserve(uses->fences.size() + uses->streams.size());
+    while (!uses->streams.empty()) {
+      uint64_t stream = uses->streams.front();
+      uses->fences.push_back({{stream, false}, upstream_.fence_or_refused(stream)});
+      uses->streams.erase(uses->streams.begin());
+    }
+    block->has_streams.store(0, std::memory_order_relaxed);
+    block->has_fences = true;
+  }
+  if (block->has_fences) waiting_.add(block);
+  addresses_.remove(block);
+  ledger_.freed(block->nbytes, block->requested);
+  if (block->has_fences) {
+    block->waiting = true;
+    ledger_.change_waiting(1, block->nbytes);
+  } else {
+    if (block->uses != nullptr) drop_uses(block);
+    hand_back(block);
+  }
+}
+
+/* Every fence of `block` has passed. */
+void Allocator::passed(Block *block) {
+  events_.emit(FENCE_PASSED, block);
+  block->waiting = false;
+  ledger_.change_waiting(-1, block->nbytes);
+  drop_uses(block);
+  hand_back(block);
+}
+
+void Allocator::hand_back(Block *block) {
+  try {
+    put(block);
+  } catch (const std::bad_alloc &) { /* the next operation tries again */
+    block->next_spare = unsettled_;
+    unsettled_ = block;
+  }
+}
+
+Uses *Allocator::uses_of(Block *block) {
+  if (block->uses == nullptr) block->uses = uses_.take();
+  return block->uses;
+}
+
+void Allocator::drop_uses(Block *block) {
+  Uses *uses = block->uses;
+  block->uses = nullptr;
+  block->has_fences = false;
+  uses->streams.clear();
+  uses->fences.clear();
+  uses_.give(uses);
+}
+
+/* The blocks in use, in the order of their allocation. */
+std::vector<Block *> Allocator::in_use() {
+  std::vector<Block *> found;
+  parts_.each([&](Block &part) {
+    if (part.kind == USED) found.push_back(&part);
+  });
+  std::sort(found.begin(), found.end(), [](const Block *a, const Block *b) { return a->serial < b->serial; });
+  return found;
+}
+
+/* --- the whole */
+
+void Allocator::forget_everywhere(uint64_t stream) {
+  if (state() != CUPLUG_OPEN) return;
+  FenceRef fence;
+  std::vector<Block *> blocks = in_use();
+  for (Block *block : blocks) {
+    std::vector<uint64_t> *streams = block->uses == nullptr ? nullptr : &block->uses->streams;
+    auto own = streams == nullptr ? std::vector<uint64_t>::iterator() : std::find(streams->begin(), streams->end(), stream);
+    bool uses = streams != nullptr && own != streams->end();
+    if (block->stream != stream && !uses) continue;
+    if (!fence) fence = upstream_.fence_or_refused(stream);
+    if (uses) streams->erase(own);
+    uses_of(block)->fences.push_back({{fence.identity(), true}, fence});
+    block->has_fences = true;
+    block->has_streams.store(!block->uses->streams.empty(), std::memory_order_relaxed);
+    block->orphan = block->orphan || block->stream == stream;
+  }
+  waiting_.clear();
+  for (Block *block : blocks)
+    if (block->waiting) waiting_.add(block);
+  forget(stream);
+}
+
+void Allocator::close_down() {
+  if (state() != CUPLUG_OPEN) return;
+  await_waiting();
+  bool being_freed = false; /* whether another thread is between making a block not live and returning it */
+  for (Block *block : in_use()) {
+    if (block->waiting) continue;
+    if (block->live.exchange(0, std::memory_order_acq_rel) != 0) {
+      events_.emit(FREED, block);
+      take_back(block);
+    } else {
+      being_freed = true;
+    }
+  }
+  while (being_freed) {
+    take_back_returned();
+    std::vector<Block *> left = in_use();
+    being_freed = std::any_of(left.begin(), left.end(), [](const Block *block) { return !block->waiting; });
+    if (being_freed) std::this_thread::yield();
+  }
+  await_waiting();
+  release_all();
+  closed_.store(CUPLUG_WAS_CLOSED, std::memory_order_relaxed);
+}
+
+/* --- the map */
+
+void Allocator::add_piece(std::vector<cuplug_piece> &pieces, const Block *part) {
+  bool used = part->kind == USED;
+  int state = !used ? CUPLUG_INACTIVE : part->live.load(std::memory_order_relaxed) != 0 ? CUPLUG_ACTIVE : CUPLUG_PENDING;
+  pieces.push_back({part->address, part->nbytes, used ? part->requested : 0, state});
+}
+
+int Allocator::segments(cuplug_map **map) {
+  return operate([&] { *map = make_map(); });
+}
+
+cuplug_map *Allocator::make_map() {
+  std::vector<cuplug_segment> segments;
+  std::vector<cuplug_piece> pieces;
+  map_segments(segments, pieces);
+  std::sort(segments.begin(), segments.end(),
+            [](const cuplug_segment &a, const cuplug_segment &b) { return a.address < b.address; });
+  std::unique_ptr<cuplug_map> map(new cuplug_map{segments.size(), pieces.size(), nullptr, nullptr});
+  std::unique_ptr<cuplug_segment[]> first(new cuplug_segment[segments.size()]);
+  std::unique_ptr<cuplug_piece[]> second(new cuplug_piece[pieces.size()]);
+  std::copy(segments.begin(), segments.end(), first.get());
+  std::copy(pieces.begin(), pieces.end(), second.get());
+  map->segments = first.release();
+  map->pieces = second.release();
+  return map.release();
+}
+
+cuplug_shortage &last_shortage() {
+  static thread_local cuplug_shortage shortage;
+  return shortage;
+}
+
+}  // namespace cuplug

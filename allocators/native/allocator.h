@@ -1,0 +1,157 @@
+/* The contract of every native allocator (base.py): policy, checks, statistics and locking, over a strategy's methods. */
+#ifndef CUPLUG_ALLOCATOR_CORE_H
+#define CUPLUG_ALLOCATOR_CORE_H
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "addresses.h"
+#include "block.h"
+#include "cuplug_allocator.h"
+#include "events.h"
+#include "ledger.h"
+#include "sorted.h"
+#include "upstream.h"
+#include "waiting.h"
+
+struct cuplug_allocator {};
+
+namespace cuplug {
+
+/* The allocator was closed or abandoned. */
+struct Closed {};
+
+/* Hands out blocks of one device's memory. Every public method may be called from any thread, and answers one of the
+ * numbers of the header. A strategy implements the pure methods below, which run under the mutex and throw OutOfMemory
+ * and Failed. */
+class Allocator : public cuplug_allocator {
+ public:
+  Allocator(const cuplug_upstream &table, uint64_t memory_limit);
+  Allocator(const Allocator &) = delete;
+  Allocator &operator=(const Allocator &) = delete;
+  virtual ~Allocator() = default;
+
+  int allocate(uint64_t nbytes, uint64_t stream, uint64_t context, Block **block);
+  int free(Block *block, uint64_t context);
+  int record_stream(Block *block, uint64_t stream, uint64_t context);
+  int allocate_address(uint64_t nbytes, uint64_t stream, uint64_t *address);
+  int free_address(uint64_t address);
+  Block *find(uint64_t address);
+  int release_cached(uint64_t *released);
+  int forget_stream(uint64_t stream);
+  int close();
+  void abandon();
+  int statistics(cuplug_statistics *statistics);
+  int reset_peaks();
+  int reset_accumulated();
+  int segments(cuplug_map **map);
+  int live_blocks(Block **blocks, size_t most, size_t *count);
+  int observe(bool on);
+
+  Events &events() { return events_; }
+  const Events &events() const { return events_; }
+  void set_hooks(const cuplug_thread_hooks &hooks) { upstream_.set_hooks(hooks); }
+  void set_out_of_memory_hook(cuplug_out_of_memory_hook hook, void *context);
+  void set_memory_limit(uint64_t nbytes) { memory_limit_.store(nbytes, std::memory_order_relaxed); }
+  int state() const { return closed_.load(std::memory_order_relaxed); }
+  /* Whether the calling thread is inside an operation. */
+  bool is_mine() const { return owner_.load(std::memory_order_relaxed) == me(); }
+
+ protected:
+  /* --- what a strategy implements, called under the mutex */
+
+  /* A new block of `nbytes` (`requested`, as `rounded` has rounded it), from `new_part`. Throws OutOfMemory or Failed. */
+  virtual Block *take(uint64_t requested, uint64_t nbytes, uint64_t stream) = 0;
+  /* Take `block` back. Throws nothing but std::bad_alloc, and then nothing has changed. */
+  virtual void put(Block *block) = 0;
+  /* Give back upstream whatever no live block needs, and return its bytes. May wait for fences. */
+  virtual uint64_t release_unused() = 0;
+  /* Put the map of what is held into `map`, in any order. */
+  virtual void map_segments(std::vector<cuplug_segment> &segments, std::vector<cuplug_piece> &pieces) = 0;
+  virtual void release_all() { release_unused(); }
+  virtual uint64_t rounded(uint64_t nbytes) const { return round_up(nbytes); }
+  /* Fence what is cached for `stream` and make it available to others. */
+  virtual void forget(uint64_t stream) = 0;
+  /* Look whether fences of the strategy's own have passed. Called before each allocation. */
+  virtual void poll() {}
+
+  /* --- what a strategy uses, under the mutex */
+
+  static uint64_t round_up(uint64_t nbytes);
+  uint64_t memory_limit() const { return memory_limit_.load(std::memory_order_relaxed); }
+  /* Whether the limit forbids `nbytes` more. */
+  bool exceeds_limit(uint64_t nbytes) const { return memory_limit() != NO_LIMIT && ledger_.reserved() + nbytes > memory_limit(); }
+  /* Take memory from upstream within the limit, count it and tell of it. */
+  uint64_t reserve(uint64_t nbytes, bool small, uint64_t stream);
+  void release(uint64_t address, uint64_t nbytes, bool small, uint64_t stream);
+  /* A part of address space. `kind` is SPARE until it is known. */
+  Block *new_part() { return parts_.take(); }
+  void drop_part(Block *part) {
+    part->kind = SPARE;
+    parts_.give(part);
+  }
+  /* Append the entry of one part to a map. */
+  static void add_piece(std::vector<cuplug_piece> &pieces, const Block *part);
+
+  Upstream upstream_; /* first, since fences all over the rest refer to it */
+  Ledger ledger_;
+  Store<Block> parts_;
+  Runs runs_;
+  Events events_;
+
+ private:
+  class Inside;
+  struct Request;
+
+  static const void *me();
+  template <class Work>
+  int operate(Work work);
+  template <class Work>
+  int whole(Work work);
+  void settle_soon();
+  void poll_fences();
+  void await_waiting();
+  void check_open() const;
+
+  bool serve(Request &request);
+  Block *attempt(const Request &request, uint64_t nbytes);
+  void give_up(const Request &request);
+  int allocate_nothing(uint64_t stream, Block **block);
+
+  void give_back(Block *block, uint64_t context);
+  void take_back_returned();
+  void take_back(Block *block);
+  void passed(Block *block);
+  void hand_back(Block *block);
+  void forget_everywhere(uint64_t stream);
+  void close_down();
+  std::vector<Block *> in_use();
+  Uses *uses_of(Block *block);
+  void drop_uses(Block *block);
+  cuplug_map *make_map();
+
+  std::mutex mutex_;
+  std::atomic<const void *> owner_{nullptr};
+  std::atomic<Block *> returned_{nullptr}; /* freed blocks, the latest first */
+  std::atomic<int> closed_{CUPLUG_OPEN};
+  std::atomic<uint64_t> memory_limit_;
+  Block *pending_ = nullptr;   /* those being taken back, in order */
+  Block *unsettled_ = nullptr; /* those that there was no host memory to take back */
+  uint64_t serial_ = 0;
+  Waiting waiting_;
+  Store<Uses, 32> uses_;
+  Addresses addresses_;
+  cuplug_out_of_memory_hook hook_ = nullptr;
+  void *hook_context_ = nullptr;
+  pid_t process_;
+};
+
+/* What was short at the calling thread's last CUPLUG_OUT_OF_MEMORY. */
+cuplug_shortage &last_shortage();
+
+}  // namespace cuplug
+#endif

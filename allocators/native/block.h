@@ -1,0 +1,88 @@
+/* What an allocator hands out, and everything else that address space is cut into. */
+#ifndef CUPLUG_BLOCK_H
+#define CUPLUG_BLOCK_H
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "cuplug_allocator.h"
+#include "host.h"
+#include "upstream.h"
+
+namespace cuplug {
+
+class Allocator;
+struct Uses;
+
+/* What a part of address space is. */
+enum Kind : uint8_t {
+  SPARE, /* nothing: the object waits to be used */
+  USED,  /* a block: in the program's hands, returned just now, or waiting for streams */
+  FREE,  /* memory to be handed out */
+  HOLE   /* no memory (only on virtual addresses) */
+};
+
+constexpr uint64_t ALIGNMENT = 512; /* sizes and addresses are multiples of it (block.py) */
+constexpr uint64_t SMALL_BLOCK = 1 << 20;
+constexpr uint64_t MIB = 1 << 20;
+constexpr uint64_t NO_LIMIT = UINT64_MAX;
+
+}  // namespace cuplug
+
+/* A part of a segment or a range, in a list of its neighbours by address. When it is USED it is a block in the sense of
+ * block.py. The first 64 bytes are what a free and an allocation touch. */
+struct alignas(64) cuplug_block {
+  uint64_t address = 0;
+  uint64_t nbytes = 0;
+  uint64_t requested = 0;
+  cuplug_block *before = nullptr; /* the part that ends where this begins, in the same segment or range */
+  cuplug_block *after = nullptr;
+  void *home = nullptr;                 /* of the strategy: its Pool or Space */
+  cuplug_block *next_spare = nullptr;   /* in the list of returned blocks, or of spare ones */
+  std::atomic<uint8_t> live{0};         /* whether it is in the program's hands */
+  std::atomic<uint8_t> has_streams{0};  /* whether other streams use it (record_stream) */
+  cuplug::Kind kind = cuplug::SPARE;
+  bool has_fences = false; /* whether there are fences to wait for once it is freed */
+  bool waiting = false;  /* whether it was freed and waits behind fences */
+  bool orphan = false;   /* whether its own stream has been destroyed */
+  bool nothing = false;  /* a block of zero bytes: address 0, counted nowhere */
+  bool shared = false;   /* of a free part on virtual addresses: lies beside a block, and is counted so */
+  bool listed = false;   /* whether it is in the table of addresses */
+  /* --- what is seldom looked at */
+  uint64_t stream = 0;
+  cuplug::Allocator *owner = nullptr;
+  cuplug::Uses *uses = nullptr; /* streams and fences, if it ever had any */
+  uint64_t serial = 0;          /* the number of its allocation */
+  uint64_t stamp = 0;           /* of a free part: when it was freed, in its strategy's own counting */
+  void *user = nullptr;         /* the program's own */
+  uint64_t slot = 0;            /* of a hole: its place among the holes of its space */
+
+  uint64_t end() const { return address + nbytes; }
+};
+
+namespace cuplug {
+
+using Block = cuplug_block;
+
+/* What a block waits for: a fence, and its key, which is the stream or, for a destroyed stream, the fence itself. */
+struct Key {
+  uint64_t value;
+  bool is_fence;
+  bool operator==(const Key &other) const { return value == other.value && is_fence == other.is_fence; }
+};
+struct Wait {
+  Key key;
+  FenceRef fence;
+};
+
+/* The streams that use a block besides its own, and its fences once it is freed. */
+struct Uses {
+  std::vector<uint64_t> streams; /* sorted, each once */
+  std::vector<Wait> fences;
+  size_t remaining = 0; /* how many of the fences have not passed yet */
+  Uses *next_spare = nullptr;
+};
+
+}  // namespace cuplug
+#endif

@@ -1,0 +1,286 @@
+#include "caching.h"
+
+#include <cassert>
+
+namespace cuplug {
+
+namespace {
+
+constexpr uint64_t ROUND = 2 * MIB; /* sizes of segments are multiples of this */
+constexpr uint64_t SMALL_SEGMENT = 2 * MIB;
+
+uint64_t up(uint64_t nbytes) { return (nbytes + ROUND - 1) / ROUND * ROUND; }
+
+Pool *pool_at(const Block *piece) { return static_cast<Pool *>(piece->home); }
+
+}  // namespace
+
+CachingAllocator::CachingAllocator(const cuplug_upstream &table, const CachingOptions &options)
+    : Allocator(table, options.memory_limit),
+      options_(options),
+      small_rules_{ALIGNMENT, NO_LIMIT, !options.follows_torch},
+      large_rules_{options.follows_torch ? SMALL_BLOCK + 1 : ALIGNMENT, options.max_split_size, !options.follows_torch} {}
+
+CachingAllocator::~CachingAllocator() {
+  each_pool([](Pool *pool) { delete pool; });
+  by_stream_.each([](Pools *pools) { delete pools; });
+}
+
+/* --- allocation and free */
+
+/* PyTorch's `round_size`. */
+uint64_t CachingAllocator::rounded(uint64_t nbytes) const {
+  uint64_t steps = options_.roundup_power2_divisions;
+  if (steps <= 1 || nbytes <= ALIGNMENT * steps || nbytes >= uint64_t(1) << 62) return round_up(nbytes);
+  uint64_t step = (uint64_t(1) << (63 - __builtin_clzll(nbytes))) / steps;
+  return std::max((nbytes + step - 1) / step * step, ALIGNMENT);
+}
+
+Block *CachingAllocator::take(uint64_t, uint64_t nbytes, uint64_t stream) {
+  Pool *pool = pool_of(stream, nbytes <= SMALL_BLOCK);
+  pool->prepare();
+  ++allocations_;
+  Block *piece = pool->find(nbytes);
+  if (piece == nullptr && !ownerless_.empty() && adopt(pool)) piece = pool->find(nbytes);
+  return piece != nullptr ? pool->take(piece, nbytes) : grow(pool, nbytes);
+}
+
+void CachingAllocator::put(Block *block) {
+  Pool *pool = pool_at(block);
+  pool->prepare();
+  pool->put(block);
+}
+
+CachingAllocator::Pools *CachingAllocator::pools_of(uint64_t stream) {
+  if (latest_ != nullptr && latest_->stream == stream) return latest_;
+  Pools *found = by_stream_.find(stream);
+  if (found != nullptr) latest_ = found;
+  return found;
+}
+
+Pool *CachingAllocator::pool_of(uint64_t stream, bool small) {
+  Pools *pools = pools_of(stream);
+  if (pools == nullptr) {
+    by_stream_.prepare();
+    pools = new Pools{stream, nullptr, nullptr};
+    by_stream_.insert(stream, pools);
+  }
+  Pool *&pool = small ? pools->small : pools->large;
+  if (pool == nullptr) {
+    pools_.reserve(pools_.size() + 1);
+    pool = new Pool(stream, small, small ? small_rules_ : large_rules_, ledger_, parts_, runs_);
+    pools_.push_back(pool);
+  }
+  return pool;
+}
+
+/* --- taking memory from upstream */
+
+Block *CachingAllocator::grow(Pool *pool, uint64_t nbytes) {
+  if (options_.garbage_collection_threshold != 0.0) collect_garbage();
+  uint64_t size = 0, fallback = 0; /* the segment to take, and the one to fall back on, or 0 */
+  if (options_.follows_torch) {    /* PyTorch's `get_allocation_size` */
+    size = pool->small ? SMALL_SEGMENT : nbytes < 10 * MIB ? 20 * MIB : up(nbytes);
+  } else {
+    size = pool->small ? SMALL_SEGMENT : std::max(32 * MIB, up(nbytes));
+    make_room(size);
+    if (!pool->small) {
+      uint64_t reserved = ledger_.reserved();
+      uint64_t room = most_reserved_ > reserved ? (most_reserved_ - reserved) / ROUND * ROUND : 0;
+      size = std::max({std::min(size, room), 8 * MIB, up(nbytes)});
+      fallback = up(nbytes);
+    }
+  }
+  for (; size != 0; size = fallback, fallback = 0) {
+    Segment *segment = try_reserve(size, pool);
+    if (segment == nullptr && options_.max_split_size != NO_LIMIT && release_oversize(pool, nbytes))
+      segment = try_reserve(size, pool);
+    if (segment != nullptr) {
+      most_reserved_ = std::max(most_reserved_, ledger_.reserved());
+      return pool->take_new(segment, nbytes);
+    }
+  }
+  Pools *pools = pools_of(pool->stream);
+  if (pool->small && pools->large != nullptr && !options_.follows_torch && !any_idle()) {
+    pools->large->prepare();
+    Block *piece = pools->large->find(nbytes); /* nothing is left to give back: better mixed than out of memory */
+    if (piece != nullptr) return pools->large->take(piece, nbytes);
+  }
+  throw OutOfMemory();
+}
+
+Segment *CachingAllocator::try_reserve(uint64_t nbytes, Pool *pool) {
+  segments_.reserve(1);
+  held_.prepare();
+  pool->prepare();
+  try {
+    uint64_t address = reserve(nbytes, pool->small, pool->stream);
+    Segment *segment = segments_.take();
+    segment->address = address;
+    segment->nbytes = nbytes;
+    held_.insert(address, segment);
+    return segment;
+  } catch (const OutOfMemory &) {
+    return nullptr;
+  }
+}
+
+/* Give idle segments back until `nbytes` more stay below the peak, as far as the ration goes. */
+void CachingAllocator::make_room(uint64_t nbytes) {
+  int64_t excess = int64_t(ledger_.reserved() + nbytes) - int64_t(most_reserved_);
+  if (excess <= 0) return;
+  int64_t allowed = ration_.left(allocations_);
+  std::vector<Block *> pieces = idle(), leaving;
+  std::sort(pieces.begin(), pieces.end(), [](const Block *a, const Block *b) { return order_of(a) < order_of(b); });
+  for (Block *piece : pieces) {
+    if (excess <= 0 || int64_t(leaving.size()) == allowed) break;
+    leaving.push_back(piece);
+    excess -= int64_t(piece->nbytes);
+  }
+  ration_.spend(int64_t(leaving.size()));
+  give_back(leaving);
+}
+
+/* --- giving memory back */
+
+uint64_t CachingAllocator::release_unused() {
+  uint64_t released = give_back(idle());
+  auto left = std::stable_partition(ownerless_.begin(), ownerless_.end(), [](Pool *pool) { return pool->has_segments(); });
+  std::for_each(left, ownerless_.end(), [](Pool *pool) { delete pool; });
+  ownerless_.erase(left, ownerless_.end());
+  return released;
+}
+
+/* Wait for the work queued on `pieces`, which are segments as a whole, and give them back. Returns their bytes. */
+uint64_t CachingAllocator::give_back(const std::vector<Block *> &pieces) {
+  std::vector<Pool *> waited;
+  for (const Block *piece : pieces) {
+    Pool *pool = pool_at(piece);
+    if (std::find(waited.begin(), waited.end(), pool) != waited.end()) continue;
+    waited.push_back(pool);
+    FenceRef fence = pool->fence ? pool->fence : upstream_.fence(pool->stream);
+    fence.wait();
+  }
+  uint64_t released = 0;
+  for (const Block *piece : pieces) {
+    Segment *segment = held_.find(piece->address);
+    Pool *pool = segment->pool;
+    release(segment->address, segment->nbytes, pool->small, pool->stream);
+    held_.erase(segment->address);
+    pool->remove(segment);
+    released += segment->nbytes;
+    segments_.give(segment);
+  }
+  return released;
+}
+
+bool CachingAllocator::any_idle() const {
+  bool any = false;
+  each_pool([&](const Pool *pool) { any = any || pool->has_idle(); });
+  return any;
+}
+
+std::vector<Block *> CachingAllocator::idle() const {
+  std::vector<Block *> found;
+  each_pool([&](const Pool *pool) { pool->idle(found); });
+  return found;
+}
+
+/* PyTorch's `garbage_collect_cached_blocks`: idle large segments of at least the average age go. */
+void CachingAllocator::collect_garbage() {
+  uint64_t limit = memory_limit();
+  if (limit == NO_LIMIT) {
+    uint64_t free = 0;
+    upstream_.memory_info(&free, &limit);
+  }
+  int64_t excess = int64_t(ledger_.reserved()) - int64_t(options_.garbage_collection_threshold * double(limit));
+  if (excess <= 0) return;
+  std::vector<Block *> pieces = idle();
+  pieces.erase(std::remove_if(pieces.begin(), pieces.end(), [](const Block *piece) { return pool_at(piece)->small; }),
+               pieces.end());
+  auto age = [](const Block *piece) { return pool_at(piece)->searches - piece->stamp; };
+  while (excess > 0 && !pieces.empty()) {
+    uint64_t total = 0;
+    for (const Block *piece : pieces) total += age(piece);
+    uint64_t average = total / pieces.size();
+    std::vector<Block *> leaving, staying;
+    for (Block *piece : pieces) {
+      bool leaves = excess > 0 && age(piece) >= average;
+      (leaves ? leaving : staying).push_back(piece);
+      if (leaves) excess -= int64_t(piece->nbytes);
+    }
+    give_back(leaving);
+    pieces.swap(staying);
+  }
+}
+
+/* PyTorch's `release_available_cached_blocks`: make room for a request from idle oversize segments. */
+bool CachingAllocator::release_oversize(Pool *pool, uint64_t nbytes) {
+  uint64_t wanted = std::max(nbytes, options_.max_split_size), total = 0;
+  std::vector<Block *> pieces, leaving;
+  pool->idle(pieces);
+  pieces.erase(pieces.begin(), std::find_if(pieces.begin(), pieces.end(), [&](const Block *piece) {
+                 return piece->nbytes >= options_.max_split_size;
+               }));
+  auto first = std::find_if(pieces.begin(), pieces.end(), [&](const Block *piece) { return piece->nbytes >= wanted; });
+  if (first != pieces.end()) {
+    leaving.push_back(*first);
+    total = (*first)->nbytes;
+  } else {
+    for (; !pieces.empty() && total < wanted; pieces.pop_back()) {
+      leaving.push_back(pieces.back());
+      total += pieces.back()->nbytes;
+    }
+  }
+  give_back(leaving);
+  return total >= wanted;
+}
+
+/* --- streams that are destroyed */
+
+void CachingAllocator::forget(uint64_t stream) {
+  Pools *pools = pools_of(stream);
+  if (pools == nullptr) return;
+  FenceRef fence;
+  for (Pool *pool : {pools->small, pools->large}) {
+    if (pool == nullptr) continue;
+    pools_.erase(std::find(pools_.begin(), pools_.end(), pool));
+    if (!pool->has_segments()) {
+      delete pool;
+      continue;
+    }
+    if (!fence) fence = upstream_.fence_or_refused(stream);
+    pool->fence = fence;
+    ownerless_.push_back(pool);
+  }
+  latest_ = nullptr;
+  by_stream_.erase(stream);
+  delete pools;
+}
+
+/* Take over what destroyed streams have left and have done with. Whether there was any. */
+bool CachingAllocator::adopt(Pool *pool) {
+  std::vector<Pool *> ready;
+  for (Pool *left : ownerless_)
+    if (left->small == pool->small && left->fence && left->fence.done()) ready.push_back(left);
+  for (Pool *left : ready) {
+    ownerless_.erase(std::find(ownerless_.begin(), ownerless_.end(), left));
+    pool->absorb(*left);
+    delete left;
+  }
+  return !ready.empty();
+}
+
+/* --- the map */
+
+void CachingAllocator::map_segments(std::vector<cuplug_segment> &segments, std::vector<cuplug_piece> &pieces) {
+  each_pool([&](const Pool *pool) {
+    pool->each_segment([&](const Segment *segment) {
+      size_t first = pieces.size();
+      for (const Block *part = segment->first; part != nullptr; part = part->after) add_piece(pieces, part);
+      segments.push_back({segment->address, segment->nbytes, pool->stream, first, pieces.size() - first, pool->small, 0});
+    });
+  });
+}
+
+}  // namespace cuplug

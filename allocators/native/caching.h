@@ -1,0 +1,94 @@
+/* `caching`: keeps what was freed, for each stream, and hands it out again (caching.py). */
+#ifndef CUPLUG_CACHING_H
+#define CUPLUG_CACHING_H
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "allocator.h"
+#include "pool.h"
+
+namespace cuplug {
+
+/* As the constructor of CachingAllocator. NO_LIMIT and a negative fraction mean that an option was not given. */
+struct CachingOptions {
+  bool follows_torch = false;
+  uint64_t memory_limit = NO_LIMIT;
+  double garbage_collection_threshold = 0.0;
+  uint64_t max_split_size = NO_LIMIT;
+  uint64_t roundup_power2_divisions = 0;
+};
+
+/* Bounds how often something costly is done: `burst` times at once, and once for every `every` occasions. */
+class Ration {
+ public:
+  Ration(int64_t burst, int64_t every) : full_(burst * every), every_(every), saved_(full_) {}
+
+  /* How often it may be done now, when there have been `occasions` in all. */
+  int64_t left(int64_t occasions) {
+    saved_ = std::min(full_, saved_ + occasions - at_);
+    at_ = occasions;
+    return saved_ / every_;
+  }
+  void spend(int64_t times) { saved_ -= times * every_; }
+
+ private:
+  int64_t full_, every_, saved_, at_ = 0;
+};
+
+class CachingAllocator final : public Allocator {
+ public:
+  CachingAllocator(const cuplug_upstream &table, const CachingOptions &options);
+  ~CachingAllocator() override;
+
+ protected:
+  Block *take(uint64_t requested, uint64_t nbytes, uint64_t stream) override;
+  void put(Block *block) override;
+  uint64_t release_unused() override;
+  void map_segments(std::vector<cuplug_segment> &segments, std::vector<cuplug_piece> &pieces) override;
+  uint64_t rounded(uint64_t nbytes) const override;
+  void forget(uint64_t stream) override;
+
+ private:
+  /* The pools of one stream; null where nothing was asked for. */
+  struct Pools {
+    uint64_t stream = 0;
+    Pool *small = nullptr;
+    Pool *large = nullptr;
+  };
+
+  Pool *pool_of(uint64_t stream, bool small);
+  Pools *pools_of(uint64_t stream);
+  Block *grow(Pool *pool, uint64_t nbytes);
+  Segment *try_reserve(uint64_t nbytes, Pool *pool);
+  void make_room(uint64_t nbytes);
+  void collect_garbage();
+  bool release_oversize(Pool *pool, uint64_t nbytes);
+  bool adopt(Pool *pool);
+  bool any_idle() const;
+  std::vector<Block *> idle() const;
+  uint64_t give_back(const std::vector<Block *> &pieces);
+  void drop_pool(Pool *pool);
+  template <class Work>
+  void each_pool(Work work) const {
+    for (Pool *pool : pools_) work(pool);
+    for (Pool *pool : ownerless_) work(pool);
+  }
+
+  CachingOptions options_;
+  Rules small_rules_, large_rules_;
+  Pools *latest_ = nullptr; /* those used last */
+  Table<Pools> by_stream_;
+  std::vector<Pool *> pools_;     /* in the order in which they were made */
+  std::vector<Pool *> ownerless_; /* of streams that have been destroyed */
+  Table<Segment> held_;           /* by address: everything from upstream */
+  Store<Segment, 64> segments_;
+  Ration ration_{64, 50};
+  uint64_t most_reserved_ = 0;
+  int64_t allocations_ = 0;
+};
+
+}  // namespace cuplug
+#endif

@@ -1,0 +1,63 @@
+#include "events.h"
+
+#include <pthread.h>
+#include <time.h>
+
+#include <algorithm>
+#include <new>
+
+namespace cuplug {
+
+void Events::push(cuplug_event event) {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  event.time_ns = uint64_t(now.tv_sec) * 1000000000u + uint64_t(now.tv_nsec);
+  event.thread = uint64_t(pthread_self());
+  Entry *entry = new (std::nothrow) Entry{event, nullptr};
+  if (entry == nullptr) {
+    lost_.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  entry->next = newest_.load(std::memory_order_relaxed);
+  while (!newest_.compare_exchange_weak(entry->next, entry, std::memory_order_release, std::memory_order_relaxed)) {
+  }
+}
+
+size_t Events::take(cuplug_event *events, size_t most) {
+  std::lock_guard<std::mutex> guard(taking_);
+  size_t count = 0;
+  while (count < most) {
+    if (oldest_ == nullptr) {
+      Entry *entry = newest_.exchange(nullptr, std::memory_order_acquire);
+      while (entry != nullptr) {
+        Entry *older = entry->next;
+        entry->next = oldest_;
+        oldest_ = entry;
+        entry = older;
+      }
+      if (oldest_ == nullptr) break;
+    }
+    Entry *entry = oldest_;
+    oldest_ = entry->next;
+    /* Two threads may push in another order than they read the clock. */
+    last_time_ = entry->event.time_ns = std::max(entry->event.time_ns, last_time_);
+    events[count++] = entry->event;
+    delete entry;
+  }
+  return count;
+}
+
+void Events::clear() {
+  cuplug_event event;
+  while (take(&event, 1) == 1) {
+  }
+}
+
+void Events::drop() {
+  observe(false);
+  new (&taking_) std::mutex;
+  newest_.store(nullptr, std::memory_order_relaxed); /* the parent's; what they occupy stays */
+  oldest_ = nullptr;
+}
+
+}  // namespace cuplug

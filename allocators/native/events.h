@@ -1,0 +1,73 @@
+/* The events of one allocator on their way to whoever observes it. */
+#ifndef CUPLUG_EVENTS_H
+#define CUPLUG_EVENTS_H
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+
+#include "block.h"
+
+namespace cuplug {
+
+/* The numbers of events.py: they stand in trace files. */
+enum EventKind : int32_t {
+  ALLOCATE = 1,
+  FREED = 2,
+  RECORD_STREAM = 3,
+  FENCE_PASSED = 4,
+  SEGMENT_RESERVE = 5,
+  SEGMENT_RELEASE = 6,
+  PAGE_CREATE = 7,
+  PAGE_MAP = 8,
+  PAGE_UNMAP = 9,
+  PAGE_RELEASE = 10,
+  OUT_OF_MEMORY = 11
+};
+
+/* Any thread puts events in at any time, and waits for none: each is pushed onto a list by one atomic exchange of its
+ * head, which also settles the order. Whoever takes events takes the whole list and turns it round. */
+class Events {
+ public:
+  Events() = default;
+  Events(const Events &) = delete;
+  Events &operator=(const Events &) = delete;
+  ~Events() { clear(); }
+
+  void observe(bool on) { on_.store(on, std::memory_order_relaxed); }
+  bool observed() const { return on_.load(std::memory_order_relaxed); }
+
+  void emit(EventKind kind, uint64_t stream, uint64_t address, uint64_t nbytes, uint64_t requested, uint64_t context = 0) {
+    if (observed()) push({kind, 0, 0, 0, stream, address, nbytes, requested, context});
+  }
+  void emit(EventKind kind, const Block *block, uint64_t context = 0) {
+    if (observed()) push({kind, 0, 0, 0, block->stream, block->address, block->nbytes, block->requested, context});
+  }
+
+  /* Take up to `most` of the oldest events. */
+  size_t take(cuplug_event *events, size_t most);
+  /* How many events the process had no memory for. */
+  uint64_t lost() const { return lost_.load(std::memory_order_relaxed); }
+  void clear();
+  /* In a process that was forked: another thread may have been taking events. */
+  void drop();
+
+ private:
+  struct Entry {
+    cuplug_event event;
+    Entry *next;
+  };
+
+  void push(cuplug_event event);
+
+  std::atomic<bool> on_{false};
+  std::atomic<Entry *> newest_{nullptr};
+  std::atomic<uint64_t> lost_{0};
+  std::mutex taking_;
+  Entry *oldest_ = nullptr; /* taken off the list already, in order */
+  uint64_t last_time_ = 0;
+};
+
+}  // namespace cuplug
+#endif

@@ -1,0 +1,134 @@
+/* The functions of cuplug_allocator.h that belong to an allocator. */
+#include <cstdio>
+#include <memory>
+
+#include "allocator.h"
+#include "options.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+namespace {
+
+thread_local char last_error[256] = "";
+
+cuplug::Allocator &core(cuplug_allocator *allocator) { return *static_cast<cuplug::Allocator *>(allocator); }
+const cuplug::Allocator &core(const cuplug_allocator *allocator) {
+  return *static_cast<const cuplug::Allocator *>(allocator);
+}
+
+}  // namespace
+
+extern "C" {
+
+EXPORT int cuplug_allocator_create(const char *strategy, const cuplug_option *options, size_t count,
+                                   const cuplug_upstream *upstream, cuplug_allocator **made) {
+  try {
+    *made = cuplug::make_allocator(strategy, options, count, *upstream);
+    return CUPLUG_OK;
+  } catch (const cuplug::Invalid &error) {
+    std::snprintf(last_error, sizeof last_error, "%s", error.message.c_str());
+    return CUPLUG_INVALID;
+  } catch (const cuplug::Unsupported &) {
+    return CUPLUG_NOT_SUPPORTED;
+  } catch (const cuplug::Failed &) {
+    return CUPLUG_FAILED;
+  } catch (const std::bad_alloc &) {
+    return CUPLUG_NO_HOST_MEMORY;
+  }
+}
+
+EXPORT void cuplug_allocator_destroy(cuplug_allocator *allocator) { delete &core(allocator); }
+
+EXPORT const char *cuplug_last_error(void) { return last_error; }
+
+EXPORT void cuplug_allocator_set_thread_hooks(cuplug_allocator *allocator, const cuplug_thread_hooks *hooks) {
+  core(allocator).set_hooks(hooks == nullptr ? cuplug_thread_hooks{nullptr, nullptr} : *hooks);
+}
+
+EXPORT void cuplug_allocator_set_out_of_memory_hook(cuplug_allocator *allocator, cuplug_out_of_memory_hook hook,
+                                                    void *context) {
+  core(allocator).set_out_of_memory_hook(hook, context);
+}
+
+EXPORT int cuplug_allocator_set_memory_limit(cuplug_allocator *allocator, uint64_t nbytes) {
+  core(allocator).set_memory_limit(nbytes);
+  return CUPLUG_OK;
+}
+
+EXPORT int cuplug_allocate(cuplug_allocator *allocator, uint64_t nbytes, uint64_t stream, uint64_t context,
+                           cuplug_block **block) {
+  return core(allocator).allocate(nbytes, stream, context, block);
+}
+
+EXPORT int cuplug_free(cuplug_allocator *allocator, cuplug_block *block, uint64_t context) {
+  return core(allocator).free(block, context);
+}
+
+EXPORT int cuplug_record_stream(cuplug_allocator *allocator, cuplug_block *block, uint64_t stream, uint64_t context) {
+  return core(allocator).record_stream(block, stream, context);
+}
+
+EXPORT uint64_t cuplug_block_address(const cuplug_block *block) { return block->address; }
+EXPORT uint64_t cuplug_block_nbytes(const cuplug_block *block) { return block->nbytes; }
+EXPORT uint64_t cuplug_block_requested(const cuplug_block *block) { return block->requested; }
+EXPORT uint64_t cuplug_block_stream(const cuplug_block *block) { return block->stream; }
+EXPORT int cuplug_block_is_live(const cuplug_block *block) { return block->live.load(std::memory_order_acquire) != 0; }
+EXPORT void cuplug_block_set_user(cuplug_block *block, void *user) { block->user = user; }
+EXPORT void *cuplug_block_user(const cuplug_block *block) { return block->user; }
+
+EXPORT cuplug_block *cuplug_find_block(cuplug_allocator *allocator, uint64_t address) {
+  return core(allocator).find(address);
+}
+
+EXPORT int cuplug_get_live_blocks(cuplug_allocator *allocator, cuplug_block **blocks, size_t most, size_t *count) {
+  return core(allocator).live_blocks(blocks, most, count);
+}
+
+EXPORT int cuplug_allocate_address(cuplug_allocator *allocator, uint64_t nbytes, uint64_t stream, uint64_t *address) {
+  return core(allocator).allocate_address(nbytes, stream, address);
+}
+
+EXPORT int cuplug_free_address(cuplug_allocator *allocator, uint64_t address) {
+  return core(allocator).free_address(address);
+}
+
+EXPORT int cuplug_release_cached(cuplug_allocator *allocator, uint64_t *released) {
+  return core(allocator).release_cached(released);
+}
+
+EXPORT int cuplug_forget_stream(cuplug_allocator *allocator, uint64_t stream) {
+  return core(allocator).forget_stream(stream);
+}
+
+EXPORT int cuplug_allocator_close(cuplug_allocator *allocator) { return core(allocator).close(); }
+EXPORT void cuplug_allocator_abandon(cuplug_allocator *allocator) { core(allocator).abandon(); }
+EXPORT int cuplug_allocator_state(const cuplug_allocator *allocator) { return core(allocator).state(); }
+EXPORT int cuplug_allocator_is_inside(const cuplug_allocator *allocator) { return core(allocator).is_mine(); }
+
+EXPORT void cuplug_get_shortage(cuplug_shortage *shortage) { *shortage = cuplug::last_shortage(); }
+
+EXPORT int cuplug_get_statistics(cuplug_allocator *allocator, cuplug_statistics *statistics) {
+  return core(allocator).statistics(statistics);
+}
+
+EXPORT int cuplug_reset_peaks(cuplug_allocator *allocator) { return core(allocator).reset_peaks(); }
+EXPORT int cuplug_reset_accumulated(cuplug_allocator *allocator) { return core(allocator).reset_accumulated(); }
+
+EXPORT int cuplug_get_segments(cuplug_allocator *allocator, cuplug_map **map) { return core(allocator).segments(map); }
+
+EXPORT void cuplug_map_free(cuplug_map *map) {
+  if (map == nullptr) return;
+  delete[] map->segments;
+  delete[] map->pieces;
+  delete map;
+}
+
+EXPORT void cuplug_observe(cuplug_allocator *allocator, int on) { core(allocator).observe(on != 0); }
+
+EXPORT size_t cuplug_take_events(cuplug_allocator *allocator, cuplug_event *events, size_t most) {
+  return core(allocator).events().take(events, most);
+}
+
+EXPORT uint64_t cuplug_lost_events(const cuplug_allocator *allocator) { return core(allocator).events().lost(); }
+
+}  // extern "C"

@@ -1,0 +1,100 @@
+#include "options.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "caching.h"
+#include "expandable.h"
+
+namespace cuplug {
+
+namespace {
+
+void check(bool fine, const cuplug_option &option, const char *range) {
+  if (!fine) throw Invalid{std::string(option.name) + " is " + option.value + "; it must be " + range};
+}
+
+bool is(const cuplug_option &option, const char *name) { return std::strcmp(option.name, name) == 0; }
+
+int64_t whole_number(const cuplug_option &option) {
+  char *end = nullptr;
+  errno = 0;
+  long long value = std::strtoll(option.value, &end, 10);
+  check(errno == 0 && end != option.value && *end == 0, option, "a whole number");
+  return value;
+}
+
+double number(const cuplug_option &option) {
+  char *end = nullptr;
+  double value = std::strtod(option.value, &end);
+  check(end != option.value && *end == 0, option, "a number");
+  return value;
+}
+
+uint64_t limit_of(const cuplug_option &option) {
+  int64_t value = whole_number(option);
+  check(value >= 1, option, "at least one byte");
+  return uint64_t(value);
+}
+
+CachingOptions caching_options(const cuplug_option *options, size_t count, const cuplug_upstream &table) {
+  CachingOptions parsed;
+  for (const cuplug_option *option = options; option != options + count; ++option) {
+    if (is(*option, "preset")) {
+      parsed.follows_torch = std::strcmp(option->value, "torch") == 0;
+      check(parsed.follows_torch || std::strcmp(option->value, "cuplug") == 0, *option, "cuplug or torch");
+    } else if (is(*option, "memory_limit")) {
+      parsed.memory_limit = std::min(parsed.memory_limit, limit_of(*option));
+    } else if (is(*option, "memory_fraction")) {
+      double fraction = number(*option);
+      check(0 < fraction && fraction <= 1, *option, "above 0 and at most 1");
+      uint64_t free = 0, total = 0;
+      if (table.memory_info(table.context, &free, &total) != CUPLUG_OK) throw Failed();
+      parsed.memory_limit = std::min(parsed.memory_limit, uint64_t(double(total) * fraction));
+    } else if (is(*option, "garbage_collection_threshold")) {
+      parsed.garbage_collection_threshold = number(*option);
+      check(0 <= parsed.garbage_collection_threshold && parsed.garbage_collection_threshold < 1, *option,
+            "at least 0 and below 1");
+    } else if (is(*option, "max_split_size")) {
+      int64_t value = whole_number(*option);
+      check(value > int64_t(20 * MIB), *option, "above 20 MiB");
+      parsed.max_split_size = uint64_t(value);
+    } else if (is(*option, "roundup_power2_divisions")) {
+      int64_t value = whole_number(*option);
+      check(value >= 0 && (value & (value - 1)) == 0, *option, "0 or a power of two");
+      parsed.roundup_power2_divisions = uint64_t(value);
+    } else {
+      throw Invalid{std::string("caching has no option ") + option->name};
+    }
+  }
+  return parsed;
+}
+
+ExpandableOptions expandable_options(const cuplug_option *options, size_t count) {
+  ExpandableOptions parsed;
+  for (const cuplug_option *option = options; option != options + count; ++option) {
+    if (is(*option, "slack")) {
+      int64_t value = whole_number(*option);
+      check(value >= 0, *option, "zero or more bytes");
+      parsed.slack = uint64_t(value);
+    } else if (is(*option, "memory_limit")) {
+      parsed.memory_limit = limit_of(*option);
+    } else {
+      throw Invalid{std::string("expandable has no option ") + option->name};
+    }
+  }
+  return parsed;
+}
+
+}  // namespace
+
+Allocator *make_allocator(const char *strategy, const cuplug_option *options, size_t count, const cuplug_upstream &table) {
+  if (std::strcmp(strategy, "caching") == 0) return new CachingAllocator(table, caching_options(options, count, table));
+  if (std::strcmp(strategy, "expandable") != 0) throw Invalid{std::string("no strategy is called ") + strategy};
+  ExpandableOptions parsed = expandable_options(options, count);
+  if (table.page_granularity == 0) throw Unsupported();
+  return new ExpandableAllocator(table, parsed);
+}
+
+}  // namespace cuplug

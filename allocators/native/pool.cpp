@@ -1,0 +1,143 @@
+#include "pool.h"
+
+namespace cuplug {
+
+Block *Pool::find(uint64_t nbytes) {
+  ++searches;
+  Order least = order_of(nbytes, 0);
+  Block *part = partial_.empty() ? nullptr : partial_.block(partial_.find(least));
+  if (part != nullptr && rules_.spare_idle && rules_.max_split_size == NO_LIMIT) return part; /* as a rule */
+  Block *whole = idle_.empty() ? nullptr : idle_.block(idle_.find(least));
+  Block *first = part == nullptr || (whole != nullptr && order_of(whole) < order_of(part)) ? whole : part;
+  if (first == nullptr || !rules_.fits(first->nbytes, nbytes)) return nullptr;
+  if (rules_.spare_idle && part != nullptr && rules_.fits(part->nbytes, nbytes)) return part;
+  return first;
+}
+
+Block *Pool::take(Block *piece, uint64_t nbytes) {
+  Order was = order_of(piece);
+  int64_t before = int64_t(piece->nbytes);
+  bool idle = is_idle(piece);
+  Block *rest = cut(piece, nbytes);
+  if (rest == nullptr)
+    (idle ? idle_ : partial_).erase(was);
+  else if (!idle)
+    partial_.replace(was, rest);
+  else {
+    idle_.erase(was);
+    partial_.insert(rest);
+  }
+  count((rest != nullptr) - !idle, (rest != nullptr ? int64_t(rest->nbytes) : 0) - (idle ? 0 : before));
+  return piece;
+}
+
+Block *Pool::take_new(Segment *segment, uint64_t nbytes) {
+  add(segment);
+  Block *piece = segment->first = parts_.take();
+  piece->address = segment->address;
+  piece->nbytes = segment->nbytes;
+  piece->before = piece->after = nullptr;
+  piece->home = this;
+  Block *rest = cut(piece, nbytes);
+  if (rest != nullptr) partial_.insert(rest);
+  count(rest != nullptr, rest != nullptr ? int64_t(rest->nbytes) : 0);
+  return piece;
+}
+
+/* Cut `piece` behind `nbytes`, if the rules say so: the rest, a free piece that is not listed yet, or null. */
+Block *Pool::cut(Block *piece, uint64_t nbytes) {
+  if (!rules_.cuts(piece->nbytes, nbytes)) return nullptr;
+  Block *rest = parts_.take();
+  rest->address = piece->address + nbytes;
+  rest->nbytes = piece->nbytes - nbytes;
+  rest->before = piece;
+  rest->after = piece->after;
+  rest->home = this;
+  rest->kind = FREE;
+  rest->stamp = searches;
+  if (rest->after != nullptr) rest->after->before = rest;
+  piece->nbytes = nbytes;
+  piece->after = rest;
+  return rest;
+}
+
+void Pool::put(Block *block) {
+  Block *before = block->before, *after = block->after, *joined = block;
+  bool joins_before = before != nullptr && before->kind == FREE, joins_after = after != nullptr && after->kind == FREE;
+  int64_t blocks = 0, change = 0;
+  Order was = 0;
+  if (joins_after) {
+    was = order_of(after);
+    blocks = -1;
+    change = -int64_t(after->nbytes);
+    block->nbytes += after->nbytes;
+    block->after = after->after;
+    if (block->after != nullptr) block->after->before = block;
+    after->kind = SPARE;
+    parts_.give(after);
+  }
+  if (joins_before) {
+    if (joins_after) partial_.erase(was);
+    was = order_of(before);
+    blocks -= 1;
+    change -= int64_t(before->nbytes);
+    before->nbytes += block->nbytes;
+    before->after = block->after;
+    if (before->after != nullptr) before->after->before = before;
+    block->kind = SPARE;
+    parts_.give(block);
+    joined = before;
+  }
+  joined->kind = FREE;
+  joined->stamp = searches;
+  bool was_listed = joins_before || joins_after;
+  if (is_idle(joined)) {
+    if (was_listed) partial_.erase(was);
+    idle_.insert(joined);
+  } else {
+    if (was_listed)
+      partial_.replace(was, joined);
+    else
+      partial_.insert(joined);
+    blocks += 1;
+    change += int64_t(joined->nbytes);
+  }
+  count(blocks, change);
+}
+
+void Pool::idle(std::vector<Block *> &found) const {
+  for (Sorted::At at = idle_.first(); idle_.block(at) != nullptr; at = idle_.next(at)) found.push_back(idle_.block(at));
+}
+
+void Pool::add(Segment *segment) {
+  segment->pool = this;
+  segment->before = nullptr;
+  segment->after = segments_;
+  if (segments_ != nullptr) segments_->before = segment;
+  segments_ = segment;
+}
+
+void Pool::remove(Segment *segment) {
+  idle_.erase(order_of(segment->first));
+  segment->first->kind = SPARE;
+  parts_.give(segment->first);
+  (segment->before != nullptr ? segment->before->after : segments_) = segment->after;
+  if (segment->after != nullptr) segment->after->before = segment->before;
+}
+
+void Pool::absorb(Pool &other) {
+  while (other.segments_ != nullptr) {
+    Segment *segment = other.segments_;
+    other.segments_ = segment->after;
+    add(segment);
+    for (Block *part = segment->first; part != nullptr; part = part->after) {
+      part->home = this;
+      if (part->kind != FREE) continue;
+      prepare();
+      part->stamp = searches;
+      set_of(part).insert(part);
+    }
+  }
+}
+
+}  // namespace cuplug

@@ -1,0 +1,118 @@
+#include "upstream.h"
+
+#include <new>
+
+namespace cuplug {
+
+namespace {
+
+void check(int answer) {
+  if (answer == CUPLUG_OUT_OF_MEMORY) throw OutOfMemory();
+  if (answer != CUPLUG_OK) throw Failed();
+}
+
+}  // namespace
+
+/* Calls that may take long let others run meanwhile. */
+template <class Call>
+void Upstream::blocking(Call call) {
+  int answer;
+  {
+    LetGo let_go(hooks_);
+    answer = call();
+  }
+  check(answer);
+}
+
+Upstream::~Upstream() {
+  if (table_.close != nullptr) table_.close(table_.context);
+}
+
+uint64_t Upstream::reserve(uint64_t nbytes) {
+  uint64_t address = 0;
+  blocking([&] { return table_.reserve(table_.context, nbytes, &address); });
+  return address;
+}
+
+void Upstream::release(uint64_t address) {
+  blocking([&] { return table_.release(table_.context, address); });
+}
+
+void Upstream::memory_info(uint64_t *free_bytes, uint64_t *total_bytes) {
+  check(table_.memory_info(table_.context, free_bytes, total_bytes));
+}
+
+uint64_t Upstream::free_bytes() {
+  uint64_t free = 0, total = 0;
+  memory_info(&free, &total);
+  return free;
+}
+
+FenceRef Upstream::fence(uint64_t stream) {
+  FenceRef made = fence_or_refused(stream);
+  if (made.fence_->refused) throw Failed(); /* `made` drops what upstream left there */
+  return made;
+}
+
+FenceRef Upstream::fence_or_refused(uint64_t stream) {
+  Fence *fence = new Fence{this, nullptr, 1, false};
+  FenceRef made(fence);
+  fence->refused = table_.fence(table_.context, stream, &fence->handle) != CUPLUG_OK;
+  return made;
+}
+
+bool FenceRef::done() const {
+  if (fence_->refused) return false;
+  int passed = 0;
+  const cuplug_upstream &table = fence_->upstream->table_;
+  check(table.fence_done(table.context, fence_->handle, &passed));
+  return passed != 0;
+}
+
+void FenceRef::wait() const {
+  if (fence_->refused && fence_->handle == nullptr) throw Failed();
+  const cuplug_upstream &table = fence_->upstream->table_;
+  void *handle = fence_->handle;
+  fence_->upstream->blocking([&] { return table.fence_wait(table.context, handle); });
+}
+
+void FenceRef::drop() noexcept {
+  if (fence_ == nullptr || --fence_->references != 0) return;
+  Upstream *upstream = fence_->upstream;
+  if (fence_->handle != nullptr && !upstream->abandoned_) upstream->table_.fence_drop(upstream->table_.context, fence_->handle);
+  delete fence_;
+}
+
+uint64_t Upstream::reserve_range(uint64_t nbytes) {
+  uint64_t address = 0;
+  blocking([&] { return table_.reserve_range(table_.context, nbytes, &address); });
+  return address;
+}
+
+void Upstream::free_range(uint64_t address, uint64_t nbytes) {
+  blocking([&] { return table_.free_range(table_.context, address, nbytes); });
+}
+
+uint64_t Upstream::create_page(uint64_t nbytes) {
+  uint64_t handle = 0;
+  blocking([&] { return table_.create_page(table_.context, nbytes, &handle); });
+  return handle;
+}
+
+void Upstream::release_page(uint64_t handle) {
+  blocking([&] { return table_.release_page(table_.context, handle); });
+}
+
+void Upstream::map(uint64_t address, uint64_t nbytes, uint64_t handle) {
+  blocking([&] { return table_.map(table_.context, address, nbytes, handle); });
+}
+
+void Upstream::set_access(uint64_t address, uint64_t nbytes) {
+  blocking([&] { return table_.set_access(table_.context, address, nbytes); });
+}
+
+void Upstream::unmap(uint64_t address, uint64_t nbytes) {
+  blocking([&] { return table_.unmap(table_.context, address, nbytes); });
+}
+
+}  // namespace cuplug

@@ -1,0 +1,109 @@
+/* The table of functions that an allocator gets memory from, with failures as exceptions. */
+#ifndef CUPLUG_UPSTREAM_H
+#define CUPLUG_UPSTREAM_H
+
+#include <cstdint>
+#include <utility>
+
+#include "cuplug_allocator.h"
+
+namespace cuplug {
+
+/* Upstream, or the limit, has no such piece: OutOfMemoryError in the specification. */
+struct OutOfMemory {};
+/* A call upstream failed, and upstream knows why: DriverError in the specification. */
+struct Failed {};
+
+class Upstream;
+
+/* A mark behind the work queued on a stream, shared by all who wait for it. `refused`: the driver would not make it; it
+ * never passes, and waiting for it fails with the driver's error (waiting.py: _NeverPasses). */
+struct Fence {
+  Upstream *upstream;
+  void *handle;
+  unsigned references;
+  bool refused;
+};
+
+class FenceRef {
+ public:
+  FenceRef() = default;
+  explicit FenceRef(Fence *fence) : fence_(fence) {}
+  FenceRef(const FenceRef &other) : fence_(other.fence_) {
+    if (fence_ != nullptr) ++fence_->references;
+  }
+  FenceRef(FenceRef &&other) noexcept : fence_(std::exchange(other.fence_, nullptr)) {}
+  FenceRef &operator=(FenceRef other) noexcept {
+    std::swap(fence_, other.fence_);
+    return *this;
+  }
+  ~FenceRef() { drop(); }
+
+  explicit operator bool() const { return fence_ != nullptr; }
+  uint64_t identity() const { return reinterpret_cast<uintptr_t>(fence_); }
+  bool done() const; /* throws Failed */
+  void wait() const; /* throws Failed */
+
+ private:
+  friend class Upstream;
+  void drop() noexcept;
+  Fence *fence_ = nullptr;
+};
+
+class Upstream {
+ public:
+  explicit Upstream(const cuplug_upstream &table) : table_(table) {}
+  Upstream(const Upstream &) = delete;
+  Upstream &operator=(const Upstream &) = delete;
+  ~Upstream();
+
+  /* Make no call from here on but the last, `close`. */
+  void abandon() { abandoned_ = true; }
+  void set_hooks(const cuplug_thread_hooks &hooks) { hooks_ = hooks; }
+  const cuplug_thread_hooks &hooks() const { return hooks_; }
+
+  uint64_t page_granularity() const { return table_.page_granularity; }
+  uint64_t reserve(uint64_t nbytes);
+  void release(uint64_t address);
+  void memory_info(uint64_t *free_bytes, uint64_t *total_bytes);
+  uint64_t free_bytes();
+  FenceRef fence(uint64_t stream);
+  /* For frees, which must not fail: a fence that never passes where the driver makes none (fence_or_error). */
+  FenceRef fence_or_refused(uint64_t stream);
+  uint64_t reserve_range(uint64_t nbytes);
+  void free_range(uint64_t address, uint64_t nbytes);
+  uint64_t create_page(uint64_t nbytes);
+  void release_page(uint64_t handle);
+  void map(uint64_t address, uint64_t nbytes, uint64_t handle);
+  void set_access(uint64_t address, uint64_t nbytes);
+  void unmap(uint64_t address, uint64_t nbytes);
+
+ private:
+  friend class FenceRef;
+  template <class Call>
+  void blocking(Call call);
+
+  cuplug_upstream table_;
+  cuplug_thread_hooks hooks_{nullptr, nullptr};
+  bool abandoned_ = false;
+};
+
+/* Lets go of what the calling thread holds (an interpreter's lock) while it lives. */
+class LetGo {
+ public:
+  explicit LetGo(const cuplug_thread_hooks &hooks) : hooks_(hooks) {
+    if (hooks_.let_go != nullptr) held_ = hooks_.let_go();
+  }
+  LetGo(const LetGo &) = delete;
+  LetGo &operator=(const LetGo &) = delete;
+  ~LetGo() {
+    if (held_ != nullptr) hooks_.take_again(held_);
+  }
+
+ private:
+  const cuplug_thread_hooks &hooks_;
+  void *held_ = nullptr;
+};
+
+}  // namespace cuplug
+#endif
