@@ -1,0 +1,807 @@
+/* The base of the native strategies: what `allocators.base.Allocator` promises, by calls of the core.
+ *
+ * What happens at every allocation is here. What happens seldom (observers, statistics, maps, messages) is in Python,
+ * in strategies.py, over the methods of this type that begin with an underscore.
+ */
+#include "python_binding.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <unordered_map>
+#include <vector>
+
+namespace cuplug::python {
+
+namespace {
+
+thread_local Operation *innermost = nullptr;
+
+constexpr uint64_t TOO_MUCH = uint64_t{1} << 62; /* no device has as much: asked for more, the core is asked for this */
+
+bool is_observing(Allocator *self) {
+  PyObject *answer = PyObject_GetAttrString(self->observation, "is_observing");
+  const bool observing = answer == nullptr || PyObject_IsTrue(answer) != 0;
+  Py_XDECREF(answer);
+  return observing;
+}
+
+void raise_reentered() {
+  PyErr_SetString(names.cuplug_error,
+                  "an allocator was used from a finaliser, or from an observer, while the same thread was inside it; "
+                  "there, only free() may be called");
+}
+
+void raise_closed(Allocator *self) {
+  if (self->closed != nullptr) {
+    PyErr_Format(names.cuplug_error, "this allocator cannot be used: %U", self->closed);
+  } else {
+    PyErr_SetString(names.cuplug_error, "this allocator cannot be used: it was closed");
+  }
+}
+
+/* Before an operation: none may begin inside an observer. -1 with an exception set. */
+int check_entry(Allocator *self) {
+  if (self->core == nullptr) {
+    PyErr_SetString(names.cuplug_error, "this allocator was not made: its __init__ was not called, or failed");
+    return -1;
+  }
+  if (self->observed && is_observing(self)) {
+    if (!PyErr_Occurred()) raise_reentered();
+    return -1;
+  }
+  return 0;
+}
+
+/* What the context source says of this thread. -1 with an exception set. */
+int read_context(Allocator *self, uint64_t *context) {
+  *context = 0;
+  PyObject *source = self->source;
+  if (source == nullptr) return 0;
+  Py_INCREF(source);
+  PyObject *answer = PyObject_CallNoArgs(source);
+  Py_DECREF(source);
+  if (answer == nullptr) return -1;
+  *context = PyLong_AsUnsignedLongLongMask(answer);
+  Py_DECREF(answer);
+  return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Tells the observers what has happened. Keeps an exception that is set, unless an observer raises another. */
+int deliver(Allocator *self) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyObject *delivered = PyObject_CallMethod(self->observation, "deliver", nullptr);
+  if (delivered == nullptr) {
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    return -1;
+  }
+  Py_DECREF(delivered);
+  PyErr_Restore(type, value, traceback);
+  return 0;
+}
+
+/* "NAME (code): message", as the core says it of a driver's error. */
+void raise_driver_error(const char *sentence) {
+  const char *open = std::strstr(sentence, " (");
+  const char *close = open == nullptr ? nullptr : std::strstr(open, "): ");
+  if (close == nullptr) {
+    PyErr_Format(names.cuplug_error, "a call upstream failed: %s", sentence);
+    return;
+  }
+  PyObject *error = PyObject_CallFunction(names.driver_error, "is#s", std::atoi(open + 2), sentence,
+                                          static_cast<Py_ssize_t>(open - sentence), close + 3);
+  if (error == nullptr) return;
+  PyErr_SetObject(names.driver_error, error);
+  Py_DECREF(error);
+}
+
+/* Raises what an answer other than CUPLUG_OK means. Always -1. */
+int raise_answer(Allocator *self, int answer, Operation &operation) {
+  if (operation.raise()) return -1;
+  switch (answer) {
+    case CUPLUG_FAILED:
+      raise_driver_error(cuplug_last_error());
+      break;
+    case CUPLUG_CLOSED: raise_closed(self); break;
+    case CUPLUG_REENTERED: raise_reentered(); break;
+    case CUPLUG_NO_HOST_MEMORY: PyErr_NoMemory(); break;
+    case CUPLUG_INVALID: PyErr_SetString(PyExc_ValueError, cuplug_last_error()); break;
+    default: PyErr_Format(names.cuplug_error, "the native core answered %d: %s", answer, cuplug_last_error());
+  }
+  return -1;
+}
+
+/* Ends an operation that takes no block: its answer, and the observers. */
+PyObject *conclude(Allocator *self, int answer, Operation &operation, PyObject *result) {
+  if (answer != CUPLUG_OK) {
+    raise_answer(self, answer, operation);
+    Py_CLEAR(result);
+  } else if (operation.interrupted && operation.raise()) {
+    Py_CLEAR(result);
+  }
+  if (self->observed && deliver(self) < 0) Py_CLEAR(result);
+  return result;
+}
+
+int raise_out_of_memory(Allocator *self) {
+  cuplug_shortage shortage;
+  cuplug_get_shortage(&shortage);
+  PyObject *message = PyObject_CallMethod(reinterpret_cast<PyObject *>(self), "_out_of_memory_message", "KKKKKKKKK",
+                                          shortage.requested, shortage.stream, shortage.free_bytes, shortage.total_bytes,
+                                          shortage.allocated_bytes, shortage.requested_bytes, shortage.reserved_bytes,
+                                          shortage.largest_free, shortage.lost_bytes);
+  if (message == nullptr) return -1;
+  PyErr_SetObject(names.out_of_memory_error, message);
+  Py_DECREF(message);
+  return -1;
+}
+
+}  // namespace
+
+/* --- operations and states of threads */
+
+Operation::Operation(Allocator *allocator) : allocator_(allocator), outer_(innermost) { innermost = this; }
+
+Operation::~Operation() {
+  innermost = outer_;
+  Py_XDECREF(error_);
+}
+
+Operation *Operation::find(const Allocator *allocator) {
+  for (Operation *operation = innermost; operation != nullptr; operation = operation->outer_) {
+    if (operation->allocator_ == allocator) return operation;
+  }
+  return nullptr;
+}
+
+void Operation::keep_exception() {
+  PyObject *error;
+  take_exception(&error);
+  const bool interrupts = !PyErr_GivenExceptionMatches(error, names.cuplug_error);
+  if (interrupted) { /* the first interrupt is the one to raise */
+    Py_XDECREF(error);
+    return;
+  }
+  interrupted = interrupts;
+  Py_XSETREF(error_, error);
+}
+
+bool Operation::raise() {
+  if (error_ == nullptr) return false;
+  PyObject *error = error_;
+  error_ = nullptr;
+  PyErr_SetObject(reinterpret_cast<PyObject *>(Py_TYPE(error)), error);
+  Py_DECREF(error);
+  return true;
+}
+
+Entered::Entered() : state_(PyGILState_Ensure()) { PyErr_Fetch(&type_, &value_, &traceback_); }
+
+Entered::~Entered() {
+  PyErr_Restore(type_, value_, traceback_);
+  PyGILState_Release(state_);
+}
+
+bool is_finalising() {
+#if PY_VERSION_HEX >= 0x030D0000
+  return Py_IsFinalizing();
+#else
+  return _Py_IsFinalizing();
+#endif
+}
+
+void take_exception(PyObject **value) {
+  PyObject *type, *traceback;
+  PyErr_Fetch(&type, value, &traceback);
+  PyErr_NormalizeException(&type, value, &traceback);
+  if (traceback != nullptr) PyException_SetTraceback(*value, traceback);
+  Py_XDECREF(type);
+  Py_XDECREF(traceback);
+}
+
+/* --- numbers */
+
+int size_of(PyObject *value, uint64_t *nbytes) {
+  if (!PyLong_CheckExact(value)) {
+    PyObject *index = PyNumber_Index(value);
+    if (index == nullptr) return -1;
+    const int read = PyLong_CheckExact(index) ? size_of(index, nbytes) : -1;
+    if (read < 0 && !PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a size is an int");
+    Py_DECREF(index);
+    return read;
+  }
+  int overflow = 0;
+  const long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
+  if (overflow < 0 || (overflow == 0 && number < 0)) {
+    PyErr_Format(PyExc_ValueError, "cannot allocate %S bytes: a size is zero or more", value);
+    return -1;
+  }
+  *nbytes = overflow > 0 || static_cast<uint64_t>(number) > TOO_MUCH ? TOO_MUCH : static_cast<uint64_t>(number);
+  return 0;
+}
+
+int stream_of(PyObject *value, uint64_t *stream) {
+  if (PyLong_CheckExact(value)) {
+    *stream = PyLong_AsUnsignedLongLong(value);
+  } else {
+    PyObject *index = PyNumber_Index(value);
+    if (index == nullptr) return -1;
+    *stream = PyLong_AsUnsignedLongLong(index);
+    Py_DECREF(index);
+  }
+  return *stream == UINT64_MAX && PyErr_Occurred() ? -1 : 0;
+}
+
+/* --- handles */
+
+void link_handle(Handle *handle) {
+  Handle *list = &handle->allocator->list;
+  handle->before = list;
+  handle->after = list->after;
+  list->after->before = handle;
+  list->after = handle;
+}
+
+void unlink_handle(Handle *handle) {
+  handle->before->after = handle->after;
+  handle->after->before = handle->before;
+  handle->before = handle->after = handle;
+}
+
+int allocate_handle(Allocator *self, uint64_t nbytes, uint64_t stream, Handle *handle) {
+  uint64_t context = 0;
+  if (self->core == nullptr || self->observed) {
+    if (check_entry(self) < 0 || (nbytes != 0 && read_context(self, &context) < 0)) return -1;
+  }
+  Operation operation(self);
+  cuplug_block *block = nullptr;
+  const int answer = cuplug_allocate(self->core, nbytes, stream, context, &block);
+  bool failed = answer != CUPLUG_OK || operation.interrupted;
+  if (failed) {
+    if (answer == CUPLUG_OUT_OF_MEMORY && !operation.interrupted) {
+      raise_out_of_memory(self);
+    } else {
+      raise_answer(self, answer, operation);
+    }
+  }
+  if (self->observed && deliver(self) < 0) failed = true;
+  if (failed) {
+    if (answer == CUPLUG_OK) { /* its caller never gets it */
+      PyObject *type, *value, *traceback;
+      PyErr_Fetch(&type, &value, &traceback);
+      cuplug_free(self->core, block, 0);
+      if (self->observed) deliver(self);
+      PyErr_Restore(type, value, traceback);
+    }
+    return -1;
+  }
+  handle->block = block;
+  handle->address = cuplug_block_address(block);
+  handle->nbytes = cuplug_block_nbytes(block);
+  handle->requested = nbytes;
+  handle->stream = stream;
+  handle->orphan = false;
+  handle->live = true;
+  handle->allocator = reinterpret_cast<Allocator *>(Py_NewRef(reinterpret_cast<PyObject *>(self)));
+  link_handle(handle);
+  return 0;
+}
+
+int give_handle_back(Handle *handle) {
+  if (!handle->live) return 0;
+  Allocator *self = handle->allocator;
+  uint64_t context = 0;
+  bool inside = false;
+  if (self->observed) {
+    inside = cuplug_allocator_is_inside(self->core) != 0;
+    if (!inside && read_context(self, &context) < 0) return -1;
+    if (!handle->live) return 0; /* the source, or a finaliser meanwhile, has given it back */
+  }
+  handle->live = false;
+  unlink_handle(handle);
+  int result = 0;
+  if (self->enters_python) {
+    Operation operation(self);
+    cuplug_free(self->core, handle->block, context);
+    if (operation.interrupted && operation.raise()) result = -1;
+  } else {
+    cuplug_free(self->core, handle->block, context);
+  }
+  if (self->observed && !inside && deliver(self) < 0) result = -1;
+  return result;
+}
+
+namespace {
+
+/* --- the type's methods */
+
+Allocator *as_allocator(PyObject *object) { return reinterpret_cast<Allocator *>(object); }
+
+/* The live handle of a Block of this allocator; otherwise null with InvalidFreeError set, or without one where the
+ * allocator was closed and the block was its own. */
+Handle *handle_of(Allocator *self, PyObject *object) {
+  if (PyObject_TypeCheck(object, &BlockType)) {
+    Handle *handle = &reinterpret_cast<Block *>(object)->handle;
+    if (handle->live && handle->allocator == self) return handle;
+    if (handle->allocator == self && self->closed != nullptr) return nullptr;
+  }
+  PyObject *why = PyObject_CallMethod(reinterpret_cast<PyObject *>(self), "_why_not_free", "O", object);
+  if (why != nullptr) PyErr_SetObject(names.invalid_free_error, why);
+  Py_XDECREF(why);
+  return nullptr;
+}
+
+PyObject *allocate(PyObject *self, PyObject *const *arguments, Py_ssize_t count, PyObject *keywords) {
+  if (count != 1 || keywords == nullptr || PyTuple_GET_SIZE(keywords) != 1 ||
+      (PyTuple_GET_ITEM(keywords, 0) != names.stream &&
+       PyUnicode_Compare(PyTuple_GET_ITEM(keywords, 0), names.stream) != 0)) {
+    /* What is wrong with the call is said by Python, of a function with this signature. */
+    PyObject *named = PyObject_GetAttrString(self, "_allocate_called_otherwise");
+    if (named == nullptr) return nullptr;
+    PyObject *result = PyObject_Vectorcall(named, arguments, count, keywords);
+    Py_DECREF(named);
+    return result;
+  }
+  uint64_t nbytes, stream;
+  if (size_of(arguments[0], &nbytes) < 0 || stream_of(arguments[1], &stream) < 0) return nullptr;
+  PyObject *block = new_block();
+  if (block == nullptr) return nullptr;
+  if (allocate_handle(as_allocator(self), nbytes, stream, &reinterpret_cast<Block *>(block)->handle) < 0) {
+    Py_DECREF(block);
+    return nullptr;
+  }
+  return block;
+}
+
+PyObject *free_block(PyObject *self, PyObject *object) {
+  Handle *handle = handle_of(as_allocator(self), object);
+  if (handle == nullptr) return PyErr_Occurred() ? nullptr : Py_NewRef(Py_None);
+  return give_handle_back(handle) < 0 ? nullptr : Py_NewRef(Py_None);
+}
+
+PyObject *give_back(PyObject *, PyObject *object) {
+  if (!PyObject_TypeCheck(object, &BlockType)) {
+    PyErr_Format(PyExc_TypeError, "give_back takes a Block of a native allocator, not %R", object);
+    return nullptr;
+  }
+  Handle *handle = &reinterpret_cast<Block *>(object)->handle;
+  return give_handle_back(handle) < 0 ? nullptr : Py_NewRef(Py_None);
+}
+
+PyObject *record_stream(PyObject *object, PyObject *arguments) {
+  Allocator *self = as_allocator(object);
+  PyObject *block, *value;
+  uint64_t stream, context;
+  if (!PyArg_ParseTuple(arguments, "OO:record_stream", &block, &value) || stream_of(value, &stream) < 0) return nullptr;
+  Handle *handle = handle_of(self, block);
+  if (handle == nullptr) {
+    if (!PyErr_Occurred()) {
+      PyErr_Format(names.invalid_free_error,
+                   "%R is not in the program's hands: it was freed before, or its allocator was closed", block);
+    }
+    return nullptr;
+  }
+  if (handle->nbytes == 0 || (stream == handle->stream && !handle->orphan)) Py_RETURN_NONE;
+  if (check_entry(self) < 0 || read_context(self, &context) < 0) return nullptr;
+  if (!handle->live) Py_RETURN_NONE; /* freed by the context source, or by a finaliser meanwhile */
+  Operation operation(self);
+  const int answer = cuplug_record_stream(self->core, handle->block, stream, context);
+  return conclude(self, answer, operation, Py_NewRef(Py_None));
+}
+
+PyObject *release_cached(PyObject *object, PyObject *) {
+  Allocator *self = as_allocator(object);
+  if (check_entry(self) < 0) return nullptr;
+  Operation operation(self);
+  uint64_t released = 0;
+  const int answer = cuplug_release_cached(self->core, &released);
+  return conclude(self, answer, operation, answer == CUPLUG_OK ? PyLong_FromUnsignedLongLong(released) : nullptr);
+}
+
+PyObject *forget_stream(PyObject *object, PyObject *value) {
+  Allocator *self = as_allocator(object);
+  uint64_t stream;
+  if (stream_of(value, &stream) < 0 || check_entry(self) < 0) return nullptr;
+  Operation operation(self);
+  int answer = cuplug_forget_stream(self->core, stream);
+  if (answer == CUPLUG_CLOSED) answer = CUPLUG_OK;
+  if (answer == CUPLUG_OK) {
+    for (Handle *handle = self->list.after; handle != &self->list; handle = handle->after) {
+      if (handle->nbytes != 0 && handle->stream == stream) handle->orphan = true;
+    }
+  }
+  return conclude(self, answer, operation, Py_NewRef(Py_None));
+}
+
+PyObject *reset_peaks(PyObject *object, PyObject *) {
+  Allocator *self = as_allocator(object);
+  if (check_entry(self) < 0) return nullptr;
+  Operation operation(self);
+  return conclude(self, cuplug_reset_peaks(self->core), operation, Py_NewRef(Py_None));
+}
+
+PyObject *reset_accumulated(PyObject *object, PyObject *) {
+  Allocator *self = as_allocator(object);
+  if (check_entry(self) < 0) return nullptr;
+  Operation operation(self);
+  return conclude(self, cuplug_reset_accumulated(self->core), operation, Py_NewRef(Py_None));
+}
+
+PyObject *close_allocator(PyObject *object, PyObject *) {
+  Allocator *self = as_allocator(object);
+  if (check_entry(self) < 0) return nullptr;
+  if (self->closed != nullptr) Py_RETURN_NONE;
+  Operation operation(self);
+  const int answer = cuplug_allocator_close(self->core);
+  /* What the core has taken back is in nobody's hands any more, also where it then failed. */
+  for (Handle *handle = self->list.after, *next; handle != &self->list; handle = next) {
+    next = handle->after;
+    if (handle->nbytes != 0 && !cuplug_block_is_live(handle->block)) {
+      handle->live = false;
+      unlink_handle(handle);
+    }
+  }
+  if (answer == CUPLUG_OK) Py_XSETREF(self->closed, PyUnicode_FromString("it was closed"));
+  return conclude(self, answer, operation, Py_NewRef(Py_None));
+}
+
+PyObject *abandon(PyObject *object, PyObject *why) {
+  Allocator *self = as_allocator(object);
+  if (!PyUnicode_Check(why)) {
+    PyErr_Format(PyExc_TypeError, "why is a str, not %R", why);
+    return nullptr;
+  }
+  if (self->core != nullptr) cuplug_allocator_abandon(self->core);
+  Py_XSETREF(self->closed, Py_NewRef(why));
+  Py_RETURN_NONE;
+}
+
+/* --- what strategies.py uses */
+
+PyObject *open_core(PyObject *object, PyObject *arguments) {
+  Allocator *self = as_allocator(object);
+  const char *strategy;
+  PyObject *options, *upstream;
+  if (!PyArg_ParseTuple(arguments, "sO!O:_open", &strategy, &PyDict_Type, &options, &upstream)) return nullptr;
+  if (self->core != nullptr) {
+    PyErr_SetString(names.cuplug_error, "this allocator was made already");
+    return nullptr;
+  }
+  Py_XSETREF(self->upstream, Py_NewRef(upstream));
+  if (make_upstream(self, std::strcmp(strategy, "expandable") == 0) < 0) return nullptr;
+  cuplug_option given[16];
+  size_t count = 0;
+  PyObject *name, *value;
+  for (Py_ssize_t at = 0; PyDict_Next(options, &at, &name, &value) && count < 16; ++count) {
+    given[count].name = PyUnicode_AsUTF8(name);
+    given[count].value = PyUnicode_AsUTF8(value);
+    if (given[count].name == nullptr || given[count].value == nullptr) return nullptr;
+  }
+  Operation operation(self);
+  const int answer = cuplug_allocator_create(strategy, given, count, &self->table, &self->core);
+  if (answer != CUPLUG_OK) {
+    self->core = nullptr;
+    raise_answer(self, answer, operation);
+    return nullptr;
+  }
+  cuplug_allocator_set_thread_hooks(self->core, &thread_hooks);
+  cuplug_allocator_set_out_of_memory_hook(self->core, ask_hook, self);
+  Py_RETURN_NONE;
+}
+
+PyObject *check_entry_method(PyObject *object, PyObject *) {
+  Allocator *self = as_allocator(object);
+  if (self->core != nullptr && cuplug_allocator_is_inside(self->core)) {
+    raise_reentered();
+    return nullptr;
+  }
+  return check_entry(self) < 0 ? nullptr : Py_NewRef(Py_None);
+}
+
+PyObject *observe(PyObject *object, PyObject *arguments) {
+  Allocator *self = as_allocator(object);
+  int on;
+  PyObject *observation, *source;
+  if (!PyArg_ParseTuple(arguments, "pOO:_observe", &on, &observation, &source)) return nullptr;
+  Py_XSETREF(self->observation, Py_NewRef(observation));
+  Py_XSETREF(self->source, source == Py_None ? nullptr : Py_NewRef(source));
+  if (self->core != nullptr) cuplug_observe(self->core, on);
+  self->observed = on != 0;
+  Py_RETURN_NONE;
+}
+
+/* Up to 512 of the oldest events, as tuples that an observer takes, with the kind as a number. */
+PyObject *take_events(PyObject *object, PyObject *) {
+  Allocator *self = as_allocator(object);
+  constexpr size_t MOST = 512;
+  static thread_local cuplug_event events[MOST];
+  const size_t count = self->core == nullptr ? 0 : cuplug_take_events(self->core, events, MOST);
+  PyObject *list = PyList_New(static_cast<Py_ssize_t>(count));
+  for (size_t i = 0; list != nullptr && i < count; ++i) {
+    const cuplug_event &event = events[i];
+    PyObject *one = Py_BuildValue("iKKKKKKK", static_cast<int>(event.kind), event.time_ns, event.thread, event.stream,
+                                  event.address, event.nbytes, event.requested, event.context);
+    if (one == nullptr) {
+      Py_CLEAR(list);
+      break;
+    }
+    PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), one);
+  }
+  return list;
+}
+
+PyObject *counters_of(const cuplug_counters &counters) {
+  const cuplug_counter *each = &counters.allocation;
+  constexpr Py_ssize_t COUNT = sizeof(cuplug_counters) / sizeof(cuplug_counter);
+  PyObject *made = PyTuple_New(COUNT);
+  for (Py_ssize_t i = 0; made != nullptr && i < COUNT; ++i) {
+    PyObject *figures =
+        Py_BuildValue("LLLL", static_cast<long long>(each[i].current), static_cast<long long>(each[i].peak),
+                      static_cast<long long>(each[i].allocated), static_cast<long long>(each[i].freed));
+    if (figures == nullptr) {
+      Py_CLEAR(made);
+    } else {
+      PyTuple_SET_ITEM(made, i, figures);
+    }
+  }
+  return made;
+}
+
+PyObject *read_statistics(PyObject *object, PyObject *) {
+  Allocator *self = as_allocator(object);
+  if (check_entry(self) < 0) return nullptr;
+  Operation operation(self);
+  cuplug_statistics counted;
+  const int answer = cuplug_get_statistics(self->core, &counted);
+  PyObject *result = nullptr;
+  if (answer == CUPLUG_OK) {
+    result = Py_BuildValue("NNNLLLLL", counters_of(counted.all), counters_of(counted.small), counters_of(counted.large),
+                           static_cast<long long>(counted.num_alloc_retries), static_cast<long long>(counted.num_ooms),
+                           static_cast<long long>(counted.num_sync_all_streams),
+                           static_cast<long long>(counted.num_device_alloc),
+                           static_cast<long long>(counted.num_device_free));
+  }
+  return conclude(self, answer, operation, result);
+}
+
+/* A list of (address, nbytes, stream, is_small, is_expandable, [(address, nbytes, requested, state), ...]). */
+PyObject *read_segments(PyObject *object, PyObject *) {
+  Allocator *self = as_allocator(object);
+  if (check_entry(self) < 0) return nullptr;
+  Operation operation(self);
+  cuplug_map *map = nullptr;
+  const int answer = cuplug_get_segments(self->core, &map);
+  PyObject *list = nullptr;
+  if (answer == CUPLUG_OK) {
+    list = PyList_New(0);
+    for (size_t i = 0; list != nullptr && i < map->segment_count; ++i) {
+      const cuplug_segment &segment = map->segments[i];
+      PyObject *pieces = PyList_New(0);
+      for (size_t k = 0; pieces != nullptr && k < segment.piece_count; ++k) {
+        const cuplug_piece &piece = map->pieces[segment.first_piece + k];
+        PyObject *entry = Py_BuildValue("KKKi", piece.address, piece.nbytes, piece.requested, piece.state);
+        if (entry == nullptr || PyList_Append(pieces, entry) < 0) Py_CLEAR(pieces);
+        Py_XDECREF(entry);
+      }
+      PyObject *entry = pieces == nullptr ? nullptr
+                                          : Py_BuildValue("KKKiiN", segment.address, segment.nbytes, segment.stream,
+                                                          segment.is_small, segment.is_expandable, pieces);
+      if (entry == nullptr || PyList_Append(list, entry) < 0) Py_CLEAR(list);
+      Py_XDECREF(entry);
+    }
+    cuplug_map_free(map);
+  }
+  return conclude(self, answer, operation, list);
+}
+
+/* The Block of a handle in the list, new reference. An Owner's own handle moves into the Block that is made for it. */
+PyObject *block_of(Handle *handle) {
+  if (handle->in_owner) return Py_XNewRef(block_of_owner(owner_of(handle)));
+  return Py_NewRef(reinterpret_cast<PyObject *>(reinterpret_cast<char *>(handle) - offsetof(Block, handle)));
+}
+
+/* A Block for what has none: it was dropped, or C allocated it. */
+PyObject *block_for(Allocator *self, cuplug_block *block) {
+  PyObject *made = new_block();
+  if (made == nullptr) return nullptr;
+  Handle *handle = &reinterpret_cast<Block *>(made)->handle;
+  handle->block = block;
+  handle->address = cuplug_block_address(block);
+  handle->nbytes = cuplug_block_nbytes(block);
+  handle->requested = cuplug_block_requested(block);
+  handle->stream = cuplug_block_stream(block);
+  handle->orphan = false;
+  handle->live = true;
+  handle->allocator = reinterpret_cast<Allocator *>(Py_NewRef(reinterpret_cast<PyObject *>(self)));
+  link_handle(handle);
+  return made;
+}
+
+/* The blocks in the program's hands, in order of address. */
+PyObject *live_blocks(PyObject *object, PyObject *) {
+  Allocator *self = as_allocator(object);
+  if (check_entry(self) < 0) return nullptr;
+  Operation operation(self);
+  std::vector<cuplug_block *> blocks;
+  size_t count = 0;
+  int answer;
+  do {
+    blocks.resize(count + 64);
+    answer = cuplug_get_live_blocks(self->core, blocks.data(), blocks.size(), &count);
+  } while (answer == CUPLUG_OK && count > blocks.size());
+  PyObject *list = answer == CUPLUG_OK ? PyList_New(0) : nullptr;
+  std::unordered_map<cuplug_block *, Handle *> known;
+  for (Handle *handle = self->list.after; list != nullptr && handle != &self->list; handle = handle->after) {
+    known[handle->block] = handle;
+  }
+  for (size_t i = 0; list != nullptr && i < count; ++i) {
+    const auto found = known.find(blocks[i]);
+    PyObject *block = found != known.end() ? block_of(found->second) : block_for(self, blocks[i]);
+    if (block == nullptr || PyList_Append(list, block) < 0) Py_CLEAR(list);
+    Py_XDECREF(block);
+  }
+  return conclude(self, answer, operation, list);
+}
+
+/* An Owner of the given class, which derives from Owner, of a new block. */
+PyObject *allocate_owned(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
+  uint64_t nbytes, stream;
+  if (count != 3 || !PyType_Check(arguments[0]) ||
+      !PyType_IsSubtype(reinterpret_cast<PyTypeObject *>(arguments[0]), &OwnerType)) {
+    PyErr_SetString(PyExc_TypeError, "_allocate_owned takes a class that derives from Owner, bytes and a stream");
+    return nullptr;
+  }
+  if (size_of(arguments[1], &nbytes) < 0 || stream_of(arguments[2], &stream) < 0) return nullptr;
+  return allocate_owner(as_allocator(self), reinterpret_cast<PyTypeObject *>(arguments[0]), nbytes, stream);
+}
+
+/* The core's handle, for C: a number. The allocator lives as long as the process from then on. */
+PyObject *core_handle(PyObject *object, PyObject *) {
+  Allocator *self = as_allocator(object);
+  if (check_entry(self) < 0) return nullptr;
+  Py_INCREF(object);
+  return PyLong_FromVoidPtr(self->core);
+}
+
+PyObject *get_limit(PyObject *self, void *) {
+  PyObject *limit = as_allocator(self)->memory_limit;
+  return Py_NewRef(limit == nullptr ? Py_None : limit);
+}
+
+int set_limit(PyObject *object, PyObject *value, void *) {
+  Allocator *self = as_allocator(object);
+  uint64_t nbytes = UINT64_MAX;
+  if (value == nullptr) {
+    PyErr_SetString(PyExc_AttributeError, "memory_limit cannot be deleted; None means no limit");
+    return -1;
+  }
+  if (value != Py_None && size_of(value, &nbytes) < 0) return -1;
+  if (self->core != nullptr) cuplug_allocator_set_memory_limit(self->core, nbytes);
+  Py_XSETREF(self->memory_limit, Py_NewRef(value));
+  return 0;
+}
+
+PyObject *get_hook(PyObject *self, void *) {
+  PyObject *hook = as_allocator(self)->on_out_of_memory;
+  return Py_NewRef(hook == nullptr ? Py_None : hook);
+}
+
+int set_hook(PyObject *object, PyObject *value, void *) {
+  Py_XSETREF(as_allocator(object)->on_out_of_memory, value == nullptr ? nullptr : Py_NewRef(value));
+  return 0;
+}
+
+PyObject *get_upstream(PyObject *self, void *) {
+  PyObject *upstream = as_allocator(self)->upstream;
+  return Py_NewRef(upstream == nullptr ? Py_None : upstream);
+}
+
+PyObject *get_closed(PyObject *self, void *) {
+  PyObject *closed = as_allocator(self)->closed;
+  return Py_NewRef(closed == nullptr ? Py_None : closed);
+}
+
+PyObject *new_allocator(PyTypeObject *type, PyObject *, PyObject *) {
+  PyObject *object = type->tp_alloc(type, 0); /* zeroed */
+  if (object != nullptr) {
+    Handle *list = &as_allocator(object)->list;
+    list->before = list->after = list;
+  }
+  return object;
+}
+
+int traverse(PyObject *object, visitproc visit, void *arg) {
+  Allocator *self = as_allocator(object);
+  Py_VISIT(self->upstream);
+  Py_VISIT(self->on_out_of_memory);
+  Py_VISIT(self->observation);
+  Py_VISIT(self->source);
+  return 0;
+}
+
+int clear(PyObject *object) {
+  Allocator *self = as_allocator(object);
+  Py_CLEAR(self->on_out_of_memory);
+  Py_CLEAR(self->observation);
+  Py_CLEAR(self->source);
+  self->observed = false;
+  return 0;
+}
+
+void deallocate(PyObject *object) {
+  Allocator *self = as_allocator(object);
+  PyObject_GC_UnTrack(object);
+  if (self->weak_references != nullptr) PyObject_ClearWeakRefs(object);
+  forget_places();
+  /* No handle is left: each holds a reference. What the program still holds stays with the driver. */
+  if (self->core != nullptr) {
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    cuplug_allocator_destroy(self->core);
+    PyErr_Restore(type, value, traceback);
+    self->core = nullptr;
+  }
+  clear(object);
+  Py_CLEAR(self->upstream);
+  Py_CLEAR(self->closed);
+  Py_CLEAR(self->memory_limit);
+  PyTypeObject *type = Py_TYPE(object);
+  type->tp_free(object);
+}
+
+#define FAST(function) reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function))
+
+PyMethodDef methods[] = {
+    {"allocate", FAST(allocate), METH_FASTCALL | METH_KEYWORDS, "allocate($self, nbytes, /, *, stream)\n--\n\nSee Allocator.allocate."},
+    {"free", free_block, METH_O, "free($self, block, /)\n--\n\nSee Allocator.free."},
+    {"give_back", give_back, METH_O, "give_back($self, block, /)\n--\n\nSee Allocator.give_back."},
+    {"record_stream", record_stream, METH_VARARGS, "record_stream($self, block, stream, /)\n--\n\nSee Allocator.record_stream."},
+    {"release_cached", release_cached, METH_NOARGS, "release_cached($self)\n--\n\nSee Allocator.release_cached."},
+    {"forget_stream", forget_stream, METH_O, "forget_stream($self, stream, /)\n--\n\nSee Allocator.forget_stream."},
+    {"reset_peaks", reset_peaks, METH_NOARGS, "reset_peaks($self)\n--\n\nSee Allocator.reset_peaks."},
+    {"reset_accumulated", reset_accumulated, METH_NOARGS, "reset_accumulated($self)\n--\n\nSee Allocator.reset_accumulated."},
+    {"close", close_allocator, METH_NOARGS, "close($self)\n--\n\nSee Allocator.close."},
+    {"live_blocks", live_blocks, METH_NOARGS, "live_blocks($self)\n--\n\nSee Allocator.live_blocks."},
+    {"_abandon", abandon, METH_O, nullptr},
+    {"_allocate_owned", FAST(allocate_owned), METH_FASTCALL, nullptr},
+    {"_check_entry", check_entry_method, METH_NOARGS, nullptr},
+    {"_core_handle", core_handle, METH_NOARGS, nullptr},
+    {"_observe", observe, METH_VARARGS, nullptr},
+    {"_open", open_core, METH_VARARGS, nullptr},
+    {"_read_segments", read_segments, METH_NOARGS, nullptr},
+    {"_read_statistics", read_statistics, METH_NOARGS, nullptr},
+    {"_take_events", take_events, METH_NOARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyGetSetDef attributes[] = {
+    {"memory_limit", get_limit, set_limit, "The most bytes to reserve, or None.", nullptr},
+    {"on_out_of_memory", get_hook, set_hook, "See Allocator.on_out_of_memory.", nullptr},
+    {"upstream", get_upstream, nullptr, "Where the memory comes from.", nullptr},
+    {"_closed", get_closed, nullptr, "Why it cannot be used any more, or None.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyTypeObject allocator_type() {
+  PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+  type.tp_name = "cuplug.allocators._native.NativeAllocator";
+  type.tp_basicsize = sizeof(Allocator);
+  type.tp_dealloc = deallocate;
+  type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC;
+  type.tp_doc = "The base of the strategies in C++; see cuplug.allocators.native.strategies.";
+  type.tp_traverse = traverse;
+  type.tp_clear = clear;
+  type.tp_weaklistoffset = offsetof(Allocator, weak_references);
+  type.tp_methods = methods;
+  type.tp_getset = attributes;
+  type.tp_new = new_allocator;
+  return type;
+}
+
+}  // namespace
+
+PyTypeObject AllocatorType = allocator_type();
+
+}  // namespace cuplug::python

@@ -1,0 +1,145 @@
+/* What the files of the Python binding share. The core below it is plain C++ behind cuplug_allocator.h; only these
+ * files, python_*.cpp, know the interpreter.
+ *
+ * Every function here is called with the interpreter's lock held, unless it says otherwise.
+ */
+#ifndef CUPLUG_PYTHON_BINDING_H
+#define CUPLUG_PYTHON_BINDING_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <cstdint>
+
+#include "cuplug_allocator.h"
+
+namespace cuplug::python {
+
+struct Allocator;
+
+/* A block in the program's hands, as a Block or an Owner holds it. Copies what the program may read, so that reading
+ * touches no memory of the core's. */
+struct Handle {
+  Allocator *allocator; /* owned */
+  cuplug_block *block;
+  uint64_t address, nbytes, requested, stream;
+  Handle *before, *after; /* of the allocator's list; both are the handle itself where it is in none */
+  bool live, orphan;
+  bool in_owner; /* whether it stands in an Owner, else in a Block */
+};
+
+struct Block {
+  PyObject_HEAD
+  PyObject *weak_references;
+  Handle handle;
+};
+
+/* Owns a block and gives it back when it goes: `handle` where that is a native one nobody has asked for yet, else
+ * `block`. A closed one has neither. */
+struct Owner {
+  PyObject_HEAD
+  PyObject *weak_references;
+  PyObject *block;
+  Handle handle; /* `handle.allocator` is null where it is not in use */
+};
+
+/* The base of the native strategies; see python_allocator.cpp. */
+struct Allocator {
+  PyObject_HEAD
+  PyObject *weak_references;
+  cuplug_allocator *core;
+  PyObject *upstream;
+  PyObject *on_out_of_memory;
+  PyObject *closed;      /* why it cannot be used any more, a str, or null */
+  PyObject *observation; /* allocators/native/observation.py, or null before anybody observed */
+  PyObject *source;      /* the context source, or null */
+  PyObject *memory_limit;
+  Handle list; /* of all handles; its own fields but `before` and `after` are unused */
+  cuplug_upstream table;
+  bool observed;
+  bool enters_python; /* whether its upstream is an object of Python's */
+};
+
+/* One call of the core by a thread, on that thread's stack: keeps what Python raised inside it. */
+class Operation {
+ public:
+  explicit Operation(Allocator *allocator);
+  ~Operation();
+  Operation(const Operation &) = delete;
+  Operation &operator=(const Operation &) = delete;
+  /* The innermost one of the calling thread for `allocator`, or null. Needs no lock. */
+  static Operation *find(const Allocator *allocator);
+  /* Takes the exception that is set, for the operation to raise if it fails. One that is not cuplug's own is an interrupt: the operation raises it, however it
+   * ends, and takes nothing more from upstream. */
+  void keep_exception();
+  /* Raise what was kept; whether there was anything. */
+  bool raise();
+  bool interrupted = false;
+
+ private:
+  Allocator *allocator_;
+  Operation *outer_;
+  PyObject *error_ = nullptr;
+};
+
+/* Holds the interpreter's lock and keeps what exception the thread has set. For calls from the core, which come in any
+ * state of the thread. */
+class Entered {
+ public:
+  Entered();
+  ~Entered();
+  Entered(const Entered &) = delete;
+  Entered &operator=(const Entered &) = delete;
+
+ private:
+  PyGILState_STATE state_;
+  PyObject *type_, *value_, *traceback_;
+};
+
+bool is_finalising(); /* needs no lock */
+
+/* --- python_upstream.cpp */
+int make_upstream(Allocator *self, bool pages); /* fills `table`; -1 with an exception set */
+extern const cuplug_thread_hooks thread_hooks;
+int ask_hook(void *context, uint64_t nbytes, uint64_t stream);
+
+/* --- python_allocator.cpp */
+extern PyTypeObject AllocatorType;
+/* Take a block for `handle`, which is not in use. -1 with an exception set. Hits do not enter Python. */
+int allocate_handle(Allocator *self, uint64_t nbytes, uint64_t stream, Handle *handle);
+/* Give back what `handle` holds. -1 with an exception set, and given back all the same. */
+int give_handle_back(Handle *handle);
+void link_handle(Handle *handle);
+void unlink_handle(Handle *handle);
+/* The bytes or the stream that a Python int means; -1 with an exception set. */
+int size_of(PyObject *value, uint64_t *nbytes);
+int stream_of(PyObject *value, uint64_t *stream);
+void take_exception(PyObject **value); /* the exception that is set, as one object */
+
+/* --- python_block.cpp */
+extern PyTypeObject BlockType;
+/* A Block that takes over what `handle` holds; null with an exception set, and then nothing has changed. */
+PyObject *block_from(Handle *handle);
+PyObject *new_block();
+
+/* --- python_owner.cpp */
+extern PyTypeObject OwnerType, QuickType;
+/* The Block of an owner, made now if it had none yet: borrowed; null with an exception set. Py_None if it is closed. */
+PyObject *block_of_owner(Owner *owner);
+Owner *owner_of(Handle *handle);
+PyObject *allocate_owner(Allocator *self, PyTypeObject *type, uint64_t nbytes, uint64_t stream);
+extern PyMethodDef quick_functions[];
+void forget_places();
+
+/* --- python_pointers.cpp */
+extern PyMethodDef pointer_functions[];
+
+/* What the binding uses of the package. */
+struct Names {
+  PyObject *cuplug_error, *driver_error, *out_of_memory_error, *invalid_free_error;
+  PyObject *stream; /* the word, interned */
+};
+extern Names names;
+
+}  // namespace cuplug::python
+#endif

@@ -1,0 +1,49 @@
+/* The extension module cuplug.allocators._native. */
+#include "python_binding.h"
+
+#include <initializer_list>
+
+namespace cuplug::python {
+
+Names names;
+
+namespace {
+
+int find_names() {
+  PyObject *errors = PyImport_ImportModule("cuplug.allocators.errors");
+  if (errors == nullptr) return -1;
+  names.cuplug_error = PyObject_GetAttrString(errors, "CuplugError");
+  names.driver_error = PyObject_GetAttrString(errors, "DriverError");
+  names.out_of_memory_error = PyObject_GetAttrString(errors, "OutOfMemoryError");
+  names.invalid_free_error = PyObject_GetAttrString(errors, "InvalidFreeError");
+  names.stream = PyUnicode_InternFromString("stream");
+  Py_DECREF(errors);
+  return PyErr_Occurred() ? -1 : 0;
+}
+
+PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "cuplug.allocators._native", "The native allocators, and owners of their blocks.", -1,
+    nullptr, nullptr, nullptr, nullptr, nullptr,
+};
+
+int fill(PyObject *module) {
+  for (PyTypeObject *type : {&AllocatorType, &BlockType, &OwnerType, &QuickType}) {
+    if (PyModule_AddType(module, type) < 0) return -1;
+  }
+  return PyModule_AddFunctions(module, quick_functions) < 0 || PyModule_AddFunctions(module, pointer_functions) < 0 ||
+                 PyModule_AddIntConstant(module, "VERSION", CUPLUG_ALLOCATOR_VERSION) < 0
+             ? -1
+             : 0;
+}
+
+}  // namespace
+
+}  // namespace cuplug::python
+
+PyMODINIT_FUNC PyInit__native() {
+  using namespace cuplug::python;
+  if (find_names() < 0) return nullptr;
+  PyObject *module = PyModule_Create(&definition);
+  if (module != nullptr && fill(module) < 0) Py_CLEAR(module);
+  return module;
+}

@@ -1,0 +1,307 @@
+/* Owner: gives its block back when it goes. The base of buffers, and how one comes about without entering Python. */
+#include "python_binding.h"
+
+namespace cuplug::python {
+
+namespace {
+
+Owner *as_owner(PyObject *object) { return reinterpret_cast<Owner *>(object); }
+
+constexpr int MOST_SPARE = 128;
+Owner *spare[MOST_SPARE];
+int spare_count = 0;
+
+/* An owner of nothing. Its class adds nothing to Owner's own fields. */
+PyObject *new_owner(PyTypeObject *type) {
+  Owner *owner;
+  if (spare_count > 0 && type->tp_basicsize == sizeof(Owner) && !PyType_IS_GC(type)) {
+    owner = as_owner(PyObject_Init(reinterpret_cast<PyObject *>(spare[--spare_count]), type));
+  } else {
+    owner = as_owner(type->tp_alloc(type, 0));
+    if (owner == nullptr) return nullptr;
+  }
+  owner->weak_references = nullptr;
+  owner->block = nullptr;
+  owner->handle.allocator = nullptr;
+  owner->handle.live = false;
+  owner->handle.in_owner = true;
+  return reinterpret_cast<PyObject *>(owner);
+}
+
+/* Gives back what the owner has. -1 with an exception set, and given back all the same. */
+int give_up(Owner *owner) {
+  if (owner->handle.allocator != nullptr) {
+    const int result = give_handle_back(&owner->handle);
+    PyObject *allocator = reinterpret_cast<PyObject *>(owner->handle.allocator);
+    owner->handle.allocator = nullptr;
+    Py_XDECREF(allocator);
+    return result;
+  }
+  PyObject *block = owner->block;
+  if (block == nullptr) return 0;
+  owner->block = nullptr; /* first: of two threads that close one owner, one gives it back */
+  int result = 0;
+  if (PyObject_TypeCheck(block, &BlockType)) {
+    result = give_handle_back(&reinterpret_cast<Block *>(block)->handle);
+  } else if (!is_finalising()) {
+    PyObject *allocator = PyObject_GetAttrString(block, "allocator");
+    PyObject *given = allocator == nullptr ? nullptr : PyObject_CallMethod(allocator, "give_back", "O", block);
+    if (given == nullptr) result = -1;
+    Py_XDECREF(given);
+    Py_XDECREF(allocator);
+  }
+  Py_DECREF(block);
+  return result;
+}
+
+void deallocate(PyObject *self) {
+  Owner *owner = as_owner(self);
+  if (owner->weak_references != nullptr) PyObject_ClearWeakRefs(self);
+  if (owner->handle.allocator != nullptr && !owner->handle.allocator->observed &&
+      !owner->handle.allocator->enters_python) {
+    give_up(owner); /* enters no Python: cannot raise, and leaves what exception is set alone */
+  } else if (owner->handle.allocator != nullptr || owner->block != nullptr) {
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    if (give_up(owner) < 0) PyErr_WriteUnraisable(nullptr);
+    PyErr_Restore(type, value, traceback);
+  }
+  PyTypeObject *type = Py_TYPE(self);
+  if (spare_count < MOST_SPARE && type->tp_basicsize == sizeof(Owner) && !PyType_IS_GC(type)) {
+    spare[spare_count++] = owner; /* the class's reference is subtype_dealloc's to drop */
+  } else {
+    type->tp_free(self);
+  }
+}
+
+PyObject *make(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
+  if (PyTuple_GET_SIZE(arguments) != 0 || (keywords != nullptr && PyDict_GET_SIZE(keywords) != 0)) {
+    PyErr_Format(PyExc_TypeError, "%s takes no arguments", type->tp_name);
+    return nullptr;
+  }
+  return new_owner(type);
+}
+
+PyObject *own(PyObject *self, PyObject *block) {
+  Owner *owner = as_owner(self);
+  if (owner->block != nullptr || owner->handle.allocator != nullptr) {
+    PyErr_SetString(names.cuplug_error, "it owns a block already");
+    return nullptr;
+  }
+  owner->block = Py_NewRef(block);
+  Py_RETURN_NONE;
+}
+
+PyObject *close_owner(PyObject *self, PyObject *) {
+  return give_up(as_owner(self)) < 0 ? nullptr : Py_NewRef(Py_None);
+}
+
+/* Whether there is memory: 1 or 0; -1 with an exception set. */
+int is_live(Owner *owner) {
+  if (owner->handle.allocator != nullptr) return owner->handle.live;
+  if (owner->block == nullptr) return 0;
+  if (PyObject_TypeCheck(owner->block, &BlockType)) return reinterpret_cast<Block *>(owner->block)->handle.live;
+  PyObject *live = PyObject_GetAttrString(owner->block, "live");
+  const int answer = live == nullptr ? -1 : PyObject_IsTrue(live);
+  Py_XDECREF(live);
+  return answer;
+}
+
+PyObject *get_closed(PyObject *self, void *) {
+  const int live = is_live(as_owner(self));
+  return live < 0 ? nullptr : PyBool_FromLong(!live);
+}
+
+PyObject *get_owned(PyObject *self, void *) { return Py_XNewRef(block_of_owner(as_owner(self))); }
+
+PyObject *as_int(PyObject *self) {
+  Owner *owner = as_owner(self);
+  const Handle *handle = &owner->handle;
+  if (handle->allocator == nullptr && owner->block != nullptr && PyObject_TypeCheck(owner->block, &BlockType)) {
+    handle = &reinterpret_cast<Block *>(owner->block)->handle;
+  }
+  if (handle->live) return PyLong_FromUnsignedLongLong(handle->address);
+  return PyObject_GetAttrString(self, "address"); /* of a Block in Python, or raises where there is none */
+}
+
+PyMethodDef methods[] = {
+    {"close", close_owner, METH_NOARGS, "close($self)\n--\n\nGive the memory up. Closing again, also from another thread at the same time, does nothing."},
+    {"_own", own, METH_O, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyGetSetDef attributes[] = {
+    {"closed", get_closed, nullptr, "Whether the memory is gone: closed here, or with its allocator.", nullptr},
+    {"_owned", get_owned, nullptr, "The block, possibly one that is live no more, or None once closed.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyNumberMethods owner_number() {
+  PyNumberMethods number = {};
+  number.nb_int = as_int;
+  number.nb_index = as_int;
+  return number;
+}
+
+PyNumberMethods number = owner_number();
+
+PyTypeObject owner_type() {
+  PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+  type.tp_name = "cuplug.allocators._native.Owner";
+  type.tp_basicsize = sizeof(Owner);
+  type.tp_dealloc = deallocate;
+  type.tp_as_number = &number;
+  type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE;
+  type.tp_doc = "Owns a block, and gives it back when it is closed or dropped.";
+  type.tp_weaklistoffset = offsetof(Owner, weak_references);
+  type.tp_methods = methods;
+  type.tp_getset = attributes;
+  type.tp_new = make;
+  return type;
+}
+
+/* --- a function that allocates where the calling thread is, and enters Python where it is nowhere */
+
+uint64_t generation = 1; /* raised when places become invalid */
+
+struct Place {
+  uint64_t generation;
+  Allocator *allocator; /* borrowed: an allocator that goes raises the generation */
+  uint64_t stream;
+};
+thread_local Place place = {0, nullptr, 0};
+
+struct Quick {
+  PyObject_HEAD
+  PyObject *dictionary;
+  vectorcallfunc call;
+  PyObject *function;
+  PyTypeObject *made;
+};
+
+PyObject *call_quick(PyObject *self, PyObject *const *arguments, size_t flags, PyObject *keywords) {
+  Quick *quick = reinterpret_cast<Quick *>(self);
+  if (keywords == nullptr && PyVectorcall_NARGS(flags) == 1 && PyLong_CheckExact(arguments[0])) {
+    const Place here = place;
+    uint64_t nbytes;
+    if (here.generation == generation) {
+      if (size_of(arguments[0], &nbytes) < 0) return nullptr;
+      return allocate_owner(here.allocator, quick->made, nbytes, here.stream);
+    }
+  }
+  return PyObject_Vectorcall(quick->function, arguments, flags, keywords);
+}
+
+void deallocate_quick(PyObject *self) {
+  Quick *quick = reinterpret_cast<Quick *>(self);
+  PyObject_GC_UnTrack(self);
+  Py_XDECREF(quick->dictionary);
+  Py_XDECREF(quick->function);
+  Py_XDECREF(reinterpret_cast<PyObject *>(quick->made));
+  Py_TYPE(self)->tp_free(self);
+}
+
+int traverse_quick(PyObject *self, visitproc visit, void *arg) {
+  Quick *quick = reinterpret_cast<Quick *>(self);
+  Py_VISIT(quick->dictionary);
+  Py_VISIT(quick->function);
+  Py_VISIT(quick->made);
+  return 0;
+}
+
+PyObject *represent_quick(PyObject *self) { return PyObject_Repr(reinterpret_cast<Quick *>(self)->function); }
+
+PyGetSetDef quick_attributes[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyTypeObject quick_type() {
+  PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+  type.tp_name = "cuplug.allocators._native.Quick";
+  type.tp_basicsize = sizeof(Quick);
+  type.tp_dealloc = deallocate_quick;
+  type.tp_repr = represent_quick;
+  type.tp_vectorcall_offset = offsetof(Quick, call);
+  type.tp_call = PyVectorcall_Call;
+  type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION;
+  type.tp_traverse = traverse_quick;
+  type.tp_dictoffset = offsetof(Quick, dictionary);
+  type.tp_getset = quick_attributes;
+  return type;
+}
+
+PyObject *quicken(PyObject *, PyObject *arguments) {
+  PyObject *function;
+  PyTypeObject *made;
+  if (!PyArg_ParseTuple(arguments, "OO!:quicken", &function, &PyType_Type, &made)) return nullptr;
+  if (!PyType_IsSubtype(made, &OwnerType) || made->tp_basicsize != sizeof(Owner)) {
+    PyErr_Format(PyExc_TypeError, "%R does not derive from Owner, or has fields of its own", made);
+    return nullptr;
+  }
+  Quick *quick = PyObject_GC_New(Quick, &QuickType);
+  if (quick == nullptr) return nullptr;
+  quick->dictionary = nullptr;
+  quick->call = call_quick;
+  quick->function = Py_NewRef(function);
+  quick->made = reinterpret_cast<PyTypeObject *>(Py_NewRef(reinterpret_cast<PyObject *>(made)));
+  PyObject_GC_Track(reinterpret_cast<PyObject *>(quick));
+  return reinterpret_cast<PyObject *>(quick);
+}
+
+PyObject *set_place(PyObject *, PyObject *arguments) {
+  PyObject *allocator, *value;
+  uint64_t stream;
+  if (!PyArg_ParseTuple(arguments, "OO:set_place", &allocator, &value) || stream_of(value, &stream) < 0) return nullptr;
+  if (PyObject_TypeCheck(allocator, &AllocatorType)) {
+    place = {generation, reinterpret_cast<Allocator *>(allocator), stream};
+  } else {
+    place = {0, nullptr, 0};
+  }
+  Py_RETURN_NONE;
+}
+
+PyObject *forget_places_method(PyObject *, PyObject *) {
+  forget_places();
+  Py_RETURN_NONE;
+}
+
+}  // namespace
+
+PyTypeObject OwnerType = owner_type();
+PyTypeObject QuickType = quick_type();
+
+PyMethodDef quick_functions[] = {
+    {"quicken", quicken, METH_VARARGS,
+     "quicken(function, made)\n--\n\nA function as `function`, which takes bytes and makes an owner of class `made`, "
+     "that enters no Python where the calling thread has a place."},
+    {"set_place", set_place, METH_VARARGS,
+     "set_place(allocator, stream)\n--\n\nSay where the calling thread allocates; an allocator that is none of the "
+     "core's means nowhere."},
+    {"forget_places", forget_places_method, METH_NOARGS, "forget_places()\n--\n\nNo thread has a place any more."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+void forget_places() { ++generation; }
+
+Owner *owner_of(Handle *handle) {
+  return reinterpret_cast<Owner *>(reinterpret_cast<char *>(handle) - offsetof(Owner, handle));
+}
+
+PyObject *block_of_owner(Owner *owner) {
+  if (owner->handle.allocator != nullptr) owner->block = block_from(&owner->handle);
+  if (owner->block != nullptr) return owner->block;
+  return PyErr_Occurred() ? nullptr : Py_None;
+}
+
+PyObject *allocate_owner(Allocator *self, PyTypeObject *type, uint64_t nbytes, uint64_t stream) {
+  PyObject *owner = new_owner(type);
+  if (owner == nullptr) return nullptr;
+  if (allocate_handle(self, nbytes, stream, &as_owner(owner)->handle) < 0) {
+    Py_DECREF(owner);
+    return nullptr;
+  }
+  return owner;
+}
+
+}  // namespace cuplug::python

@@ -1,0 +1,343 @@
+/* Upstreams that are objects of Python: the core's table of functions, answered by their methods.
+ *
+ * The core calls these with its mutex held and without the interpreter's lock. What Python raises is kept with the
+ * operation (python_binding.h: Operation) and raised by it once it has ended. An exception that is not cuplug's own, such
+ * as KeyboardInterrupt, counts as a failure of the call; then nothing more is taken from upstream.
+ */
+#include "python_binding.h"
+
+namespace cuplug::python {
+
+namespace {
+
+Allocator *allocator_of(void *context) { return static_cast<Allocator *>(context); }
+
+/* Says what a call of Python answered with an exception. */
+int failure(Allocator *self) {
+  if (PyErr_ExceptionMatches(names.out_of_memory_error)) {
+    PyErr_Clear();
+    return CUPLUG_OUT_OF_MEMORY;
+  }
+  if (Operation *operation = Operation::find(self)) {
+    operation->keep_exception();
+  } else {
+    PyErr_Clear(); /* a caller in C: the answer is all that it gets */
+  }
+  return CUPLUG_FAILED;
+}
+
+bool interrupted(Allocator *self) {
+  Operation *operation = Operation::find(self);
+  return operation != nullptr && operation->interrupted;
+}
+
+/* Calls `object.name(numbers...)`. */
+template <typename... Numbers>
+PyObject *call(PyObject *object, const char *name, Numbers... numbers) {
+  PyObject *method = PyObject_GetAttrString(object, name);
+  if (method == nullptr) return nullptr;
+  PyObject *arguments[sizeof...(numbers) + 1] = {PyLong_FromUnsignedLongLong(numbers)..., nullptr};
+  PyObject *result = nullptr;
+  bool made = true;
+  for (size_t i = 0; i < sizeof...(numbers); ++i) made = made && arguments[i] != nullptr;
+  if (made) result = PyObject_Vectorcall(method, arguments, sizeof...(numbers), nullptr);
+  for (size_t i = 0; i < sizeof...(numbers); ++i) Py_XDECREF(arguments[i]);
+  Py_DECREF(method);
+  return result;
+}
+
+int finish(Allocator *self, PyObject *result) {
+  if (result == nullptr) return failure(self);
+  Py_DECREF(result);
+  return CUPLUG_OK;
+}
+
+int finish(Allocator *self, PyObject *result, uint64_t *number) {
+  if (result == nullptr) return failure(self);
+  PyObject *index = PyNumber_Index(result);
+  Py_DECREF(result);
+  if (index != nullptr) {
+    *number = PyLong_AsUnsignedLongLong(index);
+    Py_DECREF(index);
+  }
+  return PyErr_Occurred() != nullptr ? failure(self) : CUPLUG_OK;
+}
+
+template <typename... Numbers>
+PyObject *call_virtual(Allocator *self, const char *name, Numbers... numbers) {
+  PyObject *memory = PyObject_GetAttrString(self->upstream, "virtual");
+  if (memory == nullptr) return nullptr;
+  PyObject *result = call(memory, name, numbers...);
+  Py_DECREF(memory);
+  return result;
+}
+
+/* --- memory */
+
+int reserve(void *context, uint64_t nbytes, uint64_t *address) {
+  if (is_finalising()) return CUPLUG_FAILED;
+  Entered entered;
+  Allocator *self = allocator_of(context);
+  return interrupted(self) ? CUPLUG_FAILED : finish(self, call(self->upstream, "reserve", nbytes), address);
+}
+
+int release(void *context, uint64_t address) {
+  if (is_finalising()) return CUPLUG_FAILED;
+  Entered entered;
+  Allocator *self = allocator_of(context);
+  return finish(self, call(self->upstream, "release", address));
+}
+
+int memory_info(void *context, uint64_t *free_bytes, uint64_t *total_bytes) {
+  if (is_finalising()) return CUPLUG_FAILED;
+  Entered entered;
+  Allocator *self = allocator_of(context);
+  PyObject *pair = call(self->upstream, "memory_info");
+  if (pair == nullptr) return failure(self);
+  unsigned long long available = 0, total = 0;
+  PyObject *sequence = PySequence_Tuple(pair);
+  Py_DECREF(pair);
+  const bool read = sequence != nullptr && PyArg_ParseTuple(sequence, "KK", &available, &total);
+  Py_XDECREF(sequence);
+  if (!read) return failure(self);
+  *free_bytes = available;
+  *total_bytes = total;
+  return CUPLUG_OK;
+}
+
+/* --- fences. One is an object with done() and wait(), of which the core holds a reference, or the exception for which
+ * there is none. */
+
+/* In place of a fence whose making was interrupted: made when it is first asked. It then stands behind more work than
+ * it need, which is safe; to do without would be not. */
+PyObject *late_fence(Allocator *self, uint64_t stream) {
+  PyObject *module = PyImport_ImportModule("cuplug.allocators.native.late");
+  if (module == nullptr) return nullptr;
+  PyObject *made = PyObject_CallMethod(module, "LateFence", "OK", self->upstream, static_cast<unsigned long long>(stream));
+  Py_DECREF(module);
+  return made;
+}
+
+int raise_again(Allocator *self, PyObject *error) {
+  PyErr_SetObject(reinterpret_cast<PyObject *>(Py_TYPE(error)), error);
+  failure(self);
+  return CUPLUG_FAILED;
+}
+
+int fence(void *context, uint64_t stream, void **made) {
+  if (is_finalising()) return CUPLUG_FAILED;
+  Entered entered;
+  Allocator *self = allocator_of(context);
+  PyObject *fence = call(self->upstream, "fence", stream);
+  if (fence == nullptr && !PyErr_ExceptionMatches(names.cuplug_error)) {
+    failure(self);
+    fence = call(self->upstream, "fence", stream);
+    if (fence == nullptr && !PyErr_ExceptionMatches(names.cuplug_error)) {
+      PyErr_Clear();
+      fence = late_fence(self, stream);
+    }
+  }
+  if (fence == nullptr) { /* the exception stands in its place: whoever waits for it has it raised */
+    PyObject *error;
+    take_exception(&error);
+    *made = error;
+    return raise_again(self, error);
+  }
+  *made = fence;
+  return CUPLUG_OK;
+}
+
+int fence_done(void *context, void *fence, int *done) {
+  *done = 0;
+  if (is_finalising()) return CUPLUG_OK;
+  Entered entered;
+  Allocator *self = allocator_of(context);
+  PyObject *result = call(static_cast<PyObject *>(fence), "done");
+  if (result == nullptr) {
+    failure(self);
+    return CUPLUG_FAILED;
+  }
+  *done = PyObject_IsTrue(result);
+  Py_DECREF(result);
+  if (*done >= 0) return CUPLUG_OK;
+  *done = 0;
+  failure(self);
+  return CUPLUG_FAILED;
+}
+
+int fence_wait(void *context, void *fence) {
+  if (is_finalising()) return CUPLUG_FAILED;
+  Entered entered;
+  Allocator *self = allocator_of(context);
+  PyObject *waited = static_cast<PyObject *>(fence);
+  if (PyExceptionInstance_Check(waited)) return raise_again(self, waited);
+  return finish(self, call(waited, "wait")) == CUPLUG_OK ? CUPLUG_OK : CUPLUG_FAILED;
+}
+
+void fence_drop(void *, void *fence) {
+  if (is_finalising()) return; /* it goes with the process */
+  Entered entered;
+  Py_DECREF(static_cast<PyObject *>(fence));
+}
+
+/* --- pages */
+
+int reserve_range(void *context, uint64_t nbytes, uint64_t *address) {
+  if (is_finalising()) return CUPLUG_FAILED;
+  Entered entered;
+  Allocator *self = allocator_of(context);
+  return interrupted(self) ? CUPLUG_FAILED : finish(self, call_virtual(self, "reserve_range", nbytes), address);
+}
+
+int free_range(void *context, uint64_t address, uint64_t nbytes) {
+  if (is_finalising()) return CUPLUG_FAILED;
+  Entered entered;
+  Allocator *self = allocator_of(context);
+  return finish(self, call_virtual(self, "free_range", address, nbytes));
+}
+
+int create_page(void *context, uint64_t nbytes, uint64_t *handle) {
+  if (is_finalising()) return CUPLUG_FAILED;
+  Entered entered;
+  Allocator *self = allocator_of(context);
+  return interrupted(self) ? CUPLUG_FAILED : finish(self, call_virtual(self, "create_page", nbytes), handle);
+}
+
+int release_page(void *context, uint64_t handle) {
+  if (is_finalising()) return CUPLUG_FAILED;
+  Entered entered;
+  Allocator *self = allocator_of(context);
+  return finish(self, call_virtual(self, "release_page", handle));
+}
+
+int map(void *context, uint64_t address, uint64_t nbytes, uint64_t handle) {
+  if (is_finalising()) return CUPLUG_FAILED;
+  Entered entered;
+  Allocator *self = allocator_of(context);
+  return finish(self, call_virtual(self, "map", address, nbytes, handle));
+}
+
+int set_access(void *context, uint64_t address, uint64_t nbytes) {
+  if (is_finalising()) return CUPLUG_FAILED;
+  Entered entered;
+  Allocator *self = allocator_of(context);
+  return finish(self, call_virtual(self, "set_access", address, nbytes));
+}
+
+int unmap(void *context, uint64_t address, uint64_t nbytes) {
+  if (is_finalising()) return CUPLUG_FAILED;
+  Entered entered;
+  Allocator *self = allocator_of(context);
+  return finish(self, call_virtual(self, "unmap", address, nbytes));
+}
+
+int read_size(PyObject *object, const char *name, uint64_t *nbytes) {
+  PyObject *value = PyObject_GetAttrString(object, name);
+  if (value == nullptr) return -1;
+  const int read = size_of(value, nbytes);
+  Py_DECREF(value);
+  return read;
+}
+
+/* --- a CUDA device: the core's own functions, in which no Python is entered */
+
+constexpr uint64_t PER_THREAD_KEY = uint64_t{1} << 63; /* runtime/upstream.py */
+int (*cuda_fence)(void *, uint64_t, void **);
+
+/* Another thread's own stream cannot be named. The legacy stream waits for all of them. */
+int fence_of_key(void *context, uint64_t stream, void **fence) {
+  return cuda_fence(context, stream & PER_THREAD_KEY ? 0 : stream, fence);
+}
+
+int make_cuda_upstream(Allocator *self, long ordinal) {
+  const int answer = cuplug_cuda_upstream(static_cast<int>(ordinal), &self->table);
+  if (answer != CUPLUG_OK) {
+    PyErr_Format(names.cuplug_error, "the native core cannot use the CUDA device %ld: %s", ordinal, cuplug_last_error());
+    return -1;
+  }
+  cuda_fence = self->table.fence;
+  self->table.fence = fence_of_key;
+  return 0;
+}
+
+void *let_go() { return PyGILState_Check() && !is_finalising() ? PyEval_SaveThread() : nullptr; }
+
+void take_again(void *held) { PyEval_RestoreThread(static_cast<PyThreadState *>(held)); }
+
+}  // namespace
+
+const cuplug_thread_hooks thread_hooks = {let_go, take_again};
+
+int make_upstream(Allocator *self, bool pages) {
+  PyObject *ordinal = PyObject_GetAttrString(self->upstream, "native_ordinal");
+  if (ordinal == nullptr) {
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return -1;
+    PyErr_Clear();
+  } else if (ordinal != Py_None) {
+    const long number = PyLong_AsLong(ordinal);
+    Py_DECREF(ordinal);
+    if (number == -1 && PyErr_Occurred()) return -1;
+    self->enters_python = false;
+    return make_cuda_upstream(self, number);
+  }
+  Py_XDECREF(ordinal);
+  self->enters_python = true;
+  cuplug_upstream &table = self->table;
+  table = {};
+  table.context = self;
+  table.reserve = reserve;
+  table.release = release;
+  table.memory_info = memory_info;
+  table.fence = fence;
+  table.fence_done = fence_done;
+  table.fence_wait = fence_wait;
+  table.fence_drop = fence_drop;
+  if (read_size(self->upstream, "granularity", &table.granularity) < 0) return -1;
+  if (!pages) return 0;
+  PyObject *memory = PyObject_GetAttrString(self->upstream, "virtual");
+  if (memory == nullptr) return -1;
+  const int read = memory == Py_None ? 0 : read_size(memory, "granularity", &table.page_granularity);
+  Py_DECREF(memory);
+  table.reserve_range = reserve_range;
+  table.free_range = free_range;
+  table.create_page = create_page;
+  table.release_page = release_page;
+  table.map = map;
+  table.set_access = set_access;
+  table.unmap = unmap;
+  return read;
+}
+
+int ask_hook(void *context, uint64_t nbytes, uint64_t stream) {
+  if (is_finalising()) return 0;
+  Entered entered;
+  Allocator *self = allocator_of(context);
+  Operation *operation = Operation::find(self);
+  if (operation != nullptr && operation->interrupted) return -1;
+  int answer = 0;
+  if (self->observed) { /* what has happened so far comes first */
+    PyObject *delivered = PyObject_CallMethod(self->observation, "deliver", nullptr);
+    if (delivered == nullptr) answer = -1;
+    Py_XDECREF(delivered);
+  }
+  PyObject *hook = self->on_out_of_memory;
+  if (answer == 0 && hook != nullptr && hook != Py_None) {
+    Py_INCREF(hook); /* it may be taken away while it runs */
+    PyObject *wanted = PyObject_CallFunction(hook, "KK", static_cast<unsigned long long>(nbytes),
+                                             static_cast<unsigned long long>(stream));
+    Py_DECREF(hook);
+    answer = wanted == nullptr ? -1 : PyObject_IsTrue(wanted);
+    Py_XDECREF(wanted);
+  }
+  if (answer < 0) {
+    if (operation != nullptr) {
+      operation->keep_exception();
+      operation->interrupted = true; /* raised whatever it is: the hook's errors are its caller's */
+    } else {
+      PyErr_Clear();
+    }
+  }
+  return answer;
+}
+
+}  // namespace cuplug::python
