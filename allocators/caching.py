@@ -14,7 +14,7 @@ from .statistics import SMALL_BLOCK
 from .upstream import Fence, Upstream
 from .waiting import fence_or_error
 
-__all__ = ["CachingAllocator"]
+__all__ = ["CachingAllocator", "limit_of"]
 
 _MIB = 1 << 20
 _ROUND = 2 * _MIB
@@ -62,7 +62,7 @@ class CachingAllocator(Allocator):
         Raises:
             ValueError: an option is out of its range; the message names it.
         """
-        super().__init__(upstream, memory_limit=_limit(upstream, memory_limit, memory_fraction))
+        super().__init__(upstream, memory_limit=limit_of(upstream, memory_limit, memory_fraction))
         _check("garbage_collection_threshold", garbage_collection_threshold, 0 <= garbage_collection_threshold < 1)
         _check("max_split_size", max_split_size, max_split_size is None or max_split_size > 20 * _MIB)
         steps = roundup_power2_divisions
@@ -306,7 +306,12 @@ def _up(nbytes: int) -> int:
     return -(-nbytes // _ROUND) * _ROUND
 
 
-def _limit(upstream: Upstream, nbytes: int | None, fraction: float | None) -> int | None:
+def limit_of(upstream: Upstream, nbytes: int | None, fraction: float | None) -> int | None:
+    """The limit in bytes that the options ``memory_limit`` and ``memory_fraction`` mean together; None for none.
+
+    Raises:
+        ValueError: the fraction is out of its range.
+    """
     if fraction is None:
         return nbytes
     _check("memory_fraction", fraction, 0 < fraction <= 1)

@@ -27,7 +27,7 @@ from .stamps import Stamps
 from .statistics import SMALL_BLOCK
 from .upstream import Upstream, VirtualMemory
 
-__all__ = ["ExpandableAllocator"]
+__all__ = ["ExpandableAllocator", "virtual_memory_of"]
 
 T = TypeVar("T", Block, Page)
 _MIB = 1 << 20
@@ -84,7 +84,7 @@ class ExpandableAllocator(Allocator):
         if slack < 0:
             raise ValueError(f"slack is {slack}; it must be zero or more bytes")
         super().__init__(upstream, memory_limit=memory_limit)
-        virtual = _virtual_memory_of(upstream)
+        virtual = virtual_memory_of(upstream)
         self._granularity = virtual.granularity
         self._slack = slack
         self._pages = Pages(virtual, self._tell)
@@ -389,7 +389,12 @@ def _power_of_two(nbytes: int, granularity: int) -> int:
     return granularity << max(0, (nbytes // granularity).bit_length() - 1)
 
 
-def _virtual_memory_of(upstream: Upstream) -> VirtualMemory:
+def virtual_memory_of(upstream: Upstream) -> VirtualMemory:
+    """The virtual memory of ``upstream``.
+
+    Raises:
+        DriverError: ``CUDA_ERROR_NOT_SUPPORTED``: it has none.
+    """
     virtual = upstream.virtual
     if virtual is None:
         raise DriverError(

@@ -8,7 +8,7 @@ from .block import Segment
 from .sizes import format_size
 from .statistics import Counters
 
-__all__ = ["out_of_memory_message"]
+__all__ = ["out_of_memory_message", "shortage_message"]
 
 
 def out_of_memory_message(
@@ -33,6 +33,34 @@ def out_of_memory_message(
     """
     inactive = [info.nbytes for segment in segments for info in segment.blocks if info.state == "inactive"]
     largest, lost = max(inactive, default=0), sum(inactive)
+    in_use, asked, held = counted.allocated_bytes, counted.requested_bytes, counted.reserved_bytes
+    return shortage_message(
+        requested, stream, free, total, limit, in_use.current, asked.current, held.current, largest, lost
+    )
+
+
+def shortage_message(
+    requested: int,
+    stream: int,
+    free: int,
+    total: int,
+    limit: int | None,
+    in_use: int,
+    in_use_requested: int,
+    reserved: int,
+    largest: int,
+    lost: int,
+) -> str:
+    """The same from figures alone, in bytes.
+
+    Args:
+        requested, stream, free, total, limit: as of ``out_of_memory_message``.
+        in_use: what the program holds, rounded.
+        in_use_requested: the same as it asked for it.
+        reserved: what the allocator holds from upstream.
+        largest: the largest free block.
+        lost: all free blocks together.
+    """
     limited = "" if limit is None else f" The allocator's limit is {format_size(limit)}."
     advice = (
         "Much of it is fragmentation: another allocator or option may fit; compare them by replaying a trace."
@@ -42,7 +70,7 @@ def out_of_memory_message(
     return (
         f"tried to allocate {format_size(requested)} on stream {stream:#x}. The device has {format_size(total)}, of "
         f"which {format_size(free)} are free.{limited} The program holds "
-        f"{format_size(counted.allocated_bytes.current)} ({format_size(counted.requested_bytes.current)} requested) "
-        f"and the allocator has reserved {format_size(counted.reserved_bytes.current)}; its largest free block has "
+        f"{format_size(in_use)} ({format_size(in_use_requested)} requested) "
+        f"and the allocator has reserved {format_size(reserved)}; its largest free block has "
         f"{format_size(largest)}, and {format_size(lost)} are lost to fragmentation. {advice}"
     )

@@ -512,24 +512,28 @@ PyObject *observe(PyObject *object, PyObject *arguments) {
   Py_RETURN_NONE;
 }
 
-/* Up to 512 of the oldest events, as tuples that an observer takes, with the kind as a number. */
-PyObject *take_events(PyObject *object, PyObject *) {
+/* Appends up to 256 of the oldest events to a deque, as tuples that an observer takes. Answers how many. */
+PyObject *move_events(PyObject *object, PyObject *queue) {
   Allocator *self = as_allocator(object);
-  constexpr size_t MOST = 512;
-  static thread_local cuplug_event events[MOST];
+  constexpr size_t MOST = 256;
+  cuplug_event events[MOST];
   const size_t count = self->core == nullptr ? 0 : cuplug_take_events(self->core, events, MOST);
   PyObject *list = PyList_New(static_cast<Py_ssize_t>(count));
   for (size_t i = 0; list != nullptr && i < count; ++i) {
     const cuplug_event &event = events[i];
-    PyObject *one = Py_BuildValue("iKKKKKKK", static_cast<int>(event.kind), event.time_ns, event.thread, event.stream,
+    PyObject *one = Py_BuildValue("OKKKKKKK", names.event_kinds[event.kind], event.time_ns, event.thread, event.stream,
                                   event.address, event.nbytes, event.requested, event.context);
     if (one == nullptr) {
       Py_CLEAR(list);
-      break;
+    } else {
+      PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), one);
     }
-    PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), one);
   }
-  return list;
+  PyObject *extended = list == nullptr ? nullptr : PyObject_CallMethod(queue, "extend", "O", list);
+  Py_XDECREF(list);
+  if (extended == nullptr) return nullptr;
+  Py_DECREF(extended);
+  return PyLong_FromSize_t(count);
 }
 
 PyObject *counters_of(const cuplug_counters &counters) {
@@ -768,11 +772,11 @@ PyMethodDef methods[] = {
     {"_allocate_owned", FAST(allocate_owned), METH_FASTCALL, nullptr},
     {"_check_entry", check_entry_method, METH_NOARGS, nullptr},
     {"_core_handle", core_handle, METH_NOARGS, nullptr},
+    {"_move_events", move_events, METH_O, nullptr},
     {"_observe", observe, METH_VARARGS, nullptr},
     {"_open", open_core, METH_VARARGS, nullptr},
     {"_read_segments", read_segments, METH_NOARGS, nullptr},
     {"_read_statistics", read_statistics, METH_NOARGS, nullptr},
-    {"_take_events", take_events, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -18,6 +18,14 @@ int find_names() {
   names.invalid_free_error = PyObject_GetAttrString(errors, "InvalidFreeError");
   names.stream = PyUnicode_InternFromString("stream");
   Py_DECREF(errors);
+  PyObject *events = PyImport_ImportModule("cuplug.allocators.events");
+  PyObject *kinds = events == nullptr ? nullptr : PyObject_GetAttrString(events, "EventKind");
+  names.event_kinds[0] = Py_NewRef(Py_None);
+  for (int kind = 1; kinds != nullptr && kind <= 12; ++kind) {
+    names.event_kinds[kind] = PyObject_CallFunction(kinds, "i", kind);
+  }
+  Py_XDECREF(kinds);
+  Py_XDECREF(events);
   return PyErr_Occurred() ? -1 : 0;
 }
 

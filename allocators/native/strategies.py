@@ -1,0 +1,154 @@
+"""``caching`` and ``expandable`` in C++: the same options, addresses, calls upstream, events and figures as in Python.
+
+``caching.py`` and ``expandable.py`` say what they do. Here is what happens seldom: options, observers, figures for people.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Literal
+
+from .._native import NativeAllocator
+from ..base import Allocator
+from ..block import Block, BlockInfo, Segment
+from ..caching import CachingAllocator, limit_of
+from ..events import Observer
+from ..expandable import ExpandableAllocator, virtual_memory_of
+from ..lock import Lock
+from ..report import shortage_message
+from ..statistics import Counter, Counters, Statistics
+from ..upstream import Upstream
+from .delivery import Delivery
+
+__all__ = ["NativeCaching", "NativeExpandable", "NativeStrategy"]
+
+_STATES: tuple[Literal["active_allocated", "active_pending_free", "inactive"], ...] = (
+    "active_allocated",
+    "active_pending_free",
+    "inactive",
+)
+"""By the numbers of the C header."""
+
+
+class NativeStrategy(NativeAllocator):
+    """An allocator of the native core. It is an ``Allocator`` for ``isinstance``, and behaves as one."""
+
+    frees_at_once = False
+    counts_splits = True
+
+    def __init__(self, strategy: str, upstream: Upstream, memory_limit: int | None, options: dict[str, Any]) -> None:
+        """``options`` are the strategy's own; None means not given."""
+        self._observation = Delivery(self._move_events)
+        self._changing = Lock()
+        self._process = os.getpid()
+        given = {"memory_limit": memory_limit, **options}
+        self._open(strategy, {name: str(value) for name, value in given.items() if value is not None}, upstream)
+        self.memory_limit = memory_limit
+
+    def statistics(self) -> Statistics:
+        """See ``Allocator.statistics``."""
+        read = self._read_statistics()
+        pools = (Counters(*(Counter(*figures) for figures in counters)) for counters in read[:3])
+        return Statistics(*pools, *read[3:])
+
+    def segments(self) -> list[Segment]:
+        """See ``Allocator.segments``."""
+        return [
+            Segment(
+                address,
+                nbytes,
+                stream,
+                "small" if is_small else "large",
+                tuple(BlockInfo(*figures, _STATES[state]) for *figures, state in pieces),
+                expandable=bool(is_expandable),
+            )
+            for address, nbytes, stream, is_small, is_expandable, pieces in self._read_segments()
+        ]
+
+    def attach(self, observer: Observer, *, context: Callable[[], int] | None = None) -> None:
+        """See ``Allocator.attach``."""
+        self._check_entry()
+        self._changing.run(self._attach, observer, context)
+
+    def detach(self, observer: Observer) -> None:
+        """See ``Allocator.detach``."""
+        if self._observation.is_observing:
+            self._changing.run(self._detach, observer)
+            return
+        self._check_entry()
+        self._changing.run(self._detach, observer)
+        self._observation.finish()
+
+    def abandon(self, why: str) -> None:
+        """See ``Allocator.abandon``."""
+        self._abandon(why)
+        if os.getpid() != self._process:  # of the parent's threads none is here to let go of these
+            self._changing = Lock()
+            self._observation.drop()
+            self._observe(False, self._observation, None)
+
+    def _attach(self, observer: Observer, context: Callable[[], int] | None) -> None:
+        observation = self._observation
+        if context is not None and observation.source is not None:
+            raise ValueError("this allocator has a context source already; detach its observer first")
+        observation.source = context or observation.source
+        observation.observers = (*observation.observers, observer)
+        self._observe(True, observation, observation.source)
+
+    def _detach(self, observer: Observer) -> None:
+        observation = self._observation
+        observation.observers = tuple(other for other in observation.observers if other is not observer)
+        if not observation.observers:
+            observation.source = None
+        self._observe(bool(observation.observers), observation, observation.source)
+
+    # --- called by the extension module
+
+    def _allocate_called_otherwise(self, nbytes: int, *, stream: int) -> Block:
+        return self.allocate(nbytes, stream=stream)
+
+    _allocate_called_otherwise.__qualname__ = "Allocator.allocate"  # stands in the message of a TypeError
+
+    def _out_of_memory_message(self, requested: int, stream: int, free: int, total: int, *figures: int) -> str:
+        return shortage_message(requested, stream, free, total, self.memory_limit, *figures)
+
+    def _why_not_free(self, block: Block) -> str:
+        if block.allocator is not self:
+            return f"{block!r} belongs to another allocator ({block.allocator!r}); free it there"
+        return f"{block!r} is not in the program's hands: it was freed before, or its allocator was closed"
+
+
+class NativeCaching(NativeStrategy):
+    __doc__ = CachingAllocator.__doc__
+
+    @wraps(CachingAllocator.__init__)
+    def __init__(self, upstream: Upstream, **options: Any) -> None:
+        given = _complete(CachingAllocator, options)
+        limit = limit_of(upstream, given.pop("memory_limit"), given.pop("memory_fraction"))
+        super().__init__("caching", upstream, limit, given)
+        self.garbage_collection_threshold: float = given["garbage_collection_threshold"]
+        self.max_split_size: int | None = given["max_split_size"]
+
+
+class NativeExpandable(NativeStrategy):
+    __doc__ = ExpandableAllocator.__doc__
+
+    @wraps(ExpandableAllocator.__init__)
+    def __init__(self, upstream: Upstream, **options: Any) -> None:
+        given = _complete(ExpandableAllocator, options)
+        if given["slack"] >= 0:  # else the core refuses it, and before all else
+            virtual_memory_of(upstream)
+        super().__init__("expandable", upstream, given.pop("memory_limit"), given)
+
+
+def _complete(specification: type[Allocator], options: dict[str, Any]) -> dict[str, Any]:
+    """Each option's value: the defaults are those of the specification."""
+    bound = inspect.signature(specification).bind(None, **options)
+    bound.apply_defaults()
+    return {name: bound.arguments[name] for name in list(bound.arguments)[1:]}
+
+
+Allocator.register(NativeStrategy)
