@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
+from ..allocators.native import is_available, why_not
 from .specs import AllocatorFactory, DriverFactory, hookimpl
 
 __all__ = ["Bundled"]
@@ -19,8 +20,8 @@ class Bundled:
         return {
             "direct": _Later("allocators.direct", "DirectAllocator"),
             "bump": _Later("allocators.bump", "BumpAllocator"),
-            "caching": _Later("allocators.caching", "CachingAllocator"),
-            "expandable": _Later("allocators.expandable", "ExpandableAllocator"),
+            "caching": _Later("allocators.caching", "CachingAllocator", native="NativeCaching"),
+            "expandable": _Later("allocators.expandable", "ExpandableAllocator", native="NativeExpandable"),
         }
 
     @hookimpl
@@ -34,9 +35,16 @@ class Bundled:
 class _Later:
     """A factory of this package, imported when it is called or looked into."""
 
-    def __init__(self, module: str, name: str) -> None:
-        self._module = module
-        self._name = name
+    def __init__(self, module: str, name: str, *, native: str | None = None) -> None:
+        """``native``: the name of the strategy in C++ that does the same, which is taken where it was built."""
+        self.form = ""
+        """In which form it runs, for people, where there is a choice."""
+        self._module, self._name = module, name
+        if native is not None and is_available():
+            self._module, self._name = "allocators.native.strategies", native
+            self.form = "native"
+        elif native is not None:
+            self.form = f"in Python, not native: {why_not()}"
 
     @property
     def __wrapped__(self) -> Any:

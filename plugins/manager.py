@@ -39,6 +39,8 @@ class Description:
     options: tuple[Option, ...]
     problem: str = ""
     """Why it cannot be looked into, where it cannot."""
+    form: str = ""
+    """In which form it runs, where there are several: native, or in Python and why."""
 
 
 class PluginManager:
@@ -340,7 +342,8 @@ class PluginManager:
     def _describe(self, name: str, plugin: str, factory: Callable[..., Any]) -> Description:
         try:
             summary = (inspect.getdoc(factory) or "").partition("\n")[0]
-            return Description(name, plugin, summary, tuple(options_of(factory).values()))
+            options = tuple(options_of(factory).values())
+            return Description(name, plugin, summary, options, form=getattr(factory, "form", ""))
         except (PluginError, ImportError) as error:
             return Description(name, plugin, "", (), str(error))
 

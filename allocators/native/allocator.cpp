@@ -507,7 +507,10 @@ void Allocator::add_piece(std::vector<cuplug_piece> &pieces, const Block *part) 
 }
 
 int Allocator::segments(cuplug_map **map) {
-  return operate([&] { *map = make_map(); });
+  return operate([&] {
+    if (state() == CUPLUG_OPEN) poll_fences();
+    *map = make_map();
+  });
 }
 
 cuplug_map *Allocator::make_map() {

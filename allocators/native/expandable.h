@@ -1,17 +1,90 @@
+/* `expandable`: on virtual memory, where physical pages follow the live blocks (expandable.py). */
 #ifndef CUPLUG_EXPANDABLE_H
 #define CUPLUG_EXPANDABLE_H
+
+#include <memory>
+#include <utility>
+#include <vector>
+
 #include "allocator.h"
+#include "pages.h"
+#include "space.h"
+#include "stamps.h"
+
 namespace cuplug {
-struct ExpandableOptions { uint64_t memory_limit = NO_LIMIT; uint64_t slack = 48 * MIB; };
+
+/* As the constructor of ExpandableAllocator. */
+struct ExpandableOptions {
+  uint64_t memory_limit = NO_LIMIT;
+  uint64_t slack = 48 * MIB;
+};
+
+/* The rules, and what holds between any two operations, stand in expandable.py. */
 class ExpandableAllocator final : public Allocator {
  public:
-  ExpandableAllocator(const cuplug_upstream &table, const ExpandableOptions &options) : Allocator(table, options.memory_limit) {}
+  ExpandableAllocator(const cuplug_upstream &table, const ExpandableOptions &options);
+
  protected:
-  Block *take(uint64_t, uint64_t, uint64_t) override { throw OutOfMemory(); }
-  void put(Block *) override {}
-  uint64_t release_unused() override { return 0; }
-  void map_segments(std::vector<cuplug_segment> &, std::vector<cuplug_piece> &) override {}
-  void forget(uint64_t) override {}
+  Block *take(uint64_t requested, uint64_t nbytes, uint64_t stream) override;
+  void put(Block *block) override;
+  uint64_t release_unused() override;
+  void release_all() override;
+  void map_segments(std::vector<cuplug_segment> &segments, std::vector<cuplug_piece> &pieces) override;
+  void forget(uint64_t stream) override;
+  void poll() override;
+
+ private:
+  using Spaces = std::vector<std::unique_ptr<Space>>;
+
+  /* What belongs to one stream; a space is null until something was asked for in it. */
+  struct Stream {
+    std::shared_ptr<Stamps> stamps;
+    Space *small = nullptr;
+    Space *large = nullptr;
+  };
+
+  /* A free page, and the free part in which it lies. */
+  struct Source {
+    Block *span;
+    Page *page;
+  };
+
+  /* How the memory that a place misses is to be had. */
+  struct Plan {
+    std::vector<Move> moves;
+    std::vector<Source> sources; /* the free pages that move; within a part, from its end on */
+    uint64_t fresh = 0;          /* bytes of new pages */
+    std::vector<Source> coarse;  /* free pages that are too large to move here */
+  };
+
+  Space *space_of(uint64_t stream, bool small);
+  Stream *stream_of(uint64_t stream);
+  Block *grow(Space *space, uint64_t nbytes);
+  uint64_t creatable(uint64_t nbytes);
+  Block *fill(Space *space, const Place &place, uint64_t creatable);
+  void make_plan(Space *space, const Place &place, uint64_t creatable);
+  std::vector<Block *> movable(const Space *space) const;
+  uint64_t page_size(uint64_t fresh) const;
+  void place_in_new_range(Space *space, uint64_t nbytes, Place *place);
+  std::vector<Source> every_free_page() const;
+  void give_back(const Source &source);
+  void prepare(size_t steps);
+  void drop_empty_ranges(const std::vector<Space *> &spaces);
+  std::vector<Space *> every_space() const;
+
+  const uint64_t granularity_, slack_;
+  Pages pages_;
+  Spaces spaces_;    /* in the order in which they were made */
+  Spaces ownerless_; /* of streams that have been destroyed. Nothing is allocated in them any more. */
+  std::vector<std::unique_ptr<Stream>> streams_;
+  Table<Stream> by_stream_;
+  Stream *latest_ = nullptr; /* the one used last */
+  Plan plan_;
+  std::vector<Page *> carried_;
+  uint64_t large_range_, small_range_; /* bytes of address space to reserve at once */
+  uint64_t most_active_ = 0;
+  uint64_t allocations_ = 0, allocated_bytes_ = 0;
 };
-}
+
+}  // namespace cuplug
 #endif

@@ -649,18 +649,6 @@ PyObject *live_blocks(PyObject *object, PyObject *) {
   return conclude(self, answer, operation, list);
 }
 
-/* An Owner of the given class, which derives from Owner, of a new block. */
-PyObject *allocate_owned(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
-  uint64_t nbytes, stream;
-  if (count != 3 || !PyType_Check(arguments[0]) ||
-      !PyType_IsSubtype(reinterpret_cast<PyTypeObject *>(arguments[0]), &OwnerType)) {
-    PyErr_SetString(PyExc_TypeError, "_allocate_owned takes a class that derives from Owner, bytes and a stream");
-    return nullptr;
-  }
-  if (size_of(arguments[1], &nbytes) < 0 || stream_of(arguments[2], &stream) < 0) return nullptr;
-  return allocate_owner(as_allocator(self), reinterpret_cast<PyTypeObject *>(arguments[0]), nbytes, stream);
-}
-
 /* The core's handle, for C: a number. The allocator lives as long as the process from then on. */
 PyObject *core_handle(PyObject *object, PyObject *) {
   Allocator *self = as_allocator(object);
@@ -769,7 +757,6 @@ PyMethodDef methods[] = {
     {"close", close_allocator, METH_NOARGS, "close($self)\n--\n\nSee Allocator.close."},
     {"live_blocks", live_blocks, METH_NOARGS, "live_blocks($self)\n--\n\nSee Allocator.live_blocks."},
     {"_abandon", abandon, METH_O, nullptr},
-    {"_allocate_owned", FAST(allocate_owned), METH_FASTCALL, nullptr},
     {"_check_entry", check_entry_method, METH_NOARGS, nullptr},
     {"_core_handle", core_handle, METH_NOARGS, nullptr},
     {"_move_events", move_events, METH_O, nullptr},

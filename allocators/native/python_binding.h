@@ -137,7 +137,7 @@ extern PyMethodDef pointer_functions[];
 /* What the binding uses of the package. */
 struct Names {
   PyObject *cuplug_error, *driver_error, *out_of_memory_error, *invalid_free_error;
-  PyObject *stream;          /* the word, interned */
+  PyObject *allocate, *stream; /* the words, interned */
   PyObject *event_kinds[13]; /* the members of EventKind by number; the first is None */
 };
 extern Names names;

@@ -16,6 +16,7 @@ int find_names() {
   names.driver_error = PyObject_GetAttrString(errors, "DriverError");
   names.out_of_memory_error = PyObject_GetAttrString(errors, "OutOfMemoryError");
   names.invalid_free_error = PyObject_GetAttrString(errors, "InvalidFreeError");
+  names.allocate = PyUnicode_InternFromString("allocate");
   names.stream = PyUnicode_InternFromString("stream");
   Py_DECREF(errors);
   PyObject *events = PyImport_ImportModule("cuplug.allocators.events");

@@ -82,16 +82,6 @@ PyObject *make(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
   return new_owner(type);
 }
 
-PyObject *own(PyObject *self, PyObject *block) {
-  Owner *owner = as_owner(self);
-  if (owner->block != nullptr || owner->handle.allocator != nullptr) {
-    PyErr_SetString(names.cuplug_error, "it owns a block already");
-    return nullptr;
-  }
-  owner->block = Py_NewRef(block);
-  Py_RETURN_NONE;
-}
-
 PyObject *close_owner(PyObject *self, PyObject *) {
   return give_up(as_owner(self)) < 0 ? nullptr : Py_NewRef(Py_None);
 }
@@ -112,7 +102,41 @@ PyObject *get_closed(PyObject *self, void *) {
   return live < 0 ? nullptr : PyBool_FromLong(!live);
 }
 
-PyObject *get_owned(PyObject *self, void *) { return Py_XNewRef(block_of_owner(as_owner(self))); }
+PyObject *get_block(PyObject *self, void *) {
+  PyObject *block = block_of_owner(as_owner(self));
+  if (block != Py_None) return Py_XNewRef(block);
+  PyErr_SetString(PyExc_AttributeError, "it was closed");
+  return nullptr;
+}
+
+PyObject *get_address(PyObject *self, void *) {
+  PyObject *block = get_block(self, nullptr);
+  PyObject *address = block == nullptr ? nullptr : PyObject_GetAttrString(block, "address");
+  Py_XDECREF(block);
+  return address;
+}
+
+/* allocate(allocator, nbytes, /, *, stream): a class method. */
+PyObject *allocate(PyObject *type, PyObject *const *arguments, Py_ssize_t count, PyObject *keywords) {
+  PyTypeObject *made = reinterpret_cast<PyTypeObject *>(type);
+  if (count != 2 || keywords == nullptr || PyTuple_GET_SIZE(keywords) != 1 ||
+      PyUnicode_Compare(PyTuple_GET_ITEM(keywords, 0), names.stream) != 0) {
+    PyErr_SetString(PyExc_TypeError, "allocate() takes an allocator, bytes, and the keyword stream");
+    return nullptr;
+  }
+  PyObject *allocator = arguments[0];
+  if (PyObject_TypeCheck(allocator, &AllocatorType)) {
+    uint64_t nbytes, stream;
+    if (size_of(arguments[1], &nbytes) < 0 || stream_of(arguments[2], &stream) < 0) return nullptr;
+    return allocate_owner(reinterpret_cast<Allocator *>(allocator), made, nbytes, stream);
+  }
+  PyObject *owner = new_owner(made);
+  if (owner == nullptr) return nullptr;
+  PyObject *passed[] = {allocator, arguments[1], arguments[2]};
+  as_owner(owner)->block = PyObject_VectorcallMethod(names.allocate, passed, 2, keywords);
+  if (as_owner(owner)->block == nullptr) Py_CLEAR(owner);
+  return owner;
+}
 
 PyObject *as_int(PyObject *self) {
   Owner *owner = as_owner(self);
@@ -124,15 +148,21 @@ PyObject *as_int(PyObject *self) {
   return PyObject_GetAttrString(self, "address"); /* of a Block in Python, or raises where there is none */
 }
 
+PyObject *get_live_address(PyObject *self, void *) { return as_int(self); }
+
 PyMethodDef methods[] = {
     {"close", close_owner, METH_NOARGS, "close($self)\n--\n\nGive the memory up. Closing again, also from another thread at the same time, does nothing."},
-    {"_own", own, METH_O, nullptr},
+    {"allocate", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(allocate)),
+     METH_FASTCALL | METH_KEYWORDS | METH_CLASS,
+     "allocate($type, allocator, nbytes, /, *, stream)\n--\n\nAn owner of bytes from an allocator, for use on a stream."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 PyGetSetDef attributes[] = {
     {"closed", get_closed, nullptr, "Whether the memory is gone: closed here, or with its allocator.", nullptr},
-    {"_owned", get_owned, nullptr, "The block, possibly one that is live no more, or None once closed.", nullptr},
+    {"address", get_address, nullptr, "The device address.", nullptr},
+    {"_live_address", get_live_address, nullptr, "As int(owner), in fewer steps.", nullptr},
+    {"_block", get_block, nullptr, "The block, possibly one that is live no more; unset once closed.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
@@ -209,6 +239,15 @@ int traverse_quick(PyObject *self, visitproc visit, void *arg) {
   return 0;
 }
 
+PyObject *reduce_quick(PyObject *self, PyObject *) { /* by its name, as functions are */
+  return PyObject_GetAttrString(reinterpret_cast<Quick *>(self)->function, "__qualname__");
+}
+
+PyMethodDef quick_methods[] = {
+    {"__reduce__", reduce_quick, METH_NOARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
 PyObject *represent_quick(PyObject *self) { return PyObject_Repr(reinterpret_cast<Quick *>(self)->function); }
 
 PyGetSetDef quick_attributes[] = {
@@ -227,6 +266,7 @@ PyTypeObject quick_type() {
   type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION;
   type.tp_traverse = traverse_quick;
   type.tp_dictoffset = offsetof(Quick, dictionary);
+  type.tp_methods = quick_methods;
   type.tp_getset = quick_attributes;
   return type;
 }

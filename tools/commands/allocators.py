@@ -28,6 +28,7 @@ def allocators(
                         "plugin": entry.plugin,
                         "summary": entry.summary,
                         "problem": entry.problem,
+                        "form": entry.form,
                         "options": [
                             {
                                 "name": option.name,

@@ -24,6 +24,8 @@ def print_catalogue(entries: Sequence[Description], console: Console) -> None:
             print_paragraph(console, entry.summary)
         if entry.plugin != "cuplug":
             print_paragraph(console, f"from the plugin {entry.plugin}")
+        if entry.form:
+            print_paragraph(console, f"runs {entry.form}")
         if entry.problem:
             print_paragraph(console, entry.problem, style="red")
         if entry.options:
