@@ -1,0 +1,362 @@
+#include "expandable.h"
+
+#include <algorithm>
+
+namespace cuplug {
+
+namespace {
+
+constexpr uint64_t LARGE_RANGE = uint64_t(64) << 30, SMALL_RANGE = uint64_t(4) << 30;
+constexpr uint64_t PAGES_OF_BLOCK = 2, PAGES_OF_ALL = 64;
+constexpr double LEAST_SLACK = 1.0 / 128, MOST_SLACK = 1.0 / 14;
+constexpr uint64_t SLACK_BLOCKS = 8;
+constexpr uint64_t MUCH = 128 * MIB; /* from so many bytes of new pages on, it is asked first whether the device has them */
+
+Space *space_at(const Block *span) { return static_cast<Space *>(span->home); }
+
+uint64_t round_up_to(uint64_t nbytes, uint64_t unit) { return (nbytes + unit - 1) / unit * unit; }
+
+/* The greatest power of two times `granularity` within `nbytes`; at least `granularity`. */
+uint64_t power_of_two(uint64_t nbytes, uint64_t granularity) {
+  uint64_t pages = nbytes / granularity;
+  return pages == 0 ? granularity : granularity << (63 - __builtin_clzll(pages));
+}
+
+}  // namespace
+
+ExpandableAllocator::ExpandableAllocator(const cuplug_upstream &table, const ExpandableOptions &options)
+    : Allocator(table, options.memory_limit),
+      granularity_(table.page_granularity),
+      slack_(options.slack),
+      pages_(upstream_, events_),
+      large_range_(LARGE_RANGE),
+      small_range_(SMALL_RANGE) {}
+
+/* --- allocation and free */
+
+Block *ExpandableAllocator::take(uint64_t, uint64_t nbytes, uint64_t stream) {
+  Space *space = space_of(stream, nbytes <= SMALL_BLOCK);
+  space->prepare();
+  ++allocations_;
+  allocated_bytes_ += nbytes;
+  Block *span = space->find(nbytes);
+  return span != nullptr ? space->take(span, nbytes) : grow(space, nbytes);
+}
+
+void ExpandableAllocator::put(Block *block) {
+  Space *space = space_at(block);
+  space->prepare();
+  space->put(block);
+}
+
+ExpandableAllocator::Stream *ExpandableAllocator::stream_of(uint64_t stream) {
+  if (latest_ != nullptr && latest_->stamps->stream == stream) return latest_;
+  Stream *found = by_stream_.find(stream);
+  if (found != nullptr) latest_ = found;
+  return found;
+}
+
+Space *ExpandableAllocator::space_of(uint64_t stream, bool small) {
+  Stream *found = stream_of(stream);
+  if (found == nullptr) {
+    by_stream_.prepare();
+    auto made = std::make_unique<Stream>();
+    made->stamps = std::make_shared<Stamps>(upstream_, stream);
+    streams_.push_back(std::move(made));
+    found = streams_.back().get();
+    by_stream_.insert(stream, found);
+  }
+  Space *&space = small ? found->small : found->large;
+  if (space == nullptr) {
+    spaces_.push_back(std::make_unique<Space>(stream, small, found->stamps, granularity_, ledger_, parts_, runs_));
+    space = spaces_.back().get();
+  }
+  return space;
+}
+
+void ExpandableAllocator::poll() {
+  for (const auto &stream : streams_) stream->stamps->poll(granularity_);
+  for (const auto &space : ownerless_) space->stamps->poll(granularity_);
+}
+
+/* --- mapping memory where a block is to lie */
+
+/* Take a block where memory has to be mapped first. */
+Block *ExpandableAllocator::grow(Space *space, uint64_t nbytes) {
+  pages_.begin();
+  poll();
+  Place place;
+  if (!space->place(nbytes, &place)) place_in_new_range(space, nbytes, &place);
+  uint64_t may_create = creatable(nbytes);
+  Block *span = nullptr;
+  try {
+    span = fill(space, place, may_create);
+  } catch (const OutOfMemory &) {
+    if (may_create == 0) throw;
+  }
+  if (span == nullptr) span = fill(space, place, 0);
+  return space->take_at(span, place.address, nbytes);
+}
+
+/* How many bytes of new pages may be created before free ones are moved. */
+uint64_t ExpandableAllocator::creatable(uint64_t nbytes) {
+  uint64_t active = ledger_.active_bytes() + nbytes;
+  most_active_ = std::max({most_active_, uint64_t(ledger_.all().allocated_bytes.peak), active});
+  uint64_t average = allocated_bytes_ / allocations_;
+  uint64_t slack = std::min({uint64_t(double(most_active_) * MOST_SLACK), slack_, average * SLACK_BLOCKS});
+  slack = std::max(uint64_t(double(most_active_) * LEAST_SLACK), slack);
+  uint64_t most = most_active_ + slack, reserved = ledger_.reserved();
+  return most <= reserved ? 0 : (most - reserved) / granularity_ * granularity_;
+}
+
+/* Map what `place` misses; with new pages up to `creatable` bytes, then with free ones while there are any. Returns the
+ * free part that has come about there. */
+Block *ExpandableAllocator::fill(Space *space, const Place &place, uint64_t creatable) {
+  make_plan(space, place, creatable);
+  if (plan_.fresh > creatable && !plan_.coarse.empty()) {
+    int64_t excess = int64_t(plan_.fresh - creatable);
+    prepare(plan_.coarse.size());
+    for (const Source &source : plan_.coarse) {
+      if (excess <= 0) break;
+      excess -= int64_t(source.page->nbytes);
+      give_back(source);
+    }
+    make_plan(space, place, creatable);
+  }
+  if (exceeds_limit(plan_.fresh)) throw OutOfMemory();
+  if (plan_.fresh >= MUCH && plan_.fresh > upstream_.free_bytes()) pages_.probe(plan_.fresh);
+  for (const Source &source : plan_.sources) space_at(source.span)->stamps->wait(source.span->stamp);
+
+  prepare(plan_.moves.size());
+  for (const Place::Hole &hole : place.holes) space->range_of(hole.start)->prepare(hole.start, hole.end);
+  std::vector<uint64_t> was;
+  for (const Source &source : plan_.sources) was.push_back(source.page->address);
+  auto note_what_left = [&] {
+    for (size_t at = 0; at < was.size(); ++at) {
+      const Source &source = plan_.sources[at];
+      if (source.page->address != was[at]) space_at(source.span)->unmapped(source.span, was[at], source.page->nbytes);
+    }
+  };
+  try {
+    pages_.carry_out(plan_.moves, space->stream, carried_);
+  } catch (...) {
+    note_what_left();
+    throw;
+  }
+  note_what_left();
+  Block *span = nullptr;
+  for (size_t at = 0; at < carried_.size(); ++at) {
+    span = space->mapped(carried_[at]);
+    if (plan_.moves[at].page == nullptr) ++ledger_.num_device_alloc;
+  }
+  return span;
+}
+
+void ExpandableAllocator::make_plan(Space *space, const Place &place, uint64_t creatable) {
+  plan_.moves.clear();
+  plan_.sources.clear();
+  plan_.coarse.clear();
+  std::vector<Place::Hole> runs = place.holes;
+  int64_t wanted = int64_t(place.missing) - int64_t(creatable);
+  if (wanted > 0) {
+    uint64_t start = place.address / granularity_ * granularity_, end = place.address + place.nbytes;
+    for (Block *span : movable(space)) {
+      uint64_t at = span->end();
+      while (Page *page = wanted > 0 ? space_at(span)->page_before(span, &at) : nullptr) {
+        if (start < page->address + page->nbytes && page->address < end) continue;
+        auto run = std::find_if(runs.begin(), runs.end(),
+                                [&](const Place::Hole &hole) { return hole.end - hole.start >= page->nbytes; });
+        if (run == runs.end()) {
+          plan_.coarse.push_back({span, page});
+          continue;
+        }
+        plan_.moves.push_back({run->start, page->nbytes, page});
+        plan_.sources.push_back({span, page});
+        run->start += page->nbytes;
+        wanted -= int64_t(page->nbytes);
+      }
+      if (wanted <= 0) break;
+    }
+  }
+  plan_.fresh = 0;
+  for (const Place::Hole &run : runs) plan_.fresh += run.end - run.start;
+  uint64_t largest = page_size(plan_.fresh);
+  for (Place::Hole &run : runs) {
+    while (run.start < run.end) {
+      uint64_t size = std::min(largest, power_of_two(run.end - run.start, granularity_));
+      plan_.moves.push_back({run.start, size, nullptr});
+      run.start += size;
+    }
+  }
+  std::sort(plan_.moves.begin(), plan_.moves.end(), [](const Move &a, const Move &b) { return a.address < b.address; });
+  std::sort(plan_.sources.begin(), plan_.sources.end(),
+            [](const Source &a, const Source &b) { return a.page->address > b.page->address; });
+}
+
+/* Free parts of a page or more: first those that need not be waited for, then those of this space, then small ones. */
+std::vector<Block *> ExpandableAllocator::movable(const Space *space) const {
+  struct Ranked {
+    int rank;
+    Order order;
+    Block *span;
+  };
+  std::vector<Ranked> ranked;
+  for (const Space *other : every_space())
+    other->each_free([&](Block *span) {
+      int rank = (span->stamp > other->stamps->passed) * 2 + (other != space);
+      ranked.push_back({rank, order_of(span), span});
+    });
+  std::sort(ranked.begin(), ranked.end(), [](const Ranked &a, const Ranked &b) {
+    return a.rank != b.rank ? a.rank < b.rank : a.order < b.order;
+  });
+  std::vector<Block *> spans;
+  for (const Ranked &one : ranked) spans.push_back(one.span);
+  return spans;
+}
+
+uint64_t ExpandableAllocator::page_size(uint64_t fresh) const {
+  return power_of_two(std::min(fresh / PAGES_OF_BLOCK, ledger_.reserved() / PAGES_OF_ALL), granularity_);
+}
+
+void ExpandableAllocator::place_in_new_range(Space *space, uint64_t nbytes, Place *place) {
+  std::vector<Space *> ownerless;
+  for (const auto &left : ownerless_) ownerless.push_back(left.get());
+  drop_empty_ranges(ownerless);
+  uint64_t least = round_up_to(nbytes, granularity_);
+  uint64_t &usual = space->small ? small_range_ : large_range_;
+  uint64_t size = std::max(usual, least), address = 0;
+  for (bool refused = true; refused;) {
+    try {
+      address = upstream_.reserve_range(size);
+      refused = false;
+    } catch (const Failed &) {
+      if (size == least) throw;
+    } catch (const OutOfMemory &) {
+      if (size == least) throw;
+    }
+    if (refused) size = std::max(size / 16 / granularity_ * granularity_, least); /* leaving room for others */
+  }
+  usual = size;
+  space->add(std::make_unique<Range>(address, size, granularity_));
+  space->place(nbytes, place);
+}
+
+/* --- giving memory back */
+
+uint64_t ExpandableAllocator::release_unused() {
+  pages_.begin();
+  std::vector<Source> leaving = every_free_page();
+  uint64_t total = 0;
+  for (const Source &source : leaving) {
+    space_at(source.span)->stamps->wait(source.span->stamp);
+    total += source.page->nbytes;
+  }
+  prepare(leaving.size());
+  for (const Source &source : leaving) give_back(source);
+  pages_.release_strays();
+  drop_empty_ranges(every_space());
+  return total;
+}
+
+void ExpandableAllocator::release_all() {
+  release_unused();
+  for (const auto &stream : streams_) stream->stamps->drop();
+}
+
+std::vector<ExpandableAllocator::Source> ExpandableAllocator::every_free_page() const {
+  std::vector<Source> found;
+  for (const Space *space : every_space())
+    space->each_free([&](Block *span) {
+      uint64_t at = span->end();
+      while (Page *page = space->page_before(span, &at)) found.push_back({span, page});
+    });
+  return found;
+}
+
+void ExpandableAllocator::give_back(const Source &source) {
+  Space *space = space_at(source.span);
+  uint64_t address = source.page->address;
+  space->stamps->wait(source.span->stamp);
+  auto note_what_left = [&] {
+    if (source.page->address != 0) return;
+    space->unmapped(source.span, address, source.page->nbytes);
+    ++ledger_.num_device_free;
+  };
+  try {
+    pages_.give_back(source.page);
+  } catch (...) {
+    note_what_left();
+    throw;
+  }
+  note_what_left();
+}
+
+/* Make sure that noting `steps` pages mapped or unmapped anywhere cannot fail for want of host memory. */
+void ExpandableAllocator::prepare(size_t steps) {
+  for (const auto &space : spaces_) space->prepare(2 * steps);
+  for (const auto &space : ownerless_) space->prepare(2 * steps);
+}
+
+void ExpandableAllocator::drop_empty_ranges(const std::vector<Space *> &spaces) {
+  for (Space *space : spaces) {
+    std::vector<const Range *> empty;
+    for (const auto &range : space->ranges)
+      if (Space::is_empty(*range)) empty.push_back(range.get());
+    for (const Range *range : empty) {
+      upstream_.free_range(range->address, range->nbytes);
+      space->remove(range);
+    }
+  }
+  ownerless_.erase(std::remove_if(ownerless_.begin(), ownerless_.end(), [](const auto &space) { return space->ranges.empty(); }),
+                   ownerless_.end());
+}
+
+void ExpandableAllocator::forget(uint64_t stream) {
+  Stream *found = stream_of(stream);
+  if (found == nullptr) return;
+  bool any_left = false;
+  for (Space *space : {found->small, found->large}) any_left = any_left || (space != nullptr && !space->ranges.empty());
+  if (any_left)
+    found->stamps->forget();
+  else
+    found->stamps->drop();
+  for (Space *space : {found->small, found->large}) {
+    if (space == nullptr) continue;
+    auto place = std::find_if(spaces_.begin(), spaces_.end(), [&](const auto &other) { return other.get() == space; });
+    if (!space->ranges.empty()) ownerless_.push_back(std::move(*place));
+    spaces_.erase(place);
+  }
+  latest_ = nullptr;
+  by_stream_.erase(stream);
+  streams_.erase(std::find_if(streams_.begin(), streams_.end(), [&](const auto &other) { return other.get() == found; }));
+}
+
+/* --- the map */
+
+std::vector<Space *> ExpandableAllocator::every_space() const {
+  std::vector<Space *> found;
+  for (const auto &space : spaces_) found.push_back(space.get());
+  for (const auto &space : ownerless_) found.push_back(space.get());
+  return found;
+}
+
+void ExpandableAllocator::map_segments(std::vector<cuplug_segment> &segments, std::vector<cuplug_piece> &pieces) {
+  for (const Space *space : every_space()) {
+    for (const auto &range : space->ranges) {
+      bool goes_on = false; /* whether a part that is no hole stands before this one */
+      for (const Block *part = range->first; part != nullptr; part = part->after) {
+        if (part->kind == HOLE) {
+          goes_on = false;
+          continue;
+        }
+        if (!goes_on) segments.push_back({part->address, 0, space->stream, pieces.size(), 0, space->small, 1});
+        segments.back().nbytes += part->nbytes;
+        segments.back().piece_count += 1;
+        add_piece(pieces, part);
+        goes_on = true;
+      }
+    }
+  }
+}
+
+}  // namespace cuplug

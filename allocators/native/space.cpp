@@ -1,0 +1,308 @@
+#include "space.h"
+
+#include <algorithm>
+
+namespace cuplug {
+
+namespace {
+
+bool is(const Block *span, Kind kind) { return span != nullptr && span->kind == kind; }
+bool is_mapped(const Block *span) { return span != nullptr && span->kind != HOLE; }
+/* Whether a gap between two blocks goes on with `span`. */
+bool in_gap(const Block *span) { return span != nullptr && span->kind != USED; }
+
+}  // namespace
+
+/* --- ranges */
+
+Range::Range(uint64_t address, uint64_t nbytes, uint64_t granularity)
+    : address(address), nbytes(nbytes), granularity_(granularity), leaves_((nbytes / granularity + LEAF - 1) / LEAF) {}
+
+Page *Range::page_at(uint64_t at) const {
+  size_t granule = (at - address) / granularity_;
+  const Leaf *leaf = leaves_[granule / LEAF].get();
+  return leaf == nullptr ? nullptr : leaf->pages[granule % LEAF];
+}
+
+void Range::prepare(uint64_t start, uint64_t end) {
+  for (size_t at = (start - address) / granularity_ / LEAF; at <= (end - 1 - address) / granularity_ / LEAF; ++at)
+    if (leaves_[at] == nullptr) leaves_[at].reset(new Leaf);
+}
+
+void Range::set(uint64_t start, uint64_t end, Page *page) {
+  for (size_t granule = (start - address) / granularity_; granule < (end - address) / granularity_; ++granule)
+    leaves_[granule / LEAF]->pages[granule % LEAF] = page;
+}
+
+void Space::prepare(size_t steps) {
+  parts_.reserve(2 + 3 * steps);
+  free_.reserve(2 + 3 * steps);
+  if (steps != 0) holes_.reserve(holes_.size() + 2 * steps);
+}
+
+void Space::add(std::unique_ptr<Range> range) {
+  ranges.reserve(ranges.size() + 1);
+  holes_.reserve(holes_.size() + 1);
+  Block *hole = range->first = parts_.take();
+  hole->address = range->address;
+  hole->nbytes = range->nbytes;
+  hole->before = hole->after = nullptr;
+  hole->home = this;
+  hole->kind = HOLE;
+  hole->stamp = 0;
+  add_hole(hole);
+  ranges.push_back(std::move(range));
+}
+
+void Space::remove(const Range *range) {
+  drop_hole(range->first);
+  range->first->kind = SPARE;
+  parts_.give(range->first);
+  ranges.erase(std::find_if(ranges.begin(), ranges.end(), [&](const auto &found) { return found.get() == range; }));
+}
+
+Range *Space::range_of(uint64_t address) const {
+  for (const auto &range : ranges)
+    if (range->holds(address)) return range.get();
+  return nullptr;
+}
+
+/* --- blocks */
+
+Block *Space::take(Block *span, uint64_t nbytes) {
+  Order was = order_of(span);
+  unshare(span);
+  Block *rest = span->nbytes > nbytes ? cut(span, nbytes) : nullptr;
+  span->kind = USED;
+  if (rest != nullptr) {
+    share(rest);
+    free_.replace(was, rest);
+  } else {
+    free_.erase(was);
+  }
+  count_shared();
+  return span;
+}
+
+Block *Space::take_at(Block *span, uint64_t address, uint64_t nbytes) {
+  if (address > span->address) {
+    unlist(span);
+    Block *rest = cut(span, address - span->address);
+    rest->kind = USED; /* until it is listed */
+    list(span);
+    list(rest);
+    span = rest;
+  }
+  return take(span, nbytes);
+}
+
+void Space::put(Block *block) {
+  block->stamp = stamps->freed(block->nbytes);
+  join_free(block);
+  count_shared();
+}
+
+/* --- pages */
+
+bool Space::place(uint64_t nbytes, Place *best) const {
+  const Block *best_gap = nullptr;
+  for (const Block *hole : holes_) {
+    const Block *gap = hole; /* its first part */
+    bool seen = false;       /* whether another hole stands before this one in the same gap */
+    for (; in_gap(gap->before) && !seen; gap = gap->before) seen = gap->before->kind == HOLE;
+    if (seen) continue;
+    uint64_t start = gap->address, end = start;
+    for (const Block *span = gap; in_gap(span); span = span->after) end = span->end();
+    uint64_t room = end - start;
+    if (room < nbytes) continue;
+    auto consider = [&](uint64_t address) {
+      uint64_t found = missing(gap, address, address + nbytes, nullptr);
+      if (best_gap != nullptr) {
+        if (found != best->missing ? found > best->missing : room != best->room ? room > best->room : address >= best->address)
+          return;
+      }
+      best_gap = gap;
+      best->missing = found;
+      best->room = room;
+      best->address = address;
+    };
+    for (const Block *span = gap; in_gap(span); span = span->after) {
+      if (end - span->address >= nbytes) consider(span->address);
+      if (span->kind == FREE && span->end() - start >= nbytes) consider(span->end() - nbytes);
+    }
+  }
+  if (best_gap == nullptr) return false;
+  best->nbytes = nbytes;
+  best->holes.clear();
+  missing(best_gap, best->address, best->address + nbytes, &best->holes);
+  return true;
+}
+
+/* The bytes of the holes of a gap in which pages are missing for a block from `start` to `end`. `holes` gets them. */
+uint64_t Space::missing(const Block *gap, uint64_t start, uint64_t end, std::vector<Place::Hole> *holes) const {
+  start = start / granularity_ * granularity_;
+  end = (end + granularity_ - 1) / granularity_ * granularity_;
+  uint64_t total = 0;
+  for (const Block *span = gap; in_gap(span) && span->address < end; span = span->after) {
+    if (span->kind != HOLE || span->end() <= start) continue;
+    Place::Hole hole{std::max(span->address, start), std::min(span->end(), end)};
+    total += hole.end - hole.start;
+    if (holes != nullptr) holes->push_back(hole);
+  }
+  return total;
+}
+
+Page *Space::page_before(const Block *span, uint64_t *end) const {
+  const Range *range = range_of(span->address);
+  uint64_t at = *end / granularity_ * granularity_;
+  while (at >= span->address + granularity_) {
+    Page *page = range->page_at(at - granularity_);
+    bool is_whole = page->address >= span->address && page->address + page->nbytes <= at;
+    at = *end = page->address;
+    if (is_whole) return page;
+  }
+  return nullptr;
+}
+
+Block *Space::mapped(Page *page) {
+  Block *hole = hole_at(page->address);
+  drop_hole(hole);
+  if (hole->address < page->address) {
+    Block *rest = cut(hole, page->address - hole->address);
+    add_hole(hole);
+    hole = rest;
+  }
+  if (hole->nbytes > page->nbytes) add_hole(cut(hole, page->nbytes));
+  int beside = is_mapped(hole->before) + is_mapped(hole->after);
+  ledger_.mapped(1 - beside, int64_t(page->nbytes), small);
+  range_of(page->address)->set(page->address, page->address + page->nbytes, page);
+  hole->stamp = 0;
+  Block *span = join_free(hole);
+  count_shared();
+  return span;
+}
+
+void Space::unmapped(Block *span, uint64_t address, uint64_t nbytes) {
+  unlist(span);
+  Block *hole = span->address < address ? cut(span, address - span->address) : span;
+  Block *rest = hole->nbytes > nbytes ? cut(hole, nbytes) : nullptr;
+  hole->kind = HOLE;
+  if (rest != nullptr) list(rest);
+  if (span != hole) list(span);
+  int beside = is_mapped(hole->before) + is_mapped(hole->after);
+  ledger_.mapped(beside - 1, -int64_t(nbytes), small);
+  range_of(address)->set(address, address + nbytes, nullptr);
+  if (is(hole->after, HOLE)) {
+    drop_hole(hole->after);
+    join(hole, hole->after);
+  }
+  if (is(hole->before, HOLE))
+    join(hole->before, hole);
+  else
+    add_hole(hole);
+  count_shared();
+}
+
+/* --- small help */
+
+Block *Space::hole_at(uint64_t address) const {
+  for (Block *hole : holes_)
+    if (address - hole->address < hole->nbytes) return hole;
+  return nullptr;
+}
+
+void Space::add_hole(Block *hole) {
+  hole->slot = holes_.size();
+  holes_.push_back(hole);
+}
+
+void Space::drop_hole(Block *hole) {
+  holes_[hole->slot] = holes_.back();
+  holes_[hole->slot]->slot = hole->slot;
+  holes_.pop_back();
+}
+
+/* Cut `span` behind `nbytes`, and return the rest: of the same kind, not listed anywhere. */
+Block *Space::cut(Block *span, uint64_t nbytes) {
+  Block *rest = parts_.take();
+  rest->address = span->address + nbytes;
+  rest->nbytes = span->nbytes - nbytes;
+  rest->kind = span->kind;
+  rest->home = this;
+  rest->stamp = span->stamp;
+  rest->before = span;
+  rest->after = span->after;
+  if (rest->after != nullptr) rest->after->before = rest;
+  span->nbytes = nbytes;
+  span->after = rest;
+  return rest;
+}
+
+/* Take `after`, the next part, which is listed nowhere any more, into `span`. */
+void Space::join(Block *span, Block *after) {
+  span->nbytes += after->nbytes;
+  span->stamp = std::max(span->stamp, after->stamp);
+  span->after = after->after;
+  if (span->after != nullptr) span->after->before = span;
+  after->kind = SPARE;
+  parts_.give(after);
+}
+
+/* Make `span` free memory, one with what is free beside it, and list that. */
+Block *Space::join_free(Block *span) {
+  Order was = 0;
+  bool was_listed = false; /* whether what is now a part of it stands at `was` */
+  if (is(span->after, FREE)) {
+    was = order_of(span->after);
+    was_listed = true;
+    unshare(span->after);
+    join(span, span->after);
+  }
+  if (is(span->before, FREE)) {
+    if (was_listed) free_.erase(was);
+    Block *before = span->before;
+    was = order_of(before);
+    was_listed = true;
+    unshare(before);
+    join(before, span);
+    span = before;
+  }
+  share(span);
+  if (was_listed)
+    free_.replace(was, span);
+  else
+    free_.insert(span);
+  return span;
+}
+
+void Space::list(Block *span) {
+  share(span);
+  free_.insert(span);
+}
+
+void Space::unlist(Block *span) {
+  free_.erase(order_of(span));
+  unshare(span);
+}
+
+void Space::share(Block *span) {
+  span->kind = FREE;
+  span->shared = is(span->before, USED) || is(span->after, USED);
+  if (!span->shared) return;
+  shared_ += 1;
+  shared_bytes_ += int64_t(span->nbytes);
+}
+
+void Space::unshare(Block *span) {
+  if (!span->shared) return;
+  shared_ -= 1;
+  shared_bytes_ -= int64_t(span->nbytes);
+}
+
+void Space::count_shared() {
+  if (shared_ == 0 && shared_bytes_ == 0) return;
+  ledger_.split(shared_, shared_bytes_, small);
+  shared_ = shared_bytes_ = 0;
+}
+
+}  // namespace cuplug

@@ -1,0 +1,128 @@
+/* The layout of address space of which only parts are mapped: blocks, free memory, and holes (spans.py).
+ *
+ * Address arithmetic only. One space holds the address ranges of one stream, for small or for large blocks. Each range
+ * is cut from end to end into parts, used, free, or holes. A hole begins and ends at page boundaries, and neighbours that
+ * are both free, or both holes, are joined at once. */
+#ifndef CUPLUG_SPACE_H
+#define CUPLUG_SPACE_H
+
+#include <memory>
+#include <vector>
+
+#include "block.h"
+#include "ledger.h"
+#include "pages.h"
+#include "sorted.h"
+#include "stamps.h"
+
+namespace cuplug {
+
+/* Address space reserved from the driver. */
+class Range {
+ public:
+  Range(uint64_t address, uint64_t nbytes, uint64_t granularity);
+
+  const uint64_t address, nbytes;
+  Block *first = nullptr; /* its parts, a list by address */
+
+  bool holds(uint64_t at) const { return at - address < nbytes; }
+  /* The page that is mapped at `at`. */
+  Page *page_at(uint64_t at) const;
+  /* Make sure that `set` cannot fail there. */
+  void prepare(uint64_t start, uint64_t end);
+  /* Note what is mapped there: `page`, or nothing. */
+  void set(uint64_t start, uint64_t end, Page *page);
+
+ private:
+  static constexpr size_t LEAF = 512;
+  struct Leaf {
+    Page *pages[LEAF] = {};
+  };
+  const uint64_t granularity_;
+  std::vector<std::unique_ptr<Leaf>> leaves_; /* the page of each granule; large ones stand at each of theirs */
+};
+
+/* Where a block could lie that no free part can hold: among free parts and holes between two blocks. */
+struct Place {
+  struct Hole {
+    uint64_t start, end;
+  };
+  uint64_t address = 0;
+  uint64_t nbytes = 0;
+  uint64_t missing = 0;    /* bytes of the holes there */
+  uint64_t room = 0;       /* bytes between the two blocks */
+  std::vector<Hole> holes; /* what has to be mapped */
+};
+
+class Space {
+ public:
+  Space(uint64_t stream, bool small, std::shared_ptr<Stamps> stamps, uint64_t granularity, Ledger &ledger,
+        Store<Block> &parts, Runs &runs)
+      : stream(stream), small(small), stamps(std::move(stamps)), free_(runs), granularity_(granularity), ledger_(ledger),
+        parts_(parts) {}
+
+  const uint64_t stream;
+  const bool small;
+  const std::shared_ptr<Stamps> stamps; /* tell when work that was queued on the stream before a free has passed */
+  std::vector<std::unique_ptr<Range>> ranges; /* in the order in which they came */
+
+  /* Make sure that the next call of `take`, `take_at` or `put` cannot fail for want of host memory; or `steps` calls of
+   * `mapped` and `unmapped` besides. */
+  void prepare(size_t steps = 0);
+
+  void add(std::unique_ptr<Range> range);
+  static bool is_empty(const Range &range) { return range.first->kind == HOLE && range.first->after == nullptr; }
+  /* Let go of an empty range. */
+  void remove(const Range *range);
+  Range *range_of(uint64_t address) const;
+
+  /* The smallest free part of at least `nbytes`, of equals that of the lowest address; null if none fits. */
+  Block *find(uint64_t nbytes) const { return free_.block(free_.find(order_of(nbytes, 0))); }
+  /* Take the first `nbytes` of a free part as a block. */
+  Block *take(Block *span, uint64_t nbytes);
+  /* Take `nbytes` from the middle of a free part as a block. */
+  Block *take_at(Block *span, uint64_t address, uint64_t nbytes);
+  /* Make a block free again. */
+  void put(Block *block);
+
+  /* Where to put a block that no free part holds, so that little has to be mapped. Whether there is a place. Of places
+   * that miss equally much, one between blocks that are close together, then the lowest. */
+  bool place(uint64_t nbytes, Place *best) const;
+  /* Call `work` with each free part of at least a page's size, smallest first. */
+  template <class Work>
+  void each_free(Work work) const {
+    for (Sorted::At at = free_.find(order_of(granularity_, 0)); free_.block(at) != nullptr; at = free_.next(at))
+      work(free_.block(at));
+  }
+  /* The last page that lies in a free part as a whole and ends at `end` or before; null if there is none. `end` becomes
+   * its address, from where to go on. Begin with the part's own end. */
+  Page *page_before(const Block *span, uint64_t *end) const;
+  /* `page` has been mapped, in a hole: free memory now. Returns the free part that it belongs to. */
+  Block *mapped(Page *page);
+  /* The page at `address`, in the free `span`, has been unmapped: a hole now. `span` keeps its head. */
+  void unmapped(Block *span, uint64_t address, uint64_t nbytes);
+
+ private:
+  uint64_t missing(const Block *gap, uint64_t start, uint64_t end, std::vector<Place::Hole> *holes) const;
+  Block *hole_at(uint64_t address) const;
+  void add_hole(Block *hole);
+  void drop_hole(Block *hole);
+  Block *cut(Block *span, uint64_t nbytes);
+  void join(Block *span, Block *after);
+  Block *join_free(Block *span);
+  void list(Block *span);
+  void unlist(Block *span);
+  void share(Block *span);
+  void unshare(Block *span);
+  void count_shared();
+
+  Sorted free_;
+  std::vector<Block *> holes_; /* in no order */
+  const uint64_t granularity_;
+  Ledger &ledger_;
+  Store<Block> &parts_;
+  int64_t shared_ = 0, shared_bytes_ = 0; /* a change, not yet counted: free parts beside blocks, and their bytes */
+};
+
+}  // namespace cuplug
+#endif

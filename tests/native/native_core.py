@@ -1,0 +1,321 @@
+"""The native core by itself, through its C interface: built by the tests, called through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from cuplug.allocators.errors import DriverError, OutOfMemoryError
+from cuplug.allocators.statistics import Counter, Counters, Statistics
+
+NATIVE = Path(__file__).parents[2] / "allocators" / "native"
+FLAGS = ["-std=c++17", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror", f"-I{NATIVE}"]
+OK, OUT_OF_MEMORY, FAILED, NOT_LIVE = 0, 1, 2, 3
+NO_LIMIT = (1 << 64) - 1
+
+_U64, _P = ctypes.c_uint64, ctypes.c_void_p
+_NUMBER = ctypes.POINTER(_U64)
+
+
+def sources() -> list[Path]:
+    """The files of the core, without the interpreter's binding."""
+    return [path for path in sorted(NATIVE.glob("*.cpp")) if not path.name.startswith(("python_", "module"))]
+
+
+def compiler() -> str | None:
+    """A C++ compiler, or None."""
+    return shutil.which("g++") or shutil.which("c++")
+
+
+def build(made: Path, files: list[Path], *flags: str) -> Path:
+    """Compile ``files`` and link them to ``made``, two at a time."""
+    found = compiler()
+    assert found is not None
+    objects = [made.with_suffix(f".{path.stem}.o") for path in files]
+    with ThreadPoolExecutor(2) as pool:
+        commands = [
+            [found, *FLAGS, *flags, "-c", str(path), "-o", str(to)] for path, to in zip(files, objects, strict=True)
+        ]
+        for done in pool.map(functools.partial(subprocess.run, check=True), commands):
+            del done
+    subprocess.run([found, *flags, *map(str, objects), "-ldl", "-pthread", "-o", str(made)], check=True)
+    return made
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    """The core as a shared library, compiled now."""
+    if built := os.environ.get("CUPLUG_CORE"):
+        loaded = ctypes.CDLL(built)
+    else:
+        with tempfile.TemporaryDirectory(prefix="cuplug-core-") as folder:
+            loaded = ctypes.CDLL(str(build(Path(folder) / "core.so", sources(), "-O1", "-shared")))
+    loaded.cuplug_block_address.restype = loaded.cuplug_block_nbytes.restype = _U64
+    loaded.cuplug_take_events.restype = ctypes.c_size_t
+    return loaded
+
+
+class _Table(ctypes.Structure):
+    """``cuplug_upstream``."""
+
+    _fields_ = [
+        ("context", _P),
+        ("reserve", ctypes.CFUNCTYPE(ctypes.c_int, _P, _U64, _NUMBER)),
+        ("release", ctypes.CFUNCTYPE(ctypes.c_int, _P, _U64)),
+        ("memory_info", ctypes.CFUNCTYPE(ctypes.c_int, _P, _NUMBER, _NUMBER)),
+        ("fence", ctypes.CFUNCTYPE(ctypes.c_int, _P, _U64, ctypes.POINTER(_P))),
+        ("fence_done", ctypes.CFUNCTYPE(ctypes.c_int, _P, _P, ctypes.POINTER(ctypes.c_int))),
+        ("fence_wait", ctypes.CFUNCTYPE(ctypes.c_int, _P, _P)),
+        ("fence_drop", ctypes.CFUNCTYPE(None, _P, _P)),
+        ("granularity", _U64),
+        ("page_granularity", _U64),
+        ("reserve_range", ctypes.CFUNCTYPE(ctypes.c_int, _P, _U64, _NUMBER)),
+        ("free_range", ctypes.CFUNCTYPE(ctypes.c_int, _P, _U64, _U64)),
+        ("create_page", ctypes.CFUNCTYPE(ctypes.c_int, _P, _U64, _NUMBER)),
+        ("release_page", ctypes.CFUNCTYPE(ctypes.c_int, _P, _U64)),
+        ("map", ctypes.CFUNCTYPE(ctypes.c_int, _P, _U64, _U64, _U64)),
+        ("set_access", ctypes.CFUNCTYPE(ctypes.c_int, _P, _U64, _U64)),
+        ("unmap", ctypes.CFUNCTYPE(ctypes.c_int, _P, _U64, _U64)),
+        ("close", ctypes.CFUNCTYPE(None, _P)),
+    ]  # fmt: skip
+
+
+class _Option(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("value", ctypes.c_char_p)]
+
+
+class _Event(ctypes.Structure):
+    _fields_ = [
+        ("kind", ctypes.c_int32),
+        ("reserved", ctypes.c_int32),
+        *((name, _U64) for name in ("time_ns", "thread", "stream", "address", "nbytes", "requested", "context")),
+    ]
+
+
+class _Counter(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int64) for name in ("current", "peak", "allocated", "freed")]
+
+
+class _Counters(ctypes.Structure):
+    _fields_ = [(name, _Counter) for name in Counters.__slots__]
+
+
+class _Statistics(ctypes.Structure):
+    _fields_ = [
+        *((name, _Counters) for name in ("all", "small", "large")),
+        *((name, ctypes.c_int64) for name in Statistics.__slots__[3:]),
+    ]
+
+
+class _Piece(ctypes.Structure):
+    _fields_ = [*((name, _U64) for name in ("address", "nbytes", "requested")), ("state", ctypes.c_int)]
+
+
+class _Segment(ctypes.Structure):
+    _fields_ = [
+        *((name, _U64) for name in ("address", "nbytes", "stream")),
+        ("first", ctypes.c_size_t),
+        ("count", ctypes.c_size_t),
+        ("small", ctypes.c_int),
+        ("expandable", ctypes.c_int),
+    ]
+
+
+class _Map(ctypes.Structure):
+    _fields_ = [
+        ("segment_count", ctypes.c_size_t),
+        ("piece_count", ctypes.c_size_t),
+        ("segments", ctypes.POINTER(_Segment)),
+        ("pieces", ctypes.POINTER(_Piece)),
+    ]
+
+
+_HOOK = ctypes.CFUNCTYPE(ctypes.c_int, _P, _U64, _U64)
+
+
+class Core:
+    """A native allocator over an upstream that is an object of Python's."""
+
+    def __init__(self, strategy: str, upstream: Any, **options: object) -> None:
+        self._library = library()
+        self._upstream = upstream
+        self._fences: dict[int, Any] = {}
+        self._table = self._make_table()
+        given = [(name.encode(), str(value).encode()) for name, value in options.items() if value is not None]
+        made = _P()
+        code = self._library.cuplug_allocator_create(
+            strategy.encode(), (_Option * len(given))(*given), ctypes.c_size_t(len(given)),
+            ctypes.byref(self._table), ctypes.byref(made),
+        )  # fmt: skip
+        self._check(code)
+        self._handle = made
+        self._hook: Any = None
+
+    def allocate(self, nbytes: int, stream: int) -> int:
+        """The handle of a new block."""
+        block = _P()
+        self._call("cuplug_allocate", _U64(nbytes), _U64(stream), _U64(0), ctypes.byref(block))
+        return block.value or 0
+
+    def free(self, block: int) -> None:
+        self._call("cuplug_free", _P(block), _U64(0))
+
+    def record_stream(self, block: int, stream: int) -> None:
+        self._call("cuplug_record_stream", _P(block), _U64(stream), _U64(0))
+
+    def address(self, block: int) -> int:
+        return int(self._library.cuplug_block_address(_P(block)))
+
+    def nbytes(self, block: int) -> int:
+        return int(self._library.cuplug_block_nbytes(_P(block)))
+
+    def forget_stream(self, stream: int) -> None:
+        self._call("cuplug_forget_stream", _U64(stream))
+
+    def release_cached(self) -> int:
+        released = _U64()
+        self._call("cuplug_release_cached", ctypes.byref(released))
+        return released.value
+
+    def set_memory_limit(self, limit: int | None) -> None:
+        self._call("cuplug_allocator_set_memory_limit", _U64(NO_LIMIT if limit is None else limit))
+
+    def set_hook(self, hook: Callable[[int, int], bool] | None) -> None:
+        self._hook = _HOOK(0 if hook is None else lambda _, nbytes, stream: int(hook(nbytes, stream)))
+        self._library.cuplug_allocator_set_out_of_memory_hook(self._handle, self._hook, None)
+
+    def reset_peaks(self) -> None:
+        self._call("cuplug_reset_peaks")
+
+    def reset_accumulated(self) -> None:
+        self._call("cuplug_reset_accumulated")
+
+    def observe(self) -> None:
+        self._library.cuplug_observe(self._handle, 1)
+
+    def events(self) -> list[tuple[int, ...]]:
+        """The events since the last call: kind, stream, address, nbytes, requested, context."""
+        found: list[tuple[int, ...]] = []
+        chunk = (_Event * 1024)()
+        while count := self._library.cuplug_take_events(self._handle, chunk, ctypes.c_size_t(1024)):
+            found += [(e.kind, e.stream, e.address, e.nbytes, e.requested, e.context) for e in chunk[:count]]
+        return found
+
+    def statistics(self) -> dict[str, Any]:
+        counted = _Statistics()
+        self._call("cuplug_get_statistics", ctypes.byref(counted))
+        return flat(counted)
+
+    def segments(self) -> list[tuple[Any, ...]]:
+        made = ctypes.POINTER(_Map)()
+        self._call("cuplug_get_segments", ctypes.byref(made))
+        whole = made.contents
+        states = ("active_allocated", "active_pending_free", "inactive")
+        pieces = [(p.address, p.nbytes, p.requested, states[p.state]) for p in whole.pieces[: whole.piece_count]]
+        result = [
+            (s.address, s.nbytes, s.stream, "small" if s.small else "large", bool(s.expandable),
+             tuple(pieces[s.first : s.first + s.count]))
+            for s in whole.segments[: whole.segment_count]
+        ]  # fmt: skip
+        self._library.cuplug_map_free(made)
+        return result
+
+    def close(self) -> None:
+        self._call("cuplug_allocator_close")
+
+    def destroy(self) -> None:
+        self._library.cuplug_allocator_destroy(self._handle)
+
+    @property
+    def fences(self) -> int:
+        """How many fences it still keeps."""
+        return len(self._fences)
+
+    # --- the table of functions
+
+    def _make_table(self) -> _Table:
+        upstream, fences = self._upstream, self._fences
+        table = _Table()
+        table.granularity = upstream.granularity
+
+        def answered(work: Callable[..., int | None], numbers: int) -> Any:
+            """``work`` as a function of C: its result goes where the last argument points."""
+
+            def call(_context: object, *arguments: Any) -> int:
+                try:
+                    result = work(*arguments[:numbers])
+                except OutOfMemoryError:
+                    return OUT_OF_MEMORY
+                except DriverError:
+                    return FAILED
+                if len(arguments) > numbers:
+                    arguments[numbers][0] = result
+                return OK
+
+            return call
+
+        def memory_info(_context: object, free: Any, total: Any) -> int:
+            try:
+                free[0], total[0] = upstream.memory_info()
+            except DriverError:
+                return FAILED
+            return OK
+
+        def fence(stream: int) -> int:
+            made = upstream.fence(stream)
+            fences[id(made)] = made
+            return id(made)
+
+        def drop(_context: object, handle: int) -> None:
+            del fences[handle]
+
+        functions: dict[str, Any] = {
+            "reserve": answered(upstream.reserve, 1),
+            "release": answered(upstream.release, 1),
+            "memory_info": memory_info,
+            "fence": answered(fence, 1),
+            "fence_done": answered(lambda handle: fences[handle].done(), 1),
+            "fence_wait": answered(lambda handle: fences[handle].wait(), 1),
+            "fence_drop": drop,
+        }
+        virtual = upstream.virtual
+        if virtual is not None:
+            table.page_granularity = virtual.granularity
+            for name, count in (
+                ("reserve_range", 1), ("free_range", 2), ("create_page", 1), ("release_page", 1),
+                ("map", 3), ("set_access", 2), ("unmap", 2),
+            ):  # fmt: skip
+                functions[name] = answered(getattr(virtual, name), count)
+        kinds = dict(_Table._fields_)
+        for name, function in functions.items():
+            setattr(table, name, kinds[name](function))
+        return table
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        self._check(getattr(self._library, name)(self._handle, *arguments))
+
+    def _check(self, code: int) -> None:
+        if code == OUT_OF_MEMORY:
+            raise OutOfMemoryError("the core")
+        if code == FAILED:
+            raise DriverError(0, "FAILED", "the core")
+        if code != OK:
+            raise RuntimeError(f"the core answers {code}")
+
+
+def flat(counted: Any) -> dict[str, Any]:
+    """Statistics, of either kind, as plain numbers."""
+    result: dict[str, Any] = {name: getattr(counted, name) for name in Statistics.__slots__[3:]}
+    for pool in Statistics.__slots__[:3]:
+        for name in Counters.__slots__:
+            counter: Counter | _Counter = getattr(getattr(counted, pool), name)
+            result[f"{pool}.{name}"] = tuple(getattr(counter, part) for part in ("current", "peak", "allocated", "freed"))
+    return result
