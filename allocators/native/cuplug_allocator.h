@@ -184,10 +184,38 @@ size_t cuplug_take_events(cuplug_allocator *, cuplug_event *events, size_t most)
 uint64_t cuplug_lost_events(const cuplug_allocator *);
 
 /* --- upstreams that come with the core */
-/* allocators/null.py: addresses of memory that does not exist. `calls` order is NullUpstream's. */
+/* allocators/null.py: addresses of memory that does not exist, within a capacity. Pages have 2 MiB. */
 int cuplug_null_upstream(uint64_t total_bytes, uint64_t granularity, cuplug_upstream *made);
+/* The same with other pages; 0 for no virtual memory. */
+int cuplug_null_upstream_with_pages(uint64_t total_bytes, uint64_t granularity, uint64_t page_granularity,
+                                    cuplug_upstream *made);
+typedef struct cuplug_null_counts { /* NullUpstream.calls by their names in the CUDA driver API, and its other figures */
+  uint64_t mem_alloc, mem_free, mem_address_reserve, mem_address_free, mem_create, mem_map, mem_set_access, mem_unmap,
+      mem_release;
+  uint64_t fences;
+  double driver_time_us; /* estimated */
+  uint64_t used_bytes, total_bytes;
+  uint64_t pages; /* handles that have not been released */
+} cuplug_null_counts;
+/* `upstream` as it was made. Its allocator has not been destroyed yet. */
+int cuplug_null_upstream_counts(const cuplug_upstream *upstream, cuplug_null_counts *counts);
 /* A CUDA device's memory by the driver's own functions (libcuda.so.1, found at run time), in its primary context. */
 int cuplug_cuda_upstream(int ordinal, cuplug_upstream *made);
+/* The CUresult of the latest call of the driver that failed in this thread; 0 if none did. */
+int cuplug_cuda_last_result(void);
+
+/* --- replays. Takes `count` steps, as in cuplug/tools/replay.py: n + 1 for the allocation number n, of sizes[n] bytes on
+ * streams[n]; -(n + 1) for its free. `blocks` has room for one of each number, null at first; give the same to the
+ * next call, so that a history may be taken in several. Allocations that memory is too short for are counted and passed
+ * over, or the replay stops there. Answers CUPLUG_OK once all steps are taken, or what the one numbered `done` failed with. */
+typedef struct cuplug_replay_result {
+  size_t done; /* how many steps have been taken */
+  size_t out_of_memory;
+  size_t first_failure; /* if out_of_memory: the first such step, and what was short then */
+  cuplug_shortage shortage;
+} cuplug_replay_result;
+int cuplug_replay(cuplug_allocator *, const int64_t *steps, size_t count, const uint64_t *sizes, const uint64_t *streams,
+                  cuplug_block **blocks, int stop_at_failure, cuplug_replay_result *result);
 
 #ifdef __cplusplus
 }

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "allocator.h"
+#include "last_error.h"
 #include "options.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -18,6 +19,8 @@ const cuplug::Allocator &core(const cuplug_allocator *allocator) {
 
 }  // namespace
 
+void cuplug::set_last_error(const char *sentence) { std::snprintf(last_error, sizeof last_error, "%s", sentence); }
+
 extern "C" {
 
 EXPORT int cuplug_allocator_create(const char *strategy, const cuplug_option *options, size_t count,
@@ -26,7 +29,7 @@ EXPORT int cuplug_allocator_create(const char *strategy, const cuplug_option *op
     *made = cuplug::make_allocator(strategy, options, count, *upstream);
     return CUPLUG_OK;
   } catch (const cuplug::Invalid &error) {
-    std::snprintf(last_error, sizeof last_error, "%s", error.message.c_str());
+    cuplug::set_last_error(error.message.c_str());
     return CUPLUG_INVALID;
   } catch (const cuplug::Unsupported &) {
     return CUPLUG_NOT_SUPPORTED;

@@ -1,0 +1,377 @@
+/* A CUDA device's memory by the driver's own functions, as runtime/drivers/cuda calls them.
+ *
+ * Types, numbers and layouts are those of the CUDA driver API (cuda.h, version 12; they are part of its binary interface
+ * and have not changed since 10.2). They are declared here since the core is built without CUDA's headers. */
+#include <dlfcn.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#include "cuplug_allocator.h"
+#include "last_error.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+namespace {
+
+using CUresult = int;
+using CUdevice = int;
+using CUcontext = void *;
+using CUevent = void *;
+using CUstream = void *;
+using CUdeviceptr = unsigned long long;
+using CUmemGenericAllocationHandle = unsigned long long;
+
+constexpr CUresult SUCCESS = 0, ERROR_OUT_OF_MEMORY = 2, ERROR_NOT_READY = 600;
+constexpr unsigned EVENT_DISABLE_TIMING = 2;            /* CU_EVENT_DISABLE_TIMING */
+constexpr int VIRTUAL_MEMORY_SUPPORTED = 102;           /* CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED */
+constexpr int ALLOCATION_PINNED = 1;                    /* CU_MEM_ALLOCATION_TYPE_PINNED */
+constexpr int LOCATION_DEVICE = 1;                      /* CU_MEM_LOCATION_TYPE_DEVICE */
+constexpr int ACCESS_READWRITE = 3;                     /* CU_MEM_ACCESS_FLAGS_PROT_READWRITE */
+constexpr int GRANULARITY_MINIMUM = 0;                  /* CU_MEM_ALLOC_GRANULARITY_MINIMUM */
+constexpr uint64_t PER_THREAD_KEY = uint64_t(1) << 63;  /* runtime/upstream.py */
+
+struct CUmemLocation {
+  int type; /* CUmemLocationType */
+  int id;   /* the device's ordinal */
+};
+struct CUmemAllocationProp {
+  int type;                 /* CUmemAllocationType */
+  int requestedHandleTypes; /* CUmemAllocationHandleType; 0: the memory is not shared with other processes */
+  CUmemLocation location;
+  void *win32HandleMetaData;
+  struct {
+    unsigned char compressionType;
+    unsigned char gpuDirectRDMACapable;
+    unsigned short usage;
+    unsigned char reserved[4];
+  } allocFlags;
+};
+static_assert(sizeof(CUmemAllocationProp) == 32, "as in cuda.h");
+struct CUmemAccessDesc {
+  CUmemLocation location;
+  int flags; /* CUmemAccess_flags */
+};
+static_assert(sizeof(CUmemAccessDesc) == 12, "as in cuda.h");
+
+/* The driver's functions, under the names that its library exports. */
+struct Api {
+  CUresult (*cuInit)(unsigned flags);
+  CUresult (*cuDeviceGet)(CUdevice *, int ordinal);
+  CUresult (*cuDeviceGetAttribute)(int *value, int attribute, CUdevice);
+  CUresult (*cuDevicePrimaryCtxRetain)(CUcontext *, CUdevice);
+  CUresult (*cuDevicePrimaryCtxRelease)(CUdevice);
+  CUresult (*cuCtxGetCurrent)(CUcontext *);
+  CUresult (*cuCtxPushCurrent)(CUcontext);
+  CUresult (*cuCtxPopCurrent)(CUcontext *);
+  CUresult (*cuMemAlloc)(CUdeviceptr *, size_t nbytes);
+  CUresult (*cuMemFree)(CUdeviceptr);
+  CUresult (*cuMemGetInfo)(size_t *free, size_t *total);
+  CUresult (*cuEventCreate)(CUevent *, unsigned flags);
+  CUresult (*cuEventRecord)(CUevent, CUstream);
+  CUresult (*cuEventQuery)(CUevent);
+  CUresult (*cuEventSynchronize)(CUevent);
+  CUresult (*cuEventDestroy)(CUevent);
+  /* Virtual memory; all are null where the library lacks one of them. */
+  CUresult (*cuMemGetAllocationGranularity)(size_t *, const CUmemAllocationProp *, int option);
+  CUresult (*cuMemAddressReserve)(CUdeviceptr *, size_t nbytes, size_t alignment, CUdeviceptr wanted, unsigned long long flags);
+  CUresult (*cuMemAddressFree)(CUdeviceptr, size_t nbytes);
+  CUresult (*cuMemCreate)(CUmemGenericAllocationHandle *, size_t nbytes, const CUmemAllocationProp *, unsigned long long flags);
+  CUresult (*cuMemRelease)(CUmemGenericAllocationHandle);
+  CUresult (*cuMemMap)(CUdeviceptr, size_t nbytes, size_t offset, CUmemGenericAllocationHandle, unsigned long long flags);
+  CUresult (*cuMemSetAccess)(CUdeviceptr, size_t nbytes, const CUmemAccessDesc *, size_t count);
+  CUresult (*cuMemUnmap)(CUdeviceptr, size_t nbytes);
+};
+
+template <class Function>
+bool find(void *library, const char *name, Function &function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  return function != nullptr;
+}
+
+/* The driver's functions, looked up once; null where there is no driver. */
+const Api *api() {
+  static const Api *const found = []() -> const Api * {
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+    if (library == nullptr) return nullptr;
+    static Api made{};
+    bool all = find(library, "cuInit", made.cuInit) && find(library, "cuDeviceGet", made.cuDeviceGet) &&
+               find(library, "cuDeviceGetAttribute", made.cuDeviceGetAttribute) &&
+               find(library, "cuDevicePrimaryCtxRetain", made.cuDevicePrimaryCtxRetain) &&
+               find(library, "cuDevicePrimaryCtxRelease_v2", made.cuDevicePrimaryCtxRelease) &&
+               find(library, "cuCtxGetCurrent", made.cuCtxGetCurrent) &&
+               find(library, "cuCtxPushCurrent_v2", made.cuCtxPushCurrent) &&
+               find(library, "cuCtxPopCurrent_v2", made.cuCtxPopCurrent) && find(library, "cuMemAlloc_v2", made.cuMemAlloc) &&
+               find(library, "cuMemFree_v2", made.cuMemFree) && find(library, "cuMemGetInfo_v2", made.cuMemGetInfo) &&
+               find(library, "cuEventCreate", made.cuEventCreate) && find(library, "cuEventRecord", made.cuEventRecord) &&
+               find(library, "cuEventQuery", made.cuEventQuery) &&
+               find(library, "cuEventSynchronize", made.cuEventSynchronize) &&
+               find(library, "cuEventDestroy_v2", made.cuEventDestroy);
+    bool pages = find(library, "cuMemGetAllocationGranularity", made.cuMemGetAllocationGranularity) &&
+                 find(library, "cuMemAddressReserve", made.cuMemAddressReserve) &&
+                 find(library, "cuMemAddressFree", made.cuMemAddressFree) && find(library, "cuMemCreate", made.cuMemCreate) &&
+                 find(library, "cuMemRelease", made.cuMemRelease) && find(library, "cuMemMap", made.cuMemMap) &&
+                 find(library, "cuMemSetAccess", made.cuMemSetAccess) && find(library, "cuMemUnmap", made.cuMemUnmap);
+    if (!pages) made.cuMemGetAllocationGranularity = nullptr;
+    return all && made.cuInit(0) == SUCCESS ? &made : nullptr;
+  }();
+  return found;
+}
+
+thread_local CUresult last_code = SUCCESS;
+
+int answer_of(CUresult code) {
+  if (code == SUCCESS) return CUPLUG_OK;
+  last_code = code;
+  return code == ERROR_OUT_OF_MEMORY ? CUPLUG_OUT_OF_MEMORY : CUPLUG_FAILED;
+}
+
+/* Results after which nothing can be used or need be freed any more (LOST in runtime/drivers/cuda/api.py). */
+bool is_lost(CUresult code) {
+  for (CUresult lost : {4, 214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719})
+    if (code == lost) return true;
+  return false;
+}
+
+/* For what gives something back: it passes once the device is lost, since that has gone already. */
+int answer_of_return(CUresult code) { return is_lost(code) ? CUPLUG_OK : answer_of(code); }
+
+/* One device. `fence` and the like are called under the allocator's mutex, which guards the events, too. */
+struct Cuda {
+  const Api &driver;
+  CUdevice device;
+  CUcontext context; /* the device's primary context */
+  CUmemAllocationProp properties;
+  CUmemAccessDesc access;
+  std::vector<CUevent> spare_events;
+};
+
+Cuda &cuda_of(void *context) { return *static_cast<Cuda *>(context); }
+
+/* Makes the device's context the calling thread's current one while it lives. Where it is that already, it costs one
+ * question to the driver. */
+class Current {
+ public:
+  explicit Current(const Cuda &cuda) : driver_(cuda.driver) {
+    CUcontext before = nullptr;
+    code = driver_.cuCtxGetCurrent(&before);
+    if (code != SUCCESS || before == cuda.context) return;
+    code = driver_.cuCtxPushCurrent(cuda.context);
+    pushed_ = code == SUCCESS;
+  }
+  Current(const Current &) = delete;
+  Current &operator=(const Current &) = delete;
+  ~Current() {
+    CUcontext popped;
+    if (pushed_) driver_.cuCtxPopCurrent(&popped);
+  }
+
+  CUresult code; /* whether that worked */
+
+ private:
+  const Api &driver_;
+  bool pushed_ = false;
+};
+
+/* The result of `call`, with the device's context current. */
+template <class Call>
+CUresult on_device(const Cuda &cuda, Call call) {
+  Current current(cuda);
+  return current.code != SUCCESS ? current.code : call();
+}
+
+/* --- memory */
+
+int reserve(void *context, uint64_t nbytes, uint64_t *address) {
+  Cuda &cuda = cuda_of(context);
+  CUdeviceptr made = 0;
+  CUresult code = on_device(cuda, [&] { return cuda.driver.cuMemAlloc(&made, nbytes); });
+  *address = made;
+  return answer_of(code);
+}
+
+int release(void *context, uint64_t address) {
+  Cuda &cuda = cuda_of(context);
+  return answer_of_return(on_device(cuda, [&] { return cuda.driver.cuMemFree(address); }));
+}
+
+int memory_info(void *context, uint64_t *free_bytes, uint64_t *total_bytes) {
+  Cuda &cuda = cuda_of(context);
+  size_t free = 0, total = 0;
+  CUresult code = on_device(cuda, [&] { return cuda.driver.cuMemGetInfo(&free, &total); });
+  *free_bytes = free;
+  *total_bytes = total;
+  return answer_of(code);
+}
+
+/* --- fences: events, which are used again. One without an event stands for the error of `fence`. */
+
+struct CudaFence {
+  CUevent event;  /* null once it is seen to have passed */
+  CUresult error; /* of a fence that could not be made */
+};
+
+/* Keep the event of a fence that has passed for another one. */
+void retire(Cuda &cuda, CudaFence &fence) {
+  try {
+    cuda.spare_events.push_back(fence.event);
+  } catch (const std::bad_alloc &) {
+    cuda.driver.cuEventDestroy(fence.event);
+  }
+  fence.event = nullptr;
+}
+
+int fence(void *context, uint64_t stream, void **made) {
+  Cuda &cuda = cuda_of(context);
+  CudaFence *fence = new (std::nothrow) CudaFence{nullptr, SUCCESS};
+  *made = fence;
+  if (fence == nullptr) return CUPLUG_FAILED;
+  if (stream & PER_THREAD_KEY) stream = 0; /* another thread's own stream cannot be named; the legacy stream waits for all */
+  CUresult code = on_device(cuda, [&] {
+    if (cuda.spare_events.empty()) {
+      CUresult created = cuda.driver.cuEventCreate(&fence->event, EVENT_DISABLE_TIMING);
+      if (created != SUCCESS) return created;
+    } else {
+      fence->event = cuda.spare_events.back();
+      cuda.spare_events.pop_back();
+    }
+    return cuda.driver.cuEventRecord(fence->event, reinterpret_cast<CUstream>(stream));
+  });
+  if (code == SUCCESS) return CUPLUG_OK;
+  if (fence->event != nullptr) cuda.driver.cuEventDestroy(fence->event);
+  *fence = {nullptr, code};
+  answer_of(code);
+  return CUPLUG_FAILED;
+}
+
+int fence_done(void *context, void *handle, int *done) {
+  Cuda &cuda = cuda_of(context);
+  CudaFence &fence = *static_cast<CudaFence *>(handle);
+  *done = 0;
+  if (fence.event != nullptr) {
+    CUresult code = cuda.driver.cuEventQuery(fence.event);
+    if (code == ERROR_NOT_READY) return CUPLUG_OK;
+    if (code != SUCCESS) return answer_of(code);
+    retire(cuda, fence);
+  }
+  *done = 1;
+  return CUPLUG_OK;
+}
+
+int fence_wait(void *context, void *handle) {
+  Cuda &cuda = cuda_of(context);
+  CudaFence &fence = *static_cast<CudaFence *>(handle);
+  if (fence.error != SUCCESS) {
+    last_code = fence.error;
+    return CUPLUG_FAILED;
+  }
+  if (fence.event == nullptr) return CUPLUG_OK;
+  CUresult code = cuda.driver.cuEventSynchronize(fence.event);
+  if (code == SUCCESS) retire(cuda, fence);
+  return answer_of(code);
+}
+
+void fence_drop(void *context, void *handle) {
+  CudaFence *fence = static_cast<CudaFence *>(handle);
+  if (fence->event != nullptr) cuda_of(context).driver.cuEventDestroy(fence->event); /* also while it is pending */
+  delete fence;
+}
+
+/* --- virtual memory. These calls name the device that they act on, and need no current context. */
+
+int reserve_range(void *context, uint64_t nbytes, uint64_t *address) {
+  CUdeviceptr made = 0;
+  CUresult code = cuda_of(context).driver.cuMemAddressReserve(&made, nbytes, 0, 0, 0);
+  *address = made;
+  return answer_of(code);
+}
+
+int free_range(void *context, uint64_t address, uint64_t nbytes) {
+  return answer_of_return(cuda_of(context).driver.cuMemAddressFree(address, nbytes));
+}
+
+int create_page(void *context, uint64_t nbytes, uint64_t *handle) {
+  CUmemGenericAllocationHandle made = 0;
+  CUresult code = cuda_of(context).driver.cuMemCreate(&made, nbytes, &cuda_of(context).properties, 0);
+  *handle = made;
+  return answer_of(code);
+}
+
+int release_page(void *context, uint64_t handle) {
+  return answer_of_return(cuda_of(context).driver.cuMemRelease(handle));
+}
+
+int map(void *context, uint64_t address, uint64_t nbytes, uint64_t handle) {
+  return answer_of(cuda_of(context).driver.cuMemMap(address, nbytes, 0, handle, 0));
+}
+
+int set_access(void *context, uint64_t address, uint64_t nbytes) {
+  return answer_of(cuda_of(context).driver.cuMemSetAccess(address, nbytes, &cuda_of(context).access, 1));
+}
+
+int unmap(void *context, uint64_t address, uint64_t nbytes) {
+  return answer_of_return(cuda_of(context).driver.cuMemUnmap(address, nbytes));
+}
+
+/* --- the whole */
+
+void close(void *context) {
+  Cuda *cuda = &cuda_of(context);
+  for (CUevent event : cuda->spare_events) cuda->driver.cuEventDestroy(event);
+  cuda->driver.cuDevicePrimaryCtxRelease(cuda->device);
+  delete cuda;
+}
+
+/* The granularity of the device's virtual memory; 0 where there is none. */
+uint64_t page_granularity_of(const Cuda &cuda) {
+  int supported = 0;
+  size_t granularity = 0;
+  if (cuda.driver.cuMemGetAllocationGranularity == nullptr) return 0;
+  if (cuda.driver.cuDeviceGetAttribute(&supported, VIRTUAL_MEMORY_SUPPORTED, cuda.device) != SUCCESS || !supported) return 0;
+  CUresult code = cuda.driver.cuMemGetAllocationGranularity(&granularity, &cuda.properties, GRANULARITY_MINIMUM);
+  return code == SUCCESS ? granularity : 0;
+}
+
+}  // namespace
+
+extern "C" {
+
+EXPORT int cuplug_cuda_upstream(int ordinal, cuplug_upstream *made) {
+  const Api *driver = api();
+  if (driver == nullptr) {
+    cuplug::set_last_error("the CUDA driver (libcuda.so.1) is not there, or cannot be initialised");
+    return CUPLUG_NOT_SUPPORTED;
+  }
+  CUdevice device = 0;
+  CUcontext context = nullptr;
+  CUresult code = driver->cuDeviceGet(&device, ordinal);
+  if (code == SUCCESS) code = driver->cuDevicePrimaryCtxRetain(&context, device);
+  if (code != SUCCESS) {
+    char message[64];
+    std::snprintf(message, sizeof message, "device %d: CUDA error %d", ordinal, code);
+    cuplug::set_last_error(message);
+    answer_of(code);
+    return CUPLUG_FAILED;
+  }
+  CUmemLocation where{LOCATION_DEVICE, ordinal};
+  CUmemAllocationProp properties{};
+  properties.type = ALLOCATION_PINNED;
+  properties.location = where;
+  Cuda *cuda = new (std::nothrow) Cuda{*driver, device, context, properties, {where, ACCESS_READWRITE}, {}};
+  if (cuda == nullptr) {
+    driver->cuDevicePrimaryCtxRelease(device);
+    return CUPLUG_NO_HOST_MEMORY;
+  }
+  *made = cuplug_upstream{cuda,       reserve,    release,       memory_info, fence,        fence_done,
+                          fence_wait, fence_drop, 512,           page_granularity_of(*cuda), reserve_range, free_range,
+                          create_page, release_page, map,        set_access,  unmap,        close};
+  return CUPLUG_OK;
+}
+
+EXPORT int cuplug_cuda_last_result(void) { return last_code; }
+
+}  // extern "C"

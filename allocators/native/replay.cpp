@@ -1,0 +1,33 @@
+/* Replays a recorded history on an allocator, with the rules of cuplug/tools/replay.py. */
+#include <cstdint>
+
+#include "cuplug_allocator.h"
+
+extern "C" __attribute__((visibility("default"))) int cuplug_replay(cuplug_allocator *allocator, const int64_t *steps,
+                                                                    size_t count, const uint64_t *sizes,
+                                                                    const uint64_t *streams, cuplug_block **blocks,
+                                                                    int stop_at_failure, cuplug_replay_result *result) {
+  *result = cuplug_replay_result{};
+  for (; result->done < count; ++result->done) {
+    int64_t step = steps[result->done];
+    if (step > 0) {
+      int64_t number = step - 1;
+      int answer = cuplug_allocate(allocator, sizes[number], streams[number], 0, &blocks[number]);
+      if (answer == CUPLUG_OK) continue;
+      if (answer != CUPLUG_OUT_OF_MEMORY) return answer;
+      if (result->out_of_memory++ == 0) { /* what depends on it is passed over: its block stays null */
+        result->first_failure = result->done;
+        cuplug_get_shortage(&result->shortage);
+      }
+      if (stop_at_failure) return answer;
+    } else {
+      int64_t number = -step - 1;
+      cuplug_block *block = blocks[number];
+      if (block == nullptr) continue;
+      blocks[number] = nullptr;
+      int answer = cuplug_free(allocator, block, 0);
+      if (answer != CUPLUG_OK) return answer;
+    }
+  }
+  return CUPLUG_OK;
+}
