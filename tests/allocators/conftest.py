@@ -13,6 +13,7 @@ from cuplug.allocators.bump import BumpAllocator
 from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.direct import DirectAllocator
 from cuplug.allocators.errors import DriverError
+from cuplug.allocators.native import is_available
 from cuplug.allocators.null import NullUpstream
 from cuplug.allocators.upstream import Upstream
 from cuplug.tools.foreign.load import load
@@ -26,6 +27,13 @@ FACTORIES: dict[str, Callable[..., Allocator]] = {
     "caching": CachingAllocator,
     "torch": lambda upstream, **options: CachingAllocator(upstream, preset="torch", **options),
 }
+CACHING = ["caching", "torch"]
+if is_available():  # the same tests of the same strategies in C++
+    from cuplug.allocators.native.strategies import NativeCaching
+
+    FACTORIES["native"] = NativeCaching
+    FACTORIES["native torch"] = lambda upstream, **options: NativeCaching(upstream, preset="torch", **options)
+    CACHING += ["native", "native torch"]
 
 
 class ManualUpstream(NullUpstream):
@@ -102,7 +110,7 @@ def make_allocator(request: pytest.FixtureRequest) -> Callable[[Upstream], Alloc
     return FACTORIES[request.param]
 
 
-@pytest.fixture(params=["caching", "torch"])
+@pytest.fixture(params=CACHING)
 def make_caching(request: pytest.FixtureRequest) -> Callable[..., CachingAllocator]:
     return FACTORIES[request.param]  # type: ignore[return-value]
 

@@ -257,10 +257,15 @@ def test_a_forked_child_can_abandon_an_allocator_that_another_thread_was_inside(
     block = allocator.allocate(1000, stream=0)
     inside, leave = threading.Event(), threading.Event()
 
-    def stay_inside() -> None:
-        allocator._lock.run(lambda: inside.set() or leave.wait(PATIENCE_S))
+    reserve = upstream.reserve
 
-    thread = threading.Thread(target=stay_inside)
+    def stay_inside(nbytes: int) -> int:
+        inside.set()
+        leave.wait(PATIENCE_S)
+        return reserve(nbytes)
+
+    upstream.reserve = stay_inside  # type: ignore[method-assign]
+    thread = threading.Thread(target=allocator.allocate, args=(256 * MIB,), kwargs={"stream": 0})
     thread.start()
     inside.wait(PATIENCE_S)
     calls = dict(upstream.calls)
