@@ -25,6 +25,8 @@ class Store {
     while (spare_ < count) add_piece();
   }
 
+  bool has(size_t count) const { return spare_ >= count; }
+
   T *take() {
     if (spare_ == 0) add_piece();
     T *object = free_;

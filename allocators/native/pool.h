@@ -55,6 +55,7 @@ class Pool {
 
   /* Make sure that the next call of `take`, `take_new` or `put` cannot fail for want of host memory. */
   void prepare() {
+    if (parts_.has(2) && partial_.is_ready(1) && idle_.is_ready(1)) return;
     parts_.reserve(2);
     partial_.reserve(1);
     idle_.reserve(1);

@@ -35,104 +35,127 @@ struct Run {
     return unsigned(from - orders) + (left == 1 && *from < order);
   }
   void open(unsigned at) {
-    std::memmove(orders + at + 1, orders + at, (count - at) * sizeof(Order));
-    std::memmove(blocks + at + 1, blocks + at, (count - at) * sizeof(Block *));
+    shift(at + 1, at, count - at);
     ++count;
   }
   void close(unsigned at) {
     --count;
-    std::memmove(orders + at, orders + at + 1, (count - at) * sizeof(Order));
-    std::memmove(blocks + at, blocks + at + 1, (count - at) * sizeof(Block *));
+    shift(at, at + 1, count - at);
+  }
+  /* `block` takes the place of the one at `at`, and then goes to its own. */
+  void move(unsigned at, Order order, Block *block) {
+    unsigned to = rank(order);
+    if (to > at) {
+      --to;
+      shift(at, at + 1, to - at);
+    } else {
+      shift(to + 1, to, at - to);
+    }
+    set(to, order, block);
   }
   void set(unsigned at, Order order, Block *block) {
     orders[at] = order;
     blocks[at] = block;
   }
+
+ private:
+  void shift(unsigned to, unsigned from, unsigned how_many) {
+    if (how_many == 0) return;
+    std::memmove(orders + to, orders + from, how_many * sizeof(Order));
+    std::memmove(blocks + to, blocks + from, how_many * sizeof(Block *));
+  }
 };
 using Runs = Store<Run, 16>;
 
-/* A sorted set of parts, in runs of up to `Run::MOST`. */
+/* A sorted set of parts, in runs of up to `Run::MOST`. There is always one run, at least; none is empty but the only one. */
 class Sorted {
  public:
-  /* A position: `run` may be the one behind the last. */
+  /* A position; behind the last part if it is at the count of its run. */
   struct At {
     size_t run;
     unsigned at;
   };
 
-  explicit Sorted(Runs &runs) : spare_(runs) {}
+  explicit Sorted(Runs &spare) : spare_(spare) {
+    grow(1);
+    runs_.push_back(spare_.take());
+    lasts_.push_back(0);
+    settle();
+    only_->count = 0;
+  }
   Sorted(const Sorted &) = delete;
   Sorted &operator=(const Sorted &) = delete;
   ~Sorted() {
     for (Run *run : runs_) spare_.give(run);
   }
 
-  /* Make sure that the next `count` insertions cannot fail. */
+  /* Whether the next `count` insertions cannot fail. */
+  bool is_ready(size_t count) const { return runs_used_ + count <= room_ && spare_.has(count); }
+  /* Make sure of that. */
   void reserve(size_t count) {
-    spare_.reserve(count);
-    if (runs_.size() + count <= room_) return;
-    runs_.reserve((runs_.size() + count) * 2);
-    lasts_.reserve((runs_.size() + count) * 2);
-    room_ = (runs_.size() + count) * 2;
+    if (!is_ready(count)) grow(count);
   }
 
-  bool empty() const { return runs_.empty(); }
+  bool empty() const { return only_ != nullptr && only_->count == 0; }
 
   /* The first part that does not stand before `order`. */
   At find(Order order) const {
+    if (only_ != nullptr) return {0, only_->rank(order)};
     size_t run = run_of(order);
-    if (run == runs_.size()) return {run, 0};
     return {run, runs_[run]->rank(order)};
   }
-  Block *block(At at) const { return at.run < runs_.size() ? runs_[at.run]->blocks[at.at] : nullptr; }
-  Order order(At at) const { return runs_[at.run]->orders[at.at]; }
+  Block *block(At at) const {
+    const Run *run = run_at(at.run);
+    return at.at < run->count ? run->blocks[at.at] : nullptr;
+  }
   At first() const { return {0, 0}; }
-  At next(At at) const { return ++at.at < runs_[at.run]->count ? at : At{at.run + 1, 0}; }
-  Block *last() const { return runs_.empty() ? nullptr : runs_.back()->blocks[runs_.back()->count - 1]; }
+  At next(At at) const {
+    ++at.at;
+    return at.at < run_at(at.run)->count || at.run + 1 == runs_used_ ? at : At{at.run + 1, 0};
+  }
 
   void insert(Block *block) {
     Order order = order_of(block);
-    if (runs_.empty()) {
-      Run *run = spare_.take();
-      run->count = 0;
-      runs_.push_back(run);
-      lasts_.push_back(order);
-    }
-    size_t found = std::min(run_of(order), runs_.size() - 1);
-    Run *run = runs_[found];
+    size_t found = only_ != nullptr ? 0 : run_of(order);
+    Run *run = run_at(found);
     if (run->count == Run::MOST) {
       split(found);
-      if (lasts_[found] < order) run = runs_[++found];
+      found = run_of(order);
+      run = runs_[found];
     }
     unsigned at = run->rank(order);
     run->open(at);
     run->set(at, order, block);
-    lasts_[found] = run->orders[run->count - 1];
+    if (only_ == nullptr) lasts_[found] = run->orders[run->count - 1];
   }
 
   void erase(Order order) { erase_at(find(order)); }
 
-  /* `block` takes the place of `was`, which stood at the order `before`. */
-  void replace(Order before, Block *block) {
-    At found = find(before);
-    Run *run = runs_[found.run];
+  /* `block` takes the place of what stood at the order `was`. */
+  void replace(Order was, Block *block) {
+    At found = find(was);
+    Run *run = run_at(found.run);
     Order order = order_of(block);
     bool above = found.at == 0 ? found.run == 0 || lasts_[found.run - 1] < order : run->orders[found.at - 1] < order;
     bool below = found.at + 1 < run->count ? order < run->orders[found.at + 1]
-                                            : found.run + 1 == runs_.size() || order < runs_[found.run + 1]->orders[0];
+                                            : found.run + 1 == runs_used_ || order < runs_[found.run + 1]->orders[0];
     if (above && below) {
       run->set(found.at, order, block);
-      lasts_[found.run] = run->orders[run->count - 1];
-      return;
+      if (only_ == nullptr) lasts_[found.run] = run->orders[run->count - 1];
+    } else if (only_ != nullptr) {
+      run->move(found.at, order, block);
+    } else {
+      erase_at(found);
+      insert(block);
     }
-    erase_at(found);
-    insert(block);
   }
 
  private:
+  Run *run_at(size_t at) const { return only_ != nullptr ? only_ : runs_[at]; }
+
+  /* The run in which `order` stands or belongs. There are several. */
   size_t run_of(Order order) const {
-    size_t from = 0, left = lasts_.size();
-    if (left <= 1) return left == 1 && !(lasts_[0] < order) ? 0 : left;
+    size_t from = 0, left = runs_used_ - 1; /* the last one takes what stands behind all */
     while (left > 0) {
       size_t half = left / 2;
       if (lasts_[from + half] < order) {
@@ -146,14 +169,16 @@ class Sorted {
   }
 
   void erase_at(At found) {
-    Run *run = runs_[found.run];
+    Run *run = run_at(found.run);
     run->close(found.at);
-    if (run->count == 0)
+    if (only_ != nullptr) return;
+    if (run->count == 0) {
       leave(found.run);
-    else if (size_t next = found.run + 1; next < runs_.size() && run->count + runs_[next]->count <= Run::MOST / 2)
-      join(found.run);
-    else
+    } else {
       lasts_[found.run] = run->orders[run->count - 1];
+      size_t next = found.run + 1;
+      if (next < runs_used_ && run->count + runs_[next]->count <= Run::MOST / 2) join(found.run);
+    }
   }
 
   /* Move the upper half of a full run into a new one behind it. */
@@ -165,7 +190,9 @@ class Sorted {
     std::memcpy(upper->blocks, run->blocks + kept, upper->count * sizeof(Block *));
     run->count = kept;
     runs_.insert(runs_.begin() + ptrdiff_t(found) + 1, upper);
-    lasts_.insert(lasts_.begin() + ptrdiff_t(found), run->orders[kept - 1]);
+    lasts_.insert(lasts_.begin() + ptrdiff_t(found) + 1, upper->orders[upper->count - 1]);
+    lasts_[found] = run->orders[kept - 1];
+    settle();
   }
 
   /* Take the next run into this one. */
@@ -182,12 +209,29 @@ class Sorted {
     spare_.give(runs_[found]);
     runs_.erase(runs_.begin() + ptrdiff_t(found));
     lasts_.erase(lasts_.begin() + ptrdiff_t(found));
+    settle();
   }
 
+  void settle() {
+    runs_used_ = runs_.size();
+    only_ = runs_used_ == 1 ? runs_.front() : nullptr;
+  }
+
+  void grow(size_t count) {
+    spare_.reserve(count);
+    size_t room = (runs_.size() + count) * 2;
+    if (room <= room_) return;
+    runs_.reserve(room);
+    lasts_.reserve(room);
+    room_ = room;
+  }
+
+  Run *only_ = nullptr; /* the run, while there is but one: as a rule */
+  size_t runs_used_ = 0;
+  size_t room_ = 0; /* how many runs there is room for */
   Runs &spare_;
   std::vector<Run *> runs_;
-  std::vector<Order> lasts_; /* the last order in each run */
-  size_t room_ = 0;          /* how many runs both have room for */
+  std::vector<Order> lasts_; /* the last order in each run, while there are several */
 };
 
 }  // namespace cuplug

@@ -35,6 +35,7 @@ void Range::set(uint64_t start, uint64_t end, Page *page) {
 }
 
 void Space::prepare(size_t steps) {
+  if (steps == 0 && parts_.has(2) && free_.is_ready(2)) return;
   parts_.reserve(2 + 3 * steps);
   free_.reserve(2 + 3 * steps);
   if (steps != 0) holes_.reserve(holes_.size() + 2 * steps);

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -138,6 +139,35 @@ class _Map(ctypes.Structure):
     ]
 
 
+class _NullCounts(ctypes.Structure):
+    _fields_ = [
+        *((name, _U64) for name in (
+            "cuMemAlloc", "cuMemFree", "cuMemAddressReserve", "cuMemAddressFree", "cuMemCreate", "cuMemMap",
+            "cuMemSetAccess", "cuMemUnmap", "cuMemRelease", "fences",
+        )),
+        ("driver_time_us", ctypes.c_double),
+        ("used_bytes", _U64),
+        ("total_bytes", _U64),
+        ("pages", _U64),
+    ]  # fmt: skip
+
+
+class _Shortage(ctypes.Structure):
+    _fields_ = [(name, _U64) for name in (
+        "requested", "stream", "free_bytes", "total_bytes", "memory_limit", "allocated_bytes", "requested_bytes",
+        "reserved_bytes", "largest_free", "lost_bytes",
+    )]  # fmt: skip
+
+
+class _Replayed(ctypes.Structure):
+    _fields_ = [
+        ("done", ctypes.c_size_t),
+        ("out_of_memory", ctypes.c_size_t),
+        ("first_failure", ctypes.c_size_t),
+        ("shortage", _Shortage),
+    ]
+
+
 _HOOK = ctypes.CFUNCTYPE(ctypes.c_int, _P, _U64, _U64)
 
 
@@ -145,10 +175,15 @@ class Core:
     """A native allocator over an upstream that is an object of Python's."""
 
     def __init__(self, strategy: str, upstream: Any, **options: object) -> None:
+        """Over ``upstream``; None for the native null upstream."""
         self._library = library()
         self._upstream = upstream
         self._fences: dict[int, Any] = {}
-        self._table = self._make_table()
+        if upstream is not None:
+            self._table = self._make_table()
+        else:
+            self._table = _Table()
+            self._check(self._library.cuplug_null_upstream(_U64(1 << 50), _U64(512), ctypes.byref(self._table)))
         given = [(name.encode(), str(value).encode()) for name, value in options.items() if value is not None]
         made = _P()
         code = self._library.cuplug_allocator_create(
@@ -227,6 +262,24 @@ class Core:
         ]  # fmt: skip
         self._library.cuplug_map_free(made)
         return result
+
+    def replay(self, steps: list[int], sizes: list[int], streams: list[int]) -> Any:
+        """Take a history's steps; what ``cuplug_replay`` says of it, and the seconds that it took."""
+        count, blocks = len(sizes), (_P * len(sizes))()
+        result = _Replayed()
+        arguments = (
+            (ctypes.c_int64 * len(steps))(*steps), ctypes.c_size_t(len(steps)), (_U64 * count)(*sizes),
+            (_U64 * count)(*streams), blocks, 0, ctypes.byref(result),
+        )  # fmt: skip
+        began = time.perf_counter()
+        self._call("cuplug_replay", *arguments)
+        return result, time.perf_counter() - began
+
+    def null_counts(self) -> dict[str, Any]:
+        """What the native null upstream has counted."""
+        counts = _NullCounts()
+        self._check(self._library.cuplug_null_upstream_counts(ctypes.byref(self._table), ctypes.byref(counts)))
+        return {name: getattr(counts, name) for name, *_ in _NullCounts._fields_}
 
     def close(self) -> None:
         self._call("cuplug_allocator_close")

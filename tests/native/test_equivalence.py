@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.errors import DriverError, OutOfMemoryError
 from cuplug.allocators.expandable import ExpandableAllocator
 from cuplug.allocators.null import NullUpstream
+from cuplug.tools.foreign.load import load
+from cuplug.tools.replaying.program import Program, decode
 
 from . import native_core as core
 
@@ -268,6 +271,50 @@ class History:
         self.pair.same("segments")
         self.pair.sides[1].destroy()
         assert self.pair.sides[1].fences == 0
+
+
+STRATEGIES: list[tuple[str, dict[str, Any]]] = [("caching", {}), ("caching", {"preset": "torch"}), ("expandable", {})]
+HISTORIES = {"gpt2_varlen": "data/traces", "resnet_multiscale": "../tools/data"}
+
+
+@pytest.mark.parametrize(("strategy", "options"), STRATEGIES)
+@pytest.mark.parametrize("name", sorted(HISTORIES))
+def test_recorded_histories_go_the_same_way_on_both(name: str, strategy: str, options: dict[str, Any]) -> None:
+    (program,) = decode(load(Path(__file__).parents[1] .joinpath(HISTORIES[name]) / f"{name}.pickle.xz"))
+    follow(program, strategy, options)
+
+
+def follow(program: Program, strategy: str, options: dict[str, Any]) -> float:
+    """Compare the two on a recorded history. The seconds that it took natively, unobserved."""
+    upstream = NullUpstream()
+    python = Python({"caching": CachingAllocator, "expandable": ExpandableAllocator}[strategy](upstream, **options))
+    native, unobserved = core.Core(strategy, None, **options), core.Core(strategy, None, **options)
+    for side in (python, native):
+        side.observe()
+    blocks: dict[int, Any] = {}
+    for step in program.steps:
+        if step > 0:
+            blocks[step] = python.allocate(program.sizes[step - 1], program.streams[step - 1])
+        else:
+            python.free(blocks.pop(-step))
+    replayed, _ = native.replay(program.steps, program.sizes, program.streams)
+    assert (replayed.done, replayed.out_of_memory) == (len(program.steps), 0)
+    seconds = float(unobserved.replay(program.steps, program.sizes, program.streams)[1])
+    expected = {**upstream.calls, "fences": upstream.fences, "driver_time_us": upstream.driver_time_us,
+                "used_bytes": upstream.used_bytes, "total_bytes": upstream.total_bytes,
+                "pages": upstream.virtual.pages if upstream.virtual else 0}  # fmt: skip
+    counted, segments = python.statistics(), python.segments()
+    assert native.events() == python.events()
+    for side in (native, unobserved):
+        assert side.statistics() == counted
+        assert {name: count for name, count in side.null_counts().items() if count} == {
+            name: count for name, count in expected.items() if count
+        }
+        assert side.segments() == segments
+        side.close()
+        assert side.null_counts()["used_bytes"] == 0
+        side.destroy()
+    return seconds
 
 
 def options_of(strategy: str, chance: random.Random) -> dict[str, Any]:
