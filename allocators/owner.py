@@ -1,4 +1,4 @@
-"""``Owner``: gives its block back when it goes. In C where the native core is: then no Python runs for a native block."""
+"""``Owner``: gives its block back when it goes. In C where the native core is: no Python runs for a native block."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Owner:
             del self._block
 
     def __del__(self) -> None:
-        # It may run at any bytecode, in a forked child, and after the interpreter's globals have gone: it looks none up.
+        # It may run at any bytecode, in a forked child, and when the interpreter's globals have gone: it looks none up.
         try:
             block = self._block
         except AttributeError:
@@ -82,7 +82,8 @@ def quickly(made: type[Owner]) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         if not is_available():
             return function
-        quick: F = update_wrapper(_native.quicken(function, made), function)
+        quick = _native.quicken(function, made)
+        update_wrapper(quick, function)
         return quick
 
     return decorate

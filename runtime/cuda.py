@@ -39,6 +39,7 @@ from .memory_stats import (
     reset_peak_memory_stats,
     set_per_process_memory_fraction,
 )
+from .native_functions import allocator_functions, allocator_handle
 from .pinned import PinnedBuffer, alloc_pinned
 from .stream import ExternalStream, Stream, StreamContext, current_stream, default_stream, set_stream, stream
 
@@ -51,6 +52,8 @@ __all__ = [
     "StreamContext",
     "alloc",
     "alloc_pinned",
+    "allocator_functions",
+    "allocator_handle",
     "arena",
     "can_device_access_peer",
     "current_device",

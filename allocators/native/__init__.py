@@ -42,5 +42,5 @@ def why_not() -> str | None:
 
 
 def get_include() -> str:
-    """The folder of the C header ``cuplug_allocator.h``, for a compiler's ``-I``. It is there without the extension too."""
+    """The folder of the C header ``cuplug_allocator.h``, for a compiler's ``-I``. It is there in any case."""
     return str(Path(__file__).resolve().parent)

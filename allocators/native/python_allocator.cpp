@@ -5,7 +5,8 @@
  */
 #include "python_binding.h"
 
-#include <cstdlib>
+#include <unistd.h>
+
 #include <cstring>
 #include <unordered_map>
 #include <vector>
@@ -82,18 +83,11 @@ int deliver(Allocator *self) {
   return 0;
 }
 
-/* "NAME (code): message", as the core says it of a driver's error. */
-void raise_driver_error(const char *sentence) {
-  const char *open = std::strstr(sentence, " (");
-  const char *close = open == nullptr ? nullptr : std::strstr(open, "): ");
-  if (close == nullptr) {
-    PyErr_Format(names.cuplug_error, "a call upstream failed: %s", sentence);
-    return;
-  }
-  PyObject *error = PyObject_CallFunction(names.driver_error, "is#s", std::atoi(open + 2), sentence,
-                                          static_cast<Py_ssize_t>(open - sentence), close + 3);
+/* Raises what a call of the CUDA driver has failed with: its upstream knows the names of the results. */
+void raise_driver_error(Allocator *self) {
+  PyObject *error = PyObject_CallMethod(self->upstream, "native_error", "i", cuplug_cuda_last_result());
   if (error == nullptr) return;
-  PyErr_SetObject(names.driver_error, error);
+  PyErr_SetObject(reinterpret_cast<PyObject *>(Py_TYPE(error)), error);
   Py_DECREF(error);
 }
 
@@ -102,11 +96,23 @@ int raise_answer(Allocator *self, int answer, Operation &operation) {
   if (operation.raise()) return -1;
   switch (answer) {
     case CUPLUG_FAILED:
-      raise_driver_error(cuplug_last_error());
+      if (self->enters_python) {
+        PyErr_SetString(names.cuplug_error, "a call upstream failed");
+      } else {
+        raise_driver_error(self);
+      }
       break;
     case CUPLUG_CLOSED: raise_closed(self); break;
     case CUPLUG_REENTERED: raise_reentered(); break;
     case CUPLUG_NO_HOST_MEMORY: PyErr_NoMemory(); break;
+    case CUPLUG_NOT_SUPPORTED: {
+      PyObject *error = PyObject_CallFunction(names.driver_error, "iss", 801, "CUDA_ERROR_NOT_SUPPORTED",
+                                              "the allocator expandable needs virtual memory, which this device lacks; "
+                                              "the allocator caching does without");
+      if (error != nullptr) PyErr_SetObject(names.driver_error, error);
+      Py_XDECREF(error);
+      break;
+    }
     case CUPLUG_INVALID: PyErr_SetString(PyExc_ValueError, cuplug_last_error()); break;
     default: PyErr_Format(names.cuplug_error, "the native core answered %d: %s", answer, cuplug_last_error());
   }
@@ -653,7 +659,8 @@ PyObject *live_blocks(PyObject *object, PyObject *) {
 PyObject *core_handle(PyObject *object, PyObject *) {
   Allocator *self = as_allocator(object);
   if (check_entry(self) < 0) return nullptr;
-  Py_INCREF(object);
+  if (!self->kept) Py_INCREF(object);
+  self->kept = true;
   return PyLong_FromVoidPtr(self->core);
 }
 
@@ -698,6 +705,7 @@ PyObject *get_closed(PyObject *self, void *) {
 PyObject *new_allocator(PyTypeObject *type, PyObject *, PyObject *) {
   PyObject *object = type->tp_alloc(type, 0); /* zeroed */
   if (object != nullptr) {
+    as_allocator(object)->process = getpid();
     Handle *list = &as_allocator(object)->list;
     list->before = list->after = list;
   }
@@ -728,7 +736,8 @@ void deallocate(PyObject *object) {
   if (self->weak_references != nullptr) PyObject_ClearWeakRefs(object);
   forget_places();
   /* No handle is left: each holds a reference. What the program still holds stays with the driver. */
-  if (self->core != nullptr) {
+  /* In a forked child and at the end of the interpreter upstream is not to be called: the process's end frees all. */
+  if (self->core != nullptr && self->process == getpid() && !is_finalising()) {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     cuplug_allocator_destroy(self->core);

@@ -9,6 +9,8 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <sys/types.h>
+
 #include <cstdint>
 
 #include "cuplug_allocator.h"
@@ -56,6 +58,8 @@ struct Allocator {
   PyObject *memory_limit;
   Handle list; /* of all handles; its own fields but `before` and `after` are unused */
   cuplug_upstream table;
+  pid_t process; /* in which it was made */
+  bool kept;     /* whether C may know it, so that it lives as long as the process */
   bool observed;
   bool enters_python; /* whether its upstream is an object of Python's */
 };

@@ -43,6 +43,15 @@ PyObject *publish(PyObject *, PyObject *arguments) {
   Py_RETURN_NONE;
 }
 
+PyObject *withdraw(PyObject *, PyObject *arguments) {
+  int device;
+  unsigned long long handle;
+  if (!PyArg_ParseTuple(arguments, "iK:withdraw", &device, &handle)) return nullptr;
+  cuplug_allocator *expected = reinterpret_cast<cuplug_allocator *>(handle);
+  if (device >= 0 && device < MOST_DEVICES) published[device].compare_exchange_strong(expected, nullptr);
+  Py_RETURN_NONE;
+}
+
 PyObject *function_pointers(PyObject *, PyObject *) {
   return Py_BuildValue("NN", PyLong_FromVoidPtr(reinterpret_cast<void *>(device_malloc)),
                        PyLong_FromVoidPtr(reinterpret_cast<void *>(device_free)));
@@ -52,7 +61,9 @@ PyObject *function_pointers(PyObject *, PyObject *) {
 
 PyMethodDef pointer_functions[] = {
     {"publish", publish, METH_VARARGS,
-     "publish(device, handle)\n--\n\nWhat the two functions use for a device: a core's handle, or 0 for nothing."},
+     "publish(device, handle)\n--\n\nWhat the two functions use for a device from now on: a core's handle."},
+    {"withdraw", withdraw, METH_VARARGS,
+     "withdraw(device, handle)\n--\n\nThe two functions use it no more; another one that was published since stays."},
     {"function_pointers", function_pointers, METH_NOARGS,
      "function_pointers()\n--\n\nThe addresses of malloc(size, device, stream) and free(pointer, size, device, stream)."},
     {nullptr, nullptr, 0, nullptr},

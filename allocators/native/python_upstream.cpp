@@ -241,22 +241,12 @@ int read_size(PyObject *object, const char *name, uint64_t *nbytes) {
 
 /* --- a CUDA device: the core's own functions, in which no Python is entered */
 
-constexpr uint64_t PER_THREAD_KEY = uint64_t{1} << 63; /* runtime/upstream.py */
-int (*cuda_fence)(void *, uint64_t, void **);
-
-/* Another thread's own stream cannot be named. The legacy stream waits for all of them. */
-int fence_of_key(void *context, uint64_t stream, void **fence) {
-  return cuda_fence(context, stream & PER_THREAD_KEY ? 0 : stream, fence);
-}
-
 int make_cuda_upstream(Allocator *self, long ordinal) {
   const int answer = cuplug_cuda_upstream(static_cast<int>(ordinal), &self->table);
   if (answer != CUPLUG_OK) {
     PyErr_Format(names.cuplug_error, "the native core cannot use the CUDA device %ld: %s", ordinal, cuplug_last_error());
     return -1;
   }
-  cuda_fence = self->table.fence;
-  self->table.fence = fence_of_key;
   return 0;
 }
 

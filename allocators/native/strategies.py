@@ -1,6 +1,6 @@
 """``caching`` and ``expandable`` in C++: the same options, addresses, calls upstream, events and figures as in Python.
 
-``caching.py`` and ``expandable.py`` say what they do. Here is what happens seldom: options, observers, figures for people.
+``caching.py`` and ``expandable.py`` say what they do. Here is what happens seldom: options, observers, figures.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable
-from functools import wraps
+from functools import update_wrapper
 from typing import Any, Literal
 
 from .._native import NativeAllocator
@@ -50,9 +50,9 @@ class NativeStrategy(NativeAllocator):
 
     def statistics(self) -> Statistics:
         """See ``Allocator.statistics``."""
-        read = self._read_statistics()
-        pools = (Counters(*(Counter(*figures) for figures in counters)) for counters in read[:3])
-        return Statistics(*pools, *read[3:])
+        *pools, retries, ooms, waits, taken, given = self._read_statistics()
+        every, small, large = (Counters(*(Counter(*figures) for figures in counters)) for counters in pools)
+        return Statistics(every, small, large, retries, ooms, waits, taken, given)
 
     def segments(self) -> list[Segment]:
         """See ``Allocator.segments``."""
@@ -62,7 +62,7 @@ class NativeStrategy(NativeAllocator):
                 nbytes,
                 stream,
                 "small" if is_small else "large",
-                tuple(BlockInfo(*figures, _STATES[state]) for *figures, state in pieces),
+                tuple(BlockInfo(at, size, requested, _STATES[state]) for at, size, requested, state in pieces),
                 expandable=bool(is_expandable),
             )
             for address, nbytes, stream, is_small, is_expandable, pieces in self._read_segments()
@@ -116,7 +116,8 @@ class NativeStrategy(NativeAllocator):
         return shortage_message(requested, stream, free, total, self.memory_limit, *figures)
 
     def _why_not_free(self, block: Block) -> str:
-        if block.allocator is not self:
+        home: object = block.allocator
+        if home is not self:
             return f"{block!r} belongs to another allocator ({block.allocator!r}); free it there"
         return f"{block!r} is not in the program's hands: it was freed before, or its allocator was closed"
 
@@ -124,7 +125,6 @@ class NativeStrategy(NativeAllocator):
 class NativeCaching(NativeStrategy):
     __doc__ = CachingAllocator.__doc__
 
-    @wraps(CachingAllocator.__init__)
     def __init__(self, upstream: Upstream, **options: Any) -> None:
         given = _complete(CachingAllocator, options)
         limit = limit_of(upstream, given.pop("memory_limit"), given.pop("memory_fraction"))
@@ -136,11 +136,10 @@ class NativeCaching(NativeStrategy):
 class NativeExpandable(NativeStrategy):
     __doc__ = ExpandableAllocator.__doc__
 
-    @wraps(ExpandableAllocator.__init__)
     def __init__(self, upstream: Upstream, **options: Any) -> None:
         given = _complete(ExpandableAllocator, options)
-        if given["slack"] >= 0:  # else the core refuses it, and before all else
-            virtual_memory_of(upstream)
+        if given["slack"] >= 0 and getattr(upstream, "native_ordinal", None) is None:
+            virtual_memory_of(upstream)  # raises where there is none; a wrong slack is said first
         super().__init__("expandable", upstream, given.pop("memory_limit"), given)
 
 
@@ -152,3 +151,6 @@ def _complete(specification: type[Allocator], options: dict[str, Any]) -> dict[s
 
 
 Allocator.register(NativeStrategy)
+# So that they have the options of the specification for whoever looks (plugins/selection.py, help).
+update_wrapper(NativeCaching.__init__, CachingAllocator.__init__)
+update_wrapper(NativeExpandable.__init__, ExpandableAllocator.__init__)

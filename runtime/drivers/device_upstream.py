@@ -8,7 +8,7 @@ from threading import get_ident
 
 from ...allocators.errors import CuplugError
 from ...allocators.upstream import Fence, VirtualMemory
-from .base import Driver
+from .base import Driver, driver_error
 
 __all__ = ["DeviceUpstream", "EventFence", "PinnedUpstream", "on_device"]
 
@@ -57,6 +57,16 @@ class DeviceUpstream:
         self.ordinal = ordinal
         self._virtual: VirtualMemory | None = None
         self._asked_virtual = False
+
+    @property
+    def native_ordinal(self) -> int | None:
+        """The device's ordinal for the CUDA driver's own library, where that is the driver: the native allocators then
+        call it themselves. None elsewhere: they call the methods here."""
+        return self.ordinal if self.driver.name == "cuda" else None
+
+    def native_error(self, code: int) -> CuplugError:
+        """The error for a result (``CUresult``) of a call that a native allocator has made itself."""
+        return driver_error(code, f"a call of the allocator of device {self.ordinal} failed")
 
     @property
     def virtual(self) -> VirtualMemory | None:
