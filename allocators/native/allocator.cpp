@@ -6,13 +6,9 @@
 #include <algorithm>
 #include <thread>
 
+#include "policy.h"
+
 namespace cuplug {
-
-namespace {
-
-constexpr int MOST_HOOK_CALLS = 64;
-
-}  // namespace
 
 /* One call of `allocate`, from its beginning to its end. */
 struct Allocator::Request {
@@ -24,7 +20,7 @@ struct Allocator::Request {
 
   /* Whether to call the hook (again): its last answer has to have made more memory available than ever. */
   bool may_ask() {
-    bool may = available > most_available && asked < MOST_HOOK_CALLS;
+    bool may = available > most_available && asked < policy::MOST_HOOK_CALLS;
     ++asked;
     most_available = std::max(most_available, available);
     return may;

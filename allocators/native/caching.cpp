@@ -6,8 +6,7 @@ namespace cuplug {
 
 namespace {
 
-constexpr uint64_t ROUND = 2 * MIB; /* sizes of segments are multiples of this */
-constexpr uint64_t SMALL_SEGMENT = 2 * MIB;
+using namespace policy;
 
 uint64_t up(uint64_t nbytes) { return (nbytes + ROUND - 1) / ROUND * ROUND; }
 
@@ -80,14 +79,14 @@ Block *CachingAllocator::grow(Pool *pool, uint64_t nbytes) {
   if (options_.garbage_collection_threshold != 0.0) collect_garbage();
   uint64_t size = 0, fallback = 0; /* the segment to take, and the one to fall back on, or 0 */
   if (options_.follows_torch) {    /* PyTorch's `get_allocation_size` */
-    size = pool->small ? SMALL_SEGMENT : nbytes < 10 * MIB ? 20 * MIB : up(nbytes);
+    size = pool->small ? SMALL_SEGMENT : nbytes < TORCH_LARGE_BLOCK ? TORCH_LARGE_SEGMENT : up(nbytes);
   } else {
-    size = pool->small ? SMALL_SEGMENT : std::max(32 * MIB, up(nbytes));
+    size = pool->small ? SMALL_SEGMENT : std::max(LEAST_SEGMENT_BELOW_PEAK, up(nbytes));
     make_room(size);
     if (!pool->small) {
       uint64_t reserved = ledger_.reserved();
       uint64_t room = most_reserved_ > reserved ? (most_reserved_ - reserved) / ROUND * ROUND : 0;
-      size = std::max({std::min(size, room), 8 * MIB, up(nbytes)});
+      size = std::max({std::min(size, room), LEAST_SEGMENT, up(nbytes)});
       fallback = up(nbytes);
     }
   }

@@ -85,7 +85,7 @@ class CachingAllocator final : public Allocator {
   std::vector<Pool *> ownerless_; /* of streams that have been destroyed */
   Table<Segment> held_;           /* by address: everything from upstream */
   Store<Segment, 64> segments_;
-  Ration ration_{64, 50};
+  Ration ration_{policy::RELEASE_BURST, policy::RELEASE_EVERY};
   uint64_t most_reserved_ = 0;
   int64_t allocations_ = 0;
 };

@@ -2,15 +2,13 @@
 
 #include <algorithm>
 
+#include "policy.h"
+
 namespace cuplug {
 
 namespace {
 
-constexpr uint64_t LARGE_RANGE = uint64_t(64) << 30, SMALL_RANGE = uint64_t(4) << 30;
-constexpr uint64_t PAGES_OF_BLOCK = 2, PAGES_OF_ALL = 64;
-constexpr double LEAST_SLACK = 1.0 / 128, MOST_SLACK = 1.0 / 14;
-constexpr uint64_t SLACK_BLOCKS = 8;
-constexpr uint64_t MUCH = 128 * MIB; /* from so many bytes of new pages on, it is asked first whether the device has them */
+using namespace policy;
 
 Space *space_at(const Block *span) { return static_cast<Space *>(span->home); }
 
@@ -234,7 +232,7 @@ void ExpandableAllocator::place_in_new_range(Space *space, uint64_t nbytes, Plac
     } catch (const OutOfMemory &) {
       if (size == least) throw;
     }
-    if (refused) size = std::max(size / 16 / granularity_ * granularity_, least); /* leaving room for others */
+    if (refused) size = std::max(size / RANGE_SHRINKS_BY / granularity_ * granularity_, least); /* leaving room for others */
   }
   usual = size;
   space->add(std::make_unique<Range>(address, size, granularity_));

@@ -8,6 +8,7 @@
 
 #include "allocator.h"
 #include "pages.h"
+#include "policy.h"
 #include "space.h"
 #include "stamps.h"
 
@@ -16,7 +17,7 @@ namespace cuplug {
 /* As the constructor of ExpandableAllocator. */
 struct ExpandableOptions {
   uint64_t memory_limit = NO_LIMIT;
-  uint64_t slack = 48 * MIB;
+  uint64_t slack = policy::SLACK;
 };
 
 /* The rules, and what holds between any two operations, stand in expandable.py. */

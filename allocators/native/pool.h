@@ -6,6 +6,7 @@
 
 #include "block.h"
 #include "ledger.h"
+#include "policy.h"
 #include "sorted.h"
 
 namespace cuplug {
@@ -33,7 +34,7 @@ struct Rules {
 
   /* Whether a piece of `piece` bytes, large enough, may serve `nbytes`. */
   bool fits(uint64_t piece, uint64_t nbytes) const {
-    return piece < max_split_size || max_split_size == NO_LIMIT || (nbytes >= max_split_size && piece < nbytes + 20 * MIB);
+    return piece < max_split_size || max_split_size == NO_LIMIT || (nbytes >= max_split_size && piece < nbytes + policy::OVERSIZE_SLACK);
   }
   /* Whether a piece of `piece` bytes is cut to serve `nbytes`. */
   bool cuts(uint64_t piece, uint64_t nbytes) const {
