@@ -72,6 +72,20 @@ PyObject *call_virtual(Allocator *self, const char *name, Numbers... numbers) {
   return result;
 }
 
+/* A call that gives something back. Where the operation has been interrupted, it undoes what it did: a second interrupt
+ * must not keep it from that. */
+template <typename Call>
+int give(Allocator *self, Call call) {
+  constexpr int MOST = 4;
+  const bool undoes = interrupted(self);
+  PyObject *result = call();
+  for (int tries = 1; undoes && tries < MOST && result == nullptr && !PyErr_ExceptionMatches(names.cuplug_error); ++tries) {
+    PyErr_Clear();
+    result = call();
+  }
+  return finish(self, result);
+}
+
 /* --- memory */
 
 int reserve(void *context, uint64_t nbytes, uint64_t *address) {
@@ -85,7 +99,7 @@ int release(void *context, uint64_t address) {
   if (is_finalising()) return CUPLUG_FAILED;
   Entered entered;
   Allocator *self = allocator_of(context);
-  return finish(self, call(self->upstream, "release", address));
+  return give(self, [&] { return call(self->upstream, "release", address); });
 }
 
 int memory_info(void *context, uint64_t *free_bytes, uint64_t *total_bytes) {
@@ -193,7 +207,7 @@ int free_range(void *context, uint64_t address, uint64_t nbytes) {
   if (is_finalising()) return CUPLUG_FAILED;
   Entered entered;
   Allocator *self = allocator_of(context);
-  return finish(self, call_virtual(self, "free_range", address, nbytes));
+  return give(self, [&] { return call_virtual(self, "free_range", address, nbytes); });
 }
 
 int create_page(void *context, uint64_t nbytes, uint64_t *handle) {
@@ -207,7 +221,7 @@ int release_page(void *context, uint64_t handle) {
   if (is_finalising()) return CUPLUG_FAILED;
   Entered entered;
   Allocator *self = allocator_of(context);
-  return finish(self, call_virtual(self, "release_page", handle));
+  return give(self, [&] { return call_virtual(self, "release_page", handle); });
 }
 
 int map(void *context, uint64_t address, uint64_t nbytes, uint64_t handle) {
@@ -228,7 +242,7 @@ int unmap(void *context, uint64_t address, uint64_t nbytes) {
   if (is_finalising()) return CUPLUG_FAILED;
   Entered entered;
   Allocator *self = allocator_of(context);
-  return finish(self, call_virtual(self, "unmap", address, nbytes));
+  return give(self, [&] { return call_virtual(self, "unmap", address, nbytes); });
 }
 
 int read_size(PyObject *object, const char *name, uint64_t *nbytes) {
