@@ -291,8 +291,8 @@ void ExpandableAllocator::give_back(const Source &source) {
 
 /* Make sure that noting `steps` pages mapped or unmapped anywhere cannot fail for want of host memory. */
 void ExpandableAllocator::prepare(size_t steps) {
-  for (const auto &space : spaces_) space->prepare(2 * steps);
-  for (const auto &space : ownerless_) space->prepare(2 * steps);
+  for (const auto &space : spaces_) space->prepare_steps(2 * steps);
+  for (const auto &space : ownerless_) space->prepare_steps(2 * steps);
 }
 
 void ExpandableAllocator::drop_empty_ranges(const std::vector<Space *> &spaces) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <utility>
 #include <vector>
 
 namespace cuplug {
@@ -22,13 +23,11 @@ class Store {
 
   /* Make sure that the next `count` calls of `take` cannot fail. Throws std::bad_alloc, and then nothing has changed. */
   void reserve(size_t count) {
-    while (spare_ < count) add_piece();
+    if (spare_ < count) add_pieces(count);
   }
 
-  bool has(size_t count) const { return spare_ >= count; }
-
   T *take() {
-    if (spare_ == 0) add_piece();
+    if (spare_ == 0) add_pieces(1);
     T *object = free_;
     free_ = object->next_spare;
     --spare_;
@@ -49,11 +48,13 @@ class Store {
   }
 
  private:
-  void add_piece() {
-    pieces_.reserve(pieces_.size() + 1);
-    pieces_.emplace_back(new T[PER_PIECE]);
-    T *piece = pieces_.back().get();
-    for (size_t at = PER_PIECE; at-- > 0;) give(&piece[at]);
+  __attribute__((noinline)) void add_pieces(size_t count) {
+    while (spare_ < count) {
+      std::unique_ptr<T[]> made(new T[PER_PIECE]);
+      T *piece = made.get();
+      pieces_.push_back(std::move(made));
+      for (size_t at = PER_PIECE; at-- > 0;) give(&piece[at]);
+    }
   }
 
   T *free_ = nullptr;

@@ -47,7 +47,7 @@ struct Rules {
 class Pool {
  public:
   Pool(uint64_t stream, bool small, const Rules &rules, Ledger &ledger, Store<Block> &parts, Runs &runs)
-      : stream(stream), small(small), partial_(runs), idle_(runs), rules_(rules), ledger_(ledger), parts_(parts) {}
+      : stream(stream), small(small), partial_(runs), idle_(runs), rules_(rules), ledger_(ledger), parts_(parts), runs_(runs) {}
 
   const uint64_t stream;
   const bool small;
@@ -56,10 +56,8 @@ class Pool {
 
   /* Make sure that the next call of `take`, `take_new` or `put` cannot fail for want of host memory. */
   void prepare() {
-    if (parts_.has(2) && partial_.is_ready(1) && idle_.is_ready(1)) return;
     parts_.reserve(2);
-    partial_.reserve(1);
-    idle_.reserve(1);
+    runs_.reserve(Sorted::MARGIN);
   }
 
   /* The smallest free piece of at least `nbytes`, of equals that of the lowest address; null if none fits. */
@@ -97,6 +95,7 @@ class Pool {
   const Rules &rules_;
   Ledger &ledger_;
   Store<Block> &parts_;
+  Runs &runs_;
   Segment *segments_ = nullptr;
 };
 

@@ -34,6 +34,7 @@ struct Run {
     }
     return unsigned(from - orders) + (left == 1 && *from < order);
   }
+  bool is_behind_all(Order order) const { return count == 0 || orders[count - 1] < order; }
   void open(unsigned at) {
     shift(at + 1, at, count - at);
     ++count;
@@ -77,7 +78,7 @@ class Sorted {
   };
 
   explicit Sorted(Runs &spare) : spare_(spare) {
-    grow(1);
+    reserve(MARGIN);
     runs_.push_back(spare_.take());
     lasts_.push_back(0);
     settle();
@@ -89,11 +90,12 @@ class Sorted {
     for (Run *run : runs_) spare_.give(run);
   }
 
-  /* Whether the next `count` insertions cannot fail. */
-  bool is_ready(size_t count) const { return runs_used_ + count <= room_ && spare_.has(count); }
-  /* Make sure of that. */
+  /* Make sure that the next `count` insertions cannot fail. Up to MARGIN of them cannot, if there are as many spare
+   * runs: for those the caller asks the store alone. */
+  static constexpr size_t MARGIN = 2;
   void reserve(size_t count) {
-    if (!is_ready(count)) grow(count);
+    spare_.reserve(count);
+    make_room(runs_used_ + count);
   }
 
   bool empty() const { return only_ != nullptr && only_->count == 0; }
@@ -116,6 +118,10 @@ class Sorted {
 
   void insert(Block *block) {
     Order order = order_of(block);
+    if (only_ != nullptr && only_->count < Run::MOST && only_->is_behind_all(order)) {
+      only_->set(only_->count++, order, block);
+      return;
+    }
     size_t found = only_ != nullptr ? 0 : run_of(order);
     Run *run = run_at(found);
     if (run->count == Run::MOST) {
@@ -193,6 +199,10 @@ class Sorted {
     lasts_.insert(lasts_.begin() + ptrdiff_t(found) + 1, upper->orders[upper->count - 1]);
     lasts_[found] = run->orders[kept - 1];
     settle();
+    try {
+      make_room(runs_used_ + MARGIN);
+    } catch (const std::bad_alloc &) { /* there is room for some yet, and the next time it is tried again */
+    }
   }
 
   /* Take the next run into this one. */
@@ -217,13 +227,11 @@ class Sorted {
     only_ = runs_used_ == 1 ? runs_.front() : nullptr;
   }
 
-  void grow(size_t count) {
-    spare_.reserve(count);
-    size_t room = (runs_.size() + count) * 2;
-    if (room <= room_) return;
-    runs_.reserve(room);
-    lasts_.reserve(room);
-    room_ = room;
+  void make_room(size_t count) {
+    if (count <= room_) return;
+    runs_.reserve(count * 2);
+    lasts_.reserve(count * 2);
+    room_ = count * 2;
   }
 
   Run *only_ = nullptr; /* the run, while there is but one: as a rule */

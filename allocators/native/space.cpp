@@ -34,11 +34,10 @@ void Range::set(uint64_t start, uint64_t end, Page *page) {
     leaves_[granule / LEAF]->pages[granule % LEAF] = page;
 }
 
-void Space::prepare(size_t steps) {
-  if (steps == 0 && parts_.has(2) && free_.is_ready(2)) return;
+void Space::prepare_steps(size_t steps) {
   parts_.reserve(2 + 3 * steps);
   free_.reserve(2 + 3 * steps);
-  if (steps != 0) holes_.reserve(holes_.size() + 2 * steps);
+  holes_.reserve(holes_.size() + 2 * steps);
 }
 
 void Space::add(std::unique_ptr<Range> range) {

@@ -59,16 +59,20 @@ class Space {
   Space(uint64_t stream, bool small, std::shared_ptr<Stamps> stamps, uint64_t granularity, Ledger &ledger,
         Store<Block> &parts, Runs &runs)
       : stream(stream), small(small), stamps(std::move(stamps)), free_(runs), granularity_(granularity), ledger_(ledger),
-        parts_(parts) {}
+        parts_(parts), runs_(runs) {}
 
   const uint64_t stream;
   const bool small;
   const std::shared_ptr<Stamps> stamps; /* tell when work that was queued on the stream before a free has passed */
   std::vector<std::unique_ptr<Range>> ranges; /* in the order in which they came */
 
-  /* Make sure that the next call of `take`, `take_at` or `put` cannot fail for want of host memory; or `steps` calls of
-   * `mapped` and `unmapped` besides. */
-  void prepare(size_t steps = 0);
+  /* Make sure that the next call of `take`, `take_at` or `put` cannot fail for want of host memory, */
+  void prepare() {
+    parts_.reserve(2);
+    runs_.reserve(Sorted::MARGIN);
+  }
+  /* and `steps` calls of `mapped` and `unmapped` before it neither. */
+  void prepare_steps(size_t steps);
 
   void add(std::unique_ptr<Range> range);
   static bool is_empty(const Range &range) { return range.first->kind == HOLE && range.first->after == nullptr; }
@@ -121,6 +125,7 @@ class Space {
   const uint64_t granularity_;
   Ledger &ledger_;
   Store<Block> &parts_;
+  Runs &runs_;
   int64_t shared_ = 0, shared_bytes_ = 0; /* a change, not yet counted: free parts beside blocks, and their bytes */
 };
 
