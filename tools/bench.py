@@ -9,6 +9,7 @@ import importlib
 import importlib.metadata
 import platform
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -44,12 +45,19 @@ def alloc(
     allocator: Annotated[str | None, typer.Option(help="allocator of cuplug")] = None,
     calls: Annotated[int, typer.Option(help="allocations in each round")] = 20_000,
     rounds: Annotated[int, typer.Option(help="rounds; the medians are over them")] = 15,
+    cold: Annotated[
+        bool, typer.Option("--cold", help="instead: a recorded history with emptied caches, and from threads of C")
+    ] = False,
+    history: Annotated[Path | None, typer.Option(help="the recorded history for --cold")] = None,
 ) -> None:
     """An allocation and its free at a cache hit: of one size, and of several in turn, as programs ask for them."""
     from ..runtime.default_runtime import init
     from .benchmarks.allocation_speed import contenders
 
     init(driver=driver, allocator=allocator)
+    if cold:
+        _cold(history, min(calls, 2_000))
+        return
     for sizes in [size] if size else _SIZES:
         found, missing = contenders([parse_size(each) for each in sizes])
         timings = time_in_turn(found, calls=calls, rounds=rounds)
@@ -165,6 +173,22 @@ def _print(title: str, timings: dict[str, Timing], missing: dict[str, str]) -> N
     if not peers:
         console.print("no peer is installed here: only cuplug was measured")
     _print_missing(missing)
+
+
+def _cold(history: Path | None, calls: int) -> None:
+    from .benchmarks.cold_allocations import cold, default_history, from_threads
+
+    path = history or default_history()
+    found, missing = cold(path, calls=calls)
+    threaded, unthreaded = from_threads(path, calls=calls // 4)
+    table = Table(title=f"single allocations with cold caches, as in {path.name}", caption=machine())
+    table.add_column("contender")
+    for column in ("median ns", "p99"):
+        table.add_column(column, justify="right")
+    for name, spread in (found | threaded).items():
+        table.add_row(name, f"{spread.median:.0f}", f"{spread.p99:.0f}")
+    Console().print(table)
+    _print_missing(missing | unthreaded)
 
 
 def _print_missing(missing: dict[str, str]) -> None:

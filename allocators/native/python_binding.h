@@ -138,6 +138,9 @@ void forget_places();
 /* --- python_pointers.cpp */
 extern PyMethodDef pointer_functions[];
 
+/* --- python_timing.cpp */
+extern PyMethodDef timing_functions[];
+
 /* What the binding uses of the package. */
 struct Names {
   PyObject *cuplug_error, *driver_error, *out_of_memory_error, *invalid_free_error;

@@ -298,11 +298,13 @@ def test_an_allocator_goes_with_the_last_of_its_blocks() -> None:
 
 
 def test_an_allocator_that_its_hook_refers_to_is_collected() -> None:
-    allocator = NativeCaching(NullUpstream())
-    allocator.on_out_of_memory = lambda nbytes, stream: allocator is None
-    allocator.attach(lambda *event: allocator)
-    gone = weakref.ref(allocator)
-    del allocator
+    def make() -> weakref.ref[NativeCaching]:
+        allocator = NativeCaching(NullUpstream())
+        allocator.on_out_of_memory = lambda nbytes, stream: allocator is None
+        allocator.attach(lambda *event: allocator)
+        return weakref.ref(allocator)
+
+    gone = make()
     gc.collect()
     assert gone() is None
 
@@ -354,13 +356,12 @@ def test_an_exception_in_a_call_upstream_is_raised_and_nothing_is_lost(
     allocator.free(allocator.allocate(30 * MIB, stream=0))
     before = allocator.statistics().all
     upstream.errors[call] = error
+    operations: dict[str, Callable[[], Any]] = {
+        "reserve": lambda: allocator.allocate(1000, stream=9),
+        "memory_info": lambda: allocator.allocate(1 << 40, stream=0),
+    }
     with pytest.raises(type(error)):
-        if call == "reserve":
-            allocator.allocate(1000, stream=9)
-        elif call == "memory_info":
-            allocator.allocate(1 << 40, stream=0)
-        else:
-            allocator.release_cached()
+        operations.get(call, allocator.release_cached)()
     counted = allocator.statistics().all
     assert (counted.allocation.current, counted.allocated_bytes) == (1, before.allocated_bytes)
     assert counted.reserved_bytes.current == upstream.used_bytes == sum(part.nbytes for part in allocator.segments())
@@ -387,7 +388,7 @@ def test_an_interrupt_where_a_free_makes_a_fence_keeps_the_block_safe(make: Any)
     upstream.fence = interrupted
     with pytest.raises(KeyboardInterrupt):
         allocator.free(block)
-        allocator.statistics()
+    allocator.statistics()
     assert allocator.allocate(1000, stream=1).address != block.address
     upstream.finish(2)
     allocator.release_cached()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,7 @@ def check(allocator: Any, upstream: Interrupted, live: list[Any]) -> None:
     assert sum(piece.nbytes for piece in pieces) == counted.reserved_bytes.current
     assert [piece.address for piece in pieces if piece.state == "active_allocated"] == [int(block) for block in held]
     ends = [(segment.address, segment.address + segment.nbytes) for segment in segments]
-    assert all(first[1] <= second[0] for first, second in zip(ends, ends[1:], strict=False))
+    assert all(first[1] <= second[0] for first, second in pairwise(ends))
 
 
 def histories() -> list[Path]:
