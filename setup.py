@@ -57,7 +57,7 @@ def extensions():
             depends=sorted(glob("allocators/native/*.h")),
             include_dirs=["allocators/native"],
             language="c++",
-            extra_compile_args=["-std=c++17", "-O2", "-fvisibility=hidden", "-pthread"],
+            extra_compile_args=["-std=c++17", "-O2", "-g0", "-fvisibility=hidden", "-pthread"],
             extra_link_args=["-pthread", *(["-ldl"] if sys.platform.startswith("linux") else [])],
             optional=True,
         )
