@@ -31,24 +31,28 @@ struct Allocator::Request {
 class Allocator::Inside {
  public:
   explicit Inside(Allocator &allocator) : allocator_(allocator) {
-    if (!allocator_.mutex_.try_lock()) {
+    Block *returned = nullptr;
+    if (!allocator_.gate_.try_enter(&returned)) {
       LetGo let_go(allocator_.upstream_.hooks());
-      allocator_.mutex_.lock();
+      allocator_.gate_.enter(&returned);
     }
-    allocator_.owner_.store(me(), std::memory_order_relaxed);
+    begin(returned);
   }
-  /* With the mutex, which the caller has locked. */
-  Inside(Allocator &allocator, std::adopt_lock_t) : allocator_(allocator) {
-    allocator_.owner_.store(me(), std::memory_order_relaxed);
-  }
+  /* Once the caller has entered, and was given `returned`. */
+  Inside(Allocator &allocator, Block *returned) : allocator_(allocator) { begin(returned); }
   Inside(const Inside &) = delete;
   Inside &operator=(const Inside &) = delete;
   ~Inside() {
     allocator_.owner_.store(nullptr, std::memory_order_relaxed);
-    allocator_.mutex_.unlock();
+    allocator_.gate_.leave();
   }
 
  private:
+  void begin(Block *returned) {
+    allocator_.owner_.store(me(), std::memory_order_relaxed);
+    if (returned != nullptr) allocator_.receive(returned);
+  }
+
   Allocator &allocator_;
 };
 
@@ -77,8 +81,9 @@ int Allocator::allocate(uint64_t nbytes, uint64_t stream, uint64_t context, Bloc
 }
 
 int Allocator::free(Block *block, uint64_t context) {
-  if (block->owner != this || block->live.exchange(0, std::memory_order_acq_rel) == 0)
+  if (block->owner != this || block->live.load(std::memory_order_acquire) == 0)
     return state() != CUPLUG_OPEN && block->owner == this ? CUPLUG_OK : CUPLUG_NOT_LIVE; /* close() took it back */
+  block->live.store(0, std::memory_order_relaxed);
   give_back(block, context);
   return CUPLUG_OK;
 }
@@ -150,7 +155,7 @@ void Allocator::abandon() {
   closed_.store(CUPLUG_WAS_ABANDONED, std::memory_order_relaxed);
   upstream_.abandon();
   if (getpid() != process_) { /* of the parent's threads none is here to let go of these */
-    new (&mutex_) std::mutex;
+    gate_.renew();
     owner_.store(nullptr, std::memory_order_relaxed);
     addresses_.renew();
     events_.drop();
@@ -222,8 +227,9 @@ int Allocator::whole(Work work) {
 /* Do at once, unless a thread is inside, what the next operation would do first. What fails then fails at the next call
  * that waits. */
 void Allocator::settle_soon() {
-  if (state() != CUPLUG_OPEN || is_mine() || !mutex_.try_lock()) return;
-  Inside inside(*this, std::adopt_lock);
+  Block *returned = nullptr;
+  if (state() != CUPLUG_OPEN || is_mine() || !gate_.try_enter(&returned)) return;
+  Inside inside(*this, returned);
   whole([&] { poll_fences(); });
 }
 
@@ -349,32 +355,34 @@ void Allocator::give_back(Block *block, uint64_t context) {
     return;
   }
   bool soon = block->has_streams.load(std::memory_order_relaxed) != 0;
-  Block *latest = returned_.load(std::memory_order_relaxed);
-  do {
-    block->next_spare = latest;
-  } while (!returned_.compare_exchange_weak(latest, block, std::memory_order_release, std::memory_order_relaxed));
+  gate_.push(block);
   if (soon) settle_soon();
+}
+
+/* Put `returned`, a list with the latest first, behind what is pending. */
+void Allocator::receive(Block *returned) {
+  Block *first = nullptr; /* the same with the earliest first */
+  for (Block *block = returned; block != nullptr;) {
+    Block *earlier = block->next_returned;
+    block->next_returned = first;
+    first = block;
+    block = earlier;
+  }
+  Block **end = &pending_;
+  while (*end != nullptr) end = &(*end)->next_returned; /* there are some only after an operation that failed */
+  *end = first;
 }
 
 void Allocator::take_back_returned() {
   while (unsettled_ != nullptr) {
-    Block *block = unsettled_, *next = block->next_spare;
+    Block *block = unsettled_, *next = block->next_returned;
     put(block);
     unsettled_ = next;
   }
-  if (pending_ == nullptr) {
-    if (returned_.load(std::memory_order_relaxed) == nullptr) return;
-    Block *block = returned_.exchange(nullptr, std::memory_order_acquire);
-    while (block != nullptr) { /* the earliest first */
-      Block *earlier = block->next_spare;
-      block->next_spare = pending_;
-      pending_ = block;
-      block = earlier;
-    }
-  }
   while (pending_ != nullptr) {
-    Block *block = pending_, *next = block->next_spare;
-    take_back(block);
+    Block *block = pending_, *next = block->next_returned;
+    bool is_back = block->kind != USED || block->waiting || block->live.load(std::memory_order_relaxed) != 0;
+    if (!is_back) take_back(block); /* else close() was as quick as the free */
     pending_ = next;
   }
 }
@@ -417,7 +425,7 @@ void Allocator::hand_back(Block *block) {
   try {
     put(block);
   } catch (const std::bad_alloc &) { /* the next operation tries again */
-    block->next_spare = unsettled_;
+    block->next_returned = unsettled_;
     unsettled_ = block;
   }
 }
@@ -484,6 +492,7 @@ void Allocator::close_down() {
     }
   }
   while (being_freed) {
+    receive(gate_.take_list());
     take_back_returned();
     std::vector<Block *> left = in_use();
     being_freed = std::any_of(left.begin(), left.end(), [](const Block *block) { return !block->waiting; });

@@ -6,13 +6,13 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "addresses.h"
 #include "block.h"
 #include "cuplug_allocator.h"
 #include "events.h"
+#include "gate.h"
 #include "ledger.h"
 #include "sorted.h"
 #include "upstream.h"
@@ -123,6 +123,7 @@ class Allocator : public cuplug_allocator {
   int allocate_nothing(uint64_t stream, Block **block);
 
   void give_back(Block *block, uint64_t context);
+  void receive(Block *returned);
   void take_back_returned();
   void take_back(Block *block);
   void passed(Block *block);
@@ -134,12 +135,11 @@ class Allocator : public cuplug_allocator {
   void drop_uses(Block *block);
   cuplug_map *make_map();
 
-  std::mutex mutex_;
+  Gate gate_; /* the mutex, and the blocks that were freed */
   std::atomic<const void *> owner_{nullptr};
-  std::atomic<Block *> returned_{nullptr}; /* freed blocks, the latest first */
   std::atomic<int> closed_{CUPLUG_OPEN};
   std::atomic<uint64_t> memory_limit_;
-  Block *pending_ = nullptr;   /* those being taken back, in order */
+  Block *pending_ = nullptr;   /* freed blocks to be taken back, in order */
   Block *unsettled_ = nullptr; /* those that there was no host memory to take back */
   uint64_t serial_ = 0;
   Waiting waiting_;

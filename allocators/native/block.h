@@ -39,7 +39,7 @@ struct alignas(64) cuplug_block {
   cuplug_block *before = nullptr; /* the part that ends where this begins, in the same segment or range */
   cuplug_block *after = nullptr;
   void *home = nullptr;                 /* of the strategy: its Pool or Space */
-  cuplug_block *next_spare = nullptr;   /* in the list of returned blocks, or of spare ones */
+  cuplug_block *next_returned = nullptr; /* in a list of blocks that come back */
   std::atomic<uint8_t> live{0};         /* whether it is in the program's hands */
   std::atomic<uint8_t> has_streams{0};  /* whether other streams use it (record_stream) */
   cuplug::Kind kind = cuplug::SPARE;
@@ -57,6 +57,7 @@ struct alignas(64) cuplug_block {
   uint64_t stamp = 0;           /* of a free part: when it was freed, in its strategy's own counting */
   void *user = nullptr;         /* the program's own */
   uint64_t slot = 0;            /* of a hole: its place among the holes of its space */
+  cuplug_block *next_spare = nullptr;
 
   uint64_t end() const { return address + nbytes; }
 };

@@ -94,7 +94,8 @@ int cuplug_allocator_set_memory_limit(cuplug_allocator *, uint64_t nbytes);
 
 /* --- blocks. `context` travels with the events of the call (a call stack's number); 0 for none. */
 int cuplug_allocate(cuplug_allocator *, uint64_t nbytes, uint64_t stream, uint64_t context, cuplug_block **block);
-/* Never blocks, never fails but by CUPLUG_NOT_LIVE; may be called in any state of this thread (finalisers). */
+/* Never blocks, never fails but by CUPLUG_NOT_LIVE; may be called in any state of this thread (finalisers). Two threads
+ * must not free one block at the same time. */
 int cuplug_free(cuplug_allocator *, cuplug_block *, uint64_t context);
 int cuplug_record_stream(cuplug_allocator *, cuplug_block *, uint64_t stream, uint64_t context);
 uint64_t cuplug_block_address(const cuplug_block *);
