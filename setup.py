@@ -50,6 +50,7 @@ class BuildIfPossible(build_ext):
 def extensions():
     if os.environ.get("CUPLUG_BUILD_NATIVE", "") == "0" or sys.platform == "win32":
         return []
+    on_linux = sys.platform.startswith("linux")
     return [
         Extension(
             "cuplug.allocators._native",
@@ -58,7 +59,8 @@ def extensions():
             include_dirs=["allocators/native"],
             language="c++",
             extra_compile_args=["-std=c++17", "-O2", "-g0", "-fvisibility=hidden", "-pthread"],
-            extra_link_args=["-pthread", *(["-ldl"] if sys.platform.startswith("linux") else [])],
+            # The module calls the core's functions, which it exports, directly.
+            extra_link_args=["-pthread", *(["-ldl", "-Wl,-Bsymbolic-functions"] if on_linux else [])],
             optional=True,
         )
     ]

@@ -15,7 +15,7 @@ namespace cuplug::python {
 
 namespace {
 
-thread_local Operation *innermost = nullptr;
+CUPLUG_THREAD_LOCAL Operation *innermost = nullptr;
 
 constexpr uint64_t TOO_MUCH = uint64_t{1} << 62; /* no device has as much: asked for more, the core is asked for this */
 

@@ -15,6 +15,14 @@
 
 #include "cuplug_allocator.h"
 
+/* Variables of a thread, reached without a call. glibc keeps room for a few of them in libraries that are loaded late;
+ * other C libraries may not. */
+#if defined(__GLIBC__)
+#define CUPLUG_THREAD_LOCAL __attribute__((tls_model("initial-exec"))) thread_local
+#else
+#define CUPLUG_THREAD_LOCAL thread_local
+#endif
+
 namespace cuplug::python {
 
 struct Allocator;

@@ -199,7 +199,7 @@ struct Place {
   Allocator *allocator; /* borrowed: an allocator that goes raises the generation */
   uint64_t stream;
 };
-thread_local Place place = {0, nullptr, 0};
+CUPLUG_THREAD_LOCAL Place place = {0, nullptr, 0};
 
 struct Quick {
   PyObject_HEAD
