@@ -370,5 +370,7 @@ def flat(counted: Any) -> dict[str, Any]:
     for pool in Statistics.__slots__[:3]:
         for name in Counters.__slots__:
             counter: Counter | _Counter = getattr(getattr(counted, pool), name)
-            result[f"{pool}.{name}"] = tuple(getattr(counter, part) for part in ("current", "peak", "allocated", "freed"))
+            result[f"{pool}.{name}"] = tuple(
+                getattr(counter, part) for part in ("current", "peak", "allocated", "freed")
+            )
     return result

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from cuplug.allocators.base import Allocator
 from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.errors import DriverError, OutOfMemoryError
@@ -280,7 +279,7 @@ HISTORIES = {"gpt2_varlen": "data/traces", "resnet_multiscale": "../tools/data"}
 @pytest.mark.parametrize(("strategy", "options"), STRATEGIES)
 @pytest.mark.parametrize("name", sorted(HISTORIES))
 def test_recorded_histories_go_the_same_way_on_both(name: str, strategy: str, options: dict[str, Any]) -> None:
-    (program,) = decode(load(Path(__file__).parents[1] .joinpath(HISTORIES[name]) / f"{name}.pickle.xz"))
+    (program,) = decode(load(Path(__file__).parents[1].joinpath(HISTORIES[name]) / f"{name}.pickle.xz"))
     follow(program, strategy, options)
 
 

@@ -1,4 +1,4 @@
-"""The native core under random programs, watched by the compiler's sanitizers. ``CUPLUG_FUZZ_SEEDS`` makes it longer."""
+"""The native core under random programs and the compiler's sanitizers. ``CUPLUG_FUZZ_SEEDS`` makes it longer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ def test_random_programs_keep_the_rules_and_the_sanitizers_quiet(tmp_path: Path,
     for strategy in ("caching", "expandable"):
         seeds, operations = (SEEDS, 300) if threads == 1 else (max(1, SEEDS // 8), 1000)
         done = subprocess.run(
-            [str(made), strategy, str(seeds), str(threads), str(operations)], check=False, capture_output=True, text=True
+            [str(made), strategy, str(seeds), str(threads), str(operations)],
+            check=False,
+            capture_output=True,
+            text=True,
         )
         assert done.returncode == 0, done.stderr
         assert done.stdout == f"{seeds} programs went well\n"
