@@ -7,18 +7,22 @@ namespace {
 
 Owner *as_owner(PyObject *object) { return reinterpret_cast<Owner *>(object); }
 
+/* Memory of owners that have gone, of the two kinds: classes made in Python have the collector's header in front. The
+ * collector need not know an owner, which refers to nothing that refers to it. */
 constexpr int MOST_SPARE = 128;
-Owner *spare[MOST_SPARE];
-int spare_count = 0;
+Owner *spare[2][MOST_SPARE];
+int spare_count[2] = {0, 0};
 
 /* An owner of nothing. Its class adds nothing to Owner's own fields. */
 PyObject *new_owner(PyTypeObject *type) {
   Owner *owner;
-  if (spare_count > 0 && type->tp_basicsize == sizeof(Owner) && !PyType_IS_GC(type)) {
-    owner = as_owner(PyObject_Init(reinterpret_cast<PyObject *>(spare[--spare_count]), type));
+  const int kind = PyType_IS_GC(type);
+  if (spare_count[kind] > 0 && type->tp_basicsize == sizeof(Owner)) {
+    owner = as_owner(PyObject_Init(reinterpret_cast<PyObject *>(spare[kind][--spare_count[kind]]), type));
   } else {
     owner = as_owner(type->tp_alloc(type, 0));
     if (owner == nullptr) return nullptr;
+    if (kind && type->tp_basicsize == sizeof(Owner)) PyObject_GC_UnTrack(reinterpret_cast<PyObject *>(owner));
   }
   owner->weak_references = nullptr;
   owner->block = nullptr;
@@ -67,8 +71,9 @@ void deallocate(PyObject *self) {
     PyErr_Restore(type, value, traceback);
   }
   PyTypeObject *type = Py_TYPE(self);
-  if (spare_count < MOST_SPARE && type->tp_basicsize == sizeof(Owner) && !PyType_IS_GC(type)) {
-    spare[spare_count++] = owner; /* the class's reference is subtype_dealloc's to drop */
+  const int kind = PyType_IS_GC(type);
+  if (spare_count[kind] < MOST_SPARE && type->tp_basicsize == sizeof(Owner)) {
+    spare[kind][spare_count[kind]++] = owner; /* the class's reference is subtype_dealloc's to drop */
   } else {
     type->tp_free(self);
   }
