@@ -38,7 +38,8 @@ class Addresses {
     std::lock_guard<std::mutex> guard(mutex_);
     Block *block = table_.find(address);
     if (block == nullptr) return nullptr;
-    bool live = taken ? block->live.exchange(0, std::memory_order_acq_rel) != 0 : block->live.load(std::memory_order_acquire) != 0;
+    bool live = taken ? block->live.exchange(0, std::memory_order_acq_rel) != 0
+                      : block->live.load(std::memory_order_acquire) != 0;
     return live ? block : nullptr;
   }
   /* Begin to keep, with `blocks`. The allocator's mutex is held. */

@@ -1,4 +1,4 @@
-/* The contract of every native allocator (base.py): policy, checks, statistics and locking, over a strategy's methods. */
+/* The contract of every native allocator (base.py): policy, checks, statistics and locking, over a strategy's own. */
 #ifndef CUPLUG_ALLOCATOR_CORE_H
 #define CUPLUG_ALLOCATOR_CORE_H
 
@@ -64,7 +64,7 @@ class Allocator : public cuplug_allocator {
  protected:
   /* --- what a strategy implements, called under the mutex */
 
-  /* A new block of `nbytes` (`requested`, as `rounded` has rounded it), from `new_part`. Throws OutOfMemory or Failed. */
+  /* A new block of `nbytes` (`requested`, as `rounded` has rounded it), from the store. Throws OutOfMemory or Failed. */
   virtual Block *take(uint64_t requested, uint64_t nbytes, uint64_t stream) = 0;
   /* Take `block` back. Throws nothing but std::bad_alloc, and then nothing has changed. */
   virtual void put(Block *block) = 0;
@@ -84,16 +84,12 @@ class Allocator : public cuplug_allocator {
   static uint64_t round_up(uint64_t nbytes);
   uint64_t memory_limit() const { return memory_limit_.load(std::memory_order_relaxed); }
   /* Whether the limit forbids `nbytes` more. */
-  bool exceeds_limit(uint64_t nbytes) const { return memory_limit() != NO_LIMIT && ledger_.reserved() + nbytes > memory_limit(); }
+  bool exceeds_limit(uint64_t nbytes) const {
+    return memory_limit() != NO_LIMIT && ledger_.reserved() + nbytes > memory_limit();
+  }
   /* Take memory from upstream within the limit, count it and tell of it. */
   uint64_t reserve(uint64_t nbytes, bool small, uint64_t stream);
   void release(uint64_t address, uint64_t nbytes, bool small, uint64_t stream);
-  /* A part of address space. `kind` is SPARE until it is known. */
-  Block *new_part() { return parts_.take(); }
-  void drop_part(Block *part) {
-    part->kind = SPARE;
-    parts_.give(part);
-  }
   /* Append the entry of one part to a map. */
   static void add_piece(std::vector<cuplug_piece> &pieces, const Block *part);
 
@@ -119,7 +115,7 @@ class Allocator : public cuplug_allocator {
 
   bool serve(Request &request);
   Block *attempt(const Request &request, uint64_t nbytes);
-  void give_up(const Request &request);
+  void note_shortage(uint64_t nbytes, uint64_t stream, uint64_t context);
   int allocate_nothing(uint64_t stream, Block **block);
 
   void give_back(Block *block, uint64_t context);

@@ -38,17 +38,17 @@ struct alignas(64) cuplug_block {
   uint64_t requested = 0;
   cuplug_block *before = nullptr; /* the part that ends where this begins, in the same segment or range */
   cuplug_block *after = nullptr;
-  void *home = nullptr;                 /* of the strategy: its Pool or Space */
+  void *home = nullptr;                  /* of the strategy: its Pool or Space */
   cuplug_block *next_returned = nullptr; /* in a list of blocks that come back */
-  std::atomic<uint8_t> live{0};         /* whether it is in the program's hands */
-  std::atomic<uint8_t> has_streams{0};  /* whether other streams use it (record_stream) */
+  std::atomic<uint8_t> live{0};          /* whether it is in the program's hands */
+  std::atomic<uint8_t> has_streams{0};   /* whether other streams use it (record_stream) */
   cuplug::Kind kind = cuplug::SPARE;
   bool has_fences = false; /* whether there are fences to wait for once it is freed */
-  bool waiting = false;  /* whether it was freed and waits behind fences */
-  bool orphan = false;   /* whether its own stream has been destroyed */
-  bool nothing = false;  /* a block of zero bytes: address 0, counted nowhere */
-  bool shared = false;   /* of a free part on virtual addresses: lies beside a block, and is counted so */
-  bool listed = false;   /* whether it is in the table of addresses */
+  bool waiting = false;    /* whether it was freed and waits behind fences */
+  bool orphan = false;     /* whether its own stream has been destroyed */
+  bool nothing = false;    /* a block of zero bytes: address 0, counted nowhere */
+  bool shared = false;     /* of a free part on virtual addresses: lies beside a block, and is counted so */
+  bool listed = false;     /* whether it is in the table of addresses */
   /* --- what is seldom looked at */
   uint64_t stream = 0;
   cuplug::Allocator *owner = nullptr;

@@ -18,7 +18,8 @@ CachingAllocator::CachingAllocator(const cuplug_upstream &table, const CachingOp
     : Allocator(table, options.memory_limit),
       options_(options),
       small_rules_{ALIGNMENT, NO_LIMIT, !options.follows_torch},
-      large_rules_{options.follows_torch ? SMALL_BLOCK + 1 : ALIGNMENT, options.max_split_size, !options.follows_torch} {}
+      large_rules_{options.follows_torch ? SMALL_BLOCK + 1 : ALIGNMENT, options.max_split_size,
+                   !options.follows_torch} {}
 
 CachingAllocator::~CachingAllocator() {
   each_pool([](Pool *pool) { delete pool; });
@@ -144,7 +145,8 @@ void CachingAllocator::make_room(uint64_t nbytes) {
 
 uint64_t CachingAllocator::release_unused() {
   uint64_t released = give_back(idle());
-  auto left = std::stable_partition(ownerless_.begin(), ownerless_.end(), [](Pool *pool) { return pool->has_segments(); });
+  auto left =
+      std::stable_partition(ownerless_.begin(), ownerless_.end(), [](Pool *pool) { return pool->has_segments(); });
   std::for_each(left, ownerless_.end(), [](Pool *pool) { delete pool; });
   ownerless_.erase(left, ownerless_.end());
   return released;
@@ -277,7 +279,8 @@ void CachingAllocator::map_segments(std::vector<cuplug_segment> &segments, std::
     pool->each_segment([&](const Segment *segment) {
       size_t first = pieces.size();
       for (const Block *part = segment->first; part != nullptr; part = part->after) add_piece(pieces, part);
-      segments.push_back({segment->address, segment->nbytes, pool->stream, first, pieces.size() - first, pool->small, 0});
+      segments.push_back(
+          {segment->address, segment->nbytes, pool->stream, first, pieces.size() - first, pool->small, 0});
     });
   });
 }

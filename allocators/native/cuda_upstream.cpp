@@ -27,13 +27,13 @@ using CUdeviceptr = unsigned long long;
 using CUmemGenericAllocationHandle = unsigned long long;
 
 constexpr CUresult SUCCESS = 0, ERROR_OUT_OF_MEMORY = 2, ERROR_NOT_READY = 600;
-constexpr unsigned EVENT_DISABLE_TIMING = 2;            /* CU_EVENT_DISABLE_TIMING */
-constexpr int VIRTUAL_MEMORY_SUPPORTED = 102;           /* CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED */
-constexpr int ALLOCATION_PINNED = 1;                    /* CU_MEM_ALLOCATION_TYPE_PINNED */
-constexpr int LOCATION_DEVICE = 1;                      /* CU_MEM_LOCATION_TYPE_DEVICE */
-constexpr int ACCESS_READWRITE = 3;                     /* CU_MEM_ACCESS_FLAGS_PROT_READWRITE */
-constexpr int GRANULARITY_MINIMUM = 0;                  /* CU_MEM_ALLOC_GRANULARITY_MINIMUM */
-constexpr uint64_t PER_THREAD_KEY = uint64_t(1) << 63;  /* runtime/upstream.py */
+constexpr unsigned EVENT_DISABLE_TIMING = 2;           /* CU_EVENT_DISABLE_TIMING */
+constexpr int VIRTUAL_MEMORY_SUPPORTED = 102;          /* CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED */
+constexpr int ALLOCATION_PINNED = 1;                   /* CU_MEM_ALLOCATION_TYPE_PINNED */
+constexpr int LOCATION_DEVICE = 1;                     /* CU_MEM_LOCATION_TYPE_DEVICE */
+constexpr int ACCESS_READWRITE = 3;                    /* CU_MEM_ACCESS_FLAGS_PROT_READWRITE */
+constexpr int GRANULARITY_MINIMUM = 0;                 /* CU_MEM_ALLOC_GRANULARITY_MINIMUM */
+constexpr uint64_t PER_THREAD_KEY = uint64_t(1) << 63; /* runtime/upstream.py */
 
 struct CUmemLocation {
   int type; /* CUmemLocationType */
@@ -78,11 +78,14 @@ struct Api {
   CUresult (*cuEventDestroy)(CUevent);
   /* Virtual memory; all are null where the library lacks one of them. */
   CUresult (*cuMemGetAllocationGranularity)(size_t *, const CUmemAllocationProp *, int option);
-  CUresult (*cuMemAddressReserve)(CUdeviceptr *, size_t nbytes, size_t alignment, CUdeviceptr wanted, unsigned long long flags);
+  CUresult (*cuMemAddressReserve)(CUdeviceptr *, size_t nbytes, size_t alignment, CUdeviceptr wanted,
+                                  unsigned long long flags);
   CUresult (*cuMemAddressFree)(CUdeviceptr, size_t nbytes);
-  CUresult (*cuMemCreate)(CUmemGenericAllocationHandle *, size_t nbytes, const CUmemAllocationProp *, unsigned long long flags);
+  CUresult (*cuMemCreate)(CUmemGenericAllocationHandle *, size_t nbytes, const CUmemAllocationProp *,
+                          unsigned long long flags);
   CUresult (*cuMemRelease)(CUmemGenericAllocationHandle);
-  CUresult (*cuMemMap)(CUdeviceptr, size_t nbytes, size_t offset, CUmemGenericAllocationHandle, unsigned long long flags);
+  CUresult (*cuMemMap)(CUdeviceptr, size_t nbytes, size_t offset, CUmemGenericAllocationHandle,
+                       unsigned long long flags);
   CUresult (*cuMemSetAccess)(CUdeviceptr, size_t nbytes, const CUmemAccessDesc *, size_t count);
   CUresult (*cuMemUnmap)(CUdeviceptr, size_t nbytes);
 };
@@ -105,17 +108,19 @@ const Api *api() {
                find(library, "cuDevicePrimaryCtxRelease_v2", made.cuDevicePrimaryCtxRelease) &&
                find(library, "cuCtxGetCurrent", made.cuCtxGetCurrent) &&
                find(library, "cuCtxPushCurrent_v2", made.cuCtxPushCurrent) &&
-               find(library, "cuCtxPopCurrent_v2", made.cuCtxPopCurrent) && find(library, "cuMemAlloc_v2", made.cuMemAlloc) &&
-               find(library, "cuMemFree_v2", made.cuMemFree) && find(library, "cuMemGetInfo_v2", made.cuMemGetInfo) &&
-               find(library, "cuEventCreate", made.cuEventCreate) && find(library, "cuEventRecord", made.cuEventRecord) &&
-               find(library, "cuEventQuery", made.cuEventQuery) &&
+               find(library, "cuCtxPopCurrent_v2", made.cuCtxPopCurrent) &&
+               find(library, "cuMemAlloc_v2", made.cuMemAlloc) && find(library, "cuMemFree_v2", made.cuMemFree) &&
+               find(library, "cuMemGetInfo_v2", made.cuMemGetInfo) &&
+               find(library, "cuEventCreate", made.cuEventCreate) &&
+               find(library, "cuEventRecord", made.cuEventRecord) && find(library, "cuEventQuery", made.cuEventQuery) &&
                find(library, "cuEventSynchronize", made.cuEventSynchronize) &&
                find(library, "cuEventDestroy_v2", made.cuEventDestroy);
     bool pages = find(library, "cuMemGetAllocationGranularity", made.cuMemGetAllocationGranularity) &&
                  find(library, "cuMemAddressReserve", made.cuMemAddressReserve) &&
-                 find(library, "cuMemAddressFree", made.cuMemAddressFree) && find(library, "cuMemCreate", made.cuMemCreate) &&
-                 find(library, "cuMemRelease", made.cuMemRelease) && find(library, "cuMemMap", made.cuMemMap) &&
-                 find(library, "cuMemSetAccess", made.cuMemSetAccess) && find(library, "cuMemUnmap", made.cuMemUnmap);
+                 find(library, "cuMemAddressFree", made.cuMemAddressFree) &&
+                 find(library, "cuMemCreate", made.cuMemCreate) && find(library, "cuMemRelease", made.cuMemRelease) &&
+                 find(library, "cuMemMap", made.cuMemMap) && find(library, "cuMemSetAccess", made.cuMemSetAccess) &&
+                 find(library, "cuMemUnmap", made.cuMemUnmap);
     if (!pages) made.cuMemGetAllocationGranularity = nullptr;
     return all && made.cuInit(0) == SUCCESS ? &made : nullptr;
   }();
@@ -230,7 +235,8 @@ int fence(void *context, uint64_t stream, void **made) {
   CudaFence *fence = new (std::nothrow) CudaFence{nullptr, SUCCESS};
   *made = fence;
   if (fence == nullptr) return CUPLUG_FAILED;
-  if (stream & PER_THREAD_KEY) stream = 0; /* another thread's own stream cannot be named; the legacy stream waits for all */
+  if (stream & PER_THREAD_KEY)
+    stream = 0; /* another thread's own stream cannot be named; the legacy stream waits for all */
   CUresult code = on_device(cuda, [&] {
     if (cuda.spare_events.empty()) {
       CUresult created = cuda.driver.cuEventCreate(&fence->event, EVENT_DISABLE_TIMING);
@@ -331,7 +337,8 @@ uint64_t page_granularity_of(const Cuda &cuda) {
   int supported = 0;
   size_t granularity = 0;
   if (cuda.driver.cuMemGetAllocationGranularity == nullptr) return 0;
-  if (cuda.driver.cuDeviceGetAttribute(&supported, VIRTUAL_MEMORY_SUPPORTED, cuda.device) != SUCCESS || !supported) return 0;
+  if (cuda.driver.cuDeviceGetAttribute(&supported, VIRTUAL_MEMORY_SUPPORTED, cuda.device) != SUCCESS || !supported)
+    return 0;
   CUresult code = cuda.driver.cuMemGetAllocationGranularity(&granularity, &cuda.properties, GRANULARITY_MINIMUM);
   return code == SUCCESS ? granularity : 0;
 }
@@ -366,9 +373,10 @@ EXPORT int cuplug_cuda_upstream(int ordinal, cuplug_upstream *made) {
     driver->cuDevicePrimaryCtxRelease(device);
     return CUPLUG_NO_HOST_MEMORY;
   }
-  *made = cuplug_upstream{cuda,       reserve,    release,       memory_info, fence,        fence_done,
-                          fence_wait, fence_drop, 512,           page_granularity_of(*cuda), reserve_range, free_range,
-                          create_page, release_page, map,        set_access,  unmap,        close};
+  *made = cuplug_upstream{cuda,          reserve,    release,     memory_info,  fence,
+                          fence_done,    fence_wait, fence_drop,  512,          page_granularity_of(*cuda),
+                          reserve_range, free_range, create_page, release_page, map,
+                          set_access,    unmap,      close};
   return CUPLUG_OK;
 }
 

@@ -38,7 +38,8 @@ class Events {
   void observe(bool on) { on_.store(on, std::memory_order_relaxed); }
   bool observed() const { return on_.load(std::memory_order_relaxed); }
 
-  void emit(EventKind kind, uint64_t stream, uint64_t address, uint64_t nbytes, uint64_t requested, uint64_t context = 0) {
+  void emit(EventKind kind, uint64_t stream, uint64_t address, uint64_t nbytes, uint64_t requested,
+            uint64_t context = 0) {
     if (observed()) push({kind, 0, 0, 0, stream, address, nbytes, requested, context});
   }
   void emit(EventKind kind, const Block *block, uint64_t context = 0) {

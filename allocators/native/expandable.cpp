@@ -204,9 +204,8 @@ std::vector<Block *> ExpandableAllocator::movable(const Space *space) const {
       int rank = (span->stamp > other->stamps->passed) * 2 + (other != space);
       ranked.push_back({rank, order_of(span), span});
     });
-  std::sort(ranked.begin(), ranked.end(), [](const Ranked &a, const Ranked &b) {
-    return a.rank != b.rank ? a.rank < b.rank : a.order < b.order;
-  });
+  std::sort(ranked.begin(), ranked.end(),
+            [](const Ranked &a, const Ranked &b) { return a.rank != b.rank ? a.rank < b.rank : a.order < b.order; });
   std::vector<Block *> spans;
   for (const Ranked &one : ranked) spans.push_back(one.span);
   return spans;
@@ -232,7 +231,8 @@ void ExpandableAllocator::place_in_new_range(Space *space, uint64_t nbytes, Plac
     } catch (const OutOfMemory &) {
       if (size == least) throw;
     }
-    if (refused) size = std::max(size / RANGE_SHRINKS_BY / granularity_ * granularity_, least); /* leaving room for others */
+    if (refused)
+      size = std::max(size / RANGE_SHRINKS_BY / granularity_ * granularity_, least); /* leaving room for others */
   }
   usual = size;
   space->add(std::make_unique<Range>(address, size, granularity_));
@@ -305,8 +305,9 @@ void ExpandableAllocator::drop_empty_ranges(const std::vector<Space *> &spaces) 
       space->remove(range);
     }
   }
-  ownerless_.erase(std::remove_if(ownerless_.begin(), ownerless_.end(), [](const auto &space) { return space->ranges.empty(); }),
-                   ownerless_.end());
+  ownerless_.erase(
+      std::remove_if(ownerless_.begin(), ownerless_.end(), [](const auto &space) { return space->ranges.empty(); }),
+      ownerless_.end());
 }
 
 void ExpandableAllocator::forget(uint64_t stream) {
@@ -326,7 +327,8 @@ void ExpandableAllocator::forget(uint64_t stream) {
   }
   latest_ = nullptr;
   by_stream_.erase(stream);
-  streams_.erase(std::find_if(streams_.begin(), streams_.end(), [&](const auto &other) { return other.get() == found; }));
+  streams_.erase(
+      std::find_if(streams_.begin(), streams_.end(), [&](const auto &other) { return other.get() == found; }));
 }
 
 /* --- the map */

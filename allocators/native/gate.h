@@ -32,17 +32,21 @@ class Gate {
     while (!try_enter(returned)) {
       uintptr_t word = word_.load(std::memory_order_relaxed);
       if ((word & INSIDE) == 0) continue;
-      /* Whoever is inside sees the mark when it leaves, and then needs the mutex to wake this thread: not before it sleeps. */
-      if ((word & WAITED_FOR) != 0 || word_.compare_exchange_weak(word, word | WAITED_FOR, std::memory_order_relaxed)) left_.wait(sleep);
+      /* Whoever is inside sees the mark when it leaves, and then needs the mutex to wake this thread. */
+      if ((word & WAITED_FOR) != 0 || word_.compare_exchange_weak(word, word | WAITED_FOR, std::memory_order_relaxed))
+        left_.wait(sleep);
     }
   }
 
   void leave() {
     uintptr_t word = INSIDE;
-    while (!word_.compare_exchange_weak(word, word & ~(INSIDE | WAITED_FOR), std::memory_order_release, std::memory_order_relaxed)) {
+    while (!word_.compare_exchange_weak(word, word & ~(INSIDE | WAITED_FOR), std::memory_order_release,
+                                        std::memory_order_relaxed)) {
     }
     if ((word & WAITED_FOR) == 0) return;
-    { std::lock_guard<std::mutex> sleep(mutex_); }
+    {
+      std::lock_guard<std::mutex> sleep(mutex_);
+    }
     left_.notify_all();
   }
 
@@ -55,9 +59,7 @@ class Gate {
   }
 
   /* The blocks that came onto the list since the caller entered. */
-  Block *take_list() {
-    return list_of(word_.fetch_and(INSIDE | WAITED_FOR, std::memory_order_acquire));
-  }
+  Block *take_list() { return list_of(word_.fetch_and(INSIDE | WAITED_FOR, std::memory_order_acquire)); }
 
   /* In a process that was forked: of the threads inside and of those waiting none is here. */
   void renew() {

@@ -21,7 +21,7 @@ class Store {
   Store(const Store &) = delete;
   Store &operator=(const Store &) = delete;
 
-  /* Make sure that the next `count` calls of `take` cannot fail. Throws std::bad_alloc, and then nothing has changed. */
+  /* Make sure that the next `count` calls of `take` cannot fail. Throws std::bad_alloc: nothing has changed. */
   void reserve(size_t count) {
     if (spare_ < count) add_pieces(count);
   }

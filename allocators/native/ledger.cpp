@@ -10,16 +10,16 @@ void Figures::keep_active_peaks() {
 }
 
 void Figures::reset_peaks() {
-  for (Figure *figure : {&allocation, &allocated_bytes, &requested_bytes, &inactive_split, &inactive_split_bytes, &segment,
-                         &reserved_bytes})
+  for (Figure *figure : {&allocation, &allocated_bytes, &requested_bytes, &inactive_split, &inactive_split_bytes,
+                         &segment, &reserved_bytes})
     figure->reset_peak();
   active_peak = active_bytes_peak = 0;
   keep_active_peaks();
 }
 
 void Figures::reset_accumulated() {
-  for (Figure *figure : {&allocation, &allocated_bytes, &requested_bytes, &inactive_split, &inactive_split_bytes, &segment,
-                         &reserved_bytes})
+  for (Figure *figure : {&allocation, &allocated_bytes, &requested_bytes, &inactive_split, &inactive_split_bytes,
+                         &segment, &reserved_bytes})
     figure->reset_accumulated();
   active_start = allocation.current + waiting;
   active_bytes_start = allocated_bytes.current + waiting_bytes;
@@ -27,11 +27,13 @@ void Figures::reset_accumulated() {
 
 cuplug_counters Figures::copy() const {
   /* What becomes active is what is allocated: the sums of increases are the same. */
-  Figure active{allocation.current + waiting, std::max(active_peak, allocation.peak), allocation.allocated, active_start};
+  Figure active{allocation.current + waiting, std::max(active_peak, allocation.peak), allocation.allocated,
+                active_start};
   Figure active_bytes{allocated_bytes.current + waiting_bytes, std::max(active_bytes_peak, allocated_bytes.peak),
                       allocated_bytes.allocated, active_bytes_start};
-  return {allocation.copy(), allocated_bytes.copy(), requested_bytes.copy(), active.copy(),         active_bytes.copy(),
-          segment.copy(),    reserved_bytes.copy(),  inactive_split.copy(),  inactive_split_bytes.copy()};
+  return {allocation.copy(),     allocated_bytes.copy(), requested_bytes.copy(),
+          active.copy(),         active_bytes.copy(),    segment.copy(),
+          reserved_bytes.copy(), inactive_split.copy(),  inactive_split_bytes.copy()};
 }
 
 void Ledger::reset_peaks() {
@@ -44,8 +46,8 @@ void Ledger::reset_accumulated() {
 }
 
 void Ledger::copy(cuplug_statistics *statistics) const {
-  *statistics = {all_.copy(), small_.copy(), large_.copy(), num_alloc_retries, num_ooms, num_sync_all_streams,
-                 num_device_alloc, num_device_free};
+  *statistics = {all_.copy(), small_.copy(),        large_.copy(),    num_alloc_retries,
+                 num_ooms,    num_sync_all_streams, num_device_alloc, num_device_free};
 }
 
 }  // namespace cuplug

@@ -228,7 +228,8 @@ int release_page(void *context, uint64_t handle) {
 int map(void *context, uint64_t address, uint64_t nbytes, uint64_t handle) {
   Null &device = null_of(context);
   Null::Page *page = device.page(handle);
-  if (page == nullptr || page->nbytes != nbytes || !device.in_range(address, nbytes) || device.mapped.count(address) != 0)
+  if (page == nullptr || page->nbytes != nbytes || !device.in_range(address, nbytes) ||
+      device.mapped.count(address) != 0)
     return CUPLUG_FAILED;
   ++device.counts.mem_map;
   device.counts.driver_time_us += cost_us(MAP, nbytes);
@@ -316,7 +317,8 @@ EXPORT int cuplug_null_upstream_counts(const cuplug_upstream *upstream, cuplug_n
   *counts = device.counts;
   counts->used_bytes = device.used;
   counts->total_bytes = device.total;
-  counts->pages = std::count_if(device.pages.begin(), device.pages.end(), [](const auto &page) { return !page.second.released; });
+  counts->pages =
+      std::count_if(device.pages.begin(), device.pages.end(), [](const auto &page) { return !page.second.released; });
   return CUPLUG_OK;
 }
 

@@ -89,7 +89,8 @@ ExpandableOptions expandable_options(const cuplug_option *options, size_t count)
 
 }  // namespace
 
-Allocator *make_allocator(const char *strategy, const cuplug_option *options, size_t count, const cuplug_upstream &table) {
+Allocator *make_allocator(const char *strategy, const cuplug_option *options, size_t count,
+                          const cuplug_upstream &table) {
   if (std::strcmp(strategy, "caching") == 0) return new CachingAllocator(table, caching_options(options, count, table));
   if (std::strcmp(strategy, "expandable") != 0) throw Invalid{std::string("no strategy is called ") + strategy};
   ExpandableOptions parsed = expandable_options(options, count);

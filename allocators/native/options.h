@@ -16,7 +16,8 @@ struct Invalid {
 
 /* A new allocator. Throws Invalid, Failed, Unsupported or std::bad_alloc. */
 struct Unsupported {};
-Allocator *make_allocator(const char *strategy, const cuplug_option *options, size_t count, const cuplug_upstream &table);
+Allocator *make_allocator(const char *strategy, const cuplug_option *options, size_t count,
+                          const cuplug_upstream &table);
 
 }  // namespace cuplug
 #endif

@@ -1,5 +1,5 @@
-/* The figures of the strategies, in bytes unless it says otherwise. Each stands in the Python specification too, with the
- * reasons: caching.py, pool.py, expandable.py. tests/native/test_equivalence.py shows that both have the same. */
+/* The figures of the strategies, in bytes unless it says otherwise. Each stands in the Python specification too, with
+ * the reasons: caching.py, pool.py, expandable.py. tests/native/test_equivalence.py shows that both have the same. */
 #ifndef CUPLUG_POLICY_H
 #define CUPLUG_POLICY_H
 
@@ -10,7 +10,7 @@ namespace cuplug::policy {
 /* --- caching */
 constexpr uint64_t ROUND = 2 * MIB; /* sizes of segments are multiples of this */
 constexpr uint64_t SMALL_SEGMENT = 2 * MIB;
-constexpr uint64_t LEAST_SEGMENT = 8 * MIB;            /* for large blocks, */
+constexpr uint64_t LEAST_SEGMENT = 8 * MIB;             /* for large blocks, */
 constexpr uint64_t LEAST_SEGMENT_BELOW_PEAK = 64 * MIB; /* and while less is reserved than at the peak */
 constexpr uint64_t TORCH_LARGE_SEGMENT = 20 * MIB, TORCH_LARGE_BLOCK = 10 * MIB; /* for blocks below the latter */
 constexpr uint64_t OVERSIZE_SLACK = 20 * MIB;
@@ -18,11 +18,12 @@ constexpr int64_t RELEASE_BURST = 64, RELEASE_EVERY = 50; /* the ration: times a
 
 /* --- expandable */
 constexpr uint64_t LARGE_RANGE = uint64_t(64) << 30, SMALL_RANGE = uint64_t(4) << 30; /* of address space, at once */
-constexpr uint64_t RANGE_SHRINKS_BY = 16;                                             /* where the driver refuses so much */
+constexpr uint64_t RANGE_SHRINKS_BY = 16; /* where the driver refuses so much */
 constexpr uint64_t PAGES_OF_BLOCK = 2, PAGES_OF_ALL = 64;
 constexpr double LEAST_SLACK = 1.0 / 128, MOST_SLACK = 1.0 / 14; /* parts of the peak */
 constexpr uint64_t SLACK_BLOCKS = 32, SLACK = 48 * MIB;
-constexpr uint64_t MUCH = 128 * MIB; /* from so many bytes of new pages on, it is asked first whether the device has them */
+constexpr uint64_t MUCH =
+    128 * MIB; /* from so many bytes of new pages on, it is asked first whether the device has them */
 
 /* --- both */
 constexpr int MOST_HOOK_CALLS = 64;

@@ -1,4 +1,4 @@
-/* Free memory of one stream: segments cut into pieces, the smallest that fits first (pool.py). Address arithmetic only. */
+/* Free memory of one stream: segments cut into pieces, the smallest that fits first (pool.py). Only arithmetic. */
 #ifndef CUPLUG_POOL_H
 #define CUPLUG_POOL_H
 
@@ -34,7 +34,8 @@ struct Rules {
 
   /* Whether a piece of `piece` bytes, large enough, may serve `nbytes`. */
   bool fits(uint64_t piece, uint64_t nbytes) const {
-    return piece < max_split_size || max_split_size == NO_LIMIT || (nbytes >= max_split_size && piece < nbytes + policy::OVERSIZE_SLACK);
+    return piece < max_split_size || max_split_size == NO_LIMIT ||
+           (nbytes >= max_split_size && piece < nbytes + policy::OVERSIZE_SLACK);
   }
   /* Whether a piece of `piece` bytes is cut to serve `nbytes`. */
   bool cuts(uint64_t piece, uint64_t nbytes) const {
@@ -47,7 +48,14 @@ struct Rules {
 class Pool {
  public:
   Pool(uint64_t stream, bool small, const Rules &rules, Ledger &ledger, Store<Block> &parts, Runs &runs)
-      : stream(stream), small(small), partial_(runs), idle_(runs), rules_(rules), ledger_(ledger), parts_(parts), runs_(runs) {}
+      : stream(stream),
+        small(small),
+        partial_(runs),
+        idle_(runs),
+        rules_(rules),
+        ledger_(ledger),
+        parts_(parts),
+        runs_(runs) {}
 
   const uint64_t stream;
   const bool small;

@@ -68,7 +68,7 @@ struct Run {
 };
 using Runs = Store<Run, 16>;
 
-/* A sorted set of parts, in runs of up to `Run::MOST`. There is always one run, at least; none is empty but the only one. */
+/* A sorted set of parts, in runs of up to `Run::MOST`. There is at least one; none is empty but the only one. */
 class Sorted {
  public:
   /* A position; behind the last part if it is at the count of its run. */
@@ -144,7 +144,7 @@ class Sorted {
     Order order = order_of(block);
     bool above = found.at == 0 ? found.run == 0 || lasts_[found.run - 1] < order : run->orders[found.at - 1] < order;
     bool below = found.at + 1 < run->count ? order < run->orders[found.at + 1]
-                                            : found.run + 1 == runs_used_ || order < runs_[found.run + 1]->orders[0];
+                                           : found.run + 1 == runs_used_ || order < runs_[found.run + 1]->orders[0];
     if (above && below) {
       run->set(found.at, order, block);
       if (only_ == nullptr) lasts_[found.run] = run->orders[run->count - 1];

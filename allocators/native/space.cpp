@@ -118,7 +118,9 @@ bool Space::place(uint64_t nbytes, Place *best) const {
     auto consider = [&](uint64_t address) {
       uint64_t found = missing(gap, address, address + nbytes, nullptr);
       if (best_gap != nullptr) {
-        if (found != best->missing ? found > best->missing : room != best->room ? room > best->room : address >= best->address)
+        if (found != best->missing ? found > best->missing
+            : room != best->room   ? room > best->room
+                                   : address >= best->address)
           return;
       }
       best_gap = gap;

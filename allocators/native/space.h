@@ -58,8 +58,14 @@ class Space {
  public:
   Space(uint64_t stream, bool small, std::shared_ptr<Stamps> stamps, uint64_t granularity, Ledger &ledger,
         Store<Block> &parts, Runs &runs)
-      : stream(stream), small(small), stamps(std::move(stamps)), free_(runs), granularity_(granularity), ledger_(ledger),
-        parts_(parts), runs_(runs) {}
+      : stream(stream),
+        small(small),
+        stamps(std::move(stamps)),
+        free_(runs),
+        granularity_(granularity),
+        ledger_(ledger),
+        parts_(parts),
+        runs_(runs) {}
 
   const uint64_t stream;
   const bool small;

@@ -79,7 +79,8 @@ void FenceRef::wait() const {
 void FenceRef::drop() noexcept {
   if (fence_ == nullptr || --fence_->references != 0) return;
   Upstream *upstream = fence_->upstream;
-  if (fence_->handle != nullptr && !upstream->abandoned_) upstream->table_.fence_drop(upstream->table_.context, fence_->handle);
+  if (fence_->handle != nullptr && !upstream->abandoned_)
+    upstream->table_.fence_drop(upstream->table_.context, fence_->handle);
   delete fence_;
 }
 

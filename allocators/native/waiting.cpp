@@ -14,7 +14,8 @@ void Waiting::add(Block *block) {
     ticket->block = block;
     ticket->fence = wait.fence;
     ticket->next_spare = nullptr;
-    auto queue = std::find_if(queues_.begin(), queues_.end(), [&](const Queue &other) { return other.key == wait.key; });
+    auto queue =
+        std::find_if(queues_.begin(), queues_.end(), [&](const Queue &other) { return other.key == wait.key; });
     if (queue == queues_.end()) {
       queues_.push_back({wait.key, ticket, ticket});
     } else if (queue->first == nullptr) { /* emptied by a poll that failed */

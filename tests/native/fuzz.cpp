@@ -2,8 +2,8 @@
  *
  *     fuzz STRATEGY SEEDS THREADS OPERATIONS [FIRST_SEED]
  *
- * With one thread every rule is checked after each operation: blocks that are live, or wait for a stream, do not overlap and lie in
- * memory that is held and accessible; the counters are those of the model; what upstream was asked for is what the
+ * With one thread every rule is checked after each operation: blocks that are live, or wait for a stream, do not overlap
+ * and lie in memory that is held and accessible; the counters are those of the model; what upstream was asked for is what the
  * allocator counts. With several, blocks are freed by other threads than those that allocated them, and the rules are
  * checked when all have come to rest. At the end everything has been given back. */
 #include <algorithm>
@@ -53,12 +53,22 @@ class Device {
     made.fence_done = [](void *self, void *fence, int *done) { return of(self).fence_done(fence, done); };
     made.fence_wait = [](void *self, void *fence) { return of(self).fence_wait(fence); };
     made.fence_drop = [](void *self, void *fence) { of(self).fence_drop(fence); };
-    made.reserve_range = [](void *self, uint64_t nbytes, uint64_t *address) { return of(self).reserve_range(nbytes, address); };
-    made.free_range = [](void *self, uint64_t address, uint64_t nbytes) { return of(self).free_range(address, nbytes); };
-    made.create_page = [](void *self, uint64_t nbytes, uint64_t *handle) { return of(self).create_page(nbytes, handle); };
+    made.reserve_range = [](void *self, uint64_t nbytes, uint64_t *address) {
+      return of(self).reserve_range(nbytes, address);
+    };
+    made.free_range = [](void *self, uint64_t address, uint64_t nbytes) {
+      return of(self).free_range(address, nbytes);
+    };
+    made.create_page = [](void *self, uint64_t nbytes, uint64_t *handle) {
+      return of(self).create_page(nbytes, handle);
+    };
     made.release_page = [](void *self, uint64_t handle) { return of(self).release_page(handle); };
-    made.map = [](void *self, uint64_t address, uint64_t nbytes, uint64_t handle) { return of(self).map(address, nbytes, handle); };
-    made.set_access = [](void *self, uint64_t address, uint64_t nbytes) { return of(self).set_access(address, nbytes); };
+    made.map = [](void *self, uint64_t address, uint64_t nbytes, uint64_t handle) {
+      return of(self).map(address, nbytes, handle);
+    };
+    made.set_access = [](void *self, uint64_t address, uint64_t nbytes) {
+      return of(self).set_access(address, nbytes);
+    };
     made.unmap = [](void *self, uint64_t address, uint64_t nbytes) { return of(self).unmap(address, nbytes); };
     return made;
   }
@@ -285,7 +295,9 @@ class Program {
   }
 
  private:
-  uint64_t pick(std::initializer_list<int> choices) { return uint64_t(*(choices.begin() + random_() % choices.size())); }
+  uint64_t pick(std::initializer_list<int> choices) {
+    return uint64_t(*(choices.begin() + random_() % choices.size()));
+  }
 
   uint64_t size(std::mt19937_64 &random) const {
     uint64_t most = largest_ >> random() % 12;
@@ -343,9 +355,11 @@ class Program {
     uint64_t nbytes = size(random);
     cuplug_block *block = nullptr;
     int answer = cuplug_allocate(allocator_, nbytes, stream, 0, &block);
-    check(answer == CUPLUG_OK || answer == CUPLUG_OUT_OF_MEMORY || answer == CUPLUG_FAILED, "an allocation says why it fails");
+    check(answer == CUPLUG_OK || answer == CUPLUG_OUT_OF_MEMORY || answer == CUPLUG_FAILED,
+          "an allocation says why it fails");
     if (answer != CUPLUG_OK) return;
-    check(cuplug_block_nbytes(block) >= nbytes && cuplug_block_address(block) % 512 == 0, "a block is large enough, and aligned");
+    check(cuplug_block_nbytes(block) >= nbytes && cuplug_block_address(block) % 512 == 0,
+          "a block is large enough, and aligned");
     std::lock_guard<std::mutex> guard(mutex_);
     live_.push_back({block, cuplug_block_address(block), cuplug_block_nbytes(block), nbytes, stream});
   }
@@ -442,7 +456,8 @@ class Program {
         }
         if (found.state == CUPLUG_INACTIVE) continue;
         active += found.nbytes;
-        if (!device_.has_failed()) check(device_.is_accessible(found.address, found.nbytes), "a block is accessible memory");
+        if (!device_.has_failed())
+          check(device_.is_accessible(found.address, found.nbytes), "a block is accessible memory");
       }
       check(place == segment.address + segment.nbytes, "pieces fill a segment");
       behind = place;

@@ -1,0 +1,120 @@
+/* What an allocator does seldom, and with everything that it has. */
+#include <algorithm>
+#include <thread>
+
+#include "allocator.h"
+
+namespace cuplug {
+
+/* The blocks in use, in the order of their allocation. */
+std::vector<Block *> Allocator::in_use() {
+  std::vector<Block *> found;
+  parts_.each([&](Block &part) {
+    if (part.kind == USED) found.push_back(&part);
+  });
+  std::sort(found.begin(), found.end(), [](const Block *a, const Block *b) { return a->serial < b->serial; });
+  return found;
+}
+
+/* --- streams that are destroyed, and the end */
+
+void Allocator::forget_everywhere(uint64_t stream) {
+  if (state() != CUPLUG_OPEN) return;
+  FenceRef fence;
+  std::vector<Block *> blocks = in_use();
+  for (Block *block : blocks) {
+    std::vector<uint64_t> *streams = block->uses == nullptr ? nullptr : &block->uses->streams;
+    auto own =
+        streams == nullptr ? std::vector<uint64_t>::iterator() : std::find(streams->begin(), streams->end(), stream);
+    bool uses = streams != nullptr && own != streams->end();
+    if (block->stream != stream && !uses) continue;
+    if (!fence) fence = upstream_.fence_or_refused(stream);
+    if (uses) streams->erase(own);
+    uses_of(block)->fences.push_back({{fence.identity(), true}, fence});
+    block->has_fences = true;
+    block->has_streams.store(!block->uses->streams.empty(), std::memory_order_relaxed);
+    block->orphan = block->orphan || block->stream == stream;
+  }
+  waiting_.clear();
+  for (Block *block : blocks)
+    if (block->waiting) waiting_.add(block);
+  forget(stream);
+}
+
+void Allocator::close_down() {
+  if (state() != CUPLUG_OPEN) return;
+  await_waiting();
+  bool being_freed = false; /* whether another thread is between making a block not live and returning it */
+  for (Block *block : in_use()) {
+    if (block->waiting) continue;
+    if (block->live.exchange(0, std::memory_order_acq_rel) != 0) {
+      events_.emit(FREED, block);
+      take_back(block);
+    } else {
+      being_freed = true;
+    }
+  }
+  while (being_freed) {
+    receive(gate_.take_list());
+    take_back_returned();
+    std::vector<Block *> left = in_use();
+    being_freed = std::any_of(left.begin(), left.end(), [](const Block *block) { return !block->waiting; });
+    if (being_freed) std::this_thread::yield();
+  }
+  await_waiting();
+  release_all();
+  closed_.store(CUPLUG_WAS_CLOSED, std::memory_order_relaxed);
+}
+
+/* --- what there is */
+
+void Allocator::add_piece(std::vector<cuplug_piece> &pieces, const Block *part) {
+  bool used = part->kind == USED;
+  int state = !used                                             ? CUPLUG_INACTIVE
+              : part->live.load(std::memory_order_relaxed) != 0 ? CUPLUG_ACTIVE
+                                                                : CUPLUG_PENDING;
+  pieces.push_back({part->address, part->nbytes, used ? part->requested : 0, state});
+}
+
+cuplug_map *Allocator::make_map() {
+  std::vector<cuplug_segment> segments;
+  std::vector<cuplug_piece> pieces;
+  map_segments(segments, pieces);
+  std::sort(segments.begin(), segments.end(),
+            [](const cuplug_segment &a, const cuplug_segment &b) { return a.address < b.address; });
+  std::unique_ptr<cuplug_map> map(new cuplug_map{segments.size(), pieces.size(), nullptr, nullptr});
+  std::unique_ptr<cuplug_segment[]> first(new cuplug_segment[segments.size()]);
+  std::unique_ptr<cuplug_piece[]> second(new cuplug_piece[pieces.size()]);
+  std::copy(segments.begin(), segments.end(), first.get());
+  std::copy(pieces.begin(), pieces.end(), second.get());
+  map->segments = first.release();
+  map->pieces = second.release();
+  return map.release();
+}
+
+/* Note what is short, for whoever asked for it. */
+void Allocator::note_shortage(uint64_t nbytes, uint64_t stream, uint64_t context) {
+  cuplug_shortage &shortage = last_shortage();
+  shortage = cuplug_shortage{};
+  upstream_.memory_info(&shortage.free_bytes, &shortage.total_bytes);
+  ++ledger_.num_ooms;
+  events_.emit(OUT_OF_MEMORY, stream, 0, shortage.free_bytes, nbytes, context);
+  shortage.requested = nbytes;
+  shortage.stream = stream;
+  shortage.memory_limit = memory_limit();
+  shortage.allocated_bytes = ledger_.in_use();
+  shortage.requested_bytes = uint64_t(ledger_.all().requested_bytes.current);
+  shortage.reserved_bytes = ledger_.reserved();
+  parts_.each([&](const Block &part) {
+    if (part.kind != FREE) return;
+    shortage.largest_free = std::max(shortage.largest_free, part.nbytes);
+    shortage.lost_bytes += part.nbytes;
+  });
+}
+
+cuplug_shortage &last_shortage() {
+  static thread_local cuplug_shortage shortage;
+  return shortage;
+}
+
+}  // namespace cuplug
