@@ -68,6 +68,7 @@ struct Allocator {
   cuplug_upstream table;
   pid_t process; /* in which it was made */
   bool kept;     /* whether C may know it, so that it lives as long as the process */
+  bool over_null; /* whether its upstream is the core's without a device */
   bool observed;
   bool enters_python; /* whether its upstream is an object of Python's */
 };
@@ -145,6 +146,9 @@ void forget_places();
 
 /* --- python_pointers.cpp */
 extern PyMethodDef pointer_functions[];
+
+/* --- python_replay.cpp */
+extern PyMethodDef replay_functions[];
 
 /* --- python_timing.cpp */
 extern PyMethodDef timing_functions[];

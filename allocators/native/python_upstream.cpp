@@ -273,6 +273,18 @@ void take_again(void *held) { PyEval_RestoreThread(static_cast<PyThreadState *>(
 const cuplug_thread_hooks thread_hooks = {let_go, take_again};
 
 int make_upstream(Allocator *self, bool pages) {
+  PyObject *null = PyObject_GetAttrString(self->upstream, "native_null");
+  if (null != nullptr) {
+    unsigned long long total, granularity, page_granularity;
+    const bool read = PyArg_ParseTuple(null, "KKK", &total, &granularity, &page_granularity);
+    Py_DECREF(null);
+    if (!read) return -1;
+    self->over_null = true;
+    if (cuplug_null_upstream_with_pages(total, granularity, page_granularity, &self->table) == CUPLUG_OK) return 0;
+    PyErr_NoMemory();
+    return -1;
+  }
+  PyErr_Clear();
   PyObject *ordinal = PyObject_GetAttrString(self->upstream, "native_ordinal");
   if (ordinal == nullptr) {
     if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return -1;

@@ -138,8 +138,9 @@ class NativeExpandable(NativeStrategy):
 
     def __init__(self, upstream: Upstream, **options: Any) -> None:
         given = _complete(ExpandableAllocator, options)
-        if given["slack"] >= 0 and getattr(upstream, "native_ordinal", None) is None:
-            virtual_memory_of(upstream)  # raises where there is none; a wrong slack is said first
+        native = getattr(upstream, "native_ordinal", None) is not None or hasattr(upstream, "native_null")
+        if given["slack"] >= 0 and not native:  # a wrong slack is said first
+            virtual_memory_of(upstream)  # raises where there is none
         super().__init__("expandable", upstream, given.pop("memory_limit"), given)
 
 

@@ -8,11 +8,13 @@ import gc
 import inspect
 import os
 import pickle
+import random
 import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from cuplug.allocators.base import Allocator
 from cuplug.allocators.caching import CachingAllocator
@@ -31,7 +33,9 @@ from ..allocators.conftest import ManualUpstream
 if not is_available():
     pytest.skip(f"the native allocators are not used: {why_not()}", allow_module_level=True)
 
+from cuplug.allocators import _native
 from cuplug.allocators.native.strategies import NativeCaching, NativeExpandable
+from cuplug.allocators.native.without_device import NativeNullUpstream, calls_of
 
 MIB = 1 << 20
 FORMS = [CachingAllocator, NativeCaching]
@@ -563,3 +567,40 @@ def test_a_handle_is_that_of_the_devices_allocator() -> None:
         assert allocator_handle(0, runtime=runtime) == allocator_handle(runtime=runtime) > 0
     with Runtime(driver="sim", allocator="bump") as runtime, pytest.raises(CuplugError, match="choose caching"):
         allocator_handle(runtime=runtime)
+
+
+@pytest.mark.parametrize("strategy", ["caching", "expandable"])
+def test_a_replay_in_the_core_does_what_one_in_python_does(strategy: str) -> None:
+    python, native = {
+        "caching": (CachingAllocator, NativeCaching),
+        "expandable": (ExpandableAllocator, NativeExpandable),
+    }[strategy]
+    chance = random.Random(7)
+    steps: list[int] = []
+    sizes: list[int] = []
+    live: list[int] = []
+    for _ in range(2000):
+        if not live or chance.random() < 0.55:
+            sizes.append(int(2 ** (chance.random() * 25)))
+            live.append(len(sizes))
+            steps.append(len(sizes))
+        else:
+            steps.append(-live.pop(chance.randrange(len(live))))
+    upstream: Any = NullUpstream()
+    allocator: Any = python(upstream)
+    blocks: dict[int, Any] = {}
+    for step in steps:
+        if step > 0:
+            blocks[step] = allocator.allocate(sizes[step - 1], stream=0)
+        else:
+            allocator.free(blocks.pop(-step))
+    replayed: Any = native(NativeNullUpstream())
+    columns = [np.array(column, np.int64) for column in (steps, sizes, [0] * len(sizes))]
+    assert _native.replay(replayed, *columns, True) == (0, len(steps), 0, 0)
+    assert replayed.statistics() == allocator.statistics()
+    assert replayed.segments() == allocator.segments()
+    counts = calls_of(replayed)
+    assert {name: counts[name] for name in upstream.calls} == dict(upstream.calls)
+    assert (counts["fences"], counts["used_bytes"]) == (upstream.fences, upstream.used_bytes)
+    with pytest.raises(ValueError, match="replay takes"):
+        _native.replay(replayed, np.array([5000]), columns[1], columns[2], True)
