@@ -8,8 +8,8 @@ from ..allocators.base import Allocator
 from ..allocators.errors import CuplugError
 from ..allocators.native import is_available, why_not
 from .device import device_index
-from .machine import Runtime
-from .runtime import runtime_or_default
+from .default_runtime import runtime_or_default
+from .runtime import Runtime
 
 __all__ = ["allocator_functions", "allocator_handle"]
 
