@@ -7,8 +7,8 @@ from typing import Any
 from ..allocators.base import Allocator
 from ..allocators.errors import CuplugError
 from ..allocators.native import is_available, why_not
-from .device import device_index
 from .default_runtime import runtime_or_default
+from .device import device_index
 from .runtime import Runtime
 
 __all__ = ["allocator_functions", "allocator_handle"]

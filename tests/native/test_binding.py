@@ -25,8 +25,8 @@ from cuplug.allocators.native import get_include, is_available, why_not
 from cuplug.allocators.null import NullUpstream
 from cuplug.allocators.owner import Owner
 from cuplug.plugins.manager import default_manager
-from cuplug.runtime.machine import Runtime
 from cuplug.runtime.native_functions import allocator_functions, allocator_handle
+from cuplug.runtime.runtime import Runtime
 
 from ..allocators.conftest import ManualUpstream
 
