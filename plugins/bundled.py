@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from ..allocators.native import is_available, why_not
+from ..allocators.native import VARIABLE, is_available, is_wanted_everywhere, why_not
 from .specs import AllocatorFactory, DriverFactory, hookimpl
 
 __all__ = ["Bundled"]
@@ -36,24 +36,24 @@ class _Later:
     """A factory of this package, imported when it is called or looked into."""
 
     def __init__(self, module: str, name: str, *, native: str | None = None) -> None:
-        """``native``: the name of the strategy in C++ that does the same, which is taken where it was built."""
-        self.form = ""
-        """In which form it runs, for people, where there is a choice."""
-        self._module, self._name = module, name
-        if native is not None and is_available():
-            self._module, self._name = "allocators.native.strategies", native
-            self.form = "native"
-        elif native is not None:
-            self.form = f"in Python, not native: {why_not()}"
+        """``native``: the name of the strategy in C++ that does the same."""
+        self._module, self._name, self._native = module, name, native
+
+    @property
+    def form(self) -> str:
+        """In which form it runs, for people; empty where there is but one."""
+        if self._native is None:
+            return ""
+        if not is_available():
+            return f"in Python, not native: {why_not()}"
+        return (
+            "native" if is_wanted_everywhere() else f"native on CUDA devices, else in Python ({VARIABLE}=1: native too)"
+        )
 
     @property
     def __wrapped__(self) -> Any:
         """The factory itself: ``inspect`` follows this to its signature."""
-        module = import_module(f"...{self._module}", __name__)
-        try:
-            return getattr(module, self._name)
-        except AttributeError as error:  # from a property, it would only say that there is no __wrapped__
-            raise ImportError(str(error)) from error
+        return self._find(self._module, self._name)
 
     @property
     def __doc__(self) -> str | None:  # type: ignore[override]
@@ -61,7 +61,24 @@ class _Later:
         return doc
 
     def __call__(self, *positional: Any, **options: Any) -> Any:
+        upstream = positional[0] if positional else options.get("upstream")
+        if self._native is not None and self._is_native_over(upstream):
+            return self._find("allocators.native.strategies", self._native)(*positional, **options)
         return self.__wrapped__(*positional, **options)
 
     def __repr__(self) -> str:
         return f"{self._module}.{self._name}"
+
+    def _is_native_over(self, upstream: Any) -> bool:
+        """On a CUDA device the native form calls the driver itself. Elsewhere it would call Python for every call
+        upstream, and gains little."""
+        if not is_available():
+            return False
+        return is_wanted_everywhere() or getattr(upstream, "native_ordinal", None) is not None
+
+    def _find(self, module_name: str, name: str) -> Any:
+        module = import_module(f"...{module_name}", __name__)
+        try:
+            return getattr(module, name)
+        except AttributeError as error:  # from a property, it would only say that there is no __wrapped__
+            raise ImportError(str(error)) from error

@@ -41,6 +41,7 @@ struct Handle {
 struct Block {
   PyObject_HEAD
   PyObject *weak_references;
+  bool seen; /* whether anybody has asked for its address */
   Handle handle;
 };
 

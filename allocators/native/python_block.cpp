@@ -1,4 +1,5 @@
-/* Block: a piece of memory in the program's hands, for reading. One that is dropped stays allocated. */
+/* Block: a piece of memory in the program's hands, for reading. One that is dropped stays allocated, but for one that
+ * its caller never got: see deallocate. */
 #include "python_binding.h"
 
 #include <cinttypes>
@@ -21,7 +22,10 @@ void deallocate(PyObject *self) {
   Handle *handle = &block->handle;
   if (handle->live) {
     unlink_handle(handle);
-    if (handle->nbytes == 0 && !handle->allocator->observed) { /* nobody can ask for it any more */
+    /* Nobody can ask for a block of no bytes any more. And the interpreter looks for signals right after a call in C: an
+     * exception raised there drops the result before anybody has seen it, so that its memory has no owner. */
+    const bool unseen = !block->seen && PyErr_Occurred() != nullptr;
+    if (unseen || (handle->nbytes == 0 && !handle->allocator->observed)) {
       cuplug_free(handle->allocator->core, handle->block, 0);
     }
     handle->live = false;
@@ -42,7 +46,10 @@ PyObject *represent(PyObject *self) {
   return PyUnicode_FromString(text);
 }
 
-PyObject *get_address(PyObject *self, void *) { return PyLong_FromUnsignedLongLong(handle_of(self)->address); }
+PyObject *get_address(PyObject *self, void *) {
+  reinterpret_cast<Block *>(self)->seen = true;
+  return PyLong_FromUnsignedLongLong(handle_of(self)->address);
+}
 PyObject *get_nbytes(PyObject *self, void *) { return PyLong_FromUnsignedLongLong(handle_of(self)->nbytes); }
 PyObject *get_requested(PyObject *self, void *) { return PyLong_FromUnsignedLongLong(handle_of(self)->requested); }
 PyObject *get_stream(PyObject *self, void *) { return PyLong_FromUnsignedLongLong(handle_of(self)->stream); }
@@ -114,6 +121,7 @@ PyObject *new_block() {
     if (block == nullptr) return nullptr;
   }
   block->weak_references = nullptr;
+  block->seen = false;
   block->handle.allocator = nullptr;
   block->handle.live = false;
   block->handle.in_owner = false;
@@ -123,6 +131,7 @@ PyObject *new_block() {
 PyObject *block_from(Handle *handle) {
   PyObject *made = new_block();
   if (made == nullptr) return nullptr;
+  reinterpret_cast<Block *>(made)->seen = true; /* an owner had it */
   Handle *own = handle_of(made);
   *own = *handle;
   own->in_owner = false;
