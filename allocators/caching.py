@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Annotated, Literal
 
 from .base import Allocator
@@ -138,10 +139,10 @@ class CachingAllocator(Allocator):
         raise OutOfMemoryError(f"upstream has no {nbytes} bytes left")
 
     def _try_reserve(self, nbytes: int, pool: Pool) -> int | None:
-        try:
-            return self._reserve(nbytes, small=pool.small, stream=pool.stream)
-        except OutOfMemoryError:
-            return None
+        address: int | None = None
+        with suppress(OutOfMemoryError):
+            address = self._reserve(nbytes, small=pool.small, stream=pool.stream)
+        return address
 
     def _torch_sizes(self, pool: Pool, nbytes: int) -> list[int]:
         """PyTorch's ``get_allocation_size``."""
