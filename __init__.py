@@ -2,9 +2,9 @@
 
 # ruff: noqa: A004 - torch's names
 
+import sys as _sys
 from typing import TYPE_CHECKING
 
-from . import cuda
 from .allocators.errors import (
     CompileError,
     CuplugError,
@@ -16,6 +16,7 @@ from .allocators.errors import (
     TraceError,
     UnknownAllocatorError,
 )
+from .runtime import cuda
 from .runtime.buffer import Buffer
 from .runtime.default_runtime import default_runtime, init, shutdown
 from .runtime.pinned import PinnedBuffer
@@ -41,6 +42,10 @@ __all__ = [
     "shutdown",
 ]
 __version__ = "0.1.0"
+
+# The façade lives on its floor; `import cuplug.cuda` finds it all the same. A module `cuda.py` here would hide NVIDIA's
+# package `cuda` from programs that run in this folder. Type checkers read `cuda.pyi`.
+_sys.modules[f"{__name__}.cuda"] = cuda
 
 if TYPE_CHECKING:
     from .runtime.kernels import SourceModule as SourceModule

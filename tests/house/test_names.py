@@ -10,14 +10,12 @@ ROOT = Path(__file__).resolve().parents[2]
 FLOORS = ("allocators", "plugins", "runtime", "tools")
 SHARED = {"base.py", "report.py"}
 """Names that files share for now. This list only ever becomes shorter."""
-PUBLIC = {"cuda.py"}
-"""Modules at the top that re-export one of a floor by its own name: ``import cuplug.cuda`` must find a file."""
 MIRRORED = ({"cuda", "sim"}, {"cuda", "host"})
 """Folders whose files answer to each other by name."""
 
 
 def sources():
-    yield from (path for path in ROOT.glob("*.py") if path.name not in PUBLIC)
+    yield from ROOT.glob("*.py")
     for floor in FLOORS:
         yield from (ROOT / floor).rglob("*.py")
 
@@ -50,3 +48,7 @@ def test_nothing_imports_from_the_tests():
                 names = [node.module or ""]
             found = [name for name in names if {"tests", "conftest"} & set(name.split("."))]
             assert not found, f"{path}:{node.lineno} imports {found[0]}"
+
+
+def test_no_module_at_the_top_hides_another_library_from_programs_that_run_there():
+    assert {path.name for path in ROOT.glob("*.py")} == {"__init__.py", "setup.py"}
