@@ -56,7 +56,7 @@ def check(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], set
     package = Path(cuplug.__file__).parent
     (tmp_path / "cuplug").mkdir()
     for entry in package.iterdir():
-        if entry.suffix in (".py", ".typed") or (entry / "__init__.py").exists():
+        if entry.suffix in (".py", ".pyi", ".typed") or (entry / "__init__.py").exists():
             (tmp_path / "cuplug" / entry.name).symlink_to(entry)
     cache = Path(request.config.cache.mkdir("type_checkers"))  # type: ignore[union-attr]
 
