@@ -18,7 +18,7 @@ import numpy as np
 
 from ... import cuda
 from ...allocators.native import is_available, why_not
-from ...runtime.runtime import default_runtime
+from ...runtime.default_runtime import default_runtime
 from ..foreign.load import load
 from ..replaying.program import Program, decode
 
