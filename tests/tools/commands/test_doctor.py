@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cuplug.tools.analysis.checkup import Check
+from cuplug.tools.reporters.checkup_text import print_checkup
+from rich.console import Console
 
 from ..conftest import Command
 
 NAMES = {"Python", "settings", "plugins", "native core", "simulator", "C++ compiler", "cache folder", "CUDA driver"}
 NAMES |= {"GPUs", "PyCUDA", "NVRTC", "nvcc", "PyTorch", "CuPy", "Numba", "RMM"}
+
+_INDENT = len("absent  ") + max(map(len, NAMES)) + 2  # where what was found begins
 
 
 @pytest.fixture
@@ -44,9 +50,22 @@ def test_everything_is_looked_at_and_each_line_is_fine_or_says_what_to_do(doctor
 def test_a_line_for_each_check_fits_the_terminal(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "90")
     result = command("doctor")
-    assert all(len(line) <= 90 for line in result.stdout.splitlines())
+    for line in result.stdout.splitlines():
+        assert len(line) <= 90 or " " not in line[_INDENT:], line  # a path is never broken: it is there to be copied
     for name in NAMES:
         assert sum(line[8:].startswith(name) for line in result.stdout.splitlines()) == 1
+
+
+def test_a_path_that_is_wider_than_the_terminal_stays_whole_on_a_line_of_its_own() -> None:
+    path = "/a-folder-with-a-long-name" * 4
+    console = Console(file=io.StringIO(), width=60)
+    print_checkup([Check("Python", "fine", f"3.12 {path}"), Check("nvcc", "absent", "none", "install it")], console)
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().splitlines() == [
+        "fine    Python  3.12",
+        f"                {path}",
+        "absent  nvcc    none: install it",
+    ]
 
 
 @pytest.mark.parametrize(
