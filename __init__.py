@@ -16,7 +16,7 @@ from .allocators.errors import (
     TraceError,
     UnknownAllocatorError,
 )
-from .runtime import cuda
+from .runtime import cuda, interop
 from .runtime.buffer import Buffer
 from .runtime.default_runtime import default_runtime, init, shutdown
 from .runtime.pinned import PinnedBuffer
@@ -39,6 +39,7 @@ __all__ = [
     "cuda",
     "default_runtime",
     "init",
+    "interop",
     "shutdown",
 ]
 __version__ = "0.1.0"
@@ -46,6 +47,10 @@ __version__ = "0.1.0"
 # The façade lives on its floor; `import cuplug.cuda` finds it all the same. A module `cuda.py` here would hide NVIDIA's
 # package `cuda` from programs that run in this folder. Type checkers read `cuda.pyi`.
 _sys.modules[f"{__name__}.cuda"] = cuda
+# The same for what puts cuplug under other libraries: `import cuplug.interop.cupy` finds it, once under each name.
+_sys.modules[f"{__name__}.interop"] = interop
+for _library in interop.LIBRARIES:
+    _sys.modules[f"{__name__}.interop.{_library}"] = getattr(interop, _library)
 
 if TYPE_CHECKING:
     from .runtime.kernels import SourceModule as SourceModule
