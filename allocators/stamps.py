@@ -52,10 +52,10 @@ class Stamps:
     def forget(self) -> None:
         """The stream is about to be destroyed. Blocks of it that are freed later have been waited for."""
         if not self.forgotten:
-            self.forgotten = True
             if self._fence is not None or self.passed < self.now:
                 self._fence = fence_or_error(self._upstream, self._stream)
                 self.now += 1
+            self.forgotten = True  # the last step: broken off before, this is done again
 
     def drop(self) -> None:
         """Let go of the fence: nothing asks any more."""

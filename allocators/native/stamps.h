@@ -41,11 +41,11 @@ class Stamps {
   /* The stream is about to be destroyed. Blocks of it that are freed later have been waited for. */
   void forget() {
     if (forgotten_) return;
-    forgotten_ = true;
     if (fence_ || passed < now_) {
       fence_ = upstream_.fence_or_refused(stream);
       ++now_;
     }
+    forgotten_ = true; /* the last step: broken off by upstream before, this is done again */
   }
   /* Let go of the fence: nothing asks any more. */
   void drop() { fence_ = FenceRef(); }

@@ -79,6 +79,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="SECONDS",
         help="how long threads may stand still before it is called a deadlock (default: %(default)s)",
     )
+    group.addoption(
+        "--thorough",
+        action="store_true",
+        help="interrupt allocators at each line by each kind of exception, and by 10,000 timer signals: minutes each",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

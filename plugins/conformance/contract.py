@@ -98,9 +98,13 @@ def test_finalisers_may_free_at_any_moment(
 @pytest.mark.one_schedule("schedule=lazy")
 @pytest.mark.parametrize("check", INTERRUPTS, ids=lambda check: check.__name__.removeprefix("check_"))
 def test_an_interrupted_allocator_is_consistent_or_says_that_it_was_interrupted(
-    check: PatientCheck, allocator_factory: Factory, driver_factory: Drivers, patience_s: float
+    check: PatientCheck,
+    allocator_factory: Factory,
+    driver_factory: Drivers,
+    patience_s: float,
+    request: pytest.FixtureRequest,
 ) -> None:
-    check(allocator_factory, driver_factory, patience_s=patience_s)
+    check(allocator_factory, driver_factory, patience_s=patience_s, thorough=request.config.getoption("--thorough"))
 
 
 @pytest.mark.one_schedule("schedule=eager")

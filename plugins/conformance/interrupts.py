@@ -20,7 +20,7 @@ from ...allocators.errors import CuplugError, InvalidFreeError, OutOfMemoryError
 from ...runtime.drivers.sim import SimDriver
 from .rules import ContractBrokenError, DeadlockError, Rule, expect, require
 from .stepping import PATIENCE_S, Code, chosen_lines, run_at_line, run_threads
-from .workbench import MIB, Bench, Drivers, Factory, Live
+from .workbench import MIB, Bench, Drivers, Factory, Lane, Live
 
 __all__ = [
     "INTERRUPTS",
@@ -31,9 +31,8 @@ __all__ = [
 ]
 
 _KINDS: tuple[type[BaseException], ...] = (KeyboardInterrupt, MemoryError, RecursionError)
-_TIMES_A_LINE = 3
-"""Once for each kind of exception."""
-_SIGNALS = 150
+_SIGNALS = 100
+_MANY_SIGNALS = 10_000
 _AGAIN_S = 20e-6
 
 
@@ -53,6 +52,7 @@ class _Operation:
         nbytes: what it allocates, if it does.
         frees: what it frees, if it does: broken off, it may have done so or not.
         closes: whether it closes the allocator: broken off, it is done again.
+        forgets: the stream that it makes the allocator forget: broken off, it is done again, and the stream destroyed.
         resets_peaks: whether it starts the peaks again.
     """
 
@@ -63,17 +63,19 @@ class _Operation:
         nbytes: int = 0,
         frees: Live | None = None,
         closes: bool = False,
+        forgets: Lane | None = None,
         resets_peaks: bool = False,
     ) -> None:
         self.call = call
         self.nbytes = nbytes
         self.frees = frees
         self.closes = closes
+        self.forgets = forgets
         self.resets_peaks = resets_peaks
 
 
 def check_exceptions_at_any_line(
-    factory: Factory, drivers: Drivers = SimDriver, *, patience_s: float = PATIENCE_S
+    factory: Factory, drivers: Drivers = SimDriver, *, patience_s: float = PATIENCE_S, thorough: bool = False
 ) -> None:
     """An exception before any line of the allocator's code leaves it consistent, or abandoned by an error that says so.
 
@@ -83,42 +85,54 @@ def check_exceptions_at_any_line(
         factory: makes the allocator.
         drivers: makes the driver.
         patience_s: how long threads may stand still before it is a deadlock.
+        thorough: whether each line is struck by each kind of exception, and wherever it runs. Otherwise it is struck
+            once, by one kind or another.
     """
+    most = 3 * len(_SITUATIONS) if thorough else 1  # the first two times in a situation, and the last
     known: Counter[tuple[CodeType, int]] = Counter()
     for situation in _SITUATIONS:
-        for kind, moments in zip(_KINDS, _dealt(_lines_of(factory, drivers, situation, known)), strict=True):
-            for moment in moments:
+        for number, moment in enumerate(_lines_of(factory, drivers, situation, known, most)):
+            for kind in _KINDS if thorough else (_KINDS[number % len(_KINDS)],):
                 with Bench(factory, drivers, capacity=1 << 30) as bench:
                     run = _AtLine(Code(bench.allocator), moment, kind)
                     _break_off(bench, situation, run, patience_s)
 
 
 def check_exceptions_from_upstream(
-    factory: Factory, drivers: Drivers = SimDriver, *, patience_s: float = PATIENCE_S
+    factory: Factory, drivers: Drivers = SimDriver, *, patience_s: float = PATIENCE_S, thorough: bool = False
 ) -> None:
-    """The same where an exception comes out of a call upstream, which then has changed nothing."""
+    """The same where an exception comes out of a call upstream, which then has changed nothing.
+
+    Args:
+        factory: makes the allocator.
+        drivers: makes the driver.
+        patience_s: how long threads may stand still before it is a deadlock.
+        thorough: whether each call raises each kind of exception. Otherwise it raises one or another.
+    """
     for situation in _SITUATIONS:
-        calls = _calls_of(factory, drivers, situation)
-        for number in range(calls):
-            with Bench(factory, drivers, capacity=1 << 30) as bench:
-                run = _FromUpstream(bench, number, _KINDS[number % len(_KINDS)])
-                _break_off(bench, situation, run, patience_s)
+        for number in range(_calls_of(factory, drivers, situation)):
+            for kind in _KINDS if thorough else (_KINDS[number % len(_KINDS)],):
+                with Bench(factory, drivers, capacity=1 << 30) as bench:
+                    _break_off(bench, situation, _FromUpstream(bench, number, kind), patience_s)
 
 
 def check_timer_signals(
     factory: Factory,
     drivers: Drivers = SimDriver,
     *,
-    signals: int = _SIGNALS,
     patience_s: float = PATIENCE_S,
+    thorough: bool = False,
 ) -> None:
-    """The same with ``signals`` timer signals, 1 to 100 µs after the operation began: between any two bytecodes.
+    """The same with timer signals, 1 to 100 µs after the operation began: between any two bytecodes.
+
+    There are 100 of them, or 10,000 if it is to be ``thorough``.
 
     They interrupt the allocator's own code alone: whether a driver can be interrupted is not the subject. Only the main
     thread of a program gets signals; elsewhere this checks nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         return
+    signals = _MANY_SIGNALS if thorough else _SIGNALS
     choose = random.Random(signals)
     for number in range(signals):
         situation = _SITUATIONS[number % len(_SITUATIONS)]
@@ -275,6 +289,8 @@ class _Aftermath:
             most=2 * max(operation.nbytes, 4096) + (2 << 20),
             peaks_were_reset=operation.resets_peaks,
         )
+        if operation.forgets is not None:
+            bench.replace(operation.forgets)
         self._goes_on()
 
     def _answer(self) -> None:
@@ -346,9 +362,9 @@ class _Aftermath:
 
 
 def _lines_of(
-    factory: Factory, drivers: Drivers, situation: _Situation, known: Counter[tuple[CodeType, int]]
+    factory: Factory, drivers: Drivers, situation: _Situation, known: Counter[tuple[CodeType, int]], most: int
 ) -> list[int]:
-    """The moments of the operation at which to break it off: each line in at most so many situations."""
+    """The moments of the operation at which to break it off: no line more than ``most`` times in all situations."""
     with Bench(factory, drivers, capacity=1 << 30) as bench:
         operation = situation.prepare(bench)
         bench.lost = True
@@ -357,7 +373,7 @@ def _lines_of(
             with suppress(OutOfMemoryError):
                 operation.call()
 
-        return chosen_lines(Code(bench.allocator), call, known=known, most=_TIMES_A_LINE)
+        return chosen_lines(Code(bench.allocator), call, known=known, most=most)
 
 
 def _calls_of(factory: Factory, drivers: Drivers, situation: _Situation) -> int:
@@ -370,11 +386,6 @@ def _calls_of(factory: Factory, drivers: Drivers, situation: _Situation) -> int:
         with suppress(OutOfMemoryError):
             operation.call()
         return len(names)
-
-
-def _dealt(moments: list[int]) -> list[list[int]]:
-    """The moments, one after the other for each kind of exception."""
-    return [moments[first :: len(_KINDS)] for first in range(len(_KINDS))]
 
 
 def _some_blocks(bench: Bench) -> list[Live]:
@@ -456,6 +467,13 @@ def _after_frees(call: Callable[[Bench], object], **what: bool) -> Callable[[Ben
     return prepare
 
 
+def _forgetting(bench: Bench) -> _Operation:
+    """Blocks of the stream are in use, free, and waiting for another stream; more are to be freed when it is gone."""
+    lane = bench.lanes[1]
+    frees = _after_frees(lambda bench: bench.allocator.forget_stream(lane.handle))(bench)
+    return _Operation(frees.call, forgets=lane)
+
+
 def _recording(bench: Bench) -> _Operation:
     block = _some_blocks(bench)[1].block
     return _Operation(lambda: bench.allocator.record_stream(block, bench.lanes[3].handle))
@@ -485,7 +503,7 @@ _SITUATIONS = (
     _Situation("a free of a block that other streams use", _a_free_that_waits),
     _Situation("record_stream()", _recording),
     _Situation("release_cached()", _after_frees(lambda bench: bench.allocator.release_cached() and None)),
-    _Situation("forget_stream()", _after_frees(lambda bench: bench.allocator.forget_stream(bench.lanes[1].handle))),
+    _Situation("forget_stream()", _forgetting),
     _Situation("statistics()", _after_frees(lambda bench: bench.allocator.statistics() and None)),
     _Situation("segments()", _after_frees(lambda bench: bench.allocator.segments() and None)),
     _Situation("reset_peaks()", _after_frees(lambda bench: bench.allocator.reset_peaks(), resets_peaks=True)),
@@ -499,7 +517,7 @@ class PatientCheck(Protocol):
 
     __name__: str
 
-    def __call__(self, factory: Factory, drivers: Drivers, *, patience_s: float) -> None: ...
+    def __call__(self, factory: Factory, drivers: Drivers, *, patience_s: float, thorough: bool = False) -> None: ...
 
 
 INTERRUPTS: tuple[PatientCheck, ...] = (
