@@ -8,9 +8,13 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from ....allocators.block import Segment
+import numpy as np
+
+from ....allocators.block import Block, Segment
 from ...drivers.base import Dim3, FunctionAttributes, driver_error
 from ..compile.compile_cache import Cache, decode
 from .engine import Engine, Fault, HostKernel, HostModule, default_workers, engine
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["HostLoader"]
 
 Range = tuple[int, int]
+Array = np.ndarray[Any, np.dtype[np.uint64]]
+Arrays = tuple[Array, Array]
 _POINTER = 8
 _FEW = 64
 """So many ranges are found in the time that it takes to tell whether they have changed."""
@@ -45,6 +51,7 @@ class HostLoader:
         kernels, although the driver thinks it allocated. Several runtimes may share the driver."""
         self._accessible: dict[int, Accessible] = {}
         """What kernels of each device may touch, as it was last time."""
+        self._memory: dict[int, DriverMemory] = {}
 
     @property
     def _engine(self) -> Engine:
@@ -150,10 +157,18 @@ class HostLoader:
         device = self._driver.current_device() or 0
         allocators = [it for runtime, ask in list(self.allocators.items()) for it in ask(runtime)]
         kept = self._accessible.get(device)
-        is_much = kept is not None and len(kept.ranges) > _FEW
-        state = (self._driver.memory_changes(), *map(_state, allocators)) if is_much else None
-        if kept is None or state is None or kept.state != state:
-            kept = self._accessible[device] = Accessible(state, self._driver.reachable(), allocators)
+        is_much = kept is not None and len(kept.starts) > _FEW
+        state = tuple(map(_state, allocators)) if is_much else None
+        if kept is None or state is None or kept.state != state or kept.driver != self._driver.memory_changes():
+            kept = self._accessible[device] = Accessible(state, self._find_memory(device, allocators), allocators)
+        return kept
+
+    def _find_memory(self, device: int, allocators: list[Allocator]) -> DriverMemory:
+        """What the driver knows of. Segments come and go by calls of the driver, which counts them."""
+        changes = self._driver.memory_changes()
+        kept = self._memory.get(device)
+        if kept is None or kept.changes != changes or kept.allocators != [id(it) for it in allocators]:
+            kept = self._memory[device] = DriverMemory(changes, self._driver.reachable(), allocators)
         return kept
 
     def _run(
@@ -182,29 +197,66 @@ class HostLoader:
             sys.stdout.write(printed)
             sys.stdout.flush()
         if fault is not None:
-            raise driver_error(fault.code, _explain(kernel, fault, accessible.ranges))
+            raise driver_error(fault.code, _explain(kernel, fault, accessible.ranges()))
+
+
+class DriverMemory:
+    """The memory that a driver lets kernels of one device touch, at one time."""
+
+    def __init__(self, changes: int, reachable: list[Range], allocators: list[Allocator]) -> None:
+        self.changes = changes
+        """``SimDriver.memory_changes`` at that time."""
+        self.allocators = [id(allocator) for allocator in allocators]
+        self.reachable = _as_arrays(reachable)
+        """Addresses and sizes, in order of address."""
+        self.outside = _as_arrays(_without(reachable, [part for it in allocators for part in it.segments()]))
+        """Of it, what no allocator holds."""
 
 
 class Accessible:
     """The memory that kernels of one device may touch, at one time."""
 
-    def __init__(self, state: tuple[object, ...] | None, reachable: list[Range], allocators: list[Allocator]) -> None:
-        """Of what is ``reachable``, what no allocator holds, and the blocks that are in the program's hands."""
+    def __init__(self, state: tuple[object, ...] | None, memory: DriverMemory, allocators: list[Allocator]) -> None:
+        """What no allocator holds, and the blocks that are in the program's hands."""
         self.state = state
-        """Tells whether it is still so. None if nobody has asked for it."""
-        starts = [address for address, _ in reachable]
-        self.ranges = _without(reachable, [segment for it in allocators for segment in it.segments()])
-        """Address and size of each piece, in order."""
-        for allocator in allocators:
-            for block in allocator.live_blocks():
-                position = bisect_right(starts, block.address) - 1
-                # Blocks of another device are not reachable.
-                if position >= 0 and block.requested and block.address < sum(reachable[position]):
-                    self.ranges.append((block.address, block.requested))
-        self.ranges.sort()
-        self.starts = [address for address, _ in self.ranges]
-        self.pairs = array("Q", [value for pair in self.ranges for value in pair])
+        """Tells whether the same blocks are live still. None if nobody has asked for it."""
+        self.driver = memory.changes
+        blocks = [block for allocator in allocators for block in allocator.live_blocks()]
+        live = _inside((_column(blocks, "address"), _column(blocks, "requested")), memory.reachable)
+        starts, sizes = (np.concatenate(both) for both in zip(memory.outside, live, strict=True))
+        order = np.argsort(starts, kind="stable")
+        self.starts, self.sizes = starts[order], sizes[order]
+        """Address and size of each piece, in order of address."""
+        self.pairs = array("Q", np.column_stack((self.starts, self.sizes)).tobytes())
         """The same for the engine: addresses and sizes in turn."""
+
+    def find(self, address: int) -> Range | None:
+        """The piece in which ``address`` lies."""
+        position = int(self.starts.searchsorted(np.uint64(address), side="right")) - 1
+        if position < 0 or address >= int(self.starts[position] + self.sizes[position]):
+            return None
+        return int(self.starts[position]), int(self.sizes[position])
+
+    def ranges(self) -> list[Range]:
+        """Address and size of each piece, in order of address."""
+        return list(zip(self.starts.tolist(), self.sizes.tolist(), strict=True))
+
+
+def _as_arrays(ranges: list[Range]) -> Arrays:
+    flat = np.fromiter(chain.from_iterable(ranges), dtype=np.uint64, count=2 * len(ranges))
+    return flat[0::2], flat[1::2]
+
+
+def _column(blocks: list[Block], name: str) -> Array:
+    return np.fromiter(map(attrgetter(name), blocks), dtype=np.uint64, count=len(blocks))
+
+
+def _inside(ranges: Arrays, reachable: Arrays) -> Arrays:
+    """Those that have a size and begin in what is ``reachable``: blocks of another device do not."""
+    position = reachable[0].searchsorted(ranges[0], side="right")
+    ends = np.concatenate((np.zeros(1, np.uint64), reachable[0] + reachable[1]))
+    inside = (ranges[0] < ends[position]) & (ranges[1] > 0)
+    return ranges[0][inside], ranges[1][inside]
 
 
 def _state(allocator: Allocator) -> tuple[object, ...]:
@@ -238,14 +290,12 @@ def _touched(kernel: HostKernel, parameters: bytes, accessible: Accessible) -> t
     """The memory that the pointers among the parameters lie in: read through const ones, written through others."""
     reads: list[Range] = []
     writes: list[Range] = []
-    starts, ranges = accessible.starts, accessible.ranges
     for parameter in kernel.parameters:
         if parameter.kind != "p":
             continue
-        address = int.from_bytes(parameters[parameter.offset : parameter.offset + _POINTER], "little")
-        position = bisect_right(starts, address) - 1
-        if position >= 0 and address < sum(ranges[position]):
-            (reads if parameter.constant else writes).append(ranges[position])
+        found = accessible.find(int.from_bytes(parameters[parameter.offset : parameter.offset + _POINTER], "little"))
+        if found is not None:
+            (reads if parameter.constant else writes).append(found)
     return reads, writes
 
 
