@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from cuplug.allocators.errors import DriverError
 from cuplug.runtime.copies import memcpy
-from cuplug.runtime.drivers.sim import SimDriver
 from cuplug.runtime.kernels import SourceModule
+from cuplug.runtime.kernels.simulator import host_loader
 from cuplug.runtime.runtime import Runtime
 from cuplug.runtime.stream import Stream, current_stream, stream
 
@@ -284,23 +284,27 @@ def test_what_kernels_may_touch_is_found_anew_only_where_it_has_changed(
 ) -> None:
     """So that launches do not cost more the more blocks there are."""
     store = machine.module('extern "C" __global__ void store(int *x) { x[0] = 1; }').get_function("store")
-    found: list[int] = []
-    reachable = SimDriver.reachable
-    monkeypatch.setattr(SimDriver, "reachable", lambda driver: found.append(1) or reachable(driver))
+    found: list[str] = []
+    for name in ("Accessible", "DriverMemory"):
+        counted = getattr(host_loader, name)
+        monkeypatch.setattr(
+            host_loader, name, lambda *given, name=name, counted=counted: found.append(name) or counted(*given)
+        )
     x, kept = machine.zeros(1, np.int32), [machine.zeros(1, np.int32) for _ in range(100)]
     for expected in (1, 2, 2, 2):
         store(x, grid=1, block=1)
-        assert len(found) == expected
+        assert found.count("Accessible") == expected
     kept.pop().close()
     store(x, grid=1, block=1)
-    assert len(found) == 3
+    assert found.count("Accessible") == 3
     later = machine.zeros(1, np.int32)
     store(later, grid=1, block=1)
-    assert len(found) == 4
+    assert found.count("Accessible") == 4
+    assert found.count("DriverMemory") == 1  # all that lay in a segment that was there
     address = machine.runtime.driver.mem_alloc(3 << 20, device=0)
     store(ctypes.c_void_p(address), grid=1, block=1)
     machine.synchronize()
-    assert len(found) == 5
+    assert found.count("DriverMemory") == 2
     machine.runtime.driver.mem_free(address, device=0)
     store(ctypes.c_void_p(address), grid=1, block=1)
     with pytest.raises(DriverError, match="no live allocation holds it"):
