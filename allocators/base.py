@@ -95,6 +95,9 @@ class Allocator(ABC):
         found if ``free`` returned before the latest of these attempts began; what they free later may come too late.
         An allocation that fails raises in one thread alone: others go on, and none waits for another's free.
 
+        An exception that comes before the caller has the block, such as an interrupt, gives it back. A block that the
+        caller drops without freeing it stays allocated: ``live_blocks`` finds it.
+
         Raises:
             OutOfMemoryError: nothing helped. Every block and counter is as before (but for ``num_ooms``).
             DriverError: the device is in a sticky error state.

@@ -22,8 +22,10 @@ void deallocate(PyObject *self) {
   Handle *handle = &block->handle;
   if (handle->live) {
     unlink_handle(handle);
-    /* Nobody can ask for a block of no bytes any more. And the interpreter looks for signals right after a call in C: an
-     * exception raised there drops the result before anybody has seen it, so that its memory has no owner. */
+    /* Nobody can ask for a block of no bytes any more. And the interpreter looks for signals right after a call in C,
+     * before it stores the result: an exception raised there drops a block that its caller never got. In Python there is
+     * no such moment (base.py: allocate). Who has not read the address cannot miss the memory, so that this is right for
+     * any exception. */
     const bool unseen = !block->seen && PyErr_Occurred() != nullptr;
     if (unseen || (handle->nbytes == 0 && !handle->allocator->observed)) {
       cuplug_free(handle->allocator->core, handle->block, 0);

@@ -21,6 +21,7 @@ from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.direct import DirectAllocator
 from cuplug.allocators.errors import CuplugError, OutOfMemoryError
 from cuplug.allocators.expandable import ExpandableAllocator
+from cuplug.allocators.native import is_available
 
 MIB = 1 << 20
 CODE = str(Path(base.__file__).resolve().parent) + os.sep
@@ -32,6 +33,15 @@ FACTORIES: dict[str, Callable[..., Allocator]] = {
     "torch": lambda upstream: CachingAllocator(upstream, preset="torch", garbage_collection_threshold=0.3),
     "expandable": lambda upstream: ExpandableAllocator(upstream, slack=0),
 }
+IN_PYTHON = list(FACTORIES)
+if is_available():  # of these only what is in Python has lines; signals and exceptions from upstream reach all
+    from cuplug.allocators.native.strategies import NativeCaching, NativeExpandable
+
+    FACTORIES["native"] = NativeCaching
+    FACTORIES["native torch"] = lambda upstream: NativeCaching(
+        upstream, preset="torch", garbage_collection_threshold=0.3
+    )
+    FACTORIES["native expandable"] = lambda upstream: NativeExpandable(upstream, slack=0)
 
 
 class Injection(KeyboardInterrupt):
@@ -130,6 +140,8 @@ class Program:
         held = allocator.live_blocks()
         assert {id(block) for block in self.live} <= {id(block) for block in held}
         assert len([block for block in self.freed if block in held]) <= 1  # the free that was broken off at its start
+        known = {id(block) for block in (*self.live, *self.freed)}
+        assert all(id(block) in known for block in held), "a block is in nobody's hands"
         end = 0
         for block in held:
             assert block.address >= end, "two live blocks overlap"
@@ -192,7 +204,7 @@ def run(program: Program, at: int) -> InjectsAtLine:
     return injection
 
 
-@pytest.mark.parametrize("name", FACTORIES)
+@pytest.mark.parametrize("name", IN_PYTHON)
 def test_an_exception_at_any_line_leaves_everything_right(name: str, make_manual: Callable[..., Any]) -> None:
     before = sys.gettrace()
     every = int(os.environ.get("CUPLUG_INJECT_EVERY", "41"))
@@ -211,16 +223,92 @@ def test_an_exception_at_any_line_leaves_everything_right(name: str, make_manual
         sys.settrace(before)
 
 
+class InterruptsCalls:
+    """An upstream of which one call raises an exception, and has no effect then."""
+
+    def __init__(self, upstream: Any, at: int, kind: type[BaseException]) -> None:
+        self._upstream = upstream
+        self.at = at
+        self.kind = kind
+        self.calls = 0
+        self.where = ""
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._upstream, name)
+        if name == "virtual" and found is not None:
+            return _Counted(found, self)
+        return self.counted(name, found) if name in ("reserve", "release", "memory_info", "fence") else found
+
+    def counted(self, name: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: int) -> Any:
+            self.calls += 1
+            if self.calls == self.at:
+                self.where = name
+                raise self.kind
+            result = work(*arguments)
+            return _Counted(result, self) if name == "fence" else result
+
+        return call
+
+
+class _Counted:
+    """A fence, or virtual memory, whose calls are the upstream's too."""
+
+    def __init__(self, of: Any, upstream: InterruptsCalls) -> None:
+        self._of = of
+        self._upstream = upstream
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._of, name)
+        return self._upstream.counted(name, found) if callable(found) else found
+
+
+class Deep(RecursionError):
+    """The exceptions that a test plants in calls upstream are of all kinds; none is a program's own."""
+
+
+@pytest.mark.parametrize("kind", [Injection, MemoryError, Deep])
+@pytest.mark.parametrize("name", FACTORIES)
+def test_an_exception_from_any_call_upstream_leaves_everything_right(
+    name: str, kind: type[BaseException], make_manual: Callable[..., Any]
+) -> None:
+    calls = at = 0
+    while at <= calls:
+        manual = make_manual(96 * MIB)
+        upstream = InterruptsCalls(manual, at, kind)
+        program = Program(lambda _manual, upstream=upstream: FACTORIES[name](upstream), manual)
+        for step in program.steps():
+            try:
+                step()
+            except kind:
+                program.check()
+            except (IndexError, OutOfMemoryError):
+                pass  # a block is missing, or left, because of the exception
+        calls = calls or upstream.calls
+        try:
+            program.check()
+            program.finish()
+        except BaseException as error:
+            raise AssertionError(f"after an exception in call {at}, {upstream.where}, of {calls}") from error
+        at += 1
+    assert calls > 20
+
+
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers")
 @pytest.mark.parametrize("name", FACTORIES)
 def test_timer_signals_at_any_moment_leave_everything_right(name: str, make_manual: Callable[..., Any]) -> None:
+    armed = False
+
     def interrupt(_number: int, frame: FrameType | None) -> None:
-        while frame is not None:
+        nonlocal armed
+        while armed and frame is not None:
             if frame.f_code.co_filename in UPSTREAMS:
-                signal.setitimer(signal.ITIMER_REAL, 5e-6)  # this upstream is not built for interrupts: a moment later
+                signal.setitimer(signal.ITIMER_REAL, 1e-4)  # this upstream is not built for interrupts: a moment later
                 return
             frame = frame.f_back
-        raise Injection
+        if armed:
+            armed = False
+            raise Injection
 
     wanted = int(os.environ.get("CUPLUG_INTERRUPTS", "200"))
     before = signal.signal(signal.SIGALRM, interrupt)
@@ -232,9 +320,11 @@ def test_timer_signals_at_any_moment_leave_everything_right(name: str, make_manu
                 round_number += 1
                 try:
                     try:
+                        armed = True
                         signal.setitimer(signal.ITIMER_REAL, 1e-6 * (1 + round_number * 7 % 100))
                         step()
                     finally:
+                        armed = False
                         signal.setitimer(signal.ITIMER_REAL, 0)
                 except Injection:
                     interrupts += 1
