@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, Protocol
 
-from .upstream import Fence
+from .upstream import Fence, Upstream
 
-if TYPE_CHECKING:
-    from .base import Allocator
-
-__all__ = ["ALIGNMENT", "Block", "BlockInfo", "Segment"]
+__all__ = ["ALIGNMENT", "Block", "BlockInfo", "Issuer", "Segment"]
 
 ALIGNMENT = 512
 """Addresses and rounded sizes are multiples of this many bytes, as PyTorch's are (``kMinBlockSize``)."""
@@ -38,7 +35,7 @@ class Block:
         "waiting",
     )
 
-    def __init__(self, allocator: Allocator, address: int, nbytes: int, requested: int, stream: int) -> None:
+    def __init__(self, allocator: Issuer, address: int, nbytes: int, requested: int, stream: int) -> None:
         self.allocator = allocator
         self.address = address
         self.nbytes = nbytes
@@ -69,6 +66,24 @@ class Block:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Block cannot be copied or pickled: two owners would free it; allocate a second one instead")
+
+
+class Issuer(Protocol):
+    """What a block may ask of the allocator that made it. Every ``Allocator`` is one."""
+
+    upstream: Upstream
+
+    def free(self, block: Block) -> None:
+        """See ``Allocator.free``."""
+        ...
+
+    def give_back(self, block: Block) -> None:
+        """See ``Allocator.give_back``."""
+        ...
+
+    def record_stream(self, block: Block, stream: int) -> None:
+        """See ``Allocator.record_stream``."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from .event import Event
+from collections.abc import Callable
+from typing import Any
 
 __all__ = ["BorrowedMemory", "Borrower", "Loan"]
 
@@ -20,15 +18,15 @@ class Borrower:
 class Loan:
     """What one copy has borrowed."""
 
-    __slots__ = ("_borrower", "event", "owners")
+    __slots__ = ("_borrower", "is_done", "owners")
 
     def __init__(self, owners: list[Any], borrower: Borrower) -> None:
         self.owners = owners
         """What keeps the memory."""
         self._borrower = weakref.ref(borrower)
-        self.event: Event | None = None
-        """Marks the copy in its stream. None also where an interrupt came between queueing the copy and marking it:
-        then the loan ends with a later one, or when somebody waits for the stream."""
+        self.is_done: Callable[[], bool] | None = None
+        """Whether the copy has run (``Event.query``). None also where an interrupt came between queueing the copy and
+        marking it: then the loan ends with a later one, or when somebody waits for the stream."""
 
     @property
     def queued(self) -> bool:
@@ -63,8 +61,8 @@ class BorrowedMemory:
         loans = [loan for loan in list(self._loans.get(stream, ())) if loan.queued]
         done = 0
         for position, loan in enumerate(loans, start=1):
-            if loan.event is not None:
-                if not loan.event.query():
+            if loan.is_done is not None:
+                if not loan.is_done():
                     break
                 done = position  # and with it everything that was queued there before
         self.end({stream: loans[:done]})

@@ -164,7 +164,7 @@ def _queue_keeping(target: Operand, source: Operand, count: int, queue: Stream) 
         borrowed.cancel(key, loan)
         raise
     del borrower
-    loan.event = queue.record_event()
+    loan.is_done = queue.record_event().query
     borrowed.end_done(key)
 
 

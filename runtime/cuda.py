@@ -20,7 +20,6 @@ from .device import (
     set_device,
     synchronize,
 )
-from .event import Event
 from .memory_stats import (
     empty_cache,
     max_memory_allocated,
@@ -41,7 +40,7 @@ from .memory_stats import (
 )
 from .native_functions import allocator_functions, allocator_handle
 from .pinned import PinnedBuffer, alloc_pinned
-from .stream import ExternalStream, Stream, StreamContext, current_stream, default_stream, set_stream, stream
+from .stream import Event, ExternalStream, Stream, StreamContext, current_stream, default_stream, set_stream, stream
 
 __all__ = [
     "Buffer",

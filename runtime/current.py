@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..allocators.errors import CuplugError
 from ..allocators.uncopyable import refuse_copies
-from .buffer import Buffer
-from .drivers.base import LEGACY_STREAM, PER_THREAD_STREAM
+from .drivers.base import LEGACY_STREAM, PER_THREAD_STREAM, Driver
 from .runtime_upstream import per_thread_key
-
-if TYPE_CHECKING:
-    from .runtime import Runtime
 
 __all__ = ["Current", "Entered"]
 
@@ -21,18 +18,35 @@ __all__ = ["Current", "Entered"]
 class Current:
     """One thread's current device and streams, for one runtime. Only that thread touches it.
 
-    A thread starts with the runtime's ``home`` device, and with the default stream on every device. No context is made
-    before something needs one.
+    A thread starts with one device, and with the default stream on every device. No context is made before something
+    needs one.
     """
 
     __reduce_ex__ = refuse_copies("it belongs to its thread")
-    __slots__ = ("__weakref__", "_has_context", "blocks", "device", "number", "runtime", "stream", "streams")
+    __slots__ = (
+        "__weakref__",
+        "_driver",
+        "_is_usable",
+        "blocks",
+        "device",
+        "has_context",
+        "number",
+        "stream",
+        "streams",
+    )
 
-    def __init__(self, runtime: Runtime) -> None:
-        runtime.driver  # noqa: B018 - raises where there is no device
-        self.runtime = runtime
-        self.number = next(runtime.thread_numbers)
-        """Of this thread, in the order in which they came; never used for another."""
+    def __init__(self, driver: Driver, *, is_usable: Callable[[], bool], number: int, device: int) -> None:
+        """What is current in the calling thread from now on.
+
+        Args:
+            driver: of the runtime.
+            is_usable: whether the runtime may still be used.
+            number: of this thread, in the order in which they came; never used for another.
+            device: the ordinal of the device that the thread starts with.
+        """
+        self._driver = driver
+        self._is_usable = is_usable
+        self.number = number
         self.blocks: list[object] = []
         """Marks of the ``with`` blocks that the thread is in, those that an interrupt has ended too (``Entered``)."""
         self.streams: dict[int, Any] = {}
@@ -41,15 +55,15 @@ class Current:
         """The current device's ordinal."""
         self.stream: int
         """The current stream of the current device, as allocators know it."""
-        self._has_context: bool
+        self.has_context: bool
         """Whether the driver has had a current device in this thread since the device was chosen."""
-        self._choose(runtime.home)
+        self._choose(device)
 
     def set_device(self, ordinal: int) -> None:
         """Make ``ordinal`` current here and in the driver: both, or an exception leaves both as they were."""
         before = self.state()
         try:
-            self.runtime.driver.set_device(ordinal)
+            self._driver.set_device(ordinal)
             self._choose(ordinal)
         except BaseException:
             self.restore(before)
@@ -79,39 +93,32 @@ class Current:
 
     def state(self) -> tuple[int, int | None]:
         """What ``restore`` needs to bring the present device back, in the driver too."""
-        return self.device, self.runtime.driver.current_device()
+        return self.device, self._driver.current_device()
 
     def restore(self, state: tuple[int, int | None]) -> None:
         """Bring back the device of ``state``; where the driver had none, that too, so that no context is made."""
         ordinal, in_driver = state
-        if not self.runtime.usable:
+        if not self._is_usable():
             return  # it was shut down meanwhile: there is nothing to bring back
-        if self.runtime.driver.current_device() != in_driver:
-            self.runtime.driver.set_device(in_driver)
+        if self._driver.current_device() != in_driver:
+            self._driver.set_device(in_driver)
         self._choose(ordinal)
 
     def key(self, handle: int) -> int:
         """What allocators know the stream ``handle`` as."""
         return handle if handle != PER_THREAD_STREAM else per_thread_key(self.number)
 
-    def allocate(self, nbytes: int) -> Buffer:
-        """Memory of the current device, for its current stream."""
-        if not self._has_context:
-            self._have_context()
-        return Buffer.allocate(self.runtime.allocator(self.device), nbytes, stream=self.stream)
+    def have_context(self) -> None:
+        """Have a context current: what comes next is likely a call of another library (PyCUDA) with new memory."""
+        if self._driver.current_device() is None:
+            self._driver.set_device(self.device)
+        self.has_context = True
 
     def _choose(self, ordinal: int) -> None:
         stream = self.streams.get(ordinal)
         key = LEGACY_STREAM if stream is None else self.key(stream.cuda_stream)
-        self._has_context = False
+        self.has_context = False
         self.device, self.stream = ordinal, key  # no interrupt comes between two assignments
-
-    def _have_context(self) -> None:
-        """Have a context current: what comes next is likely a call of another library (PyCUDA) with this memory."""
-        driver = self.runtime.driver
-        if driver.current_device() is None:
-            driver.set_device(self.device)
-        self._has_context = True
 
 
 class Entered:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from ..allocators.base import Allocator
 from ..allocators.uncopyable import refuse_copies
 from .borrowed import BorrowedMemory
+from .drivers.base import Driver
 from .drivers.device_upstream import on_device
 from .handle_pool import HandlePool
 from .runtime_upstream import RuntimeUpstream
-
-if TYPE_CHECKING:
-    from .runtime import Runtime
 
 __all__ = ["DeviceState"]
 
@@ -22,10 +21,11 @@ class DeviceState:
 
     __reduce_ex__ = refuse_copies("it belongs to its runtime; pass the device's ordinal on")
 
-    def __init__(self, runtime: Runtime, ordinal: int) -> None:
-        driver = self._driver = runtime.driver
+    def __init__(self, driver: Driver, ordinal: int, stream_key: Callable[[int], int]) -> None:
+        """For the device ``ordinal`` of ``driver``. ``stream_key`` is what ``RuntimeUpstream`` takes."""
+        self._driver = driver
         self.ordinal = ordinal
-        self.upstream = RuntimeUpstream(runtime, driver, ordinal)
+        self.upstream = RuntimeUpstream(driver, ordinal, stream_key)
         self.allocator: Allocator | None = None
         self.streams = HandlePool(
             lambda priority: driver.stream_create(non_blocking=True, priority=priority),

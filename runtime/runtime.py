@@ -94,7 +94,7 @@ class Runtime:
         self._making = Lock()
         self.shared: dict[str, Any] = {}
         """What the floors above keep for the runtime, by their own names."""
-        self.thread_numbers = count(1)
+        self._thread_numbers = count(1)
         self.threads = threading.local()
         """``threads.current``: see ``current``."""
         self._devices: dict[int, DeviceState] = {}
@@ -164,7 +164,7 @@ class Runtime:
         if self._unusable is None and (found := self._devices.get(whole_number(ordinal, "the number of a device"))):
             return found
         ordinal = self.check_ordinal(ordinal)
-        return self._devices.setdefault(ordinal, DeviceState(self, ordinal))
+        return self._devices.setdefault(ordinal, DeviceState(self.driver, ordinal, self._stream_key))
 
     def check_ordinal(self, ordinal: int) -> int:
         """``ordinal``, if there is such a device. Raises as ``device`` does."""
@@ -191,7 +191,7 @@ class Runtime:
         try:
             current: Current = self.threads.current
         except AttributeError:
-            current = self.threads.current = Current(self)
+            current = self.threads.current = self._new_current()
         return current
 
     # --- memory
@@ -227,9 +227,15 @@ class Runtime:
         """
         current, nbytes = self.current, whole_number(nbytes, "nbytes")
         if stream is None:
-            return current.allocate(nbytes)
+            return self.allocate_current(current, nbytes)
         allocator = self.allocator(self.stream_device(stream))
         return Buffer.allocate(allocator, nbytes, stream=current.key(stream_handle(stream)))
+
+    def allocate_current(self, current: Current, nbytes: int) -> Buffer:
+        """``nbytes`` bytes of the current device, for its current stream; ``current`` is the calling thread's."""
+        if not current.has_context:
+            current.have_context()
+        return Buffer.allocate(self.allocator(current.device), nbytes, stream=current.stream)
 
     def stream_device(self, stream: Any) -> int:
         """The ordinal of the device of ``stream``; that of the current device if it does not say."""
@@ -327,6 +333,14 @@ class Runtime:
         return f"<Runtime driver={settings.driver!r} allocator={settings.allocator!r}, {self._count} devices{state}>"
 
     # --- helpers
+
+    def _new_current(self) -> Current:
+        driver = self.driver
+        number = next(self._thread_numbers)
+        return Current(driver, is_usable=lambda: self.usable, number=number, device=self.home)
+
+    def _stream_key(self, handle: int) -> int:
+        return self.current.key(handle)
 
     def _set_allocator(self, device: DeviceState) -> None:
         if device.allocator is None:

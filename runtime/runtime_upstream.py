@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
 
 from ..allocators.upstream import Fence
 from .drivers.base import LEGACY_STREAM, PER_THREAD_STREAM, Driver
 from .drivers.device_upstream import DeviceUpstream
-
-if TYPE_CHECKING:
-    from .current import Current
 
 __all__ = ["PER_THREAD_KEY", "RuntimeUpstream", "driver_handle", "per_thread_key"]
 
@@ -31,25 +28,14 @@ def driver_handle(key: int) -> int:
     return PER_THREAD_STREAM if key & PER_THREAD_KEY else key
 
 
-class _Runtime(Protocol):
-    @property
-    def current(self) -> Current: ...
-
-
 class RuntimeUpstream(DeviceUpstream):
     """A device's memory, for allocators that know streams by keys."""
 
-    def __init__(self, runtime: _Runtime, driver: Driver, ordinal: int) -> None:
+    def __init__(self, driver: Driver, ordinal: int, key: Callable[[int], int]) -> None:
+        """The memory of the device ``ordinal``. ``key`` gives the key of a stream's handle in the calling thread."""
         super().__init__(driver, ordinal)
-        self._runtime = runtime
-
-    def key(self, handle: int) -> int:
-        """The key of a stream in the calling thread.
-
-        Raises:
-            CuplugError: the runtime cannot be used any more.
-        """
-        return self._runtime.current.key(handle)
+        self.key = key
+        """The key of a stream's handle in the calling thread. Raises CuplugError once the runtime cannot be used."""
 
     def fence(self, stream: int) -> Fence:
         # Another thread's own stream cannot be named. The legacy stream waits for all of them.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -97,3 +99,71 @@ def test_only_tools_import_the_package_itself():
     graph = grimp.build_graph("cuplug", cache_dir=None)
     importers = graph.find_modules_that_directly_import("cuplug")
     assert not [name for name in sorted(importers) if not name.startswith("cuplug.tools.")]
+
+
+def test_a_circle_breaks_a_contract(copy):
+    copy.plant("runtime/stream.py", "\ndef later():\n    from .copies import memcpy\n    return memcpy\n")
+    done = copy.lint()
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "No circles between the parts of a folder BROKEN" in done.stdout
+
+
+# --- the tests' folders ----------------------------------------------------------------------------------------------
+
+_HISTORIES = {"tools.foreign.load", "tools.replaying.program", "tools.replaying.replayer"}
+"""What reads recorded histories of real programs, and replays them."""
+_ABOVE: dict[str, tuple[str, set[str]]] = {
+    "allocators": ("plugins.manager|plugins.bundled|runtime|tools", {*_HISTORIES, "runtime.drivers"}),
+    "native": ("tools", _HISTORIES),
+    "drivers": ("plugins.manager|plugins.bundled|runtime|tools", {"runtime.drivers"}),
+    "plugins": ("runtime|tools", {*_HISTORIES, "tools.analysis.summarize"}),
+    "conformance": ("runtime|tools", {"runtime.drivers"}),
+    "runtime": ("runtime.kernels|runtime.tensor|tools", set()),
+    "kernels": ("runtime.tensor|tools", set()),
+    "tensor": ("tools", {"tools.benchmarks"}),
+}
+"""By the folder of tests: the floors above what it tests, and what of them its tests may use all the same."""
+
+
+def _runs_up(folder: str, source: str) -> list[str]:
+    """The modules of floors above that a test in ``folder`` imports."""
+    above, allowed = _ABOVE[folder]
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").startswith("cuplug."):
+            names = [(node.module or "").removeprefix("cuplug.")]
+        elif isinstance(node, ast.Import):
+            names = [each.name.removeprefix("cuplug.") for each in node.names if each.name.startswith("cuplug.")]
+        else:
+            continue
+        for name in names:
+            if re.match(rf"({above})(\.|$)", name) and not any(f"{name}.".startswith(f"{each}.") for each in allowed):
+                found.append(name)
+    return found
+
+
+def test_the_tests_of_a_floor_import_from_no_floor_above():
+    found = {
+        str(path.relative_to(ROOT)): up
+        for folder in _ABOVE
+        for path in (ROOT / "tests" / folder).rglob("*.py")
+        if (up := _runs_up(folder, path.read_text()))
+    }
+    assert not found
+
+
+def test_every_folder_of_tests_has_its_floor_or_may_use_all():
+    folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert folders - set(_ABOVE) == {"data", "docs", "house", "tools", "typing"}
+
+
+@pytest.mark.parametrize(
+    ("folder", "source"),
+    [
+        ("allocators", "from cuplug.runtime.runtime import Runtime"),
+        ("runtime", "def test():\n    import cuplug.runtime.tensor"),
+        ("kernels", "from cuplug.tools.foreign.load import load"),
+    ],
+)
+def test_a_test_that_reaches_up_is_found(folder, source):
+    assert _runs_up(folder, source)

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from cuplug import CuplugError, DriverError
 from cuplug.runtime.copies import memcpy, memset
-from cuplug.runtime.event import Event
 from cuplug.runtime.runtime import Runtime
-from cuplug.runtime.stream import Stream
+from cuplug.runtime.stream import Event, Stream
 
 
 def test_an_event_that_marks_nothing_has_been_reached(runtime: Runtime) -> None:

@@ -22,9 +22,8 @@ from cuplug import CuplugError, Runtime
 from cuplug.runtime import default_runtime as default
 from cuplug.runtime.copies import memcpy
 from cuplug.runtime.device import current_device, device, synchronize
-from cuplug.runtime.event import Event
 from cuplug.runtime.pinned import alloc_pinned, pinned_allocator
-from cuplug.runtime.stream import Stream, current_stream, default_stream, stream
+from cuplug.runtime.stream import Event, Stream, current_stream, default_stream, stream
 
 pytestmark = [pytest.mark.one_schedule, pytest.mark.needs_sim]
 

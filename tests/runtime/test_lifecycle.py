@@ -15,9 +15,8 @@ from cuplug.plugins.specs import hookimpl
 from cuplug.runtime.copies import memcpy, memset
 from cuplug.runtime.drivers.base import driver_error
 from cuplug.runtime.drivers.sim import SimDriver
-from cuplug.runtime.event import Event
 from cuplug.runtime.pinned import alloc_pinned
-from cuplug.runtime.stream import Stream, stream
+from cuplug.runtime.stream import Event, Stream, stream
 
 pytestmark = [pytest.mark.one_schedule, pytest.mark.needs_sim]
 

@@ -10,9 +10,8 @@ from typing import Any
 import cuplug
 import pytest
 from cuplug import Runtime
-from cuplug.runtime.event import Event
 from cuplug.runtime.pinned import alloc_pinned
-from cuplug.runtime.stream import ExternalStream, Stream
+from cuplug.runtime.stream import Event, ExternalStream, Stream
 
 pytestmark = pytest.mark.one_schedule
 

@@ -36,7 +36,7 @@ class DevicePlace(Place):
         """As ``Place`` says. ``current``: what is current in this thread, if that is known."""
         current = current or self.runtime.current
         if current.device == self.ordinal:
-            buffer = current.allocate(nbytes)
+            buffer = self.runtime.allocate_current(current, nbytes)
         else:
             key = current.key(self.stream_handle())
             buffer = Buffer.allocate(self.runtime.allocator(self.ordinal), nbytes, stream=key)

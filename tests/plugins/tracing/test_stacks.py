@@ -21,7 +21,6 @@ from cuplug.plugins.tracing.observer_contexts import attach_all
 from cuplug.plugins.tracing.reader import read_trace
 from cuplug.plugins.tracing.recorder import TraceRecorder
 from cuplug.plugins.tracing.stacks import CallStacks
-from cuplug.runtime.kernels.launch.unrolling import Unroller
 
 PROGRAM = """
 import cuplug
@@ -138,7 +137,3 @@ def test_levels_of_cuplug_do_not_count_and_code_without_a_module_is_the_programs
     stack = read_trace(tmp_path / "t.cuplug").stack(space["number"])  # type: ignore[arg-type]
     assert [frame.function for frame in stack] == ["inner", "outer"]
     assert json.dumps([frame.filename for frame in stack]) == '["<string>", "<string>"]'
-
-
-def test_generated_code_says_that_it_is_cuplugs() -> None:
-    assert Unroller.function("def module(): return __name__", "module")().startswith("cuplug.")
