@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Annotated
 
 from ...allocators.base import Allocator, Block, BlockInfo, Segment, Upstream
@@ -60,9 +60,6 @@ class ExampleAllocator(Allocator):
         self.upstream.fence(stream).wait()
         for key in [key for key in self._cached if key[0] == stream]:
             self._cached.setdefault((_ANY, key[1]), []).extend(self._cached.pop(key))
-
-    def _live_blocks(self) -> Iterable[Block]:
-        return self._live.values()
 
     def _segments(self) -> Iterator[Segment]:
         for block in self._live.values():

@@ -19,7 +19,7 @@ from cuplug.plugins.specs import hookimpl
 class Plain(Allocator):
     """Hands nothing out."""
 
-    _allocate = _free = _release_cached = _live_blocks = _segments = None  # type: ignore[assignment]
+    _allocate = _free = _release_cached = _segments = None  # type: ignore[assignment]
 
 
 def contributing(**hooks):

@@ -58,9 +58,6 @@ class HoardAllocator(Allocator):
         for key in [key for key in self._spare if key[0] == stream]:
             self._spare.setdefault((None, key[1]), []).extend(self._spare.pop(key))
 
-    def _live_blocks(self):
-        return self._used.values()
-
     def _segments(self):
         for block in self._used.values():
             yield _segment(block.stream, self._state(block))

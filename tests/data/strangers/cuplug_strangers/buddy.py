@@ -85,9 +85,6 @@ class BuddyAllocator(Allocator):
                 arena.fence = self.upstream.fence(stream)
                 arena.stream = None
 
-    def _live_blocks(self):
-        return self._blocks.values()
-
     def _segments(self):
         live = {}
         for address, arena in self._place.items():

@@ -83,9 +83,6 @@ class SlabAllocator(Allocator):
                 slab.fence = self.upstream.fence(stream)
                 self._move(slab, None)
 
-    def _live_blocks(self):
-        return [block for slab in self._slabs.values() for block in slab.live.values()]
-
     def _segments(self):
         for slab in self._slabs.values():
             infos = [self._state(block) for block in slab.live.values()]
