@@ -28,6 +28,7 @@ from .errors import CuplugError, InvalidFreeError, OutOfMemoryError
 from .events import EventKind, Observer
 from .held import Held
 from .ledger import Ledger
+from .libraries import OWN
 from .lock import Lock
 from .observation import Observation
 from .report import out_of_memory_message
@@ -86,8 +87,10 @@ class Allocator(ABC):
 
     # --- the public contract -------------------------------------------------------------------------------------
 
-    def allocate(self, nbytes: int, *, stream: int) -> Block:
+    def allocate(self, nbytes: int, *, stream: int, library: int = OWN) -> Block:
         """Take ``nbytes`` bytes for use on ``stream``. The contents are undefined. Zero bytes give address 0.
+
+        ``library`` is the number of the library that asks (``allocators/libraries.py``), which observers are told.
 
         When memory is short, in this order: wait for blocks that wait for streams, give cached memory back, ask
         ``on_out_of_memory``; each time try again. The hook is asked again as long as each answer leaves more memory
@@ -107,7 +110,7 @@ class Allocator(ABC):
         request = _Request(index(nbytes), index(stream))
         if request.nbytes <= 0:
             return self._allocate_nothing(request)
-        request.context = self._observation.context()
+        request.context = self._observation.context(library)
         try:
             return self._obtain(request)
         except BaseException:

@@ -12,6 +12,7 @@ from time import perf_counter_ns
 
 from .block import Block
 from .events import EventKind, Observer
+from .libraries import LIBRARY_SHIFT, OWN
 from .lock import Lock
 
 __all__ = ["Observation"]
@@ -35,9 +36,10 @@ class Observation:
         self._delivering = Lock()
         self._last_time = 0
 
-    def context(self) -> int:
-        """What the context source says of the calling thread, or 0."""
-        return self.source() if self.source is not None else 0
+    def context(self, library: int = OWN) -> int:
+        """What the context source says of the calling thread, or 0, with the number of the library that asks."""
+        context = self.source() if self.source is not None else 0
+        return context | library << LIBRARY_SHIFT if library else context
 
     def emit(self, kind: EventKind, stream: int, address: int, nbytes: int, requested: int, context: int = 0) -> None:
         """Queue an event, if anybody observes."""

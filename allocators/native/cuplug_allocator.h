@@ -92,7 +92,17 @@ void cuplug_allocator_set_out_of_memory_hook(cuplug_allocator *, cuplug_out_of_m
 /* Reserve at most `nbytes` from now on; UINT64_MAX for no limit. What is held already stays. */
 int cuplug_allocator_set_memory_limit(cuplug_allocator *, uint64_t nbytes);
 
-/* --- blocks. `context` travels with the events of the call (a call stack's number); 0 for none. */
+/* --- blocks. `context` travels with the events of the call: in its low bits a call stack's number, 0 for none, and
+ * above them the library that asks (allocators/libraries.py). */
+#define CUPLUG_LIBRARY_SHIFT 24
+enum {
+  CUPLUG_LIBRARY_OWN = 0,
+  CUPLUG_LIBRARY_TORCH = 1,
+  CUPLUG_LIBRARY_CUPY = 2,
+  CUPLUG_LIBRARY_NUMBA = 3,
+  CUPLUG_LIBRARY_RMM = 4,
+  CUPLUG_LIBRARY_PYCUDA = 5
+};
 int cuplug_allocate(cuplug_allocator *, uint64_t nbytes, uint64_t stream, uint64_t context, cuplug_block **block);
 /* Never blocks, never fails but by CUPLUG_NOT_LIVE; may be called in any state of this thread (finalisers). Two threads
  * must not free one block at the same time. */

@@ -256,10 +256,12 @@ void unlink_handle(Handle *handle) {
   handle->before = handle->after = handle;
 }
 
-int allocate_handle(Allocator *self, uint64_t nbytes, uint64_t stream, Handle *handle) {
+/* Take a block of the core. -1 with an exception set. */
+static int allocate_block(Allocator *self, uint64_t nbytes, uint64_t stream, uint64_t library, cuplug_block **made) {
   uint64_t context = 0;
   if (self->core == nullptr || self->observed) {
     if (check_entry(self) < 0 || (nbytes != 0 && read_context(self, &context) < 0)) return -1;
+    context |= library << CUPLUG_LIBRARY_SHIFT;
   }
   Operation operation(self);
   cuplug_block *block = nullptr;
@@ -283,6 +285,13 @@ int allocate_handle(Allocator *self, uint64_t nbytes, uint64_t stream, Handle *h
     }
     return -1;
   }
+  *made = block;
+  return 0;
+}
+
+int allocate_handle(Allocator *self, uint64_t nbytes, uint64_t stream, Handle *handle, uint64_t library) {
+  cuplug_block *block;
+  if (allocate_block(self, nbytes, stream, library, &block) < 0) return -1;
   handle->block = block;
   handle->address = cuplug_block_address(block);
   handle->nbytes = cuplug_block_nbytes(block);
@@ -293,6 +302,25 @@ int allocate_handle(Allocator *self, uint64_t nbytes, uint64_t stream, Handle *h
   handle->allocator = reinterpret_cast<Allocator *>(Py_NewRef(reinterpret_cast<PyObject *>(self)));
   link_handle(handle);
   return 0;
+}
+
+int allocate_address(Allocator *self, uint64_t nbytes, uint64_t stream, uint64_t library, uint64_t *address) {
+  cuplug_block *block;
+  if (allocate_block(self, nbytes, stream, library, &block) < 0) return -1;
+  *address = cuplug_block_address(block);
+  return 0;
+}
+
+int give_address_back(Allocator *self, uint64_t address) {
+  const bool inside = self->observed && cuplug_allocator_is_inside(self->core) != 0;
+  int result = 0;
+  {
+    Operation operation(self);
+    cuplug_free_address(self->core, address);
+    if (operation.interrupted && operation.raise()) result = -1;
+  }
+  if (self->observed && !inside && deliver(self) < 0) result = -1;
+  return result;
 }
 
 int give_handle_back(Handle *handle) {
@@ -357,6 +385,22 @@ PyObject *allocate(PyObject *self, PyObject *const *arguments, Py_ssize_t count,
   if (allocate_handle(as_allocator(self), nbytes, stream, &reinterpret_cast<Block *>(block)->handle) < 0) {
     Py_DECREF(block);
     return nullptr;
+  }
+  return block;
+}
+
+PyObject *allocate_for(PyObject *self, PyObject *arguments) {
+  PyObject *size, *place;
+  unsigned long long library;
+  uint64_t nbytes, stream;
+  if (!PyArg_ParseTuple(arguments, "OOK:_allocate_for", &size, &place, &library) || size_of(size, &nbytes) < 0 ||
+      stream_of(place, &stream) < 0) {
+    return nullptr;
+  }
+  PyObject *block = new_block();
+  if (block == nullptr) return nullptr;
+  if (allocate_handle(as_allocator(self), nbytes, stream, &reinterpret_cast<Block *>(block)->handle, library) < 0) {
+    Py_CLEAR(block);
   }
   return block;
 }
@@ -755,7 +799,7 @@ void deallocate(PyObject *object) {
 #define FAST(function) reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function))
 
 PyMethodDef methods[] = {
-    {"allocate", FAST(allocate), METH_FASTCALL | METH_KEYWORDS, "allocate($self, nbytes, /, *, stream)\n--\n\nSee Allocator.allocate."},
+    {"allocate", FAST(allocate), METH_FASTCALL | METH_KEYWORDS, "allocate($self, nbytes, /, *, stream, library=0)\n--\n\nSee Allocator.allocate."},
     {"free", free_block, METH_O, "free($self, block, /)\n--\n\nSee Allocator.free."},
     {"give_back", give_back, METH_O, "give_back($self, block, /)\n--\n\nSee Allocator.give_back."},
     {"record_stream", record_stream, METH_VARARGS, "record_stream($self, block, stream, /)\n--\n\nSee Allocator.record_stream."},
@@ -766,6 +810,7 @@ PyMethodDef methods[] = {
     {"close", close_allocator, METH_NOARGS, "close($self)\n--\n\nSee Allocator.close."},
     {"live_blocks", live_blocks, METH_NOARGS, "live_blocks($self)\n--\n\nSee Allocator.live_blocks."},
     {"_abandon", abandon, METH_O, nullptr},
+    {"_allocate_for", allocate_for, METH_VARARGS, nullptr},
     {"_check_entry", check_entry_method, METH_NOARGS, nullptr},
     {"_core_handle", core_handle, METH_NOARGS, nullptr},
     {"_move_events", move_events, METH_O, nullptr},

@@ -120,7 +120,12 @@ int ask_hook(void *context, uint64_t nbytes, uint64_t stream);
 /* --- python_allocator.cpp */
 extern PyTypeObject AllocatorType;
 /* Take a block for `handle`, which is not in use. -1 with an exception set. Hits do not enter Python. */
-int allocate_handle(Allocator *self, uint64_t nbytes, uint64_t stream, Handle *handle);
+int allocate_handle(Allocator *self, uint64_t nbytes, uint64_t stream, Handle *handle,
+                    uint64_t library = CUPLUG_LIBRARY_OWN);
+/* The same for libraries that know addresses alone. */
+int allocate_address(Allocator *self, uint64_t nbytes, uint64_t stream, uint64_t library, uint64_t *address);
+/* Give the block at `address` back, if it is one. -1 with an exception set, and given back all the same. */
+int give_address_back(Allocator *self, uint64_t address);
 /* Give back what `handle` holds. -1 with an exception set, and given back all the same. */
 int give_handle_back(Handle *handle);
 void link_handle(Handle *handle);
@@ -147,6 +152,9 @@ void forget_places();
 
 /* --- python_pointers.cpp */
 extern PyMethodDef pointer_functions[];
+
+/* --- python_cupy.cpp */
+extern PyMethodDef cupy_functions[];
 
 /* --- python_replay.cpp */
 extern PyMethodDef replay_functions[];

@@ -17,6 +17,7 @@ from ..block import Block, BlockInfo, Segment
 from ..caching import CachingAllocator, limit_of
 from ..events import Observer
 from ..expandable import ExpandableAllocator, virtual_memory_of
+from ..libraries import OWN
 from ..lock import Lock
 from ..report import shortage_message
 from ..statistics import Counter, Counters, Statistics
@@ -107,8 +108,8 @@ class NativeStrategy(NativeAllocator):
 
     # --- called by the extension module
 
-    def _allocate_called_otherwise(self, nbytes: int, *, stream: int) -> Block:
-        return self.allocate(nbytes, stream=stream)
+    def _allocate_called_otherwise(self, nbytes: int, *, stream: int, library: int = OWN) -> Block:
+        return self._allocate_for(nbytes, stream, library)
 
     _allocate_called_otherwise.__qualname__ = "Allocator.allocate"  # stands in the message of a TypeError
 

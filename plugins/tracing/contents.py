@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ...allocators.events import EventKind
+from ...allocators.libraries import split_context
 
 __all__ = ["CLOSING", "EVENT_DTYPE", "NO_DEVICE", "UNKNOWN", "EventArray", "Frame", "Header", "Trace"]
 
@@ -20,7 +21,10 @@ EVENT_DTYPE = np.dtype(
         ("nbytes", "<i8"),  # as the allocator rounded it
         ("requested", "<i8"),  # as the program asked
         ("stream", "<u8"),
-        ("context", "<u4"),  # the call stack's number in the side table, or 0
+        (
+            "context",
+            "<u4",
+        ),  # a call stack's number in the side table, or 0; above it a library's (Header.libraries)
         ("thread", "<u2"),  # threads in order of their first event
         ("device", "u1"),  # NO_DEVICE for what concerns all
         ("kind", "u1"),  # an EventKind
@@ -84,6 +88,13 @@ class Header:
         return [str(word) for word in argv] if isinstance(argv, list) else []
 
     @property
+    def libraries(self) -> dict[int, str]:
+        """Names of the libraries that may have asked, by number. Empty where contexts name none: older traces."""
+        found = self.fields.get("libraries")
+        pairs = found.items() if isinstance(found, dict) else ()
+        return {int(number): str(name) for number, name in pairs if str(number).isdecimal()}
+
+    @property
     def older_events(self) -> int:
         """How many events at the start build up what was there before the history began. No program caused them."""
         older = self.fields.get("older_events", 0)
@@ -119,8 +130,16 @@ class Trace:
 
     def stack(self, number: int) -> tuple[Frame, ...]:
         """The call stack of that number (an event's ``context``), innermost frame first. Empty where unknown."""
-        known = (self.frames.get(frame) for frame in self.stacks.get(int(number), ()))
+        number = split_context(int(number))[0] if self.header.libraries else int(number)
+        known = (self.frames.get(frame) for frame in self.stacks.get(number, ()))
         return tuple(frame for frame in known if frame is not None)
+
+    def library(self, context: int) -> str:
+        """The name of the library that asked, by an event's ``context``: ``cuplug`` for the program itself. Empty where
+        the history does not say."""
+        known = self.header.libraries
+        number = split_context(int(context))[1]
+        return known.get(number, f"library {number}") if known else ""
 
     def name(self, number: int) -> str:
         """The name of that number (a marker's ``requested``)."""

@@ -10,6 +10,9 @@ A trace file is a header and then an array of 48-byte records, little-endian thr
   bytes of text; pieces of one kind and number make up one entry, in order. NumPy reads the whole without parsing:
   ``np.fromfile(path, EVENT_DTYPE, offset=header_size)``.
 
+The header's field ``libraries``, where it is there, says that contexts name the library that asked: above the call
+stack's number, from bit ``LIBRARY_SHIFT`` on, stands the number of a library, whose name the field has.
+
 Records are stored through a memory map, so that whatever kills the process, the kernel keeps what was written. A
 record's last byte is its kind, and it is stored last: a record whose kind is zero was not written, or not wholly.
 """

@@ -8,6 +8,7 @@ from itertools import count
 from ...allocators.base import Allocator
 from ...allocators.errors import PluginError
 from ...allocators.events import EventKind, Observer
+from ...allocators.libraries import LIBRARY_SHIFT, split_context
 
 __all__ = ["Source", "attach_all", "source_of"]
 
@@ -75,6 +76,8 @@ class _SharedSource:
             kind: EventKind, time_ns: int, thread: int, stream: int,
             address: int, nbytes: int, requested: int, context: int, /,
         ) -> None:  # fmt: skip
-            observer(kind, time_ns, thread, stream, address, nbytes, requested, answers[context][place])
+            number, library = split_context(context)
+            own = answers[number][place] | library << LIBRARY_SHIFT
+            observer(kind, time_ns, thread, stream, address, nbytes, requested, own)
 
         return observe

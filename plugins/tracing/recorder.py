@@ -12,6 +12,7 @@ from typing import Any
 
 from ...allocators.errors import TraceError
 from ...allocators.events import EventKind, Observer
+from ...allocators.libraries import LIBRARIES
 from ...runtime.drivers.forking import in_forked_child
 from .contents import CLOSING, NO_DEVICE
 from .stacks import DEFAULT_DEPTH, PythonStacks, parse_stacks
@@ -44,7 +45,8 @@ class TraceRecorder:
         """
         kind, levels = parse_stacks(stacks)
         self.path = os.fspath(path).replace("{pid}", str(os.getpid()))
-        self._writer = TraceWriter(self.path, {"stacks": kind, **fields})
+        libraries = {str(number): name for number, name in LIBRARIES.items()}
+        self._writer = TraceWriter(self.path, {"stacks": kind, "libraries": libraries, **fields})
         self._threads = _Threads(self._writer)
         self.context: Callable[[], int] | None = None
         """What allocators call for an event's context (``Allocator.attach``). None when no stacks are recorded."""

@@ -10,6 +10,7 @@ from types import CodeType, FrameType
 from typing import TypeAlias
 
 from ...allocators.errors import TraceError
+from ...allocators.libraries import split_context
 
 __all__ = ["DEFAULT_DEPTH", "CallStacks", "Level", "PythonStacks", "parse_stacks"]
 
@@ -121,7 +122,7 @@ class CallStacks:
         Raises:
             KeyError: no stack has this number.
         """
-        return self._stacks[context]
+        return self._stacks[split_context(context)[0]]
 
     def _add(self, levels: Iterable[Level]) -> int:
         number = next(self._count)

@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from ...allocators.errors import TraceError
+from ...allocators.libraries import STACK_MASK
 from .contents import EventArray, Trace
 from .families import family_of_environment
 from .format import (
@@ -168,9 +169,11 @@ class TraceWriter:
         return number
 
     def stack(self, frames: Iterable[tuple[str, int, str]]) -> int:
-        """The number of a call stack of (file name, line, function), innermost first. 0 for an empty one."""
+        """The number of a call stack of (file name, line, function), innermost first. 0 for an empty one, and for what
+        is one too many: a context has so many numbers for stacks."""
         numbers = tuple(self._entry(PIECE_FRAME, frame := tuple(entry), json.dumps(frame)) for entry in frames)
-        return self._entry(PIECE_STACK, numbers, json.dumps(numbers)) if numbers else 0
+        number = self._entry(PIECE_STACK, numbers, json.dumps(numbers)) if numbers else 0
+        return number if number <= STACK_MASK else 0
 
     def describe(self, **fields: Any) -> None:
         """Add to the header what was not known when the file was made. Dictionaries are merged."""

@@ -12,10 +12,11 @@ from types import ModuleType
 
 from ...allocators.errors import CuplugError
 from ..settings import AllocatorChoice
+from . import cupy, numba, pycuda, rmm
 
-__all__ = ["LIBRARIES", "install"]
+__all__ = ["LIBRARIES", "cupy", "install", "numba", "pycuda", "rmm"]
 
-LIBRARIES: tuple[str, ...] = ()
+LIBRARIES = ("cupy", "numba", "rmm", "pycuda")
 """The libraries that cuplug can be put under."""
 
 

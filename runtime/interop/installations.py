@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.util import find_spec
-from types import ModuleType
+from typing import Any
 
 from ...allocators.errors import CuplugError
 from ..default_runtime import init
@@ -36,7 +36,7 @@ def check_new(library: str, name: str) -> None:
         )
 
 
-def import_library(module: str, name: str, extra: str) -> ModuleType:
+def import_library(module: str, name: str, extra: str) -> Any:
     """The library's module.
 
     Args:
@@ -45,11 +45,17 @@ def import_library(module: str, name: str, extra: str) -> ModuleType:
         extra: what to install where it is missing.
 
     Raises:
-        CuplugError: it is not installed.
+        CuplugError: it is not installed, or cannot be imported.
     """
     if find_spec(module.partition(".")[0]) is None:
         raise CuplugError(f"cuplug cannot be put under {name}, which is not installed: pip install {extra}")
-    return import_module(module)
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise CuplugError(
+            f"cuplug cannot be put under this {name}, whose module {module} cannot be imported ({error}): pip install "
+            f"{extra}"
+        ) from error
 
 
 def runtime_for(name: str, allocator: AllocatorChoice | None) -> Runtime:

@@ -109,6 +109,10 @@ class CudaDriver:
         """The ordinal of this thread's current device, or None. What other libraries make current does not count."""
         return self._contexts.ordinal
 
+    def primary_context(self, ordinal: int) -> int:
+        """CUDA's handle of a device's primary context, retained. Raises ``CUDA_ERROR_INVALID_DEVICE``."""
+        return self._contexts.retain(ordinal)
+
     def synchronize(self) -> None:
         """Wait for all work of the current device. Raises what the work did."""
         self._calls.call("cuCtxSynchronize")

@@ -1,0 +1,96 @@
+"""Installing cuplug under libraries: one clear error for each thing that forbids it."""
+
+from __future__ import annotations
+
+import sys
+
+import cuplug
+import pytest
+from cuplug.runtime.interop import installations
+
+
+def test_the_package_is_found_by_its_public_name():
+    import cuplug.interop.cupy
+    from cuplug.interop import cupy, install
+
+    assert cuplug.interop.cupy is cupy
+    assert install is cuplug.interop.install
+    assert sys.modules["cuplug.interop.cupy"] is sys.modules["cuplug.runtime.interop.cupy"]
+
+
+def test_importing_cuplug_imports_none_of_the_libraries(run_program):
+    done = run_program(
+        "import sys, cuplug, cuplug.interop; print(*{'torch', 'cupy', 'numba', 'rmm', 'pycuda'} & set(sys.modules))"
+    )
+    assert done.stdout.strip() == "", done.stderr
+
+
+def test_an_unknown_library_is_an_error_that_lists_the_known():
+    with pytest.raises(cuplug.CuplugError, match=r"cannot be put under 'jax'; it can under: .*cupy"):
+        cuplug.interop.install("jax")
+
+
+def test_no_library_is_an_error():
+    with pytest.raises(cuplug.CuplugError, match="needs the names of libraries"):
+        cuplug.interop.install()
+
+
+@pytest.mark.parametrize("library", ["cupy", "numba", "rmm", "pycuda"])
+def test_a_library_that_is_not_installed_is_named_with_what_to_install(library, monkeypatch):
+    monkeypatch.setattr(installations, "find_spec", lambda name: None)
+    with pytest.raises(cuplug.CuplugError, match=r"which is not installed: pip install"):
+        cuplug.interop.install(library)
+
+
+@pytest.mark.parametrize("library", ["cupy", "numba", "rmm", "pycuda"])
+def test_a_second_installation_is_refused(library, monkeypatch, make_simulated):
+    monkeypatch.setitem(installations._installed, library, make_simulated("caching"))
+    with pytest.raises(cuplug.CuplugError, match=r"allocates from cuplug already, with the allocator 'caching'"):
+        cuplug.interop.install(library)
+
+
+def test_the_simulator_is_refused_for_libraries_that_need_a_device(monkeypatch):
+    monkeypatch.setenv("CUPLUG_DRIVER", "sim")
+    try:
+        with pytest.raises(
+            cuplug.CuplugError, match="needs memory of a CUDA device, and cuplug runs on the driver 'sim'"
+        ):
+            installations.runtime_for("CuPy", None)
+    finally:
+        cuplug.shutdown()
+
+
+def test_an_unknown_allocator_is_an_error_that_lists_the_known(monkeypatch):
+    monkeypatch.setenv("CUPLUG_DRIVER", "sim")
+    with pytest.raises(cuplug.UnknownAllocatorError, match="caching"):
+        installations.runtime_for("CuPy", "no_such_thing")
+
+
+@pytest.mark.needs_cupy
+def test_cupy_without_a_device_is_refused():
+    import cupy
+
+    if cupy.cuda.is_available():
+        pytest.skip("CuPy finds a GPU here")
+    with pytest.raises(cuplug.CuplugError, match="which sees no CUDA device"):
+        cuplug.interop.install("cupy")
+
+
+@pytest.mark.needs_numba
+def test_numba_without_a_device_is_refused():
+    from numba import cuda
+
+    if cuda.is_available():
+        pytest.skip("Numba finds a GPU here")
+    with pytest.raises(cuplug.CuplugError, match="which sees no CUDA device"):
+        cuplug.interop.install("numba")
+
+
+@pytest.mark.needs_rmm
+def test_a_resource_that_rmm_has_already_is_not_replaced(run_program):
+    done = run_program(
+        "import cuplug, cuplug.interop, rmm\n"
+        "rmm.mr.set_per_device_resource(0, rmm.mr.CallbackMemoryResource(lambda *a: 0, lambda *a: None))\n"
+        "cuplug.interop.install('rmm')"
+    )
+    assert "RMM has a resource already, CallbackMemoryResource" in done.stderr
