@@ -18,8 +18,8 @@ class Bundled:
     @hookimpl
     def cuplug_allocators(self) -> Mapping[str, AllocatorFactory]:
         return {
-            "direct": _Later("allocators.direct", "DirectAllocator"),
-            "bump": _Later("allocators.bump", "BumpAllocator"),
+            "direct": _Later("allocators.direct", "DirectAllocator", replayed="ReplayedDirect"),
+            "bump": _Later("allocators.bump", "BumpAllocator", replayed="ReplayedBump"),
             "caching": _Later("allocators.caching", "CachingAllocator", native="NativeCaching"),
             "expandable": _Later("allocators.expandable", "ExpandableAllocator", native="NativeExpandable"),
         }
@@ -35,9 +35,10 @@ class Bundled:
 class _Later:
     """A factory of this package, imported when it is called or looked into."""
 
-    def __init__(self, module: str, name: str, *, native: str | None = None) -> None:
-        """``native``: the name of the strategy in C++ that does the same."""
-        self._module, self._name, self._native = module, name, native
+    def __init__(self, module: str, name: str, *, native: str | None = None, replayed: str | None = None) -> None:
+        """``native``: the name of the strategy in C++ that does the same; ``replayed``: of one that does so in
+        replays."""
+        self._module, self._name, self._native, self._replayed = module, name, native, replayed
 
     @property
     def form(self) -> str:
@@ -51,6 +52,11 @@ class _Later:
         )
 
     @property
+    def runs_in_the_core(self) -> bool:
+        """Whether replays over a ``NativeNullUpstream`` are possible."""
+        return (self._native or self._replayed) is not None and is_available()
+
+    @property
     def __wrapped__(self) -> Any:
         """The factory itself: ``inspect`` follows this to its signature."""
         return self._find(self._module, self._name)
@@ -62,6 +68,8 @@ class _Later:
 
     def __call__(self, *positional: Any, **options: Any) -> Any:
         upstream = positional[0] if positional else options.get("upstream")
+        if self._replayed is not None and hasattr(upstream, "native_null"):
+            return self._find("allocators.native.replayed", self._replayed)(*positional, **options)
         if self._native is not None and self._is_native_over(upstream):
             return self._find("allocators.native.strategies", self._native)(*positional, **options)
         return self.__wrapped__(*positional, **options)
@@ -70,11 +78,12 @@ class _Later:
         return f"{self._module}.{self._name}"
 
     def _is_native_over(self, upstream: Any) -> bool:
-        """On a CUDA device the native form calls the driver itself. Elsewhere it would call Python for every call
-        upstream, and gains little."""
+        """On a CUDA device the native form calls the driver itself, and a replay's upstream may be the core's own.
+        Elsewhere it would call Python for every call upstream, and gains little."""
         if not is_available():
             return False
-        return is_wanted_everywhere() or getattr(upstream, "native_ordinal", None) is not None
+        own = getattr(upstream, "native_ordinal", None) is not None or hasattr(upstream, "native_null")
+        return own or is_wanted_everywhere()
 
     def _find(self, module_name: str, name: str) -> Any:
         module = import_module(f"...{module_name}", __name__)

@@ -97,7 +97,7 @@ struct Null {
     uint64_t nbytes, handle;
   };
   std::map<uint64_t, Mapping> mapped;
-  uint64_t next_page = 1;
+  uint64_t next_page = 1, held_pages = 0; /* handles that have not been released */
 
   bool take(uint64_t nbytes) {
     if (nbytes > total - used) return false;
@@ -211,6 +211,7 @@ int create_page(void *context, uint64_t nbytes, uint64_t *handle) {
   if (!device.take(nbytes)) return CUPLUG_OUT_OF_MEMORY;
   *handle = device.next_page++;
   device.pages[*handle] = {nbytes, 0, false};
+  ++device.held_pages;
   return CUPLUG_OK;
 }
 
@@ -221,6 +222,7 @@ int release_page(void *context, uint64_t handle) {
   ++device.counts.mem_release;
   device.counts.driver_time_us += cost_us(RELEASE_PAGE, page->nbytes);
   page->released = true;
+  --device.held_pages;
   device.drop_unused(handle);
   return CUPLUG_OK;
 }
@@ -317,8 +319,7 @@ EXPORT int cuplug_null_upstream_counts(const cuplug_upstream *upstream, cuplug_n
   *counts = device.counts;
   counts->used_bytes = device.used;
   counts->total_bytes = device.total;
-  counts->pages =
-      std::count_if(device.pages.begin(), device.pages.end(), [](const auto &page) { return !page.second.released; });
+  counts->pages = device.held_pages;
   return CUPLUG_OK;
 }
 

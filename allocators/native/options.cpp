@@ -6,6 +6,7 @@
 
 #include "caching.h"
 #include "expandable.h"
+#include "replayed.h"
 
 namespace cuplug {
 
@@ -87,11 +88,35 @@ ExpandableOptions expandable_options(const cuplug_option *options, size_t count)
   return parsed;
 }
 
+/* The strategies that the core has for replays alone; null for another name. */
+Allocator *make_replayed(const char *strategy, const cuplug_option *options, size_t count, const cuplug_upstream &table) {
+  const bool direct = std::strcmp(strategy, "direct") == 0;
+  if (!direct && std::strcmp(strategy, "bump") != 0) return nullptr;
+  cuplug_null_counts counts;
+  if (cuplug_null_upstream_counts(&table, &counts) != CUPLUG_OK)
+    throw Invalid{std::string(strategy) + " is in the core for replays alone, over its null upstream"};
+  uint64_t memory_limit = NO_LIMIT, chunk_size = 64 * MIB;
+  for (const cuplug_option *option = options; option != options + count; ++option) {
+    if (is(*option, "memory_limit")) {
+      memory_limit = limit_of(*option);
+    } else if (!direct && is(*option, "chunk_size")) {
+      int64_t value = whole_number(*option);
+      check(value >= 1, *option, "at least one byte");
+      chunk_size = uint64_t(value);
+    } else {
+      throw Invalid{std::string(strategy) + " has no option " + option->name};
+    }
+  }
+  if (direct) return new ReplayedDirect(table, memory_limit);
+  return new ReplayedBump(table, memory_limit, chunk_size);
+}
+
 }  // namespace
 
 Allocator *make_allocator(const char *strategy, const cuplug_option *options, size_t count,
                           const cuplug_upstream &table) {
   if (std::strcmp(strategy, "caching") == 0) return new CachingAllocator(table, caching_options(options, count, table));
+  if (Allocator *replayed = make_replayed(strategy, options, count, table)) return replayed;
   if (std::strcmp(strategy, "expandable") != 0) throw Invalid{std::string("no strategy is called ") + strategy};
   ExpandableOptions parsed = expandable_options(options, count);
   if (table.page_granularity == 0) throw Unsupported();

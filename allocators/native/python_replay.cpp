@@ -1,50 +1,114 @@
 /* Replays of recorded histories in the core, over an upstream of the core's own without a device. */
 #include "python_binding.h"
 
+#include <algorithm>
+#include <new>
 #include <vector>
 
 namespace cuplug::python {
 
 namespace {
 
-/* replay(allocator, steps, sizes, streams, stop_at_failure): see cuplug_replay. The arrays are of 64-bit integers. */
+constexpr size_t STEPS_AT_ONCE = 1 << 16; /* between two looks at signals */
+
+/* The arrays of a replay, held while it runs. */
+struct Arrays {
+  Py_buffer steps{}, sizes{}, streams{}, reserved{};
+  ~Arrays() {
+    for (Py_buffer *each : {&steps, &sizes, &streams, &reserved}) PyBuffer_Release(each);
+  }
+  /* Whether every step is about an allocation that has a size and a stream. */
+  bool fit() const {
+    const size_t allocations = static_cast<size_t>(sizes.len) / sizeof(uint64_t);
+    const int64_t *taken = static_cast<const int64_t *>(steps.buf);
+    if (streams.len != sizes.len || (reserved.obj != nullptr && reserved.len != steps.len)) return false;
+    for (size_t i = 0; i < count(); ++i) {
+      const uint64_t number = static_cast<uint64_t>(taken[i] > 0 ? taken[i] : -taken[i]);
+      if (number < 1 || number > allocations) return false;
+    }
+    return true;
+  }
+  size_t count() const { return static_cast<size_t>(steps.len) / sizeof(int64_t); }
+};
+
+/* Takes the steps from `first` to `end`, as cuplug_replay; notes after each what is reserved, where that is asked for. */
+int take_steps(Allocator *self, const Arrays &arrays, size_t first, size_t end, cuplug_block **blocks, int stop,
+               cuplug_replay_result *result) {
+  const int64_t *steps = static_cast<const int64_t *>(arrays.steps.buf);
+  const uint64_t *sizes = static_cast<const uint64_t *>(arrays.sizes.buf);
+  const uint64_t *streams = static_cast<const uint64_t *>(arrays.streams.buf);
+  if (arrays.reserved.obj == nullptr) {
+    return cuplug_replay(self->core, steps + first, end - first, sizes, streams, blocks, stop, result);
+  }
+  int64_t *reserved = static_cast<int64_t *>(arrays.reserved.buf);
+  cuplug_replay_result whole{};
+  int answer = CUPLUG_OK;
+  for (size_t at = first; at < end && answer == CUPLUG_OK; ++at) {
+    cuplug_replay_result one;
+    answer = cuplug_replay(self->core, steps + at, 1, sizes, streams, blocks, stop, &one);
+    if (one.out_of_memory != 0 && whole.out_of_memory++ == 0) {
+      whole.first_failure = at - first;
+      whole.shortage = one.shortage;
+    }
+    whole.done += one.done;
+    cuplug_statistics settled; /* a free takes effect at the next operation */
+    cuplug_get_statistics(self->core, &settled);
+    cuplug_null_counts counts;
+    cuplug_null_upstream_counts(&self->table, &counts);
+    reserved[at] = static_cast<int64_t>(counts.used_bytes);
+  }
+  *result = whole;
+  return answer;
+}
+
+/* replay(allocator, steps, sizes, streams, stop_at_failure, progress, reserved): see cuplug_replay. */
 PyObject *replay(PyObject *, PyObject *arguments) {
-  PyObject *object;
-  Py_buffer steps, sizes, streams;
+  PyObject *object, *progress, *reserved;
+  Arrays arrays;
   int stop;
-  if (!PyArg_ParseTuple(arguments, "O!y*y*y*p:replay", &AllocatorType, &object, &steps, &sizes, &streams, &stop)) {
+  if (!PyArg_ParseTuple(arguments, "O!y*y*y*pOO:replay", &AllocatorType, &object, &arrays.steps, &arrays.sizes,
+                        &arrays.streams, &stop, &progress, &reserved)) {
     return nullptr;
   }
+  if (reserved != Py_None && PyObject_GetBuffer(reserved, &arrays.reserved, PyBUF_WRITABLE) < 0) return nullptr;
   Allocator *self = reinterpret_cast<Allocator *>(object);
-  const size_t count = static_cast<size_t>(steps.len) / sizeof(int64_t);
-  const size_t allocations = static_cast<size_t>(sizes.len) / sizeof(uint64_t);
-  const int64_t *taken = static_cast<const int64_t *>(steps.buf);
-  bool fine = self->core != nullptr && !self->enters_python && streams.len == sizes.len;
-  for (size_t i = 0; fine && i < count; ++i) {
-    const int64_t number = taken[i] > 0 ? taken[i] : -taken[i];
-    fine = number >= 1 && static_cast<uint64_t>(number) <= allocations;
-  }
-  PyObject *result = nullptr;
-  if (!fine) {
+  if (self->core == nullptr || !self->over_null || !arrays.fit()) {
     PyErr_SetString(PyExc_ValueError,
                     "replay takes an allocator over an upstream of the core's own, steps that number the allocations from "
                     "1, and a size and a stream for each of these");
-  } else {
-    cuplug_replay_result replayed;
-    int answer;
-    Py_BEGIN_ALLOW_THREADS;
-    std::vector<cuplug_block *> blocks(allocations, nullptr);
-    answer = cuplug_replay(self->core, taken, count, static_cast<const uint64_t *>(sizes.buf),
-                           static_cast<const uint64_t *>(streams.buf), blocks.data(), stop, &replayed);
-    Py_END_ALLOW_THREADS;
-    result = Py_BuildValue("iKKK", answer, static_cast<unsigned long long>(replayed.done),
-                           static_cast<unsigned long long>(replayed.out_of_memory),
-                           static_cast<unsigned long long>(replayed.first_failure));
+    return nullptr;
   }
-  PyBuffer_Release(&steps);
-  PyBuffer_Release(&sizes);
-  PyBuffer_Release(&streams);
-  return result;
+  std::vector<cuplug_block *> blocks;
+  try {
+    blocks.assign(static_cast<size_t>(arrays.sizes.len) / sizeof(uint64_t), nullptr);
+  } catch (const std::bad_alloc &) {
+    return PyErr_NoMemory();
+  }
+  cuplug_replay_result whole{};
+  int answer = CUPLUG_OK;
+  for (size_t first = 0; first < arrays.count() && answer == CUPLUG_OK; first += STEPS_AT_ONCE) {
+    const size_t end = std::min(first + STEPS_AT_ONCE, arrays.count());
+    cuplug_replay_result part;
+    Py_BEGIN_ALLOW_THREADS;
+    answer = take_steps(self, arrays, first, end, blocks.data(), stop, &part);
+    Py_END_ALLOW_THREADS;
+    if (part.out_of_memory != 0 && whole.out_of_memory == 0) {
+      whole.first_failure = first + part.first_failure;
+      whole.shortage = part.shortage;
+    }
+    whole.out_of_memory += part.out_of_memory;
+    whole.done += part.done;
+    if (PyErr_CheckSignals() < 0) return nullptr;
+    PyObject *told = progress == Py_None ? Py_NewRef(Py_None) : PyObject_CallFunction(progress, "n", end - first);
+    if (told == nullptr) return nullptr;
+    Py_DECREF(told);
+  }
+  const cuplug_shortage &shortage = whole.shortage;
+  return Py_BuildValue("iKKK(KKKKKKKKK)", answer, static_cast<unsigned long long>(whole.done),
+                       static_cast<unsigned long long>(whole.out_of_memory),
+                       static_cast<unsigned long long>(whole.first_failure), shortage.requested, shortage.stream,
+                       shortage.free_bytes, shortage.total_bytes, shortage.allocated_bytes, shortage.requested_bytes,
+                       shortage.reserved_bytes, shortage.largest_free, shortage.lost_bytes);
 }
 
 /* The figures of an allocator's null upstream, by NullUpstream's names. */
@@ -66,8 +130,11 @@ PyObject *null_counts(PyObject *, PyObject *object) {
 
 PyMethodDef replay_functions[] = {
     {"replay", replay, METH_VARARGS,
-     "replay(allocator, steps, sizes, streams, stop_at_failure)\n--\n\nThe core's answer, how many steps were taken, how "
-     "many allocations failed, and the first step that did."},
+     "replay(allocator, steps, sizes, streams, stop_at_failure, progress, reserved)\n--\n\nTakes the steps of a history on "
+     "an allocator over the core's null upstream. The arrays are of 64-bit integers. `progress` is None, or called now and "
+     "then with how many more steps were taken; `reserved` is None, or an array of a place for each step, for the bytes "
+     "that are reserved after it. Returns the core's answer, how many steps were taken, how many allocations failed, the "
+     "first step that did, and what was short then (the arguments of _out_of_memory_message)."},
     {"null_counts", null_counts, METH_O, "null_counts(allocator)\n--\n\nThe calls that a driver would have got."},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -24,7 +24,7 @@ from ..statistics import Counter, Counters, Statistics
 from ..upstream import Upstream
 from .delivery import Delivery
 
-__all__ = ["NativeCaching", "NativeExpandable", "NativeStrategy"]
+__all__ = ["NativeCaching", "NativeExpandable", "NativeStrategy", "complete"]
 
 _STATES: tuple[Literal["active_allocated", "active_pending_free", "inactive"], ...] = (
     "active_allocated",
@@ -127,7 +127,7 @@ class NativeCaching(NativeStrategy):
     __doc__ = CachingAllocator.__doc__
 
     def __init__(self, upstream: Upstream, **options: Any) -> None:
-        given = _complete(CachingAllocator, options)
+        given = complete(CachingAllocator, options)
         limit = limit_of(upstream, given.pop("memory_limit"), given.pop("memory_fraction"))
         super().__init__("caching", upstream, limit, given)
         self.garbage_collection_threshold: float = given["garbage_collection_threshold"]
@@ -138,14 +138,14 @@ class NativeExpandable(NativeStrategy):
     __doc__ = ExpandableAllocator.__doc__
 
     def __init__(self, upstream: Upstream, **options: Any) -> None:
-        given = _complete(ExpandableAllocator, options)
+        given = complete(ExpandableAllocator, options)
         native = getattr(upstream, "native_ordinal", None) is not None or hasattr(upstream, "native_null")
         if given["slack"] >= 0 and not native:  # a wrong slack is said first
             virtual_memory_of(upstream)  # raises where there is none
         super().__init__("expandable", upstream, given.pop("memory_limit"), given)
 
 
-def _complete(specification: type[Allocator], options: dict[str, Any]) -> dict[str, Any]:
+def complete(specification: type[Allocator], options: dict[str, Any]) -> dict[str, Any]:
     """Each option's value: the defaults are those of the specification."""
     bound = inspect.signature(specification).bind(None, **options)
     bound.apply_defaults()

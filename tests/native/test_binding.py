@@ -602,11 +602,11 @@ def test_a_replay_in_the_core_does_what_one_in_python_does(strategy: str) -> Non
             allocator.free(blocks.pop(-step))
     replayed: Any = native(NativeNullUpstream())
     columns = [np.array(column, np.int64) for column in (steps, sizes, [0] * len(sizes))]
-    assert _native.replay(replayed, *columns, True) == (0, len(steps), 0, 0)
+    assert _native.replay(replayed, *columns, True, None, None)[:4] == (0, len(steps), 0, 0)
     assert replayed.statistics() == allocator.statistics()
     assert replayed.segments() == allocator.segments()
     counts = calls_of(replayed)
     assert {name: counts[name] for name in upstream.calls} == dict(upstream.calls)
     assert (counts["fences"], counts["used_bytes"]) == (upstream.fences, upstream.used_bytes)
     with pytest.raises(ValueError, match="replay takes"):
-        _native.replay(replayed, np.array([5000]), columns[1], columns[2], True)
+        _native.replay(replayed, np.array([5000]), columns[1], columns[2], True, None, None)

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +71,7 @@ def from_threads(path: Path, *, calls: int, threads: int = 8) -> tuple[dict[str,
     from ...allocators import _native
 
     program = decode(load(path))[0]
-    sizes = [min(nbytes, 16 << 20) for nbytes in program.sizes[: calls * threads]]
+    sizes = [min(nbytes, 16 << 20) for nbytes in program.sizes[: calls * threads].tolist()]
     handle = cuda.allocator_handle()
     found = {}
     for name, beside in (("alone", _nothing), ("beside Python", _computing)):
@@ -88,10 +87,11 @@ def _follow(program: Program, allocate: Allocate, free: Free, calls: int) -> lis
     blocks: dict[int, Any] = {}
     memory = np.ones(EVICTED, np.uint8)
     times: list[int] = []
-    for step in islice(program.steps, 2 * calls):
+    sizes = program.sizes.tolist()
+    for step in program.steps[: 2 * calls].tolist():
         memory[::64] += 1
         if step > 0:
-            nbytes = program.sizes[step - 1]
+            nbytes = sizes[step - 1]
             start = perf_counter_ns()
             block = allocate(nbytes)
             times.append(perf_counter_ns() - start)

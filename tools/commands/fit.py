@@ -15,6 +15,7 @@ from ..console import out
 from ..replaying.advice import LARGEST_DEVICE
 from ..replaying.jobs import in_parallel
 from ..replaying.least_memory import FitWork, fit_one
+from ..replaying.workload import runs_in_the_core
 from ..reporters.advice_text import BEYOND_THIS, print_fits
 from ..reporters.tables import print_paragraph
 from .options import AllocatorList, AsJson, Histories, Jobs, checked_allocators, checked_jobs, history_files
@@ -35,7 +36,8 @@ def fit(
     chosen = checked_allocators(allocator, defaults(default_manager().describe_allocators()))
     histories = history_files(files)
     work = [FitWork(file, selection, exact) for file in histories for selection in chosen]
-    found = in_parallel(fit_one, work, jobs=checked_jobs(jobs), description="fitting")
+    quick = all(map(runs_in_the_core, chosen))
+    found = in_parallel(fit_one, work, jobs=checked_jobs(jobs), description="fitting", threads=quick)
     found.sort(key=lambda one: (bool(one.failure), one.least, one.allocator))
     if as_json:
         typer.echo(json.dumps([asdict(one) for one in found]))

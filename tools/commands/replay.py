@@ -10,7 +10,7 @@ import typer
 from ...plugins.manager import default_manager
 from ..console import out, say
 from ..replaying.jobs import in_parallel
-from ..replaying.workload import Work, run
+from ..replaying.workload import Work, run, runs_in_the_core
 from ..reporters.replay_text import print_results
 from .options import (
     AllocatorList,
@@ -46,7 +46,9 @@ def replay(
     capacity = memory_bytes(memory)
     work = [Work(file, selection, capacity, driver) for file in history_files(files) for selection in allocators]
     shared_device = driver.partition(":")[0] == "cuda"  # several replays at once would share its memory and its time
-    outcomes = in_parallel(run, work, jobs=jobs or 1 if shared_device else checked_jobs(jobs), description="replaying")
+    processes = jobs or 1 if shared_device else checked_jobs(jobs)
+    quick = driver == "null" and all(map(runs_in_the_core, allocators))
+    outcomes = in_parallel(run, work, jobs=processes, description="replaying", threads=quick)
     results = [outcome.result for outcome in outcomes]
     if as_json:
         typer.echo(json.dumps([result.as_dict() for result in results]))

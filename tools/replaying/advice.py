@@ -10,7 +10,7 @@ from ...plugins.manager import default_manager
 from ..analysis.candidates import REFERENCE, candidates
 from .jobs import in_parallel
 from .replayer import ReplayResult
-from .workload import Work, history, run
+from .workload import Work, history, run, runs_in_the_core
 
 __all__ = ["Advice", "advise"]
 
@@ -64,7 +64,9 @@ def advise(trace: str, *, memory: int | None, jobs: int, allocators: Sequence[st
     tried = list(dict.fromkeys([*candidates(manager.describe_allocators(), limited=memory is not None), *allocators]))
     work = [Work(trace, selection, memory, stop_at_failure=True) for selection in tried]
     work.append(Work(trace, REFERENCE, memory, stop_at_failure=True))
-    *results, reference = (outcome.result for outcome in in_parallel(run, work, jobs=jobs, description="trying"))
+    quick = all(runs_in_the_core(one.allocator) for one in work)
+    tries = in_parallel(run, work, jobs=jobs, description="trying", threads=quick)
+    *results, reference = (outcome.result for outcome in tries)
     ranking = sorted(results, key=lambda one: (bool(one.failure), one.peak_reserved_bytes, one.driver_time_us))
     most = LARGEST_DEVICE * len(past.programs)
     problems = {

@@ -11,7 +11,7 @@ from ..analysis.blocks import curves, find_blocks
 from ..analysis.summarize import DeviceSummary, summarize
 from ..foreign.load import load
 from .jobs import in_parallel
-from .workload import Work, run
+from .workload import Work, run, runs_in_the_core
 
 __all__ = ["Change", "Difference", "Row", "compare", "difference", "recorded"]
 
@@ -52,7 +52,8 @@ def compare(
     """
     rows = [recorded(file) for file in files]
     work = [Work(file, selection, memory, curve=with_curves) for file in files for selection in allocators]
-    for outcome in in_parallel(run, work, jobs=jobs, description="replaying"):
+    quick = all(map(runs_in_the_core, allocators))
+    for outcome in in_parallel(run, work, jobs=jobs, description="replaying", threads=quick):
         result = outcome.result
         rows.append(
             Row(

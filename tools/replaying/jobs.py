@@ -1,12 +1,13 @@
-"""Runs one function over many items in parallel processes, with one progress bar for all."""
+"""Runs one function over many items in parallel, in processes or threads, with one progress bar for all."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
@@ -33,7 +34,9 @@ def report_progress(fraction: float) -> None:
     _report(fraction)
 
 
-def in_parallel(function: Callable[[T], R], items: Iterable[T], *, jobs: int, description: str) -> list[R]:
+def in_parallel(
+    function: Callable[[T], R], items: Iterable[T], *, jobs: int, description: str, threads: bool = False
+) -> list[R]:
     """``function`` of every item, in order. With one job or one item it runs in this process.
 
     Args:
@@ -41,6 +44,8 @@ def in_parallel(function: Callable[[T], R], items: Iterable[T], *, jobs: int, de
         items: what to give it. They and the results are pickled.
         jobs: how many processes at most.
         description: what the progress bar says.
+        threads: use threads of this process instead, for work that hardly needs the interpreter's lock and shares
+            what it reads.
 
     Raises:
         UsageError: a process died, for example because memory ran out.
@@ -50,6 +55,8 @@ def in_parallel(function: Callable[[T], R], items: Iterable[T], *, jobs: int, de
     with progress(description, UNITS * len(items)) as done:
         if min(jobs, len(items)) <= 1:
             return _here(function, items, done)
+        if threads:
+            return _in_threads(function, items, min(jobs, len(items)), done)
         return _elsewhere(function, items, min(jobs, len(items)), done)
 
 
@@ -60,6 +67,30 @@ def _here(function: Callable[[T], R], items: list[T], done: Callable[[int], None
     try:
         return [function(item) for item in items]
     finally:
+        _report = before
+
+
+class _StoppedError(Exception):
+    """Ends a thread's work that nobody waits for any more."""
+
+
+def _in_threads(function: Callable[[T], R], items: list[T], jobs: int, done: Callable[[int], None]) -> list[R]:
+    global _report
+    before, counter, lock, stopped = _report, _Counter(done), threading.Lock(), threading.Event()
+
+    def add(fraction: float) -> None:
+        if stopped.is_set():
+            raise _StoppedError
+        with lock:
+            counter.add(fraction)
+
+    _report = add
+    pool = ThreadPoolExecutor(jobs)
+    try:
+        return list(pool.map(function, items))
+    finally:
+        stopped.set()
+        pool.shutdown(cancel_futures=True)
         _report = before
 
 

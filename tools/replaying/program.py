@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ...allocators.events import EventKind
 from ...plugins.tracing.contents import Trace
@@ -12,19 +14,22 @@ from ...plugins.tracing.contents import Trace
 __all__ = ["Program", "decode"]
 
 
-@dataclass(frozen=True, slots=True)
+Column = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Program:
     """One device's history, reduced to what a replay does: allocations and frees, in order."""
 
     trace: str
     device: int
-    steps: list[int]
+    steps: Column
     """``n + 1`` for the allocation number n, ``-(n + 1)`` for its free."""
-    sizes: list[int]
+    sizes: Column
     """The bytes requested by each allocation."""
-    streams: list[int]
+    streams: npt.NDArray[np.uint64]
     """The stream of each allocation."""
-    events: list[int]
+    events: Column
     """The place in the trace of the event behind each step."""
     total_events: int
     """How many events of the trace concern this device."""
@@ -49,54 +54,80 @@ def decode(trace: Trace) -> list[Program]:
 
 def _decode_device(trace: Trace, device: int, last: int, always_waits: bool) -> Program:
     own = np.flatnonzero(trace.events["device"] == device)
-    mine = trace.events[own]
     wanted = (
         EventKind.ALLOCATE, EventKind.FREE, EventKind.RECORD_STREAM, EventKind.FENCE_PASSED, EventKind.OUT_OF_MEMORY,
     )  # fmt: skip
-    used = np.isin(mine["kind"], wanted)
-    places = own[used].tolist()
-    mine = mine[used]
-    kinds, addresses = mine["kind"].tolist(), mine["address"].tolist()
-    requested, handles = mine["requested"].tolist(), mine["stream"].tolist()
+    places = own[np.isin(trace.events["kind"][own], wanted)]
+    kinds, requested = trace.events["kind"][places], trace.events["requested"][places]
+    empty = ((kinds == EventKind.ALLOCATE) | (kinds == EventKind.OUT_OF_MEMORY)) & (requested == 0)
+    early = (kinds == EventKind.OUT_OF_MEMORY) & (places <= last)
+    places = places[~(empty | early)]
+    kinds = trace.events["kind"][places]
 
-    steps: list[int] = []
-    events: list[int] = []
-    sizes: list[int] = []
-    streams: list[int] = []
-    live: dict[int, int] = {}  # address: the block's number + 1
-    waits: set[int] = set()
-    unmatched = 0
-    allocate, free, record = int(EventKind.ALLOCATE), int(EventKind.FREE), int(EventKind.RECORD_STREAM)
-    failed = int(EventKind.OUT_OF_MEMORY)
-    for place, kind, address, nbytes, stream in zip(places, kinds, addresses, requested, handles, strict=True):
-        if kind == allocate:
-            if not nbytes:
-                continue
-            if address in live:  # its free was lost; the memory is in use again, so it must have been freed
-                unmatched += 1
-                steps.append(-live.pop(address))
-                events.append(place)
-            sizes.append(nbytes)
-            streams.append(stream)
-            live[address] = number = len(sizes)
-            steps.append(number)
-            events.append(place)
-            continue
-        if kind == failed:
-            if nbytes and place > last:
-                sizes.append(nbytes)
-                streams.append(stream)
-                steps += [len(sizes), -len(sizes)]
-                events += [place, place]
-            continue
-        block = live.get(address)
-        if block is None:
-            unmatched += kind == free
-        elif kind == record:
-            waits.add(block)
-        elif kind != free or not (always_waits or block in waits):
-            steps.append(-live.pop(address))
-            events.append(place)
+    ends, lost, unmatched = _ends(kinds, trace.events["address"][places], always_waits)
+    asks = np.flatnonzero((kinds == EventKind.ALLOCATE) | (kinds == EventKind.OUT_OF_MEMORY))
+    numbers = np.arange(1, len(asks) + 1)
+    number_at = np.zeros(len(places), np.int64)
+    number_at[asks] = numbers
+    again = kinds[asks] == EventKind.OUT_OF_MEMORY
+    ended, cut = np.flatnonzero(ends >= 0), np.flatnonzero(lost >= 0)
+    # Each step's place, and its order there: a block that lay where another is allocated goes before that.
+    where = np.concatenate([ends[ended] * 2, lost[cut] * 2, asks * 2 + 1, asks[again] * 2 + 1])
+    steps = np.concatenate([-number_at[ended], -number_at[cut], numbers, -numbers[again]])
+    order = np.argsort(where, kind="stable")
+    asked = places[asks]
     return Program(
-        trace.path, device, steps, sizes, streams, events, len(own) - int(np.searchsorted(own, trace.begin)), unmatched
+        trace.path,
+        device,
+        steps[order],
+        trace.events["requested"][asked].astype(np.int64),
+        trace.events["stream"][asked].astype(np.uint64),
+        places[where[order] >> 1],
+        len(own) - int(np.searchsorted(own, trace.begin)),
+        unmatched + len(cut),
     )
+
+
+def _ends(kinds: npt.NDArray[Any], addresses: npt.NDArray[Any], always_waits: bool) -> tuple[Column, Column, int]:
+    """Where the blocks of allocations come back.
+
+    Returns:
+        For each event, if it allocates: the event that completes the block's free, or -1; the next allocation at its
+        address, if the block was never freed before that, or -1. Then how many frees are of no block.
+    """
+    order = np.argsort(addresses, kind="stable")
+    order = order[kinds[order] != EventKind.OUT_OF_MEMORY]
+    kind, address = kinds[order], addresses[order]
+    place = np.arange(len(order))
+    allocates = kind == EventKind.ALLOCATE
+    # The place of the allocation that an event is about: the latest at its address.
+    owner = np.maximum.accumulate(np.where(allocates, place, -1)) if len(order) else place
+    owned = (owner >= 0) & (address[owner] == address) if len(order) else owner > 0
+    frees = (kind == EventKind.FREE) & owned
+    if always_waits:
+        completes = (kind == EventKind.FENCE_PASSED) & owned
+    else:
+        waits = _first(place, owner, (kind == EventKind.RECORD_STREAM) & owned)
+        completes = ((kind == EventKind.FENCE_PASSED) & owned) | (
+            frees & ~((waits[owner] >= 0) & (waits[owner] < place))
+        )
+    first = _first(place, owner, completes)
+    late = np.count_nonzero(frees & (first[owner] >= 0) & (first[owner] < place))
+    unmatched = int(np.count_nonzero((kind == EventKind.FREE) & ~owned) + late)
+
+    ends, lost = np.full(len(kinds), -1, np.int64), np.full(len(kinds), -1, np.int64)
+    found = np.flatnonzero(allocates & (first >= 0))
+    ends[order[found]] = order[first[found]]
+    every = np.flatnonzero(allocates)
+    before, after = every[:-1], every[1:]
+    cut = (address[before] == address[after]) & (first[before] < 0)
+    lost[order[before[cut]]] = order[after[cut]]
+    return ends, lost, unmatched
+
+
+def _first(place: Column, owner: Column, chosen: npt.NDArray[np.bool_]) -> Column:
+    """For each allocation's place, the first of the chosen events that are about it; -1 for none."""
+    first: Column = np.full(len(place), -1, np.int64)
+    latest_first = place[chosen][::-1]
+    first[owner[latest_first]] = latest_first
+    return first

@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from threading import Lock
 from typing import Any
 
 from ...allocators.null import NullUpstream
-from ...allocators.upstream import Upstream
 from ...allocators.upstreams import LimitedUpstream
 from ...plugins.manager import default_manager
+from ...plugins.selection import parse_selection
 from ...runtime.drivers.device_upstream import DeviceUpstream
 from ..console import UsageError
 from ..foreign.load import load
 from .jobs import report_progress
-from .program import Program, decode
+from .program import Column, Program, decode
+from .python_run import Curve
 from .replayer import ReplayResult, replay
 
-__all__ = ["History", "Outcome", "Work", "history", "run"]
+__all__ = ["History", "Outcome", "Work", "history", "null_upstream", "run", "runs_in_the_core"]
 
-_CHUNK = 8192
+_reading = Lock()
+
 _PAGE = 2 << 20
 
 
@@ -57,18 +60,27 @@ class History:
     """A trace, as far as replays need it."""
 
     programs: list[Program]
-    seconds: list[float]
-    """Of every event of the trace, from the first."""
+    times: Column
+    """Of every event of the trace: nanoseconds from the first."""
     note: str = ""
     """What is missing in the trace."""
 
     @property
     def duration(self) -> float:
         """Seconds from the first event to the last."""
-        return self.seconds[-1] if self.seconds else 0.0
+        return float(self.times[-1]) / 1e9 if len(self.times) else 0.0
+
+    def timed(self, curves: dict[int, Curve]) -> dict[int, list[tuple[float, int]]]:
+        """Curves over seconds from the first event of the trace, in place of steps."""
+        found = {}
+        for program in self.programs:
+            if program.device in curves:
+                steps, reserved = curves[program.device]
+                seconds = self.times[program.events[steps]] / 1e9
+                found[program.device] = list(zip(seconds.tolist(), reserved.tolist(), strict=True))
+        return found
 
 
-@lru_cache(maxsize=2)
 def history(path: str) -> History:
     """The programs in a file. The last two files are kept, since one is often replayed many times.
 
@@ -76,12 +88,18 @@ def history(path: str) -> History:
         TraceError: the file cannot be read.
         UsageError: there is nothing to replay in it.
     """
+    with _reading:  # several threads want the same, and one reads it
+        return _read(path)
+
+
+@lru_cache(maxsize=2)
+def _read(path: str) -> History:
     trace = load(path)
     programs = decode(trace)
-    if not any(program.steps for program in programs):
+    if not any(len(program.steps) for program in programs):
         raise UsageError(f"{path} has no allocations to replay")
     times = trace.events["time"]
-    return History(programs, ((times - times[0]) / 1e9).tolist(), trace.note)
+    return History(programs, times - times[0], trace.note)
 
 
 def run(work: Work) -> Outcome:
@@ -97,25 +115,19 @@ def run(work: Work) -> Outcome:
     manager.check_allocator(work.allocator)
     total = sum(len(program.steps) for program in past.programs) or 1
     device: Any = None
-    watch = _Watch(past, total) if work.curve else None
 
     def progress(steps: int) -> None:
-        if watch is not None:
-            watch.step(steps)
-        else:
-            report_progress(work.weight * steps / total)
+        report_progress(work.weight * steps / total)
 
-    def make_upstream(ordinal: int) -> Upstream:
-        if device is not None:
-            upstream: Upstream = DeviceUpstream(device, ordinal)
-            return upstream if work.memory is None else LimitedUpstream(upstream, work.memory)
-        null = NullUpstream() if work.memory is None else NullUpstream(work.memory)
-        if watch is not None:
-            watch.upstreams.append(null)
-        return null
+    def make_upstream(ordinal: int) -> Any:
+        if device is None:
+            return null_upstream(work.allocator, work.memory)
+        upstream = DeviceUpstream(device, ordinal)
+        return upstream if work.memory is None else LimitedUpstream(upstream, work.memory)
 
     if work.driver != "null":
         device = _driver(work, past.programs)
+    curves: dict[int, Curve] | None = {} if work.curve else None
     try:
         result = replay(
             past.programs,
@@ -124,39 +136,38 @@ def run(work: Work) -> Outcome:
             make_upstream=make_upstream,
             stream=None if device is None else _streams_of(device),
             progress=progress,
-            chunk=1 if watch else _CHUNK,
             stop_at_failure=work.stop_at_failure,
+            curves=curves,
         )
     finally:
         if device is not None:
             device.close()
-    return Outcome(replace(result, trace=work.trace, note=past.note), watch.curves if watch else {})
+    return Outcome(replace(result, trace=work.trace, note=past.note), past.timed(curves or {}))
 
 
-class _Watch:
-    """Notes what is reserved after every step."""
+def runs_in_the_core(allocator: str) -> bool:
+    """Whether replays on the allocator of that selection enter no Python: they then share a process, and its history.
 
-    def __init__(self, past: History, total: int) -> None:
-        self.upstreams: list[NullUpstream] = []
-        self.curves: dict[int, list[tuple[float, int]]] = {program.device: [] for program in past.programs}
-        self._past = past
-        self._total = total
-        self._program = 0
-        self._at = 0
-        self._reserved = -1
+    Raises:
+        UnknownAllocatorError, PluginError: there is no such allocator.
+    """
+    manager = default_manager()
+    manager.check_allocator(allocator)
+    factory = manager.allocators()[parse_selection(allocator).name]
+    return bool(getattr(factory, "runs_in_the_core", False))
 
-    def step(self, steps: int) -> None:
-        programs = self._past.programs
-        while self._at >= len(programs[self._program].steps):
-            self._program, self._at, self._reserved = self._program + 1, 0, -1
-        program = programs[self._program]
-        reserved = self.upstreams[self._program].used_bytes
-        if reserved != self._reserved:
-            self._reserved = reserved
-            self.curves[program.device].append((self._past.seconds[program.events[self._at]], reserved))
-        self._at += steps
-        if not self._at % _CHUNK:
-            report_progress(_CHUNK / self._total)
+
+def null_upstream(allocator: str, memory: int | None) -> Any:
+    """An upstream without a device, for the allocator of that selection: the core's own where it can run there.
+
+    ``memory``: its capacity in bytes; None for more than any history needs.
+    """
+    sizes = () if memory is None else (memory,)
+    if not runs_in_the_core(allocator):
+        return NullUpstream(*sizes)
+    from ...allocators.native.without_device import NativeNullUpstream
+
+    return NativeNullUpstream(*sizes)
 
 
 def _driver(work: Work, programs: list[Program]) -> Any:

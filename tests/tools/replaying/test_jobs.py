@@ -6,7 +6,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
+
+import pytest
+from cuplug.tools.replaying import jobs
 
 PROGRAM = """
 import sys, time
@@ -36,3 +40,27 @@ def test_an_interrupt_ends_the_processes_at_work(tmp_path: Path) -> None:
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: everybody gets it
         told, _ = process.communicate()  # which waits for all that hold the output
     assert told == "interrupted\n"
+
+
+def test_threads_give_the_results_in_order_and_count_their_progress_together() -> None:
+    def work(number: int) -> int:
+        jobs.report_progress(0.5)
+        jobs.report_progress(0.5)
+        return number * number
+
+    assert jobs.in_parallel(work, range(20), jobs=4, description="", threads=True) == [n * n for n in range(20)]
+
+
+def test_threads_at_work_stop_when_one_of_them_fails() -> None:
+    started = threading.Event()
+
+    def work(number: int) -> None:
+        if number:
+            started.wait()
+            raise ValueError("at fault")
+        started.set()
+        while True:
+            jobs.report_progress(0.0)
+
+    with pytest.raises(ValueError, match="at fault"):
+        jobs.in_parallel(work, [1, 0], jobs=2, description="", threads=True)

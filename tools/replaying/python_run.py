@@ -1,0 +1,153 @@
+"""One program on one allocator, step by step in Python: the form that serves every allocator and every upstream."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from ...allocators.base import Allocator
+from ...allocators.block import Block
+from ...allocators.errors import OutOfMemoryError
+from ...allocators.null import NullUpstream
+from ...allocators.sizes import format_size
+from ...allocators.upstreams import TimedUpstream
+from .program import Column, Program
+
+__all__ = ["Curve", "PythonRun", "failure_of", "lost_bytes"]
+
+Curve = tuple[Column, Column]
+"""Numbers of steps, and the bytes that are reserved from each of them on."""
+
+_CHUNK = 8192
+
+
+class PythonRun:
+    """Takes the steps, then has the figures of ``ReplayResult``."""
+
+    def __init__(self, program: Program, allocator: Allocator, upstream: NullUpstream | TimedUpstream) -> None:
+        self.program = program
+        self.allocator = allocator
+        self.upstream = upstream
+        self.out_of_memory = 0
+        self.seconds = 0.0
+        self.failure = ""
+        self.calls: dict[str, int] = {}
+        self.driver_time_us = 0.0
+        self.peak_requested = self.peak_allocated = self.peak_reserved = 0
+        self._blocks: list[Block | None] = [None] * len(program.sizes)
+        self._sizes: list[int] = program.sizes.tolist()
+        self._streams: list[int] = program.streams.tolist()
+        self._at = 0
+        self._stop_at_failure = False
+        self._changes: list[tuple[int, int]] | None = None
+
+    @property
+    def curve(self) -> Curve:
+        """What was reserved after each step at which that changed."""
+        changes = np.array(self._changes or np.empty((0, 2)), np.int64)
+        return changes[:, 0], changes[:, 1]
+
+    def go(
+        self,
+        stream: Callable[[int, int], int] | None,
+        progress: Callable[[int], None],
+        *,
+        stop_at_failure: bool,
+        with_curve: bool,
+    ) -> None:
+        """Take every step, then read the figures, then close the allocator. The arguments are those of ``replay``."""
+        program = self.program
+        self._stop_at_failure = stop_at_failure
+        self._changes = [] if with_curve else None
+        streams = self._streams
+        if stream is not None:
+            handles = {recorded: stream(program.device, recorded) for recorded in dict.fromkeys(streams)}
+            streams = [handles[recorded] for recorded in streams]
+        began = time.perf_counter()
+        try:
+            for first in range(0, len(program.steps), _CHUNK):
+                chunk = program.steps[first : first + _CHUNK].tolist()
+                self._take(first, chunk, streams)
+                progress(len(chunk))
+        except Exception as error:  # whatever a plugin's allocator raises belongs to the event that caused it
+            self._failed(error)
+        self.seconds = time.perf_counter() - began
+        self._read()
+        self._blocks.clear()
+        try:
+            self.allocator.close()
+        except Exception as error:
+            self.failure = self.failure or f"closing the allocator failed: {error}"
+        if isinstance(self.upstream, NullUpstream):
+            self.failure = self.failure or lost_bytes(self.upstream.used_bytes)
+
+    def _take(self, first: int, chunk: list[int], streams: list[int]) -> None:
+        if self._changes is None:
+            self._steps(first, chunk, streams)
+            return
+        for at, step in enumerate(chunk, first):
+            self._steps(at, [step], streams)
+            self._note(at)
+
+    def _note(self, at: int) -> None:
+        assert self._changes is not None
+        reserved = self.upstream.used_bytes if isinstance(self.upstream, NullUpstream) else 0
+        if not self._changes or self._changes[-1][1] != reserved:
+            self._changes.append((at, reserved))
+
+    def _steps(self, first: int, steps: list[int], streams: list[int]) -> None:
+        allocate, free = self.allocator.allocate, self.allocator.free
+        blocks, sizes = self._blocks, self._sizes
+        for at, step in enumerate(steps, first):
+            if step > 0:
+                number = step - 1
+                try:
+                    blocks[number] = allocate(sizes[number], stream=streams[number])
+                except Exception as error:
+                    self._at = at
+                    if not isinstance(error, OutOfMemoryError):
+                        raise
+                    self.out_of_memory += 1
+                    if self._stop_at_failure:
+                        raise
+                    self._failed(error)
+            else:
+                number = -step - 1
+                block = blocks[number]
+                if block is not None:
+                    blocks[number] = None
+                    self._at = at
+                    free(block)
+
+    def _failed(self, error: Exception) -> None:
+        self.failure = self.failure or failure_of(self.program, self._at, f"{type(error).__name__}: {error}")
+
+    def _read(self) -> None:
+        try:
+            counted = self.allocator.statistics().all
+        except Exception as error:
+            self.failure = self.failure or f"reading the allocator's statistics failed: {error}"
+            return
+        self.peak_requested = counted.requested_bytes.peak
+        self.peak_allocated = counted.allocated_bytes.peak
+        self.peak_reserved = counted.reserved_bytes.peak
+        self.calls = dict(self.upstream.calls)
+        self.driver_time_us = self.upstream.driver_time_us
+
+
+def failure_of(program: Program, at: int, why: str) -> str:
+    """Names the event behind the step number ``at``, which failed."""
+    step = int(program.steps[at])
+    number = abs(step) - 1
+    what = "allocating" if step > 0 else "freeing"
+    return (
+        f"event {program.events[at]}, {what} {program.sizes[number]} bytes of stream "
+        f"{int(program.streams[number]):#x} on device {program.device}: {why}"
+    )
+
+
+def lost_bytes(nbytes: int) -> str:
+    """The failure of an allocator that was closed and still holds memory from upstream; empty if it holds none."""
+    return f"the allocator lost {format_size(nbytes)}: close() did not give them back" if nbytes else ""
