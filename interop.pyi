@@ -6,3 +6,4 @@ from .runtime.interop import install as install
 from .runtime.interop import numba as numba
 from .runtime.interop import pycuda as pycuda
 from .runtime.interop import rmm as rmm
+from .runtime.interop import torch as torch

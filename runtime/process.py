@@ -10,7 +10,7 @@ from typing import Protocol
 from ..allocators.errors import CuplugError
 from .drivers.forking import in_forked_child
 
-__all__ = ["check_not_exiting", "forget", "register"]
+__all__ = ["check_not_exiting", "forget", "leave_open", "register"]
 
 
 class _Closable(Protocol):
@@ -20,6 +20,7 @@ class _Closable(Protocol):
 
 
 _open: set[_Closable] = set()
+_left: set[_Closable] = set()
 _pid = os.getpid()
 _at_exit_registered = False
 _exiting = False
@@ -46,10 +47,15 @@ def forget(runtime: _Closable) -> None:
     _open.discard(runtime)
 
 
+def leave_open(runtime: _Closable) -> None:
+    """Do not close ``runtime`` when the interpreter exits: another library may use its memory until the end."""
+    _left.add(runtime)
+
+
 def _close_all() -> None:
     global _exiting
     _exiting = True
-    for runtime in list(_open):
+    for runtime in list(_open - _left):
         # A device's sticky error that nobody waited for has nobody left to be told.
         with contextlib.suppress(CuplugError):
             runtime.close()

@@ -79,6 +79,21 @@ int Allocator::allocate(uint64_t nbytes, uint64_t stream, uint64_t context, Bloc
   return CUPLUG_OK;
 }
 
+int Allocator::allocate_at(uint64_t address, uint64_t nbytes, uint64_t requested, uint64_t stream, uint64_t context,
+                           Block **block) {
+  Request request{requested, stream, context};
+  int answer = operate([&] {
+    check_open();
+    addresses_.prepare();
+    poll_fences();
+    Block *found = take_at(address, nbytes, stream);
+    if (found == nullptr) throw OutOfMemory();
+    hand_out(found, request);
+  });
+  if (answer == CUPLUG_OK) *block = request.block;
+  return answer;
+}
+
 int Allocator::free(Block *block, uint64_t context) {
   if (block->owner != this || block->live.load(std::memory_order_acquire) == 0)
     return state() != CUPLUG_OPEN && block->owner == this ? CUPLUG_OK : CUPLUG_NOT_LIVE; /* close() took it back */
@@ -196,6 +211,10 @@ int Allocator::observe(bool on) {
   return operate([&] { events_.observe(on); });
 }
 
+int Allocator::listen(cuplug_listener listener, void *context) {
+  return operate([&] { events_.listen(listener, context); });
+}
+
 void Allocator::set_out_of_memory_hook(cuplug_out_of_memory_hook hook, void *context) {
   hook_ = hook;
   hook_context_ = context;
@@ -289,6 +308,12 @@ bool Allocator::serve(Request &request) {
     request.available = int64_t(upstream_.free_bytes()) + lying;
     return true;
   }
+  hand_out(block, request);
+  return false;
+}
+
+/* `block` goes into the program's hands. */
+void Allocator::hand_out(Block *block, Request &request) {
   block->kind = USED;
   block->requested = request.nbytes;
   block->stream = request.stream;
@@ -301,7 +326,6 @@ bool Allocator::serve(Request &request) {
   ledger_.allocated(block->nbytes, block->requested);
   events_.emit(ALLOCATE, block, request.context);
   request.block = block;
-  return false;
 }
 
 Block *Allocator::attempt(const Request &request, uint64_t nbytes) {

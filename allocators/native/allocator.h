@@ -36,6 +36,8 @@ class Allocator : public cuplug_allocator {
   virtual ~Allocator() = default;
 
   int allocate(uint64_t nbytes, uint64_t stream, uint64_t context, Block **block);
+  int allocate_at(uint64_t address, uint64_t nbytes, uint64_t requested, uint64_t stream, uint64_t context,
+                  Block **block);
   int free(Block *block, uint64_t context);
   int record_stream(Block *block, uint64_t stream, uint64_t context);
   int allocate_address(uint64_t nbytes, uint64_t stream, uint64_t *address);
@@ -51,6 +53,7 @@ class Allocator : public cuplug_allocator {
   int segments(cuplug_map **map);
   int live_blocks(Block **blocks, size_t most, size_t *count);
   int observe(bool on);
+  int listen(cuplug_listener listener, void *context);
 
   Events &events() { return events_; }
   const Events &events() const { return events_; }
@@ -66,13 +69,15 @@ class Allocator : public cuplug_allocator {
 
   /* A new block of `nbytes` (`requested`, as `rounded` has rounded it), from the store. Throws OutOfMemory or Failed. */
   virtual Block *take(uint64_t requested, uint64_t nbytes, uint64_t stream) = 0;
+  /* The same at `address`, in free memory that the stream holds; null where there is none. */
+  virtual Block *take_at(uint64_t address, uint64_t nbytes, uint64_t stream) = 0;
   /* Take `block` back. Throws nothing but std::bad_alloc, and then nothing has changed. */
   virtual void put(Block *block) = 0;
   /* Give back upstream whatever no live block needs, and return its bytes. May wait for fences. */
   virtual uint64_t release_unused() = 0;
   /* Put the map of what is held into `map`, in any order. */
   virtual void map_segments(std::vector<cuplug_segment> &segments, std::vector<cuplug_piece> &pieces) = 0;
-  virtual void release_all() { release_unused(); }
+  virtual void release_all() { release_unused(); } /* private pools too: is_kept() answers no */
   virtual uint64_t rounded(uint64_t nbytes) const { return round_up(nbytes); }
   /* Fence what is cached for `stream` and make it available to others. */
   virtual void forget(uint64_t stream) = 0;
@@ -87,6 +92,8 @@ class Allocator : public cuplug_allocator {
   bool exceeds_limit(uint64_t nbytes) const {
     return memory_limit() != NO_LIMIT && ledger_.reserved() + nbytes > memory_limit();
   }
+  /* Whether the free memory of `stream` stays where it is: it names a private pool. */
+  bool is_kept(uint64_t stream) const { return keeps_pools_ && names_pool(stream); }
   /* Take memory from upstream within the limit, count it and tell of it. */
   uint64_t reserve(uint64_t nbytes, bool small, uint64_t stream);
   void release(uint64_t address, uint64_t nbytes, bool small, uint64_t stream);
@@ -114,6 +121,7 @@ class Allocator : public cuplug_allocator {
   void check_open() const;
 
   bool serve(Request &request);
+  void hand_out(Block *block, Request &request);
   Block *attempt(const Request &request, uint64_t nbytes);
   void note_shortage(uint64_t nbytes, uint64_t stream, uint64_t context);
   int allocate_nothing(uint64_t stream, Block **block);
@@ -131,6 +139,7 @@ class Allocator : public cuplug_allocator {
   void drop_uses(Block *block);
   cuplug_map *make_map();
 
+  bool keeps_pools_ = true; /* until the end */
   Gate gate_; /* the mutex, and the blocks that were freed */
   std::atomic<const void *> owner_{nullptr};
   std::atomic<int> closed_{CUPLUG_OPEN};

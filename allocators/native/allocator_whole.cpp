@@ -28,6 +28,15 @@ void Allocator::forget_everywhere(uint64_t stream) {
         streams == nullptr ? std::vector<uint64_t>::iterator() : std::find(streams->begin(), streams->end(), stream);
     bool uses = streams != nullptr && own != streams->end();
     if (block->stream != stream && !uses) continue;
+    if (names_pool(stream) && !uses && !block->waiting) { /* the pool ends, but the stream goes on */
+      block->stream = without_pool(stream);
+      std::vector<uint64_t> &left = uses_of(block)->streams;
+      auto place = std::lower_bound(left.begin(), left.end(), block->stream);
+      if (place == left.end() || *place != block->stream) left.insert(place, block->stream);
+      block->has_streams.store(1, std::memory_order_relaxed);
+      block->orphan = true;
+      continue;
+    }
     if (!fence) fence = upstream_.fence_or_refused(stream);
     if (uses) streams->erase(own);
     uses_of(block)->fences.push_back({{fence.identity(), true}, fence});
@@ -62,6 +71,7 @@ void Allocator::close_down() {
     if (being_freed) std::this_thread::yield();
   }
   await_waiting();
+  keeps_pools_ = false;
   release_all();
   closed_.store(CUPLUG_WAS_CLOSED, std::memory_order_relaxed);
 }

@@ -28,6 +28,11 @@ constexpr uint64_t SMALL_BLOCK = 1 << 20;
 constexpr uint64_t MIB = 1 << 20;
 constexpr uint64_t NO_LIMIT = UINT64_MAX;
 
+/* A stream's number without the pool that it names, and whether it names one (upstream.py). */
+constexpr uint64_t POOL_BITS = uint64_t(CUPLUG_MOST_POOLS) << CUPLUG_STREAM_BITS;
+constexpr uint64_t without_pool(uint64_t stream) { return stream & ~POOL_BITS; }
+constexpr bool names_pool(uint64_t stream) { return (stream & POOL_BITS) != 0; }
+
 }  // namespace cuplug
 
 /* A part of a segment or a range, in a list of its neighbours by address. When it is USED it is a block in the sense of

@@ -45,6 +45,17 @@ Block *CachingAllocator::take(uint64_t, uint64_t nbytes, uint64_t stream) {
   return piece != nullptr ? pool->take(piece, nbytes) : grow(pool, nbytes);
 }
 
+Block *CachingAllocator::take_at(uint64_t address, uint64_t nbytes, uint64_t stream) {
+  Pools *pools = pools_of(stream);
+  if (pools == nullptr) return nullptr;
+  for (Pool *pool : {pools->small, pools->large}) {
+    if (pool == nullptr) continue;
+    pool->prepare();
+    if (Block *block = pool->take_at(address, nbytes)) return block;
+  }
+  return nullptr;
+}
+
 void CachingAllocator::put(Block *block) {
   Pool *pool = pool_at(block);
   pool->prepare();
@@ -77,13 +88,13 @@ Pool *CachingAllocator::pool_of(uint64_t stream, bool small) {
 /* --- taking memory from upstream */
 
 Block *CachingAllocator::grow(Pool *pool, uint64_t nbytes) {
-  if (options_.garbage_collection_threshold != 0.0) collect_garbage();
+  if (options_.garbage_collection_threshold != 0.0 && !is_kept(pool->stream)) collect_garbage();
   uint64_t size = 0, fallback = 0; /* the segment to take, and the one to fall back on, or 0 */
   if (options_.follows_torch) {    /* PyTorch's `get_allocation_size` */
     size = pool->small ? SMALL_SEGMENT : nbytes < TORCH_LARGE_BLOCK ? TORCH_LARGE_SEGMENT : up(nbytes);
   } else {
     size = pool->small ? SMALL_SEGMENT : std::max(LEAST_SEGMENT_BELOW_PEAK, up(nbytes));
-    make_room(size);
+    if (!is_kept(pool->stream)) make_room(size); /* which may have to wait, while work is being captured */
     if (!pool->small) {
       uint64_t reserved = ledger_.reserved();
       uint64_t room = most_reserved_ > reserved ? (most_reserved_ - reserved) / ROUND * ROUND : 0;
@@ -177,13 +188,13 @@ uint64_t CachingAllocator::give_back(const std::vector<Block *> &pieces) {
 
 bool CachingAllocator::any_idle() const {
   bool any = false;
-  each_pool([&](const Pool *pool) { any = any || pool->has_idle(); });
+  each_movable_pool([&](const Pool *pool) { any = any || pool->has_idle(); });
   return any;
 }
 
 std::vector<Block *> CachingAllocator::idle() const {
   std::vector<Block *> found;
-  each_pool([&](const Pool *pool) { pool->idle(found); });
+  each_movable_pool([&](const Pool *pool) { pool->idle(found); });
   return found;
 }
 
@@ -217,6 +228,7 @@ void CachingAllocator::collect_garbage() {
 
 /* PyTorch's `release_available_cached_blocks`: make room for a request from idle oversize segments. */
 bool CachingAllocator::release_oversize(Pool *pool, uint64_t nbytes) {
+  if (is_kept(pool->stream)) return false;
   uint64_t wanted = std::max(nbytes, options_.max_split_size), total = 0;
   std::vector<Block *> pieces, leaving;
   pool->idle(pieces);

@@ -45,6 +45,7 @@ class CachingAllocator final : public Allocator {
 
  protected:
   Block *take(uint64_t requested, uint64_t nbytes, uint64_t stream) override;
+  Block *take_at(uint64_t address, uint64_t nbytes, uint64_t stream) override;
   void put(Block *block) override;
   uint64_t release_unused() override;
   void map_segments(std::vector<cuplug_segment> &segments, std::vector<cuplug_piece> &pieces) override;
@@ -75,6 +76,13 @@ class CachingAllocator final : public Allocator {
   void each_pool(Work work) const {
     for (Pool *pool : pools_) work(pool);
     for (Pool *pool : ownerless_) work(pool);
+  }
+  /* The pools whose memory may be given back. */
+  template <class Work>
+  void each_movable_pool(Work work) const {
+    each_pool([&](const Pool *pool) {
+      if (!is_kept(pool->stream) || pool->fence) work(pool);
+    });
   }
 
   CachingOptions options_;

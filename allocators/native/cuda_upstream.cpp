@@ -4,6 +4,7 @@
  * and have not changed since 10.2). They are declared here since the core is built without CUDA's headers. */
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -11,6 +12,7 @@
 #include <new>
 #include <vector>
 
+#include "block.h"
 #include "cuplug_allocator.h"
 #include "last_error.h"
 
@@ -26,7 +28,7 @@ using CUstream = void *;
 using CUdeviceptr = unsigned long long;
 using CUmemGenericAllocationHandle = unsigned long long;
 
-constexpr CUresult SUCCESS = 0, ERROR_OUT_OF_MEMORY = 2, ERROR_NOT_READY = 600;
+constexpr CUresult SUCCESS = 0, ERROR_OUT_OF_MEMORY = 2, ERROR_NOT_READY = 600, ERROR_CAPTURE_UNSUPPORTED = 900;
 constexpr unsigned EVENT_DISABLE_TIMING = 2;           /* CU_EVENT_DISABLE_TIMING */
 constexpr int VIRTUAL_MEMORY_SUPPORTED = 102;          /* CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED */
 constexpr int ALLOCATION_PINNED = 1;                   /* CU_MEM_ALLOCATION_TYPE_PINNED */
@@ -71,6 +73,8 @@ struct Api {
   CUresult (*cuMemAlloc)(CUdeviceptr *, size_t nbytes);
   CUresult (*cuMemFree)(CUdeviceptr);
   CUresult (*cuMemGetInfo)(size_t *free, size_t *total);
+  CUresult (*cuStreamIsCapturing)(CUstream, int *status);
+  CUresult (*cuThreadExchangeStreamCaptureMode)(int *mode);
   CUresult (*cuEventCreate)(CUevent *, unsigned flags);
   CUresult (*cuEventRecord)(CUevent, CUstream);
   CUresult (*cuEventQuery)(CUevent);
@@ -111,6 +115,8 @@ const Api *api() {
                find(library, "cuCtxPopCurrent_v2", made.cuCtxPopCurrent) &&
                find(library, "cuMemAlloc_v2", made.cuMemAlloc) && find(library, "cuMemFree_v2", made.cuMemFree) &&
                find(library, "cuMemGetInfo_v2", made.cuMemGetInfo) &&
+               find(library, "cuStreamIsCapturing", made.cuStreamIsCapturing) &&
+               find(library, "cuThreadExchangeStreamCaptureMode", made.cuThreadExchangeStreamCaptureMode) &&
                find(library, "cuEventCreate", made.cuEventCreate) &&
                find(library, "cuEventRecord", made.cuEventRecord) && find(library, "cuEventQuery", made.cuEventQuery) &&
                find(library, "cuEventSynchronize", made.cuEventSynchronize) &&
@@ -157,11 +163,34 @@ struct Cuda {
 
 Cuda &cuda_of(void *context) { return *static_cast<Cuda *>(context); }
 
+std::atomic<int> captures{0}; /* how many are under way (cuplug_cuda_capture) */
+constexpr int CAPTURE_MODE_RELAXED = 2; /* CU_STREAM_CAPTURE_MODE_RELAXED */
+
+/* While work is being captured, lets the calling thread make calls that would otherwise break a capture off. Such a call
+ * concerns memory that no captured work has touched yet, or marks work that is not captured. */
+class Relaxed {
+ public:
+  explicit Relaxed(const Api &driver) : driver_(driver) {
+    if (captures.load(std::memory_order_relaxed) == 0) return;
+    changed_ = driver_.cuThreadExchangeStreamCaptureMode(&mode_) == SUCCESS;
+  }
+  Relaxed(const Relaxed &) = delete;
+  Relaxed &operator=(const Relaxed &) = delete;
+  ~Relaxed() {
+    if (changed_) driver_.cuThreadExchangeStreamCaptureMode(&mode_);
+  }
+
+ private:
+  const Api &driver_;
+  int mode_ = CAPTURE_MODE_RELAXED;
+  bool changed_ = false;
+};
+
 /* Makes the device's context the calling thread's current one while it lives. Where it is that already, it costs one
  * question to the driver. */
 class Current {
  public:
-  explicit Current(const Cuda &cuda) : driver_(cuda.driver) {
+  explicit Current(const Cuda &cuda) : driver_(cuda.driver), relaxed_(cuda.driver) {
     CUcontext before = nullptr;
     code = driver_.cuCtxGetCurrent(&before);
     if (code != SUCCESS || before == cuda.context) return;
@@ -179,6 +208,7 @@ class Current {
 
  private:
   const Api &driver_;
+  Relaxed relaxed_;
   bool pushed_ = false;
 };
 
@@ -216,8 +246,10 @@ int memory_info(void *context, uint64_t *free_bytes, uint64_t *total_bytes) {
 /* --- fences: events, which are used again. One without an event stands for the error of `fence`. */
 
 struct CudaFence {
-  CUevent event;  /* null once it is seen to have passed */
-  CUresult error; /* of a fence that could not be made */
+  CUevent event;   /* null once it is seen to have passed, and before it is recorded */
+  CUresult error;  /* of a fence that could not be made */
+  CUstream stream; /* of one that is still to be recorded, once the stream captures no more */
+  bool deferred;
 };
 
 /* Keep the event of a fence that has passed for another one. */
@@ -230,27 +262,41 @@ void retire(Cuda &cuda, CudaFence &fence) {
   fence.event = nullptr;
 }
 
+/* Whether an event cannot be recorded there now, since it would become part of what is being captured. */
+bool captures_on(const Cuda &cuda, CUstream stream) {
+  if (captures.load(std::memory_order_relaxed) == 0) return false;
+  int status = 0;
+  return cuda.driver.cuStreamIsCapturing(stream, &status) != SUCCESS || status != 0;
+}
+
+/* Mark the work queued on the fence's stream up to now. */
+CUresult record(Cuda &cuda, CudaFence &fence) {
+  fence.deferred = captures_on(cuda, fence.stream);
+  if (fence.deferred) return SUCCESS;
+  if (cuda.spare_events.empty()) {
+    CUresult code = cuda.driver.cuEventCreate(&fence.event, EVENT_DISABLE_TIMING);
+    if (code != SUCCESS) return code;
+  } else {
+    fence.event = cuda.spare_events.back();
+    cuda.spare_events.pop_back();
+  }
+  CUresult code = cuda.driver.cuEventRecord(fence.event, fence.stream);
+  if (code == SUCCESS) return SUCCESS;
+  cuda.driver.cuEventDestroy(fence.event);
+  fence.event = nullptr;
+  return code;
+}
+
 int fence(void *context, uint64_t stream, void **made) {
   Cuda &cuda = cuda_of(context);
-  CudaFence *fence = new (std::nothrow) CudaFence{nullptr, SUCCESS};
+  CudaFence *fence = new (std::nothrow) CudaFence{nullptr, SUCCESS, nullptr, false};
   *made = fence;
   if (fence == nullptr) return CUPLUG_FAILED;
-  if (stream & PER_THREAD_KEY)
-    stream = 0; /* another thread's own stream cannot be named; the legacy stream waits for all */
-  CUresult code = on_device(cuda, [&] {
-    if (cuda.spare_events.empty()) {
-      CUresult created = cuda.driver.cuEventCreate(&fence->event, EVENT_DISABLE_TIMING);
-      if (created != SUCCESS) return created;
-    } else {
-      fence->event = cuda.spare_events.back();
-      cuda.spare_events.pop_back();
-    }
-    return cuda.driver.cuEventRecord(fence->event, reinterpret_cast<CUstream>(stream));
-  });
-  if (code == SUCCESS) return CUPLUG_OK;
-  if (fence->event != nullptr) cuda.driver.cuEventDestroy(fence->event);
-  *fence = {nullptr, code};
-  answer_of(code);
+  /* Another thread's own stream cannot be named; the legacy stream waits for all. */
+  fence->stream = reinterpret_cast<CUstream>(stream & PER_THREAD_KEY ? 0 : cuplug::without_pool(stream));
+  fence->error = on_device(cuda, [&] { return record(cuda, *fence); });
+  if (fence->error == SUCCESS) return CUPLUG_OK;
+  answer_of(fence->error);
   return CUPLUG_FAILED;
 }
 
@@ -258,7 +304,12 @@ int fence_done(void *context, void *handle, int *done) {
   Cuda &cuda = cuda_of(context);
   CudaFence &fence = *static_cast<CudaFence *>(handle);
   *done = 0;
+  if (fence.deferred) {
+    CUresult code = captures_on(cuda, fence.stream) ? SUCCESS : on_device(cuda, [&] { return record(cuda, fence); });
+    return answer_of(code);
+  }
   if (fence.event != nullptr) {
+    Relaxed relaxed(cuda.driver);
     CUresult code = cuda.driver.cuEventQuery(fence.event);
     if (code == ERROR_NOT_READY) return CUPLUG_OK;
     if (code != SUCCESS) return answer_of(code);
@@ -275,7 +326,13 @@ int fence_wait(void *context, void *handle) {
     last_code = fence.error;
     return CUPLUG_FAILED;
   }
+  if (fence.deferred) {
+    CUresult code = on_device(cuda, [&] { return record(cuda, fence); });
+    if (code != SUCCESS) return answer_of(code);
+    if (fence.deferred) return answer_of(ERROR_CAPTURE_UNSUPPORTED);
+  }
   if (fence.event == nullptr) return CUPLUG_OK;
+  Relaxed relaxed(cuda.driver);
   CUresult code = cuda.driver.cuEventSynchronize(fence.event);
   if (code == SUCCESS) retire(cuda, fence);
   return answer_of(code);
@@ -290,6 +347,7 @@ void fence_drop(void *context, void *handle) {
 /* --- virtual memory. These calls name the device that they act on, and need no current context. */
 
 int reserve_range(void *context, uint64_t nbytes, uint64_t *address) {
+  Relaxed relaxed(cuda_of(context).driver);
   CUdeviceptr made = 0;
   CUresult code = cuda_of(context).driver.cuMemAddressReserve(&made, nbytes, 0, 0, 0);
   *address = made;
@@ -297,10 +355,12 @@ int reserve_range(void *context, uint64_t nbytes, uint64_t *address) {
 }
 
 int free_range(void *context, uint64_t address, uint64_t nbytes) {
+  Relaxed relaxed(cuda_of(context).driver);
   return answer_of_return(cuda_of(context).driver.cuMemAddressFree(address, nbytes));
 }
 
 int create_page(void *context, uint64_t nbytes, uint64_t *handle) {
+  Relaxed relaxed(cuda_of(context).driver);
   CUmemGenericAllocationHandle made = 0;
   CUresult code = cuda_of(context).driver.cuMemCreate(&made, nbytes, &cuda_of(context).properties, 0);
   *handle = made;
@@ -308,18 +368,22 @@ int create_page(void *context, uint64_t nbytes, uint64_t *handle) {
 }
 
 int release_page(void *context, uint64_t handle) {
+  Relaxed relaxed(cuda_of(context).driver);
   return answer_of_return(cuda_of(context).driver.cuMemRelease(handle));
 }
 
 int map(void *context, uint64_t address, uint64_t nbytes, uint64_t handle) {
+  Relaxed relaxed(cuda_of(context).driver);
   return answer_of(cuda_of(context).driver.cuMemMap(address, nbytes, 0, handle, 0));
 }
 
 int set_access(void *context, uint64_t address, uint64_t nbytes) {
+  Relaxed relaxed(cuda_of(context).driver);
   return answer_of(cuda_of(context).driver.cuMemSetAccess(address, nbytes, &cuda_of(context).access, 1));
 }
 
 int unmap(void *context, uint64_t address, uint64_t nbytes) {
+  Relaxed relaxed(cuda_of(context).driver);
   return answer_of_return(cuda_of(context).driver.cuMemUnmap(address, nbytes));
 }
 
@@ -379,6 +443,8 @@ EXPORT int cuplug_cuda_upstream(int ordinal, cuplug_upstream *made) {
                           set_access,    unmap,      close};
   return CUPLUG_OK;
 }
+
+EXPORT void cuplug_cuda_capture(int change) { captures.fetch_add(change, std::memory_order_relaxed); }
 
 EXPORT int cuplug_cuda_last_result(void) { return last_code; }
 

@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-#define CUPLUG_ALLOCATOR_VERSION 1 /* of this interface; what is added later stands behind what is here */
+#define CUPLUG_ALLOCATOR_VERSION 2 /* of this interface; what is added later stands behind what is here */
 
 /* What a call answers. */
 enum {
@@ -31,6 +31,13 @@ enum {
   CUPLUG_NO_HOST_MEMORY = 8, /* the process has no memory left; nothing has changed */
   CUPLUG_NOT_SUPPORTED = 9   /* expandable without virtual memory */
 };
+
+/* A stream's number has 48 bits. Bits 48 to 62, where they are not all zero, name a private pool: to the allocator it is
+ * another stream, to the device it is the same one. What a private pool holds stays where it is, free or not, since
+ * recorded work (a CUDA graph) comes back to its addresses: it is neither moved nor given back, until
+ * cuplug_forget_stream ends the pool. Its blocks that are live then belong to the stream itself. */
+#define CUPLUG_STREAM_BITS 48
+#define CUPLUG_MOST_POOLS ((1 << 15) - 1)
 
 typedef struct cuplug_allocator cuplug_allocator;
 typedef struct cuplug_block cuplug_block; /* valid while it is in the program's hands */
@@ -104,6 +111,10 @@ enum {
   CUPLUG_LIBRARY_PYCUDA = 5
 };
 int cuplug_allocate(cuplug_allocator *, uint64_t nbytes, uint64_t stream, uint64_t context, cuplug_block **block);
+/* A block at `address`, which has to be free memory that the stream holds; CUPLUG_OUT_OF_MEMORY where it is not. Asks
+ * upstream for nothing. `nbytes` is the size of the block, `requested` what the program asks for. */
+int cuplug_allocate_at(cuplug_allocator *, uint64_t address, uint64_t nbytes, uint64_t requested, uint64_t stream,
+                       uint64_t context, cuplug_block **block);
 /* Never blocks, never fails but by CUPLUG_NOT_LIVE; may be called in any state of this thread (finalisers). Two threads
  * must not free one block at the same time. */
 int cuplug_free(cuplug_allocator *, cuplug_block *, uint64_t context);
@@ -183,7 +194,7 @@ void cuplug_map_free(cuplug_map *);
 /* --- events. Kinds are those of allocators/events.py (EventKind). */
 typedef struct cuplug_event {
   int32_t kind;
-  int32_t reserved;
+  int32_t waits; /* of a free: whether the block waits for streams; an event of their passing follows then */
   /* time: CLOCK_MONOTONIC; thread: pthread_self() */
   uint64_t time_ns, thread, stream, address, nbytes, requested, context;
 } cuplug_event;
@@ -193,6 +204,11 @@ void cuplug_observe(cuplug_allocator *, int on);
 size_t cuplug_take_events(cuplug_allocator *, cuplug_event *events, size_t most);
 /* How many events are missing, since the process had no memory left for them. */
 uint64_t cuplug_lost_events(const cuplug_allocator *);
+
+/* Tell `listener` of each event in the thread and at the moment in which it happens, beside what is kept; null for
+ * nobody. It may be called while the allocator's mutex is held, and must not call the allocator. */
+typedef void (*cuplug_listener)(void *context, const cuplug_event *event);
+void cuplug_listen(cuplug_allocator *, cuplug_listener, void *context);
 
 /* --- upstreams that come with the core */
 /* allocators/null.py: addresses of memory that does not exist, within a capacity. Pages have 2 MiB. */
@@ -212,6 +228,10 @@ typedef struct cuplug_null_counts { /* NullUpstream.calls by their names in the 
 int cuplug_null_upstream_counts(const cuplug_upstream *upstream, cuplug_null_counts *counts);
 /* A CUDA device's memory by the driver's own functions (libcuda.so.1, found at run time), in its primary context. */
 int cuplug_cuda_upstream(int ordinal, cuplug_upstream *made);
+/* Work is being captured from now on (+1), or no longer (-1), somewhere in the process. Meanwhile calls of the driver are
+ * made so that they do not break a capture off, and what is queued on a stream that captures is marked once it does
+ * not. */
+void cuplug_cuda_capture(int change);
 /* The CUresult of the latest call of the driver that failed in this thread; 0 if none did. */
 int cuplug_cuda_last_result(void);
 

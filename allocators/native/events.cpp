@@ -13,6 +13,9 @@ void Events::push(cuplug_event event) {
   clock_gettime(CLOCK_MONOTONIC, &now);
   event.time_ns = uint64_t(now.tv_sec) * 1000000000u + uint64_t(now.tv_nsec);
   event.thread = uint64_t(pthread_self());
+  if (cuplug_listener listener = listener_.load(std::memory_order_acquire))
+    listener(listener_context_.load(std::memory_order_relaxed), &event);
+  if (!kept_.load(std::memory_order_relaxed)) return;
   Entry *entry = new (std::nothrow) Entry{event, nullptr};
   if (entry == nullptr) {
     lost_.fetch_add(1, std::memory_order_relaxed);
@@ -55,6 +58,7 @@ void Events::clear() {
 
 void Events::drop() {
   observe(false);
+  listen(nullptr, nullptr);
   new (&taking_) std::mutex;
   newest_.store(nullptr, std::memory_order_relaxed); /* the parent's; what they occupy stays */
   oldest_ = nullptr;

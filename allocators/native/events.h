@@ -35,7 +35,12 @@ class Events {
   Events &operator=(const Events &) = delete;
   ~Events() { clear(); }
 
-  void observe(bool on) { on_.store(on, std::memory_order_relaxed); }
+  void observe(bool on) { kept_.store(on, std::memory_order_relaxed); settle(); }
+  void listen(cuplug_listener listener, void *context) {
+    listener_context_.store(context, std::memory_order_relaxed);
+    listener_.store(listener, std::memory_order_release);
+    settle();
+  }
   bool observed() const { return on_.load(std::memory_order_relaxed); }
 
   void emit(EventKind kind, uint64_t stream, uint64_t address, uint64_t nbytes, uint64_t requested,
@@ -43,7 +48,9 @@ class Events {
     if (observed()) push({kind, 0, 0, 0, stream, address, nbytes, requested, context});
   }
   void emit(EventKind kind, const Block *block, uint64_t context = 0) {
-    if (observed()) push({kind, 0, 0, 0, block->stream, block->address, block->nbytes, block->requested, context});
+    if (!observed()) return;
+    bool waits = kind == FREED && (block->has_streams.load(std::memory_order_relaxed) != 0 || block->has_fences);
+    push({kind, waits, 0, 0, block->stream, block->address, block->nbytes, block->requested, context});
   }
 
   /* Take up to `most` of the oldest events. */
@@ -61,8 +68,15 @@ class Events {
   };
 
   void push(cuplug_event event);
+  void settle() {
+    on_.store(kept_.load(std::memory_order_relaxed) || listener_.load(std::memory_order_relaxed) != nullptr,
+              std::memory_order_relaxed);
+  }
 
-  std::atomic<bool> on_{false};
+  std::atomic<bool> on_{false}; /* whether anybody wants to know */
+  std::atomic<bool> kept_{false};
+  std::atomic<cuplug_listener> listener_{nullptr};
+  std::atomic<void *> listener_context_{nullptr};
   std::atomic<Entry *> newest_{nullptr};
   std::atomic<uint64_t> lost_{0};
   std::mutex taking_;

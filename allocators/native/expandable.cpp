@@ -41,6 +41,17 @@ Block *ExpandableAllocator::take(uint64_t, uint64_t nbytes, uint64_t stream) {
   return span != nullptr ? space->take(span, nbytes) : grow(space, nbytes);
 }
 
+Block *ExpandableAllocator::take_at(uint64_t address, uint64_t nbytes, uint64_t stream) {
+  Stream *found = stream_of(stream);
+  if (found == nullptr) return nullptr;
+  for (Space *space : {found->small, found->large}) {
+    if (space == nullptr) continue;
+    space->prepare();
+    if (Block *span = space->find_at(address, nbytes)) return space->take_at(span, address, nbytes);
+  }
+  return nullptr;
+}
+
 void ExpandableAllocator::put(Block *block) {
   Space *space = space_at(block);
   space->prepare();
@@ -73,7 +84,8 @@ Space *ExpandableAllocator::space_of(uint64_t stream, bool small) {
 }
 
 void ExpandableAllocator::poll() {
-  for (const auto &stream : streams_) stream->stamps->poll(granularity_);
+  for (const auto &stream : streams_)
+    if (!is_kept(stream->stamps->stream)) stream->stamps->poll(granularity_);
   for (const auto &space : ownerless_) space->stamps->poll(granularity_);
 }
 
@@ -85,7 +97,7 @@ Block *ExpandableAllocator::grow(Space *space, uint64_t nbytes) {
   poll();
   Place place;
   if (!space->place(nbytes, &place)) place_in_new_range(space, nbytes, &place);
-  uint64_t may_create = creatable(nbytes);
+  uint64_t may_create = is_kept(space->stream) ? NO_LIMIT : creatable(nbytes);
   Block *span = nullptr;
   try {
     span = fill(space, place, may_create);
@@ -155,7 +167,7 @@ void ExpandableAllocator::make_plan(Space *space, const Place &place, uint64_t c
   plan_.sources.clear();
   plan_.coarse.clear();
   std::vector<Place::Hole> runs = place.holes;
-  int64_t wanted = int64_t(place.missing) - int64_t(creatable);
+  int64_t wanted = creatable >= place.missing ? 0 : int64_t(place.missing - creatable);
   if (wanted > 0) {
     uint64_t start = place.address / granularity_ * granularity_, end = place.address + place.nbytes;
     for (Block *span : movable(space)) {
@@ -199,7 +211,7 @@ std::vector<Block *> ExpandableAllocator::movable(const Space *space) const {
     Block *span;
   };
   std::vector<Ranked> ranked;
-  for (const Space *other : every_space())
+  for (const Space *other : movable_spaces())
     other->each_free([&](Block *span) {
       int rank = (span->stamp > other->stamps->passed) * 2 + (other != space);
       ranked.push_back({rank, order_of(span), span});
@@ -263,7 +275,7 @@ void ExpandableAllocator::release_all() {
 
 std::vector<ExpandableAllocator::Source> ExpandableAllocator::every_free_page() const {
   std::vector<Source> found;
-  for (const Space *space : every_space())
+  for (const Space *space : movable_spaces())
     space->each_free([&](Block *span) {
       uint64_t at = span->end();
       while (Page *page = space->page_before(span, &at)) found.push_back({span, page});
@@ -336,6 +348,15 @@ void ExpandableAllocator::forget(uint64_t stream) {
 std::vector<Space *> ExpandableAllocator::every_space() const {
   std::vector<Space *> found;
   for (const auto &space : spaces_) found.push_back(space.get());
+  for (const auto &space : ownerless_) found.push_back(space.get());
+  return found;
+}
+
+/* Those whose pages may be moved or given back: not the private pools. */
+std::vector<Space *> ExpandableAllocator::movable_spaces() const {
+  std::vector<Space *> found;
+  for (const auto &space : spaces_)
+    if (!is_kept(space->stream)) found.push_back(space.get());
   for (const auto &space : ownerless_) found.push_back(space.get());
   return found;
 }

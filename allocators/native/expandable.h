@@ -27,6 +27,7 @@ class ExpandableAllocator final : public Allocator {
 
  protected:
   Block *take(uint64_t requested, uint64_t nbytes, uint64_t stream) override;
+  Block *take_at(uint64_t address, uint64_t nbytes, uint64_t stream) override;
   void put(Block *block) override;
   uint64_t release_unused() override;
   void release_all() override;
@@ -72,6 +73,7 @@ class ExpandableAllocator final : public Allocator {
   void prepare(size_t steps);
   void drop_empty_ranges(const std::vector<Space *> &spaces);
   std::vector<Space *> every_space() const;
+  std::vector<Space *> movable_spaces() const;
 
   const uint64_t granularity_, slack_;
   Pages pages_;

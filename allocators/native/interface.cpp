@@ -63,6 +63,11 @@ EXPORT int cuplug_allocate(cuplug_allocator *allocator, uint64_t nbytes, uint64_
   return core(allocator).allocate(nbytes, stream, context, block);
 }
 
+EXPORT int cuplug_allocate_at(cuplug_allocator *allocator, uint64_t address, uint64_t nbytes, uint64_t requested,
+                              uint64_t stream, uint64_t context, cuplug_block **block) {
+  return core(allocator).allocate_at(address, nbytes, requested, stream, context, block);
+}
+
 EXPORT int cuplug_free(cuplug_allocator *allocator, cuplug_block *block, uint64_t context) {
   return core(allocator).free(block, context);
 }
@@ -127,6 +132,10 @@ EXPORT void cuplug_map_free(cuplug_map *map) {
 }
 
 EXPORT void cuplug_observe(cuplug_allocator *allocator, int on) { core(allocator).observe(on != 0); }
+
+EXPORT void cuplug_listen(cuplug_allocator *allocator, cuplug_listener listener, void *context) {
+  core(allocator).listen(listener, context);
+}
 
 EXPORT size_t cuplug_take_events(cuplug_allocator *allocator, cuplug_event *events, size_t most) {
   return core(allocator).events().take(events, most);

@@ -44,9 +44,39 @@ Block *Pool::take_new(Segment *segment, uint64_t nbytes) {
   return piece;
 }
 
+Block *Pool::take_at(uint64_t address, uint64_t nbytes) {
+  Block *piece = nullptr;
+  for (const Sorted *set : {&partial_, &idle_})
+    for (Sorted::At at = set->find(order_of(nbytes, 0)); piece == nullptr && set->block(at) != nullptr; at = set->next(at))
+      if (set->block(at)->address <= address && address + nbytes <= set->block(at)->end()) piece = set->block(at);
+  if (piece == nullptr) return nullptr;
+  bool idle = is_idle(piece);
+  int64_t blocks = idle ? 0 : -1, change = idle ? 0 : -int64_t(piece->nbytes);
+  set_of(piece).erase(order_of(piece));
+  if (piece->address < address) {
+    Block *front = piece;
+    piece = split(front, address - front->address);
+    partial_.insert(front);
+    ++blocks;
+    change += int64_t(front->nbytes);
+  }
+  if (piece->nbytes > nbytes) {
+    Block *rest = split(piece, nbytes);
+    partial_.insert(rest);
+    ++blocks;
+    change += int64_t(rest->nbytes);
+  }
+  if (blocks != 0 || change != 0) ledger_.split(blocks, change, small);
+  return piece;
+}
+
 /* Cut `piece` behind `nbytes`, if the rules say so: the rest, a free piece that is not listed yet, or null. */
 Block *Pool::cut(Block *piece, uint64_t nbytes) {
-  if (!rules_.cuts(piece->nbytes, nbytes)) return nullptr;
+  return rules_.cuts(piece->nbytes, nbytes) ? split(piece, nbytes) : nullptr;
+}
+
+/* The same, whatever the rules say. */
+Block *Pool::split(Block *piece, uint64_t nbytes) {
   Block *rest = parts_.take();
   rest->address = piece->address + nbytes;
   rest->nbytes = piece->nbytes - nbytes;

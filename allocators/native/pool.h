@@ -72,6 +72,8 @@ class Pool {
   Block *find(uint64_t nbytes);
   /* Take the first `nbytes` of a free piece for use. */
   Block *take(Block *piece, uint64_t nbytes);
+  /* Take `nbytes` at `address`, if they are free as a whole; else null. */
+  Block *take_at(uint64_t address, uint64_t nbytes);
   /* Take a new segment in, and its first `nbytes` for use. */
   Block *take_new(Segment *segment, uint64_t nbytes);
   /* Make a block's memory free again, and one with its free neighbours. */
@@ -93,6 +95,7 @@ class Pool {
  private:
   void add(Segment *segment);
   Block *cut(Block *piece, uint64_t nbytes);
+  Block *split(Block *piece, uint64_t nbytes);
   void count(int64_t blocks, int64_t nbytes) {
     if (nbytes != 0) ledger_.split(blocks, nbytes, small);
   }

@@ -84,6 +84,14 @@ Block *Space::take(Block *span, uint64_t nbytes) {
   return span;
 }
 
+Block *Space::find_at(uint64_t address, uint64_t nbytes) const {
+  for (Sorted::At at = free_.find(order_of(nbytes, 0)); free_.block(at) != nullptr; at = free_.next(at)) {
+    Block *span = free_.block(at);
+    if (span->address <= address && address + nbytes <= span->end()) return span;
+  }
+  return nullptr;
+}
+
 Block *Space::take_at(Block *span, uint64_t address, uint64_t nbytes) {
   if (address > span->address) {
     unlist(span);

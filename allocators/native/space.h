@@ -88,6 +88,8 @@ class Space {
 
   /* The smallest free part of at least `nbytes`, of equals that of the lowest address; null if none fits. */
   Block *find(uint64_t nbytes) const { return free_.block(free_.find(order_of(nbytes, 0))); }
+  /* The free part that holds `nbytes` at `address`, or null. */
+  Block *find_at(uint64_t address, uint64_t nbytes) const;
   /* Take the first `nbytes` of a free part as a block. */
   Block *take(Block *span, uint64_t nbytes);
   /* Take `nbytes` from the middle of a free part as a block. */

@@ -12,11 +12,11 @@ from types import ModuleType
 
 from ...allocators.errors import CuplugError
 from ..settings import AllocatorChoice
-from . import cupy, numba, pycuda, rmm
+from . import cupy, numba, pycuda, rmm, torch
 
-__all__ = ["LIBRARIES", "cupy", "install", "numba", "pycuda", "rmm"]
+__all__ = ["LIBRARIES", "cupy", "install", "numba", "pycuda", "rmm", "torch"]
 
-LIBRARIES = ("cupy", "numba", "rmm", "pycuda")
+LIBRARIES = ("torch", "cupy", "numba", "rmm", "pycuda")
 """The libraries that cuplug can be put under."""
 
 

@@ -121,6 +121,7 @@ _ABOVE: dict[str, tuple[str, set[str]]] = {
     "runtime": ("runtime.kernels|runtime.tensor|tools", set()),
     "kernels": ("runtime.tensor|tools", set()),
     "tensor": ("tools", {"tools.benchmarks"}),
+    "interop": ("tools", set()),
 }
 """By the folder of tests: the floors above what it tests, and what of them its tests may use all the same."""
 

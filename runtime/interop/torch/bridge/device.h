@@ -1,0 +1,125 @@
+/* One device under PyTorch: its memory in cuplug's core, its private pools, its history. */
+#ifndef CUPLUG_TORCH_DEVICE_H
+#define CUPLUG_TORCH_DEVICE_H
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "core.h"
+#include "history.h"
+#include "pools.h"
+#include "versions.h"
+
+namespace cuplug_torch {
+
+/* Where a device's allocator in the core comes from: asked once for each device, when memory is needed there first.
+ * Answers its handle, or 0 with a sentence in `message`. It may take the interpreter's lock. */
+using FindHandle = uint64_t (*)(int device, char *message, size_t room);
+
+/* Call stacks that stay with a block while it is in the program's hands. */
+struct Kept {
+  Context context;
+};
+
+/* The blocks of a private pool at one time, as torch.compile's graphs come back to it. */
+struct Checkpoint final : AllocatorState {
+  struct Entry {
+    uint64_t address, nbytes, requested, stream;
+  };
+  MempoolId_t id;
+  std::vector<Entry> blocks;
+};
+
+/* The map of what a device's allocator holds. */
+class Map {
+ public:
+  Map(const Core &core, cuplug_allocator *allocator) : core_(core) {
+    TORCH_CHECK(core.get_segments(allocator, &map_) == CUPLUG_OK, "cuplug: the map of memory cannot be had");
+  }
+  Map(const Map &) = delete;
+  Map &operator=(const Map &) = delete;
+  ~Map() { core_.map_free(map_); }
+
+  const cuplug_segment *begin() const { return map_->segments; }
+  const cuplug_segment *end() const { return map_->segments + map_->segment_count; }
+  const cuplug_piece *begin_of(const cuplug_segment &segment) const { return map_->pieces + segment.first_piece; }
+  const cuplug_piece *end_of(const cuplug_segment &segment) const { return begin_of(segment) + segment.piece_count; }
+  const cuplug_segment *holding(uint64_t address) const {
+    for (const cuplug_segment &segment : *this)
+      if (address - segment.address < segment.nbytes) return &segment;
+    return nullptr;
+  }
+
+ private:
+  const Core &core_;
+  cuplug_map *map_ = nullptr;
+};
+
+class Device {
+ public:
+  Device(const Core &core, FindHandle find, DeviceIndex index)
+      : history(index, pools), core_(core), find_(find), index_(index) {}
+
+  void *allocate(size_t nbytes, cudaStream_t stream);
+  /* Free the block at `address`, if there is one here. */
+  bool free(void *address);
+  /* Whether there is a block there. */
+  bool record_stream(void *address, cudaStream_t stream);
+  void release_cached(const MempoolId_t &id);
+
+  double fraction() const { return fraction_; }
+  void set_fraction(double fraction);
+  size_t largest_free();
+  bool find_segment(void *address, void **start, size_t *nbytes, bool *is_expandable);
+  std::vector<StreamSegmentSize> expandable_sizes();
+  DeviceStats statistics();
+  void reset_peaks();
+  void reset_accumulated();
+  std::vector<SegmentInfo> segments(const MempoolId_t &id);
+  void observe_shortages(OutOfMemoryObserver observer);
+  /* Tell the history of events from now on, if anybody wants to know. */
+  void settle_listening();
+
+  void release_pool(const MempoolId_t &id);
+  bool holds_exactly(const MempoolId_t &id, const std::unordered_set<void *> &expected);
+  std::shared_ptr<AllocatorState> checkpoint(const MempoolId_t &id);
+  CheckpointDelta restore(const std::shared_ptr<AllocatorState> &state, void (*deleter)(void *));
+
+  Pools pools;
+  History history;
+
+ private:
+  cuplug_allocator *allocator() {
+    cuplug_allocator *found = allocator_.load(std::memory_order_acquire);
+    return found != nullptr ? found : find_allocator();
+  }
+  cuplug_allocator *if_used() const { return allocator_.load(std::memory_order_acquire); }
+  cuplug_allocator *find_allocator();
+  cuplug_block *find_block(void *address) {
+    cuplug_allocator *used = if_used();
+    return used == nullptr ? nullptr : core_.find_block(used, reinterpret_cast<uint64_t>(address));
+  }
+  void give_back(cuplug_block *block);
+  cuplug_block *allocate_after(int answer, size_t nbytes, cudaStream_t stream, uint64_t key);
+  bool is_capturing_refused(int answer) const;
+  [[noreturn]] void fail(int answer, size_t nbytes);
+  [[noreturn]] void raise_shortage(size_t nbytes);
+  void report(void *address, int64_t change);
+  std::vector<cuplug_block *> live_blocks(uint64_t pool);
+
+  const Core &core_;
+  const FindHandle find_;
+  const DeviceIndex index_;
+  std::atomic<cuplug_allocator *> allocator_{nullptr};
+  std::atomic<double> fraction_{1.0};
+  std::mutex mutex_; /* of the following */
+  std::vector<OutOfMemoryObserver> observers_;
+  std::mutex kept_mutex_; /* held while what a block keeps is read or let go */
+};
+
+}  // namespace cuplug_torch
+#endif

@@ -1,0 +1,167 @@
+"""Compiles the bridge for the PyTorch that is installed, and keeps what came of it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+from ....allocators.errors import CompileError, CuplugError
+from ....allocators.native import get_include
+from ...kernels.compile.compile_cache import Entry, content_key, default_cache
+from ..installations import import_library
+
+__all__ = ["OLDEST", "bridge_library", "compile_bridge"]
+
+OLDEST = (2, 11)
+"""The oldest PyTorch that the bridge is written for."""
+_SOURCES = Path(__file__).parent / "bridge"
+_FLAGS = ["-std=c++17", "-O2", "-g0", "-fPIC", "-fvisibility=hidden", "-pthread"]
+_loaded: list[ctypes.CDLL] = []
+
+
+def bridge_library() -> ctypes.CDLL:
+    """The bridge for the PyTorch that is installed, loaded; compiled first if it was not up to now.
+
+    Raises:
+        CuplugError: PyTorch is too old, or CUDA's headers or a compiler are missing.
+        CompileError: it does not compile for this PyTorch.
+    """
+    if not _loaded:
+        torch = import_library("torch", "PyTorch", "torch")
+        content = default_cache().get_or_make(_key(torch), lambda: Entry(compile_bridge(torch))).payload
+        _loaded.append(_load(content))
+    return _loaded[0]
+
+
+def compile_bridge(torch: ModuleType) -> bytes:
+    """The shared library of the bridge for ``torch``. Raises as ``bridge_library``."""
+    if _version(torch) < OLDEST:
+        raise CuplugError(
+            f"cuplug cannot be put under PyTorch {torch.__version__}; it can from {OLDEST[0]}.{OLDEST[1]} on: install "
+            "a later one, or go on with PyTorch's own allocator"
+        )
+    with tempfile.TemporaryDirectory(prefix="cuplug-bridge-") as folder:
+        made = Path(folder) / "bridge.so"
+        objects = []
+        compilations = []
+        for source in sorted(_SOURCES.glob("*.cpp")):
+            target = Path(folder) / f"{source.stem}.o"
+            objects.append(str(target))
+            compilations.append(
+                _start([*_compiler(), *_FLAGS, *_includes(torch), "-c", str(source), "-o", str(target)])
+            )
+        for compilation in compilations:
+            _finish(compilation, torch)
+        libraries = Path(str(torch.__file__)).parent / "lib"
+        link = [*_compiler(), "-shared", *objects, "-o", str(made), f"-L{libraries}", "-lc10", "-lc10_cuda"]
+        _finish(_start([*link, "-ltorch_cuda", "-ldl", "-pthread"]), torch)
+        return made.read_bytes()
+
+
+def _load(content: bytes) -> ctypes.CDLL:
+    # From memory: what was checked when it was read is what is loaded.
+    file = os.memfd_create("cuplug-bridge")
+    with os.fdopen(file, "wb", closefd=False) as writer:
+        writer.write(content)
+    try:
+        # By the number of the process: PyTorch has other programs read the symbols of what is on its call stacks.
+        return ctypes.CDLL(f"/proc/{os.getpid()}/fd/{file}")
+    except OSError as error:
+        raise CuplugError(f"the bridge to PyTorch cannot be loaded: {error}") from None
+
+
+def _key(torch: ModuleType) -> str:
+    sources = [*sorted(_SOURCES.iterdir()), Path(get_include()) / "cuplug_allocator.h"]
+    return content_key(
+        "bridge to PyTorch",
+        [f"{source.name}\n{source.read_text()}" for source in sources if source.is_file()],
+        [torch.__version__, str(torch.version.git_version), str(torch.version.cuda), sys.platform],
+        [*_compiler(), *_FLAGS],
+    )
+
+
+def _version(torch: ModuleType) -> tuple[int, int]:
+    major, minor = torch.__version__.split(".")[:2]
+    return int(major), int(minor)
+
+
+def _compiler() -> list[str]:
+    named = os.environ.get("CXX")
+    if named:
+        return shlex.split(named)
+    found = shutil.which("g++") or shutil.which("c++") or shutil.which("clang++")
+    if found is None:
+        raise CuplugError(
+            "the bridge to PyTorch has to be compiled, and there is no C++ compiler: install g++, or name one in CXX"
+        )
+    return [found]
+
+
+def _includes(torch: ModuleType) -> list[str]:
+    """Options with the folders of headers: PyTorch's, CUDA's, cuplug's."""
+    own = Path(str(torch.__file__)).parent / "include"
+    folders = [own, own / "torch" / "csrc" / "api" / "include", *_cuda_includes(str(torch.version.cuda))]
+    flags = [option for folder in folders for option in ("-isystem", str(folder))]
+    abi = int(bool(torch._C._GLIBCXX_USE_CXX11_ABI))
+    return [*flags, f"-I{get_include()}", f"-D_GLIBCXX_USE_CXX11_ABI={abi}"]
+
+
+def _cuda_includes(version: str) -> list[Path]:
+    """The folders of CUDA's headers.
+
+    Raises:
+        CuplugError: there are none.
+    """
+    major = version.partition(".")[0]
+    for folders in (_toolkit_includes(), list(_wheel_includes(major))):
+        if any((folder / "cuda_runtime_api.h").exists() for folder in folders) and any(
+            (folder / "crt" / "host_defines.h").exists() for folder in folders
+        ):
+            return folders
+    raise CuplugError(
+        f"the bridge to PyTorch has to be compiled, and CUDA's headers are not there: install CUDA {version}'s toolkit "
+        "and set CUDA_HOME, or pip install 'cuplug[torch]'"
+    )
+
+
+def _toolkit_includes() -> list[Path]:
+    nvcc = shutil.which("nvcc")
+    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), nvcc and str(Path(nvcc).resolve().parent.parent)]
+    homes.append("/usr/local/cuda")
+    for home in homes:
+        if home and (Path(home) / "include" / "cuda_runtime_api.h").exists():
+            return [Path(home) / "include"]
+    return []
+
+
+def _wheel_includes(major: str) -> Iterator[Path]:
+    """Where NVIDIA's wheels (nvidia-cuda-runtime, nvidia-cuda-crt) put headers."""
+    for site in dict.fromkeys([*sys.path, sysconfig.get_path("purelib")]):
+        for name in (f"cu{major}", "cuda_runtime", "cuda_crt", "cuda_nvcc"):
+            folder = Path(site or ".") / "nvidia" / name / "include"
+            if folder.is_dir():
+                yield folder
+
+
+def _start(command: list[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def _finish(compilation: subprocess.Popen[str], torch: ModuleType) -> None:
+    log = compilation.communicate()[0]
+    if compilation.returncode:
+        first = next((line for line in log.splitlines() if "error" in line), log.strip()[:400])
+        raise CompileError(
+            f"cuplug's bridge does not compile for PyTorch {torch.__version__}: {first}. Install a PyTorch that it "
+            f"does compile for (it was written for {OLDEST[0]}.{OLDEST[1]}), or go on with PyTorch's own allocator",
+            log,
+        )

@@ -1,0 +1,139 @@
+"""Puts cuplug under PyTorch: what is checked first, and what happens when."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from ....allocators.errors import CuplugError
+from ....allocators.native import is_available, why_not
+from ....plugins.manager import default_manager
+from ...native_functions import allocator_handle
+from ...process import leave_open
+from ...settings import AllocatorChoice
+from ..installations import check_new, import_library, note_installed, runtime_for
+
+if TYPE_CHECKING:
+    from ...runtime import Runtime
+
+__all__ = ["VARIABLE", "check", "install", "is_installed"]
+
+VARIABLE = "CUPLUG_TORCH"
+"""The environment variable that names the allocator to put under PyTorch in any program, without a change to it."""
+
+_library: ctypes.CDLL | None = None
+_find: Any = None  # the callback, which has to live as long as the process
+
+
+def is_installed() -> bool:
+    """Whether PyTorch allocates from cuplug in this process."""
+    return _library is not None
+
+
+def check() -> None:
+    """Find out whether PyTorch can be put on cuplug's memory now; changes nothing and starts no device.
+
+    Raises:
+        CuplugError: PyTorch is not installed, has no CUDA, has used CUDA already, or is on cuplug's memory already; or
+            cuplug's native allocators are not there.
+    """
+    _check_new()
+    if not is_available():
+        raise CuplugError(f"PyTorch needs cuplug's native allocators, which are not used here: {why_not()}")
+    torch = import_library("torch", "PyTorch", "torch")
+    if torch.version.cuda is None:
+        raise CuplugError(
+            f"this PyTorch ({torch.__version__}) has no CUDA, so that cuplug cannot serve it; install one that has: "
+            "https://pytorch.org/get-started/locally"
+        )
+    if torch.cuda.is_initialized():
+        raise CuplugError(
+            "PyTorch has used CUDA already, and its memory cannot be taken over: install cuplug before the first CUDA "
+            f"tensor, or set {VARIABLE} when the program starts"
+        )
+
+
+def install(allocator: AllocatorChoice | None = None) -> None:
+    """Put PyTorch on cuplug's memory, for the rest of the process.
+
+    The first time for a version of PyTorch, this compiles the bridge to it, which takes some ten seconds and needs a
+    C++ compiler. No device is touched: cuplug's runtime starts with PyTorch's first CUDA memory.
+
+    Args:
+        allocator: ``expandable`` or ``caching``, with options as everywhere (``caching:memory_limit=8GiB``). By default
+            what ``CUPLUG_ALLOCATOR`` says, else ``expandable``.
+
+    Raises:
+        CuplugError: as ``check``; or the bridge does not compile for this PyTorch.
+        UnknownAllocatorError: no plugin contributes the allocator.
+    """
+    check()
+    choice = _check_choice(allocator)
+    _put_under(lambda device: _handle(device, choice))
+
+
+def _check_choice(allocator: AllocatorChoice | None) -> AllocatorChoice | None:
+    """The allocator that is meant. Raises what is wrong with it."""
+    if allocator is None:
+        allocator = os.environ.get("CUPLUG_ALLOCATOR") or "expandable"
+    if isinstance(allocator, str):
+        default_manager().check_allocator(allocator)
+        if allocator.partition(":")[0] in ("direct", "bump"):
+            raise CuplugError(
+                f"the allocator {allocator!r} runs in Python, which PyTorch cannot use; choose expandable or caching"
+            )
+    return allocator
+
+
+def _put_under(find: Any) -> None:
+    """Put a bridge in place that asks ``find`` for the handle of a device's allocator, once for each device."""
+    global _library, _find
+    from ....allocators import _native
+    from .compilation import bridge_library
+
+    library = bridge_library()
+
+    def answer(device: int, message: int, room: int) -> int:
+        try:
+            handle: int = find(device)
+        except BaseException as error:
+            text = str(error).encode()[: room - 1] + b"\0"
+            ctypes.memmove(message, text, len(text))
+            return 0
+        return handle
+
+    callback = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)(answer)
+    message = ctypes.create_string_buffer(1024)
+    if library.cuplug_torch_install(str(_native.__file__).encode(), callback, message, len(message)):
+        raise CuplugError(f"PyTorch refuses cuplug's memory: {message.value.decode(errors='replace')}")
+    _library, _find = library, callback
+    atexit.register(library.cuplug_torch_end)
+
+
+def _handle(device: int, allocator: AllocatorChoice | None) -> int:
+    """The handle of a device's allocator, in the runtime that starts now if there is none."""
+    runtime = runtime_for("PyTorch", allocator)
+    handle = allocator_handle(device, runtime=runtime)
+    _outlive(runtime)
+    return handle
+
+
+@cache
+def _outlive(runtime: Runtime) -> None:
+    """Leave the memory to the end of the process: what PyTorch and its libraries still do when the interpreter exits
+    must find it where it was. Only a trace is closed then."""
+    note_installed("torch", runtime)
+    leave_open(runtime)
+    recorder = runtime.recorder
+    if recorder is not None:
+        atexit.register(recorder.close)
+        atexit.register(recorder.closing)
+
+
+def _check_new() -> None:
+    check_new("torch", "PyTorch")
+    if is_installed():
+        raise CuplugError("PyTorch is on cuplug's memory already: install it once, at the start of the program")

@@ -1,0 +1,43 @@
+"""Runs a program with PyTorch on cuplug's memory: ``python -m cuplug.interop.torch train.py``."""
+
+from __future__ import annotations
+
+import argparse
+import runpy
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ....allocators.errors import CuplugError
+from .installation import install
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Install, then run the program as ``python`` would. ``arguments`` are by default the process's own.
+
+    Raises:
+        SystemExit: the command line is wrong, or PyTorch cannot be put on cuplug's memory; or the program ends so.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m cuplug.interop.torch", description="Run a program with PyTorch on cuplug's memory."
+    )
+    parser.add_argument(
+        "-a", "--allocator", default="expandable", help="expandable (the default) or caching, with options"
+    )
+    parser.add_argument("-m", dest="module", action="store_true", help="PROGRAM is a module")
+    parser.add_argument("program")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER)
+    asked = parser.parse_args(arguments)
+    try:
+        install(asked.allocator)
+    except CuplugError as error:
+        parser.exit(1, f"{parser.prog}: {error}\n")
+    sys.argv = [asked.program, *asked.arguments]
+    if asked.module:
+        sys.path[0] = ""
+        runpy.run_module(asked.program, run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0] = str(Path(asked.program).resolve().parent)
+        runpy.run_path(asked.program, run_name="__main__")

@@ -1,0 +1,38 @@
+"""PyTorch on cuplug's memory on a GPU: programs that know nothing of cuplug do what they do natively."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = Path(__file__).parent / "programs.py"
+NAMES = [line[4:].partition("(")[0] for line in PROGRAMS.read_text().splitlines() if line.startswith("def ")]
+NAMES = [name for name in NAMES if not name.startswith("_")]
+ONLY_CACHING = {"a_tensor_is_shared_with_another_process"}
+
+pytestmark = [pytest.mark.needs_gpu, pytest.mark.needs_torch]
+
+
+def run(name: str, allocator: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "CUPLUG_TORCH": allocator} if allocator else dict(os.environ)
+    command = [sys.executable, "-m", "cuplug.interop.torch", "-a", allocator] if allocator else [sys.executable]
+    environment.pop("CUPLUG_TORCH", None)
+    return subprocess.run([*command, str(PROGRAMS), name], env=environment, capture_output=True, text=True, timeout=200)
+
+
+@pytest.mark.parametrize("allocator", ["expandable", "caching", "caching:preset=torch"])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_program(name: str, allocator: str) -> None:
+    if name in ONLY_CACHING and allocator == "expandable":
+        pytest.skip("expandable names caching instead: see test_sharing_names_caching")
+    done = run(name, allocator)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
+    assert f"passed {name} cuplug" in done.stdout
+
+
+def test_sharing_names_caching() -> None:
+    done = run("a_tensor_is_shared_with_another_process", "expandable")
+    assert done.returncode != 0
+    assert 'install("caching")' in done.stderr
