@@ -19,7 +19,6 @@ import os
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from operator import index
 from typing import Any, TypeVar
 
@@ -473,10 +472,10 @@ class Allocator(ABC):
         return False
 
     def _try(self, requested: int, nbytes: int, stream: int) -> Block | None:
-        block: Block | None = None
-        with suppress(OutOfMemoryError):
-            block = self._allocate(requested, nbytes, stream)
-        return block
+        try:
+            return self._allocate(requested, nbytes, stream)
+        except OutOfMemoryError:
+            return None
 
     def _give_up(self, request: _Request) -> None:
         free, total = self.upstream.memory_info()

@@ -10,7 +10,7 @@ from .base import Allocator
 from .block import ALIGNMENT, Block, BlockInfo, Segment
 from .errors import OutOfMemoryError
 from .held import Held
-from .pool import Pool, Rules
+from .pool import Piece, Pool, Rules
 from .statistics import SMALL_BLOCK
 from .upstream import Fence, Upstream
 from .waiting import fence_or_error
@@ -21,6 +21,9 @@ _MIB = 1 << 20
 _ROUND = 2 * _MIB
 """Sizes of segments are multiples of this: what the driver sets aside in any case."""
 _SMALL_SEGMENT = 2 * _MIB
+_LEAST_SEGMENT, _MOST_SEGMENT, _SEGMENTS_OF_ALL = 8 * _MIB, 64 * _MIB, 48
+_LEAST_SEGMENT_BELOW_PEAK = 64 * _MIB
+_SPARE_TIMES, _RATION_KEPT = 8, 56
 
 
 class CachingAllocator(Allocator):
@@ -35,12 +38,16 @@ class CachingAllocator(Allocator):
 
     ``preset="cuplug"`` reserves less:
 
-    - A segment that is free as a whole is broken only when nothing else fits.
+    - A segment that is free as a whole is broken only when nothing else fits; and one of more than 512 MiB not for a
+      block of less than an eighth, which would pin it: then room is made for a segment that suits the block.
     - Before it reserves more than it ever has, it gives segments back that are free as a whole, smallest first. So
-      it grows only when everything that it could give back is gone, and then by no more than needed: by 8 MiB, or by
-      the block's size rounded up to 2 MiB. Below its own peak, large segments have at least 64 MiB.
+      it grows only when everything that it could give back is gone.
+    - It grows in proportion, since few large segments leave fewer gaps than many small ones: by 1/48 of the most that
+      it has ever reserved, rounded down to a power of two between 8 and 64 MiB. A block of more than two thirds of that
+      gets a segment of its own size, rounded up to 2 MiB. Below its own peak, large segments have at least 64 MiB.
     - Giving a segment back waits for the work queued on it, and stalls the device. So it is rationed: at most 64 at
-      once, and one for every 50 allocations. Programs whose sizes repeat soon need none.
+      once, and one for every 50 allocations; to spare a segment, as long as 56 are left. Programs whose sizes repeat
+      soon need none.
     """
 
     counts_splits = True
@@ -100,7 +107,14 @@ class CachingAllocator(Allocator):
         piece = pool.find(nbytes)
         if piece is None and self._ownerless and self._adopt(pool):
             piece = pool.find(nbytes)
-        segment, address, taken = pool.take(piece, nbytes) if piece is not None else self._grow(pool, nbytes)
+        found: tuple[Held, int, int] | None = None
+        if piece is not None and self._spares(piece, pool, nbytes):
+            with suppress(OutOfMemoryError):
+                found = self._grow(pool, nbytes)
+            piece = pool.find(nbytes) if found is None else None  # it may be gone: room was to be made
+        if found is None:
+            found = pool.take(piece, nbytes) if piece is not None else self._grow(pool, nbytes)
+        segment, address, taken = found
         block = Block(self, address, taken, requested, stream)
         block.place = segment
         return block
@@ -117,6 +131,13 @@ class CachingAllocator(Allocator):
         return pool
 
     # --- taking memory from upstream
+
+    def _spares(self, piece: Piece, pool: Pool, nbytes: int) -> bool:
+        """Whether to rather take a new segment than to break ``piece``, which is one as a whole."""
+        if pool.small or self._follows_torch or not pool.is_idle(piece):
+            return False
+        large = _SPARE_TIMES * max(nbytes, _LEAST_SEGMENT_BELOW_PEAK)
+        return piece[0] > large and self._ration.left(self._allocations) > _RATION_KEPT
 
     def _grow(self, pool: Pool, nbytes: int) -> tuple[Held, int, int]:
         if self.garbage_collection_threshold:
@@ -139,10 +160,10 @@ class CachingAllocator(Allocator):
         raise OutOfMemoryError(f"upstream has no {nbytes} bytes left")
 
     def _try_reserve(self, nbytes: int, pool: Pool) -> int | None:
-        address: int | None = None
-        with suppress(OutOfMemoryError):
-            address = self._reserve(nbytes, small=pool.small, stream=pool.stream)
-        return address
+        try:
+            return self._reserve(nbytes, small=pool.small, stream=pool.stream)
+        except OutOfMemoryError:
+            return None
 
     def _torch_sizes(self, pool: Pool, nbytes: int) -> list[int]:
         """PyTorch's ``get_allocation_size``."""
@@ -152,13 +173,20 @@ class CachingAllocator(Allocator):
 
     def _own_sizes(self, pool: Pool, nbytes: int) -> list[int]:
         """The segment to take, and the one to fall back on."""
-        size = _SMALL_SEGMENT if pool.small else max(64 * _MIB, _up(nbytes))
+        size = _SMALL_SEGMENT if pool.small else max(_LEAST_SEGMENT_BELOW_PEAK, _up(nbytes))
         self._make_room(size)
         if pool.small:
             return [size]
         room = (self._most_reserved - self._ledger.reserved) // _ROUND * _ROUND
-        size = max(min(size, room), 8 * _MIB, _up(nbytes))
+        size = max(min(size, room), self._usual_size(nbytes), _up(nbytes))
         return [size, _up(nbytes)]
+
+    def _usual_size(self, nbytes: int) -> int:
+        """The size of a segment beyond the peak, in proportion to it; 0 for a block that gets one of its own size."""
+        size = _LEAST_SEGMENT
+        while size < _MOST_SEGMENT and 2 * size * _SEGMENTS_OF_ALL <= self._most_reserved:
+            size *= 2
+        return size if 3 * nbytes <= 2 * size else 0
 
     def _make_room(self, nbytes: int) -> None:
         """Give idle segments back until ``nbytes`` more stay below the peak, as far as the ration goes."""

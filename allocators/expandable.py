@@ -33,7 +33,7 @@ T = TypeVar("T", Block, Page)
 _MIB = 1 << 20
 _LARGE_RANGE, _SMALL_RANGE = 64 << 30, 4 << 30
 """Bytes of address space to reserve at once, for large and for small blocks. It costs 24 us, whatever the size."""
-_PAGES_OF_BLOCK, _PAGES_OF_ALL = 2, 64
+_PAGES_OF_BLOCK, _PAGES_OF_ALL = 2, 112
 _LEAST_SLACK, _MOST_SLACK, _SLACK_BLOCKS = 1 / 128, 1 / 14, 32
 _MUCH = 128 * _MIB
 """From so many bytes of new pages on, it is asked first whether the device has them."""
@@ -57,8 +57,8 @@ class ExpandableAllocator(Allocator):
     that nothing fits into: at most two pages for each gap between blocks.
 
     Costs are per page, whatever its size (31 us to create one, 38 us to move one on an H200), so pages are as large as
-    they may be without pinning much: at most half of what is created at once, and 1/64 of what is reserved. Growing
-    to twice the size thus costs about 64 pages (2 ms), and a block that has to be mapped takes a few pages. A free page
+    they may be without pinning much: at most half of what is created at once, and 1/112 of what is reserved. Growing to
+    twice the size thus costs about 112 pages (3.5 ms), and a block that has to be mapped takes a few pages. A free page
     too large for where memory is missing is given back, and smaller ones are created instead. The slack bounds how
     often pages move: as a rule, only blocks for which the slack holds no room cause it.
 

@@ -92,13 +92,13 @@ class Pool:
             return None
         if rules.spare_idle:
             for other in range(place, len(pieces)):
-                if not self._is_idle(pieces[other]):
+                if not self.is_idle(pieces[other]):
                     return pieces[other] if rules.fits(pieces[other][0], nbytes) else pieces[place]
         return pieces[place]
 
     def take(self, piece: Piece, nbytes: int) -> tuple[Held, int, int]:
         """Take the first ``nbytes`` of a free piece for use: its segment, its address and the bytes taken."""
-        idle = self._is_idle(piece)
+        idle = self.is_idle(piece)
         segment = self._unlist(*piece)
         taken, rest = self._cut(segment, piece, nbytes)
         self._count(rest - (not idle), (piece[0] - taken if rest else 0) - (0 if idle else piece[0]))
@@ -133,9 +133,13 @@ class Pool:
         """The free pieces: segment, address and bytes of each."""
         return [(self._starting[address].segment, address, nbytes) for nbytes, address in self._pieces]
 
+    def is_idle(self, piece: Piece) -> bool:
+        """Whether ``piece`` is a segment as a whole."""
+        return self._starting[piece[1]].segment.nbytes == piece[0]
+
     def idle(self) -> list[Held]:
         """The segments that are free as a whole, smallest first."""
-        return [self._starting[piece[1]].segment for piece in self._pieces if self._is_idle(piece)]
+        return [self._starting[piece[1]].segment for piece in self._pieces if self.is_idle(piece)]
 
     def age(self, segment: Held) -> int:
         """For how many searches a segment has been free as a whole."""
@@ -178,9 +182,6 @@ class Pool:
     def _count(self, blocks: int, nbytes: int) -> None:
         if nbytes:
             self._ledger.split(blocks, nbytes, small=self.small)
-
-    def _is_idle(self, piece: Piece) -> bool:
-        return self._starting[piece[1]].segment.nbytes == piece[0]
 
     def _list(self, nbytes: int, address: int, segment: Held) -> None:
         insort(self._pieces, (nbytes, address))

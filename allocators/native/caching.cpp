@@ -42,6 +42,14 @@ Block *CachingAllocator::take(uint64_t, uint64_t nbytes, uint64_t stream) {
   ++allocations_;
   Block *piece = pool->find(nbytes);
   if (piece == nullptr && !ownerless_.empty() && adopt(pool)) piece = pool->find(nbytes);
+  if (piece != nullptr && spares(piece, pool, nbytes)) {
+    try {
+      return grow(pool, nbytes);
+    } catch (const OutOfMemory &) {
+      pool->prepare();
+      piece = pool->find(nbytes); /* it may be gone: room was to be made */
+    }
+  }
   return piece != nullptr ? pool->take(piece, nbytes) : grow(pool, nbytes);
 }
 
@@ -87,6 +95,13 @@ Pool *CachingAllocator::pool_of(uint64_t stream, bool small) {
 
 /* --- taking memory from upstream */
 
+/* Whether to rather take a new segment than to break `piece`, if that is one as a whole. */
+bool CachingAllocator::spares(const Block *piece, const Pool *pool, uint64_t nbytes) {
+  if (pool->small || options_.follows_torch || piece->before != nullptr || piece->after != nullptr) return false;
+  return piece->nbytes > SPARE_TIMES * std::max(nbytes, LEAST_SEGMENT_BELOW_PEAK) &&
+         ration_.left(allocations_) > RATION_KEPT;
+}
+
 Block *CachingAllocator::grow(Pool *pool, uint64_t nbytes) {
   if (options_.garbage_collection_threshold != 0.0 && !is_kept(pool->stream)) collect_garbage();
   uint64_t size = 0, fallback = 0; /* the segment to take, and the one to fall back on, or 0 */
@@ -98,7 +113,7 @@ Block *CachingAllocator::grow(Pool *pool, uint64_t nbytes) {
     if (!pool->small) {
       uint64_t reserved = ledger_.reserved();
       uint64_t room = most_reserved_ > reserved ? (most_reserved_ - reserved) / ROUND * ROUND : 0;
-      size = std::max({std::min(size, room), LEAST_SEGMENT, up(nbytes)});
+      size = std::max({std::min(size, room), usual_size(nbytes), up(nbytes)});
       fallback = up(nbytes);
     }
   }
@@ -118,6 +133,13 @@ Block *CachingAllocator::grow(Pool *pool, uint64_t nbytes) {
     if (piece != nullptr) return pools->large->take(piece, nbytes);
   }
   throw OutOfMemory();
+}
+
+/* The size of a segment beyond the peak, in proportion to it; 0 for a block that gets one of its own size. */
+uint64_t CachingAllocator::usual_size(uint64_t nbytes) const {
+  uint64_t size = LEAST_SEGMENT;
+  while (size < MOST_SEGMENT && 2 * size * SEGMENTS_OF_ALL <= most_reserved_) size *= 2;
+  return 3 * nbytes <= 2 * size ? size : 0;
 }
 
 Segment *CachingAllocator::try_reserve(uint64_t nbytes, Pool *pool) {

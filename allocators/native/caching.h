@@ -63,6 +63,8 @@ class CachingAllocator final : public Allocator {
   Pool *pool_of(uint64_t stream, bool small);
   Pools *pools_of(uint64_t stream);
   Block *grow(Pool *pool, uint64_t nbytes);
+  bool spares(const Block *piece, const Pool *pool, uint64_t nbytes);
+  uint64_t usual_size(uint64_t nbytes) const;
   Segment *try_reserve(uint64_t nbytes, Pool *pool);
   void make_room(uint64_t nbytes);
   void collect_garbage();

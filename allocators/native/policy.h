@@ -10,8 +10,11 @@ namespace cuplug::policy {
 /* --- caching */
 constexpr uint64_t ROUND = 2 * MIB; /* sizes of segments are multiples of this */
 constexpr uint64_t SMALL_SEGMENT = 2 * MIB;
-constexpr uint64_t LEAST_SEGMENT = 8 * MIB;             /* for large blocks, */
-constexpr uint64_t LEAST_SEGMENT_BELOW_PEAK = 64 * MIB; /* and while less is reserved than at the peak */
+constexpr uint64_t LEAST_SEGMENT = 8 * MIB, MOST_SEGMENT = 64 * MIB; /* for large blocks, between these */
+constexpr uint64_t SEGMENTS_OF_ALL = 48;                             /* a part of the peak */
+constexpr uint64_t LEAST_SEGMENT_BELOW_PEAK = 64 * MIB;              /* while less is reserved than at the peak */
+constexpr uint64_t SPARE_TIMES = 8;                                  /* so much larger an idle segment is not broken, */
+constexpr int64_t RATION_KEPT = 56;                                  /* while more than so much of the ration is left */
 constexpr uint64_t TORCH_LARGE_SEGMENT = 20 * MIB, TORCH_LARGE_BLOCK = 10 * MIB; /* for blocks below the latter */
 constexpr uint64_t OVERSIZE_SLACK = 20 * MIB;
 constexpr int64_t RELEASE_BURST = 64, RELEASE_EVERY = 50; /* the ration: times at once, and allocations for each */
@@ -19,7 +22,7 @@ constexpr int64_t RELEASE_BURST = 64, RELEASE_EVERY = 50; /* the ration: times a
 /* --- expandable */
 constexpr uint64_t LARGE_RANGE = uint64_t(64) << 30, SMALL_RANGE = uint64_t(4) << 30; /* of address space, at once */
 constexpr uint64_t RANGE_SHRINKS_BY = 16; /* where the driver refuses so much */
-constexpr uint64_t PAGES_OF_BLOCK = 2, PAGES_OF_ALL = 64;
+constexpr uint64_t PAGES_OF_BLOCK = 2, PAGES_OF_ALL = 112;
 constexpr double LEAST_SLACK = 1.0 / 128, MOST_SLACK = 1.0 / 14; /* parts of the peak */
 constexpr uint64_t SLACK_BLOCKS = 32, SLACK = 48 * MIB;
 constexpr uint64_t MUCH =
