@@ -70,7 +70,7 @@ class Allocator : public cuplug_allocator {
   /* A new block of `nbytes` (`requested`, as `rounded` has rounded it), from the store. Throws OutOfMemory or Failed. */
   virtual Block *take(uint64_t requested, uint64_t nbytes, uint64_t stream) = 0;
   /* The same at `address`, in free memory that the stream holds; null where there is none. */
-  virtual Block *take_at(uint64_t address, uint64_t nbytes, uint64_t stream) = 0;
+  virtual Block *take_at(uint64_t, uint64_t, uint64_t) { return nullptr; }
   /* Take `block` back. Throws nothing but std::bad_alloc, and then nothing has changed. */
   virtual void put(Block *block) = 0;
   /* Give back upstream whatever no live block needs, and return its bytes. May wait for fences. */
