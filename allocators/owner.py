@@ -1,54 +1,78 @@
-"""``Owner``: gives its block back when it goes. In C where the native core is: no Python runs for a native block."""
+"""``Owner``: gives its block back when it goes. In C where the native core is: no Python runs for a native block.
+
+Here is what an owner does. The one in C does the same: it needs no lease, since nothing interrupts it, and puts aside a
+block in Python whose ``give_back`` was interrupted.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .base import Allocator
 from .block import Block
+from .leases import Lease
 from .native import is_available
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Owner", "forget_places", "quickly", "set_place"]
+__all__ = ["Owner", "forget_places", "quickly", "set_place", "settle_owners"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+_leases: set[Lease] = set()
+"""Those that are neither ended nor given back. Being here, they live, so that their callbacks are called."""
+_left: deque[Any] = deque()
+"""Leases and blocks whose owners went, and were interrupted in it."""
 
 
 class Owner:
     """Owns a block, and gives it back when it is closed or dropped. Classes that derive from it have no slots."""
 
-    __slots__ = ("__weakref__", "_block")
+    __slots__ = ("__weakref__", "_block", "_lease")
     _block: Block  # unset once closed
+    _lease: Lease
 
     @classmethod
     def allocate(cls, allocator: Allocator, nbytes: int, /, *, stream: int) -> Self:
         """An owner of ``nbytes`` bytes from ``allocator``, for use on ``stream`` (as the allocator knows it).
 
-        Raises as ``Allocator.allocate``.
+        An exception at any point, such as an interrupt, loses no memory. Raises as ``Allocator.allocate``.
         """
         owner = cls()
-        owner._block = allocator.allocate(nbytes, stream=stream)  # one step: an interrupt finds it owned or not there
+        lease = owner._lease = Lease(owner, _left.append)
+        _leases.add(lease)
+        lease.hold(partial(allocator.allocate, stream=stream), nbytes)
+        owner._block = lease.held
+        return owner
+
+    @classmethod
+    def _of(cls, block: Block) -> Self:
+        """The owner of ``block``. There must be only one."""
+        owner = cls()
+        lease = owner._lease = Lease(owner, _left.append)
+        lease.held = block
+        _leases.add(lease)
+        owner._block = block
         return owner
 
     def close(self) -> None:
         """Give the memory up. Closing again, also from another thread at the same time, does nothing."""
         with suppress(AttributeError):
-            block = self._block
-            block.allocator.give_back(block)
+            _end(self._lease)
             del self._block
 
     def __del__(self) -> None:
-        # It may run at any bytecode, in a forked child, and when the interpreter's globals have gone: it looks none up.
+        # It may run at any bytecode, in a forked child, and after the interpreter's globals have gone.
         try:
-            block = self._block
+            lease = self._lease
         except AttributeError:
-            return
-        block.allocator.give_back(block)
+            return  # nothing was allocated, or an interrupt came: then the lease does it
+        _end(lease)
+        del self._lease  # a weak reference that has gone itself calls nobody
 
     @property
     def closed(self) -> bool:
@@ -64,7 +88,7 @@ class Owner:
         return self._block.address
 
     def __int__(self) -> int:
-        try:
+        try:  # every launch asks every buffer
             block = self._block
             if block.live:
                 return block.address
@@ -73,6 +97,29 @@ class Owner:
         return self.address
 
     __index__ = __int__
+    _live_address = property(__int__)
+    """As ``int(owner)``; in C it takes fewer steps."""
+
+
+def settle_owners() -> None:
+    """Give back the blocks whose owners were interrupted when they went."""
+    while _left:
+        left = _left[0]
+        if isinstance(left, Lease):
+            _end(left)
+        else:
+            left.allocator.give_back(left)
+        try:
+            _left.remove(left)
+        except ValueError:  # another thread was at it too
+            continue
+
+
+def _end(lease: Lease) -> None:
+    """The owner gives its block up. Again, it does nothing. Never blocks or raises."""
+    if lease.held is not None:
+        lease.held.allocator.give_back(lease.held)
+    _leases.discard(lease)
 
 
 def quickly(made: type[Owner]) -> Callable[[F], F]:
@@ -104,5 +151,6 @@ def forget_places() -> None:
 if is_available():
     from . import _native
 
+    _native.leave_to(_left.append)
     if not TYPE_CHECKING:
         Owner = _native.Owner

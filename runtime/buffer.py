@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ..allocators.base import Allocator
 from ..allocators.block import Block
 from ..allocators.errors import CuplugError
+from ..allocators.owner import Owner
 from ..allocators.uncopyable import refuse_copies
 from .foreign_handles import stream_handle
-from .leases import Lease, begin_lease, end_lease, lease_of
 from .runtime_upstream import RuntimeUpstream, driver_handle
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Buffer"]
 
 
-class Buffer:
+class Buffer(Owner):
     """An owning handle of device memory, from ``cuplug.cuda.alloc`` or ``Runtime.alloc``.
 
     ``int(buffer)`` is its device address, so that calls of PyCUDA and of ``ctypes`` accept it. Dropped or closed, it
@@ -29,21 +28,8 @@ class Buffer:
     named with ``record_stream`` before it is dropped, as in PyTorch.
     """
 
-    __slots__ = ("__weakref__", "_block", "_lease")
-    _block: Block  # unset once closed
-    _lease: Lease
+    __slots__ = ()
     __reduce_ex__ = refuse_copies("allocate another buffer and fill it with cuplug.cuda.memcpy")
-
-    @classmethod
-    def allocate(cls, allocator: Allocator, nbytes: int, *, stream: int) -> Self:
-        """A buffer of ``nbytes`` bytes from ``allocator``, for use on ``stream`` (as the allocator knows it).
-
-        An exception at any point, such as an interrupt, loses no memory. Raises as ``Allocator.allocate``.
-        """
-        buffer = cls()
-        lease = buffer._lease = begin_lease(buffer, allocator, nbytes, stream=stream)
-        buffer._block = lease.held
-        return buffer
 
     @classmethod
     def of(cls, block: Block) -> Self:
@@ -52,35 +38,9 @@ class Buffer:
         Raises:
             TypeError: that is no block.
         """
-        if not isinstance(block, Block):
+        if not isinstance(getattr(block, "allocator", None), Allocator):
             raise TypeError(f"cuplug.cuda.alloc(nbytes) makes buffers; {block!r} cannot be made one")
-        buffer = cls()
-        buffer._lease = lease_of(buffer, block)
-        buffer._block = block
-        return buffer
-
-    def __del__(self) -> None:
-        # It may run at any bytecode, in a forked child, and after the interpreter's globals have gone.
-        try:
-            lease = self._lease
-        except AttributeError:
-            return  # nothing was allocated, or an interrupt came: then the lease does it
-        end_lease(lease)
-        del self._lease  # a weak reference that has gone itself calls nobody
-
-    def close(self) -> None:
-        """Give the memory up. Closing again, also from another thread at the same time, does nothing."""
-        with suppress(AttributeError):
-            end_lease(self._lease)
-            del self._block
-
-    @property
-    def closed(self) -> bool:
-        """Whether the memory is gone: closed here, or with its runtime."""
-        try:
-            return not self._block.live
-        except AttributeError:
-            return True
+        return cls._of(block)
 
     @property
     def block(self) -> Block:
@@ -146,17 +106,6 @@ class Buffer:
             "strides": None,
             "stream": driver_handle(block.stream) or 1,  # 0 is forbidden: 1 names the legacy stream
         }
-
-    def __int__(self) -> int:
-        try:  # as ``block`` does, in one step: every launch asks every buffer
-            block = self._block
-            if block.live:
-                return block.address
-        except AttributeError:
-            pass
-        return self.block.address
-
-    __index__ = __int__
 
     def __enter__(self) -> Self:
         self.block  # noqa: B018 - raises where it is gone

@@ -7,7 +7,9 @@ from contextlib import suppress
 from threading import get_ident
 from typing import Any
 
+from ..allocators.base import Allocator
 from ..allocators.errors import CuplugError
+from ..allocators.owner import set_place
 from ..allocators.uncopyable import refuse_copies
 from .drivers.base import LEGACY_STREAM, PER_THREAD_STREAM, Driver
 from .runtime_upstream import per_thread_key
@@ -27,9 +29,9 @@ class Current:
         "__weakref__",
         "_driver",
         "_is_usable",
+        "allocator",
         "blocks",
         "device",
-        "has_context",
         "number",
         "stream",
         "streams",
@@ -55,8 +57,8 @@ class Current:
         """The current device's ordinal."""
         self.stream: int
         """The current stream of the current device, as allocators know it."""
-        self.has_context: bool
-        """Whether the driver has had a current device in this thread since the device was chosen."""
+        self.allocator: Allocator | None
+        """The current device's, once the driver has had a current device in this thread since it was chosen."""
         self._choose(device)
 
     def set_device(self, ordinal: int) -> None:
@@ -112,13 +114,13 @@ class Current:
         """Have a context current: what comes next is likely a call of another library (PyCUDA) with new memory."""
         if self._driver.current_device() is None:
             self._driver.set_device(self.device)
-        self.has_context = True
 
     def _choose(self, ordinal: int) -> None:
         stream = self.streams.get(ordinal)
         key = LEGACY_STREAM if stream is None else self.key(stream.cuda_stream)
-        self.has_context = False
-        self.device, self.stream = ordinal, key  # no interrupt comes between two assignments
+        set_place(None, 0)
+        self.device, self.stream, self.allocator = ordinal, key, None  # no interrupt comes between the assignments
+        set_place(None, 0)  # again: a signal handler may have allocated in between
 
 
 class Entered:

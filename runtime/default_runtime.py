@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..allocators.errors import CuplugError
 from ..allocators.lock import Lock
+from ..allocators.owner import quickly
 from .buffer import Buffer
 from .drivers.forking import in_forked_child
 from .runtime import Runtime
@@ -22,9 +23,14 @@ _default: Runtime | None = None
 _lock = Lock()
 
 
+@quickly(Buffer)
 def alloc(nbytes: int, *, stream: Any = None) -> Buffer:
     """``nbytes`` bytes of device memory for use on ``stream``, uninitialised: see ``Runtime.alloc``."""
-    return default_runtime().alloc(nbytes, stream=stream)
+    runtime = default_runtime()
+    buffer = runtime.alloc(nbytes, stream=stream)
+    if stream is None:
+        runtime.take_place()  # the next calls in this thread come to the native allocator at once
+    return buffer
 
 
 def init(

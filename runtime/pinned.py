@@ -11,13 +11,13 @@ import numpy as np
 from ..allocators.base import Allocator
 from ..allocators.block import Block
 from ..allocators.errors import CuplugError
+from ..allocators.owner import Owner, settle_owners
 from ..allocators.uncopyable import refuse_copies
 from ..allocators.upstream import Fence
 from .checks import whole_number
 from .default_runtime import runtime_or_default
 from .drivers.base import LEGACY_STREAM, PER_THREAD_STREAM
 from .drivers.device_upstream import EventFence, PinnedUpstream
-from .leases import Lease, begin_lease, end_lease, settle_leases
 from .runtime import Runtime
 
 if TYPE_CHECKING:
@@ -40,12 +40,12 @@ def alloc_pinned(nbytes: int, *, runtime: Runtime | None = None) -> PinnedBuffer
         TypeError: ``nbytes`` is not a whole number.
     """
     runtime = runtime_or_default(runtime)
-    return PinnedBuffer(PinnedMemory.allocate(pinned_allocator(runtime), whole_number(nbytes, "nbytes")))
+    return PinnedBuffer(PinnedMemory.allocate(pinned_allocator(runtime), whole_number(nbytes, "nbytes"), stream=_HOST))
 
 
 def pinned_allocator(runtime: Runtime) -> Allocator:
     """The allocator of a runtime's page-locked memory: ``caching`` over memory that every device can use."""
-    settle_leases()
+    settle_owners()
     if "pinned" not in runtime.shared:
         runtime.exclusively(_make_pinned_allocator, runtime)
     found = runtime.shared["pinned"]
@@ -143,29 +143,16 @@ class PinnedBuffer:
         return memory
 
 
-class PinnedMemory:
+class PinnedMemory(Owner):
     """Owns a block of page-locked memory. Every NumPy array on it keeps it alive."""
 
-    __slots__ = ("__weakref__", "_lease", "block")
-    _lease: Lease
-    block: Block
+    __slots__ = ()
     __reduce_ex__ = refuse_copies("copy its contents, with numpy.array(...)")
 
-    @classmethod
-    def allocate(cls, allocator: Allocator, nbytes: int) -> Self:
-        """Memory from ``allocator``, which is one of page-locked memory. Raises as ``Allocator.allocate``."""
-        memory = cls()
-        lease = memory._lease = begin_lease(memory, allocator, nbytes, stream=_HOST)
-        memory.block = lease.held
-        return memory
-
-    def __del__(self) -> None:  # see Buffer.__del__
-        try:
-            lease = self._lease
-        except AttributeError:
-            return
-        end_lease(lease)
-        del self._lease
+    @property
+    def block(self) -> Block:
+        """The block, which is not live once the runtime was shut down."""
+        return self._block
 
     def used_by(self, device: int, stream: int) -> None:
         """A copy that uses the memory was queued on ``stream`` (a handle) of ``device``."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..allocators.base import Allocator
 from ..allocators.errors import CuplugError
 from ..allocators.lock import Lock
+from ..allocators.owner import forget_places, set_place, settle_owners
 from ..allocators.uncopyable import refuse_copies
 from ..plugins.tracing.observer_contexts import attach_all, source_of
 from .buffer import Buffer
@@ -24,7 +25,6 @@ from .drivers.base import Driver, driver_error
 from .drivers.device_upstream import on_device
 from .foreign_handles import device_of, stream_handle
 from .from_settings import check_allocator, find_driver, make_allocator, make_recorder
-from .leases import settle_leases
 from .process import check_not_exiting, forget, register
 from .settings import AllocatorChoice, DriverChoice, Path, Settings
 
@@ -198,7 +198,7 @@ class Runtime:
 
     def allocator(self, ordinal: int) -> Allocator:
         """The allocator of a device's memory. Raises as ``device`` does, and PluginError if it cannot be made."""
-        settle_leases()
+        settle_owners()
         device = self.device(ordinal)
         if device.allocator is None:
             self.exclusively(self._set_allocator, device)
@@ -207,7 +207,7 @@ class Runtime:
 
     def find_allocator(self, ordinal: int) -> Allocator | None:
         """The allocator of a device, or None where none was needed up to now."""
-        settle_leases()
+        settle_owners()
         device = self._devices.get(whole_number(ordinal, "the number of a device"))
         return device.allocator if device else None
 
@@ -233,9 +233,16 @@ class Runtime:
 
     def allocate_current(self, current: Current, nbytes: int) -> Buffer:
         """``nbytes`` bytes of the current device, for its current stream; ``current`` is the calling thread's."""
-        if not current.has_context:
-            current.have_context()
-        return Buffer.allocate(self.allocator(current.device), nbytes, stream=current.stream)
+        settle_owners()
+        allocator = current.allocator or self._find_current_allocator(current)
+        return Buffer.allocate(allocator, nbytes, stream=current.stream)
+
+    def take_place(self) -> None:
+        """Let quick functions allocate at once where this thread is, until something else becomes current in it."""
+        current = self.current
+        set_place(current.allocator or self._find_current_allocator(current), current.stream)
+        if not self.usable:  # it was closed meanwhile, and has forgotten the places that were taken before
+            forget_places()
 
     def stream_device(self, stream: Any) -> int:
         """The ordinal of the device of ``stream``; that of the current device if it does not say."""
@@ -283,6 +290,7 @@ class Runtime:
     def _close(self) -> None:
         if self._unusable is None:
             self._to_close, self._unusable = deque(self._steps_of_closing()), f"{_SHUT_DOWN}; start a new one"
+        forget_places()
         errors: list[CuplugError] = []
         while self._to_close:
             try:
@@ -311,6 +319,7 @@ class Runtime:
     def abandon(self, why: str) -> None:
         """Make every later use raise ``why``, and call neither the driver nor anything that might wait."""
         self.abandoned = self._unusable = why
+        forget_places()
         self.lock, self._making, self._closing = threading.RLock(), Lock(), Lock()
         for allocator in self._allocators():
             allocator.abandon(why)
@@ -334,6 +343,11 @@ class Runtime:
 
     # --- helpers
 
+    def _find_current_allocator(self, current: Current) -> Allocator:
+        current.have_context()
+        current.allocator = allocator = self.allocator(current.device)
+        return allocator
+
     def _new_current(self) -> Current:
         driver = self.driver
         number = next(self._thread_numbers)
@@ -356,7 +370,7 @@ class Runtime:
         return allocator
 
     def _out_of_memory(self, device: DeviceState, nbytes: int, stream: int) -> bool:
-        settle_leases()
+        settle_owners()
         with self.on_device(device.ordinal):
             reclaimed = device.streams.settle()
         return self.plugins.out_of_memory(device.ordinal, nbytes, stream) or reclaimed

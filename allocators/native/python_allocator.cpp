@@ -328,23 +328,28 @@ int give_handle_back(Handle *handle) {
   Allocator *self = handle->allocator;
   uint64_t context = 0;
   bool inside = false;
+  PyObject *error = nullptr; /* of the context source: the block goes back all the same */
   if (self->observed) {
     inside = cuplug_allocator_is_inside(self->core) != 0;
-    if (!inside && read_context(self, &context) < 0) return -1;
-    if (!handle->live) return 0; /* the source, or a finaliser meanwhile, has given it back */
+    if (!inside && read_context(self, &context) < 0) take_exception(&error);
   }
-  handle->live = false;
-  unlink_handle(handle);
   int result = 0;
-  if (self->enters_python) {
-    Operation operation(self);
-    cuplug_free(self->core, handle->block, context);
-    if (operation.interrupted && operation.raise()) result = -1;
-  } else {
-    cuplug_free(self->core, handle->block, context);
+  if (handle->live) { /* else the source, or a finaliser meanwhile, has given it back */
+    handle->live = false;
+    unlink_handle(handle);
+    if (self->enters_python) {
+      Operation operation(self);
+      cuplug_free(self->core, handle->block, context);
+      if (operation.interrupted && operation.raise()) result = -1;
+    } else {
+      cuplug_free(self->core, handle->block, context);
+    }
+    if (self->observed && !inside && deliver(self) < 0) result = -1;
   }
-  if (self->observed && !inside && deliver(self) < 0) result = -1;
-  return result;
+  if (error == nullptr) return result;
+  if (result == 0) PyErr_SetObject(reinterpret_cast<PyObject *>(Py_TYPE(error)), error);
+  Py_DECREF(error);
+  return -1;
 }
 
 namespace {

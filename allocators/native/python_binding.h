@@ -165,7 +165,7 @@ extern PyMethodDef timing_functions[];
 /* What the binding uses of the package. */
 struct Names {
   PyObject *cuplug_error, *driver_error, *out_of_memory_error, *invalid_free_error;
-  PyObject *allocate, *stream; /* the words, interned */
+  PyObject *allocate, *stream, *allocator, *give_back, *live, *address; /* the words, interned */
   PyObject *event_kinds[13]; /* the members of EventKind by number; the first is None */
 };
 extern Names names;

@@ -18,6 +18,10 @@ int find_names() {
   names.invalid_free_error = PyObject_GetAttrString(errors, "InvalidFreeError");
   names.allocate = PyUnicode_InternFromString("allocate");
   names.stream = PyUnicode_InternFromString("stream");
+  names.allocator = PyUnicode_InternFromString("allocator");
+  names.give_back = PyUnicode_InternFromString("give_back");
+  names.live = PyUnicode_InternFromString("live");
+  names.address = PyUnicode_InternFromString("address");
   Py_DECREF(errors);
   PyObject *events = PyImport_ImportModule("cuplug.allocators.events");
   PyObject *kinds = events == nullptr ? nullptr : PyObject_GetAttrString(events, "EventKind");

@@ -32,7 +32,26 @@ PyObject *new_owner(PyTypeObject *type) {
   return reinterpret_cast<PyObject *>(owner);
 }
 
-/* Gives back what the owner has. -1 with an exception set, and given back all the same. */
+PyObject *leave = nullptr; /* takes the blocks that are to be given back later; see owner.py */
+
+/* Gives back a block of Python's. Where that is interrupted, it is left to be given back later. -1 with an exception. */
+int give_back(PyObject *block) {
+  PyObject *allocator = PyObject_GetAttr(block, names.allocator);
+  PyObject *given = allocator == nullptr ? nullptr : PyObject_CallMethodOneArg(allocator, names.give_back, block);
+  Py_XDECREF(allocator);
+  if (given != nullptr) {
+    Py_DECREF(given);
+    return 0;
+  }
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyObject *left = leave == nullptr ? nullptr : PyObject_CallOneArg(leave, block);
+  Py_XDECREF(left);
+  PyErr_Restore(type, value, traceback);
+  return -1;
+}
+
+/* Gives back what the owner has. -1 with an exception set, and given back all the same, or left to be. */
 int give_up(Owner *owner) {
   if (owner->handle.allocator != nullptr) {
     const int result = give_handle_back(&owner->handle);
@@ -48,11 +67,7 @@ int give_up(Owner *owner) {
   if (PyObject_TypeCheck(block, &BlockType)) {
     result = give_handle_back(&reinterpret_cast<Block *>(block)->handle);
   } else if (!is_finalising()) {
-    PyObject *allocator = PyObject_GetAttrString(block, "allocator");
-    PyObject *given = allocator == nullptr ? nullptr : PyObject_CallMethod(allocator, "give_back", "O", block);
-    if (given == nullptr) result = -1;
-    Py_XDECREF(given);
-    Py_XDECREF(allocator);
+    result = give_back(block);
   }
   Py_DECREF(block);
   return result;
@@ -96,7 +111,7 @@ int is_live(Owner *owner) {
   if (owner->handle.allocator != nullptr) return owner->handle.live;
   if (owner->block == nullptr) return 0;
   if (PyObject_TypeCheck(owner->block, &BlockType)) return reinterpret_cast<Block *>(owner->block)->handle.live;
-  PyObject *live = PyObject_GetAttrString(owner->block, "live");
+  PyObject *live = PyObject_GetAttr(owner->block, names.live);
   const int answer = live == nullptr ? -1 : PyObject_IsTrue(live);
   Py_XDECREF(live);
   return answer;
@@ -143,14 +158,22 @@ PyObject *allocate(PyObject *type, PyObject *const *arguments, Py_ssize_t count,
   return owner;
 }
 
+/* The owner of a block, a class method. */
+PyObject *own(PyObject *type, PyObject *block) {
+  PyObject *owner = new_owner(reinterpret_cast<PyTypeObject *>(type));
+  if (owner == nullptr) return nullptr;
+  if (PyObject_TypeCheck(block, &BlockType)) reinterpret_cast<Block *>(block)->seen = true;
+  as_owner(owner)->block = Py_NewRef(block);
+  return owner;
+}
+
 PyObject *as_int(PyObject *self) {
   Owner *owner = as_owner(self);
-  const Handle *handle = &owner->handle;
-  if (handle->allocator == nullptr && owner->block != nullptr && PyObject_TypeCheck(owner->block, &BlockType)) {
-    handle = &reinterpret_cast<Block *>(owner->block)->handle;
-  }
-  if (handle->live) return PyLong_FromUnsignedLongLong(handle->address);
-  return PyObject_GetAttrString(self, "address"); /* of a Block in Python, or raises where there is none */
+  if (owner->handle.live) return PyLong_FromUnsignedLongLong(owner->handle.address);
+  const int live = is_live(owner);
+  if (live < 0) return nullptr;
+  if (live == 0) return PyObject_GetAttr(self, names.address); /* the class says what is wrong */
+  return PyObject_GetAttr(owner->block, names.address);
 }
 
 PyObject *get_live_address(PyObject *self, void *) { return as_int(self); }
@@ -160,6 +183,7 @@ PyMethodDef methods[] = {
     {"allocate", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(allocate)),
      METH_FASTCALL | METH_KEYWORDS | METH_CLASS,
      "allocate($type, allocator, nbytes, /, *, stream)\n--\n\nAn owner of bytes from an allocator, for use on a stream."},
+    {"_of", own, METH_O | METH_CLASS, "_of($type, block, /)\n--\n\nThe owner of a block. There must be only one."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -220,8 +244,14 @@ PyObject *call_quick(PyObject *self, PyObject *const *arguments, size_t flags, P
     const Place here = place;
     uint64_t nbytes;
     if (here.generation == generation) {
-      if (size_of(arguments[0], &nbytes) < 0) return nullptr;
-      return allocate_owner(here.allocator, quick->made, nbytes, here.stream);
+      if (size_of(arguments[0], &nbytes) < 0) { /* the function says it in its own words */
+        PyErr_Clear();
+        return PyObject_Vectorcall(quick->function, arguments, flags, keywords);
+      }
+      Py_INCREF(here.allocator); /* a thread may close its runtime while this one waits */
+      PyObject *owner = allocate_owner(here.allocator, quick->made, nbytes, here.stream);
+      Py_DECREF(here.allocator);
+      return owner;
     }
   }
   return PyObject_Vectorcall(quick->function, arguments, flags, keywords);
@@ -306,6 +336,11 @@ PyObject *set_place(PyObject *, PyObject *arguments) {
   Py_RETURN_NONE;
 }
 
+PyObject *leave_to(PyObject *, PyObject *function) {
+  Py_XSETREF(leave, Py_NewRef(function));
+  Py_RETURN_NONE;
+}
+
 PyObject *forget_places_method(PyObject *, PyObject *) {
   forget_places();
   Py_RETURN_NONE;
@@ -323,6 +358,8 @@ PyMethodDef quick_functions[] = {
     {"set_place", set_place, METH_VARARGS,
      "set_place(allocator, stream)\n--\n\nSay where the calling thread allocates; an allocator that is none of the "
      "core's means nowhere."},
+    {"leave_to", leave_to, METH_O,
+     "leave_to(function)\n--\n\nSay what takes the blocks in Python whose give_back was interrupted."},
     {"forget_places", forget_places_method, METH_NOARGS, "forget_places()\n--\n\nNo thread has a place any more."},
     {nullptr, nullptr, 0, nullptr},
 };

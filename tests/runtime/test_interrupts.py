@@ -19,6 +19,7 @@ import cuplug
 import numpy as np
 import pytest
 from cuplug import CuplugError, Runtime
+from cuplug.allocators import owner
 from cuplug.runtime import default_runtime as default
 from cuplug.runtime.copies import memcpy
 from cuplug.runtime.device import current_device, device, synchronize
@@ -28,6 +29,7 @@ from cuplug.runtime.stream import Event, Stream, current_stream, default_stream,
 pytestmark = [pytest.mark.one_schedule, pytest.mark.needs_sim]
 
 FOLDER = str(Path(default.__file__).parent)
+OWNERS = {str(Path(owner.__file__).with_name(name)) for name in ("owner.py", "leases.py")}
 NBYTES = 4096
 HANDLES = 2
 
@@ -37,7 +39,7 @@ class Injection(KeyboardInterrupt):
 
 
 class RaisesAtLine:
-    """Raises at one line of all those that run in files directly in ``runtime/``, by its number."""
+    """Raises at one line of all those that run in files directly in ``runtime/``, or of owners, by its number."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -51,7 +53,8 @@ class RaisesAtLine:
         sys.settrace(None)
 
     def _call(self, frame: FrameType, _event: str, _argument: Any) -> Any:
-        return self._line if str(Path(frame.f_code.co_filename).parent) == FOLDER else None
+        name = frame.f_code.co_filename
+        return self._line if str(Path(name).parent) == FOLDER or name in OWNERS else None
 
     def _line(self, frame: FrameType, event: str, _argument: Any) -> Any:
         if event == "line":

@@ -1,7 +1,8 @@
 """Allocations between a program's other work: caches emptied, sizes as recorded, most of them no cache hits.
 
-Before each call 64 MiB of host memory are touched, so that nothing of the allocator is left in the processor's caches.
-The calls follow a recorded history, frees included; only allocations are timed, each by itself.
+Before each allocation 64 MiB of host memory are touched, so that little of the allocator is left in the processor's
+caches. The calls follow a recorded history, frees included. Its first half is gone through untimed, as a program warms
+up; of the second half allocations are timed, each by itself.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
@@ -50,7 +52,8 @@ def default_history() -> Path:
 
 
 def cold(path: Path, *, calls: int) -> tuple[dict[str, Spread], dict[str, str]]:
-    """The first ``calls`` allocations of a recorded history, by each contender; and why others are left out."""
+    """Allocations of a recorded history, ``calls`` of them from its middle on, by each contender; and why others are
+    left out."""
     program = decode(load(path))[0]
     found: dict[str, Spread] = {}
     missing: dict[str, str] = {}
@@ -82,26 +85,28 @@ def from_threads(path: Path, *, calls: int, threads: int = 8) -> tuple[dict[str,
 
 
 def _follow(program: Program, allocate: Allocate, free: Free, calls: int) -> list[int]:
-    from time import perf_counter_ns
-
     blocks: dict[int, Any] = {}
     memory = np.ones(EVICTED, np.uint8)
     times: list[int] = []
-    sizes = program.sizes.tolist()
-    for step in program.steps[: 2 * calls].tolist():
-        memory[::64] += 1
-        if step > 0:
+    sizes, steps = program.sizes.tolist(), program.steps.tolist()
+    half = len(steps) // 2
+    for number, step in enumerate(steps):
+        if len(times) == calls:
+            break
+        if step < 0:
+            free(blocks.pop(-step))
+        elif number < half:
+            blocks[step] = allocate(sizes[step - 1])
+        else:
+            memory[::64] += 1
             nbytes = sizes[step - 1]
             start = perf_counter_ns()
             block = allocate(nbytes)
             times.append(perf_counter_ns() - start)
             blocks[step] = block
-        else:
-            block = None
-            free(blocks.pop(-step))
     for block in blocks.values():
         free(block)
-    return times[:calls]
+    return times
 
 
 def _cuplug() -> tuple[Allocate, Free]:

@@ -47,7 +47,7 @@ class AddressForm:
 
 
 ADDRESS_FORMS: dict[type, AddressForm] = {
-    Buffer: AddressForm("({0}_block.address if ({0}_block := {0}._block).live else refuse())"),
+    Buffer: AddressForm("{0}._live_address"),
 }
 """The forms that are known. Classes of higher floors put theirs here."""
 

@@ -1,0 +1,131 @@
+"""Buffers on the native core: no Python runs for them, and they follow what is current."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import cuplug
+import pytest
+from cuplug import CuplugError, Runtime, cuda
+from cuplug.allocators.native import is_available, why_not
+from cuplug.allocators.null import NullUpstream
+from cuplug.allocators.owner import Owner
+from cuplug.runtime.default_runtime import default_runtime
+
+if not is_available():
+    pytest.skip(f"the native allocators are not used: {why_not()}", allow_module_level=True)
+
+from cuplug.allocators.native.strategies import NativeCaching
+
+
+@pytest.fixture(autouse=True)
+def _native_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("CUPLUG_NATIVE", "1")
+    yield
+    cuplug.shutdown()
+
+
+def functions_of_python(nbytes: int, times: int) -> list[str]:
+    """Those that run while so many buffers are made and dropped."""
+    called: list[str] = []
+    sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        for _ in range(times):
+            cuda.alloc(nbytes)
+    finally:
+        sys.setprofile(None)
+    return called
+
+
+def test_creating_and_dropping_a_buffer_enters_no_python() -> None:
+    cuplug.init(driver="sim")
+    cuda.alloc(5000)
+    assert functions_of_python(5000, 100) == []
+    assert cuda.memory_stats()["allocation.all.allocated"] == 101
+    assert cuda.memory_allocated() == 0
+
+
+def test_buffers_follow_the_current_device_and_stream() -> None:
+    cuplug.init(driver="sim:devices=2")
+    queue = cuda.Stream(1)
+    for _ in range(3):
+        assert (cuda.alloc(100).device, cuda.alloc(100).stream) == (0, 0)
+        with cuda.device(1):
+            assert [cuda.alloc(100).device for _ in range(3)] == [1, 1, 1]
+            with cuda.stream(queue):
+                assert [cuda.alloc(100).stream for _ in range(3)] == [queue.cuda_stream] * 3
+            assert [cuda.alloc(100).stream for _ in range(3)] == [0, 0, 0]
+        assert [cuda.alloc(100).device for _ in range(3)] == [0, 0, 0]
+
+
+def test_each_thread_has_a_place_of_its_own() -> None:
+    cuplug.init(driver="sim:devices=2")
+    cuda.set_device(1)
+    cuda.alloc(100)
+    found: list[int] = []
+
+    def work() -> None:
+        found.extend(cuda.alloc(100).device for _ in range(3))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [0, 0, 0]
+    assert cuda.alloc(100).device == 1
+
+
+def test_after_a_shutdown_buffers_come_from_the_next_runtime() -> None:
+    cuplug.init(driver="sim")
+    before = default_runtime().allocator(0)
+    kept = cuda.alloc(100)
+    cuplug.shutdown()
+    assert kept.closed
+    cuplug.init(driver="sim", allocator="expandable")
+    assert cuda.alloc(100)._block.allocator is default_runtime().allocator(0) is not before
+
+
+def test_wrong_arguments_are_told_as_ever() -> None:
+    cuplug.init(driver="sim")
+    cuda.alloc(100)
+    for wrong in (-1, "many", 1.5, None):
+        messages = []
+        for function in (cuda.alloc, default_runtime().alloc):
+            with pytest.raises((ValueError, TypeError)) as caught:
+                function(wrong)  # type: ignore[arg-type]
+            messages.append(str(caught.value))
+        assert messages[0] == messages[1]
+    assert cuda.alloc(100, stream=0).nbytes == 100
+
+
+def test_what_a_closed_buffer_says_is_said_also_by_its_address() -> None:
+    with Runtime(driver="sim") as runtime:
+        buffer = runtime.alloc(100)
+        buffer.close()
+        with pytest.raises(CuplugError, match="this buffer was closed"):
+            int(buffer)
+        with pytest.raises(CuplugError, match="this buffer was closed"):
+            buffer.__index__()
+
+
+def test_a_context_source_that_raises_keeps_no_block_of_an_owner_that_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr("sys.unraisablehook", lambda what: told.append(what.exc_type))
+    allocator = NativeCaching(NullUpstream())
+    fails = False
+
+    def source() -> int:
+        if fails:
+            raise KeyboardInterrupt
+        return 7
+
+    events: list[Any] = []
+    allocator.attach(lambda *event: events.append(event), context=source)
+    owner = Owner.allocate(allocator, 1000, stream=0)
+    fails = True
+    del owner
+    assert told == [KeyboardInterrupt]
+    assert (events[-1][0].name, events[-1][-1]) == ("FREE", 0)
+    assert allocator.statistics().all.allocation.current == 0
