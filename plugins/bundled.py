@@ -52,6 +52,11 @@ class _Later:
         )
 
     @property
+    def has_native_form(self) -> bool:
+        """Whether there is a strategy in C++ that does the same."""
+        return self._native is not None
+
+    @property
     def runs_in_the_core(self) -> bool:
         """Whether replays over a ``NativeNullUpstream`` are possible."""
         return (self._native or self._replayed) is not None and is_available()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -35,6 +36,8 @@ NO_DEVICE = 255
 """The device of events that belong to none, such as markers."""
 UNKNOWN = -1
 """The ``nbytes`` of an OUT_OF_MEMORY event of which nobody knows how much the device had free."""
+
+_LIBRARY_OF_SOURCE = {"pytorch": "torch"}
 
 CLOSING = "cuplug: the runtime closes"
 """The name of the marker behind the program's own events. What follows, the runtime does while it closes."""
@@ -87,7 +90,7 @@ class Header:
         argv = self.fields.get("argv")
         return [str(word) for word in argv] if isinstance(argv, list) else []
 
-    @property
+    @cached_property
     def libraries(self) -> dict[int, str]:
         """Names of the libraries that may have asked, by number. Empty where contexts name none: older traces."""
         found = self.fields.get("libraries")
@@ -135,11 +138,15 @@ class Trace:
         return tuple(frame for frame in known if frame is not None)
 
     def library(self, context: int) -> str:
-        """The name of the library that asked, by an event's ``context``: ``cuplug`` for the program itself. Empty where
-        the history does not say."""
+        """The name of the library that asked, by an event's ``context``: ``cuplug`` for the program itself.
+
+        In a history that names none, all is of the one that it came from.
+        """
         known = self.header.libraries
+        if not known:
+            return _LIBRARY_OF_SOURCE.get(self.header.source, self.header.source)
         number = split_context(int(context))[1]
-        return known.get(number, f"library {number}") if known else ""
+        return known.get(number, f"library {number}")
 
     def name(self, number: int) -> str:
         """The name of that number (a marker's ``requested``)."""

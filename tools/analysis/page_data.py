@@ -80,6 +80,7 @@ def pack(trace: Trace, device: int) -> Payload:
         ],
         "streams": [f"{handle:#x}" for handle in streams.tolist()],
         "stacks": [[str(frame) for frame in trace.stack(number)] for number in contexts.tolist()],
+        "libraries": [trace.library(number) for number in contexts.tolist()],
         "extent": float(offsets[-1]) if len(offsets) else 0.0,
     }
     return Payload(json.loads(json.dumps(meta)), base64.b64encode(zlib.compress(raw, 6)).decode())

@@ -12,7 +12,17 @@ from ...plugins.tracing.contents import EventArray, Trace
 from .blocks import Blocks, Curves, curves, find_blocks
 from .sites import Site, sites
 
-__all__ = ["DeviceSummary", "Lifetimes", "OutOfMemory", "Peak", "SizeClass", "StreamUse", "Summary", "summarize"]
+__all__ = [
+    "DeviceSummary",
+    "LibraryUse",
+    "Lifetimes",
+    "OutOfMemory",
+    "Peak",
+    "SizeClass",
+    "StreamUse",
+    "Summary",
+    "summarize",
+]
 
 
 @dataclass(frozen=True)
@@ -54,6 +64,20 @@ class StreamUse:
     peak_bytes: int
     used_by_others: int
     """RECORD_STREAM events of which this stream is the user."""
+
+
+@dataclass(frozen=True)
+class LibraryUse:
+    """What one library asked for. Sizes are requested bytes; the peak is the library's own."""
+
+    library: str
+    allocations: int
+    nbytes: int
+    peak_bytes: int
+    at_peak_bytes: int
+    """Held when all libraries together held the most."""
+    live_bytes: int
+    """Not freed by the program's end."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +127,7 @@ class DeviceSummary:
     sizes: list[SizeClass]
     lifetimes: Lifetimes
     streams: list[StreamUse]
+    libraries: list[LibraryUse]
     live_blocks: int
     live_bytes: int
     out_of_memory: list[OutOfMemory]
@@ -175,6 +200,7 @@ def _of_device(trace: Trace, device: int, top: int) -> DeviceSummary:
         sizes=_sizes(requested[ours]),
         lifetimes=_lifetimes(events, blocks, ~live & ours),
         streams=_streams(events, blocks, begin),
+        libraries=_libraries(trace, events, blocks, begin, at_peak, live),
         live_blocks=int(np.count_nonzero(live)),
         live_bytes=int(requested[live].sum()),
         out_of_memory=_out_of_memory(events, times, memory),
@@ -242,6 +268,37 @@ def _streams(events: EventArray, blocks: Blocks, begin: int) -> list[StreamUse]:
         others = int(np.count_nonzero(recorded == stream))
         found.append(StreamUse(int(stream), len(ours), nbytes, peak, others))
     return found
+
+
+def _libraries(
+    trace: Trace,
+    events: EventArray,
+    blocks: Blocks,
+    begin: int,
+    at_peak: npt.NDArray[np.bool_],
+    live: npt.NDArray[np.bool_],
+) -> list[LibraryUse]:
+    """Those that asked for anything, the largest at the common peak first."""
+    contexts, place = np.unique(events["context"][blocks.allocated], return_inverse=True)
+    names = np.array([trace.library(context) for context in contexts.tolist()], dtype=object)
+    asked = names[place] if len(place) else np.zeros(0, dtype=object)
+    requested = events["requested"][blocks.allocated]
+    found = []
+    for name in dict.fromkeys(names.tolist()):
+        mine = asked == name
+        own = Blocks(blocks.allocated[mine], blocks.freed[mine], blocks.reusable[mine], 0)
+        ours = mine & (blocks.allocated >= begin)
+        found.append(
+            LibraryUse(
+                name,
+                int(np.count_nonzero(ours)),
+                int(requested[ours].sum()),
+                int(curves(events, own).requested.max()),
+                int(requested[mine & at_peak].sum()),
+                int(requested[mine & live].sum()),
+            )
+        )
+    return sorted(found, key=lambda use: (-use.at_peak_bytes, -use.nbytes, use.library))
 
 
 def _out_of_memory(events: EventArray, times: npt.NDArray[np.float64], memory: Curves) -> list[OutOfMemory]:

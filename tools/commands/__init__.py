@@ -19,6 +19,7 @@ from .fit import fit
 from .record import record
 from .replay import replay
 from .report import report
+from .run import run
 from .summary import summary
 from .top import top
 
@@ -31,9 +32,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit status: 0 all went well; 1 a replay failed, nothing fits, or something here does not work (of record: "
-    "the program's own); 2 what was asked for, or a file, is wrong, or the output cannot be written; 130 interrupted; "
-    "141 the reader of the output has gone.",
+    epilog="Exit status: 0 all went well; 1 a replay failed, nothing fits, or something here does not work (of record "
+    "and run: the program's own); 2 what was asked for, or a file, is wrong, or the output cannot be written; 130 "
+    "interrupted; 141 the reader of the output has gone.",
 )
 
 
@@ -64,6 +65,7 @@ def _options(
 
 
 app.command(context_settings={"allow_interspersed_args": False})(record)
+app.command(context_settings={"allow_interspersed_args": False})(run)
 app.command()(summary)
 app.command()(report)
 app.command()(replay)

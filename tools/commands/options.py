@@ -20,12 +20,18 @@ from ..replaying.jobs import default_jobs
 __all__ = [
     "AllocatorList",
     "AsJson",
+    "Cupy",
     "Histories",
     "Jobs",
     "Memory",
+    "Numba",
+    "Pycuda",
+    "Rmm",
+    "Torch",
     "TraceFile",
     "checked_allocators",
     "checked_jobs",
+    "chosen_libraries",
     "history_files",
     "load_one",
     "memory_bytes",
@@ -50,6 +56,17 @@ AllocatorList = Annotated[
 Memory = Annotated[str | None, typer.Option("--memory", "-m", help="Each device's memory, for example 24GiB.")]
 Jobs = Annotated[int | None, typer.Option("--jobs", "-j", help="Processes to use; by default all processors.", min=1)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+
+Torch = Annotated[bool, typer.Option("--torch", help="PyTorch allocates from cuplug.")]
+Cupy = Annotated[bool, typer.Option("--cupy", help="CuPy allocates from cuplug.")]
+Numba = Annotated[bool, typer.Option("--numba", help="Numba allocates from cuplug.")]
+Rmm = Annotated[bool, typer.Option("--rmm", help="RMM allocates from cuplug.")]
+Pycuda = Annotated[bool, typer.Option("--pycuda", help="PyCUDA allocates from cuplug.")]
+
+
+def chosen_libraries(**wanted: bool) -> list[str]:
+    """The names of the libraries that were asked for."""
+    return [name for name, asked in wanted.items() if asked]
 
 
 def history_files(words: Sequence[str]) -> list[str]:

@@ -20,6 +20,7 @@ from ...plugins.tracing.reader import family_members, read_trace
 from ...plugins.tracing.stacks import parse_stacks
 from ..console import UsageError, say
 from ..replaying.driver_choice import choose_driver
+from .options import Cupy, Numba, Pycuda, Rmm, Torch, chosen_libraries
 from .recorded_run import check_target, run_recorded
 
 
@@ -35,25 +36,32 @@ def record(
     ] = None,
     driver: Annotated[str | None, typer.Option("--driver", "-d", help="For example cuda, or sim:memory=16GiB.")] = None,
     stacks: Annotated[str, typer.Option(help="Call stacks to record: none, python, or python:DEPTH.")] = "none",
+    torch: Torch = False,
+    cupy: Cupy = False,
+    numba: Numba = False,
+    rmm: Rmm = False,
+    pycuda: Pycuda = False,
 ) -> None:
     """Run a script or a module, and record every event of its allocators.
 
     What the program itself says in cuplug.init() takes precedence over --allocator and --driver. Child processes that
-    use cuplug write traces of their own beside it, with the numbers of their processes in the names.
+    use cuplug write traces of their own beside it, with the numbers of their processes in the names. A program that
+    does not know cuplug is recorded too: --torch and its kin put cuplug under the libraries that it uses.
     """
+    libraries = chosen_libraries(torch=torch, cupy=cupy, numba=numba, rmm=rmm, pycuda=pycuda)
     if allocator is not None:
         default_manager().check_allocator(allocator)
     parse_stacks(stacks)
     check_target(target, module=module)
     _check_output(output)
-    chosen, remark = choose_driver(driver)
+    chosen, remark = (driver or "cuda", "") if libraries else choose_driver(driver)
     if remark:
         say(remark)
     family = new_family(os.path.abspath(output))  # for children may have other directories
     environment = {**family, "CUPLUG_DRIVER": chosen, "CUPLUG_TRACE_STACKS": stacks}
     if allocator is not None:
         environment["CUPLUG_ALLOCATOR"] = allocator
-    status = run_recorded(target, arguments or [], module=module, environment=environment)
+    status = run_recorded(target, arguments or [], module=module, environment=environment, libraries=libraries)
     written = list(_written(output, family[FAMILY]))
     for trace in written:
         note = f"; {trace.note}" if trace.note else ""

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from ... import shutdown
+from ... import interop, shutdown
 from ..console import ClosedOutput, UsageError
 
 __all__ = ["check_target", "run_recorded"]
@@ -20,7 +20,14 @@ __all__ = ["check_target", "run_recorded"]
 __cuplug_stacks_end_here__ = True  # what is outside of this module's frames is no part of the recorded program
 
 
-def run_recorded(target: str, arguments: Sequence[str], *, module: bool, environment: Mapping[str, str]) -> int:
+def run_recorded(
+    target: str,
+    arguments: Sequence[str],
+    *,
+    module: bool,
+    environment: Mapping[str, str],
+    libraries: Sequence[str] = (),
+) -> int:
     """Run a script, or a module as ``python -m`` does, and close the runtime after it.
 
     Args:
@@ -28,15 +35,19 @@ def run_recorded(target: str, arguments: Sequence[str], *, module: bool, environ
         arguments: what the program finds in ``sys.argv`` behind its name.
         module: whether ``target`` names a module.
         environment: variables to set meanwhile: they choose allocator, driver and trace.
+        libraries: those to put cuplug under before the program begins (``cuplug.interop.install``).
 
     Returns:
         The program's exit status. An exception that it does not catch is printed as Python prints it, and gives 1.
 
     Raises:
         UsageError: there is no such script or module.
+        CuplugError: cuplug cannot be put under one of the libraries.
     """
     check_target(target, module=module)
     with _as_main_program(target, arguments, module, environment):
+        if libraries:
+            interop.install(*libraries)
         # What the program holds at its end is live in the trace, as it is when Python itself runs it.
         held: dict[str, object] = {}
         try:

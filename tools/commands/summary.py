@@ -19,11 +19,16 @@ def summary(
     files: Histories,
     device: Annotated[int | None, typer.Option(help="Only this device.", min=0)] = None,
     top: Annotated[int, typer.Option(help="How many call sites to name.", min=1)] = 10,
+    by: Annotated[
+        str | None, typer.Option(help="Only who asked for how much: library.", metavar="WHAT", show_default=False)
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object, or a list of several histories' instead of tables.")
     ] = False,
 ) -> None:
     """Peaks, sizes, lifetimes, fragmentation, streams, call sites, and what was never freed."""
+    if by not in (None, "library"):
+        raise UsageError(f"cannot summarise by {by!r}; write --by library")
     found = [_summary(file, device, top) for file in history_files(files)]
     if as_json:
         told = [asdict(one) for one in found]
@@ -33,7 +38,7 @@ def summary(
     for place, one in enumerate(found):
         if place:
             console.print()
-        print_summary(one, console)
+        print_summary(one, console, only_libraries=by is not None)
 
 
 def _summary(file: str, device: int | None, top: int) -> Summary:

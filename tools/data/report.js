@@ -86,8 +86,11 @@ const cuplug = (window.cuplug = { ready: false });
         keys.push([hex, "from " + (mode === "size" ? size(Math.max(2 ** v - 1, 0)) : duration(10 ** v))]);
       });
     } else {
-      const group = mode === "stream" ? d.stream : d.context.map((c) => site[c]);
-      const names = mode === "stream" ? meta.streams.map((s) => "stream " + s) : meta.site_names;
+      const library_names = [...new Set(meta.libraries)];
+      const group = mode === "stream" ? d.stream
+        : d.context.map((c) => mode === "site" ? site[c] : library_names.indexOf(meta.libraries[c]));
+      const names = mode === "stream" ? meta.streams.map((s) => "stream " + s)
+        : mode === "site" ? meta.site_names : library_names;
       const held = new Float64Array(names.length);
       for (let b = 0; b < B; b++) held[group[b]] += d.requested[b] * (d.from[b] <= peak && d.freed[b] > peak ? 1e6 : 1);
       const ranked = [...held.keys()].sort((p, q) => held[q] - held[p]).filter((g) => held[g] > 0);
@@ -226,7 +229,7 @@ const cuplug = (window.cuplug = { ready: false });
     const frames = meta.stacks[d.context[b]].map((frame) => `<div class="frame">${escaped(frame)}</div>`).join("");
     const tip = byId("tip");
     tip.innerHTML = `<b>${size(d.requested[b])}</b> (${d.requested[b]} bytes requested, ${d.nbytes[b]} set aside)<br>` +
-      `address 0x${d.address[b].toString(16)}, stream ${meta.streams[d.stream[b]]}<br>` +
+      `address 0x${d.address[b].toString(16)}, stream ${meta.streams[d.stream[b]]}, ${escaped(meta.libraries[d.context[b]])}<br>` +
       `lifetime ${freed ? duration(life) : "never freed"}, from ${d.time[d.from[b]].toFixed(6)} s<br>` +
       (frames || '<span class="soft">no call stack</span>');
     tip.style.display = "block";

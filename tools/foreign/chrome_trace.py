@@ -69,6 +69,10 @@ def _of_device(trace: Trace, events: EventArray, device: int, origin: int) -> It
             "name": f"{int(event['requested'])} bytes", "cat": f"stream {int(event['stream']):#x}", "pid": device,
             "tid": 0, "id": f"{device}.{number}",
         }  # fmt: skip
-        args = {"address": f"{int(event['address']):#x}", "nbytes": int(event["nbytes"])}
+        args = {
+            "address": f"{int(event['address']):#x}",
+            "nbytes": int(event["nbytes"]),
+            "library": trace.library(event["context"]),
+        }
         yield {**common, "ph": "b", "ts": times[begin], "args": {**args, **({"stack": stack} if stack else {})}}
         yield {**common, "ph": "e", "ts": times[until] if until >= 0 else end}

@@ -10,7 +10,7 @@ from ...plugins.manager import default_manager
 from ..analysis.candidates import REFERENCE, candidates
 from .jobs import in_parallel
 from .replayer import ReplayResult
-from .workload import Work, history, run, runs_in_the_core
+from .workload import Work, has_native_form, history, run, runs_in_the_core
 
 __all__ = ["Advice", "advise"]
 
@@ -39,6 +39,11 @@ class Advice:
     """What is missing in the trace."""
     problems: dict[str, str] = field(default_factory=dict)
     """Allocators that are not ranked, and why."""
+
+    @property
+    def under_pytorch(self) -> ReplayResult | None:
+        """The first that completes and that PyTorch can take, which allocates from C++: one with a native form."""
+        return next((one for one in self.ranking if not one.failure and has_native_form(one.allocator)), None)
 
     @property
     def best(self) -> ReplayResult | None:

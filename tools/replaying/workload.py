@@ -20,7 +20,7 @@ from .program import Column, Program, decode
 from .python_run import Curve
 from .replayer import ReplayResult, replay
 
-__all__ = ["History", "Outcome", "Work", "history", "null_upstream", "run", "runs_in_the_core"]
+__all__ = ["History", "Outcome", "Work", "has_native_form", "history", "null_upstream", "run", "runs_in_the_core"]
 
 _reading = Lock()
 
@@ -155,6 +155,12 @@ def runs_in_the_core(allocator: str) -> bool:
     manager.check_allocator(allocator)
     factory = manager.allocators()[parse_selection(allocator).name]
     return bool(getattr(factory, "runs_in_the_core", False))
+
+
+def has_native_form(allocator: str) -> bool:
+    """Whether the allocator of that selection comes in C++ too, wherever that can be built."""
+    factory = default_manager().allocators()[parse_selection(allocator).name]
+    return bool(getattr(factory, "has_native_form", False))
 
 
 def null_upstream(allocator: str, memory: int | None) -> Any:

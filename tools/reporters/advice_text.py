@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from shlex import quote
 
 from rich.console import Console
 from rich.text import Text
@@ -34,6 +35,7 @@ def advice_as_dict(advice: Advice) -> dict[str, object]:
         "recommended": None if best is None else best.allocator,
         "program": None if best is None else _program(best),
         "environment": None if best is None else _environment(best),
+        "command": None if advice.under_pytorch is None else _command(advice.under_pytorch),
         "tried": [{**result.as_dict(), "risk": _risk(result, advice)} for result in advice.ranking],
         "left_out": advice.problems,
         "reference": advice.reference.as_dict(),
@@ -83,6 +85,9 @@ def print_advice(advice: Advice, console: Console) -> None:
             f"{cheaper.allocator} reserves {size(cheaper.peak_reserved_bytes)}, at most 2 % more, and spends "
             f"{duration(cheaper.driver_time_us)} in the driver rather than {duration(best.driver_time_us)}.",
         )
+    if advice.under_pytorch is not None:
+        line = f"A PyTorch program, as it is:  {_command(advice.under_pytorch)}"
+        console.print(Text(line, style="bold"), soft_wrap=True)
 
 
 _COLUMNS = (
@@ -168,6 +173,10 @@ def _risk(result: ReplayResult, advice: Advice) -> str:
 
 def _program(result: ReplayResult) -> str:
     return f'cuplug.init(allocator="{result.allocator}")'
+
+
+def _command(result: ReplayResult) -> str:
+    return f"cuplug-trace run --torch -a {quote(result.allocator)} train.py"
 
 
 def _environment(result: ReplayResult) -> str:

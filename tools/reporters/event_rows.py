@@ -20,14 +20,16 @@ __all__ = ["COLUMNS", "FORMATS", "rows", "write_dump", "write_parquet"]
 FORMATS = ("text", "csv", "jsonl", "parquet")
 COLUMNS = (
     "event", "time_ns", "kind", "device", "stream", "thread", "address", "nbytes", "requested", "context", "name",
-    "stack",
+    "stack", "library",
 )  # fmt: skip
 """What every format but text gives for an event: its place in the trace, its fields, a marker's name, and the call
-stack, innermost first."""
+stack, innermost first, and the library that asked."""
 
-Row = tuple[int, int, str, int, int, int, int, int, int, int, str, str]
+Row = tuple[int, int, str, int, int, int, int, int, int, int, str, str, str]
 _NAMES = {int(kind): kind.name.lower() for kind in EventKind}
 _MARKER = int(EventKind.MARKER)
+_ASKED = (int(EventKind.ALLOCATE), int(EventKind.OUT_OF_MEMORY))
+"""Events that say which library caused them."""
 
 
 def rows(trace: Trace, places: npt.NDArray[np.int64]) -> Iterator[Row]:
@@ -41,8 +43,10 @@ def rows(trace: Trace, places: npt.NDArray[np.int64]) -> Iterator[Row]:
             if stack is None:
                 stack = stacks[context] = " < ".join(map(str, trace.stack(context)))
             name = trace.name(requested) if kind == _MARKER else ""
+            library = trace.library(context) if kind in _ASKED else ""
             yield (
-                place, time_ns, _NAMES[kind], device, stream, thread, address, nbytes, requested, context, name, stack
+                place, time_ns, _NAMES[kind], device, stream, thread, address, nbytes, requested, context, name, stack,
+                library,
             )  # fmt: skip
 
 
@@ -70,7 +74,7 @@ def write_parquet(trace: Trace, places: npt.NDArray[np.int64], file: IO[bytes]) 
     except ModuleNotFoundError:
         raise UsageError("Parquet needs pyarrow: pip install 'cuplug[parquet]', or choose another --format") from None
     types = [pa.int64(), pa.int64(), pa.string(), pa.uint8(), pa.uint64(), pa.uint16(), pa.uint64(), pa.int64()]
-    types += [pa.int64(), pa.uint32(), pa.string(), pa.string()]
+    types += [pa.int64(), pa.uint32(), pa.string(), pa.string(), pa.string()]
     columns: Sequence[Sequence[Any]] = list(zip(*rows(trace, places), strict=True)) or [()] * len(COLUMNS)
     arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
     pq.write_table(pa.table(dict(zip(COLUMNS, arrays, strict=True))), file)
@@ -84,7 +88,7 @@ def _text(file: TextIO, trace: Trace) -> Callable[[Row], None]:
     )
 
     def write(row: Row) -> None:
-        place, time_ns, kind, device, stream, _, address, nbytes, requested, _, name, stack = row
+        place, time_ns, kind, device, stream, _, address, nbytes, requested, _, name, stack, _ = row
         seconds = (time_ns - origin) / 1e9
         where = "all" if device == 255 else device
         line = (

@@ -15,8 +15,8 @@ from .units import duration, share, size
 __all__ = ["print_summary"]
 
 
-def print_summary(summary: Summary, console: Console) -> None:
-    """Print every device's tables."""
+def print_summary(summary: Summary, console: Console, *, only_libraries: bool = False) -> None:
+    """Print every device's tables, or only which library asked for how much."""
     console.print(Text(summary.path, style="bold"), soft_wrap=True)
     foreign = {"pytorch": "a PyTorch memory snapshot", "rmm": "a log of RMM's"}
     origin = foreign.get(summary.source, f"driver {summary.driver or 'unknown'}")
@@ -32,7 +32,10 @@ def print_summary(summary: Summary, console: Console) -> None:
         allocator = summary.allocators.get(device.device)
         title = f"Device {device.device}" + (f", allocator {allocator}" if allocator else "")
         console.print(Text(title, style="bold"), soft_wrap=True)
-        _print_device(device, console)
+        if only_libraries:
+            _print_libraries(device, console)
+        else:
+            _print_device(device, console)
 
 
 def _print_device(device: DeviceSummary, console: Console) -> None:
@@ -56,6 +59,8 @@ def _print_device(device: DeviceSummary, console: Console) -> None:
         )
     if len(device.streams) > 1 or any(use.used_by_others for use in device.streams):
         _print_streams(device, console)
+    if len(device.libraries) > 1:
+        _print_libraries(device, console)
     if device.sites_at_peak:
         title = f"Call sites of what is held at the peak ({size(device.requested.nbytes)})"
         _print_sites(title, device.sites_at_peak, console)
@@ -98,6 +103,26 @@ def _print_streams(device: DeviceSummary, console: Console) -> None:
     rows = [
         (f"{use.stream:#x}", str(use.allocations), str(use.nbytes), str(use.peak_bytes), str(use.used_by_others))
         for use in device.streams
+    ]
+    print_table(console, columns, rows)
+
+
+def _print_libraries(device: DeviceSummary, console: Console) -> None:
+    columns = (
+        Column("Library", left=True), Column("at the peak"), Column("bytes", rank=2), Column("own peak"),
+        Column("allocations"), Column("bytes in all", rank=1), Column("live at the end", rank=3),
+    )  # fmt: skip
+    rows = [
+        (
+            use.library,
+            size(use.at_peak_bytes),
+            str(use.at_peak_bytes),
+            size(use.peak_bytes),
+            str(use.allocations),
+            size(use.nbytes),
+            size(use.live_bytes),
+        )
+        for use in device.libraries
     ]
     print_table(console, columns, rows)
 

@@ -42,6 +42,7 @@ def test_json_lines_hold_every_field(command: Command, small_trace: Path) -> Non
             "forward (train.py:10)",
             "<module> (train.py:99)",
         ],
+        "library": "cuplug",
     }
     assert rows[5]["name"] == "iteration 1"
 
