@@ -30,6 +30,7 @@ from .ledger import Ledger
 from .libraries import OWN
 from .lock import Lock
 from .observation import Observation
+from .private_streams import names_pool, without_pool
 from .report import out_of_memory_message
 from .statistics import Statistics
 from .upstream import Fence, Upstream
@@ -78,6 +79,7 @@ class Allocator(ABC):
         self._unlisted = False  # whether blocks may have been freed that are not among the returned ones
         self._torn = False
         self._closed: str | None = None
+        self._keeps_pools = True  # until the end
         self._ledger = Ledger()
         self._waiting = Waiting(self._passed)
         self._observation = Observation()
@@ -337,6 +339,10 @@ class Allocator(ABC):
         self._departing = None
         self._emit(EventKind.SEGMENT_RELEASE, stream, address, nbytes, nbytes)
 
+    def _is_kept(self, stream: int) -> bool:
+        """Whether the free memory of ``stream`` stays where it is: it names a private pool."""
+        return self._keeps_pools and names_pool(stream)
+
     def _state(self, block: Block) -> BlockInfo:
         """The entry for ``block``, live or pending, in a segment's map."""
         state = "active_allocated" if block.live else "active_pending_free"
@@ -552,7 +558,13 @@ class Allocator(ABC):
             return
         fence: Fence | None = None
         for block in self._in_use.values():
-            if block.stream != stream and stream not in block.streams:
+            uses = stream in block.streams
+            if block.stream != stream and not uses:
+                continue
+            if names_pool(stream) and not uses and not block.waiting:  # the pool ends, but the stream goes on
+                own = without_pool(stream)
+                block.streams.add(own)
+                block.orphan, block.stream = True, own
                 continue
             fence = fence or fence_or_error(self.upstream, stream)
             block.fences = [*block.fences, (fence, fence)]
@@ -589,6 +601,7 @@ class Allocator(ABC):
         for block in list(self._in_use.values()):
             self._revoke(block)
         self._await_waiting()
+        self._keeps_pools = False
         self._release_all()
         self._closed = "it was closed"
 

@@ -140,7 +140,7 @@ class CachingAllocator(Allocator):
         return piece[0] > large and self._ration.left(self._allocations) > _RATION_KEPT
 
     def _grow(self, pool: Pool, nbytes: int) -> tuple[Held, int, int]:
-        if self.garbage_collection_threshold:
+        if self.garbage_collection_threshold and not self._is_kept(pool.stream):
             self._collect_garbage()
         sizes = self._torch_sizes(pool, nbytes) if self._follows_torch else self._own_sizes(pool, nbytes)
         for size in sizes:
@@ -174,7 +174,8 @@ class CachingAllocator(Allocator):
     def _own_sizes(self, pool: Pool, nbytes: int) -> list[int]:
         """The segment to take, and the one to fall back on."""
         size = _SMALL_SEGMENT if pool.small else max(_LEAST_SEGMENT_BELOW_PEAK, _up(nbytes))
-        self._make_room(size)
+        if not self._is_kept(pool.stream):  # it might have to wait, while work is being captured
+            self._make_room(size)
         if pool.small:
             return [size]
         room = (self._most_reserved - self._ledger.reserved) // _ROUND * _ROUND
@@ -226,7 +227,8 @@ class CachingAllocator(Allocator):
 
     def _idle(self) -> Iterator[Held]:
         for pool in self._every_pool():
-            yield from pool.idle()
+            if pool.fence is not None or not self._is_kept(pool.stream):
+                yield from pool.idle()
 
     def _collect_garbage(self) -> None:
         """PyTorch's ``garbage_collect_cached_blocks``: idle large segments of at least the average age go."""
@@ -247,6 +249,8 @@ class CachingAllocator(Allocator):
     def _release_oversize(self, pool: Pool, nbytes: int) -> bool:
         """PyTorch's ``release_available_cached_blocks``: make room for a request from idle oversize segments."""
         assert self.max_split_size is not None
+        if self._is_kept(pool.stream):
+            return False
         wanted = max(nbytes, self.max_split_size)
         idle = [segment for segment in pool.idle() if segment.nbytes >= self.max_split_size]
         leaving = next(([segment] for segment in idle if segment.nbytes >= wanted), [])

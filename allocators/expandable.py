@@ -14,6 +14,7 @@ What holds between any two operations (the tests check each):
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal, TypeVar
 
@@ -124,8 +125,9 @@ class ExpandableAllocator(Allocator):
         return self._spaces.setdefault((stream, small), made)
 
     def _poll(self) -> None:
-        for stamps in self._stamps.values():
-            stamps.poll(self._granularity)
+        for stream, stamps in self._stamps.items():
+            if not self._is_kept(stream):
+                stamps.poll(self._granularity)
         for space in self._ownerless:
             space.stamps.poll(self._granularity)
 
@@ -135,7 +137,7 @@ class ExpandableAllocator(Allocator):
         """Take a block where memory has to be mapped first."""
         self._poll()
         place = space.place(nbytes) or self._place_in_new_range(space, nbytes)
-        creatable = self._creatable(nbytes)
+        creatable = sys.maxsize if self._is_kept(space.stream) else self._creatable(nbytes)
         try:
             span = self._fill(space, place, creatable)
         except OutOfMemoryError:
@@ -221,7 +223,7 @@ class ExpandableAllocator(Allocator):
 
     def _movable(self, space: Space) -> Iterator[tuple[Span, Page]]:
         """Free pages: first those that need not be waited for, of this space, of small spans."""
-        spans = [span for other in self._every_space() for span in other.free_spans()]
+        spans = [span for other in self._movable_spaces() for span in other.free_spans()]
         spans.sort(
             key=lambda span: (
                 span.stamp > span.range.space.stamps.passed, span.range.space is not space, span.nbytes, span.address
@@ -285,7 +287,7 @@ class ExpandableAllocator(Allocator):
                 self._ledger.released_page()
 
     def _movable_of_all(self) -> Iterator[tuple[Span, Page]]:
-        for space in self._every_space():
+        for space in self._movable_spaces():
             for span in space.free_spans():
                 for page in space.whole_pages(span):
                     yield span, page
@@ -334,6 +336,11 @@ class ExpandableAllocator(Allocator):
 
     def _every_space(self) -> Iterator[Space]:
         yield from self._spaces.values()
+        yield from self._ownerless
+
+    def _movable_spaces(self) -> Iterator[Space]:
+        """Those whose pages may be moved or given back: not the private pools."""
+        yield from (space for space in self._spaces.values() if not self._is_kept(space.stream))
         yield from self._ownerless
 
     def _spans(self) -> Iterator[Span]:

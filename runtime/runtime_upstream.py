@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..allocators.private_streams import without_pool
 from ..allocators.upstream import Fence
 from .drivers.base import LEGACY_STREAM, PER_THREAD_STREAM, Driver
 from .drivers.device_upstream import DeviceUpstream
@@ -39,4 +40,4 @@ class RuntimeUpstream(DeviceUpstream):
 
     def fence(self, stream: int) -> Fence:
         # Another thread's own stream cannot be named. The legacy stream waits for all of them.
-        return super().fence(LEGACY_STREAM if stream & PER_THREAD_KEY else stream)
+        return super().fence(LEGACY_STREAM if stream & PER_THREAD_KEY else without_pool(stream))

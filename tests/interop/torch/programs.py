@@ -290,7 +290,7 @@ def a_pool_of_ones_own_holds_what_was_allocated_in_it():
     gc.collect()
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
-    assert torch.cuda.memory_reserved() < 20 * MIB
+    assert torch.cuda.memory_reserved() <= 20 * MIB
 
 
 def a_compiled_function_runs(mode="default"):
