@@ -15,7 +15,7 @@ from .events import EventKind, Observer
 from .libraries import LIBRARY_SHIFT, OWN
 from .lock import Lock
 
-__all__ = ["Observation"]
+__all__ = ["Observation", "warn"]
 
 _Event = tuple[EventKind, int, int, int, int, int, int, int]
 
@@ -92,14 +92,15 @@ class Observation:
 
     def _detach(self, faulty: Observer, error: Exception) -> None:
         self.observers = tuple(other for other in self.observers if other is not faulty)
-        _warn(f"observer {faulty!r} raised {error!r} and was detached")
+        warn(f"observer {faulty!r} raised {error!r} and was detached")
 
 
 def _nothing() -> None:
     """To have waited for the lock is enough."""
 
 
-def _warn(message: str) -> None:
+def warn(message: str) -> None:
+    """Tell the program of something that must not keep an operation from taking place. Never raises."""
     try:
         warnings.warn(message, RuntimeWarning, stacklevel=2)
     except RuntimeWarning as warning:  # warnings are errors here, but the operation has taken place: do not undo it

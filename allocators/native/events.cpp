@@ -13,9 +13,19 @@ void Events::push(cuplug_event event) {
   clock_gettime(CLOCK_MONOTONIC, &now);
   event.time_ns = uint64_t(now.tv_sec) * 1000000000u + uint64_t(now.tv_nsec);
   event.thread = uint64_t(pthread_self());
-  if (cuplug_listener listener = listener_.load(std::memory_order_acquire))
-    listener(listener_context_.load(std::memory_order_relaxed), &event);
-  if (!kept_.load(std::memory_order_relaxed)) return;
+  const unsigned told = told_.load(std::memory_order_acquire);
+  if ((told & RECORDED) != 0) {
+    const TraceLog::Target *target = target_.load(std::memory_order_relaxed);
+    target->log->append(event, target->device);
+  }
+  if ((told & HEARD) != 0) {
+    if (cuplug_listener listener = listener_.load(std::memory_order_acquire))
+      listener(listener_context_.load(std::memory_order_relaxed), &event);
+  }
+  if ((told & KEPT) != 0) keep(event);
+}
+
+void Events::keep(const cuplug_event &event) {
   Entry *entry = new (std::nothrow) Entry{event, nullptr};
   if (entry == nullptr) {
     lost_.fetch_add(1, std::memory_order_relaxed);
@@ -59,6 +69,7 @@ void Events::clear() {
 void Events::drop() {
   observe(false);
   listen(nullptr, nullptr);
+  record(nullptr);
   new (&taking_) std::mutex;
   newest_.store(nullptr, std::memory_order_relaxed); /* the parent's; what they occupy stays */
   oldest_ = nullptr;

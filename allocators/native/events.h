@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "block.h"
+#include "trace_log.h"
 
 namespace cuplug {
 
@@ -26,7 +27,9 @@ enum EventKind : int32_t {
   OUT_OF_MEMORY = 11
 };
 
-/* Any thread puts events in at any time, and waits for none: each is pushed onto a list by one atomic exchange of its
+/* Events go to whoever takes them, to a listener, and into a trace file: to those of them that there are.
+ *
+ * Any thread puts events in at any time, and waits for none: each is pushed onto a list by one atomic exchange of its
  * head, which also settles the order. Whoever takes events takes the whole list and turns it round. */
 class Events {
  public:
@@ -35,13 +38,20 @@ class Events {
   Events &operator=(const Events &) = delete;
   ~Events() { clear(); }
 
-  void observe(bool on) { kept_.store(on, std::memory_order_relaxed); settle(); }
+  /* Keep events for `take`. */
+  void observe(bool on) { set(KEPT, on); }
+  /* Call `listener` for each event, on the thread that causes it; null for none. */
   void listen(cuplug_listener listener, void *context) {
     listener_context_.store(context, std::memory_order_relaxed);
     listener_.store(listener, std::memory_order_release);
-    settle();
+    set(HEARD, listener != nullptr);
   }
-  bool observed() const { return on_.load(std::memory_order_relaxed); }
+  /* Write events into a trace file; null for none. */
+  void record(const TraceLog::Target *target) {
+    if (target != nullptr) target_.store(target, std::memory_order_release);
+    set(RECORDED, target != nullptr);
+  }
+  bool observed() const { return told_.load(std::memory_order_relaxed) != 0; }
 
   void emit(EventKind kind, uint64_t stream, uint64_t address, uint64_t nbytes, uint64_t requested,
             uint64_t context = 0) {
@@ -67,14 +77,18 @@ class Events {
     Entry *next;
   };
 
-  void push(cuplug_event event);
-  void settle() {
-    on_.store(kept_.load(std::memory_order_relaxed) || listener_.load(std::memory_order_relaxed) != nullptr,
-              std::memory_order_relaxed);
+  enum : unsigned { KEPT = 1, RECORDED = 2, HEARD = 4 };
+  void set(unsigned who, bool on) {
+    if (on)
+      told_.fetch_or(who, std::memory_order_release);
+    else
+      told_.fetch_and(~who, std::memory_order_release);
   }
+  void push(cuplug_event event);
+  void keep(const cuplug_event &event);
 
-  std::atomic<bool> on_{false}; /* whether anybody wants to know */
-  std::atomic<bool> kept_{false};
+  std::atomic<unsigned> told_{0};
+  std::atomic<const TraceLog::Target *> target_{nullptr}; /* where events were recorded last; it stays valid */
   std::atomic<cuplug_listener> listener_{nullptr};
   std::atomic<void *> listener_context_{nullptr};
   std::atomic<Entry *> newest_{nullptr};

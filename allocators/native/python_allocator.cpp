@@ -4,6 +4,7 @@
  * in strategies.py, over the methods of this type that begin with an underscore.
  */
 #include "python_binding.h"
+#include "trace_log.h"
 
 #include <unistd.h>
 
@@ -40,17 +41,28 @@ void raise_closed(Allocator *self) {
   }
 }
 
+/* Before an operation whose events are written into a log. -1 with an exception set. */
+int prepare_log(Allocator *self) {
+  if (is_cut_off(self->log)) { /* it is told once: the log goes */
+    PyObject *told = PyObject_CallMethod(reinterpret_cast<PyObject *>(self), "_log_was_cut_off", nullptr);
+    if (told == nullptr) return -1;
+    Py_DECREF(told);
+    return 0;
+  }
+  return name_thread(self->log);
+}
+
 /* Before an operation: none may begin inside an observer. -1 with an exception set. */
 int check_entry(Allocator *self) {
   if (self->core == nullptr) {
     PyErr_SetString(names.cuplug_error, "this allocator was not made: its __init__ was not called, or failed");
     return -1;
   }
-  if (self->observed && is_observing(self)) {
+  if (self->delivers && is_observing(self)) {
     if (!PyErr_Occurred()) raise_reentered();
     return -1;
   }
-  return 0;
+  return self->log != nullptr ? prepare_log(self) : 0;
 }
 
 /* What the context source says of this thread. -1 with an exception set. */
@@ -59,6 +71,11 @@ int read_context(Allocator *self, uint64_t *context) {
   PyObject *source = self->source;
   if (source == nullptr) return 0;
   Py_INCREF(source);
+  if (Py_TYPE(source) == &WalkerType) {
+    const int walked = walk_stack(source, context);
+    Py_DECREF(source);
+    return walked;
+  }
   PyObject *answer = PyObject_CallNoArgs(source);
   Py_DECREF(source);
   if (answer == nullptr) return -1;
@@ -127,7 +144,7 @@ PyObject *conclude(Allocator *self, int answer, Operation &operation, PyObject *
   } else if (operation.interrupted && operation.raise()) {
     Py_CLEAR(result);
   }
-  if (self->observed && deliver(self) < 0) Py_CLEAR(result);
+  if (self->delivers && deliver(self) < 0) Py_CLEAR(result);
   return result;
 }
 
@@ -274,13 +291,13 @@ static int allocate_block(Allocator *self, uint64_t nbytes, uint64_t stream, uin
       raise_answer(self, answer, operation);
     }
   }
-  if (self->observed && deliver(self) < 0) failed = true;
+  if (self->delivers && deliver(self) < 0) failed = true;
   if (failed) {
     if (answer == CUPLUG_OK) { /* its caller never gets it */
       PyObject *type, *value, *traceback;
       PyErr_Fetch(&type, &value, &traceback);
       cuplug_free(self->core, block, 0);
-      if (self->observed) deliver(self);
+      if (self->delivers) deliver(self);
       PyErr_Restore(type, value, traceback);
     }
     return -1;
@@ -319,7 +336,7 @@ int give_address_back(Allocator *self, uint64_t address) {
     cuplug_free_address(self->core, address);
     if (operation.interrupted && operation.raise()) result = -1;
   }
-  if (self->observed && !inside && deliver(self) < 0) result = -1;
+  if (self->delivers && !inside && deliver(self) < 0) result = -1;
   return result;
 }
 
@@ -331,7 +348,9 @@ int give_handle_back(Handle *handle) {
   PyObject *error = nullptr; /* of the context source: the block goes back all the same */
   if (self->observed) {
     inside = cuplug_allocator_is_inside(self->core) != 0;
-    if (!inside && read_context(self, &context) < 0) take_exception(&error);
+    if (!inside && ((self->log != nullptr && prepare_log(self) < 0) || read_context(self, &context) < 0)) {
+      take_exception(&error);
+    }
   }
   int result = 0;
   if (handle->live) { /* else the source, or a finaliser meanwhile, has given it back */
@@ -344,7 +363,7 @@ int give_handle_back(Handle *handle) {
     } else {
       cuplug_free(self->core, handle->block, context);
     }
-    if (self->observed && !inside && deliver(self) < 0) result = -1;
+    if (self->delivers && !inside && deliver(self) < 0) result = -1;
   }
   if (error == nullptr) return result;
   if (result == 0) PyErr_SetObject(reinterpret_cast<PyObject *>(Py_TYPE(error)), error);
@@ -563,7 +582,8 @@ PyObject *observe(PyObject *object, PyObject *arguments) {
   Py_XSETREF(self->observation, Py_NewRef(observation));
   Py_XSETREF(self->source, source == Py_None ? nullptr : Py_NewRef(source));
   if (self->core != nullptr) cuplug_observe(self->core, on);
-  self->observed = on != 0;
+  self->delivers = on != 0;
+  self->observed = on != 0 || self->log != nullptr;
   Py_RETURN_NONE;
 }
 
@@ -767,6 +787,7 @@ int traverse(PyObject *object, visitproc visit, void *arg) {
   Py_VISIT(self->on_out_of_memory);
   Py_VISIT(self->observation);
   Py_VISIT(self->source);
+  Py_VISIT(self->log);
   return 0;
 }
 
@@ -775,7 +796,9 @@ int clear(PyObject *object) {
   Py_CLEAR(self->on_out_of_memory);
   Py_CLEAR(self->observation);
   Py_CLEAR(self->source);
-  self->observed = false;
+  if (self->log != nullptr && self->core != nullptr) record(self->core, nullptr);
+  Py_CLEAR(self->log);
+  self->observed = self->delivers = false;
   return 0;
 }
 

@@ -70,7 +70,9 @@ struct Allocator {
   pid_t process; /* in which it was made */
   bool kept;     /* whether C may know it, so that it lives as long as the process */
   bool over_null; /* whether its upstream is the core's without a device */
-  bool observed;
+  bool observed; /* whether anybody is told of events: observers in Python, or a trace's log */
+  bool delivers; /* whether there are observers in Python */
+  PyObject *log; /* the TraceLog that events are written into, or null */
   bool enters_python; /* whether its upstream is an object of Python's */
 };
 
@@ -161,6 +163,16 @@ extern PyMethodDef replay_functions[];
 
 /* --- python_timing.cpp */
 extern PyMethodDef timing_functions[];
+
+/* --- python_trace.cpp */
+extern PyTypeObject LogType, WalkerType;
+extern PyMethodDef trace_functions[];
+/* Tell the log what the calling thread is called, unless it knows. -1 with an exception set. */
+int name_thread(PyObject *log);
+/* Whether events are missing in the log, since it could not grow. */
+bool is_cut_off(PyObject *log);
+/* The number of the calling thread's stack, by a StackWalker. -1 with an exception set. */
+int walk_stack(PyObject *walker, uint64_t *number);
 
 /* What the binding uses of the package. */
 struct Names {

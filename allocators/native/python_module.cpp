@@ -40,12 +40,12 @@ PyModuleDef definition = {
 };
 
 int fill(PyObject *module) {
-  for (PyTypeObject *type : {&AllocatorType, &BlockType, &OwnerType, &QuickType}) {
+  for (PyTypeObject *type : {&AllocatorType, &BlockType, &OwnerType, &QuickType, &LogType, &WalkerType}) {
     if (PyModule_AddType(module, type) < 0) return -1;
   }
   return PyModule_AddFunctions(module, quick_functions) < 0 || PyModule_AddFunctions(module, pointer_functions) < 0 ||
                  PyModule_AddFunctions(module, timing_functions) < 0 || PyModule_AddFunctions(module, cupy_functions) < 0 ||
-                 PyModule_AddFunctions(module, replay_functions) < 0 ||
+                 PyModule_AddFunctions(module, replay_functions) < 0 || PyModule_AddFunctions(module, trace_functions) < 0 ||
                  PyModule_AddIntConstant(module, "VERSION", CUPLUG_ALLOCATOR_VERSION) < 0
              ? -1
              : 0;

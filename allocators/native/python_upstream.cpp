@@ -331,7 +331,7 @@ int ask_hook(void *context, uint64_t nbytes, uint64_t stream) {
   Operation *operation = Operation::find(self);
   if (operation != nullptr && operation->interrupted) return -1;
   int answer = 0;
-  if (self->observed) { /* what has happened so far comes first */
+  if (self->delivers) { /* what has happened so far comes first */
     PyObject *delivered = PyObject_CallMethod(self->observation, "deliver", nullptr);
     if (delivered == nullptr) answer = -1;
     Py_XDECREF(delivered);

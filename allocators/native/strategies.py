@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any, Literal
 
-from .._native import NativeAllocator
+from .._native import NativeAllocator, record
 from ..base import Allocator
 from ..block import Block, BlockInfo, Segment
 from ..caching import CachingAllocator, limit_of
@@ -19,6 +19,7 @@ from ..events import Observer
 from ..expandable import ExpandableAllocator, virtual_memory_of
 from ..libraries import OWN
 from ..lock import Lock
+from ..observation import warn
 from ..report import shortage_message
 from ..statistics import Counter, Counters, Statistics
 from ..upstream import Upstream
@@ -43,6 +44,8 @@ class NativeStrategy(NativeAllocator):
     def __init__(self, strategy: str, upstream: Upstream, memory_limit: int | None, options: dict[str, Any]) -> None:
         """``options`` are the strategy's own; None means not given."""
         self._observation = Delivery(self._move_events)
+        self._recorder: Observer | None = None
+        """One whose events the core writes into a trace file by itself: it is not called."""
         self._changing = Lock()
         self._process = os.getpid()
         given = {"memory_limit": memory_limit, **options}
@@ -89,21 +92,34 @@ class NativeStrategy(NativeAllocator):
         if os.getpid() != self._process:  # of the parent's threads none is here to let go of these
             self._changing = Lock()
             self._observation.drop()
-            self._observe(False, self._observation, None)
+            self._recorder = None
+            self._tell()
 
     def _attach(self, observer: Observer, context: Callable[[], int] | None) -> None:
         observation = self._observation
         if context is not None and observation.source is not None:
             raise ValueError("this allocator has a context source already; detach its observer first")
         observation.source = context or observation.source
-        observation.observers = (*observation.observers, observer)
-        self._observe(True, observation, observation.source)
+        if self._recorder is None and hasattr(observer, "native_log"):
+            self._recorder = observer
+        else:
+            observation.observers = (*observation.observers, observer)
+        self._tell()
 
     def _detach(self, observer: Observer) -> None:
         observation = self._observation
         observation.observers = tuple(other for other in observation.observers if other is not observer)
-        if not observation.observers:
+        if self._recorder is observer:
+            self._recorder = None
+        if not observation.observers and self._recorder is None:
             observation.source = None
+        self._tell()
+
+    def _tell(self) -> None:
+        """Let the core know who is to hear of events."""
+        observation = self._observation
+        log, device = getattr(self._recorder, "native_log", (None, 0))
+        record(self, log, device)
         self._observe(bool(observation.observers), observation, observation.source)
 
     # --- called by the extension module
@@ -112,6 +128,12 @@ class NativeStrategy(NativeAllocator):
         return self._allocate_for(nbytes, stream, library)
 
     _allocate_called_otherwise.__qualname__ = "Allocator.allocate"  # stands in the message of a TypeError
+
+    def _log_was_cut_off(self) -> None:
+        recorder, self._recorder = self._recorder, None
+        self._tell()
+        if recorder is not None:
+            warn("the disk is full, or the trace cannot grow: what comes from here on is missing in it")
 
     def _out_of_memory_message(self, requested: int, stream: int, free: int, total: int, *figures: int) -> str:
         return shortage_message(requested, stream, free, total, self.memory_limit, *figures)

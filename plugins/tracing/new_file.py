@@ -74,13 +74,14 @@ def _with_older(path: str, action: Callable[[], None]) -> None:
             older.close()
 
 
-def allocate(file: int, has: int, size: int) -> None:
+def allocate(file: int, has: int, size: int, *, shared: bool = False) -> None:
     """Let a file of ``has`` bytes grow to ``size``, with the disk space taken now.
 
     A memory map of a file with holes would end in a bus error when the disk is full.
 
     Raises:
-        OSError: there is no room. The file then is as long as it was.
+        OSError: there is no room. The file then is as long as it was, unless it is ``shared``: with somebody who may
+            let it grow at the same time.
     """
     try:
         try:
@@ -92,7 +93,8 @@ def allocate(file: int, has: int, size: int) -> None:
         except AttributeError:  # not every system has it
             _fill(file, has, size)
     except OSError:
-        os.ftruncate(file, has)
+        if not shared:
+            os.ftruncate(file, has)
         raise
 
 

@@ -145,7 +145,8 @@ def _assemble(path: str, version: int, fields: dict[str, Any], records: EventArr
     end = int(written[-1]) + 1 if len(written) else 0
     holes = end - len(written)
     is_event = np.isin(kinds[:end], list(EVENT_KINDS))
-    trace = Trace(Header(version, fields), records[:end] if is_event.all() else records[:end][is_event], path=path)
+    events = _in_order_of_time(records[:end] if is_event.all() else records[:end][is_event])
+    trace = Trace(Header(version, fields), events, path=path)
     damaged = _read_side_table(trace, fields, records[:end][kinds[:end] >= PIECE_NAME])
     damaged += int(np.count_nonzero((kinds[:end] < PIECE_NAME) & (kinds[:end] > 0) & ~is_event))
     given_up = fields.get(PLACES_GIVEN_UP)
@@ -167,6 +168,20 @@ def _assemble(path: str, version: int, fields: dict[str, Any], records: EventArr
         trace.complete = False
         trace.note = f"{'; '.join(said)}; {len(trace.events)} events read"
     return trace
+
+
+def _in_order_of_time(events: EventArray) -> EventArray:
+    """Events whose times never go back on a device: threads that write at once may take places in another order than
+    they read the clock."""
+    if not np.any(np.diff(events["time"]) < 0):
+        return events
+    for device in np.unique(events["device"]):
+        own = np.flatnonzero(events["device"] == device)
+        times = events["time"][own]
+        if np.any(np.diff(times) < 0):
+            events = events.copy()
+            events["time"][own] = np.maximum.accumulate(times)
+    return events
 
 
 def _read_side_table(trace: Trace, fields: dict[str, Any], pieces: EventArray) -> int:

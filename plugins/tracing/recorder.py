@@ -57,7 +57,11 @@ class TraceRecorder:
         _writers.add(self._writer)
 
     def observer(self, device: int) -> Observer:
-        """The observer for the allocator of a device, by the device's ordinal."""
+        """The observer for the allocator of a device, by the device's ordinal.
+
+        Native allocators do not call it: they write the same into the file by themselves, as its attribute
+        ``native_log`` says.
+        """
         writer, threads = self._writer, self._threads
         next_place, pack_into = writer.places.__next__, writer.EVENT.pack_into
 
@@ -94,6 +98,8 @@ class TraceRecorder:
                     last_place, last_time = writer.write_again(place, event), time_ns
                 raise
 
+        if writer.log is not None:
+            vars(record)["native_log"] = writer.log, device
         return record
 
     def marker(self, name: str) -> None:
@@ -140,8 +146,7 @@ class _Threads(dict[int, int]):
         self._writer = writer
 
     def __missing__(self, identity: int) -> int:
-        names = (thread.name for thread in threading.enumerate() if thread.ident == identity)
-        number = self[identity] = self._writer.thread(next(names, "unknown thread"))
+        number = self[identity] = self._writer.thread_of(identity)
         return number
 
 

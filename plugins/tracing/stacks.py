@@ -9,6 +9,7 @@ from itertools import count
 from types import CodeType, FrameType
 from typing import TypeAlias
 
+from ...allocators import native
 from ...allocators.errors import TraceError
 from ...allocators.libraries import split_context
 
@@ -33,7 +34,7 @@ class PythonStacks:
     since its globals name a module of cuplug, and so are frames of ``runpy``; they do not count as levels.
 
     What costs time happens once a stack: an event only walks over the frames and looks their code objects and
-    positions up.
+    positions up. Where the native core is, that walk is in C, and asks here for the kind of code that it sees first.
     """
 
     def __init__(self, number_of: Callable[[Iterable[Level]], int], depth: int = DEFAULT_DEPTH) -> None:
@@ -50,9 +51,15 @@ class PythonStacks:
         """Whose frames a code object's are, by its identity."""
         self._codes: list[CodeType] = []
         """Keeps the code objects alive whose identities are known, so that none is used again."""
-
-    def context(self) -> int:
+        self.context: Callable[[], int] = self.walk
         """The number of the call stack of the program that called, or 0 where cuplug was not called by a program."""
+        if native.is_available():
+            from ...allocators import _native
+
+            self.context = _native.StackWalker(self._kind, self._number, depth)
+
+    def walk(self) -> int:
+        """What ``context`` gives, in Python: where there is no native core, and for comparison."""
         frame: FrameType | None = sys._getframe(1)
         kinds = self._kinds
         key: list[int] = []
@@ -70,7 +77,9 @@ class PythonStacks:
             frame = frame.f_back
         stack = tuple(key)
         number = self._numbers.get(stack)
-        return number if number is not None else self._number(stack, sys._getframe(1))
+        if number is None:
+            number = self._numbers[stack] = self._number(len(key) // 2, sys._getframe(1))
+        return number
 
     def _kind(self, frame: FrameType) -> int:
         names = frame.f_globals
@@ -83,15 +92,15 @@ class PythonStacks:
         self._kinds[id(frame.f_code)] = kind
         return kind
 
-    def _number(self, key: tuple[int, ...], frame: FrameType | None) -> int:
+    def _number(self, count: int, frame: FrameType | None) -> int:
+        """The number of a stack seen first, of ``count`` levels of the program, from its innermost frame on."""
         levels: list[Level] = []
-        while frame is not None and len(levels) < len(key) // 2:
+        while frame is not None and len(levels) < count:
             code = frame.f_code
             if self._kinds.get(id(code)) == _PROGRAM:
                 levels.append((code.co_filename, frame.f_lineno or code.co_firstlineno, _function_name(code)))
             frame = frame.f_back
-        number = self._numbers[key] = self._number_of(levels) if levels else 0
-        return number
+        return self._number_of(levels) if levels else 0
 
 
 class CallStacks:

@@ -11,10 +11,11 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from ...allocators import native
 from ...allocators.errors import TraceError
 from ...allocators.libraries import STACK_MASK
 from .contents import EventArray, Trace
@@ -39,7 +40,10 @@ from .format import (
 )
 from .new_file import allocate, create
 
-__all__ = ["TraceWriter", "write_trace"]
+if TYPE_CHECKING:
+    from ...allocators import _native
+
+__all__ = ["TraceWriter", "thread_name", "write_trace"]
 
 T = TypeVar("T")
 
@@ -51,7 +55,8 @@ class TraceWriter:
 
     Places are handed out by an atomic counter, never by a lock, since a lock could be held by the very code that a
     finaliser interrupts. ``places`` gives offsets in the file; ``window`` is the part of the file that is mapped, as
-    (begin, end, map).
+    (begin, end, map). Allocators of the native core write their events into the same file by themselves, through
+    ``log``; the counter is then theirs too.
 
     An exception that comes at any point, such as ``KeyboardInterrupt``, loses no event: what is written by then is
     written again at its place, and goes on its way. A place that was handed out and never came to be known is given
@@ -88,11 +93,15 @@ class TraceWriter:
         about = _about_this_process() if about_process else {}
         text = json.dumps({**about, **(fields or {})}).encode()
         self._start = -(-(HEADER.size + len(text)) // PAGE) * PAGE
-        self.places = itertools.count(self._start, RECORD_SIZE)
+        self.log: _native.TraceLog | None = None
+        """Where native allocators write; None where there is no native core."""
+        self.places: Iterator[int] = itertools.count(self._start, RECORD_SIZE)
         fixed = HEADER.pack(MAGIC, FORMAT_VERSION, self._start, RECORD_SIZE, len(text), zlib.crc32(text), STILL_OPEN)
         head = (fixed + text).ljust(self._start, b"\0")
         self._file = create(self.path, head, self._start + _WINDOW * RECORD_SIZE)
         try:
+            if native.is_available():
+                self.log = self.places = _open_log(self._file.fileno(), self._start)
             self._advance(self._start)
         except BaseException:
             self._file.close()
@@ -164,9 +173,17 @@ class TraceWriter:
 
     def thread(self, text: str) -> int:
         """A number for one more thread, of that name."""
-        number = min(next(self._numbers[PIECE_THREAD]), 0xFFFF)  # the last number stands for all further threads
+        number = next(self._numbers[PIECE_THREAD])
+        if self.log is not None:
+            return min(self.log.thread(_NO_THREAD + number, text), 0xFFFF)
+        number = min(number, 0xFFFF)  # the last number stands for all further threads
         self._write(PIECE_THREAD, number, text)
         return number
+
+    def thread_of(self, identity: int) -> int:
+        """The number of the thread of that identity (``threading.get_ident``). To be asked for once for each."""
+        text = thread_name(identity)
+        return self.thread(text) if self.log is None else min(self.log.thread(identity, text), 0xFFFF)
 
     def stack(self, frames: Iterable[tuple[str, int, str]]) -> int:
         """The number of a call stack of (file name, line, function), innermost first. 0 for an empty one, and for what
@@ -194,6 +211,11 @@ class TraceWriter:
         self._cut_off = True
         if not self._file.closed:
             os.pwrite(self._file.fileno(), struct.pack("<Q", CUT_OFF), HEADER.size - 8)
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether events are missing at the end, for want of room on the disk."""
+        return self._cut_off or (self.log is not None and self.log.error != 0)
 
     def flush(self) -> None:
         """Ask the kernel to bring everything to disk. Not needed against a killed process, only against a power cut."""
@@ -249,7 +271,7 @@ class TraceWriter:
         try:
             if place < begin:  # a thread was held up while others filled the window
                 return self._map(place, place + RECORD_SIZE)
-            if self._cut_off:
+            if self.is_cut_off:
                 return _CLOSED
             self._advance(place)
         except OSError as error:
@@ -267,9 +289,9 @@ class TraceWriter:
                 self.describe(**{PLACES_GIVEN_UP: self.given_up})
         self.window = _CLOSED  # before the counter is read: whoever comes later writes nothing
         file = self._file.fileno()
-        end = min(next(self.places), os.fstat(file).st_size)
+        end = min(next(self.places) if self.log is None else self.log.close(), os.fstat(file).st_size)
         os.ftruncate(file, end)
-        if not self._cut_off:
+        if not self.is_cut_off:
             os.pwrite(file, struct.pack("<Q", (end - self._start) // RECORD_SIZE), HEADER.size - 8)
         self._file.close()
 
@@ -297,7 +319,7 @@ class TraceWriter:
         file = self._file.fileno()
         has = os.fstat(file).st_size
         if has < size:
-            allocate(file, has, size)
+            allocate(file, has, size, shared=self.log is not None)
         self.window = self._map(place, size)
 
     def _map(self, place: int, end: int) -> tuple[int, int, Any]:
@@ -306,6 +328,19 @@ class TraceWriter:
 
 
 _CLOSED: tuple[int, int, Any] = (0, 0, None)
+_NO_THREAD = 1 << 63  # identities from here on are no thread's
+
+
+def thread_name(identity: int) -> str:
+    """What the thread of that identity (``threading.get_ident``) is called."""
+    names = (thread.name for thread in threading.enumerate() if thread.ident == identity)
+    return next(names, "unknown thread")
+
+
+def _open_log(file: int, start: int) -> _native.TraceLog:
+    from ...allocators import _native
+
+    return _native.TraceLog(file, start, thread_name)
 
 
 def write_trace(trace: Trace, path: str | os.PathLike[str]) -> None:

@@ -135,7 +135,7 @@ def test_a_trace_that_cannot_be_written_to_its_end_leaves_what_was_there(
     write_trace(few, path)
     before = writing.allocate
     monkeypatch.setattr(
-        writing, "allocate", lambda file, has, size: full() if has > 1 << 19 else before(file, has, size)
+        writing, "allocate", lambda file, has, size, **how: full() if has > 1 << 19 else before(file, has, size, **how)
     )
     with pytest.raises(TraceError, match="No space left on device"):
         write_trace(many, path)

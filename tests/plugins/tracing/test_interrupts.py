@@ -32,6 +32,8 @@ class Interrupts:
         self.where = ""
 
     def __enter__(self) -> None:
+        # Python 3.12 tells of instructions only if it was asked to, of any frame, before the tracing begins.
+        sys._getframe().f_trace_opcodes = self.event == "opcode"
         sys.settrace(self.trace)
 
     def __exit__(self, *_: object) -> None:

@@ -1,0 +1,231 @@
+#include "trace_log.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "allocator.h"
+
+namespace cuplug {
+
+namespace {
+
+/* The records of plugins/tracing/format.py. The last eight bytes, with the kind, are stored at once and last: a record
+ * whose kind is zero was not written. */
+struct EventRecord {
+  uint64_t time, address, nbytes, requested, stream;
+  uint32_t context;
+  uint16_t thread;
+  uint8_t device, kind;
+};
+struct Piece {
+  char text[40];
+  uint32_t number;
+  uint16_t length;
+  uint8_t nothing, kind;
+};
+static_assert(sizeof(EventRecord) == TraceLog::RECORD && sizeof(Piece) == TraceLog::RECORD, "the format's records");
+
+constexpr uint16_t LAST_PIECE = 0x8000;
+constexpr uint8_t PIECE_THREAD = 243;
+constexpr off_t COUNT_AT = 28;                   /* where the header has the count of records */
+constexpr uint64_t CUT_OFF = UINT64_MAX - 1;     /* that count, in a file that is cut off */
+constexpr uint64_t AHEAD = TraceLog::WINDOW / 2; /* where in a window the next one is made */
+
+std::atomic<unsigned> forks{0};
+
+/* How often this process was forked from another, as far as it was asked before. */
+unsigned count_forks() {
+  static const int noticed = pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
+  static_cast<void>(noticed);
+  return forks.load(std::memory_order_relaxed);
+}
+
+}  // namespace
+
+CUPLUG_LOG_LOCAL TraceLog::Current TraceLog::current_{nullptr, 0};
+
+TraceLog::TraceLog(int file, uint64_t start)
+    : next_(start),
+      done_(start),
+      start_(start),
+      windows_(static_cast<std::atomic<char *> *>(std::calloc(MOST_WINDOWS, sizeof *windows_))),
+      generation_(count_forks()),
+      file_(fcntl(file, F_DUPFD_CLOEXEC, 0)) {
+  if (windows_ == nullptr) throw std::bad_alloc();
+  for (int device = 0; device < 256; ++device) targets_[device] = {this, static_cast<uint8_t>(device)};
+}
+
+/* --- events */
+
+void TraceLog::append(const cuplug_event &event, uint8_t device) {
+  if (is_elsewhere() || is_closed() || error() != 0) return;
+  const uint32_t thread = current_.log == this ? current_.number : thread_number(event.thread);
+  const EventRecord record{event.time_ns, event.address,
+                           event.nbytes,  event.requested,
+                           event.stream,  static_cast<uint32_t>(event.context),
+                           static_cast<uint16_t>(std::min(thread, uint32_t{0xFFFF})), device,
+                           static_cast<uint8_t>(event.kind)};
+  write(&record);
+}
+
+void TraceLog::write(const void *record) {
+  const uint64_t place = next_.fetch_add(RECORD, std::memory_order_relaxed);
+  if ((place & CLOSED) != 0) return;
+  const uint64_t offset = (place - start_) % WINDOW;
+  char *into = window((place - start_) / WINDOW);
+  if (into != nullptr) {
+    into += offset;
+    std::memcpy(into, record, RECORD - sizeof(uint64_t));
+    uint64_t last;
+    std::memcpy(&last, static_cast<const char *>(record) + RECORD - sizeof last, sizeof last);
+    __atomic_store_n(reinterpret_cast<uint64_t *>(into + RECORD - sizeof last), last, __ATOMIC_RELEASE);
+  }
+  if (offset == AHEAD) window((place - start_) / WINDOW + 1);
+  done_.fetch_add(RECORD, std::memory_order_release);
+}
+
+uint64_t TraceLog::take_place() {
+  const uint64_t place = next_.fetch_add(RECORD, std::memory_order_relaxed);
+  if ((place & CLOSED) == 0) done_.fetch_add(RECORD, std::memory_order_relaxed); /* it is Python's to write there */
+  return place & ~CLOSED;
+}
+
+/* --- threads */
+
+uint32_t TraceLog::thread_number(uint64_t identity) {
+  std::string to_tell;
+  bool is_new = false;
+  uint32_t number;
+  {
+    std::lock_guard<std::mutex> guard(naming_);
+    auto found = numbers_.find(identity);
+    is_new = found == numbers_.end();
+    number = is_new ? static_cast<uint32_t>(numbers_.size()) : found->second;
+    if (is_new) {
+      auto name = names_.find(identity);
+      to_tell = name == names_.end() ? "unknown thread" : name->second;
+      numbers_[identity] = number;
+    }
+  }
+  if (is_new) write_piece(PIECE_THREAD, std::min(number, uint32_t{0xFFFF}), to_tell);
+  if (identity == static_cast<uint64_t>(pthread_self())) current_ = {this, number};
+  return number;
+}
+
+void TraceLog::name_thread(uint64_t identity, const char *name) {
+  std::lock_guard<std::mutex> guard(naming_);
+  names_[identity] = name;
+}
+
+/* One entry of the side table. Other records may come between its pieces. */
+void TraceLog::write_piece(uint8_t kind, uint32_t number, const std::string &text) {
+  constexpr size_t MOST = sizeof(Piece::text);
+  for (size_t at = 0; at == 0 || at < text.size(); at += MOST) {
+    const size_t length = std::min(MOST, text.size() - at);
+    Piece piece{};
+    std::memcpy(piece.text, text.data() + at, length);
+    piece.number = number;
+    piece.length = static_cast<uint16_t>(length | (at + MOST >= text.size() ? LAST_PIECE : 0));
+    piece.kind = kind;
+    write(&piece);
+  }
+}
+
+/* --- the file */
+
+bool TraceLog::is_elsewhere() const { return forks.load(std::memory_order_relaxed) != generation_; }
+
+char *TraceLog::window(uint64_t number) {
+  if (number >= MOST_WINDOWS) {
+    cut_off(EFBIG);
+    return nullptr;
+  }
+  char *found = windows_[number].load(std::memory_order_acquire);
+  return found != nullptr ? found : map(number);
+}
+
+char *TraceLog::map(uint64_t number) {
+  std::lock_guard<std::mutex> guard(growing_);
+  char *found = windows_[number].load(std::memory_order_acquire);
+  if (found != nullptr || error() != 0 || file_ < 0) return found;
+  const uint64_t from = start_ + number * WINDOW;
+  const int failed = grow(from + WINDOW);
+  if (failed != 0) {
+    cut_off(failed);
+    return nullptr;
+  }
+  void *made = mmap(nullptr, WINDOW, PROT_READ | PROT_WRITE, MAP_SHARED, file_, static_cast<off_t>(from));
+  if (made == MAP_FAILED) {
+    cut_off(errno);
+    return nullptr;
+  }
+  windows_[number].store(static_cast<char *>(made), std::memory_order_release);
+  /* What was written stays in the kernel's hands; this process need not count it as its own memory. */
+  if (number >= 3) {
+    char *older = windows_[number - 3].load(std::memory_order_acquire);
+    if (older != nullptr) madvise(older, WINDOW, MADV_DONTNEED);
+  }
+  return static_cast<char *>(made);
+}
+
+/* Let the file have `size` bytes at least, with the disk space taken now: a map of a file with holes would end in a bus
+ * error when the disk is full. The errno of what failed, or 0. */
+int TraceLog::grow(uint64_t size) {
+  struct stat now;
+  if (fstat(file_, &now) != 0) return errno;
+  uint64_t has = static_cast<uint64_t>(now.st_size);
+  if (has >= size) return 0;
+  int failed;
+  do {
+    failed = posix_fallocate(file_, static_cast<off_t>(has), static_cast<off_t>(size - has));
+  } while (failed == EINTR);
+  if (failed != EINVAL && failed != EOPNOTSUPP && failed != ENOSYS) return failed;
+  static const char zeros[1 << 14] = {};
+  while (has < size) {
+    const ssize_t written = pwrite(file_, zeros, std::min<uint64_t>(sizeof zeros, size - has), static_cast<off_t>(has));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return written < 0 ? errno : ENOSPC;
+    has += static_cast<uint64_t>(written);
+  }
+  return 0;
+}
+
+/* Note in the file that events are missing from here on. */
+void TraceLog::cut_off(int error) {
+  int none = 0;
+  if (!error_.compare_exchange_strong(none, error)) return;
+  if (file_ >= 0 && pwrite(file_, &CUT_OFF, sizeof CUT_OFF, COUNT_AT) < 0) return; /* the trace is not closed, at least */
+}
+
+uint64_t TraceLog::close() {
+  const uint64_t end = next_.fetch_or(CLOSED, std::memory_order_acq_rel);
+  if ((end & CLOSED) != 0 || is_elsewhere()) return end_;
+  end_ = end;
+  for (int tries = 0; tries < 1000 && done_.load(std::memory_order_acquire) != end; ++tries) sched_yield();
+  const bool is_quiet = done_.load(std::memory_order_acquire) == end;
+  std::lock_guard<std::mutex> guard(growing_);
+  const size_t windows = static_cast<size_t>((end - start_) / WINDOW) + 2;
+  for (size_t number = 0; is_quiet && number < std::min(windows, MOST_WINDOWS); ++number) {
+    char *mapped = windows_[number].exchange(nullptr, std::memory_order_acq_rel);
+    if (mapped != nullptr) munmap(mapped, WINDOW);
+  }
+  ::close(file_);
+  file_ = -1;
+  return end_;
+}
+
+void record(cuplug_allocator *allocator, const TraceLog::Target *target) {
+  static_cast<Allocator *>(allocator)->events().record(target);
+}
+
+}  // namespace cuplug

@@ -1,0 +1,99 @@
+/* Events on their way into a trace file: each thread writes its own, and waits for none. */
+#ifndef CUPLUG_TRACE_LOG_H
+#define CUPLUG_TRACE_LOG_H
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "cuplug_allocator.h"
+
+/* Variables of a thread, reached without a call. glibc keeps room for a few of them in libraries that are loaded late. */
+#if defined(__GLIBC__)
+#define CUPLUG_LOG_LOCAL __attribute__((tls_model("initial-exec"))) thread_local
+#else
+#define CUPLUG_LOG_LOCAL thread_local
+#endif
+
+namespace cuplug {
+
+/* A trace file that is being written, with the format of plugins/tracing/format.py.
+ *
+ * The file itself, mapped into memory, is where events go at once: whatever kills the process, the kernel keeps what was
+ * written, and there is no buffer that could be full, nor a thread that empties it. Places are handed out by one atomic
+ * counter, which Python's writer shares for its names and stacks. Only where the file has to grow, once in 20,480
+ * events and ahead of time, a thread calls the kernel; another that needs the same part meanwhile waits for it.
+ *
+ * One that a full disk has cut off, a closed one, and any one in a forked child (the file is the parent's) take no
+ * events. Nothing here knows the interpreter. Logs are never destroyed: another thread may be about to write. */
+class TraceLog {
+ public:
+  /* Where the events of one device go. */
+  struct Target {
+    TraceLog *log = nullptr;
+    uint8_t device = 0;
+  };
+
+  /* Over a copy of `file`, whose records begin at `start`. Throws std::bad_alloc. */
+  TraceLog(int file, uint64_t start);
+  TraceLog(const TraceLog &) = delete;
+  TraceLog &operator=(const TraceLog &) = delete;
+
+  void append(const cuplug_event &event, uint8_t device);
+  const Target *target(uint8_t device) const { return &targets_[device]; }
+
+  /* A place for a record of Python's, in bytes from the file's begin. It is not to be used once the log is closed. */
+  uint64_t take_place();
+  /* The number of a thread in the trace, as its first event gets it: numbers follow the order of those. */
+  uint32_t thread_number(uint64_t identity);
+  /* What a thread is called, told before its first event; those of which nobody knows are "unknown thread". */
+  void name_thread(uint64_t identity, const char *name);
+  bool knows_this_thread() const { return current_.log == this; }
+
+  /* Take no more events. Answers where the records end, the same each time. */
+  uint64_t close();
+  /* The errno of what cut the trace off; 0 while nothing has. */
+  int error() const { return error_.load(std::memory_order_relaxed); }
+  bool is_closed() const { return (next_.load(std::memory_order_relaxed) & CLOSED) != 0; }
+
+  static constexpr uint64_t RECORD = 48, WINDOW = 20480 * RECORD; /* bytes; writer.py has the same window */
+
+ private:
+  struct Current { /* the calling thread's number in the log that it wrote to last */
+    const TraceLog *log;
+    uint32_t number;
+  };
+  static constexpr uint64_t CLOSED = uint64_t{1} << 63;
+  static constexpr size_t MOST_WINDOWS = 1 << 16;
+
+  bool is_elsewhere() const; /* whether this process was forked from the one that made the log */
+  char *window(uint64_t number);
+  char *map(uint64_t number);
+  int grow(uint64_t size);
+  void cut_off(int error);
+  void write(const void *record);
+  void write_piece(uint8_t kind, uint32_t number, const std::string &text);
+
+  std::atomic<uint64_t> next_; /* the next record's place, with CLOSED once it is closed */
+  std::atomic<uint64_t> done_; /* how many of the places handed out were dealt with, in bytes */
+  const uint64_t start_;
+  uint64_t end_ = 0; /* where the records end, once it is closed */
+  std::atomic<char *> *windows_; /* by number; null where a part is not mapped. Its memory is used as it is touched */
+  std::atomic<int> error_{0};
+  Target targets_[256];
+  const unsigned generation_; /* of forks, when it was made */
+  std::mutex growing_;
+  int file_;
+  std::mutex naming_;
+  std::map<uint64_t, uint32_t> numbers_;
+  std::map<uint64_t, std::string> names_;
+  static CUPLUG_LOG_LOCAL Current current_;
+};
+
+/* Let an allocator write its events into a log, as of `device`; null for none. */
+void record(cuplug_allocator *allocator, const TraceLog::Target *target);
+
+}  // namespace cuplug
+#endif
