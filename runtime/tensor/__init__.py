@@ -38,10 +38,24 @@ from .core.dtypes import bool_ as bool
 from .core.generator import Generator, initial_seed, manual_seed, seed
 from .core.shapes import Size
 from .methods import Tensor
-from .ops import elementwise_functions
+from .ops import (
+    counting,
+    elementwise_functions,
+    linalg,
+    normalising,
+    products,
+    repairing,
+    scans,
+    scattering,
+    sorting,
+    stacking,
+    statistics,
+    triangles,
+)
 from .ops.arithmetic import add, clamp, div, result_type, sub, where
 from .ops.comparing import allclose, equal, isclose
 from .ops.copying import clone
+from .ops.counting import *  # noqa: F403
 from .ops.creation import (
     arange,
     as_tensor,
@@ -59,8 +73,9 @@ from .ops.creation import (
     zeros,
     zeros_like,
 )
+from .ops.drawing import bernoulli, multinomial
 from .ops.elementwise_functions import *  # noqa: F403 - the functions of the table
-from .ops.exchange import asarray, from_dlpack
+from .ops.exchange import asarray, from_dlpack, frombuffer
 from .ops.facts import is_complex, is_floating_point, is_same_size, is_signed, is_tensor, numel
 from .ops.indexing import index_select, masked_fill, masked_select, nonzero
 from .ops.joining import cat, stack
@@ -77,8 +92,10 @@ from .ops.legacy_types import (
     ShortTensor,
 )
 from .ops.matmul import bmm, dot, matmul, mm, mv
+from .ops.normalising import *  # noqa: F403
 from .ops.numpy_arrays import from_numpy
 from .ops.printing import set_printoptions
+from .ops.products import *  # noqa: F403
 from .ops.random_numbers import normal, rand, rand_like, randint, randint_like, randn, randn_like, randperm
 from .ops.reductions import (
     all,
@@ -97,9 +114,16 @@ from .ops.reductions import (
     sum,
     var,
 )
-from .ops.repeating import flip, tile
+from .ops.repairing import *  # noqa: F403
+from .ops.repeating import flip, fliplr, flipud, repeat_interleave, roll, tile
 from .ops.reshape import flatten, ravel, reshape, unflatten
 from .ops.scalars import truth as is_nonzero
+from .ops.scans import *  # noqa: F403
+from .ops.scattering import *  # noqa: F403
+from .ops.sorting import *  # noqa: F403
+from .ops.stacking import *  # noqa: F403
+from .ops.statistics import *  # noqa: F403
+from .ops.triangles import *  # noqa: F403
 from .ops.views import (
     as_strided,
     broadcast_tensors,
@@ -184,6 +208,7 @@ __all__ = [
     "float64",
     "from_dlpack",
     "from_numpy",
+    "frombuffer",
     "full",
     "full_like",
     "get_default_dtype",
@@ -271,6 +296,17 @@ __all__ = [
     "zeros_like",
 ]
 __all__ += elementwise_functions.__all__
+__all__ += counting.__all__
+__all__ += products.__all__
+__all__ += repairing.__all__
+__all__ += scans.__all__
+__all__ += scattering.__all__
+__all__ += normalising.__all__
+__all__ += sorting.__all__
+__all__ += stacking.__all__
+__all__ += statistics.__all__
+__all__ += triangles.__all__
+__all__ += ["bernoulli", "fliplr", "flipud", "linalg", "multinomial", "repeat_interleave", "roll", "row_stack"]
 
 # Older and other names.
 clip = clamp
@@ -281,6 +317,7 @@ half = float16
 int = int32
 long = int64
 moveaxis = movedim
+row_stack = stacking.vstack
 short = int16
 subtract = sub
 swapaxes = swapdims = transpose

@@ -13,19 +13,31 @@ from .ops import (
     arithmetic,
     comparing,
     copying,
+    counting,
+    drawing,
     elementwise_functions,
     exchange,
     filling,
     indexing,
     matmul,
     new_tensors,
+    normalising,
     pickling,
     printing,
+    products,
     random_numbers,
     reductions,
+    repairing,
     repeating,
     reshape,
+    resizing,
     scalars,
+    scans,
+    scattering,
+    sorting,
+    stacking,
+    statistics,
+    triangles,
     views,
 )
 from .ops.elementwise import apply, apply1, apply_into2
@@ -39,16 +51,35 @@ _BY_THEIR_NAMES: dict[ModuleType, str] = {
     arithmetic: "add add_ clamp clamp_ div div_ sub sub_",
     comparing: "allclose equal isclose",
     copying: "clone copy_ cpu cuda detach pin_memory to type_as",
+    counting: "bincount histc unique unique_consecutive",
+    drawing: "bernoulli bernoulli_ exponential_ multinomial",
     exchange: "numpy record_stream",
     filling: "fill_ zero_",
     indexing: "index_select masked_fill masked_fill_ masked_select nonzero",
     matmul: "bmm dot matmul mm mv",
     new_tensors: "new new_empty new_full new_ones new_tensor new_zeros",
+    products: (
+        "addbmm addbmm_ addcdiv addcdiv_ addcmul addcmul_ addmm addmm_ addmv addmv_ addr addr_ baddbmm baddbmm_ inner "
+        "outer vdot"
+    ),
     random_numbers: "normal_ random_ uniform_",
     reductions: "all amax amin any argmax argmin count_nonzero max mean min norm prod std sum var",
-    repeating: "flip repeat tile",
+    repairing: "nan_to_num nan_to_num_ round round_",
+    repeating: "flip fliplr flipud repeat repeat_interleave roll tile",
     reshape: "contiguous flatten ravel reshape reshape_as unflatten view view_as",
+    resizing: "resize_ resize_as_ unfold",
     scalars: "item tolist",
+    scans: "cummax cummin cumprod cumprod_ cumsum cumsum_ logcumsumexp",
+    scattering: (
+        "gather index_add index_add_ index_copy index_copy_ index_fill index_fill_ index_put index_put_ masked_scatter "
+        "masked_scatter_ put_ scatter scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_ take "
+        "take_along_dim"
+    ),
+    normalising: "log_softmax logsumexp softmax",
+    sorting: "argsort kthvalue median msort nanmedian sort topk",
+    stacking: "dsplit hsplit tensor_split vsplit",
+    statistics: "aminmax nanmean nansum",
+    triangles: "diag diag_embed diagflat trace tril tril_ triu triu_",
     views: (
         "as_strided broadcast_to chunk diagonal expand expand_as movedim narrow permute select split squeeze squeeze_ "
         "t t_ transpose transpose_ unbind unsqueeze unsqueeze_"
@@ -101,6 +132,7 @@ _BY_OTHER_NAMES: dict[str, Callable[..., Any]] = {
     "__matmul__": matmul.matmul_operator,
     "__reduce_ex__": pickling.reduce_tensor,
     "__repr__": printing.text_of,
+    "__reversed__": repeating.reversed_,
     "__setitem__": indexing.set_item,
 }
 _PROPERTIES: dict[str, Callable[[Tensor], Any]] = {

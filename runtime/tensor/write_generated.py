@@ -25,8 +25,8 @@ _HERE = Path(__file__).parent
 
 # --- the functions of the table
 
-BY_HAND = frozenset(("add", "sub", "div", "where"))
-"""Lines of the table whose functions take more than operands: they are in ``arithmetic.py``."""
+BY_HAND = frozenset(("add", "sub", "div", "round", "where"))
+"""Lines of the table whose functions take more than operands: they are in ``arithmetic.py`` and ``repairing.py``."""
 
 _INTERNAL = frozenset(("add_scaled", "clamp_both", "sub_scaled", "trunc_divide"))
 """Lines that other functions use: methods, since every line is one, but no functions of ``cuplug``."""
@@ -39,6 +39,7 @@ _TYPES = {
     TypeRule.INTEGER: "The result has the operands' common type.",
     TypeRule.WHOLE: "The result has the operands' common type.",
     TypeRule.FLOATING: "The result has the operands' common type.",
+    TypeRule.ALIKE: "The result has the tensors' type.",
     TypeRule.FLOAT: "The result is floating-point: integers and bool become the default dtype.",
     TypeRule.TEST: "The result is of bool.",
 }
@@ -48,6 +49,7 @@ _REFUSED = {
     TypeRule.INTEGER: "the elements are floating-point numbers",
     TypeRule.WHOLE: "the elements are floating-point numbers or bool",
     TypeRule.FLOATING: "the elements are no floating-point numbers",
+    TypeRule.ALIKE: "the elements are no floating-point numbers, or of different types",
 }
 _HEAD = '''"""The functions of the table of element-wise operations, by their names.
 

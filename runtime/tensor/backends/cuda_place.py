@@ -20,13 +20,15 @@ from ..core.layout import Layout
 from ..core.shapes import Shape
 from ..core.tensor import Tensor, address_of, make_tensor
 from ..places.distributions import wide
-from ..places.elementwise_table import COPY, Elementwise
+from ..places.elementwise_table import COPY, Elementwise, TypeRule
 from ..places.pattern_table import PATTERNS
 from ..places.place import Kernel
 from ..places.reduction_table import Reduction
 from ..places.registry import serve_devices
+from ..places.row_table import RowOperation
 from . import cuda_elementwise, cuda_fill, cuda_indexing, cuda_reduce
 from .cublas import Blas, Gemm, cublas
+from .cuda_row_kernels import row_kernel
 from .cuda_source import THREADS
 from .device_place import DevicePlace
 
@@ -119,7 +121,8 @@ class CudaPlace(DevicePlace):
             return forms[aligned]
 
         # What makes an address or a number of each operand.
-        settled = [layout.dtype.itemsize if layout is not None else _to_number(kind) for layout, kind in given]
+        tests = operation.rule is TypeRule.TEST
+        settled = [layout.dtype.itemsize if layout is not None else _to_number(kind, tests) for layout, kind in given]
         ways = _ways("".join("n" if layout is None else "t" for layout in operands))
         write, new = ways(self, out, forms, form, mask, *settled)
         if out.contiguous:
@@ -255,6 +258,9 @@ class CudaPlace(DevicePlace):
 
         return kernel
 
+    def rows(self, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
+        return row_kernel(self, operation, outs, operands)
+
     def positions(self, flags: Layout) -> Callable[[Tensor], Tensor]:
         ndim, length = len(flags.shape), flags.numel
         blocks = -(-length // cuda_indexing.SEARCHED)
@@ -325,8 +331,11 @@ def _nothing(*_: Any) -> None:
     """There are no elements to work on."""
 
 
-def _to_number(kind: dtype) -> Any:
-    """Makes of a Python number what the module ``struct`` packs for this type."""
+def _to_number(kind: dtype, rounded: bool) -> Any:
+    """Makes of a Python number what the module ``struct`` packs for this type. ``rounded``: as a tensor holds it, where
+    a half type is computed with in a wider one."""
+    if rounded and kind.is_half:
+        return lambda value: float(kind.scalar(value))
     if kind.kind == "b":
         return bool
     if kind.kind == "f":

@@ -15,9 +15,10 @@ from ..core.dtypes import dtype, float64, int64
 from ..core.layout import Layout
 from ..core.shapes import Shape
 from ..places import distributions
-from ..places.elementwise_table import COPY, Elementwise
+from ..places.elementwise_table import COPY, Elementwise, TypeRule
 from ..places.pattern_table import PATTERNS
 from ..places.reduction_table import Reduction
+from ..places.row_table import RowOperation
 
 __all__ = [
     "IntegerDivisionError",
@@ -28,6 +29,7 @@ __all__ = [
     "put",
     "random",
     "reduction",
+    "rows",
     "take",
     "taking",
     "where",
@@ -56,6 +58,11 @@ def elementwise(
         return _where(types, operands)
     computed = [each.computed for each in types]
     convert = [_convert(operand, target) for operand, target in zip(operands, computed, strict=True)]
+    if operation.rule is TypeRule.TEST:  # numbers are compared as what the tensors hold
+        convert = [
+            _rounding(kind) if operand is None and kind.is_half else change
+            for operand, kind, change in zip(operands, types, convert, strict=True)
+        ]
     integers = computed[-1].kind != "f"
     divide: Literal["raise", "ignore"] = "raise" if division_by_zero and integers and operation.divides else "ignore"
     implementation = operation.numpy
@@ -154,6 +161,10 @@ def _convert(operand: Layout | None, target: dtype) -> Callable[[Any], Any] | No
         return None
     numpy_dtype = target.numpy
     return lambda array: array.astype(numpy_dtype)
+
+
+def _rounding(kind: dtype) -> Callable[[Any], Any]:
+    return lambda number: kind.computed.scalar(float(kind.scalar(number)))
 
 
 def _dividing(run: Run) -> Run:
@@ -302,5 +313,30 @@ def join(axis: int) -> Run:
 
     def run(out: Any, *arrays: Any) -> None:
         np.concatenate(arrays, axis, out, casting="unsafe")
+
+    return run
+
+
+def rows(operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Run:
+    """See ``Place.rows``."""
+    implementation, many = operation.numpy, len(outs)
+    if operation.kind in ("gather", "scatter"):  # these move what is stored
+
+        def move(out: Any, *operands: Any) -> None:
+            if operation.kind == "scatter":
+                implementation(out, *operands)
+            else:
+                out[...] = implementation(*operands)
+
+        return move
+    wide = [each.dtype.computed.numpy if each.dtype.is_half else None for each in operands]
+
+    def run(*given: Any) -> None:
+        results, rest = given[:many], given[many:]
+        ready = [each if kind is None else each.astype(kind) for kind, each in zip(wide, rest, strict=False)]
+        with _quiet(all="ignore"):
+            found = implementation(*ready, *rest[len(wide) :])
+            for out, each in zip(results, found if many > 1 else (found,), strict=True):
+                np.copyto(out, each, casting="unsafe")
 
     return run

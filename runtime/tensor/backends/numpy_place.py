@@ -12,6 +12,7 @@ from ..places.elementwise_table import Elementwise
 from ..places.pattern_table import PATTERNS
 from ..places.place import Kernel, Place
 from ..places.reduction_table import Reduction
+from ..places.row_table import RowOperation
 from . import numpy_kernels
 from .numpy_kernels import Run
 
@@ -56,6 +57,10 @@ class NumpyPlace(Place):
 
     def put(self, target: Layout, values: Layout | None, indices: Sequence[Layout]) -> Kernel:
         return self._kernel("put", numpy_kernels.put(), (target,), (values, *indices))
+
+    def rows(self, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
+        run = numpy_kernels.rows(operation, outs, operands)
+        return self._kernel(operation.name, run, outs, (*operands, *(None,) * operation.parameters))
 
     def join(self, out: Layout, operands: Sequence[Layout], axis: int) -> Kernel:
         return self._kernel("cat", numpy_kernels.join(axis), (out,), operands)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from ...default_runtime import default_runtime
 from ...pinned import alloc_pinned
 from ...runtime import Runtime
+from .device_name import device
 from .layout import Location
 from .tensor_errors import ArgumentError
 
@@ -19,7 +20,7 @@ __all__ = ["Storage", "pinned_storage"]
 class Storage:
     """Memory at one place, in bytes. It keeps ``owner``, whose life is the memory's, and nothing more."""
 
-    __slots__ = ("__weakref__", "_bytes", "address", "nbytes", "owner", "pinned", "place")
+    __slots__ = ("__weakref__", "_bytes", "address", "length", "owner", "pinned", "place")
 
     address: int
     """Of the first byte."""
@@ -28,7 +29,8 @@ class Storage:
         self, place: Location, nbytes: int, owner: Any, address: int | None = None, pinned: bool = False
     ) -> None:
         self.place = place
-        self.nbytes = nbytes
+        self.length = nbytes
+        """The size in bytes."""
         self.owner = owner
         """Whose life is the memory's: a device buffer, a pinned buffer or NumPy's array."""
         self.pinned = pinned
@@ -59,8 +61,28 @@ class Storage:
             if self.owner.flags.c_contiguous and self.owner.ndim:
                 self._bytes = self.owner.reshape(-1).view(np.uint8)
             else:
-                self._bytes = np.asarray(_Memory(self.address, self.nbytes, self.owner))
+                self._bytes = np.asarray(_Memory(self.address, self.length, self.owner))
         return self._bytes
+
+    def nbytes(self) -> int:
+        """The size in bytes."""
+        return self.length
+
+    def size(self) -> int:
+        """The size in bytes."""
+        return self.length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def data_ptr(self) -> int:
+        """The address of the first byte; 0 if there are none."""
+        return self.address if self.length else 0
+
+    @property
+    def device(self) -> device:
+        """Where the memory is."""
+        return self.place.device
 
     def is_pinned(self) -> bool:
         """Whether this is page-locked host memory."""
@@ -76,12 +98,12 @@ class Storage:
             return self
         if self.place.device.type != "cpu":
             raise ArgumentError(f"only memory of the CPU can be pinned, and this is memory of {self.place.device}")
-        made = pinned_storage(default_runtime(), self.place, self.nbytes)
+        made = pinned_storage(default_runtime(), self.place, self.length)
         made.bytes[:] = self.bytes
         return made
 
     def __repr__(self) -> str:
-        return f"<Storage of {self.nbytes} bytes at {self.address:#x} on {self.place.device}>"
+        return f"<Storage of {self.length} bytes at {self.address:#x} on {self.place.device}>"
 
 
 def pinned_storage(runtime: Runtime, place: Location, nbytes: int) -> Storage:

@@ -158,6 +158,83 @@ class Tensor:
             DeviceMismatchError: the operands are on different devices.
         """
         ...
+    def addbmm(self, batch1: Tensor, batch2: Tensor, *, beta: _float = 1, alpha: _float = 1, out: Tensor | None = None) -> Tensor:
+        """``beta * input + alpha * bmm(batch1, batch2).sum(0)`` for batches of matrices; ``input`` broadcasts.
+
+        Raises:
+            TypeError: the element types differ.
+            ValueError: the shapes do not fit.
+        """
+        ...
+    def addbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: _float = 1, alpha: _float = 1) -> Tensor:
+        """``addbmm``, written to the tensor itself. It raises what ``addbmm`` raises, and where the
+        result does not fit the tensor.
+        """
+        ...
+    def addcdiv(self, tensor1: Any, tensor2: Any, *, value: _float = 1, out: Tensor | None = None) -> Tensor:
+        """``input + value * tensor1 / tensor2``, element by element; all broadcast together.
+
+        Raises:
+            TypeError: all elements are integers, whose quotient torch refuses here.
+            ValueError: the shapes do not broadcast.
+        """
+        ...
+    def addcdiv_(self, tensor1: Any, tensor2: Any, *, value: _float = 1) -> Tensor:
+        """``addcdiv``, written to the tensor itself. It raises what ``addcdiv`` raises, and where the
+        result does not fit the tensor.
+        """
+        ...
+    def addcmul(self, tensor1: Any, tensor2: Any, *, value: _float = 1, out: Tensor | None = None) -> Tensor:
+        """``input + value * tensor1 * tensor2``, element by element; all broadcast together.
+
+        Raises:
+            ValueError: the shapes do not broadcast.
+        """
+        ...
+    def addcmul_(self, tensor1: Any, tensor2: Any, *, value: _float = 1) -> Tensor:
+        """``addcmul``, written to the tensor itself. It raises what ``addcmul`` raises, and where the
+        result does not fit the tensor.
+        """
+        ...
+    def addmm(self, mat1: Tensor, mat2: Tensor, *, beta: _float = 1, alpha: _float = 1, out: Tensor | None = None) -> Tensor:
+        """``beta * input + alpha * (mat1 @ mat2)`` for matrices; ``input`` broadcasts.
+
+        Raises:
+            TypeError: the element types differ.
+            ValueError: the shapes do not fit.
+        """
+        ...
+    def addmm_(self, mat1: Tensor, mat2: Tensor, *, beta: _float = 1, alpha: _float = 1) -> Tensor:
+        """``addmm``, written to the tensor itself. It raises what ``addmm`` raises, and where the
+        result does not fit the tensor.
+        """
+        ...
+    def addmv(self, mat: Tensor, vec: Tensor, *, beta: _float = 1, alpha: _float = 1, out: Tensor | None = None) -> Tensor:
+        """``beta * input + alpha * (mat @ vec)`` for a matrix and a vector; ``input`` broadcasts.
+
+        Raises:
+            TypeError: the element types differ.
+            ValueError: the shapes do not fit.
+        """
+        ...
+    def addmv_(self, mat: Tensor, vec: Tensor, *, beta: _float = 1, alpha: _float = 1) -> Tensor:
+        """``addmv``, written to the tensor itself. It raises what ``addmv`` raises, and where the
+        result does not fit the tensor.
+        """
+        ...
+    def addr(self, vec1: Tensor, vec2: Tensor, *, beta: _float = 1, alpha: _float = 1, out: Tensor | None = None) -> Tensor:
+        """``beta * input + alpha * outer(vec1, vec2)``; ``input`` broadcasts.
+
+        Raises:
+            TypeError: a factor is of a higher kind than the result.
+            ValueError: the shapes do not fit.
+        """
+        ...
+    def addr_(self, vec1: Tensor, vec2: Tensor, *, beta: _float = 1, alpha: _float = 1) -> Tensor:
+        """``addr``, written to the tensor itself. It raises what ``addr`` raises, and where the
+        result does not fit the tensor.
+        """
+        ...
     def all(self, dim: Any = None, keepdim: _bool = False, *, out: Tensor | None = None, axis: Any = None, keepdims: _bool = False) -> Tensor:
         """Whether all elements differ from 0.
 
@@ -206,6 +283,20 @@ class Tensor:
         Raises:
             IndexError: there is no such dimension.
             ValueError: there are no elements to choose from; an IndexError too.
+        """
+        ...
+    def aminmax(self, *, dim: _int | None = None, keepdim: _bool = False, out: tuple[Tensor, Tensor] | None = None) -> Extremes:
+        """The smallest and the largest element; NaN if there is one.
+
+        Args:
+            input: the tensor.
+            dim: a dimension, or None for all.
+            keepdim: whether the reduced dimension stays, with length 1.
+            out: where to write both, two tensors, which are given the result's shape.
+
+        Raises:
+            IndexError: there is no such dimension.
+            ValueError: there are no elements to choose from.
         """
         ...
     def any(self, dim: Any = None, keepdim: _bool = False, *, out: Tensor | None = None, axis: Any = None, keepdims: _bool = False) -> Tensor:
@@ -326,13 +417,14 @@ class Tensor:
         It raises what ``atanh`` raises, and where the result does not fit ``input``.
         """
         ...
-    def argmax(self, dim: _int | None = None, keepdim: _bool = False, *, axis: _int | None = None, keepdims: _bool = False) -> Tensor:
+    def argmax(self, dim: _int | None = None, keepdim: _bool = False, *, axis: _int | None = None, keepdims: _bool = False, out: Tensor | None = None) -> Tensor:
         """Where the largest element is, as int64: of equals the first, and NaN before anything.
 
         Args:
             input: the tensor.
             dim: a dimension, or None for the position in the flattened tensor; ``axis`` means the same.
             keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             IndexError: there is no such dimension.
@@ -340,18 +432,32 @@ class Tensor:
             TypeError: the elements are of bool.
         """
         ...
-    def argmin(self, dim: _int | None = None, keepdim: _bool = False, *, axis: _int | None = None, keepdims: _bool = False) -> Tensor:
+    def argmin(self, dim: _int | None = None, keepdim: _bool = False, *, axis: _int | None = None, keepdims: _bool = False, out: Tensor | None = None) -> Tensor:
         """Where the smallest element is, as int64: of equals the first, and NaN before anything.
 
         Args:
             input: the tensor.
             dim: a dimension, or None for the position in the flattened tensor; ``axis`` means the same.
             keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
+            out: where to write the result; it is given the result's shape.
 
         Raises:
             IndexError: there is no such dimension.
             ValueError: there are no elements to choose from; an IndexError too.
             TypeError: the elements are of bool.
+        """
+        ...
+    def argsort(self, dim: _int = -1, descending: _bool = False, *, stable: _bool = False) -> Tensor:
+        """Where the elements are that ``sort`` puts in order along a dimension.
+
+        Args:
+            input: the tensor.
+            dim: the dimension.
+            descending: whether the largest comes first.
+            stable: whether equal elements keep their order: here they always do.
+
+        Raises:
+            IndexError: there is no such dimension.
         """
         ...
     def as_strided(self, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
@@ -436,8 +542,60 @@ class Tensor:
         It raises what ``atanh`` raises, and where the result does not fit ``input``.
         """
         ...
+    def baddbmm(self, batch1: Tensor, batch2: Tensor, *, beta: _float = 1, alpha: _float = 1, out: Tensor | None = None) -> Tensor:
+        """``beta * input + alpha * bmm(batch1, batch2)`` for batches of matrices; ``input`` broadcasts.
+
+        Raises:
+            TypeError: the element types differ.
+            ValueError: the shapes do not fit.
+        """
+        ...
+    def baddbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: _float = 1, alpha: _float = 1) -> Tensor:
+        """``baddbmm``, written to the tensor itself. It raises what ``baddbmm`` raises, and where the
+        result does not fit the tensor.
+        """
+        ...
+    def bernoulli(self, p: Any = None, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor:
+        """1 with the probability that each element says, else 0.
+
+        Args:
+            input: probabilities; with ``p`` only shape, type and device count.
+            p: one probability for all.
+            generator: where random numbers come from.
+            out: where to write the result; it is given the result's shape.
+
+        Raises:
+            TypeError: the probabilities are not floating-point numbers.
+            ValueError: ``p`` is none.
+            DeviceMismatchError: the generator is of another device.
+        """
+        ...
+    def bernoulli_(self, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
+        """Fill with 1 with the probability ``p``, a number or a tensor that broadcasts, else 0.
+
+        Raises:
+            ValueError: ``p`` is no probability.
+            DeviceMismatchError: the generator is of another device.
+        """
+        ...
     def bfloat16(self) -> Tensor:
         """The elements converted to bfloat16; the tensor itself if they are of it."""
+        ...
+    def bincount(self, weights: Tensor | None = None, minlength: _int = 0) -> Tensor:
+        """How often each integer occurs, from 0 on; with ``weights`` the sum of the weights there. Waits for a device.
+
+        Args:
+            input: integers that are not negative, in one dimension.
+            weights: as many numbers.
+            minlength: the least number of counts.
+
+        Returns:
+            int64, or float64 with weights (float32 for float32).
+
+        Raises:
+            TypeError: the elements are not integers.
+            ValueError: one is negative, there is more than one dimension, or there are not as many weights.
+        """
         ...
     def bitwise_and(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """The bits that are set in both, element by element. The result has the operands' common type.
@@ -787,6 +945,66 @@ class Tensor:
             ValueError: ``device`` is no CUDA device.
         """
         ...
+    def cummax(self, dim: _int, *, out: tuple[Tensor, Tensor] | None = None) -> ValuesAndIndices:
+        """The largest element up to each one, along a dimension, and where it is: of equals the last, NaN before anything.
+
+        Args:
+            input: the tensor.
+            dim: the dimension.
+            out: where to write values and indices, two tensors, which are given the result's shape.
+
+        Raises:
+            IndexError: there is no such dimension.
+        """
+        ...
+    def cummin(self, dim: _int, *, out: tuple[Tensor, Tensor] | None = None) -> ValuesAndIndices:
+        """The smallest element up to each one, along a dimension, and where it is: of equals the last, NaN before anything.
+
+        Args:
+            input: the tensor.
+            dim: the dimension.
+            out: where to write values and indices, two tensors, which are given the result's shape.
+
+        Raises:
+            IndexError: there is no such dimension.
+        """
+        ...
+    def cumprod(self, dim: _int, *, dtype: Any = None, out: Tensor | None = None) -> Tensor:
+        """The product of the elements up to each one, along a dimension. Integers and bool multiply in int64.
+
+        Args:
+            input: the tensor.
+            dim: the dimension.
+            dtype: the element type of the result, to which elements are converted first.
+            out: where to write the result; it is given the result's shape.
+
+        Raises:
+            IndexError: there is no such dimension.
+        """
+        ...
+    def cumprod_(self, dim: _int, *, dtype: Any = None) -> Tensor:
+        """``cumprod``, written to the tensor itself. It raises what ``cumprod`` raises, and where the
+        result does not fit the tensor.
+        """
+        ...
+    def cumsum(self, dim: _int, *, dtype: Any = None, out: Tensor | None = None) -> Tensor:
+        """The sum of the elements up to each one, along a dimension. Integers and bool add up in int64.
+
+        Args:
+            input: the tensor.
+            dim: the dimension.
+            dtype: the element type of the result, to which elements are converted first.
+            out: where to write the result; it is given the result's shape.
+
+        Raises:
+            IndexError: there is no such dimension.
+        """
+        ...
+    def cumsum_(self, dim: _int, *, dtype: Any = None) -> Tensor:
+        """``cumsum``, written to the tensor itself. It raises what ``cumsum`` raises, and where the
+        result does not fit the tensor.
+        """
+        ...
     @property
     def data(self) -> Tensor:
         """The tensor as a view: there are no gradients to leave behind."""
@@ -814,6 +1032,35 @@ class Tensor:
     @property
     def device(self) -> _device:
         """Where the elements are."""
+        ...
+    def diag(self, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
+        """A matrix with the elements of one dimension on a diagonal; or the diagonal of a matrix, as a copy.
+
+        Args:
+            input: a tensor of one or two dimensions.
+            diagonal: which one; 0 is the main one, 1 the one above.
+            out: where to write the result; it is given the result's shape.
+
+        Raises:
+            ValueError: there are other than one or two dimensions.
+        """
+        ...
+    def diag_embed(self, offset: _int = 0, dim1: _int = -2, dim2: _int = -1) -> Tensor:
+        """Matrices with the elements of the last dimension on a diagonal, 0 elsewhere.
+
+        Args:
+            input: a tensor of one dimension or more.
+            offset: which diagonal; 0 is the main one, 1 the one above.
+            dim1: the dimension of the rows in the result.
+            dim2: the dimension of the columns in the result.
+
+        Raises:
+            IndexError: there is no such dimension.
+            ValueError: the two dimensions are one.
+        """
+        ...
+    def diagflat(self, offset: _int = 0) -> Tensor:
+        """A matrix with all elements, flattened, on a diagonal."""
         ...
     def diagonal(self, offset: _int = 0, dim1: _int = 0, dim2: _int = 1) -> Tensor:
         """The elements whose positions in two dimensions differ by ``offset``, as the last dimension."""
@@ -868,6 +1115,9 @@ class Tensor:
         ...
     def double(self) -> Tensor:
         """The elements converted to float64; the tensor itself if they are of it."""
+        ...
+    def dsplit(self, indices_or_sections: Any) -> tuple[Tensor, ...]:
+        """``tensor_split`` along the third dimension; parts must be equal."""
         ...
     @property
     def dtype(self) -> _dtype:
@@ -982,6 +1232,14 @@ class Tensor:
         It raises what ``expm1`` raises, and where the result does not fit ``input``.
         """
         ...
+    def exponential_(self, lambd: _float = 1, *, generator: Generator | None = None) -> Tensor:
+        """Fill with random numbers of the exponential distribution with the rate ``lambd``.
+
+        Raises:
+            TypeError: the elements are not floating-point numbers.
+            ValueError: ``lambd`` is not greater than 0.
+        """
+        ...
     def fill_(self, value: Any) -> Tensor:
         """Write ``value``, a number or a tensor without dimensions, everywhere.
 
@@ -1023,6 +1281,20 @@ class Tensor:
         Raises:
             IndexError: there is no such dimension.
             ValueError: a dimension is named twice.
+        """
+        ...
+    def fliplr(self) -> Tensor:
+        """A copy with the second dimension reversed.
+
+        Raises:
+            ValueError: there are fewer than two dimensions.
+        """
+        ...
+    def flipud(self) -> Tensor:
+        """A copy with the first dimension reversed.
+
+        Raises:
+            ValueError: there are no dimensions.
         """
         ...
     def float(self) -> Tensor:
@@ -1130,6 +1402,22 @@ class Tensor:
         It raises what ``frac`` raises, and where the result does not fit ``input``.
         """
         ...
+    def gather(self, dim: _int, index: Tensor, *, sparse_grad: _bool = False, out: Tensor | None = None) -> Tensor:
+        """``out[i][j] = input[index[i][j]][j]`` for two dimensions and ``dim`` 0: the elements at indices of a dimension.
+
+        Args:
+            input: the tensor.
+            dim: the dimension.
+            index: int64 or int32, with as many dimensions, and no longer than ``input`` in the others.
+            sparse_grad: for gradients, which are not there.
+            out: where to write the result; it is given the shape of ``index``.
+
+        Raises:
+            TypeError: ``index`` is not of an integer type.
+            ValueError: the dimensions do not fit.
+            IndexError: there is no such dimension; on the CPU also: an index is out of range.
+        """
+        ...
     def ge(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """Whether ``input >= other``, element by element. The result is of bool.
 
@@ -1212,6 +1500,24 @@ class Tensor:
     def half(self) -> Tensor:
         """The elements converted to float16; the tensor itself if they are of it."""
         ...
+    def histc(self, bins: _int = 100, min: _float = 0, max: _float = 0, *, out: Tensor | None = None) -> Tensor:
+        """How many elements lie in each of ``bins`` equal parts of a range; those outside are not counted.
+
+        Args:
+            input: the tensor.
+            bins: how many parts.
+            min: where the range begins.
+            max: where it ends, including; if both are equal, the elements' own range is taken.
+            out: where to write the result; it is given the result's shape.
+
+        Raises:
+            TypeError: the elements are of bool.
+            ValueError: there are no bins, or the range is none.
+        """
+        ...
+    def hsplit(self, indices_or_sections: Any) -> tuple[Tensor, ...]:
+        """``tensor_split`` along the second dimension, or the only one; parts must be equal."""
+        ...
     def hypot(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The length of the hypotenuse, ``sqrt(input**2 + other**2)``, element by element. The result has the operands' common type.
 
@@ -1232,11 +1538,93 @@ class Tensor:
         It raises what ``hypot`` raises, and where the result does not fit ``input``.
         """
         ...
-    def index_select(self, dim: _int, index: Tensor) -> Tensor:
+    def index_add(self, dim: _int, index: Tensor, source: Tensor, *, alpha: _bool | _float = 1, out: Tensor | None = None) -> Tensor:
+        """A copy with ``alpha * source`` added at positions of a dimension: see ``index_add_``.
+
+        ``out`` says where to write the result; it is given the result's shape.
+        """
+        ...
+    def index_add_(self, dim: _int, index: Tensor, source: Tensor, *, alpha: _bool | _float = 1) -> Tensor:
+        """``alpha * source`` added at positions of a dimension, several to one position too.
+
+        Args:
+            input: the tensor to write.
+            dim: the dimension.
+            index: int64 or int32, of one dimension.
+            source: a tensor of the same element type, with as many positions of this dimension as ``index`` has elements.
+            alpha: a number.
+
+        Raises:
+            TypeError: the types do not fit.
+            ValueError: the dimensions do not fit.
+            IndexError: there is no such dimension; on the CPU also: an index is out of range.
+        """
+        ...
+    def index_copy(self, dim: _int, index: Tensor, source: Tensor, *, out: Tensor | None = None) -> Tensor:
+        """A copy with ``source`` written at positions of a dimension: see ``index_copy_``.
+
+        ``out`` says where to write the result; it is given the result's shape.
+        """
+        ...
+    def index_copy_(self, dim: _int, index: Tensor, source: Tensor) -> Tensor:
+        """``source`` written at positions of a dimension.
+
+        Args:
+            input: the tensor to write.
+            dim: the dimension.
+            index: int64, of one dimension.
+            source: a tensor of the same element type, with as many positions of this dimension as ``index`` has elements.
+
+        Raises:
+            TypeError: the types do not fit.
+            ValueError: the dimensions do not fit.
+            IndexError: there is no such dimension; on the CPU also: an index is out of range.
+        """
+        ...
+    def index_fill(self, dim: _int, index: Tensor, value: Any) -> Tensor:
+        """A copy with ``value`` written at positions of a dimension: see ``index_fill_``."""
+        ...
+    def index_fill_(self, dim: _int, index: Tensor, value: Any) -> Tensor:
+        """``value``, a number or a tensor without dimensions, written at positions of a dimension.
+
+        Raises:
+            TypeError: ``index`` is not of an integer type.
+            ValueError: ``value`` has dimensions.
+            IndexError: there is no such dimension; on the CPU also: an index is out of range.
+        """
+        ...
+    def index_put(self, indices: Sequence[Tensor | None], values: Tensor, accumulate: _bool = False) -> Tensor:
+        """A copy with ``values`` at ``indices``: see ``index_put_``, whose arguments and errors these are."""
+        ...
+    def index_put_(self, indices: Sequence[Tensor | None], values: Tensor, accumulate: _bool = False) -> Tensor:
+        """``input[indices] = values``; with ``accumulate`` values are added, several to one place too.
+
+        Args:
+            input: the tensor to write.
+            indices: integer tensors or masks for the first dimensions, or None where all positions are meant.
+            values: a tensor of the same element type, which broadcasts to what the indices name.
+            accumulate: whether values are added to what is there.
+
+        Raises:
+            TypeError: the types differ.
+            ValueError: the shapes do not broadcast.
+            IndexError: there are more indices than dimensions; on the CPU also: an index is out of range.
+        """
+        ...
+    def index_select(self, dim: _int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The positions ``index``, integers in one dimension, of dimension ``dim``, in that order.
+
+        ``out`` says where to write the result; it is given the result's shape.
 
         Raises:
             IndexError: ``index`` has more than one dimension, or on the CPU is out of range.
+        """
+        ...
+    def inner(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+        """The scalar products of all pairs of rows, along the last dimensions of both; a number scales.
+
+        Raises:
+            ValueError: the last dimensions differ in length.
         """
         ...
     def int(self) -> Tensor:
@@ -1325,6 +1713,21 @@ class Tensor:
     def itemsize(self) -> _int:
         """The size of one element in bytes."""
         ...
+    def kthvalue(self, k: _int, dim: _int = -1, keepdim: _bool = False, *, out: tuple[Tensor, Tensor] | None = None) -> ValuesAndIndices:
+        """The ``k``-th smallest element along a dimension, counted from 1, and where it is.
+
+        Args:
+            input: the tensor.
+            k: its rank, from 1 on.
+            dim: the dimension.
+            keepdim: whether the dimension stays, with length 1.
+            out: where to write values and indices, two tensors, which are given the result's shape.
+
+        Raises:
+            IndexError: there is no such dimension.
+            ValueError: it has not so many elements.
+        """
+        ...
     def le(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """Whether ``input <= other``, element by element. The result is of bool.
 
@@ -1345,7 +1748,7 @@ class Tensor:
         """
         ...
     def lerp(self, end: Any, weight: Any, *, out: Tensor | None = None) -> Tensor:
-        """``input + weight * (end - input)``, element by element. The result has the operands' common type.
+        """``input + weight * (end - input)``, element by element. The result has the tensors' type.
 
         Args:
             input: a tensor or a number.
@@ -1354,7 +1757,7 @@ class Tensor:
             out: where to write the result; it is given the result's shape.
 
         Raises:
-            TypeError: the elements are no floating-point numbers.
+            TypeError: the elements are no floating-point numbers, or of different types.
             ValueError: the shapes do not broadcast.
             DeviceMismatchError: the operands are on different devices.
         """
@@ -1459,6 +1862,33 @@ class Tensor:
         It raises what ``log`` raises, and where the result does not fit ``input``.
         """
         ...
+    def log_softmax(self, dim: _int, dtype: Any = None, *, out: Tensor | None = None) -> Tensor:
+        """The logarithm of ``softmax``, exact also where that is nearly 0.
+
+        Args:
+            input: a floating-point tensor.
+            dim: the dimension.
+            dtype: the element type of the result, to which elements are converted first.
+            out: where to write the result; it is given the result's shape.
+
+        Raises:
+            IndexError: there is no such dimension.
+            TypeError: the elements are not floating-point numbers.
+        """
+        ...
+    def logcumsumexp(self, dim: _int, *, out: Tensor | None = None) -> Tensor:
+        """The logarithm of the sum of the exponentials of the elements up to each one, along a dimension.
+
+        Args:
+            input: a floating-point tensor.
+            dim: the dimension.
+            out: where to write the result; it is given the result's shape.
+
+        Raises:
+            IndexError: there is no such dimension.
+            TypeError: the elements are not floating-point numbers.
+        """
+        ...
     def logical_and(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
         """Whether both elements differ from 0, element by element. The result is of bool.
 
@@ -1530,6 +1960,19 @@ class Tensor:
         It raises what ``logical_xor`` raises, and where the result does not fit ``input``.
         """
         ...
+    def logsumexp(self, dim: Any, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
+        """The logarithm of the sum of the elements' exponentials, along dimensions, without overflow.
+
+        Args:
+            input: a tensor; integers and bool become the default dtype.
+            dim: a dimension, or several.
+            keepdim: whether reduced dimensions stay, with length 1.
+            out: where to write the result; it is given the result's shape.
+
+        Raises:
+            IndexError: there is no such dimension.
+        """
+        ...
     def long(self) -> Tensor:
         """The elements converted to int64; the tensor itself if they are of it. Numbers out of range wrap around."""
         ...
@@ -1573,8 +2016,21 @@ class Tensor:
             TypeError: ``mask`` is not of bool.
         """
         ...
-    def masked_select(self, mask: Tensor) -> Tensor:
+    def masked_scatter(self, mask: Tensor, source: Tensor) -> Tensor:
+        """A copy, of the shape to which both broadcast, with the elements of ``source`` where ``mask`` is True."""
+        ...
+    def masked_scatter_(self, mask: Tensor, source: Tensor) -> Tensor:
+        """The elements of ``source``, in order, written where ``mask``, which broadcasts, is True.
+
+        Raises:
+            TypeError: ``mask`` is not of bool, or the element types differ.
+            ValueError: ``mask`` does not broadcast, or ``source`` has too few elements: that waits for a device.
+        """
+        ...
+    def masked_select(self, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The elements where ``mask``, which broadcasts with the tensor, is True, in one dimension. Waits for the device.
+
+        ``out`` says where to write the result; it is given the result's shape.
 
         Raises:
             ValueError: the shapes do not broadcast.
@@ -1599,7 +2055,7 @@ class Tensor:
             ValueError: the shapes do not fit.
         """
         ...
-    def max(self, dim: Any = None, keepdim: _bool = False, *, other: Tensor | None = None, axis: Any = None, keepdims: _bool = False) -> Any:
+    def max(self, dim: Any = None, keepdim: _bool = False, *, other: Tensor | None = None, axis: Any = None, keepdims: _bool = False, out: Any = None) -> Any:
         """The largest element; or those along a dimension, with their positions; or the larger of each pair of elements.
 
         Args:
@@ -1607,6 +2063,7 @@ class Tensor:
             dim: a dimension; ``axis`` means the same. A tensor here is taken for ``other``.
             keepdim: whether the reduced dimension stays, with length 1; ``keepdims`` means the same.
             other: a tensor whose shape broadcasts with the other's.
+            out: where to write the result, with ``dim`` two tensors; they are given the result's shape.
 
         Returns:
             Without ``dim`` a tensor without dimensions. With ``dim`` a named tuple of ``values`` and ``indices`` (int64):
@@ -1647,7 +2104,23 @@ class Tensor:
             TypeError: the elements are integers or bool; name a floating-point ``dtype``.
         """
         ...
-    def min(self, dim: Any = None, keepdim: _bool = False, *, other: Tensor | None = None, axis: Any = None, keepdims: _bool = False) -> Any:
+    def median(self, dim: _int | None = None, keepdim: _bool = False, *, out: tuple[Tensor, Tensor] | None = None) -> Any:
+        """The middle element in order, the smaller one of two; NaN if there is one.
+
+        Args:
+            input: the tensor.
+            dim: a dimension, or None for all elements.
+            keepdim: whether the dimension stays, with length 1.
+            out: with ``dim``: where to write values and indices, which are given the result's shape.
+
+        Returns:
+            Without ``dim`` a tensor without dimensions. With ``dim`` a named tuple of ``values`` and ``indices``.
+
+        Raises:
+            IndexError: there is no such dimension, or it has no elements.
+        """
+        ...
+    def min(self, dim: Any = None, keepdim: _bool = False, *, other: Tensor | None = None, axis: Any = None, keepdims: _bool = False, out: Any = None) -> Any:
         """The smallest element; or those along a dimension, with their positions; or the smaller of each pair of elements.
 
         Args:
@@ -1655,6 +2128,7 @@ class Tensor:
             dim: a dimension; ``axis`` means the same. A tensor here is taken for ``other``.
             keepdim: whether the reduced dimension stays, with length 1; ``keepdims`` means the same.
             other: a tensor whose shape broadcasts with the other's.
+            out: where to write the result, with ``dim`` two tensors; they are given the result's shape.
 
         Returns:
             Without ``dim`` a tensor without dimensions. With ``dim`` a named tuple of ``values`` and ``indices`` (int64):
@@ -1691,6 +2165,14 @@ class Tensor:
     def movedim(self, source: _int | Sequence[_int], destination: _int | Sequence[_int]) -> Tensor:
         """Dimensions moved to other positions; the others keep their order."""
         ...
+    def msort(self, *, out: Tensor | None = None) -> Tensor:
+        """The elements in order along the first dimension.
+
+        Args:
+            input: the tensor.
+            out: where to write the result; it is given the result's shape.
+        """
+        ...
     def mul(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """The product, element by element. The result has the operands' common type.
 
@@ -1708,6 +2190,22 @@ class Tensor:
         """``mul``, written to ``input`` itself.
 
         It raises what ``mul`` raises, and where the result does not fit ``input``.
+        """
+        ...
+    def multinomial(self, num_samples: _int, replacement: _bool = False, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor:
+        """Positions chosen at random, each with a probability in proportion to its weight.
+
+        Args:
+            input: weights, which need not add up to 1, in one row or several.
+            num_samples: how many positions of each row.
+            replacement: whether a position may be chosen again.
+            generator: where random numbers come from.
+            out: where to write the result, int64; it is given the result's shape.
+
+        Raises:
+            TypeError: the weights are not floating-point numbers.
+            ValueError: a weight is negative or not finite, all are 0, or more are wanted than there are.
+            DeviceMismatchError: the generator is of another device.
         """
         ...
     def multiply(self, other: Any, *, out: Tensor | None = None) -> Tensor:
@@ -1735,6 +2233,31 @@ class Tensor:
         Raises:
             ValueError: they are not a matrix and a vector, or do not fit.
         """
+        ...
+    def nan_to_num(self, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None, *, out: Tensor | None = None) -> Tensor:
+        """NaN and infinities replaced by numbers. Integers stay as they are.
+
+        Args:
+            input: the tensor.
+            nan: what replaces NaN; 0 if None.
+            posinf: what replaces infinity; the type's largest number if None.
+            neginf: what replaces negative infinity; the type's smallest number if None.
+            out: where to write the result; it is given the result's shape.
+        """
+        ...
+    def nan_to_num_(self, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None) -> Tensor:
+        """``nan_to_num``, written to the tensor itself. It raises what ``nan_to_num`` raises, and where the
+        result does not fit the tensor.
+        """
+        ...
+    def nanmean(self, dim: Any = None, keepdim: _bool = False, *, dtype: Any = None, out: Tensor | None = None) -> Tensor:
+        """The mean of the elements that are not NaN: see ``mean``, whose arguments and errors these are."""
+        ...
+    def nanmedian(self, dim: _int | None = None, keepdim: _bool = False, *, out: tuple[Tensor, Tensor] | None = None) -> Any:
+        """The middle element in order of those that are not NaN: see ``median``, whose arguments and errors these are."""
+        ...
+    def nansum(self, dim: Any = None, keepdim: _bool = False, *, dtype: Any = None, out: Tensor | None = None) -> Tensor:
+        """The sum of the elements that are not NaN: see ``sum``, whose arguments and errors these are."""
         ...
     def narrow(self, dim: _int, start: _int, length: _int) -> Tensor:
         """``length`` positions of one dimension from ``start`` on.
@@ -1833,15 +2356,16 @@ class Tensor:
     def new_zeros(self, *lengths: Any, size: Any = None, dtype: Any = None, device: Any = None) -> Tensor:
         """``new_empty``, with 0 everywhere."""
         ...
-    def nonzero(self, as_tuple: _bool = False) -> Any:
+    def nonzero(self, as_tuple: _bool = False, *, out: Tensor | None = None) -> Any:
         """The indices of the elements that are not 0, as int64. Waits for the device.
 
         Args:
             input: the tensor.
             as_tuple: whether to return a tensor of indices for each dimension, instead of one with a row for each element.
+            out: where to write the result, if that is one tensor; it is given the result's shape.
         """
         ...
-    def norm(self, p: Any = 2, dim: Any = None, keepdim: _bool = False, *, out: Tensor | None = None, axis: Any = None, keepdims: _bool = False) -> Tensor:
+    def norm(self, p: Any = 2, dim: Any = None, keepdim: _bool = False, dtype: Any = None, *, out: Tensor | None = None, axis: Any = None, keepdims: _bool = False) -> Tensor:
         """The ``p``-norm of the elements as a vector: ``sum(abs(input)**p)**(1/p)``.
 
         Args:
@@ -1850,11 +2374,12 @@ class Tensor:
                 smallest) absolute value, and ``fro`` is 2.
             dim: a dimension, several, or None for all; ``axis`` means the same.
             keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
+            dtype: the element type of the result, to which elements are converted first.
             out: where to write the result; it is given the result's shape.
 
         Raises:
             IndexError: there is no such dimension.
-            ValueError: ``p`` names a norm of matrices.
+            ValueError: ``p`` names a norm of matrices, or is negative and there are no elements.
             TypeError: the elements are not floating-point.
         """
         ...
@@ -1896,6 +2421,18 @@ class Tensor:
 
         Raises:
             TypeError: the tensor is on a device, and not ``force``.
+        """
+        ...
+    def outer(self, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
+        """The products of all pairs of elements of two vectors: a row for each element of the first.
+
+        Args:
+            input: a tensor of one dimension.
+            vec2: a tensor of one dimension.
+            out: where to write the result; it is given the result's shape.
+
+        Raises:
+            ValueError: one has other than one dimension.
         """
         ...
     def permute(self, *axes: Any, dims: Any = None) -> Tensor:
@@ -1958,6 +2495,15 @@ class Tensor:
 
         Raises:
             IndexError: there is no such dimension.
+        """
+        ...
+    def put_(self, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
+        """``source`` written (or added) at indices of the flattened tensor; negative ones count from the end.
+
+        Raises:
+            TypeError: the types do not fit.
+            ValueError: there are not as many indices as elements.
+            IndexError: on the CPU: an index is out of range.
         """
         ...
     def rad2deg(self, *, out: Tensor | None = None) -> Tensor:
@@ -2053,6 +2599,21 @@ class Tensor:
             ValueError: there are fewer sizes than dimensions.
         """
         ...
+    def repeat_interleave(self, repeats: Any = None, dim: _int | None = None, *, output_size: _int | None = None) -> Any:
+        """Each element several times in succession, or each position of a dimension.
+
+        Args:
+            input: the tensor; alone, it says how often to repeat each number from 0 on.
+            repeats: how often: a number, or integers, one for each position; the latter wait for a device.
+            dim: the dimension; None for the flattened tensor.
+            output_size: how many positions the result has, where that is known: then nothing is waited for.
+
+        Raises:
+            IndexError: there is no such dimension.
+            ValueError: there are not as many repeats as positions, or one is negative.
+            TypeError: ``repeats`` are not integers.
+        """
+        ...
     @property
     def requires_grad(self) -> _bool:
         """False: there is no automatic differentiation here."""
@@ -2067,21 +2628,46 @@ class Tensor:
     def reshape_as(self, other: Tensor) -> Tensor:
         """``reshape`` with the shape of ``other``."""
         ...
-    def round(self, *, out: Tensor | None = None) -> Tensor:
-        """The nearest integer; of two, the even one, element by element. The result has the operands' common type.
+    def resize_(self, *lengths: Any) -> Tensor:
+        """The tensor itself with another shape, contiguous, over the same memory; if that does not suffice, over new
+        memory, to which what was there is copied. What is new is uninitialised.
+
+        Raises:
+            OutOfMemoryError: the device has not that much memory left.
+            ValueError: a length is negative.
+        """
+        ...
+    def resize_as_(self, other: Tensor) -> Tensor:
+        """``resize_`` to the shape of ``other``."""
+        ...
+    def roll(self, shifts: _int | Sequence[_int], dims: Any = None) -> Tensor:
+        """A copy with elements moved along dimensions; what leaves at one end comes in at the other.
 
         Args:
-            input: a tensor of any shape.
+            input: the tensor.
+            shifts: by how many positions, for each of ``dims``.
+            dims: the dimensions; None for the flattened tensor.
+
+        Raises:
+            IndexError: there is no such dimension.
+            ValueError: there are not as many shifts as dimensions.
+        """
+        ...
+    def round(self, *, decimals: _int = 0, out: Tensor | None = None) -> Tensor:
+        """The nearest integer, or number with so many decimals; of two, the even one.
+
+        Args:
+            input: the tensor.
+            decimals: how many decimals stay; if negative, so many digits before the point become 0.
             out: where to write the result; it is given the result's shape.
 
         Raises:
-            TypeError: the elements are of bool.
+            TypeError: the elements are of bool; or integers, and ``decimals`` is not 0.
         """
         ...
-    def round_(self) -> Tensor:
-        """``round``, written to ``input`` itself.
-
-        It raises what ``round`` raises, and where the result does not fit ``input``.
+    def round_(self, *, decimals: _int = 0) -> Tensor:
+        """``round``, written to the tensor itself. It raises what ``round`` raises, and where the
+        result does not fit the tensor.
         """
         ...
     def rsqrt(self, *, out: Tensor | None = None) -> Tensor:
@@ -2096,6 +2682,64 @@ class Tensor:
         """``rsqrt``, written to ``input`` itself.
 
         It raises what ``rsqrt`` raises, and where the result does not fit ``input``.
+        """
+        ...
+    def scatter(self, dim: _int, index: Tensor, src: Any = None, *, reduce: str | None = None, value: Any = None, out: Tensor | None = None) -> Tensor:
+        """A copy with elements written at indices: see ``scatter_``, whose arguments and errors these are.
+
+        ``out`` says where to write the result; it is given the result's shape.
+        """
+        ...
+    def scatter_(self, dim: _int, index: Tensor, src: Any = None, *, reduce: str | None = None, value: Any = None) -> Tensor:
+        """``input[index[i][j]][j] = src[i][j]`` for two dimensions and ``dim`` 0: elements written at indices.
+
+        Args:
+            input: the tensor to write.
+            dim: the dimension.
+            index: int64, with as many dimensions; no longer than ``src``, nor than ``input`` in the other dimensions.
+            src: a tensor of the same element type, or a number; ``value`` means the same.
+            reduce: ``add`` or ``multiply``, instead of writing over what is there.
+            value: a number.
+
+        Raises:
+            TypeError: the types do not fit.
+            ValueError: the dimensions do not fit, or there is no such ``reduce``.
+            IndexError: there is no such dimension; on the CPU also: an index is out of range.
+        """
+        ...
+    def scatter_add(self, dim: _int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
+        """A copy with elements added at indices of a dimension: see ``scatter_add_``.
+
+        ``out`` says where to write the result; it is given the result's shape.
+        """
+        ...
+    def scatter_add_(self, dim: _int, index: Tensor, src: Tensor) -> Tensor:
+        """Elements added at indices of a dimension, several to one place too: see ``scatter_``.
+
+        On a CUDA device sums of floating-point numbers that go to one place may differ in the last bits from run to run.
+        """
+        ...
+    def scatter_reduce(self, dim: _int, index: Tensor, src: Tensor, reduce: str, *, include_self: _bool = True, out: Tensor | None = None) -> Tensor:
+        """A copy with elements combined at indices of a dimension: see ``scatter_reduce_``.
+
+        ``out`` says where to write the result; it is given the result's shape.
+        """
+        ...
+    def scatter_reduce_(self, dim: _int, index: Tensor, src: Tensor, reduce: str, *, include_self: _bool = True) -> Tensor:
+        """Elements combined at indices of a dimension.
+
+        Args:
+            input: the tensor to write.
+            dim: the dimension.
+            index: int64, with as many dimensions; no longer than ``src``, nor than ``input`` in the other dimensions.
+            src: a tensor of the same element type.
+            reduce: ``sum``, ``prod``, ``mean``, ``amax`` or ``amin``.
+            include_self: whether what is there is combined, too; otherwise it is written over.
+
+        Raises:
+            TypeError: the types do not fit.
+            ValueError: the dimensions do not fit, or there is no such ``reduce``.
+            IndexError: there is no such dimension; on the CPU also: an index is out of range.
         """
         ...
     def select(self, dim: _int, index: _int) -> Tensor:
@@ -2178,6 +2822,34 @@ class Tensor:
         ...
     def size(self, dim: _int | None = None) -> Any:
         """The shape, or the length of dimension ``dim``.
+
+        Raises:
+            IndexError: there is no such dimension.
+        """
+        ...
+    def softmax(self, dim: _int, dtype: Any = None, *, out: Tensor | None = None) -> Tensor:
+        """``exp(input)`` divided by its sum along a dimension.
+
+        Args:
+            input: a floating-point tensor.
+            dim: the dimension.
+            dtype: the element type of the result, to which elements are converted first.
+            out: where to write the result; it is given the result's shape.
+
+        Raises:
+            IndexError: there is no such dimension.
+            TypeError: the elements are not floating-point numbers.
+        """
+        ...
+    def sort(self, dim: _int = -1, descending: _bool = False, *, stable: _bool | None = None, out: tuple[Tensor, Tensor] | None = None) -> ValuesAndIndices:
+        """The elements in order along a dimension, and where each was. NaN counts as the largest number.
+
+        Args:
+            input: the tensor.
+            dim: the dimension.
+            descending: whether the largest comes first.
+            stable: whether equal elements keep their order: here they always do.
+            out: where to write values and indices, two tensors, which are given the result's shape.
 
         Raises:
             IndexError: there is no such dimension.
@@ -2334,6 +3006,34 @@ class Tensor:
     def t_(self) -> Tensor:
         """``t``, in place: the tensor itself becomes the view."""
         ...
+    def take(self, index: Tensor, *, out: Tensor | None = None) -> Tensor:
+        """The elements at indices of the flattened tensor; negative ones count from the end.
+
+        Args:
+            input: the tensor.
+            index: int64.
+            out: where to write the result; it is given the shape of ``index``.
+
+        Raises:
+            TypeError: ``index`` is not of int64.
+            IndexError: on the CPU: an index is out of range.
+        """
+        ...
+    def take_along_dim(self, indices: Tensor, dim: _int | None = None, *, out: Tensor | None = None) -> Tensor:
+        """``gather``, whose shapes broadcast in the other dimensions; without ``dim`` of the flattened tensors.
+
+        Args:
+            input: the tensor.
+            indices: int64, as ``argsort`` and ``argmax`` give them.
+            dim: the dimension, or None.
+            out: where to write the result; it is given the result's shape.
+
+        Raises:
+            TypeError: ``indices`` is not of int64.
+            ValueError: the dimensions do not fit.
+            IndexError: there is no such dimension; on the CPU also: an index is out of range.
+        """
+        ...
     def tan(self, *, out: Tensor | None = None) -> Tensor:
         """The tangent of an angle in radians, element by element. The result is floating-point: integers and bool become the default dtype.
 
@@ -2362,6 +3062,19 @@ class Tensor:
         It raises what ``tanh`` raises, and where the result does not fit ``input``.
         """
         ...
+    def tensor_split(self, indices_or_sections: Any, dim: _int = 0) -> tuple[Tensor, ...]:
+        """Views of parts of a dimension: as many as asked for, as equal as can be, or before and behind given positions.
+
+        Args:
+            input: the tensor.
+            indices_or_sections: how many parts, or the positions where parts begin, as a sequence or a CPU tensor.
+            dim: the dimension.
+
+        Raises:
+            IndexError: there is no such dimension.
+            ValueError: there are no parts.
+        """
+        ...
     def tile(self, *dims: Any) -> Tensor:
         """``repeat``; where ``dims`` are fewer than the dimensions, it says how often to repeat the last ones."""
         ...
@@ -2381,6 +3094,28 @@ class Tensor:
         are there.
         """
         ...
+    def topk(self, k: _int, dim: _int = -1, largest: _bool = True, sorted: _bool = True, *, out: tuple[Tensor, Tensor] | None = None) -> ValuesAndIndices:
+        """The ``k`` largest (or smallest) elements along a dimension, in order, and where they are.
+
+        Args:
+            input: the tensor.
+            k: how many.
+            dim: the dimension.
+            largest: whether the largest are wanted, or the smallest.
+            sorted: whether in order: here they always are.
+            out: where to write values and indices, two tensors, which are given the result's shape.
+
+        Raises:
+            IndexError: there is no such dimension, or it has not so many elements.
+        """
+        ...
+    def trace(self) -> Tensor:
+        """The sum of a matrix's diagonal.
+
+        Raises:
+            ValueError: there are other than two dimensions.
+        """
+        ...
     def transpose(self, dim0: _int, dim1: _int) -> Tensor:
         """Two dimensions exchanged.
 
@@ -2390,6 +3125,40 @@ class Tensor:
         ...
     def transpose_(self, dim0: _int, dim1: _int) -> Tensor:
         """``transpose``, in place: the tensor itself becomes the view."""
+        ...
+    def tril(self, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
+        """The lower triangle of matrices, 0 elsewhere.
+
+        Args:
+            input: a tensor of two dimensions or more.
+            diagonal: the last diagonal that belongs to it; 0 is the main one, 1 the one above.
+            out: where to write the result; it is given the result's shape.
+
+        Raises:
+            ValueError: there are fewer than two dimensions.
+        """
+        ...
+    def tril_(self, diagonal: _int = 0) -> Tensor:
+        """``tril``, written to the tensor itself. It raises what ``tril`` raises, and where the
+        result does not fit the tensor.
+        """
+        ...
+    def triu(self, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
+        """The upper triangle of matrices, 0 elsewhere.
+
+        Args:
+            input: a tensor of two dimensions or more.
+            diagonal: the first diagonal that belongs to it; 0 is the main one, 1 the one above.
+            out: where to write the result; it is given the result's shape.
+
+        Raises:
+            ValueError: there are fewer than two dimensions.
+        """
+        ...
+    def triu_(self, diagonal: _int = 0) -> Tensor:
+        """``triu``, written to the tensor itself. It raises what ``triu`` raises, and where the
+        result does not fit the tensor.
+        """
         ...
     def true_divide(self, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
         """The quotient ``input / other``, element by element.
@@ -2462,12 +3231,53 @@ class Tensor:
     def unflatten(self, dim: _int, sizes: Sequence[_int]) -> Tensor:
         """One dimension made several, one of which may be -1."""
         ...
+    def unfold(self, dimension: _int, size: _int, step: _int) -> Tensor:
+        """A view of all windows of ``size`` positions along a dimension, ``step`` apart; a window's positions come last.
+
+        Raises:
+            IndexError: there is no such dimension, or it is shorter than a window.
+            ValueError: ``size`` is negative, or ``step`` is not 1 or more.
+        """
+        ...
     def uniform_(self, from_: _float = 0.0, to: _float = 1.0, *, generator: Generator | None = None) -> Tensor:
         """Fill with random numbers equally distributed from ``from_`` up to but without ``to``.
 
         Raises:
             ValueError: ``to`` is less than ``from_``, or a limit is not finite.
             TypeError: the elements are not floating-point.
+        """
+        ...
+    def unique(self, sorted: _bool = True, return_inverse: _bool = False, return_counts: _bool = False, dim: _int | None = None) -> Any:
+        """The distinct elements, in order. That waits for a device.
+
+        Args:
+            input: the tensor.
+            sorted: whether in order: here they always are.
+            return_inverse: whether to return, too, where in the result each element is.
+            return_counts: whether to return, too, how often each occurs.
+            dim: a dimension whose distinct positions are wanted instead.
+
+        Returns:
+            A tensor, or a tuple of it and what else was asked for.
+
+        Raises:
+            IndexError: there is no such dimension.
+        """
+        ...
+    def unique_consecutive(self, return_inverse: _bool = False, return_counts: _bool = False, dim: _int | None = None) -> Any:
+        """Of equal elements that follow each other the first. That waits for a device.
+
+        Args:
+            input: the tensor.
+            return_inverse: whether to return, too, where in the result each element is.
+            return_counts: whether to return, too, how many followed each other.
+            dim: a dimension whose positions are compared instead.
+
+        Returns:
+            A tensor, or a tuple of it and what else was asked for.
+
+        Raises:
+            IndexError: there is no such dimension.
         """
         ...
     def unsqueeze(self, dim: _int) -> Tensor:
@@ -2495,6 +3305,9 @@ class Tensor:
             TypeError: the elements are not floating-point.
         """
         ...
+    def vdot(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+        """``dot``: there are no complex numbers whose conjugates would be taken."""
+        ...
     def view(self, *size: Any) -> Tensor:
         """The same elements in another shape, in which one length may be -1; or, given a dtype, the same bytes as
         elements of another type: of another size, the last dimension becomes longer or shorter.
@@ -2505,6 +3318,9 @@ class Tensor:
         ...
     def view_as(self, other: Tensor) -> Tensor:
         """``view`` with the shape of ``other``."""
+        ...
+    def vsplit(self, indices_or_sections: Any) -> tuple[Tensor, ...]:
+        """``tensor_split`` along the first dimension of two or more; parts must be equal."""
         ...
     def where(self, condition: Tensor, other: Any) -> Tensor:
         """The elements of this tensor where ``condition`` is True, else those of ``other``, a tensor or a number.
@@ -2570,6 +3386,7 @@ class Tensor:
     def __rand__(self, other: Any) -> Tensor: ...
     def __reduce_ex__(self, _: Any) -> tuple[Any, ...]: ...
     def __repr__(self) -> str: ...
+    def __reversed__(self) -> Tensor: ...
     def __rfloordiv__(self, other: Any) -> Tensor: ...
     def __rlshift__(self, other: Any) -> Tensor: ...
     def __rmod__(self, other: Any) -> Tensor: ...

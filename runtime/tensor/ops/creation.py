@@ -16,7 +16,7 @@ from ..core.dtypes import from_numpy as dtype_from_numpy
 from ..core.layout import Layout
 from ..core.shapes import given_once, shape_of
 from ..core.tensor import Tensor
-from ..core.tensor_errors import ArgumentError, ShapeError
+from ..core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
 from ..places.dispatch import Plan, dispatch
 from ..places.elementwise_table import COPY
 from ..places.place import Place, place_at
@@ -188,6 +188,8 @@ def empty(
         ValueError: a length is negative.
     """
     if out is not None:
+        if dtype is not None and dtype_of(dtype) is not out.dtype:
+            raise ElementTypeError(f"out= names a tensor of {out.dtype!r}, and the result is to be of {dtype!r}")
         resize_output(out, shape_of(given_once(lengths, size, "size")))
         return out
     kind = get_default_dtype() if dtype is None else dtype_of(dtype)
@@ -212,11 +214,22 @@ def empty_strided(size: Sequence[int], stride: Sequence[int], *, dtype: Any = No
     return _place(device).empty(Layout.of(_place(device), kind, shape_of((tuple(size),)), tuple(stride)))
 
 
-def full(size: Any, fill_value: Any, *, dtype: Any = None, device: Device = None, pin_memory: bool = False) -> Tensor:
-    """A tensor of this shape with ``fill_value`` everywhere; without ``dtype`` of the value's type."""
+def full(
+    size: Any,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    device: Device = None,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
+    """A tensor of this shape with ``fill_value`` everywhere; without ``dtype`` of the value's type.
+
+    ``out`` says which tensor to give this shape and to fill, instead of a new one.
+    """
     value = fill_value if isinstance(fill_value, Tensor) else number_of(fill_value)
-    kind = common_dtype((value,)) if dtype is None else dtype
-    return apply_into(COPY, empty(size, dtype=kind, device=device, pin_memory=pin_memory), value)
+    kind = common_dtype((value,)) if dtype is None and out is None else dtype
+    return apply_into(COPY, empty(size, dtype=kind, device=device, pin_memory=pin_memory, out=out), value)
 
 
 def zeros(
@@ -269,9 +282,18 @@ def ones_like(input: Tensor, *, dtype: Any = None, device: Device = None) -> Ten
 
 
 def arange(
-    *limits: Any, start: Any = 0, end: Any = None, step: Any = 1, dtype: Any = None, device: Device = None
+    *limits: Any,
+    start: Any = 0,
+    end: Any = None,
+    step: Any = 1,
+    dtype: Any = None,
+    device: Device = None,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
 ) -> Tensor:
     """``arange(end)``, ``arange(start, end)`` or ``arange(start, end, step)``: the numbers up to but without ``end``.
+
+    ``out`` says which tensor to give this shape and to fill, instead of a new one.
 
     Raises:
         ValueError: the step is 0 or leads away from ``end``, or a limit is not finite.
@@ -290,31 +312,67 @@ def arange(
     if floating and kind.kind in "ui":  # torch counts in floats, and steps in integers
         start, step, floating = int(start), int(step), False
     pattern = "arange_float" if floating else "arange_int"
-    return _filled(pattern, (count,), kind, device, start, step)
+    return _filled(pattern, (count,), kind, device, start, step, pin_memory=pin_memory, out=out)
 
 
-def linspace(start: float, end: float, steps: int, *, dtype: Any = None, device: Device = None) -> Tensor:
-    """``steps`` numbers at equal distances, the first ``start`` and the last ``end``."""
+def linspace(
+    start: float,
+    end: float,
+    steps: int,
+    *,
+    dtype: Any = None,
+    device: Device = None,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
+    """``steps`` numbers at equal distances, the first ``start`` and the last ``end``.
+
+    ``out`` says which tensor to give this shape and to fill, instead of a new one.
+    """
     steps, start, end = index(steps), float(start), float(end)
     if steps < 0:
         raise ArgumentError(f"linspace: {steps} steps; there must be 0 or more")
     step = (end - start) / (steps - 1) if steps > 1 else 0.0
     kind = get_default_dtype() if dtype is None else dtype_of(dtype)
-    return _filled("linspace", (steps,), kind, device, start, end, step, float(steps))
+    parameters = start, end, step, float(steps)
+    return _filled("linspace", (steps,), kind, device, *parameters, pin_memory=pin_memory, out=out)
 
 
-def eye(n: int, m: int | None = None, *, dtype: Any = None, device: Device = None) -> Tensor:
-    """The identity matrix of ``n`` rows and ``m`` (by default ``n``) columns."""
+def eye(
+    n: int,
+    m: int | None = None,
+    *,
+    dtype: Any = None,
+    device: Device = None,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
+    """The identity matrix of ``n`` rows and ``m`` (by default ``n``) columns.
+
+    ``out`` says which tensor to give this shape and to fill, instead of a new one.
+    """
     columns = n if m is None else m
     kind = get_default_dtype() if dtype is None else dtype_of(dtype)
-    return _filled("eye", (n, columns), kind, device, columns)
+    return _filled("eye", (n, columns), kind, device, columns, pin_memory=pin_memory, out=out)
 
 
-def _filled(pattern: str, shape: tuple[int, ...], kind: dtype, device: Device, *parameters: Any) -> Tensor:
-    out = empty(shape, dtype=kind, device=device)
-    if out.numel():
-        dispatch(pattern, _prepare_fill, (out,), *parameters)
-    return out
+def _filled(
+    pattern: str,
+    shape: tuple[int, ...],
+    kind: dtype,
+    device: Device,
+    *parameters: Any,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
+    if out is not None and not (device is None or place_of(device) is out._layout.place):
+        raise ArgumentError(f"out= names a tensor on {out.device}, and the result is to be on {device}")
+    made = empty(shape, dtype=kind if out is None else None, device=device, pin_memory=pin_memory, out=out)
+    if not made.numel():
+        return made
+    filled = made if made._layout.contiguous else empty(shape, dtype=made.dtype, device=made.device)
+    dispatch(pattern, _prepare_fill, (filled,), *parameters)
+    return made if filled is made else apply_into(COPY, made, filled)
 
 
 def _prepare_fill(pattern: str, out: Tensor) -> Plan:

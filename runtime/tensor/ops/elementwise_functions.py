@@ -92,7 +92,6 @@ __all__ = [
     "reciprocal",
     "relu",
     "remainder",
-    "round",
     "rsqrt",
     "sigmoid",
     "sign",
@@ -256,8 +255,6 @@ METHODS = (
     "relu_",
     "remainder",
     "remainder_",
-    "round",
-    "round_",
     "rsqrt",
     "rsqrt_",
     "sigmoid",
@@ -1310,30 +1307,6 @@ fix = trunc
 fix_ = trunc_
 
 
-_ROUND = BY_NAME["round"]
-
-
-def round(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The nearest integer; of two, the even one, element by element. The result has the operands' common type.
-
-    Args:
-        input: a tensor of any shape.
-        out: where to write the result; it is given the result's shape.
-
-    Raises:
-        TypeError: the elements are of bool.
-    """
-    return apply1(_ROUND, input) if out is None else apply_out(_ROUND, out, input)
-
-
-def round_(input: Tensor) -> Tensor:
-    """``round``, written to ``input`` itself.
-
-    It raises what ``round`` raises, and where the result does not fit ``input``.
-    """
-    return apply_into(_ROUND, input, input)
-
-
 _FRAC = BY_NAME["frac"]
 
 
@@ -2008,7 +1981,7 @@ _LERP = BY_NAME["lerp"]
 
 
 def lerp(input: Any, end: Any, weight: Any, *, out: Tensor | None = None) -> Tensor:
-    """``input + weight * (end - input)``, element by element. The result has the operands' common type.
+    """``input + weight * (end - input)``, element by element. The result has the tensors' type.
 
     Args:
         input: a tensor or a number.
@@ -2017,7 +1990,7 @@ def lerp(input: Any, end: Any, weight: Any, *, out: Tensor | None = None) -> Ten
         out: where to write the result; it is given the result's shape.
 
     Raises:
-        TypeError: the elements are no floating-point numbers.
+        TypeError: the elements are no floating-point numbers, or of different types.
         ValueError: the shapes do not broadcast.
         DeviceMismatchError: the operands are on different devices.
     """

@@ -9,8 +9,10 @@ import numpy.typing as npt
 
 from ...foreign_handles import device_of as ordinal_of
 from ..backends.device_place import DevicePlace
+from ..core.dtypes import dtype_of, get_default_dtype
 from ..core.dtypes import from_numpy as dtype_from_numpy
 from ..core.tensor import Tensor
+from ..core.tensor_errors import ArgumentError
 from ..places.registry import place_of
 from .copying import clone, cpu
 from .creation import Device, as_tensor, tensor
@@ -26,6 +28,7 @@ __all__ = [
     "dlpack_device",
     "from_dlpack",
     "from_interface",
+    "frombuffer",
     "numpy",
     "record_stream",
     "wrap_array",
@@ -139,7 +142,7 @@ def record_stream(input: Tensor, stream: Any) -> None:
     """
     if not input.is_cuda:
         raise TypeError("record_stream() is for CUDA tensors; this one is on the CPU")
-    if input._storage.nbytes:
+    if input._storage.length:
         input._storage.owner.record_stream(stream)
 
 
@@ -182,6 +185,39 @@ def from_interface(source: Any) -> Tensor:
     return device_memory(place, interface["data"][0], kind, shape, strides, source)
 
 
+def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0) -> Tensor:
+    """The bytes of an object that shows them by Python's buffer protocol, as elements, in the same memory.
+
+    Args:
+        buffer: the object: bytes, a bytearray, a memoryview, an array of the module ``array``.
+        dtype: the element type.
+        count: how many elements; -1 for all that are there.
+        offset: how many bytes to leave out at the beginning.
+
+    Raises:
+        ValueError: there are not so many bytes, or none; or what is left is no whole number of elements.
+    """
+    kind = dtype_of(dtype)
+    array = np.frombuffer(buffer, np.uint8)
+    left = array.size - offset
+    if not 0 <= offset < max(array.size, 1) or not array.size or count == 0:
+        raise ArgumentError(f"frombuffer: {count} elements from byte {offset} on of a buffer of {array.size} bytes")
+    if count < 0 and left % kind.itemsize:
+        raise ArgumentError(f"frombuffer: {left} bytes are no whole number of elements of {kind.itemsize}")
+    wanted = (left // kind.itemsize if count < 0 else count) * kind.itemsize
+    if wanted > left:
+        raise ArgumentError(f"frombuffer: {count} elements of {kind.itemsize} bytes do not lie in {left} bytes")
+    return from_numpy(array[offset : offset + wanted].view(kind.numpy))
+
+
+def _is_buffer(obj: Any) -> bool:
+    try:
+        memoryview(obj)
+    except TypeError:
+        return False
+    return True
+
+
 def asarray(obj: Any, *, dtype: Any = None, device: Device = None, copy: bool | None = None) -> Tensor:
     """``obj`` as a tensor, sharing memory where it can: also by DLPack and the CUDA Array Interface."""
     if copy:
@@ -190,4 +226,6 @@ def asarray(obj: Any, *, dtype: Any = None, device: Device = None, copy: bool | 
         hasattr(obj, "__cuda_array_interface__") or hasattr(obj, "__dlpack__")
     ):
         obj = from_interface(obj) if hasattr(obj, "__cuda_array_interface__") else from_dlpack(obj)
+    elif not isinstance(obj, (Tensor, np.ndarray, np.generic)) and _is_buffer(obj):
+        obj, dtype = frombuffer(obj, dtype=get_default_dtype() if dtype is None else dtype), None
     return as_tensor(obj, dtype=dtype, device=device)

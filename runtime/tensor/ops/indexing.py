@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core.dtypes import bool_, int64
 from ..core.layout import Layout
-from ..core.shapes import broadcast_shapes
+from ..core.shapes import broadcast_shapes, normal_axis
 from ..core.tensor import Tensor
 from ..core.tensor_errors import ElementTypeError
 from ..places.elementwise_table import BY_NAME, COPY
@@ -20,6 +20,7 @@ from .elementwise import apply, apply_into
 from .index_parts import check_index_place, check_mask, found_there, is_searched_there, positions, put_on, resolve
 from .reductions import any as any_of
 from .reshape import reshape
+from .results import into
 from .scalars import truth
 from .take_and_put import fill_value_of, fill_where, put_at, shortened, take, take_at
 from .views import expand, narrow, t, unbind
@@ -98,8 +99,10 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
 _WHERE = BY_NAME["where"]
 
 
-def masked_select(input: Tensor, mask: Tensor) -> Tensor:
+def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The elements where ``mask``, which broadcasts with the tensor, is True, in one dimension. Waits for the device.
+
+    ``out`` says where to write the result; it is given the result's shape.
 
     Raises:
         ValueError: the shapes do not broadcast.
@@ -109,22 +112,23 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
         raise ElementTypeError(f"masked_select: the mask must be of {bool_!r}, and is of {mask.dtype!r}")
     shape = broadcast_shapes(input.shape, mask.shape)
     if not shape:
-        return get_item(reshape(input, 1), reshape(mask, 1))
+        return into(out, get_item(reshape(input, 1), reshape(mask, 1)), exact=True)
     source = input if input.shape == shape else expand(input, *shape)
-    return get_item(source, mask if mask.shape == shape else expand(mask, *shape))
+    return into(out, get_item(source, mask if mask.shape == shape else expand(mask, *shape)), exact=True)
 
 
-def nonzero(input: Tensor, as_tuple: bool = False) -> Any:
+def nonzero(input: Tensor, as_tuple: bool = False, *, out: Tensor | None = None) -> Any:
     """The indices of the elements that are not 0, as int64. Waits for the device.
 
     Args:
         input: the tensor.
         as_tuple: whether to return a tensor of indices for each dimension, instead of one with a row for each element.
+        out: where to write the result, if that is one tensor; it is given the result's shape.
     """
     place = place_at(input._layout)
     if is_searched_there(input._layout):
         there = found_there(reshape(input, input.shape or (1,)))
-        return unbind(there, 0) if as_tuple else t(narrow(there, 0, 0, input.ndim))
+        return unbind(there, 0) if as_tuple else into(out, t(narrow(there, 0, 0, input.ndim)), exact=True)
     elements = place.read(input)
     if as_tuple:
         return unbind(put_on(place, np.array(positions(elements.reshape(input.shape or (1,))))), 0)
@@ -132,11 +136,13 @@ def nonzero(input: Tensor, as_tuple: bool = False) -> Any:
     rows = np.empty((len(found[0]) if found else np.count_nonzero(elements), input.ndim), np.int64)
     for axis, each in enumerate(found):
         rows[:, axis] = each
-    return put_on(place, rows)
+    return into(out, put_on(place, rows), exact=True)
 
 
-def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
+def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The positions ``index``, integers in one dimension, of dimension ``dim``, in that order.
+
+    ``out`` says where to write the result; it is given the result's shape.
 
     Raises:
         IndexError: ``index`` has more than one dimension, or on the CPU is out of range.
@@ -145,7 +151,9 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
         if index.ndim:
             raise IndexError(f"index_select: the index has {index.ndim} dimensions, and must have one")
         index = reshape(index, 1)
-    return get_item(input, (slice(None),) * (dim % (input.ndim or 1)) + (index,))
+    if not input.ndim:
+        return into(out, reshape(index_select(reshape(input, 1), dim, index), ()), exact=True)
+    return into(out, get_item(input, (slice(None),) * normal_axis(dim, input.ndim) + (index,)), exact=True)
 
 
 def iterate(input: Tensor) -> Iterator[Tensor]:

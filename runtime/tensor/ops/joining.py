@@ -11,8 +11,8 @@ from ..core.tensor_errors import ShapeError
 from ..places.dispatch import Plan, dispatch
 from ..places.elementwise_table import COPY
 from .elementwise import apply_into, common_place
-from .out_argument import resize_output
 from .promotion import common_dtype
+from .results import into
 from .views import narrow, unsqueeze
 
 __all__ = ["cat", "stack"]
@@ -31,21 +31,19 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None, out
         ShapeError: there are none, or their other dimensions differ.
         DeviceMismatchError: they are on different devices.
     """
-    joined = _joined(tuple(tensors), dim if axis is None else axis, "cat")
-    if out is None:
-        return joined
-    resize_output(out, joined.shape)
-    return apply_into(COPY, out, joined)
+    return into(out, _joined(tuple(tensors), dim if axis is None else axis, "cat"))
 
 
-def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     """Tensors of one shape side by side along a new dimension, ``dim`` of the result.
+
+    ``out`` says where to write the result; it is given the result's shape.
 
     Raises:
         ShapeError: there are none, or their shapes differ.
         DeviceMismatchError: they are on different devices.
     """
-    return _joined(tuple(tensors), dim, "stack")
+    return into(out, _joined(tuple(tensors), dim, "stack"))
 
 
 def _joined(given: tuple[Tensor, ...], dim: int, name: str) -> Tensor:

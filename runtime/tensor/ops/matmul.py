@@ -15,8 +15,8 @@ from ..places.elementwise_table import COPY
 from ..places.place import place_at
 from .copying import copied_to
 from .elementwise import apply_into, common_place
-from .out_argument import resize_output
 from .reshape import reshape
+from .results import into
 from .views import expand, unsqueeze
 
 __all__ = ["bmm", "dot", "matmul", "matmul_operator", "mm", "mv"]
@@ -40,10 +40,7 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
         ValueError: the shapes do not fit.
     """
     result: Tensor = dispatch("matmul", _prepare, (input, other))
-    if out is None:
-        return result
-    resize_output(out, result.shape)
-    return apply_into(COPY, out, result)
+    return into(out, result, exact=True)
 
 
 def matmul_operator(input: Tensor, other: Any) -> Tensor:

@@ -29,6 +29,6 @@ def resize_output(out: Tensor, shape: Shape) -> None:
         )
     place = place_at(layout)
     target = Layout.of(place, layout.dtype, shape)
-    if out._offset * layout.dtype.itemsize + target.nbytes > out._storage.nbytes:
+    if out._offset * layout.dtype.itemsize + target.nbytes > out._storage.length:
         out._storage, out._offset = place.allocate(target.nbytes), 0
     out._layout, out._array = target, None

@@ -53,7 +53,7 @@ def _reduce_storage(storage: Storage) -> tuple[Any, ...]:
 
 
 def _as_bytes(storage: Storage) -> Tensor:
-    return make_tensor(storage, 0, Layout.of(storage.place, uint8, (storage.nbytes,)))
+    return make_tensor(storage, 0, Layout.of(storage.place, uint8, (storage.length,)))
 
 
 copyreg.pickle(Storage, _reduce_storage)

@@ -12,7 +12,7 @@ from ..core.tensor_errors import ElementTypeError
 from ..places.elementwise_table import Elementwise, TypeRule
 from .numpy_arrays import from_numpy
 
-__all__ = ["OperandTypeError", "common_dtype", "number_of", "result_types"]
+__all__ = ["OperandTypeError", "common_dtype", "floating", "number_of", "result_types"]
 
 _NUMBERS = (bool, int, float)
 
@@ -39,6 +39,13 @@ def result_types(operation: Elementwise, operands: Sequence[Any]) -> tuple[tuple
         raise ElementTypeError(f"{operation.name}() does not take elements of {refused!r}")
     if not operation.numbers and not all(hasattr(each, "_layout") for each in operands):
         raise OperandTypeError(f"{operation.name}() takes tensors, and no numbers beside them")
+    tensors = [each for each in operands if hasattr(each, "_layout")]
+    # The last one may be a number, or a tensor that stands for one.
+    if (
+        rule is TypeRule.ALIKE
+        and len({each.dtype for each in tensors if each._layout.shape or each is not operands[-1]}) > 1
+    ):
+        raise ElementTypeError(f"{operation.name}() takes tensors of one type; convert those of others")
     if rule is TypeRule.COUNTED and common is bool_:
         common = int64
     if rule is TypeRule.TEST:
@@ -57,8 +64,15 @@ _TAKES = {
     TypeRule.INTEGER: "bui",
     TypeRule.WHOLE: "ui",
     TypeRule.FLOATING: "f",
+    TypeRule.ALIKE: "f",
 }
 """The kinds of types that may be computed in, where not all may."""
+
+
+def _differ(operands: Sequence[Any]) -> bool:
+    """Whether tensors are of several types. The last operand may be a number, or a tensor that stands for one."""
+    tensors = [each for each in operands if hasattr(each, "_layout")]
+    return len({each.dtype for each in tensors if each._layout.shape or each is not operands[-1]}) > 1
 
 
 def _is_bool(operand: Any) -> bool:
@@ -96,3 +110,8 @@ def number_of(given: Any) -> Any:
     raise OperandTypeError(
         f"an operand is a {type(given).__name__}; tensors combine with tensors and with Python's numbers"
     )
+
+
+def floating(kind: dtype) -> dtype:
+    """The type itself, if it is a floating-point one; else the default dtype."""
+    return kind if kind.kind == "f" else get_default_dtype()

@@ -14,16 +14,23 @@ from ...device import device_count
 from ..core.device_name import current_factory_device, device
 from ..core.dtypes import dtype, dtype_of, get_default_dtype, int64
 from ..core.generator import Generator, default_generator
-from ..core.shapes import shape_of
+from ..core.shapes import given_once, shape_of
 from ..core.tensor import Tensor
 from ..core.tensor_errors import ArgumentError, ElementTypeError
 from ..places.dispatch import Plan, dispatch
 from ..places.distributions import integers_of, words, words_for
+from ..places.elementwise_table import BY_NAME
 from ..places.place import place_at
 from ..places.registry import place_of
+from . import elementwise_functions as each_of
 from .copying import copied_to
+from .copying import pin_memory as pin_memory_of
 from .creation import empty, empty_like
+from .elementwise import apply
 from .numpy_arrays import adopt_array
+from .reductions import any as any_of
+from .results import into
+from .scalars import truth
 
 __all__ = [
     "CUDA_FUNCTIONS",
@@ -76,7 +83,9 @@ def random_(
         ValueError: there are none, or the type does not hold them.
     """
     kind = input._layout.dtype
-    if to is None:
+    if to is None and from_ is not None and from_ <= 0:  # from there up to what the type holds
+        to = (_WHOLE.get(kind.name) or kind.maximum) + 1
+    elif to is None:
         from_, to = 0, _WHOLE.get(kind.name) or kind.maximum + 1 if from_ is None else from_
     return _integers(input, from_ or 0, to, generator)
 
@@ -129,28 +138,95 @@ def _held(low: int, high: int, kind: dtype) -> tuple[int, int]:
     return int(first), int(last) + 1
 
 
-def rand(*size: Any, generator: Generator | None = None, dtype: Any = None, device: Any = None) -> Tensor:
-    """A tensor of this shape with random numbers equally distributed in [0, 1)."""
-    return uniform_(_floating(size, dtype, device), generator=generator)
+def rand(
+    *lengths: Any,
+    size: Any = None,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
+    """A tensor of this shape with random numbers equally distributed in [0, 1).
+
+    Args:
+        lengths: the shape, as integers or as one sequence; ``size`` means the same.
+        generator: where random numbers come from.
+        dtype: the element type; the default dtype if None.
+        device: where; the CPU, or the device of ``with device(...)``, if None.
+        pin_memory: whether to use page-locked memory of the CPU.
+        out: a tensor to give this shape and to fill, instead of a new one.
+
+    Raises:
+        TypeError: ``dtype`` is no floating-point type.
+        DeviceMismatchError: the generator is of another device.
+    """
+    made = _floating(given_once(lengths, size, "size"), dtype, device, pin_memory, out)
+    return uniform_(made, generator=generator)
 
 
-def randn(*size: Any, generator: Generator | None = None, dtype: Any = None, device: Any = None) -> Tensor:
-    """A tensor of this shape with random numbers of the standard normal distribution."""
-    return normal_(_floating(size, dtype, device), generator=generator)
+def randn(
+    *lengths: Any,
+    size: Any = None,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
+    """A tensor of this shape with random numbers of the standard normal distribution: see ``rand``, whose arguments
+    and errors these are."""
+    made = _floating(given_once(lengths, size, "size"), dtype, device, pin_memory, out)
+    return normal_(made, generator=generator)
 
 
 def normal(
-    mean: float, std: float, size: Any, *, generator: Generator | None = None, dtype: Any = None, device: Any = None
+    mean: Any,
+    std: Any = 1.0,
+    size: Any = None,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
 ) -> Tensor:
-    """A tensor of this shape with random numbers of a normal distribution."""
-    return normal_(_floating((size,), dtype, device), mean, std, generator=generator)
+    """Random numbers of normal distributions.
+
+    Args:
+        mean: a number; or a tensor, with a mean for each result.
+        std: a number; or a tensor, with a standard deviation for each result.
+        size: the shape, where both are numbers. Two tensors broadcast together.
+        generator: where random numbers come from.
+        dtype: with ``size``: the element type; the default dtype if None.
+        device: with ``size``: where; the CPU, or the device of ``with device(...)``, if None.
+        pin_memory: with ``size``: whether to use page-locked memory of the CPU.
+        out: where to write the result; it is given the result's shape.
+
+    Raises:
+        TypeError: a tensor is not of a floating-point type, or ``size`` is missing.
+        ValueError: a standard deviation is negative.
+        DeviceMismatchError: the generator is of another device.
+    """
+    given = [each for each in (mean, std) if isinstance(each, Tensor)]
+    if not given:
+        if size is None:
+            raise TypeError("normal() takes a size where mean and std are numbers")
+        return normal_(_floating((size,), dtype, device, pin_memory, out), mean, std, generator=generator)
+    if any(each.dtype.kind != "f" for each in given):
+        raise ElementTypeError("normal: means and standard deviations are floating-point numbers")
+    if isinstance(std, Tensor) and std.numel() and truth(any_of(each_of.lt(std, 0))):
+        raise ArgumentError("normal: a standard deviation is negative; they are 0 or more")
+    like = empty_like(given[0]) if len(given) == 1 else apply(BY_NAME["add"], *given)
+    made = apply(BY_NAME["add"], apply(BY_NAME["mul"], normal_(like, generator=generator), std), mean)
+    return into(out, made)
 
 
-def _floating(size: Any, dtype: Any, device: Any) -> Tensor:
-    kind = get_default_dtype() if dtype is None else dtype_of(dtype)
+def _floating(size: Any, dtype: Any, device: Any, pin_memory: bool, out: Tensor | None) -> Tensor:
+    kind = (get_default_dtype() if out is None else out.dtype) if dtype is None else dtype_of(dtype)
     if kind.kind != "f":
         raise ElementTypeError(f"random numbers of this distribution are floating-point; {kind!r} is not")
-    return empty(*size, dtype=kind, device=device)
+    return empty(*size, dtype=kind, device=device, pin_memory=pin_memory, out=out)
 
 
 def randint(
@@ -159,11 +235,13 @@ def randint(
     high: int | None = None,
     size: Any = None,
     generator: Generator | None = None,
-    dtype: Any = int64,
+    dtype: Any = None,
     device: Any = None,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
 ) -> Tensor:
     """``randint(high, size)`` or ``randint(low, high, size)``: random integers from ``low`` (0) up to but without
-    ``high``.
+    ``high``, of int64 unless ``dtype`` says otherwise. ``out`` says which tensor to give this shape and to fill.
 
     Raises:
         ValueError: there are no such integers, or the type does not hold them.
@@ -173,7 +251,9 @@ def randint(
             raise TypeError("randint() takes a limit or two, and a size")
         *limits, size = limits  # type: ignore[assignment]
     first, last = _limits("randint", limits, low, high)
-    return _integers(empty(shape_of((tuple(size),)), dtype=dtype, device=device), first, last, generator)
+    kind = int64 if dtype is None and out is None else dtype
+    made = empty(shape_of((tuple(size),)), dtype=kind, device=device, pin_memory=pin_memory, out=out)
+    return _integers(made, first, last, generator)
 
 
 def _limits(name: str, limits: Sequence[Any], low: Any, high: Any) -> tuple[int, int]:
@@ -188,9 +268,33 @@ def _limits(name: str, limits: Sequence[Any], low: Any, high: Any) -> tuple[int,
     return index(low), index(high)
 
 
-def randperm(n: int, *, generator: Generator | None = None, dtype: Any = int64, device: Any = None) -> Tensor:
-    """The integers from 0 to ``n - 1`` in random order. Made on the CPU: the same everywhere."""
+def randperm(
+    n: int,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = int64,
+    device: Any = None,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
+    """The integers from 0 to ``n - 1`` in random order. Made on the CPU: the same everywhere.
+
+    Args:
+        n: how many.
+        generator: where random numbers come from.
+        dtype: the element type.
+        device: where; the CPU, or the device of ``with device(...)``, if None.
+        pin_memory: whether to use page-locked memory of the CPU.
+        out: where to write the result; it is given the result's shape.
+
+    Raises:
+        ValueError: ``n`` is negative.
+    """
     n = index(n)
+    if n < 0:
+        raise ArgumentError(f"randperm: there are no {n} integers")
+    if out is not None and device is None:
+        device = out.device
     place = place_of(current_factory_device() if device is None else device)
     if generator is None:
         generator = default_generator(place.device)
@@ -200,7 +304,8 @@ def randperm(n: int, *, generator: Generator | None = None, dtype: Any = int64, 
     keys |= np.arange(n, dtype=np.uint64)
     keys.sort()
     keys &= low
-    return copied_to(adopt_array(keys.view(np.int64)), place, dtype_of(dtype))
+    made = copied_to(adopt_array(keys.view(np.int64)), place, dtype_of(dtype))
+    return into(out, pin_memory_of(made) if pin_memory else made)
 
 
 def rand_like(input: Tensor, *, dtype: Any = None, device: Any = None) -> Tensor:

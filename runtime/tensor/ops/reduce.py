@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.dtypes import dtype, dtype_of
+from ..core.dtypes import bool_, dtype, dtype_of, uint8
 from ..core.layout import Layout
 from ..core.shapes import Shape, normal_axes
 from ..core.tensor import Tensor
-from ..core.tensor_errors import NoElementsError
+from ..core.tensor_errors import ElementTypeError, NoElementsError
 from ..places.dispatch import Plan, dispatch
-from ..places.elementwise_table import COPY
 from ..places.place import place_at
 from ..places.reduction_table import REDUCTIONS, Reduction, ReductionRule
-from .elementwise import apply_into
-from .out_argument import resize_output
+from .results import into
 
 __all__ = ["Axes", "reduced", "reduced_to_all"]
 
@@ -34,11 +32,12 @@ def reduced(
 ) -> Tensor:
     """The first result of a line of the table of reductions, written to ``out`` if that is given."""
     asked = (name, dim if type(dim) is not list else tuple(dim), keepdim, dtype)
+    if out is not None and name in ("any", "all") and out.dtype not in (bool_, uint8):
+        raise ElementTypeError(f"{name}() results in bool, and out= names a tensor of {out.dtype!r}")
+    if out is not None and dtype is None and (name in ("sum", "prod") or (name == "mean" and input.dtype.kind == "f")):
+        asked = (*asked[:3], out.dtype)  # torch computes in the type that is wanted
     result: Tensor = dispatch(asked, _prepare, (input,), parameter)[0]
-    if out is None:
-        return result
-    resize_output(out, result.shape)
-    return apply_into(COPY, out, result)
+    return into(out, result, exact=name in ("amax", "amin", "argmax", "argmin"))
 
 
 def reduced_to_all(name: str, input: Tensor, dim: Axes, keepdim: bool, parameter: float | None = None) -> list[Tensor]:

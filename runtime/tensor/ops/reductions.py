@@ -5,15 +5,16 @@ from __future__ import annotations
 from math import inf
 from typing import Any, NamedTuple
 
-from ..core.shapes import normal_axis
+from ..core.shapes import normal_axes, normal_axis
 from ..core.tensor import Tensor
-from ..core.tensor_errors import ArgumentError
+from ..core.tensor_errors import ArgumentError, NoElementsError
 from ..places.elementwise_table import BY_NAME
 from ..places.reduction_table import REDUCTIONS
 from .copying import to
-from .elementwise import apply
+from .elementwise import apply, run
 from .reduce import Axes, reduced, reduced_to_all
 from .reshape import reshape
+from .results import into
 
 __all__ = [
     "ValuesAndIndices",
@@ -193,6 +194,7 @@ def norm(
     p: Any = 2,
     dim: Axes = None,
     keepdim: bool = False,
+    dtype: Any = None,
     *,
     out: Tensor | None = None,
     axis: Axes = None,
@@ -206,17 +208,21 @@ def norm(
             smallest) absolute value, and ``fro`` is 2.
         dim: a dimension, several, or None for all; ``axis`` means the same.
         keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
+        dtype: the element type of the result, to which elements are converted first.
         out: where to write the result; it is given the result's shape.
 
     Raises:
         IndexError: there is no such dimension.
-        ValueError: ``p`` names a norm of matrices.
+        ValueError: ``p`` names a norm of matrices, or is negative and there are no elements.
         TypeError: the elements are not floating-point.
     """
     if isinstance(p, str) and p != "fro":
         raise ArgumentError(f"norm: there are norms of vectors here, by numbers and 'fro'; {p!r} is none of them")
     order = 2.0 if p in ("fro", None) else float(p)
+    input = input if dtype is None else to(input, dtype)
     dim, keepdim = dim if axis is None else axis, keepdim or keepdims
+    if order < 0 and 0 in [input.shape[each] for each in normal_axes(dim, input.ndim)]:
+        raise NoElementsError(f"norm: of no elements there is none of the order {order}")
     if order not in (0.0, -inf):
         return reduced("norm", input, dim, keepdim, order, out=out)
     REDUCTIONS["norm"].types(input.dtype)
@@ -285,6 +291,7 @@ def max(
     other: Tensor | None = None,
     axis: Any = None,
     keepdims: bool = False,
+    out: Any = None,
 ) -> Any:
     """The largest element; or those along a dimension, with their positions; or the larger of each pair of elements.
 
@@ -293,6 +300,7 @@ def max(
         dim: a dimension; ``axis`` means the same. A tensor here is taken for ``other``.
         keepdim: whether the reduced dimension stays, with length 1; ``keepdims`` means the same.
         other: a tensor whose shape broadcasts with the other's.
+        out: where to write the result, with ``dim`` two tensors; they are given the result's shape.
 
     Returns:
         Without ``dim`` a tensor without dimensions. With ``dim`` a named tuple of ``values`` and ``indices`` (int64):
@@ -306,10 +314,11 @@ def max(
     if other is None and isinstance(asked, Tensor):
         asked, other = None, asked
     if other is not None:
-        return apply(_MAXIMUM, input, other)
+        return run(_MAXIMUM, out, input, other)
     if asked is None:
-        return reduced("amax", input, None, False)
-    return ValuesAndIndices(*reduced_to_all("max", input, normal_axis(asked, input.ndim), keepdim or keepdims))
+        return reduced("amax", input, None, False, out=out)
+    found = reduced_to_all("max", input, normal_axis(asked, input.ndim), keepdim or keepdims)
+    return into(out, ValuesAndIndices(*found), exact=True)
 
 
 def min(
@@ -320,6 +329,7 @@ def min(
     other: Tensor | None = None,
     axis: Any = None,
     keepdims: bool = False,
+    out: Any = None,
 ) -> Any:
     """The smallest element; or those along a dimension, with their positions; or the smaller of each pair of elements.
 
@@ -328,6 +338,7 @@ def min(
         dim: a dimension; ``axis`` means the same. A tensor here is taken for ``other``.
         keepdim: whether the reduced dimension stays, with length 1; ``keepdims`` means the same.
         other: a tensor whose shape broadcasts with the other's.
+        out: where to write the result, with ``dim`` two tensors; they are given the result's shape.
 
     Returns:
         Without ``dim`` a tensor without dimensions. With ``dim`` a named tuple of ``values`` and ``indices`` (int64):
@@ -341,14 +352,21 @@ def min(
     if other is None and isinstance(asked, Tensor):
         asked, other = None, asked
     if other is not None:
-        return apply(_MINIMUM, input, other)
+        return run(_MINIMUM, out, input, other)
     if asked is None:
-        return reduced("amin", input, None, False)
-    return ValuesAndIndices(*reduced_to_all("min", input, normal_axis(asked, input.ndim), keepdim or keepdims))
+        return reduced("amin", input, None, False, out=out)
+    found = reduced_to_all("min", input, normal_axis(asked, input.ndim), keepdim or keepdims)
+    return into(out, ValuesAndIndices(*found), exact=True)
 
 
 def argmax(
-    input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: int | None = None, keepdims: bool = False
+    input: Tensor,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    axis: int | None = None,
+    keepdims: bool = False,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Where the largest element is, as int64: of equals the first, and NaN before anything.
 
@@ -356,6 +374,7 @@ def argmax(
         input: the tensor.
         dim: a dimension, or None for the position in the flattened tensor; ``axis`` means the same.
         keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         IndexError: there is no such dimension.
@@ -364,13 +383,19 @@ def argmax(
     """
     asked, kept = dim if axis is None else axis, keepdim or keepdims
     if asked is not None:
-        return reduced("argmax", input, normal_axis(asked, input.ndim), kept)
+        return reduced("argmax", input, normal_axis(asked, input.ndim), kept, out=out)
     flat = reduced("argmax", reshape(input, -1), 0, False)
-    return reshape(flat, (1,) * input.ndim) if kept else flat
+    return into(out, reshape(flat, (1,) * input.ndim) if kept else flat, exact=True)
 
 
 def argmin(
-    input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: int | None = None, keepdims: bool = False
+    input: Tensor,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    axis: int | None = None,
+    keepdims: bool = False,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Where the smallest element is, as int64: of equals the first, and NaN before anything.
 
@@ -378,6 +403,7 @@ def argmin(
         input: the tensor.
         dim: a dimension, or None for the position in the flattened tensor; ``axis`` means the same.
         keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
+        out: where to write the result; it is given the result's shape.
 
     Raises:
         IndexError: there is no such dimension.
@@ -386,9 +412,9 @@ def argmin(
     """
     asked, kept = dim if axis is None else axis, keepdim or keepdims
     if asked is not None:
-        return reduced("argmin", input, normal_axis(asked, input.ndim), kept)
+        return reduced("argmin", input, normal_axis(asked, input.ndim), kept, out=out)
     flat = reduced("argmin", reshape(input, -1), 0, False)
-    return reshape(flat, (1,) * input.ndim) if kept else flat
+    return into(out, reshape(flat, (1,) * input.ndim) if kept else flat, exact=True)
 
 
 def any(

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..core.layout import Layout
-from ..core.shapes import Shape, given_once, normal_axes, shape_of
+from ..core.shapes import Shape, existing_axis, given_once, normal_axes, shape_of
 from ..core.tensor import Tensor, view_of
-from ..core.tensor_errors import ShapeError
+from ..core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
 from ..places.elementwise_table import COPY
 from ..places.place import place_at
+from .copying import clone
+from .creation import arange
 from .elementwise import apply_into
-from .reshape import view
+from .indexing import index_select
+from .joining import cat
+from .reductions import amin
+from .reshape import contiguous, reshape, view
+from .scalars import item
+from .scans import cumsum
+from .sorting import searchsorted
+from .views import expand, narrow, unsqueeze
 
-__all__ = ["flip", "repeat", "tile"]
+__all__ = ["flip", "fliplr", "flipud", "repeat", "repeat_interleave", "reversed_", "roll", "tile"]
 
 
 def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
@@ -70,3 +80,110 @@ def _repeated(input: Tensor, counts: Shape, shape: Shape) -> Tensor:
     out = place_at(own).empty(final)
     apply_into(COPY, view(out, *pairs) if pairs else out, view_of(input, tuple(pairs), tuple(steps)))
     return out
+
+
+def fliplr(input: Tensor) -> Tensor:
+    """A copy with the second dimension reversed.
+
+    Raises:
+        ValueError: there are fewer than two dimensions.
+    """
+    if input.ndim < 2:
+        raise ShapeError(f"fliplr: the tensor has {input.ndim} dimensions, and must have two at least")
+    return flip(input, 1)
+
+
+def flipud(input: Tensor) -> Tensor:
+    """A copy with the first dimension reversed.
+
+    Raises:
+        ValueError: there are no dimensions.
+    """
+    if not input.ndim:
+        raise ShapeError("flipud: the tensor has no dimensions")
+    return flip(input, 0)
+
+
+def reversed_(input: Tensor) -> Tensor:
+    """A copy with the first dimension reversed: what ``reversed(tensor)`` is in torch."""
+    return flip(input, 0) if input.ndim else input
+
+
+def roll(input: Tensor, shifts: int | Sequence[int], dims: Any = None) -> Tensor:
+    """A copy with elements moved along dimensions; what leaves at one end comes in at the other.
+
+    Args:
+        input: the tensor.
+        shifts: by how many positions, for each of ``dims``.
+        dims: the dimensions; None for the flattened tensor.
+
+    Raises:
+        IndexError: there is no such dimension.
+        ValueError: there are not as many shifts as dimensions.
+    """
+    by = (shifts,) if isinstance(shifts, int) else tuple(shifts)
+    along = () if dims is None else (dims,) if isinstance(dims, int) else tuple(dims)
+    if not by:
+        raise ShapeError("roll: there is no shift")
+    if not along:
+        if len(by) != 1:
+            raise ShapeError(f"roll: {len(by)} shifts for the one dimension of the flattened tensor")
+        return reshape(roll(reshape(input, -1), by, 0), input.shape)
+    if len(by) != len(along):
+        raise ShapeError(f"roll: {len(by)} shifts for {len(along)} dimensions")
+    axes = [existing_axis(axis, input.ndim) for axis in along]
+    made = input
+    for shift, axis in zip(by, axes, strict=True):
+        length = made.shape[axis] if made.ndim else 0
+        at = -shift % length if length else 0
+        if at:
+            made = cat([narrow(made, axis, at, length - at), narrow(made, axis, 0, at)], axis)
+    return clone(contiguous(made)) if made is input else made
+
+
+def repeat_interleave(
+    input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
+) -> Any:
+    """Each element several times in succession, or each position of a dimension.
+
+    Args:
+        input: the tensor; alone, it says how often to repeat each number from 0 on.
+        repeats: how often: a number, or integers, one for each position; the latter wait for a device.
+        dim: the dimension; None for the flattened tensor.
+        output_size: how many positions the result has, where that is known: then nothing is waited for.
+
+    Raises:
+        IndexError: there is no such dimension.
+        ValueError: there are not as many repeats as positions, or one is negative.
+        TypeError: ``repeats`` are not integers.
+    """
+    if repeats is None:
+        return _positions_of(input, output_size)
+    source, axis = (reshape(input, -1), 0) if dim is None else (input, existing_axis(dim, input.ndim))
+    if not source.ndim:
+        source = reshape(source, 1)
+    length = source.shape[axis]
+    if isinstance(repeats, Tensor) and repeats.numel() == 1 and length != 1:
+        repeats = int(item(repeats))
+    if not isinstance(repeats, Tensor):
+        if repeats < 0:
+            raise ArgumentError(f"repeat_interleave: {repeats} times; repeats are 0 or more")
+        shape = source.shape
+        wide = expand(unsqueeze(source, axis + 1), *shape[: axis + 1], repeats, *shape[axis + 1 :])
+        return reshape(clone(contiguous(wide)), (*shape[:axis], length * repeats, *shape[axis + 1 :]))
+    if repeats.ndim > 1 or repeats.numel() != length:
+        raise ShapeError(f"repeat_interleave: {repeats.numel()} repeats for a dimension of length {length}")
+    return index_select(source, axis, _positions_of(reshape(repeats, -1), output_size))
+
+
+def _positions_of(repeats: Tensor, size: int | None) -> Tensor:
+    """Each number from 0 on as often as ``repeats`` says."""
+    if repeats.ndim != 1 or repeats.dtype.kind not in "iu":
+        raise ElementTypeError(f"repeat_interleave: repeats are integers in one dimension, not {repeats.dtype!r}")
+    if not repeats.numel():
+        return arange(0, device=repeats.device)
+    if item(amin(repeats)) < 0:
+        raise ArgumentError("repeat_interleave: repeats are 0 or more")
+    ends = cumsum(repeats, 0)
+    count = int(item(ends[-1])) if size is None else size
+    return searchsorted(ends, arange(count, device=repeats.device), right=True)

@@ -251,10 +251,10 @@ def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storag
     offset = input._offset if storage_offset is None else storage_offset
     layout = Layout(input._layout.place, input.dtype, input._layout.shape.__class__(size), tuple(stride))
     low, high = layout.span()
-    if offset + low < 0 or (offset + high) * input.itemsize > input._storage.nbytes:
+    if offset + low < 0 or (offset + high) * input.itemsize > input._storage.length:
         raise ShapeError(
             f"as_strided: shape {list(size)} with strides {list(stride)} from element {offset} on does not lie in "
-            f"a storage of {input._storage.nbytes // input.itemsize} elements"
+            f"a storage of {input._storage.length // input.itemsize} elements"
         )
     return view_of(input, tuple(size), tuple(stride), offset)
 

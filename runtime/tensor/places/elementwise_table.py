@@ -34,6 +34,7 @@ class TypeRule(enum.Enum):
     INTEGER = "as SAME, but for integers and bool only"
     WHOLE = "as SAME, but for integers only"
     FLOATING = "as SAME, but for floats only"
+    ALIKE = "as FLOATING, and all tensors are of one type"
     FLOAT = "as SAME; integers and bool become the default floating-point type"
     TEST = "computes in the common type and results in bool"
     SELECT = "the first operand is bool; the others as SAME"
@@ -318,7 +319,7 @@ TABLE = (
 
     # of three operands
     Elementwise("lerp", 3, _lerp, "absolute(c) < T(0.5) ? a + c * (b - a) : b - (b - a) * (T(1) - c)",
-                TypeRule.FLOATING, keywords=("input", "end", "weight"), doc="``input + weight * (end - input)``"),
+                TypeRule.ALIKE, keywords=("input", "end", "weight"), doc="``input + weight * (end - input)``"),
     Elementwise("add_scaled", 3, _add_scaled, "a + c * b", S, in_place=False, keywords=("input", "other", "alpha"),
                 doc="``input + alpha * other``"),
     Elementwise("sub_scaled", 3, _sub_scaled, "a - c * b", TypeRule.NO_BOOL, in_place=False,

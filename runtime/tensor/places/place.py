@@ -23,6 +23,7 @@ from ..core.tensor import Tensor, make_tensor
 from .dispatch import dispatch
 from .elementwise_table import COPY, Elementwise
 from .reduction_table import Reduction
+from .row_table import RowOperation
 
 __all__ = ["Kernel", "Place", "place_at"]
 
@@ -131,6 +132,13 @@ class Place(Location, ABC):
         """``target[indices[0][i], indices[1][i], ..., ...] = values[i, ...]``. Takes target, values and the indices.
         With ``numpy_indices`` the values may also be a number of NumPy's, prepared as None; and one index a mask of the
         first dimensions, for values without dimensions."""
+
+    @abstractmethod
+    def rows(self, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
+        """Work along rows: all layouts are contiguous and of two dimensions, see ``row_table``. Takes the outs, the
+        operands and the operation's parameters, integers. What is scattered to is the first out, and no operand.
+        An index out of range raises IndexError on the CPU, and is an asynchronous, sticky error on a device.
+        """
 
     def join(self, out: Layout, operands: Sequence[Layout], axis: int) -> Kernel:
         """Put operands one after the other along a dimension of ``out``, whose lengths there add up to its own."""

@@ -1,0 +1,160 @@
+"""How the kernels for work along rows are launched: one function for each kind of line in the table of rows."""
+
+# ruff: noqa: ARG001 - launchers of one form, of which some do not need the line itself
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..core.layout import Layout
+from ..core.tensor import Tensor
+from ..places.place import Kernel
+from ..places.row_table import RowOperation
+from .cuda_rows import gather_source, scatter_source, search_source, soft_source
+from .cuda_scan import TILE, scan_source
+from .cuda_sort import SORTED, sort_source
+from .cuda_source import THREADS
+
+if TYPE_CHECKING:
+    from .cuda_place import CudaPlace
+
+__all__ = ["row_kernel"]
+
+_BLOCK = (THREADS, 1, 1)
+_SHORT = 1024
+"""Elements of a row up to which 32 threads normalise it."""
+
+
+def row_kernel(place: CudaPlace, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
+    """See ``Place.rows``. There are elements."""
+    return _KINDS[operation.kind](place, operation, outs, operands)
+
+
+def _scan(place: CudaPlace, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
+    plan = scan_source(operation, outs, operands[0])
+    rows, length = operands[0].shape
+    tiles = -(-length // TILE)
+    # Few long rows are scanned by many blocks each.
+    split = tiles > 1 and rows < 4 * place.runtime.properties(place.ordinal).multi_processor_count
+    grid = (rows * tiles if split else rows, 1, 1)
+    scan = place.bound(place.function(plan.source, "scan"), grid, _BLOCK, "P" * len(outs) + "PPqq")
+    if not split:
+
+        def short(*tensors: Tensor) -> None:
+            scan(place.runtime.current, *[each._address for each in tensors], 0, length, tiles)
+
+        return short
+    totals = place.bound(place.function(plan.source, "totals"), grid, _BLOCK, "PPqq")
+    add_up = place.bound(place.function(plan.source, "add_up"), (rows, 1, 1), _BLOCK, "Pq")
+    scratch = rows * tiles * plan.acc_bytes
+
+    def kernel(*tensors: Tensor) -> None:
+        *_, source = tensors
+        # Dropped when this returns: the stream reuses it after the kernels, not before.
+        total = place.allocate(scratch)
+        current = place.runtime.current
+        totals(current, source._address, total.address, length, tiles)
+        add_up(current, total.address, tiles)
+        scan(current, *[each._address for each in tensors], total.address, length, tiles)
+
+    return kernel
+
+
+def _sort(place: CudaPlace, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
+    source = sort_source(operands[0].dtype)
+    rows, length = operands[0].shape
+    count, tiles = rows * length, -(-length // SORTED)
+    first = place.bound(place.function(source, "sort_tiles"), (rows * tiles, 1, 1), _BLOCK, "PPPqqq")
+    widths = []
+    width = SORTED
+    while width < length:
+        widths.append(width)
+        width *= 2
+    again = place.bound(place.function(source, "merge"), (-(-count // THREADS), 1, 1), _BLOCK, "PPPPqqqq")
+    spare = [Layout.of(place, each.dtype, each.shape) for each in outs]
+
+    def kernel(values: Tensor, places: Tensor, given: Tensor, descending: int) -> None:
+        current = place.runtime.current
+        there = [values._address, places._address]
+        others = [place.empty(each) for each in spare] if widths else []
+        here = [each._address for each in others] or there
+        if len(widths) % 2 == 0:  # the last pass is to write the results
+            here, there = there, here
+        first(current, *here, given._address, length, tiles, descending)
+        for width in widths:
+            again(current, *there, *here, length, width, descending, count)
+            here, there = there, here
+
+    return kernel
+
+
+def _gather(place: CudaPlace, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
+    count, picked, length = outs[0].numel, outs[0].shape[1], operands[0].shape[1]
+    launch = _linear(place, gather_source(outs[0].dtype), count, "PPPqqq")
+
+    def kernel(out: Tensor, source: Tensor, index: Tensor) -> None:
+        launch(place.runtime.current, out._address, source._address, index._address, length, picked, count)
+
+    return kernel
+
+
+def _scatter(place: CudaPlace, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
+    index, length = operands[0], outs[0].shape[1]
+    count, picked = index.numel, index.shape[1]
+    launch = _linear(place, scatter_source(operation.cuda, outs[0].dtype), count, "PPPqqq")
+
+    nbytes = outs[0].nbytes
+    # What is exchanged are words of 4 bytes: of narrower elements in a copy, whose last word is whole.
+    narrow = operation.cuda != "Write" and outs[0].dtype.itemsize < 4
+
+    def kernel(target: Tensor, index: Tensor, values: Tensor) -> None:
+        current, given = place.runtime.current, (index._address, values._address)
+        if not narrow:
+            launch(current, target._address, *given, length, picked, count)
+            return
+        copied = place.allocate(-(-nbytes // 4) * 4)
+        place._call("memcpy_dtod", copied.address, target._address, nbytes)
+        launch(current, copied.address, *given, length, picked, count)
+        place._call("memcpy_dtod", target._address, copied.address, nbytes)
+
+    return kernel
+
+
+def _search(place: CudaPlace, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
+    (rows, length), (_, looked), count = operands[0].shape, operands[1].shape, outs[0].numel
+    step = length if rows > 1 else 0
+    launch = _linear(place, search_source(operands[0].dtype, outs[0].dtype), count, "PPPqqqqq")
+
+    def kernel(found: Tensor, ordered: Tensor, values: Tensor, right: int) -> None:
+        addresses = found._address, ordered._address, values._address
+        launch(place.runtime.current, *addresses, step, length, looked, right, count)
+
+    return kernel
+
+
+def _soft(place: CudaPlace, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
+    rows, length = operands[0].shape
+    lanes = 32 if length <= _SHORT else THREADS
+    source = soft_source(operation.cuda, operands[0].dtype, outs[0].dtype, lanes)
+    grid = (-(-(rows * lanes) // THREADS), 1, 1)
+    launch = place.bound(place.function(source), grid, _BLOCK, "PPqq")
+
+    def kernel(out: Tensor, given: Tensor) -> None:
+        launch(place.runtime.current, out._address, given._address, rows, length)
+
+    return kernel
+
+
+def _linear(place: CudaPlace, source: str, count: int, letters: str) -> Callable[..., None]:
+    return place.bound(place.function(source), (-(-count // THREADS), 1, 1), _BLOCK, letters)
+
+
+_KINDS: dict[str, Callable[[Any, RowOperation, Sequence[Layout], Sequence[Layout]], Kernel]] = {
+    "scan": _scan,
+    "sort": _sort,
+    "gather": _gather,
+    "scatter": _scatter,
+    "search": _search,
+    "soft": _soft,
+}

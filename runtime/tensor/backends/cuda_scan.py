@@ -1,0 +1,164 @@
+"""CUDA C for scans along rows: by tiles whose totals are added up first, so that long rows keep many blocks busy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..core.dtypes import dtype
+from ..core.layout import Layout
+from ..places.row_table import RowOperation
+from .cuda_source import header
+
+__all__ = ["TILE", "ScanSource", "loading", "scan_source"]
+
+_ITEMS = 8
+TILE = 256 * _ITEMS
+"""Elements that a block scans at once."""
+
+_FUNCTORS = r"""
+// `of` makes an accumulator of an element, `join` one of two that follow each other, `write` stores results.
+#define TOTAL(NAME, START, JOIN)                                                                              \
+    template <class T> struct NAME {                                                                          \
+        typedef T Acc;                                                                                        \
+        static __device__ __forceinline__ Acc start() { return START; }                                       \
+        static __device__ __forceinline__ Acc of(T x, long long i) { return x; }                              \
+        static __device__ __forceinline__ Acc join(const Acc& a, const Acc& b) { return JOIN; }               \
+        template <class R> static __device__ __forceinline__ void write(const Acc& a, R* out, long long at) { \
+            out[at] = convert<R, T>(a);                                                                       \
+        }                                                                                                     \
+    };
+TOTAL(Sum, T(0), T(a + b))
+TOTAL(Product, T(1), T(a * b))
+template <class T> __device__ __forceinline__ T add_exponentials(T a, T b) {
+    const T low = a < b ? a : b, high = a < b ? b : a;
+    if (isnan_(a) || isnan_(b)) return a + b;
+    return isinf_(low) && (low == high || low < T(0)) ? high : high + T(log1p(exp(low - high)));
+}
+TOTAL(LogSumExp, T(-INFINITY), add_exponentials(a, b))
+
+// The extreme element so far: of equals the last one, and NaN before anything.
+template <class T> struct At { T value; long long index; };
+template <class T, bool largest> struct Extreme {
+    typedef At<T> Acc;
+    static __device__ __forceinline__ Acc start() { Acc a = {T(0), -1}; return a; }
+    static __device__ __forceinline__ Acc of(T x, long long i) { Acc a = {x, i}; return a; }
+    static __device__ __forceinline__ Acc join(const Acc& a, const Acc& b) {
+        if (b.index < 0) return a;
+        if (a.index < 0 || isnan_(b.value) || (largest ? b.value >= a.value : b.value <= a.value)) return b;
+        return a;
+    }
+    template <class R>
+    static __device__ __forceinline__ void write(const Acc& a, R* out, long long* index, long long at) {
+        out[at] = convert<R, T>(a.value);
+        index[at] = a.index;
+    }
+};
+template <class T> struct Largest : Extreme<T, true> {};
+template <class T> struct Smallest : Extreme<T, false> {};
+"""
+
+_KERNELS = r"""
+enum { ITEMS = 8, TILE = 256 * ITEMS };
+
+// The accumulator of all threads before this one; `all` becomes that of the whole block.
+__device__ __forceinline__ Acc before_me(const Acc& mine, Acc* shared, Acc& all) {
+    const int me = threadIdx.x;
+    shared[me] = mine;
+    __syncthreads();
+    for (int step = 1; step < 256; step *= 2) {
+        Acc joined = shared[me];
+        if (me >= step) joined = F::join(shared[me - step], joined);
+        __syncthreads();
+        shared[me] = joined;
+        __syncthreads();
+    }
+    all = shared[255];
+    const Acc before = me ? shared[me - 1] : F::start();
+    __syncthreads();
+    return before;
+}
+
+extern "C" __global__ void __launch_bounds__(256) totals(
+    const Stored* source, Acc* total, long long length, long long tiles) {
+    __shared__ __align__(16) unsigned char memory[256 * sizeof(Acc)];
+    const long long row = blockIdx.x / tiles, tile = blockIdx.x % tiles;
+    const long long first = tile * TILE + threadIdx.x * ITEMS;
+    Acc mine = F::start(), all;
+    #pragma unroll
+    for (int k = 0; k < ITEMS; ++k)
+        if (first + k < length) mine = F::join(mine, F::of(load(source[row * length + first + k]), first + k));
+    before_me(mine, (Acc*)memory, all);
+    if (threadIdx.x == 0) total[blockIdx.x] = all;
+}
+
+// Each total becomes that of the tiles before it, by one block for each row.
+extern "C" __global__ void __launch_bounds__(256) add_up(Acc* total, long long tiles) {
+    __shared__ __align__(16) unsigned char memory[256 * sizeof(Acc)];
+    total += blockIdx.x * tiles;
+    Acc carry = F::start();
+    for (long long start = 0; start < tiles; start += 256) {
+        const long long i = start + threadIdx.x;
+        Acc all;
+        const Acc before = before_me(i < tiles ? total[i] : F::start(), (Acc*)memory, all);
+        if (i < tiles) total[i] = F::join(carry, before);
+        carry = F::join(carry, all);
+    }
+}
+
+// A block makes one tile, if there are totals of those before it, else a whole row tile after tile.
+extern "C" __global__ void __launch_bounds__(256) scan(
+    OUTS, const Stored* source, const Acc* total, long long length, long long tiles) {
+    __shared__ __align__(16) unsigned char memory[256 * sizeof(Acc)];
+    const long long row = total ? blockIdx.x / tiles : blockIdx.x;
+    long long tile = total ? blockIdx.x % tiles : 0;
+    const long long end = total ? tile + 1 : tiles;
+    Acc carry = total ? total[blockIdx.x] : F::start();
+    for (; tile < end; ++tile) {
+        const long long first = tile * TILE + threadIdx.x * ITEMS, at = row * length + first;
+        Acc made[ITEMS];
+        #pragma unroll
+        for (int k = 0; k < ITEMS; ++k) {
+            made[k] = first + k < length ? F::of(load(source[at + k]), first + k) : F::start();
+            if (k) made[k] = F::join(made[k - 1], made[k]);
+        }
+        Acc all;
+        const Acc before = F::join(carry, before_me(made[ITEMS - 1], (Acc*)memory, all));
+        #pragma unroll
+        for (int k = 0; k < ITEMS; ++k)
+            if (first + k < length) F::write(F::join(before, made[k]), WRITTEN, at + k);
+        carry = F::join(carry, all);
+    }
+}
+"""
+
+
+@dataclass(frozen=True)
+class ScanSource:
+    """A source with the kernels ``totals`` (source, totals, length, tiles), ``add_up`` (totals, tiles) and ``scan``
+    (outs, source, totals, length, tiles), all of blocks of 256 threads."""
+
+    source: str
+    acc_bytes: int
+    """Of one total."""
+
+
+def scan_source(operation: RowOperation, outs: Sequence[Layout], operand: Layout) -> ScanSource:
+    """The kernels for a line of the table, for tensors of these types."""
+    stored, computed = operand.dtype, operand.dtype.computed
+    parameters = ", ".join(f"{out.dtype.c_name}* out{k}" for k, out in enumerate(outs))
+    text = header([stored, computed, *(out.dtype for out in outs)]) + _FUNCTORS
+    text += loading(stored, computed)
+    text += f"typedef {operation.cuda}<T> F;\ntypedef F::Acc Acc;\n"
+    written = ", ".join(f"out{k}" for k in range(len(outs)))
+    text += _KERNELS.replace("OUTS", parameters).replace("WRITTEN", written)
+    return ScanSource(text, 16 if len(outs) > 1 else computed.itemsize)
+
+
+def loading(stored: dtype, computed: dtype) -> str:
+    """The types ``Stored`` and ``T``, and ``load``, which makes the second of the first."""
+    value = "(float)x" if stored.is_half else "x"
+    return (
+        f"typedef {stored.c_name} Stored;\ntypedef {computed.c_name} T;\n"
+        f"__device__ __forceinline__ T load(Stored x) {{ return T({value}); }}\n"
+    )

@@ -1,0 +1,93 @@
+"""Exponentials that are normalised along a dimension."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.dtypes import dtype_of
+from ..core.shapes import normal_axes, normal_axis
+from ..core.tensor import Tensor
+from ..core.tensor_errors import ElementTypeError
+from ..places.elementwise_table import BY_NAME
+from . import elementwise_functions as each
+from .along import as_rows, from_rows, run_rows
+from .copying import clone, to
+from .elementwise import apply
+from .promotion import floating
+from .reduce import Axes
+from .reductions import amax
+from .reductions import sum as sum_of
+from .reshape import reshape
+from .results import into
+from .views import squeeze
+
+__all__ = ["log_softmax", "logsumexp", "softmax"]
+
+
+def softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Tensor | None = None) -> Tensor:
+    """``exp(input)`` divided by its sum along a dimension.
+
+    Args:
+        input: a floating-point tensor.
+        dim: the dimension.
+        dtype: the element type of the result, to which elements are converted first.
+        out: where to write the result; it is given the result's shape.
+
+    Raises:
+        IndexError: there is no such dimension.
+        TypeError: the elements are not floating-point numbers.
+    """
+    return into(out, _normalised("softmax", input, dim, dtype), exact=True)
+
+
+def log_softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Tensor | None = None) -> Tensor:
+    """The logarithm of ``softmax``, exact also where that is nearly 0.
+
+    Args:
+        input: a floating-point tensor.
+        dim: the dimension.
+        dtype: the element type of the result, to which elements are converted first.
+        out: where to write the result; it is given the result's shape.
+
+    Raises:
+        IndexError: there is no such dimension.
+        TypeError: the elements are not floating-point numbers.
+    """
+    return into(out, _normalised("log_softmax", input, dim, dtype), exact=True)
+
+
+def _normalised(name: str, input: Tensor, dim: int, dtype: Any) -> Tensor:
+    kind = input.dtype if dtype is None else dtype_of(dtype)
+    axis = normal_axis(dim, input.ndim)
+    if kind.kind != "f" and not input.numel() and dtype is None:
+        return clone(input)
+    if kind.kind != "f":
+        raise ElementTypeError(f"{name}() needs floating-point elements and this tensor has {kind!r}; name a dtype")
+    rows = as_rows(to(input, kind), axis)
+    return from_rows(run_rows(name, (kind,), tuple(rows.shape), [rows])[0], input.shape, axis)
+
+
+def logsumexp(input: Tensor, dim: Axes, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """The logarithm of the sum of the elements' exponentials, along dimensions, without overflow.
+
+    Args:
+        input: a tensor; integers and bool become the default dtype.
+        dim: a dimension, or several.
+        keepdim: whether reduced dimensions stay, with length 1.
+        out: where to write the result; it is given the result's shape.
+
+    Raises:
+        IndexError: there is no such dimension.
+    """
+    x = to(input, floating(input.dtype))
+    axes = normal_axes(dim, x.ndim)
+    if 0 in x.shape:
+        made = each.log(sum_of(each.exp(x), axes, True))
+    else:
+        most = amax(x, axes, True)
+        most = apply(BY_NAME["where"], each.isinf(most), 0.0, most)
+        made = each.log(sum_of(each.exp(apply(BY_NAME["sub"], x, most)), axes, True))
+        made = apply(BY_NAME["add"], made, most)
+    if not keepdim:
+        made = squeeze(made, axes) if axes else reshape(made, ())
+    return into(out, made)

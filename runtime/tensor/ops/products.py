@@ -1,0 +1,288 @@
+"""Products of tensors by way of ``matmul``: added to others, of all pairs, and in Einstein's notation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from ..core.dtypes import dtype as ElementType  # noqa: N812 - as the other modules here say
+from ..core.tensor import Tensor
+from ..core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
+from ..places.elementwise_table import BY_NAME, Elementwise
+from .copying import to
+from .elementwise import apply
+from .matmul import bmm, matmul, mm, mv
+from .promotion import common_dtype
+from .reductions import sum as sum_of
+from .reshape import reshape
+from .results import in_place, into
+from .views import diagonal, expand, permute, unsqueeze
+
+__all__ = ["addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "baddbmm", "einsum", "inner", "outer", "vdot"]
+
+_ADD, _MUL, _DIV = BY_NAME["add"], BY_NAME["mul"], BY_NAME["div"]
+
+
+def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The products of all pairs of elements of two vectors: a row for each element of the first.
+
+    Args:
+        input: a tensor of one dimension.
+        vec2: a tensor of one dimension.
+        out: where to write the result; it is given the result's shape.
+
+    Raises:
+        ValueError: one has other than one dimension.
+    """
+    if input.ndim != 1 or vec2.ndim != 1:
+        raise ShapeError(f"outer: both must have one dimension; they have {input.ndim} and {vec2.ndim}")
+    return into(out, apply(_MUL, unsqueeze(input, 1), vec2))
+
+
+def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The scalar products of all pairs of rows, along the last dimensions of both; a number scales.
+
+    Raises:
+        ValueError: the last dimensions differ in length.
+    """
+    if not input.ndim or not other.ndim:
+        return into(out, apply(_MUL, input, other))
+    if input.shape[-1] != other.shape[-1]:
+        raise ShapeError(f"inner: the last dimensions are of lengths {input.shape[-1]} and {other.shape[-1]}")
+    length = input.shape[-1]
+    rows, columns = (reshape(each, prod(each.shape[:-1]), length) for each in (input, other))
+    made = matmul(rows, permute(columns, 1, 0))
+    return into(out, reshape(made, (*input.shape[:-1], *other.shape[:-1])))
+
+
+def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """``dot``: there are no complex numbers whose conjugates would be taken."""
+    from .matmul import dot
+
+    return dot(input, other, out=out)
+
+
+def _scaled(tensor: Tensor, factor: Any, kind: ElementType) -> Tensor:
+    """``factor`` times a tensor, in its type; a factor of 1 costs nothing."""
+    if isinstance(factor, float) and kind.kind != "f":
+        raise ElementTypeError(f"the result is of {kind!r}, and a factor cannot be {factor!r}")
+    return tensor if factor == 1 else to(apply(_MUL, tensor, factor), kind)
+
+
+def _sum_of(name: str, input: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
+    """``beta * input + alpha * product``; with ``beta`` 0 what is in ``input`` does not count, not even NaN."""
+    if input.dtype is not product.dtype:
+        raise ElementTypeError(f"{name}: the operands are of {input.dtype!r} and {product.dtype!r}; convert one")
+    scaled = _scaled(product, alpha, product.dtype)
+    added = expand(input, *product.shape) if product.shape else input
+    return scaled if beta == 0 else apply(_ADD, scaled, _scaled(added, beta, product.dtype))
+
+
+def addmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1, out: Tensor | None = None
+) -> Tensor:
+    """``beta * input + alpha * (mat1 @ mat2)`` for matrices; ``input`` broadcasts.
+
+    Raises:
+        TypeError: the element types differ.
+        ValueError: the shapes do not fit.
+    """
+    return into(out, _sum_of("addmm", input, mm(mat1, mat2), beta, alpha), exact=True)
+
+
+def addmv(
+    input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1, out: Tensor | None = None
+) -> Tensor:
+    """``beta * input + alpha * (mat @ vec)`` for a matrix and a vector; ``input`` broadcasts.
+
+    Raises:
+        TypeError: the element types differ.
+        ValueError: the shapes do not fit.
+    """
+    return into(out, _sum_of("addmv", input, mv(mat, vec), beta, alpha), exact=True)
+
+
+def addr(
+    input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1, out: Tensor | None = None
+) -> Tensor:
+    """``beta * input + alpha * outer(vec1, vec2)``; ``input`` broadcasts.
+
+    Raises:
+        TypeError: a factor is of a higher kind than the result.
+        ValueError: the shapes do not fit.
+    """
+    kind = common_dtype((input, vec1, vec2))
+    return into(out, _sum_of("addr", to(input, kind), outer(to(vec1, kind), to(vec2, kind)), beta, alpha), exact=True)
+
+
+def baddbmm(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1, out: Tensor | None = None
+) -> Tensor:
+    """``beta * input + alpha * bmm(batch1, batch2)`` for batches of matrices; ``input`` broadcasts.
+
+    Raises:
+        TypeError: the element types differ.
+        ValueError: the shapes do not fit.
+    """
+    return into(out, _sum_of("baddbmm", input, bmm(batch1, batch2), beta, alpha), exact=True)
+
+
+def addbmm(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1, out: Tensor | None = None
+) -> Tensor:
+    """``beta * input + alpha * bmm(batch1, batch2).sum(0)`` for batches of matrices; ``input`` broadcasts.
+
+    Raises:
+        TypeError: the element types differ.
+        ValueError: the shapes do not fit.
+    """
+    product = sum_of(bmm(batch1, batch2), 0, dtype=batch1.dtype)
+    return into(out, _sum_of("addbmm", input, product, beta, alpha), exact=True)
+
+
+def addcmul(input: Tensor, tensor1: Any, tensor2: Any, *, value: float = 1, out: Tensor | None = None) -> Tensor:
+    """``input + value * tensor1 * tensor2``, element by element; all broadcast together.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+    """
+    return into(out, _combined(_MUL, input, tensor1, tensor2, value))
+
+
+def addcdiv(input: Tensor, tensor1: Any, tensor2: Any, *, value: float = 1, out: Tensor | None = None) -> Tensor:
+    """``input + value * tensor1 / tensor2``, element by element; all broadcast together.
+
+    Raises:
+        TypeError: all elements are integers, whose quotient torch refuses here.
+        ValueError: the shapes do not broadcast.
+    """
+    if all(each.dtype.kind != "f" for each in (tensor1, tensor2)):
+        raise ElementTypeError("addcdiv: integers are not divided; convert one to a floating-point type")
+    return into(out, _combined(_DIV, input, tensor1, tensor2, value))
+
+
+def _combined(operation: Elementwise, input: Tensor, a: Tensor, b: Tensor, value: Any) -> Tensor:
+    """``input + value * operation(a, b)``, computed in the common type; the half types in float32."""
+    kind = common_dtype((input, a, b))
+    input, a, b = (to(each, kind.computed) for each in (input, a, b))
+    made = apply(operation, a, b)
+    return to(apply(_ADD, input, made if value == 1 else apply(_MUL, made, value)), kind)
+
+
+addbmm_ = in_place(addbmm)
+addcdiv_ = in_place(addcdiv)
+addcmul_ = in_place(addcmul)
+addmm_ = in_place(addmm)
+addmv_ = in_place(addmv)
+addr_ = in_place(addr)
+baddbmm_ = in_place(baddbmm)
+
+
+# --- Einstein's notation
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+def einsum(equation: str, *operands: Any) -> Tensor:
+    """The sum of products that an equation of Einstein's notation names, as ``"ij,jk->ik"`` a product of matrices.
+
+    Operands are multiplied from left to right; indices that occur no more are summed over as soon as they can be.
+
+    Args:
+        equation: a letter for each dimension, operands separated by commas; ``...`` stands for dimensions that
+            broadcast. Behind ``->`` the result's dimensions; without it, those whose letters occur once, in order.
+        operands: tensors of one element type, as arguments or as one sequence.
+
+    Raises:
+        ValueError: the equation does not fit the operands.
+    """
+    given: Sequence[Tensor] = operands[0] if len(operands) == 1 and not isinstance(operands[0], Tensor) else operands
+    terms, result = _parsed(equation, given)
+    lengths: dict[str, int] = {}
+    parts = []
+    for term, tensor in zip(terms, given, strict=True):
+        term, tensor = _without_repeats(term, tensor)
+        for letter, length in zip(term, tensor.shape, strict=True):
+            known = lengths.get(letter, 1)
+            if length not in (1, known) and known != 1:
+                raise ShapeError(f"einsum: {letter!r} in {equation!r} stands for lengths {known} and {length}")
+            lengths[letter] = length if known == 1 else known
+        parts.append((term, tensor))
+    term, tensor = parts[0]
+    for position, (other, right) in enumerate(parts[1:], 1):
+        needed = set(result).union(*(each for each, _ in parts[position + 1 :]))
+        term, tensor = _contracted(term, tensor, other, right, needed, lengths)
+    gone = [axis for axis, letter in enumerate(term) if letter not in result]
+    if gone:
+        tensor = sum_of(tensor, gone, dtype=tensor.dtype)
+        term = [letter for letter in term if letter in result]
+    return permute(tensor, *(term.index(letter) for letter in result)) if term else tensor
+
+
+def _parsed(equation: str, operands: Sequence[Tensor]) -> tuple[list[list[str]], list[str]]:
+    """The letters of each operand's dimensions and of the result's; dimensions of ``...`` are numbered from the end."""
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if len(terms) != len(operands):
+        raise ArgumentError(f"einsum: {equation!r} names {len(terms)} operands, and there are {len(operands)}")
+    spread = 0
+    for term, tensor in zip(terms, operands, strict=True):
+        named = len(term.replace("...", "", 1))
+        if named > tensor.ndim or (named < tensor.ndim and "..." not in term):
+            raise ArgumentError(f"einsum: {term!r} names {named} dimensions of a tensor that has {tensor.ndim}")
+        spread = max(spread, tensor.ndim - named)
+    found = [
+        _letters(term, tensor.ndim - len(term.replace("...", "", 1)), equation)
+        for term, tensor in zip(terms, operands, strict=True)
+    ]
+    if arrow:
+        result = _letters(right, spread, equation)
+        if len(set(result)) != len(result) or not set(result) <= {each for term in found for each in term}:
+            raise ArgumentError(f"einsum: each dimension of the result occurs in {equation!r} once, and in an operand")
+        return found, result
+    counted = [each for term in found for each in term]
+    once = sorted(each for each in set(counted) if counted.count(each) == 1 and not each.startswith("."))
+    return found, [f".{number}" for number in reversed(range(spread))] + once
+
+
+def _letters(term: str, spread: int, equation: str) -> list[str]:
+    before, dots, after = term.partition("...")
+    if not set(before + after) <= set(_LETTERS):
+        raise ArgumentError(f"einsum: dimensions are letters from a to z and A to Z; got {equation!r}")
+    return [*before, *(f".{number}" for number in reversed(range(spread))), *after] if dots else [*before]
+
+
+def _without_repeats(term: list[str], tensor: Tensor) -> tuple[list[str], Tensor]:
+    """A letter that stands for several dimensions of an operand means their diagonal."""
+    for letter in [each for each in dict.fromkeys(term) if term.count(each) > 1]:
+        while term.count(letter) > 1:
+            a = term.index(letter)
+            b = term.index(letter, a + 1)
+            if tensor.shape[a] != tensor.shape[b]:
+                raise ShapeError(f"einsum: {letter!r} stands for lengths {tensor.shape[a]} and {tensor.shape[b]}")
+            tensor = diagonal(tensor, 0, a, b)
+            term = [each for axis, each in enumerate(term) if axis not in (a, b)] + [letter]
+    return term, tensor
+
+
+def _contracted(
+    term: list[str], a: Tensor, other: list[str], b: Tensor, needed: set[str], lengths: dict[str, int]
+) -> tuple[list[str], Tensor]:
+    """The product of two operands, as a batch of products of matrices, summed over the letters not needed."""
+    shared = [each for each in term if each in other]
+    summed = [each for each in shared if each not in needed]
+    batch = [each for each in shared if each in needed]
+    rows = [each for each in term if each not in other]
+    columns = [each for each in other if each not in term]
+
+    def arranged(letters: list[str], tensor: Tensor, order: list[list[str]]) -> Tensor:
+        # A dimension of length 1 broadcasts.
+        wide = expand(tensor, *(lengths[each] if each in shared else -1 for each in letters)) if letters else tensor
+        moved = permute(wide, *(letters.index(each) for group in order for each in group)) if letters else wide
+        return reshape(moved, [prod(lengths[each] for each in group) for group in order])
+
+    left, right = arranged(term, a, [batch, rows, summed]), arranged(other, b, [batch, summed, columns])
+    made = [*batch, *rows, *columns]
+    product = bmm(left, right) if summed else apply(_MUL, left, right)
+    return made, reshape(product, [lengths[each] for each in made])

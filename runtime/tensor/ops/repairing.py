@@ -1,0 +1,68 @@
+"""Elements replaced or rounded in ways that take more than operands."""
+
+from __future__ import annotations
+
+from ..core.dtype_limits import finfo
+from ..core.tensor import Tensor
+from ..core.tensor_errors import ElementTypeError
+from ..places.elementwise_table import BY_NAME
+from . import elementwise_functions as each
+from .copying import clone
+from .elementwise import apply
+from .results import in_place, into
+
+__all__ = ["nan_to_num", "round"]
+
+_WHERE, _ROUND = BY_NAME["where"], BY_NAME["round"]
+
+
+def nan_to_num(
+    input: Tensor,
+    nan: float | None = None,
+    posinf: float | None = None,
+    neginf: float | None = None,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """NaN and infinities replaced by numbers. Integers stay as they are.
+
+    Args:
+        input: the tensor.
+        nan: what replaces NaN; 0 if None.
+        posinf: what replaces infinity; the type's largest number if None.
+        neginf: what replaces negative infinity; the type's smallest number if None.
+        out: where to write the result; it is given the result's shape.
+    """
+    if input.dtype.kind != "f":
+        return into(out, clone(input))
+    limits = finfo(input.dtype)
+    infinite = float("inf")
+    high = float(limits.max if posinf is None else posinf)
+    low = float(limits.min if neginf is None else neginf)
+    made = apply(_WHERE, each.isnan(input), float(nan or 0.0), input)
+    made = apply(_WHERE, each.eq(made, infinite), high, made)
+    return into(out, apply(_WHERE, each.eq(made, -infinite), low, made))
+
+
+def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:
+    """The nearest integer, or number with so many decimals; of two, the even one.
+
+    Args:
+        input: the tensor.
+        decimals: how many decimals stay; if negative, so many digits before the point become 0.
+        out: where to write the result; it is given the result's shape.
+
+    Raises:
+        TypeError: the elements are of bool; or integers, and ``decimals`` is not 0.
+    """
+    if not decimals:
+        return into(out, apply(_ROUND, input))
+    if input.dtype.kind != "f":
+        raise ElementTypeError(f"round: integers have no decimals, and this tensor has {input.dtype!r}")
+    factor = 10.0 ** abs(decimals)
+    up, down = (BY_NAME["mul"], BY_NAME["div"]) if decimals > 0 else (BY_NAME["div"], BY_NAME["mul"])
+    return into(out, apply(down, apply(_ROUND, apply(up, input, factor)), factor))
+
+
+nan_to_num_ = in_place(nan_to_num)
+round_ = in_place(round)

@@ -1,0 +1,112 @@
+"""Scans: what the elements up to each one amount to, along a dimension."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.dtypes import dtype as ElementType  # noqa: N812 - `dtype` is an argument here
+from ..core.dtypes import dtype_of, int64
+from ..core.shapes import normal_axis
+from ..core.tensor import Tensor
+from ..core.tensor_errors import ElementTypeError
+from .along import as_rows, from_rows, run_rows
+from .copying import to
+from .reductions import ValuesAndIndices
+from .results import in_place, into
+
+__all__ = ["cummax", "cummin", "cumprod", "cumsum", "logcumsumexp"]
+
+
+def cumsum(input: Tensor, dim: int, *, dtype: Any = None, out: Tensor | None = None) -> Tensor:
+    """The sum of the elements up to each one, along a dimension. Integers and bool add up in int64.
+
+    Args:
+        input: the tensor.
+        dim: the dimension.
+        dtype: the element type of the result, to which elements are converted first.
+        out: where to write the result; it is given the result's shape.
+
+    Raises:
+        IndexError: there is no such dimension.
+    """
+    return _total("cumsum", input, dim, dtype, out)
+
+
+def cumprod(input: Tensor, dim: int, *, dtype: Any = None, out: Tensor | None = None) -> Tensor:
+    """The product of the elements up to each one, along a dimension. Integers and bool multiply in int64.
+
+    Args:
+        input: the tensor.
+        dim: the dimension.
+        dtype: the element type of the result, to which elements are converted first.
+        out: where to write the result; it is given the result's shape.
+
+    Raises:
+        IndexError: there is no such dimension.
+    """
+    return _total("cumprod", input, dim, dtype, out)
+
+
+def logcumsumexp(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor:
+    """The logarithm of the sum of the exponentials of the elements up to each one, along a dimension.
+
+    Args:
+        input: a floating-point tensor.
+        dim: the dimension.
+        out: where to write the result; it is given the result's shape.
+
+    Raises:
+        IndexError: there is no such dimension.
+        TypeError: the elements are not floating-point numbers.
+    """
+    if input.dtype.kind != "f":
+        raise ElementTypeError(f"logcumsumexp() needs floating-point elements and this tensor has {input.dtype!r}")
+    return into(out, _scanned("logcumsumexp", input, dim, (input.dtype,))[0], exact=True)
+
+
+def cummax(input: Tensor, dim: int, *, out: tuple[Tensor, Tensor] | None = None) -> ValuesAndIndices:
+    """The largest element up to each one, along a dimension, and where it is: of equals the last, NaN before anything.
+
+    Args:
+        input: the tensor.
+        dim: the dimension.
+        out: where to write values and indices, two tensors, which are given the result's shape.
+
+    Raises:
+        IndexError: there is no such dimension.
+    """
+    return into(out, ValuesAndIndices(*_scanned("cummax", input, dim, (input.dtype, int64))))
+
+
+def cummin(input: Tensor, dim: int, *, out: tuple[Tensor, Tensor] | None = None) -> ValuesAndIndices:
+    """The smallest element up to each one, along a dimension, and where it is: of equals the last, NaN before anything.
+
+    Args:
+        input: the tensor.
+        dim: the dimension.
+        out: where to write values and indices, two tensors, which are given the result's shape.
+
+    Raises:
+        IndexError: there is no such dimension.
+    """
+    return into(out, ValuesAndIndices(*_scanned("cummin", input, dim, (input.dtype, int64))))
+
+
+def _total(name: str, input: Tensor, dim: int, dtype: Any, out: Tensor | None) -> Tensor:
+    if dtype is not None:
+        kind = dtype_of(dtype)
+    elif out is not None:
+        kind = out.dtype
+    else:
+        kind = input.dtype if input.dtype.kind == "f" else int64
+    return into(out, _scanned(name, to(input, kind), dim, (kind,))[0])
+
+
+def _scanned(name: str, input: Tensor, dim: int, kinds: tuple[ElementType, ...]) -> list[Tensor]:
+    axis = normal_axis(dim, input.ndim)
+    rows = as_rows(input, axis)
+    return [from_rows(each, input.shape, axis) for each in run_rows(name, kinds, tuple(rows.shape), [rows])]
+
+
+cumsum_ = in_place(cumsum)
+cumprod_ = in_place(cumprod)

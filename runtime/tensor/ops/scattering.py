@@ -1,0 +1,552 @@
+"""Elements taken from and written to the places that a tensor of indices names along a dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..core.dtypes import bool_, int32, int64
+from ..core.shapes import normal_axis
+from ..core.tensor import Tensor, view_of
+from ..core.tensor_errors import ArgumentError, ElementTypeError, RangeError, ShapeError
+from ..places.elementwise_table import BY_NAME, COPY
+from . import elementwise_functions as each
+from .along import as_rows, from_rows, run_rows, scatter_rows
+from .copying import clone, to
+from .creation import full
+from .elementwise import apply, apply_into, common_place
+from .indexing import get_item, index_select, set_item
+from .reductions import sum as sum_of
+from .reshape import contiguous, reshape
+from .results import into
+from .scalars import item
+from .scans import cumsum
+from .views import broadcast_to, common_shape, expand, narrow
+
+__all__ = [
+    "gather",
+    "index_add",
+    "index_add_",
+    "index_copy",
+    "index_copy_",
+    "index_fill",
+    "index_fill_",
+    "index_put",
+    "index_put_",
+    "masked_scatter",
+    "masked_scatter_",
+    "put_",
+    "scatter",
+    "scatter_",
+    "scatter_add",
+    "scatter_add_",
+    "scatter_reduce",
+    "scatter_reduce_",
+    "take",
+    "take_along_dim",
+]
+
+
+def gather(
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    *,
+    sparse_grad: bool = False,  # noqa: ARG001 - for gradients, which are not there
+    out: Tensor | None = None,
+) -> Tensor:
+    """``out[i][j] = input[index[i][j]][j]`` for two dimensions and ``dim`` 0: the elements at indices of a dimension.
+
+    Args:
+        input: the tensor.
+        dim: the dimension.
+        index: int64 or int32, with as many dimensions, and no longer than ``input`` in the others.
+        sparse_grad: for gradients, which are not there.
+        out: where to write the result; it is given the shape of ``index``.
+
+    Raises:
+        TypeError: ``index`` is not of an integer type.
+        ValueError: the dimensions do not fit.
+        IndexError: there is no such dimension; on the CPU also: an index is out of range.
+    """
+    axis = normal_axis(dim, input.ndim)
+    index = _index("gather", index, input, axis)
+    source = _trimmed(input, index, axis)
+    if not index.numel():
+        return into(out, full(index.shape, 0, dtype=input.dtype, device=input.device), exact=True)
+    rows = as_rows(index, axis)
+    made = run_rows("gather", (input.dtype,), tuple(rows.shape), [as_rows(source, axis), rows])[0]
+    return into(out, from_rows(made, index.shape, axis), exact=True)
+
+
+def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The elements at indices of the flattened tensor; negative ones count from the end.
+
+    Args:
+        input: the tensor.
+        index: int64.
+        out: where to write the result; it is given the shape of ``index``.
+
+    Raises:
+        TypeError: ``index`` is not of int64.
+        IndexError: on the CPU: an index is out of range.
+    """
+    if index.dtype is not int64:
+        raise ElementTypeError(f"take: the index must be of {int64!r}, and is of {index.dtype!r}")
+    common_place("take", (input, reshape(index, -1)))
+    flat = reshape(input, -1)
+    if index.numel() and not flat.numel():
+        raise RangeError("take: there are no elements to take")
+    return into(out, reshape(get_item(flat, reshape(index, -1)), index.shape), exact=True)
+
+
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
+    """``gather``, whose shapes broadcast in the other dimensions; without ``dim`` of the flattened tensors.
+
+    Args:
+        input: the tensor.
+        indices: int64, as ``argsort`` and ``argmax`` give them.
+        dim: the dimension, or None.
+        out: where to write the result; it is given the result's shape.
+
+    Raises:
+        TypeError: ``indices`` is not of int64.
+        ValueError: the dimensions do not fit.
+        IndexError: there is no such dimension; on the CPU also: an index is out of range.
+    """
+    if dim is None:
+        return gather(reshape(input, -1), 0, reshape(indices, -1), out=out)
+    if indices.dtype is not int64:
+        raise ElementTypeError(f"take_along_dim: indices must be of {int64!r}, and are of {indices.dtype!r}")
+    if input.ndim != indices.ndim:
+        raise ShapeError(f"take_along_dim: {input.ndim} and {indices.ndim} dimensions; they must be as many")
+    axis = normal_axis(dim, input.ndim)
+    shape = common_shape(
+        (*input.shape[:axis], 1, *input.shape[axis + 1 :]), (*indices.shape[:axis], 1, *indices.shape[axis + 1 :])
+    )
+    own = (*shape[:axis], input.shape[axis], *shape[axis + 1 :])
+    asked = (*shape[:axis], indices.shape[axis], *shape[axis + 1 :])
+    return gather(broadcast_to(input, own), axis, broadcast_to(indices, asked), out=out)
+
+
+def _index(name: str, index: Tensor, input: Tensor, axis: int, *, exact: bool = False) -> Tensor:
+    """An index for a tensor as int64, checked."""
+    if index.dtype not in (int64, int32):
+        raise ElementTypeError(f"{name}: the index must be of {int64!r} or {int32!r}, and is of {index.dtype!r}")
+    common_place(name, (reshape(input, -1), reshape(index, -1)))
+    if index.numel() and (index.ndim or 1) != (input.ndim or 1):
+        raise ShapeError(f"{name}: the index has {index.ndim} dimensions and the tensor {input.ndim}")
+    if index.numel() and not exact:
+        for position in range(index.ndim if input.ndim else 0):
+            if position != axis and index.shape[position] > input.shape[position]:
+                raise ShapeError(
+                    f"{name}: the index, of shape {list(index.shape)}, is longer than the tensor, of shape "
+                    f"{list(input.shape)}, in dimension {position}"
+                )
+    return to(index, int64)
+
+
+def _trimmed(input: Tensor, index: Tensor, axis: int) -> Tensor:
+    """The part of a tensor that the index covers in the other dimensions."""
+    if not input.ndim or not index.ndim:
+        return reshape(input, 1) if index.ndim else input
+    for position in range(input.ndim):
+        if position != axis and index.shape[position] < input.shape[position]:
+            input = narrow(input, position, 0, index.shape[position])
+    return input
+
+
+_REDUCES = {
+    None: "scatter",
+    "add": "scatter_sum",
+    "multiply": "scatter_prod",
+    "sum": "scatter_sum",
+    "prod": "scatter_prod",
+    "amax": "scatter_amax",
+    "amin": "scatter_amin",
+}
+
+
+def _scattered(name: str, target: Tensor, dim: int, index: Tensor, src: Any, reduce: str | None) -> Tensor:
+    """Write ``src`` to ``target`` itself at indices of a dimension."""
+    axis = normal_axis(dim, target.ndim)
+    if isinstance(src, Tensor) and src.dtype is not target.dtype:
+        raise ElementTypeError(f"{name}: the source is of {src.dtype!r} and the tensor of {target.dtype!r}")
+    index = _index(name, index, target, axis)
+    if not index.numel():
+        return target
+    if isinstance(src, Tensor) and (src.ndim or not index.ndim):
+        common_place(name, (reshape(target, -1), reshape(src, -1)))
+        if (src.ndim or 1) != (index.ndim or 1):
+            raise ShapeError(f"{name}: the index has {index.ndim} dimensions and the source {src.ndim}")
+        for position in range(index.ndim if src.ndim else 0):
+            if index.shape[position] > src.shape[position]:
+                raise ShapeError(
+                    f"{name}: the index, of shape {list(index.shape)}, is longer than the source, of shape "
+                    f"{list(src.shape)}, in dimension {position}"
+                )
+            src = narrow(src, position, 0, index.shape[position])
+        values = src if src.ndim == index.ndim else reshape(src, index.shape)
+    else:
+        value = item(src) if isinstance(src, Tensor) else src
+        values = full(index.shape, value, dtype=target.dtype, device=target.device)
+    if _shares(target, values):
+        values = clone(values)
+    part = _trimmed(target, index, axis)
+    rows = as_rows(part, axis)
+    scatter_rows(_REDUCES[reduce], rows, as_rows(index, axis), as_rows(values, axis))
+    if rows._storage is not target._storage:
+        apply_into(COPY, part, from_rows(rows, part.shape, axis))
+    return target
+
+
+def _shares(a: Tensor, b: Tensor) -> bool:
+    return a._storage is b._storage
+
+
+def scatter_(
+    input: Tensor, dim: int, index: Tensor, src: Any = None, *, reduce: str | None = None, value: Any = None
+) -> Tensor:
+    """``input[index[i][j]][j] = src[i][j]`` for two dimensions and ``dim`` 0: elements written at indices.
+
+    Args:
+        input: the tensor to write.
+        dim: the dimension.
+        index: int64, with as many dimensions; no longer than ``src``, nor than ``input`` in the other dimensions.
+        src: a tensor of the same element type, or a number; ``value`` means the same.
+        reduce: ``add`` or ``multiply``, instead of writing over what is there.
+        value: a number.
+
+    Raises:
+        TypeError: the types do not fit.
+        ValueError: the dimensions do not fit, or there is no such ``reduce``.
+        IndexError: there is no such dimension; on the CPU also: an index is out of range.
+    """
+    if reduce not in (None, "add", "multiply"):
+        raise ArgumentError(f"scatter_: reduce is 'add' or 'multiply', not {reduce!r}")
+    return _scattered("scatter", input, dim, index, value if src is None else src, reduce)
+
+
+def scatter(
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Any = None,
+    *,
+    reduce: str | None = None,
+    value: Any = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """A copy with elements written at indices: see ``scatter_``, whose arguments and errors these are.
+
+    ``out`` says where to write the result; it is given the result's shape.
+    """
+    return into(out, scatter_(_copy(input), dim, index, src, reduce=reduce, value=value), exact=True)
+
+
+def scatter_add_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """Elements added at indices of a dimension, several to one place too: see ``scatter_``.
+
+    On a CUDA device sums of floating-point numbers that go to one place may differ in the last bits from run to run.
+    """
+    return _scattered("scatter_add", input, dim, index, src, "add")
+
+
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """A copy with elements added at indices of a dimension: see ``scatter_add_``.
+
+    ``out`` says where to write the result; it is given the result's shape.
+    """
+    return into(out, scatter_add_(_copy(input), dim, index, src), exact=True)
+
+
+def scatter_reduce_(
+    input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """Elements combined at indices of a dimension.
+
+    Args:
+        input: the tensor to write.
+        dim: the dimension.
+        index: int64, with as many dimensions; no longer than ``src``, nor than ``input`` in the other dimensions.
+        src: a tensor of the same element type.
+        reduce: ``sum``, ``prod``, ``mean``, ``amax`` or ``amin``.
+        include_self: whether what is there is combined, too; otherwise it is written over.
+
+    Raises:
+        TypeError: the types do not fit.
+        ValueError: the dimensions do not fit, or there is no such ``reduce``.
+        IndexError: there is no such dimension; on the CPU also: an index is out of range.
+    """
+    if reduce not in _STARTS:
+        raise ArgumentError(f"scatter_reduce: reduce is one of {', '.join(_STARTS)}, not {reduce!r}")
+    if not index.numel():
+        return input
+    if not include_self:
+        start = _STARTS[reduce]
+        if isinstance(start, str):
+            start = _limit(input, lowest=start == "lowest")
+        _scattered("scatter_reduce", input, dim, index, start, None)
+    _scattered("scatter_reduce", input, dim, index, src, "sum" if reduce == "mean" else reduce)
+    if reduce == "mean":
+        counts = full(input.shape, 1 if include_self else 0, dtype=int64, device=input.device)
+        added = full(index.shape, 1, dtype=int64, device=input.device)
+        scatter_add_(counts, dim, index, added)
+        counts = each.clamp_min(counts, 1)
+        made = each.floor_divide(input, counts) if input.dtype.kind != "f" else apply(BY_NAME["div"], input, counts)
+        apply_into(COPY, input, made)
+    return input
+
+
+_STARTS: dict[str, Any] = {"sum": 0, "prod": 1, "mean": 0, "amax": "lowest", "amin": "highest"}
+
+
+def _limit(input: Tensor, *, lowest: bool) -> Any:
+    kind = input.dtype
+    if kind.kind == "f":
+        return float("-inf") if lowest else float("inf")
+    return kind.minimum if lowest else kind.maximum
+
+
+def scatter_reduce(
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Tensor,
+    reduce: str,
+    *,
+    include_self: bool = True,
+    out: Tensor | None = None,
+) -> Tensor:
+    """A copy with elements combined at indices of a dimension: see ``scatter_reduce_``.
+
+    ``out`` says where to write the result; it is given the result's shape.
+    """
+    made = scatter_reduce_(_copy(input), dim, index, src, reduce, include_self=include_self)
+    return into(out, made, exact=True)
+
+
+def _copy(input: Tensor) -> Tensor:
+    return clone(contiguous(input))
+
+
+# --- by whole positions of a dimension
+
+
+def _positions(name: str, input: Tensor, dim: int, index: Tensor) -> tuple[int, Tensor]:
+    axis = normal_axis(dim, input.ndim)
+    if index.ndim > 1:
+        raise RangeError(f"{name}: the index has {index.ndim} dimensions, and must have one")
+    if index.dtype not in (int64, int32):
+        raise ElementTypeError(f"{name}: the index must be of {int64!r} or {int32!r}, and is of {index.dtype!r}")
+    return axis, reshape(to(index, int64), -1)
+
+
+def index_add_(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: bool | float = 1) -> Tensor:
+    """``alpha * source`` added at positions of a dimension, several to one position too.
+
+    Args:
+        input: the tensor to write.
+        dim: the dimension.
+        index: int64 or int32, of one dimension.
+        source: a tensor of the same element type, with as many positions of this dimension as ``index`` has elements.
+        alpha: a number.
+
+    Raises:
+        TypeError: the types do not fit.
+        ValueError: the dimensions do not fit.
+        IndexError: there is no such dimension; on the CPU also: an index is out of range.
+    """
+    axis, flat = _positions("index_add", input, dim, index)
+    if source.dtype is not input.dtype:
+        raise ElementTypeError(f"index_add: the source is of {source.dtype!r} and the tensor of {input.dtype!r}")
+    _fits("index_add", input, axis, flat, source)
+    if not (type(alpha) is int and alpha == 1):
+        source = to(apply(BY_NAME["mul"], source, alpha), input.dtype)
+    if not input.ndim:
+        return apply_into(BY_NAME["add"], input, input, sum_of(reshape(source, -1)))
+    return _scattered("index_add", input, axis, _spread(flat, source, axis), source, "add")
+
+
+def _fits(name: str, input: Tensor, axis: int, flat: Tensor, source: Tensor) -> None:
+    rest = (*input.shape[:axis], *input.shape[axis + 1 :])
+    if (source.shape[axis] if source.ndim else 1) != flat.numel():
+        raise RangeError(f"{name}: {flat.numel()} indices for a source of shape {list(source.shape)}")
+    if source.ndim != input.ndim or (*source.shape[:axis], *source.shape[axis + 1 :]) != rest:
+        raise ShapeError(f"{name}: a source of shape {list(source.shape)} for a tensor of shape {list(input.shape)}")
+
+
+def _spread(flat: Tensor, source: Tensor, axis: int) -> Tensor:
+    """An index of positions as one of elements: the same along all other dimensions."""
+    shape = [1] * source.ndim
+    shape[axis] = flat.numel()
+    return expand(reshape(flat, shape), *source.shape)
+
+
+def index_add(
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    source: Tensor,
+    *,
+    alpha: bool | float = 1,
+    out: Tensor | None = None,
+) -> Tensor:
+    """A copy with ``alpha * source`` added at positions of a dimension: see ``index_add_``.
+
+    ``out`` says where to write the result; it is given the result's shape.
+    """
+    return into(out, index_add_(_copy(input), dim, index, source, alpha=alpha))
+
+
+def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """``source`` written at positions of a dimension.
+
+    Args:
+        input: the tensor to write.
+        dim: the dimension.
+        index: int64, of one dimension.
+        source: a tensor of the same element type, with as many positions of this dimension as ``index`` has elements.
+
+    Raises:
+        TypeError: the types do not fit.
+        ValueError: the dimensions do not fit.
+        IndexError: there is no such dimension; on the CPU also: an index is out of range.
+    """
+    axis, flat = _positions("index_copy", input, dim, index)
+    if source.dtype is not input.dtype:
+        raise ElementTypeError(f"index_copy: the source is of {source.dtype!r} and the tensor of {input.dtype!r}")
+    if not flat.numel() and not source.numel():
+        return input
+    if not input.ndim or not source.ndim:
+        source = reshape(source, input.shape) if source.numel() == 1 else source
+    if source.ndim:
+        _fits("index_copy", input, axis, flat, source)
+        return _scattered("index_copy", input, axis, _spread(flat, source, axis), source, None)
+    return apply_into(COPY, input, source)
+
+
+def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """A copy with ``source`` written at positions of a dimension: see ``index_copy_``.
+
+    ``out`` says where to write the result; it is given the result's shape.
+    """
+    return into(out, index_copy_(_copy(input), dim, index, source), exact=True)
+
+
+def index_fill_(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """``value``, a number or a tensor without dimensions, written at positions of a dimension.
+
+    Raises:
+        TypeError: ``index`` is not of an integer type.
+        ValueError: ``value`` has dimensions.
+        IndexError: there is no such dimension; on the CPU also: an index is out of range.
+    """
+    axis, flat = _positions("index_fill", input, dim, index)
+    if isinstance(value, Tensor):
+        if value.ndim:
+            raise ShapeError(f"index_fill: the value has {value.ndim} dimensions, and must have none")
+        value = item(value)
+    if not input.ndim:
+        return apply_into(COPY, input, value) if flat.numel() else input
+    if flat.numel() and input.numel():
+        set_item(input, (*(slice(None),) * axis, flat), value)
+    return input
+
+
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """A copy with ``value`` written at positions of a dimension: see ``index_fill_``."""
+    return index_fill_(_copy(input), dim, index, value)
+
+
+# --- by indices of all dimensions
+
+
+def index_put_(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
+    """``input[indices] = values``; with ``accumulate`` values are added, several to one place too.
+
+    Args:
+        input: the tensor to write.
+        indices: integer tensors or masks for the first dimensions, or None where all positions are meant.
+        values: a tensor of the same element type, which broadcasts to what the indices name.
+        accumulate: whether values are added to what is there.
+
+    Raises:
+        TypeError: the types differ.
+        ValueError: the shapes do not broadcast.
+        IndexError: there are more indices than dimensions; on the CPU also: an index is out of range.
+    """
+    if values.dtype is not input.dtype:
+        raise ElementTypeError(f"index_put_: the values are of {values.dtype!r} and the tensor of {input.dtype!r}")
+    key = tuple(slice(None) if one is None else one for one in indices)
+    if not accumulate:
+        set_item(input, key, values)
+        return input
+    # The same indices pick the places of the elements, to which the values are added.
+    from .creation import arange
+
+    places = reshape(arange(input.numel(), device=input.device), input.shape)
+    named = get_item(places, key)
+    added = broadcast_to(values, tuple(named.shape))
+    flat = contiguous(input)
+    rows = view_of(flat, (flat.numel(),), (1,))
+    _scattered("index_put_", rows, 0, reshape(named, -1), contiguous(reshape(added, -1)), "add")
+    if flat is not input:
+        apply_into(COPY, input, flat)
+    return input
+
+
+def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
+    """A copy with ``values`` at ``indices``: see ``index_put_``, whose arguments and errors these are."""
+    return index_put_(_copy(input), indices, values, accumulate)
+
+
+def put_(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """``source`` written (or added) at indices of the flattened tensor; negative ones count from the end.
+
+    Raises:
+        TypeError: the types do not fit.
+        ValueError: there are not as many indices as elements.
+        IndexError: on the CPU: an index is out of range.
+    """
+    if index.dtype is not int64:
+        raise ElementTypeError(f"put_: the index must be of {int64!r}, and is of {index.dtype!r}")
+    if index.numel() != source.numel():
+        raise ShapeError(f"put_: {index.numel()} indices for {source.numel()} elements")
+    flat = contiguous(input)
+    index_put_(view_of(flat, (flat.numel(),), (1,)), [reshape(index, -1)], reshape(source, -1), accumulate)
+    if flat is not input:
+        apply_into(COPY, input, flat)
+    return input
+
+
+def masked_scatter_(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """The elements of ``source``, in order, written where ``mask``, which broadcasts, is True.
+
+    Raises:
+        TypeError: ``mask`` is not of bool, or the element types differ.
+        ValueError: ``mask`` does not broadcast, or ``source`` has too few elements: that waits for a device.
+    """
+    if mask.dtype is not bool_:
+        raise ElementTypeError(f"masked_scatter_: the mask must be of {bool_!r}, and is of {mask.dtype!r}")
+    if source.dtype is not input.dtype:
+        raise ElementTypeError(f"masked_scatter_: the source is of {source.dtype!r} and the tensor of {input.dtype!r}")
+    common_place("masked_scatter_", (reshape(input, -1), reshape(mask, -1), reshape(source, -1)))
+    flags = reshape(broadcast_to(mask, tuple(input.shape)), -1)
+    if not flags.numel():
+        return input
+    upto = cumsum(flags, 0)
+    wanted = item(upto[-1])
+    if wanted > source.numel():
+        raise ShapeError(f"masked_scatter_: {source.numel()} elements for {wanted} places")
+    if wanted:
+        picked = index_select(reshape(source, -1), 0, each.clamp_min(apply(BY_NAME["sub"], upto, 1), 0))
+        made = apply(BY_NAME["where"], reshape(flags, input.shape), reshape(picked, input.shape), input)
+        apply_into(COPY, input, made)
+    return input
+
+
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """A copy, of the shape to which both broadcast, with the elements of ``source`` where ``mask`` is True."""
+    shape = common_shape(input.shape, mask.shape)
+    return masked_scatter_(clone(contiguous(broadcast_to(input, *shape) if shape else input)), mask, source)

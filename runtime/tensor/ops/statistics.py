@@ -1,0 +1,93 @@
+"""Reductions made of others: two results at once, and those that leave NaN out."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ..core.dtypes import get_default_dtype
+from ..core.tensor import Tensor
+from ..places.elementwise_table import BY_NAME
+from . import elementwise_functions as each
+from .copying import to
+from .elementwise import apply
+from .promotion import floating
+from .reduce import Axes, reduced
+from .reductions import mean, std, var
+from .reductions import sum as sum_of
+from .results import into
+
+__all__ = ["aminmax", "nanmean", "nansum", "std_mean", "var_mean"]
+
+_WHERE, _DIV = BY_NAME["where"], BY_NAME["div"]
+
+
+class Extremes(NamedTuple):
+    """What ``aminmax`` returns."""
+
+    min: Tensor
+    max: Tensor
+
+
+def aminmax(
+    input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: tuple[Tensor, Tensor] | None = None
+) -> Extremes:
+    """The smallest and the largest element; NaN if there is one.
+
+    Args:
+        input: the tensor.
+        dim: a dimension, or None for all.
+        keepdim: whether the reduced dimension stays, with length 1.
+        out: where to write both, two tensors, which are given the result's shape.
+
+    Raises:
+        IndexError: there is no such dimension.
+        ValueError: there are no elements to choose from.
+    """
+    return into(out, Extremes(*(reduced(name, input, dim, keepdim) for name in ("amin", "amax"))), exact=True)
+
+
+def var_mean(
+    input: Tensor,
+    dim: Axes = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The variance and the mean: see ``var``, whose arguments and errors these are."""
+    if isinstance(dim, bool):  # var_mean(unbiased), as in old programs
+        dim, unbiased = None, dim
+    return var(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
+
+
+def std_mean(
+    input: Tensor,
+    dim: Axes = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The standard deviation and the mean: see ``std``, whose arguments and errors these are."""
+    if isinstance(dim, bool):  # std_mean(unbiased), as in old programs
+        dim, unbiased = None, dim
+    return std(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
+
+
+def nansum(
+    input: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None
+) -> Tensor:
+    """The sum of the elements that are not NaN: see ``sum``, whose arguments and errors these are."""
+    numbers = apply(_WHERE, each.isnan(input), 0, input) if input.dtype.kind == "f" else input
+    return sum_of(numbers, dim, keepdim, dtype=dtype, out=out)
+
+
+def nanmean(
+    input: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None
+) -> Tensor:
+    """The mean of the elements that are not NaN: see ``mean``, whose arguments and errors these are."""
+    if input.dtype.kind != "f":
+        return mean(input, dim, keepdim, dtype=dtype, out=out)
+    total = nansum(input, dim, keepdim, dtype=dtype)
+    counted = to(each.bitwise_not(each.isnan(input)), floating(get_default_dtype()))
+    return into(out, to(apply(_DIV, total, sum_of(counted, dim, keepdim)), total.dtype))

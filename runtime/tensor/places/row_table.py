@@ -1,0 +1,138 @@
+"""The table of work along rows: scans, sorts, and what moves elements to and from places that other tensors name.
+
+Every tensor of such an operation is contiguous and has two dimensions, (rows, elements of a row); who calls brings it
+into this form. A line has NumPy's implementation and, for the kernel, the name of a functor in
+``backends/cuda_rows.py`` and its companions. Where an operation computes in another type than it stores, its operands
+come to NumPy in the type to compute in, and results are converted when they are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["ROWS", "RowOperation"]
+
+
+@dataclass(frozen=True, eq=False)
+class RowOperation:
+    """One line of the table."""
+
+    name: str
+    kind: str
+    """Which kernels do it: ``scan``, ``sort``, ``gather``, ``scatter``, ``search`` or ``soft``."""
+    numpy: Callable[..., Any]
+    """``numpy(*operands, *parameters)`` returns the results; of ``scatter`` it changes the first operand instead."""
+    cuda: str = ""
+    """The name of the functor, where kernels of one kind differ by it."""
+    parameters: int = 0
+    """How many numbers the operation takes after its tensors."""
+
+    def __repr__(self) -> str:
+        return f"<operation {self.name}>"
+
+
+def _scan(ufunc: np.ufunc) -> Callable[..., Any]:
+    return lambda a: ufunc.accumulate(a, axis=1, dtype=a.dtype)
+
+
+def _extremes(ufunc: np.ufunc) -> Callable[..., Any]:
+    """The extreme element so far and where it is: of equals the last one, and NaN before anything."""
+
+    def scan(a: Any) -> tuple[Any, Any]:
+        values = ufunc.accumulate(a, axis=1)
+        new = values == a
+        if a.dtype.kind == "f":
+            new |= np.isnan(a)
+        places = np.where(new, np.arange(a.shape[1]), 0)
+        return values, np.maximum.accumulate(places, axis=1)
+
+    return scan
+
+
+def _sort(a: Any, descending: int) -> tuple[Any, Any]:
+    """Stable. NaN counts as the largest number, as it does for NumPy."""
+    if descending:
+        order = a.shape[1] - 1 - np.argsort(a[:, ::-1], axis=1, kind="stable")[:, ::-1]
+    else:
+        order = np.argsort(a, axis=1, kind="stable")
+    return np.take_along_axis(a, order, 1), order
+
+
+def _checked(index: Any, length: int) -> None:
+    if index.size and (index.min() < 0 or index.max() >= length):
+        wrong = index.min() if index.min() < 0 else index.max()
+        raise IndexError(f"index {wrong} is out of bounds for a dimension of length {length}")
+
+
+def _gather(source: Any, index: Any) -> Any:
+    _checked(index, source.shape[1])
+    return np.take_along_axis(source, index, 1)
+
+
+def _scatter(ufunc: np.ufunc | None) -> Callable[..., None]:
+    def scatter(target: Any, index: Any, values: Any) -> None:
+        _checked(index, target.shape[1])
+        if ufunc is None:
+            np.put_along_axis(target, index, values, 1)
+            return
+        rows = np.arange(len(index))[:, None]
+        if target.dtype.itemsize == 2 and target.dtype.kind not in "iu":  # the half types add up in float32
+            wide = target.astype(np.float32)
+            ufunc.at(wide, (rows, index), values.astype(np.float32))
+            target[...] = wide
+        else:
+            ufunc.at(target, (rows, index), values)
+
+    return scatter
+
+
+def _search(ordered: Any, values: Any, right: int) -> Any:
+    side: Any = "right" if right else "left"
+    found = np.empty(values.shape, np.int64)
+    for row in range(len(values)):
+        found[row] = np.searchsorted(ordered[row if len(ordered) > 1 else 0], values[row], side)
+    return found
+
+
+def _shifted(a: Any) -> Any:
+    with np.errstate(all="ignore"):
+        return a - a.max(axis=1, keepdims=True)
+
+
+def _softmax(a: Any) -> Any:
+    made = np.exp(_shifted(a))
+    made /= made.sum(axis=1, keepdims=True)
+    return made
+
+
+def _log_softmax(a: Any) -> Any:
+    made = _shifted(a)
+    made -= np.log(np.exp(made).sum(axis=1, keepdims=True))
+    return made
+
+
+# fmt: off
+_TABLE = (
+    RowOperation("cumsum",      "scan",     _scan(np.add),          "Sum"),
+    RowOperation("cumprod",     "scan",     _scan(np.multiply),     "Product"),
+    RowOperation("logcumsumexp", "scan",    _scan(np.logaddexp),    "LogSumExp"),
+    RowOperation("cummax",      "scan",     _extremes(np.maximum),  "Largest"),
+    RowOperation("cummin",      "scan",     _extremes(np.minimum),  "Smallest"),
+    RowOperation("sort",        "sort",     _sort,                  parameters=1),
+    RowOperation("gather",      "gather",   _gather),
+    RowOperation("scatter",     "scatter",  _scatter(None),         "Write"),
+    RowOperation("scatter_sum", "scatter",  _scatter(np.add),       "Add"),
+    RowOperation("scatter_prod", "scatter", _scatter(np.multiply),  "Multiply"),
+    RowOperation("scatter_amax", "scatter", _scatter(np.maximum),   "Larger"),
+    RowOperation("scatter_amin", "scatter", _scatter(np.minimum),   "Smaller"),
+    RowOperation("search",      "search",   _search,                parameters=1),
+    RowOperation("softmax",     "soft",     _softmax,               "Softmax"),
+    RowOperation("log_softmax", "soft",     _log_softmax,           "LogSoftmax"),
+)
+# fmt: on
+
+ROWS = {line.name: line for line in _TABLE}

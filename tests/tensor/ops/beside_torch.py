@@ -1,0 +1,529 @@
+"""Random expressions evaluated by PyTorch (on the CPU) and by cuplug, side by side.
+
+``python tests/tensor/ops/beside_torch.py 20000 cpu`` tries so many, on ``cpu``, on ``cuda`` (the simulator unless
+``CUPLUG_DRIVER`` says otherwise) or on ``kernels``: a simulated device that runs generated kernels. It prints every
+difference that ``KNOWN`` does not name. A test runs a few where PyTorch is installed.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Drawn = random.Random
+TYPES = ("float32", "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
+SHAPES = ((), (0,), (1,), (5,), (7,), (2, 3), (3, 3), (0, 3), (3, 0), (2, 1, 4), (2, 3, 4), (1, 3, 1, 2))
+
+
+class Case(NamedTuple):
+    """Statements, of which the last is an expression; and the tensors in them: values, type, how they lie."""
+
+    text: str
+    tensors: dict[str, tuple[Any, str, str]]
+
+
+def operand(
+    draw: Drawn, shape: Any = None, kind: str | None = None, low: int = -4, high: int = 5
+) -> tuple[Any, str, str]:
+    """A tensor's values, its type and how it lies in memory."""
+    shape = draw.choice(SHAPES) if shape is None else shape
+    kind = kind or draw.choice(TYPES)
+    count = int(np.prod(shape))
+    values = np.array([draw.randrange(low, high) for _ in range(count)], np.float64).reshape(shape)
+    if "float" in kind:
+        values = values + np.array([draw.choice((0, 0, 0.5, 0.25)) for _ in range(count)]).reshape(shape)
+        if draw.random() < 0.15 and count:
+            values.flat[draw.randrange(count)] = draw.choice((np.nan, np.inf, -np.inf, -0.0))
+    elif kind == "uint8":
+        values = abs(values)
+    elif kind == "bool":
+        values = values > 0
+    return values, kind, draw.choice(("plain", "plain", "turned", "stepped"))
+
+
+def made(torch: Any, given: tuple[Any, str, str], device: str) -> Any:
+    """The tensor that ``operand`` describes."""
+    values, kind, form = given
+    tensor = torch.tensor(values.tolist(), dtype=getattr(torch, kind), device=device).reshape(values.shape)
+    if form == "turned" and tensor.ndim > 1:
+        return tensor.transpose(0, -1).contiguous().transpose(0, -1)
+    if form == "stepped" and tensor.ndim:
+        wide = torch.zeros(*tensor.shape[:-1], tensor.shape[-1] * 2, dtype=tensor.dtype, device=device)
+        wide[..., ::2] = tensor
+        return wide[..., ::2]
+    return tensor
+
+
+# --- what is tried
+
+
+def dim_of(draw: Drawn, shape: Any) -> int:
+    """A dimension, once in a while one that is not there."""
+    ndim = len(shape) or 1
+    return draw.randrange(-ndim, ndim) if draw.random() < 0.97 else ndim
+
+
+def _along(names: str, extra: Callable[[Drawn], str] = lambda _: "") -> Callable[[Drawn], Case]:
+    def case(draw: Drawn) -> Case:
+        x = operand(draw)
+        name = draw.choice(names.split())
+        return Case(f"torch.{name}(x, {dim_of(draw, x[0].shape)}{extra(draw)})", {"x": x})
+
+    return case
+
+
+def _alone(names: str, extra: Callable[[Drawn], str] = lambda _: "") -> Callable[[Drawn], Case]:
+    def case(draw: Drawn) -> Case:
+        return Case(f"torch.{draw.choice(names.split())}(x{extra(draw)})", {"x": operand(draw)})
+
+    return case
+
+
+def _two(names: str) -> Callable[[Drawn], Case]:
+    def case(draw: Drawn) -> Case:
+        x = operand(draw)
+        y = operand(draw, x[0].shape if draw.random() < 0.7 else None)
+        name = draw.choice(names.split())
+        if draw.random() < 0.15:
+            return Case(f"x.{name}_(y); x", {"x": x, "y": y})
+        if draw.random() < 0.15:
+            return Case(f"torch.{name}(x, {draw.choice((2, -1, 0.5, True))})", {"x": x})
+        return Case(f"torch.{name}(x, y)", {"x": x, "y": y})
+
+    return case
+
+
+def _indexed(draw: Drawn) -> Case:
+    x = operand(draw)
+    shape = x[0].shape
+    dim = draw.randrange(len(shape) or 1)
+    length = shape[dim] if shape else 1
+    lengths = tuple(draw.randrange(0, each + 1) if draw.random() < 0.5 else each for each in shape)
+    if shape and draw.random() < 0.5:
+        lengths = (*lengths[:dim], draw.randrange(0, 5), *lengths[dim + 1 :])
+    index = operand(draw, lengths, "int64", 0, max(length, 1))
+    source = operand(draw, lengths if draw.random() < 0.8 else shape, x[1])
+    name = draw.choice(("gather", "scatter", "scatter_add", "scatter_reduce", "scatter_value", "take_along_dim"))
+    tensors = {"x": x, "i": index, "s": source}
+    if name in ("gather", "take_along_dim"):
+        return Case(f"torch.{name}(x, {f'{dim}, i' if name == 'gather' else f'i, {dim}'})", {"x": x, "i": index})
+    # What goes to one place twice has no order: places are all different.
+    count = lengths[dim] if shape else 1
+    if name in ("scatter", "scatter_value") and count > length:
+        return Case("torch.numel(x)", {"x": x})
+    if name in ("scatter", "scatter_value") and shape and count:
+        order = np.argsort(
+            np.random.default_rng(draw.randrange(1000)).random((*lengths[:dim], length, *lengths[dim + 1 :])), dim
+        )
+        tensors["i"] = (np.take(order, range(count), dim), "int64", "plain")
+    if name == "scatter_value":
+        return Case(f"torch.scatter(x, {dim}, i, 3)", {"x": x, "i": tensors["i"]})
+    more = ""
+    if name == "scatter_reduce":
+        more = f", {draw.choice(('sum', 'prod', 'mean', 'amax', 'amin'))!r}, include_self={draw.choice((True, False))}"
+    if draw.random() < 0.3:
+        return Case(f"x.{name}_({dim}, i, s{more}); x", tensors)
+    return Case(f"torch.{name}(x, {dim}, i, s{more})", tensors)
+
+
+def _positions(draw: Drawn) -> Case:
+    x = operand(draw)
+    shape = x[0].shape
+    dim = draw.randrange(len(shape) or 1)
+    length = shape[dim] if shape else 1
+    count = draw.randrange(0, length + 1)
+    places = np.array(draw.sample(range(length), count), np.float64)
+    source = operand(draw, (*shape[:dim], count, *shape[dim + 1 :]) if shape else (count,), x[1])
+    tensors = {"x": x, "i": (places, "int64", "plain")}
+    name = draw.choice(("index_add", "index_copy", "index_fill", "index_select", "index_put", "take"))
+    if name == "index_fill":
+        return Case(f"torch.index_fill(x, {dim}, i, 2)", tensors)
+    if name == "index_select":
+        return Case(f"torch.index_select(x, {dim}, i)", tensors)
+    if name == "take":
+        return Case("torch.take(x, i)", tensors)
+    if name == "index_put":
+        values = operand(draw, (count, *shape[1:]) if shape else (count,), x[1])
+        add = draw.choice((True, False))
+        return Case(
+            f"torch.index_put(x, (i,), v, {add})",
+            {**tensors, "v": values} if not dim else {"x": x, "v": x, "i": tensors["i"]},
+        )
+    return Case(f"torch.{name}(x, {dim}, i, s)", {**tensors, "s": source})
+
+
+def _products(draw: Drawn) -> Case:
+    kind = draw.choice(("float32", "float64", "int64"))
+    n, k, m, b = (draw.randrange(0, 4) for _ in range(4))
+
+    def matrix(*shape: int) -> tuple[Any, str, str]:
+        return operand(draw, shape, kind)
+
+    return draw.choice(
+        (
+            lambda: Case("torch.outer(x, y)", {"x": matrix(n), "y": matrix(m)}),
+            lambda: Case("torch.addmm(z, x, y)", {"x": matrix(n, k), "y": matrix(k, m), "z": matrix(m)}),
+            lambda: Case(
+                "torch.addmm(z, x, y, beta=2, alpha=3)", {"x": matrix(n, k), "y": matrix(k, m), "z": matrix(n, m)}
+            ),
+            lambda: Case("torch.addmv(z, x, y)", {"x": matrix(n, k), "y": matrix(k), "z": matrix(n)}),
+            lambda: Case("torch.addr(z, x, y)", {"x": matrix(n), "y": matrix(m), "z": matrix(n, m)}),
+            lambda: Case("torch.baddbmm(z, x, y)", {"x": matrix(b, n, k), "y": matrix(b, k, m), "z": matrix(b, n, m)}),
+            lambda: Case("torch.einsum('ij,jk->ik', x, y)", {"x": matrix(n, k), "y": matrix(k, m)}),
+            lambda: Case("torch.einsum('bij,bjk->bik', x, y)", {"x": matrix(b, n, k), "y": matrix(b, k, m)}),
+            lambda: Case("torch.einsum('ij->ji', x)", {"x": matrix(n, k)}),
+            lambda: Case("torch.einsum('ii->i', x)", {"x": matrix(n, n)}),
+            lambda: Case("torch.einsum('ij,j', x, y)", {"x": matrix(n, k), "y": matrix(k)}),
+            lambda: Case("torch.einsum('i,j->ij', x, y)", {"x": matrix(n), "y": matrix(m)}),
+            lambda: Case("torch.einsum('...ij,...jk', x, y)", {"x": matrix(b, n, k), "y": matrix(k, m)}),
+            lambda: Case("torch.inner(x, y)", {"x": matrix(n, k), "y": matrix(m, k)}),
+        )
+    )()
+
+
+def _joined(draw: Drawn) -> Case:
+    shape = draw.choice(SHAPES)
+    tensors = {"x": operand(draw, shape), "y": operand(draw, shape)}
+    name = draw.choice(
+        ["hstack", "vstack", "dstack", "column_stack", "cat", "stack", "atleast_1d", "atleast_2d", "atleast_3d"]
+    )
+    return Case(f"torch.{name}([x, y])", tensors)
+
+
+def _turned(draw: Drawn) -> Case:
+    x = operand(draw)
+    d, e = dim_of(draw, x[0].shape), dim_of(draw, x[0].shape)
+    n = draw.randrange(-3, 4)
+    return Case(
+        draw.choice(
+            (
+                f"torch.roll(x, {n})",
+                f"torch.roll(x, {n}, {d})",
+                f"torch.movedim(x, {d}, {e})",
+                f"torch.swapaxes(x, {d}, {e})",
+                f"torch.flip(x, ({d},))",
+                f"torch.tile(x, (2, {abs(n)}))",
+                f"torch.tril(x, {n})",
+                f"torch.triu(x, {n})",
+                f"x.tril_({n}); x",
+                f"torch.diagonal(x, {n})",
+                f"torch.diag(x, {n})",
+                f"torch.diag_embed(x, {n})",
+                f"torch.diagflat(x, {n})",
+                "torch.trace(x)",
+                f"torch.repeat_interleave(x, {abs(n)})",
+                f"torch.repeat_interleave(x, {abs(n)}, {d})",
+                f"torch.tensor_split(x, {abs(n)}, {d})",
+                f"torch.tensor_split(x, (1, {n}), {d})",
+                f"x.unfold({d}, {abs(n)}, {max(abs(n), 1)})",
+                "torch.fliplr(x)",
+                "torch.flipud(x)",
+                "x.clone().resize_(0).shape",
+                "torch.hsplit(x, 1)",
+                f"torch.unflatten(x, {d}, (-1, 1))",
+                "torch.ravel(x)",
+                "reversed(x)",
+            )
+        ),
+        {"x": x},
+    )
+
+
+def _chosen(draw: Drawn) -> Case:
+    x = operand(draw)
+    d = dim_of(draw, x[0].shape)
+    k = draw.randrange(0, 4)
+    more = draw.choice(
+        ("", ", return_inverse=True", ", return_counts=True", ", return_inverse=True, return_counts=True")
+    )
+    return Case(
+        draw.choice(
+            (
+                f"torch.sort(x, stable=True, dim={d}, descending={draw.choice((True, False))})",
+                f"torch.argsort(x, dim={d}, stable=True)",
+                f"torch.topk(x, {k}, {d})[0]",
+                f"torch.topk(x, {k}, {d}, largest=False)[0]",
+                f"torch.kthvalue(x, {k}, {d})[0]",
+                f"torch.median(x, {d})[0]",
+                "torch.median(x)",
+                f"torch.nanmedian(x, {d})[0]",
+                f"torch.unique(x{more})",
+                f"torch.unique_consecutive(x{more})",
+                f"torch.unique(x, dim={d}{more})",
+                f"torch.unique_consecutive(x, dim={d}{more})",
+                "torch.msort(x)",
+                f"torch.histc(x, {k + 1}, -2, 3)",
+                f"torch.bincount(x, minlength={k})",
+                "torch.isin(x, torch.tensor([1, 2], device=x.device))",
+                "torch.isin(x, 1)",
+                "torch.searchsorted(torch.tensor([-1, 0, 2], device=x.device), x)",
+                "torch.bucketize(x, torch.tensor([-1., 0., 2.], device=x.device), right=True)",
+                "torch.nonzero(x)",
+                "torch.aminmax(x)",
+                f"torch.aminmax(x, dim={d})",
+                f"torch.count_nonzero(x, {d})",
+            )
+        ),
+        {"x": x},
+    )
+
+
+def _masked(draw: Drawn) -> Case:
+    x = operand(draw)
+    mask = operand(draw, x[0].shape, "bool")
+    source = operand(draw, (30,), x[1])
+    return Case(
+        draw.choice(("x.masked_scatter_(m, s); x", "torch.masked_select(x, m)", "torch.masked_fill(x, m, 2)")),
+        {"x": x, "m": mask, "s": source},
+    )
+
+
+def _grid(draw: Drawn) -> Case:
+    kind = draw.choice(TYPES)
+    x, y = operand(draw, (draw.randrange(0, 4),), kind), operand(draw, (draw.randrange(0, 4),), kind)
+    return Case(f"torch.meshgrid(x, y, indexing={draw.choice(('ij', 'xy'))!r})", {"x": x, "y": y})
+
+
+def _three(draw: Drawn) -> Case:
+    shape = draw.choice(SHAPES)
+    x, y, z = (operand(draw, shape) for _ in range(3))
+    text = draw.choice(
+        (
+            "torch.addcmul(x, y, z)",
+            "torch.addcmul(x, y, z, value=2)",
+            "torch.addcdiv(x, y, z)",
+            "torch.where(x > 0, y, z)",
+            "torch.clamp(x, y, z)",
+            "torch.lerp(x, y, z)",
+        )
+    )
+    return Case(text, {"x": x, "y": y, "z": z})
+
+
+_KEEP = lambda draw: draw.choice(("", ", keepdim=True"))  # noqa: E731
+MAKERS: dict[str, Callable[[Drawn], Case]] = {
+    "scan": _along("cumsum cumprod cummax cummin logcumsumexp"),
+    "soft": _along("softmax log_softmax"),
+    "logsumexp": _along("logsumexp", _KEEP),
+    "reduce": _along("sum prod mean amax amin any all argmax argmin max min nansum nanmean norm", lambda _: ""),
+    "spread": _along("std var std_mean var_mean", lambda draw: draw.choice(("", ", correction=0"))),
+    "total": _alone("sum prod mean max min argmax argmin any all nansum nanmean std var count_nonzero median"),
+    "alone": _alone("abs neg sign exp sqrt floor round trunc nan_to_num square isnan logical_not sigmoid reciprocal"),
+    "rounded": _alone("round", lambda draw: f", decimals={draw.randrange(-1, 3)}"),
+    "two": _two("add sub mul div floor_divide remainder fmod pow eq lt ge bitwise_and logical_or atan2"),
+    "pairs": _two("maximum minimum fmax fmin"),
+    "indexed": _indexed,
+    "positions": _positions,
+    "products": _products,
+    "joined": _joined,
+    "turned": _turned,
+    "chosen": _chosen,
+    "masked": _masked,
+    "grid": _grid,
+    "three": _three,
+}
+_OUT = re.compile(r"^torch\.(\w+)\((.*)\)$")
+
+
+def with_out(draw: Drawn, case: Case) -> Case:
+    """The same with ``out=``: an empty tensor of the type that the result has, or of another one."""
+    found = _OUT.match(case.text)
+    if found is None or found[1] not in WITH_OUT:
+        return case
+    kind = draw.choice(TYPES) if draw.random() < 0.3 else None
+    chosen = f"torch.{kind}" if kind else f"({case.text}).dtype"
+    text = f"torch.{found[1]}({found[2]}, out=torch.empty(0, dtype={chosen}, device=x.device))"
+    return Case(text, case.tensors)
+
+
+WITH_OUT = frozenset(
+    [
+        "cumsum",
+        "cumprod",
+        "logcumsumexp",
+        "softmax",
+        "log_softmax",
+        "logsumexp",
+        "sum",
+        "prod",
+        "mean",
+        "amax",
+        "amin",
+        "any",
+        "all",
+        "argmax",
+        "argmin",
+        "nansum",
+        "norm",
+        "std",
+        "var",
+        "abs",
+        "neg",
+        "exp",
+        "sqrt",
+        "floor",
+        "square",
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "pow",
+        "eq",
+        "gather",
+        "scatter",
+        "scatter_add",
+        "take",
+        "index_select",
+        "tril",
+        "triu",
+        "diag",
+        "hstack",
+        "vstack",
+        "cat",
+        "stack",
+        "msort",
+        "outer",
+        "addmm",
+        "baddbmm",
+        "nan_to_num",
+        "searchsorted",
+        "bucketize",
+        "isin",
+        "histc",
+    ]
+)
+
+
+def cases(count: int, seed: int, only: str = "") -> Iterator[tuple[int, Case]]:
+    """Cases by their number, from which each follows."""
+    names = [name for name in MAKERS if not only or name in only.split(",")]
+    for number in range(seed, seed + count):
+        draw = Drawn(number)
+        case = MAKERS[draw.choice(names)](draw)
+        yield number, with_out(draw, case) if draw.random() < 0.15 else case
+
+
+# --- comparison
+
+
+def outcome(torch: Any, case: Case, device: str) -> Any:
+    """What a library makes of a case: the error that it raises, or types, shapes and values."""
+    names: dict[str, Any] = {"torch": torch}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for name, given in case.tensors.items():
+                names[name] = made(torch, given, device)
+            *before, last = case.text.split("; ")
+            for line in before:
+                exec(line, names)
+            return shown(torch, eval(last, names))
+    except Exception as error:
+        return error
+
+
+def shown(torch: Any, value: Any) -> Any:
+    """A result as types, shapes and values that NumPy compares."""
+    if isinstance(value, torch.Tensor):
+        # Strides count only where elements are: a dimension of length 1 has any.
+        kind = str(value.dtype).split(".")[1]
+        wide = value.cpu().to(torch.float64) if kind in ("float16", "bfloat16") else value.cpu()
+        return kind, tuple(value.shape), wide.numpy().copy()
+    if isinstance(value, (tuple, list)):
+        return tuple(shown(torch, each) for each in value)
+    return value
+
+
+TOLERANCE = {"float16": 4e-3, "bfloat16": 4e-2, "float32": 2e-5}
+
+
+def alike(mine: Any, theirs: Any, tolerance: float = 1e-7) -> bool:
+    """Whether two outcomes are the same, up to rounding to the types of operands and results."""
+    if isinstance(mine, Exception) or isinstance(theirs, Exception):
+        return isinstance(mine, Exception) and isinstance(theirs, Exception)
+    if isinstance(theirs, tuple) and len(theirs) == 3 and isinstance(theirs[2], np.ndarray):
+        if mine[:2] != theirs[:2]:
+            return False
+        close = max(tolerance, TOLERANCE.get(theirs[0], 0))
+        return bool(np.allclose(mine[2], theirs[2], rtol=close, atol=close, equal_nan=True))
+    if isinstance(theirs, tuple):
+        return len(mine) == len(theirs) and all(
+            alike(one, other, tolerance) for one, other in zip(mine, theirs, strict=True)
+        )
+    return bool(mine == theirs)
+
+
+def described(value: Any) -> str:
+    """An outcome in one line."""
+    if isinstance(value, Exception):
+        return f"! {type(value).__name__}: {str(value)[:150]}".replace("\n", " ")
+    return str(value).replace("\n", " ")[:200]
+
+
+KNOWN: tuple[tuple[str, str, str], ...] = (
+    # Where expression and types, torch's outcome and ours match these, the difference is known.
+    # torch has no kernel for this type, or no such overload
+    ("", "not implemented for|NotImplementedError|does not support bool|Unsupported input type", "^[^!]"),
+    (r"\(x, out=", "received an invalid combination of arguments", "^[^!]"),
+    (r"out=.*neg|out=.*abs|(neg|abs|sign|floor|round|square|nan_to_num)\(x", "Found dtype .* but expected", "^[^!]"),
+    # beside an infinity the mean is infinite here, as `mean` says; torch's is NaN
+    ("(var|std)_mean", "nan", "inf|nan"),
+    # of no elements
+    (r"cum(min|max)\(x, (1|-2)", "^[^!]", "IndexError"),
+)
+
+
+def known(case: Case, theirs: Any, mine: Any) -> bool:
+    """Whether a difference is one of ``KNOWN``."""
+    found = (
+        case.text + " # " + " ".join(each[1] for each in case.tensors.values()),
+        described(theirs),
+        described(mine),
+    )
+    return any(all(re.search(*pair) for pair in zip(line, found, strict=True)) for line in KNOWN)
+
+
+def differences(torch: Any, cuplug: Any, count: int, seed: int, device: str, only: str = "") -> Iterator[str]:
+    """What PyTorch and cuplug make different, as text."""
+    for number, case in cases(count, seed, only):
+        with np.errstate(all="ignore"):
+            theirs, mine = outcome(torch, case, "cpu"), outcome(cuplug, case, device)
+        tolerance = max((TOLERANCE.get(kind, 0) for _, kind, _ in case.tensors.values()), default=0)
+        if not alike(mine, theirs, max(tolerance, 1e-7)) and not known(case, theirs, mine):
+            given = ", ".join(
+                f"{name}: {kind} {list(values.shape)} {form} {values.ravel().tolist()[:12]}"
+                for name, (values, kind, form) in case.tensors.items()
+            )
+            yield f"{number} {case.text}\n    {given}\n    torch  {described(theirs)}\n    cuplug {described(mine)}"
+
+
+def main() -> None:
+    """Try as many expressions as the first argument says, on the device that the second names."""
+    import cuplug
+    import torch
+
+    count, device = int(sys.argv[1]), sys.argv[2]
+    seed = int(sys.argv[3]) if len(sys.argv) > 3 else 0
+    cuplug.init(driver="sim:devices=2" if device != "cpu" else "auto")
+    if device == "kernels":
+        from cuplug.runtime.tensor.backends.cuda_place import CudaPlace
+
+        runtime = cuplug.default_runtime()
+        runtime.device(1).objects["tensor.place"] = CudaPlace(runtime, 1)
+        device = "cuda:1"
+    kinds: Counter[str] = Counter()
+    for text in differences(torch, cuplug, count, seed, device, sys.argv[4] if len(sys.argv) > 4 else ""):
+        print(text)
+        kinds[text.split(" ", 1)[1].split("(")[0]] += 1
+    print(f"{count} expressions, {kinds.total()} differences: {kinds.most_common()}")
+
+
+if __name__ == "__main__":
+    main()
