@@ -15,6 +15,7 @@ from .device_name import device as _device
 from .dtypes import dtype as _dtype
 from .generator import Generator
 from .layout import Layout
+from .named_results import Extremes, ValuesAndIndices
 from .shapes import Shape, Size
 from .storage import Storage
 

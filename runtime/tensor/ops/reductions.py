@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
+from ..core.named_results import ValuesAndIndices
 from ..core.shapes import normal_axes, normal_axis
 from ..core.tensor import Tensor
 from ..core.tensor_errors import ArgumentError, NoElementsError
@@ -17,7 +18,6 @@ from .reshape import reshape
 from .results import into
 
 __all__ = [
-    "ValuesAndIndices",
     "all",
     "amax",
     "amin",
@@ -36,13 +36,6 @@ __all__ = [
 ]
 
 _ABS, _NE, _MAXIMUM, _MINIMUM = (BY_NAME[name] for name in ("abs", "ne", "maximum", "minimum"))
-
-
-class ValuesAndIndices(NamedTuple):
-    """What ``max(dim)`` and ``min(dim)`` return."""
-
-    values: Tensor
-    indices: Tensor
 
 
 def sum(

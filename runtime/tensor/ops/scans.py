@@ -6,12 +6,12 @@ from typing import Any
 
 from ..core.dtypes import dtype as ElementType  # noqa: N812 - `dtype` is an argument here
 from ..core.dtypes import dtype_of, int64
+from ..core.named_results import ValuesAndIndices
 from ..core.shapes import normal_axis
 from ..core.tensor import Tensor
 from ..core.tensor_errors import ElementTypeError
 from .along import as_rows, from_rows, run_rows
 from .copying import to
-from .reductions import ValuesAndIndices
 from .results import in_place, into
 
 __all__ = ["cummax", "cummin", "cumprod", "cumsum", "logcumsumexp"]

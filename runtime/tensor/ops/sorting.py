@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.dtypes import int32, int64
+from ..core.named_results import ValuesAndIndices
 from ..core.shapes import normal_axis
 from ..core.tensor import Tensor
 from ..core.tensor_errors import ArgumentError, ElementTypeError, NoElementsError, RangeError, ShapeError
@@ -15,7 +16,6 @@ from .copying import clone, copied_to, to
 from .creation import full, tensor
 from .elementwise import apply, common_place
 from .promotion import common_dtype
-from .reductions import ValuesAndIndices
 from .reductions import any as any_of
 from .reshape import contiguous, reshape
 from .results import into

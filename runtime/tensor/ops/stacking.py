@@ -124,8 +124,8 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
     start = 0
     for position in (*given, length):
         # As slices do: a position before the last one makes an empty part.
-        part = input[(*(slice(None),) * axis, slice(start, position))]
-        parts.append(part)
+        key = (*(slice(None),) * axis, slice(start, position))
+        parts.append(input[key])
         start = position
     return tuple(parts)
 

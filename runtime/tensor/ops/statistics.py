@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..core.dtypes import get_default_dtype
+from ..core.named_results import Extremes
 from ..core.tensor import Tensor
 from ..places.elementwise_table import BY_NAME
 from . import elementwise_functions as each
@@ -19,13 +20,6 @@ from .results import into
 __all__ = ["aminmax", "nanmean", "nansum", "std_mean", "var_mean"]
 
 _WHERE, _DIV = BY_NAME["where"], BY_NAME["div"]
-
-
-class Extremes(NamedTuple):
-    """What ``aminmax`` returns."""
-
-    min: Tensor
-    max: Tensor
 
 
 def aminmax(

@@ -101,11 +101,12 @@ def _types(operation: Elementwise) -> list[dtype]:
         TypeRule.INTEGER: [*INTEGERS, ALL[0]],
         TypeRule.WHOLE: INTEGERS,
         TypeRule.FLOATING: FLOATS,
+        TypeRule.ALIKE: FLOATS,
         TypeRule.NUMERIC: [*INTEGERS, *FLOATS],
         TypeRule.NO_BOOL: [*INTEGERS, *FLOATS],
         TypeRule.COUNTED: [*INTEGERS, *FLOATS],
     }
-    return kinds.get(operation.rule, list(ALL))
+    return kinds.get(TypeRule.FLOATING if operation.rule is TypeRule.ALIKE else operation.rule, list(ALL))
 
 
 def _wide(array: Any, kind: dtype) -> Any:

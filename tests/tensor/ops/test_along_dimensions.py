@@ -1,0 +1,172 @@
+"""Scans, sorts and what goes to and from indexed places, against NumPy, on the CPU, a device and generated kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import cuplug
+import numpy as np
+import pytest
+from cuplug.runtime.kernels.simulator.host_compiler import find_compiler
+from cuplug.runtime.tensor.backends.cuda_place import CudaPlace
+
+pytestmark = pytest.mark.one_schedule
+
+RANDOM = np.random.default_rng(5)
+
+
+@pytest.fixture(params=["cpu", "cuda", "kernels"], scope="module")
+def place(request: pytest.FixtureRequest, running: str) -> Iterator[str]:
+    """The CPU, a device, and a simulated device that runs generated kernels instead of NumPy."""
+    if request.param != "kernels":
+        yield str(request.param)
+        return
+    if running.startswith("cuda"):
+        pytest.skip("the device itself runs them")
+    try:
+        find_compiler()
+    except cuplug.CompileError as error:
+        pytest.skip(str(error))
+    runtime = cuplug.default_runtime()
+    before = runtime.device(1).objects.get("tensor.place")
+    runtime.device(1).objects["tensor.place"] = CudaPlace(runtime, 1)
+    yield "cuda:1"
+    if before is None:
+        del runtime.device(1).objects["tensor.place"]
+    else:
+        runtime.device(1).objects["tensor.place"] = before
+
+
+def _numbers(*shape: int) -> Any:
+    return RANDOM.integers(-9, 10, shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("length", [1, 5000])
+def test_scans_give_what_numpy_gives(length: int, place: str) -> None:
+    array = _numbers(2, length)
+    x = cuplug.tensor(array, device=place)
+    np.testing.assert_allclose(x.cumsum(1).cpu().numpy(), array.cumsum(1))
+    signs = np.sign(array) + (array == 0)
+    np.testing.assert_array_equal(cuplug.tensor(signs, device=place).cumprod(1).cpu().numpy(), signs.cumprod(1))
+    most = x.cummax(1)
+    np.testing.assert_array_equal(most.values.cpu().numpy(), np.maximum.accumulate(array, 1))
+    np.testing.assert_array_equal(x.gather(1, most.indices).cpu().numpy(), most.values.cpu().numpy())
+    np.testing.assert_array_equal(x.cummin(0).values.cpu().numpy(), np.minimum.accumulate(array, 0))
+
+
+def test_the_last_of_equals_is_the_extreme_so_far_and_nan_stays(place: str) -> None:
+    x = cuplug.tensor([1.0, 1.0, float("nan"), 5.0], device=place)
+    found = x.cummax(0)
+    assert found.indices.tolist() == [0, 1, 2, 2]
+    assert found.values.isnan().tolist() == [False, False, True, True]
+
+
+@pytest.mark.parametrize("length", [1, 6, 1024, 3000])
+@pytest.mark.parametrize("descending", [False, True])
+def test_sorting_is_stable_and_puts_nan_above_all_numbers(length: int, descending: bool, place: str) -> None:
+    array = _numbers(2, length)
+    array[0, length // 2] = np.nan
+    values, places = cuplug.tensor(array, device=place).sort(1, descending)
+    order = np.argsort(-array if descending else array, 1, kind="stable")
+    if descending:  # NaN comes first
+        order[0] = np.concatenate([order[0, -1:], order[0, :-1]])
+    np.testing.assert_array_equal(places.cpu().numpy(), order)
+    np.testing.assert_array_equal(values.cpu().numpy(), np.take_along_axis(array, order, 1))
+
+
+@pytest.mark.parametrize("kind", ["float32", "float16", "int64", "uint8"])
+def test_what_goes_to_one_place_is_combined(kind: str, place: str) -> None:
+    if place == "cuda:1" and kind != "float16":
+        pytest.skip("each type compiles five kernels; this one exchanges parts of words, the hardest")
+    places = np.array([[0, 2, 2, 0, 4]])
+    values = np.array([[1, 2, 3, 4, 5]])
+    index = cuplug.tensor(places, device=place)
+    source = cuplug.tensor(values, device=place).to(getattr(cuplug, kind))
+    for name, expected in {
+        "sum": [[6, 1, 6, 1, 6, 1]],
+        "prod": [[4, 1, 6, 1, 5, 1]],
+        "amax": [[4, 1, 3, 1, 5, 1]],
+        "amin": [[1, 1, 1, 1, 1, 1]],
+        "mean": [[2, 1, 2, 1, 3, 1]],
+    }.items():
+        target = cuplug.ones(1, 6, device=place).to(getattr(cuplug, kind))
+        assert target.scatter_reduce(1, index, source, name).tolist() == expected, name
+    counts = cuplug.zeros(6, device=place).to(getattr(cuplug, kind))
+    assert counts.index_add_(0, index[0], source[0]).tolist() == [5, 0, 5, 0, 5, 0]
+    assert counts.index_put_([index[0]], source[0], accumulate=True).tolist() == [10, 0, 10, 0, 10, 0]
+
+
+def test_indexed_places_may_be_parts_of_other_tensors(device: str) -> None:
+    whole = cuplug.zeros(4, 6, device=device)
+    part = whole.t()[1:5]
+    part.scatter_(0, cuplug.tensor([[3, 0, 1, 2]], device=device), cuplug.ones(1, 4, device=device))
+    expected = np.zeros((4, 6))
+    expected[range(4), np.array([3, 0, 1, 2]) + 1] = 1
+    np.testing.assert_array_equal(whole.cpu().numpy(), expected)
+
+
+@pytest.mark.parametrize("length", [3, 1500])
+def test_softmax_adds_up_to_one_whatever_the_size_of_numbers(length: int, place: str) -> None:
+    array = _numbers(3, length) * 100
+    found = cuplug.tensor(array, device=place).softmax(1).cpu().numpy()
+    np.testing.assert_allclose(found.sum(1), 1, rtol=1e-5)
+    logs = cuplug.tensor(array, device=place).log_softmax(1).cpu().numpy()
+    np.testing.assert_allclose(np.exp(logs), found, atol=1e-6)
+
+
+def test_values_are_found_in_what_is_sorted(place: str) -> None:
+    rows = cuplug.tensor([[1, 3, 3, 7], [2, 4, 6, 8]], device=place)
+    values = cuplug.tensor([[3, 0, 9], [4, 5, 2]], device=place)
+    assert cuplug.searchsorted(rows, values).tolist() == [[1, 0, 4], [1, 2, 0]]
+    assert cuplug.searchsorted(rows, values, right=True).tolist() == [[3, 0, 4], [2, 2, 1]]
+    assert cuplug.bucketize(values, rows[0]).tolist() == [[1, 0, 4], [3, 3, 1]]
+
+
+def test_an_index_out_of_range_is_refused_on_the_cpu(running: str) -> None:
+    x = cuplug.zeros(2, 3)
+    for wrong in (3, -1):
+        index = cuplug.tensor([[wrong]])
+        with pytest.raises(IndexError, match="out of bounds"):
+            x.gather(1, index)
+        with pytest.raises(IndexError, match="out of bounds"):
+            x.scatter_(1, index, 1.0)
+
+
+def test_distinct_elements_their_places_and_counts(device: str) -> None:
+    x = cuplug.tensor([[3, 1], [3, 2]], device=device)
+    values, inverse, counts = cuplug.unique(x, return_inverse=True, return_counts=True)
+    assert values.tolist() == [1, 2, 3]
+    assert values[inverse].equal(x)
+    assert counts.tolist() == [1, 1, 2]
+    assert cuplug.bincount(x.reshape(-1)).tolist() == [0, 1, 1, 2]
+
+
+def test_positions_are_drawn_by_weight(device: str) -> None:
+    cuplug.manual_seed(3)
+    cuplug.cuda.manual_seed(3)
+    weights = cuplug.tensor([0.0, 1.0, 3.0], device=device)
+    drawn = cuplug.multinomial(weights, 4000, replacement=True)
+    counts = cuplug.bincount(drawn, minlength=3).tolist()
+    assert counts[0] == 0
+    assert 2800 < counts[2] < 3200
+    assert sorted(cuplug.multinomial(weights, 2).tolist()) == [1, 2]
+    with pytest.raises(ValueError, match="fewer"):
+        cuplug.multinomial(weights, 3)
+    assert 800 < cuplug.bernoulli(cuplug.full((2000,), 0.5, device=device)).sum().item() < 1200
+
+
+def test_a_resized_tensor_keeps_what_was_there(device: str) -> None:
+    x = cuplug.arange(6, device=device)
+    address = x.data_ptr()
+    assert x.resize_(2, 2).tolist() == [[0, 1], [2, 3]]
+    assert x.data_ptr() == address
+    assert x.resize_(9)[:6].tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_windows_slide_over_a_view(device: str) -> None:
+    x = cuplug.arange(7, device=device)
+    windows = x.unfold(0, 3, 2)
+    assert windows.tolist() == [[0, 1, 2], [2, 3, 4], [4, 5, 6]]
+    windows[1, 0] = 9
+    assert x[2].item() == 9

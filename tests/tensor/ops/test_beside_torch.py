@@ -1,0 +1,39 @@
+"""A few of the expressions of ``beside_torch.py``, where PyTorch is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import cuplug
+import pytest
+
+
+@pytest.fixture(scope="module")
+def fuzzer() -> ModuleType:
+    """The file with the fuzzer."""
+    found = importlib.util.spec_from_file_location("beside_torch", Path(__file__).with_name("beside_torch.py"))
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.one_schedule
+@pytest.mark.needs_torch
+def test_random_expressions_give_what_torch_makes_of_them(fuzzer: ModuleType, device: str, running: str) -> None:
+    import torch
+
+    count = 60 if device != "cpu" and running.startswith("cuda") else 600  # each compiles kernels there
+    assert list(fuzzer.differences(torch, cuplug, count, 1, device)) == []
+
+
+def test_a_difference_is_found(fuzzer: ModuleType) -> None:
+    case = fuzzer.Case("torch.cumsum(x, 0)", {"x": fuzzer.operand(fuzzer.Drawn(1), (3,), "int64")})
+    mine = fuzzer.outcome(cuplug, case, "cpu")
+    assert fuzzer.alike(mine, mine)
+    assert not fuzzer.alike(mine, (*mine[:2], mine[2] + 1))
+    assert not fuzzer.alike(mine, ("float32", *mine[1:]))
+    assert not fuzzer.alike(mine, ValueError("refused"))
