@@ -96,6 +96,10 @@ class CudaPlace(DevicePlace):
 
         return launch
 
+    def copy_bytes(self, target: int, source: int, nbytes: int) -> None:
+        """A copy by the driver on the current stream of this device, by addresses."""
+        self._call("memcpy_dtod", target, source, nbytes)
+
     # --- the seam
 
     def elementwise(

@@ -5,9 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from ...drivers.base import Dim3
+from ...runtime import Runtime
 from ..core.layout import Layout
+from ..core.storage import Storage
 from ..core.tensor import Tensor
 from ..places.place import Kernel
 from ..places.row_table import RowOperation
@@ -16,9 +19,6 @@ from .cuda_scan import TILE, scan_source
 from .cuda_sort import SORTED, sort_source
 from .cuda_source import THREADS
 
-if TYPE_CHECKING:
-    from .cuda_place import CudaPlace
-
 __all__ = ["row_kernel"]
 
 _BLOCK = (THREADS, 1, 1)
@@ -26,12 +26,34 @@ _SHORT = 1024
 """Elements of a row up to which 32 threads normalise it."""
 
 
-def row_kernel(place: CudaPlace, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
+class Launching(Protocol):
+    """What is needed of the place that compiles and launches: a part of ``CudaPlace``."""
+
+    runtime: Runtime
+    ordinal: int
+
+    def function(self, source: str, name: str = "kernel") -> int:
+        """The handle of a kernel."""
+
+    def bound(self, function: int, grid: Dim3, block: Dim3, letters: str) -> Callable[..., None]:
+        """What launches it."""
+
+    def allocate(self, nbytes: int) -> Storage:
+        """Memory for use on the current stream."""
+
+    def empty(self, layout: Layout) -> Tensor:
+        """A tensor, uninitialised."""
+
+    def copy_bytes(self, target: int, source: int, nbytes: int) -> None:
+        """A copy on the current stream, by addresses."""
+
+
+def row_kernel(place: Launching, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
     """See ``Place.rows``. There are elements."""
     return _KINDS[operation.kind](place, operation, outs, operands)
 
 
-def _scan(place: CudaPlace, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
+def _scan(place: Launching, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
     plan = scan_source(operation, outs, operands[0])
     rows, length = operands[0].shape
     tiles = -(-length // TILE)
@@ -61,7 +83,7 @@ def _scan(place: CudaPlace, operation: RowOperation, outs: Sequence[Layout], ope
     return kernel
 
 
-def _sort(place: CudaPlace, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
+def _sort(place: Launching, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
     source = sort_source(operands[0].dtype)
     rows, length = operands[0].shape
     count, tiles = rows * length, -(-length // SORTED)
@@ -72,7 +94,7 @@ def _sort(place: CudaPlace, operation: RowOperation, outs: Sequence[Layout], ope
         widths.append(width)
         width *= 2
     again = place.bound(place.function(source, "merge"), (-(-count // THREADS), 1, 1), _BLOCK, "PPPPqqqq")
-    spare = [Layout.of(place, each.dtype, each.shape) for each in outs]
+    spare = [each.like() for each in outs]
 
     def kernel(values: Tensor, places: Tensor, given: Tensor, descending: int) -> None:
         current = place.runtime.current
@@ -89,7 +111,7 @@ def _sort(place: CudaPlace, operation: RowOperation, outs: Sequence[Layout], ope
     return kernel
 
 
-def _gather(place: CudaPlace, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
+def _gather(place: Launching, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
     count, picked, length = outs[0].numel, outs[0].shape[1], operands[0].shape[1]
     launch = _linear(place, gather_source(outs[0].dtype), count, "PPPqqq")
 
@@ -99,7 +121,7 @@ def _gather(place: CudaPlace, operation: RowOperation, outs: Sequence[Layout], o
     return kernel
 
 
-def _scatter(place: CudaPlace, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
+def _scatter(place: Launching, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
     index, length = operands[0], outs[0].shape[1]
     count, picked = index.numel, index.shape[1]
     launch = _linear(place, scatter_source(operation.cuda, outs[0].dtype), count, "PPPqqq")
@@ -114,14 +136,14 @@ def _scatter(place: CudaPlace, operation: RowOperation, outs: Sequence[Layout], 
             launch(current, target._address, *given, length, picked, count)
             return
         copied = place.allocate(-(-nbytes // 4) * 4)
-        place._call("memcpy_dtod", copied.address, target._address, nbytes)
+        place.copy_bytes(copied.address, target._address, nbytes)
         launch(current, copied.address, *given, length, picked, count)
-        place._call("memcpy_dtod", target._address, copied.address, nbytes)
+        place.copy_bytes(target._address, copied.address, nbytes)
 
     return kernel
 
 
-def _search(place: CudaPlace, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
+def _search(place: Launching, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
     (rows, length), (_, looked), count = operands[0].shape, operands[1].shape, outs[0].numel
     step = length if rows > 1 else 0
     launch = _linear(place, search_source(operands[0].dtype, outs[0].dtype), count, "PPPqqqqq")
@@ -133,7 +155,7 @@ def _search(place: CudaPlace, operation: RowOperation, outs: Sequence[Layout], o
     return kernel
 
 
-def _soft(place: CudaPlace, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
+def _soft(place: Launching, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
     rows, length = operands[0].shape
     lanes = 32 if length <= _SHORT else THREADS
     source = soft_source(operation.cuda, operands[0].dtype, outs[0].dtype, lanes)
@@ -146,7 +168,7 @@ def _soft(place: CudaPlace, operation: RowOperation, outs: Sequence[Layout], ope
     return kernel
 
 
-def _linear(place: CudaPlace, source: str, count: int, letters: str) -> Callable[..., None]:
+def _linear(place: Launching, source: str, count: int, letters: str) -> Callable[..., None]:
     return place.bound(place.function(source), (-(-count // THREADS), 1, 1), _BLOCK, letters)
 
 
