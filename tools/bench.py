@@ -133,6 +133,32 @@ def launch(
     _print("the first call of a small kernel", time_in_turn(found, calls=3, rounds=rounds), missing)
 
 
+@app.command()
+def record(
+    driver: Annotated[
+        str | None, typer.Option(help="driver of cuplug, for example cuda; by default no device is asked for memory")
+    ] = None,
+    allocator: Annotated[str | None, typer.Option(help="allocator of cuplug, with --driver")] = None,
+    calls: Annotated[int, typer.Option(help="allocations in each round")] = 20_000,
+    rounds: Annotated[int, typer.Option(help="rounds; the medians are over them")] = 9,
+) -> None:
+    """What recording an event in a trace costs. An allocation and its free are two events."""
+    from ..runtime.default_runtime import default_runtime, init
+    from .benchmarks.recording_cost import contenders
+
+    if driver is not None:
+        init(driver=driver, allocator=allocator)
+    found = contenders(None if driver is None else default_runtime().allocator(0))
+    timings = time_in_turn(found, calls=calls, rounds=rounds)
+    _print("an allocation and its free, recorded in a trace", timings, {})
+    plain = 0.0
+    for name, timing in timings.items():
+        if name.endswith("unrecorded"):
+            plain = timing.median_ns
+        else:
+            typer.echo(f"{name}: {max(timing.median_ns - plain, 0.0) / 2:,.0f} ns an event")
+
+
 def _beside_peers(times: dict[str, float]) -> str:
     """How often as fast as the fastest peer cuplug is."""
     peers = [time for name, time in times.items() if name != "cuplug"]
@@ -170,7 +196,7 @@ def _print(title: str, timings: dict[str, Timing], missing: dict[str, str]) -> N
         figures = [f"{value:.0f}" for value in (timing.median_ns, timing.least_ns, timing.most_ns)]
         table.add_row(name, *figures, *ratios, style="bold" if name in ours else None)
     console.print(table)
-    if not peers:
+    if not peers and ours:
         console.print("no peer is installed here: only cuplug was measured")
     _print_missing(missing)
 

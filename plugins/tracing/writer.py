@@ -333,8 +333,10 @@ _NO_THREAD = 1 << 63  # identities from here on are no thread's
 
 def thread_name(identity: int) -> str:
     """What the thread of that identity (``threading.get_ident``) is called."""
-    names = (thread.name for thread in threading.enumerate() if thread.ident == identity)
-    return next(names, "unknown thread")
+    for thread in threading.enumerate():
+        if thread.ident == identity:
+            return thread.name
+    return "unknown thread"
 
 
 def _open_log(file: int, start: int) -> _native.TraceLog:

@@ -97,7 +97,7 @@ def test_an_interrupt_anywhere_in_the_observer_loses_no_event_and_writes_none_tw
 
     for where in every_interrupt(action, "opcode"):
         recorder, inside = states.pop()
-        assert inside
+        assert inside, where
         assert free_of_locks(recorder), where
         recorder.close()
         trace = read_trace(path)
