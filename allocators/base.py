@@ -19,20 +19,19 @@ import os
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
-from operator import index
+from operator import attrgetter, index
 from typing import Any, TypeVar
 
 from .block import ALIGNMENT, Block, BlockInfo, Segment
 from .errors import CuplugError, InvalidFreeError, OutOfMemoryError
 from .events import EventKind, Observer
 from .held import Held
-from .ledger import Ledger
 from .libraries import OWN
 from .lock import Lock
 from .observation import Observation
 from .private_streams import names_pool, without_pool
 from .report import out_of_memory_message
-from .statistics import Statistics
+from .statistics import Ledger, Statistics
 from .upstream import Fence, Upstream
 from .waiting import Waiting, fence_or_error
 
@@ -40,6 +39,7 @@ __all__ = ["ALIGNMENT", "Allocator", "Block", "BlockInfo", "Fence", "Held", "Seg
 
 T = TypeVar("T")
 _MOST_HOOK_CALLS = 64
+_address = attrgetter("address")
 
 
 class Allocator(ABC):
@@ -111,7 +111,8 @@ class Allocator(ABC):
         request = _Request(index(nbytes), index(stream))
         if request.nbytes <= 0:
             return self._allocate_nothing(request)
-        request.context = self._observation.context(library)
+        if self._observation.observers:
+            request.context = self._observation.context(library)
         try:
             return self._obtain(request)
         except BaseException:
@@ -141,7 +142,8 @@ class Allocator(ABC):
         try:
             context = observation.context() if observation.observers and not self._lock.is_mine() else 0
             block.live = False
-            observation.emit_block(EventKind.FREE, block, context)
+            if observation.observers:
+                observation.emit_block(EventKind.FREE, block, context)
             self._returned.append(block)
         except MemoryError:
             block.live = False
@@ -354,7 +356,7 @@ class Allocator(ABC):
 
     def _await_waiting(self) -> None:
         """Block until no freed block waits for a stream any more."""
-        if self._waiting:
+        if self._waiting.queues:
             self._ledger.statistics.num_sync_all_streams += 1
             self._waiting.wait()
 
@@ -366,16 +368,24 @@ class Allocator(ABC):
 
     def _operate(self, work: Callable[..., T], *args: Any) -> T:
         """The result of ``work(*args)``, carried out under the lock as a whole, or repaired by the next operation."""
-        if self._lock.is_mine() or self._observation.is_observing:
+        lock, observation = self._lock, self._observation
+        if lock.is_mine() or observation.delivering.is_mine():
             raise CuplugError(
                 "an allocator was used from a finaliser, or from an observer, while the same thread was inside it; "
                 "there, only free() may be called"
             )
         try:
-            result: T = self._lock.run(self._whole, work, *args)
+            try:  # ``Lock.run``, written out
+                lock.acquire()
+                result = self._whole(work, *args)
+                lock.release()
+            except BaseException:
+                lock.open()
+                raise
             return result
         finally:
-            self._observation.deliver()
+            if observation.outbox:
+                observation.deliver()
 
     def _whole(self, work: Callable[..., T], *args: Any) -> T:
         if self._torn:
@@ -405,7 +415,7 @@ class Allocator(ABC):
         self._whole(self._poll_fences)
 
     def _poll_fences(self) -> None:
-        if self._waiting:
+        if self._waiting.queues:
             self._waiting.poll()
         self._poll()
 
@@ -456,14 +466,13 @@ class Allocator(ABC):
     def _serve(self, request: _Request) -> bool:
         """One pass through everything that the allocator itself can do. Whether memory is still short."""
         self._check_open()
-        nbytes, stream = self._rounded(request.nbytes), request.stream
         self._poll_fences()
-        block = self._try(request.nbytes, nbytes, stream)
-        if block is None and self._waiting:
+        block = self._try(request)
+        if block is None and self._waiting.queues:
             self._await_waiting()
-            block = self._try(request.nbytes, nbytes, stream)
+            block = self._try(request)
         if block is None and self._release_cached():
-            block = self._try(request.nbytes, nbytes, stream)
+            block = self._try(request)
             self._ledger.statistics.num_alloc_retries += block is not None
         if block is None:
             counted = self._ledger.statistics.all
@@ -474,12 +483,13 @@ class Allocator(ABC):
         block.live = True
         self._in_use[block.address] = block
         self._ledger.allocated(block.nbytes, block.requested)
-        self._observation.emit_block(EventKind.ALLOCATE, block, request.context)
+        if self._observation.observers:
+            self._observation.emit_block(EventKind.ALLOCATE, block, request.context)
         return False
 
-    def _try(self, requested: int, nbytes: int, stream: int) -> Block | None:
+    def _try(self, request: _Request) -> Block | None:
         try:
-            return self._allocate(requested, nbytes, stream)
+            return self._allocate(request.nbytes, self._rounded(request.nbytes), request.stream)
         except OutOfMemoryError:
             return None
 
@@ -576,10 +586,10 @@ class Allocator(ABC):
     def _sorted_segments(self) -> list[Segment]:
         if self._closed is None:
             self._poll_fences()
-        return sorted(self._segments(), key=lambda segment: segment.address)
+        return sorted(self._segments(), key=_address)
 
     def _sorted_live_blocks(self) -> list[Block]:
-        return sorted((block for block in self._in_use.values() if block.live), key=int)
+        return sorted((block for block in self._in_use.values() if block.live), key=_address)
 
     def _attach(self, observer: Observer, context: Callable[[], int] | None) -> None:
         observation = self._observation

@@ -102,6 +102,7 @@ class CachingAllocator(Allocator):
         return (nbytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
 
     def _allocate(self, requested: int, nbytes: int, stream: int) -> Block:
+        block = Block(self, 0, nbytes, requested, stream)
         self._allocations += 1
         pool = self._pool(stream, small=nbytes <= SMALL_BLOCK)
         piece = pool.find(nbytes)
@@ -114,9 +115,7 @@ class CachingAllocator(Allocator):
             piece = pool.find(nbytes) if found is None else None  # it may be gone: room was to be made
         if found is None:
             found = pool.take(piece, nbytes) if piece is not None else self._grow(pool, nbytes)
-        segment, address, taken = found
-        block = Block(self, address, taken, requested, stream)
-        block.place = segment
+        block.place, block.address, block.nbytes = found
         return block
 
     def _free(self, block: Block) -> None:

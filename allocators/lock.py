@@ -19,43 +19,46 @@ class Lock:
     thread enters only while it does not hold it, so that to hold it afterwards is the trace of an interrupt.
     """
 
-    __slots__ = ("_lock",)
+    __slots__ = ("_lock", "acquire", "is_mine", "release")
 
     def __init__(self) -> None:
-        self._lock: Any = threading.RLock()
-
-    def is_mine(self) -> bool:
+        lock: Any = threading.RLock()
+        self._lock = lock
+        self.is_mine: Callable[[], bool] = lock._is_owned  # as threading.Condition asks
         """Whether the calling thread is inside ``run``."""
-        return bool(self._lock._is_owned())  # as threading.Condition asks
+        self.acquire: Callable[..., bool] = lock.acquire
+        """For whoever writes ``run`` out at the place where it is called; so is ``release``."""
+        self.release: Callable[[], None] = lock.release
 
     def run(self, work: Callable[..., T], *args: Any) -> T:
         """The result of ``work(*args)``, with the lock held. The calling thread does not hold it yet."""
         try:
-            self._lock.acquire()
+            self.acquire()
             result = work(*args)
-            self._lock.release()
+            self.release()
         except BaseException:
-            self._open()
+            self.open()
             raise
         return result
 
     def run_if_free(self, work: Callable[[], None]) -> bool:
         """Call ``work`` with the lock held, unless another thread holds it. Whether it was called. Never blocks."""
         try:
-            free = self._lock.acquire(blocking=False)
+            free = self.acquire(blocking=False)
             if free:
                 work()
-                self._lock.release()
+                self.release()
         except BaseException:
-            self._open()
+            self.open()
             raise
-        return bool(free)
+        return free
 
-    def _open(self) -> None:
+    def open(self) -> None:
+        """Let go of the lock, if the calling thread holds it: at the end of a ``run`` that an exception broke off."""
         while True:
             try:
-                while self._lock._is_owned():
-                    self._lock.release()
+                while self.is_mine():
+                    self.release()
             except BaseException:  # another interrupt: the first one is under way already
                 continue
             return

@@ -32,8 +32,10 @@ class Observation:
     def __init__(self) -> None:
         self.observers: tuple[Observer, ...] = ()
         self.source: Callable[[], int] | None = None
-        self._outbox: deque[_Event] = deque()
-        self._delivering = Lock()
+        self.outbox: deque[_Event] = deque()
+        """Events that the observers have not had yet."""
+        self.delivering = Lock()
+        """Held by the thread that is inside an observer."""
         self._last_time = 0
 
     def context(self, library: int = OWN) -> int:
@@ -45,7 +47,7 @@ class Observation:
         """Queue an event, if anybody observes."""
         if self.observers:
             event = (kind, perf_counter_ns(), get_ident(), stream, address, nbytes, requested, context)
-            self._outbox.append(event)
+            self.outbox.append(event)
 
     def emit_block(self, kind: EventKind, block: Block, context: int = 0) -> None:
         """Queue an event about a block, with its own stream."""
@@ -55,31 +57,31 @@ class Observation:
     @property
     def is_observing(self) -> bool:
         """Whether the calling thread is inside an observer."""
-        return self._delivering.is_mine()
+        return self.delivering.is_mine()
 
     def deliver(self) -> None:
         """Call the observers with every queued event, unless somebody is at it already."""
-        while self._outbox and not self._delivering.is_mine():
-            if not self._delivering.run_if_free(self._deliver_all):
+        while self.outbox and not self.delivering.is_mine():
+            if not self.delivering.run_if_free(self._deliver_all):
                 return
 
     def finish(self) -> None:
         """Deliver what is queued, and return once nobody else is delivering: no observer runs any more."""
         self.deliver()
-        if not self._delivering.is_mine():
-            self._delivering.run(_nothing)
+        if not self.delivering.is_mine():
+            self.delivering.run(_nothing)
 
     def drop(self) -> None:
         """Forget observers and events, in a process that was forked: another thread may have been delivering."""
         self.observers = ()
         self.source = None
-        self._outbox.clear()
-        self._delivering = Lock()
+        self.outbox.clear()
+        self.delivering = Lock()
 
     def _deliver_all(self) -> None:
-        while self._outbox:
-            self._notify(self._outbox[0])
-            self._outbox.popleft()
+        while self.outbox:
+            self._notify(self.outbox[0])
+            self.outbox.popleft()
 
     def _notify(self, event: _Event) -> None:
         # Two threads may queue events in another order than they read the clock.

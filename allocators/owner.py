@@ -20,12 +20,12 @@ from .native import is_available
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Owner", "forget_places", "quickly", "set_place", "settle_owners"]
+__all__ = ["Owner", "forget_places", "quickly", "set_place", "settle_owners", "unsettled"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _leases: set[Lease] = set()
 """Those that are neither ended nor given back. Being here, they live, so that their callbacks are called."""
-_left: deque[Any] = deque()
+unsettled: deque[Any] = deque()
 """Leases and blocks whose owners went, and were interrupted in it."""
 
 
@@ -43,7 +43,7 @@ class Owner:
         An exception at any point, such as an interrupt, loses no memory. Raises as ``Allocator.allocate``.
         """
         owner = cls()
-        lease = owner._lease = Lease(owner, _left.append)
+        lease = owner._lease = Lease(owner, unsettled.append)
         _leases.add(lease)
         lease.hold(partial(allocator.allocate, stream=stream), nbytes)
         owner._block = lease.held
@@ -53,7 +53,7 @@ class Owner:
     def _of(cls, block: Block) -> Self:
         """The owner of ``block``. There must be only one."""
         owner = cls()
-        lease = owner._lease = Lease(owner, _left.append)
+        lease = owner._lease = Lease(owner, unsettled.append)
         lease.held = block
         _leases.add(lease)
         owner._block = block
@@ -103,14 +103,14 @@ class Owner:
 
 def settle_owners() -> None:
     """Give back the blocks whose owners were interrupted when they went."""
-    while _left:
-        left = _left[0]
+    while unsettled:
+        left = unsettled[0]
         if isinstance(left, Lease):
             _end(left)
         else:
             left.allocator.give_back(left)
         try:
-            _left.remove(left)
+            unsettled.remove(left)
         except ValueError:  # another thread was at it too
             continue
 
@@ -151,6 +151,6 @@ def forget_places() -> None:
 if is_available():
     from . import _native
 
-    _native.leave_to(_left.append)
+    _native.leave_to(unsettled.append)
     if not TYPE_CHECKING:
         Owner = _native.Owner

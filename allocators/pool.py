@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from .block import Block
 from .held import Held
-from .ledger import Ledger
+from .statistics import Ledger
 from .upstream import Fence
 
 __all__ = ["Piece", "Pool", "Rules"]

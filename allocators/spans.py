@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from .block import Block
-from .ledger import Ledger
 from .pages import Page
 from .stamps import Stamps
+from .statistics import Ledger
 
 __all__ = ["FREE", "HOLE", "LIVE", "Place", "Range", "Space", "Span"]
 

@@ -22,25 +22,23 @@ class Waiting:
 
     def __init__(self, passed: Callable[[Block], None]) -> None:
         self._passed = passed
-        self._queues: dict[object, deque[tuple[Fence, _Entry]]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._queues)
+        self.queues: dict[object, deque[tuple[Fence, _Entry]]] = {}
+        """What waits, by the keys of fences. Empty while nothing does."""
 
     def add(self, block: Block, fences: Iterable[tuple[object, Fence]]) -> None:
         """Keep ``block`` until each of ``fences``, given with their keys, has passed. There is at least one."""
         entry = _Entry(block)
         for key, fence in fences:
             entry.fences += 1
-            self._queues.setdefault(key, deque()).append((fence, entry))
+            self.queues.setdefault(key, deque()).append((fence, entry))
 
     def poll(self) -> None:
         """Hand over what waits no longer. Never blocks."""
-        for key, queue in list(self._queues.items()):
+        for key, queue in list(self.queues.items()):
             while queue and queue[0][0].done():
                 self._count_down(queue.popleft()[1])
             if not queue:
-                del self._queues[key]
+                del self.queues[key]
 
     def wait(self) -> None:
         """Block until every fence has passed, and hand everything over.
@@ -48,16 +46,16 @@ class Waiting:
         Raises:
             DriverError: the device is in a sticky error state, or a stream was unknown when its fence was made.
         """
-        while self._queues:
-            key, queue = next(iter(self._queues.items()))
+        while self.queues:
+            key, queue = next(iter(self.queues.items()))
             while queue:
                 queue[0][0].wait()
                 self._count_down(queue.popleft()[1])
-            del self._queues[key]
+            del self.queues[key]
 
     def restart(self, blocks: Iterable[Block]) -> None:
         """Forget everything, then keep ``blocks`` behind their ``fences``: after an interrupted operation."""
-        self._queues.clear()
+        self.queues.clear()
         for block in blocks:
             self.add(block, block.fences)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..allocators.base import Allocator
 from ..allocators.errors import CuplugError
 from ..allocators.lock import Lock
-from ..allocators.owner import forget_places, set_place, settle_owners
+from ..allocators.owner import forget_places, set_place, settle_owners, unsettled
 from ..allocators.uncopyable import refuse_copies
 from ..plugins.tracing.observer_contexts import attach_all, source_of
 from .buffer import Buffer
@@ -211,6 +211,16 @@ class Runtime:
         device = self._devices.get(whole_number(ordinal, "the number of a device"))
         return device.allocator if device else None
 
+    def device_allocators(self) -> list[Allocator]:
+        """The allocators of all devices that needed one up to now.
+
+        Raises:
+            CuplugError: the runtime cannot be used any more.
+        """
+        self.driver  # noqa: B018 - raises
+        settle_owners()
+        return [device.allocator for device in list(self._devices.values()) if device.allocator is not None]
+
     def alloc(self, nbytes: int, *, stream: Any = None) -> Buffer:
         """``nbytes`` bytes of device memory for use on ``stream``, uninitialised.
 
@@ -225,7 +235,9 @@ class Runtime:
             ValueError: ``nbytes`` is negative.
             TypeError: ``nbytes`` is not a whole number, or ``stream`` is no stream.
         """
-        current, nbytes = self.current, whole_number(nbytes, "nbytes")
+        current = self.current
+        if type(nbytes) is not int:
+            nbytes = whole_number(nbytes, "nbytes")
         if stream is None:
             return self.allocate_current(current, nbytes)
         allocator = self.allocator(self.stream_device(stream))
@@ -233,7 +245,8 @@ class Runtime:
 
     def allocate_current(self, current: Current, nbytes: int) -> Buffer:
         """``nbytes`` bytes of the current device, for its current stream; ``current`` is the calling thread's."""
-        settle_owners()
+        if unsettled:
+            settle_owners()
         allocator = current.allocator or self._find_current_allocator(current)
         return Buffer.allocate(allocator, nbytes, stream=current.stream)
 

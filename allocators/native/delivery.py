@@ -23,13 +23,13 @@ class Delivery(Observation):
     def deliver(self) -> None:
         """Call the observers with every event up to now, unless somebody is at it already: then they will do it."""
         self._asked = True
-        while self._asked and not self._delivering.is_mine():
-            if not self._delivering.run_if_free(self._deliver_all):
+        while self._asked and not self.delivering.is_mine():
+            if not self.delivering.run_if_free(self._deliver_all):
                 return
 
     def _deliver_all(self) -> None:
         super()._deliver_all()  # what an interrupted delivery has left
         while self._asked:
             self._asked = False
-            while self._move(self._outbox):
+            while self._move(self.outbox):
                 super()._deliver_all()

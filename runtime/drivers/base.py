@@ -317,8 +317,9 @@ class Simulator(Protocol):
         writes: Sequence[tuple[int, int]] = (),
         name: str = "launch_host",
         cost_us: float = 2.0,
+        device: int | None = None,
     ) -> None:
-        """Queue a Python function as a kernel on the current device.
+        """Queue a Python function as a kernel on the device of that ordinal, by default the current one.
 
         ``reads`` and ``writes`` are addresses and sizes in bytes of what it touches; ``cost_us`` is its duration in
         simulated microseconds.

@@ -24,7 +24,6 @@ from .source.kernel_names import demangle, find_kernel, plain_name, typed_name
 from .source.signatures import Signature, kinds, pointees, signatures
 
 if TYPE_CHECKING:
-    from ...allocators.base import Allocator
     from ..drivers.sim import SimDriver
     from .simulator.host_loader import HostLoader
 
@@ -231,7 +230,7 @@ def _attach_loader(runtime: Runtime, cache: Cache | None) -> None:
         if driver.module_loader is None:
             driver.module_loader = HostLoader(driver, cache)
         loader = cast("HostLoader", driver.module_loader)
-        loader.allocators[runtime] = _allocators
+        loader.allocators[runtime] = Runtime.device_allocators
 
 
 def _folders_of_pycuda(source: str) -> list[str]:
@@ -255,8 +254,3 @@ def _unload(driver: Driver, loaded: list[tuple[int, int]]) -> None:
         with suppress(CuplugError), on_device(driver, ordinal):  # a failed device keeps its modules
             driver.module_unload(module)
     loaded.clear()
-
-
-def _allocators(runtime: Runtime) -> list[Allocator]:
-    found = [runtime.find_allocator(ordinal) for ordinal in range(runtime.device_count())]
-    return [allocator for allocator in found if allocator is not None]

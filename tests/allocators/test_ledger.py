@@ -6,9 +6,8 @@ import pytest
 from cuplug.allocators.block import Block
 from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.errors import DriverError
-from cuplug.allocators.ledger import Ledger
 from cuplug.allocators.null import NullUpstream
-from cuplug.allocators.statistics import SMALL_BLOCK, Counter, Counters, Statistics
+from cuplug.allocators.statistics import SMALL_BLOCK, Counter, Counters, Ledger, Statistics
 from cuplug.allocators.waiting import Waiting, fence_or_error
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -125,10 +124,10 @@ def test_a_block_waits_for_all_its_fences(manual) -> None:
     waiting.poll()
     manual.finish(2)
     waiting.poll()
-    assert (passed, bool(waiting)) == ([], True)
+    assert (passed, bool(waiting.queues)) == ([], True)
     manual.finish(1)
     waiting.poll()
-    assert (passed, bool(waiting)) == ([block], False)
+    assert (passed, bool(waiting.queues)) == ([block], False)
 
 
 def test_one_question_tells_that_none_of_a_streams_fences_has_passed(manual) -> None:
@@ -163,7 +162,7 @@ def test_a_fence_that_the_driver_refuses_surfaces_where_somebody_waits_and_loses
     for _ in range(2):
         with pytest.raises(DriverError, match="INVALID_HANDLE"):
             waiting.wait()
-        assert waiting
+        assert waiting.queues
     assert passed == []
 
 

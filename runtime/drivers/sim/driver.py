@@ -402,33 +402,41 @@ class SimDriver:
 
     # --- modules and launches: passed to ``module_loader``
 
+    @light_call
     def module_load(self, image: bytes) -> int:
         """See ``Driver``."""
         return self._modules().module_load(image)
 
+    @light_call
     def module_unload(self, module: int) -> None:
         """See ``Driver``."""
         self._modules().module_unload(module)
 
+    @light_call
     def module_function(self, module: int, name: str) -> int:
         """See ``Driver``."""
         return self._modules().module_function(module, name)
 
+    @light_call
     def module_global(self, module: int, name: str) -> tuple[int, int]:
         """See ``Driver``."""
         return self._modules().module_global(module, name)
 
+    @light_call
     def function_attributes(self, function: int) -> FunctionAttributes:
         """See ``Driver``."""
         return self._modules().function_attributes(function)
 
+    @light_call
     def function_parameters(self, function: int) -> list[tuple[int, int]]:
         """See ``Driver``."""
         return self._modules().function_parameters(function)
 
+    @light_call
     def launch(self, function: int, grid: Dim3, block: Dim3, *, shared: int, stream: int, parameters: bytes) -> None:
         """See ``Driver``."""
-        self._modules().launch(function, grid, block, shared=shared, stream=stream, parameters=parameters)
+        loader, device = self._modules(), self._here().ordinal
+        loader.launch(function, grid, block, shared=shared, stream=stream, parameters=parameters, device=device)
 
     # --- what only a simulator can do
 
@@ -474,31 +482,29 @@ class SimDriver:
         writes: Sequence[Range] = (),
         name: str = "launch_host",
         cost_us: float = 2.0,
+        device: int | None = None,
     ) -> Change[None]:
         """Queue a Python function as a kernel. It must not call the driver (``CUDA_ERROR_NOT_PERMITTED``).
+
+        ``device`` is the ordinal of the device that it is to run on, by default the current one.
 
         ``reads`` and ``writes`` are addresses and sizes in bytes of what it touches: checked when it runs, not now.
         What it raises becomes the device's sticky error: a ``DriverError`` as it is, anything else as
         ``CUDA_ERROR_LAUNCH_FAILED`` with the exception as its cause. ``cost_us`` counts on the simulated clock.
 
         Raises:
-            DriverError: ``CUDA_ERROR_INVALID_HANDLE``: the stream is not the current device's.
+            DriverError: ``CUDA_ERROR_INVALID_HANDLE``: the stream is not that device's.
         """
-        device = self._here()
-        queue = self._streams.of(stream, device)
-        if queue.device is not device:
-            raise driver_error(400, f"{name}: stream {stream:#x} is of device {queue.device.ordinal}, not the current")
-        return self._queued(
-            Operation(
-                name,
-                queue,
-                function,
-                reads=tuple(reads),
-                writes=tuple(writes),
-                cost_us=cost_us,
-                repeatable=False,
+        here = self._here(device)
+        queue = self._streams.of(stream, here)
+        if queue.device is not here:
+            raise driver_error(
+                400, f"{name}: stream {stream:#x} is of device {queue.device.ordinal}, not of {here.ordinal}"
             )
+        operation = Operation(
+            name, queue, function, reads=tuple(reads), writes=tuple(writes), cost_us=cost_us, repeatable=False
         )
+        return Submission(self._streams, operation)
 
     @observation
     def reachable(self) -> list[Range]:
@@ -604,7 +610,7 @@ class SimDriver:
 
     def _here(self, ordinal: int | None = None) -> Device:
         """The device of this ordinal, by default the current one, as long as it has not failed."""
-        device = self._thread.device if ordinal is None else self._retained(ordinal)
+        device = self._thread.device if ordinal is None else self._devices.get(ordinal) or self._retained(ordinal)
         if device is None:
             raise driver_error(201, "no device is current on this thread; call set_device first")
         if device.reported:
@@ -640,7 +646,6 @@ class SimDriver:
     def _queued(self, operation: Operation) -> Submission:
         return Submission(self._streams, operation)
 
-    @light_call
     def _modules(self) -> ModuleLoader:
         self._here()
         if self.module_loader is None:

@@ -37,20 +37,20 @@ class DeviceMemory:
         self._space = _reserve(_DEVICE_BASE, _DEVICE_END, span, least)
         self.start, self.end = self._space.address, self._space.address + self._space.nbytes
         first, last = round_up(self.start, PAGE), self.end // PAGE * PAGE
-        self._middle = first + (last - first) // PAGE // 2 * PAGE
-        self.allocations = Allocations(self._space, first, self._middle, self.physical)
+        self.middle = first + (last - first) // PAGE // 2 * PAGE
+        self.allocations = Allocations(self._space, first, self.middle, self.physical)
         pages: HandleTable[Page] = HandleTable("page of virtual memory", _FIRST_PAGE + ordinal * _PAGE_HANDLES)
-        self.ranges = Ranges(self._space, self._middle, last, self.physical, pages)
+        self.ranges = Ranges(self._space, self.middle, last, self.physical, pages)
 
     def touch(self, address: int, nbytes: int) -> str | None:
         """Prepare a range of this memory for access: None, or why that is illegal."""
-        if address < self._middle:
+        if address < self.middle:
             return self.allocations.fault(address, nbytes)
         return self.ranges.touch(address, nbytes)
 
     def touch_from_peer(self, address: int, nbytes: int) -> str | None:
         """The same for a peer: access to ranges is not part of peer access (``cuMemSetAccess`` names devices)."""
-        if address < self._middle:
+        if address < self.middle:
             return self.allocations.fault(address, nbytes)
         return "peer access covers what mem_alloc returned, and not virtual memory"
 

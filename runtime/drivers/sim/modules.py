@@ -40,6 +40,8 @@ class ModuleLoader(Protocol):
         """See ``Driver.function_parameters``."""
         ...
 
-    def launch(self, function: int, grid: Dim3, block: Dim3, *, shared: int, stream: int, parameters: bytes) -> None:
-        """See ``Driver.launch``."""
+    def launch(
+        self, function: int, grid: Dim3, block: Dim3, *, shared: int, stream: int, parameters: bytes, device: int
+    ) -> None:
+        """See ``Driver.launch``; ``device`` is the ordinal of the current device."""
         ...

@@ -6,6 +6,7 @@ import random
 from collections import deque
 from collections.abc import Iterable
 
+from .held_signals import run_without_signals
 from .simulated_device import Device
 from .work import Operation, Stream
 
@@ -97,7 +98,7 @@ class Schedule:
 
     def execute(self, operation: Operation) -> None:
         """Run the first operation of a stream. If that is interrupted before it is done, it stays the first."""
-        operation.execute()
+        _execute(operation)
         self._leave(operation)
 
     def _leave(self, operation: Operation) -> None:
@@ -125,7 +126,7 @@ class EagerSchedule(Schedule):
         return "eager"
 
     def submit(self, operation: Operation) -> None:
-        operation.execute()
+        _execute(operation)
         self.note(operation)
 
     def poll(self, operation: Operation) -> bool:
@@ -191,6 +192,14 @@ class RandomSchedule(Schedule):
     def _execute_one(self) -> None:
         heads = [stream.queue[0] for stream in self.active]
         self.execute(self._random.choice([head for head in heads if all(earlier.done for earlier in head.after)]))
+
+
+def _execute(operation: Operation) -> None:
+    """Run an operation. Signals wait until it is done, unless it may run again after one."""
+    if operation.repeatable:
+        operation.execute()
+    else:
+        run_without_signals(operation.execute)
 
 
 def make_schedule(text: str, seed: int) -> Schedule:

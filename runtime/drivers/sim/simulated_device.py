@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ....allocators.errors import DriverError
 from ..base import driver_error
 from .memory import DeviceMemory, HostMemory
@@ -44,8 +46,20 @@ class Device:
             self.reported = True
             raise driver_error(self.failure.code, self.failure.message) from self.failure.__cause__
 
-    def fault(self, address: int, nbytes: int) -> str | None:
-        """Why this device could not access the range, or None: then it is ready to be accessed."""
+    def first_fault(self, ranges: Iterable[Range]) -> tuple[int, str] | None:
+        """Which of the ranges (from 0) this device could not access, and why. None: all are ready to be accessed."""
+        memory = self.memory
+        start, middle = memory.start, memory.middle
+        for place, (address, nbytes) in enumerate(ranges):
+            if start <= address < middle:  # nearly all do
+                fault = memory.allocations.fault(address, nbytes)
+            else:
+                fault = self._fault(address, nbytes)
+            if fault is not None:
+                return place, fault
+        return None
+
+    def _fault(self, address: int, nbytes: int) -> str | None:
         memory, host = self.memory, self.host
         if memory.start <= address < memory.end:
             return memory.touch(address, nbytes)

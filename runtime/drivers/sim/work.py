@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Callable
 
 from ....allocators.errors import DriverError
-from .held_signals import run_without_signals
 from .simulated_device import Device, Range, failure
 
 __all__ = ["Event", "Operation", "Stream"]
@@ -87,15 +86,9 @@ class Operation:
     def execute(self) -> None:
         """Check the addresses, then run. Faults put the device in its sticky error state and are not raised.
 
-        What is repeatable may be interrupted: it is not done then, and runs again. Of the rest, signals are held back
-        until it is done.
+        What is repeatable may be interrupted: it is not done then, and runs again. Of the rest, whoever calls this
+        holds signals back.
         """
-        if self.repeatable:
-            self._execute()
-        else:
-            run_without_signals(self._execute)
-
-    def _execute(self) -> None:
         stream = self.stream
         device = stream.device
         start = self.submitted_us
@@ -120,17 +113,10 @@ class Operation:
         self.after = ()
 
     def _run(self, device: Device) -> None:
-        reader, writer = self.homes or (device, device)
-        for address, nbytes in self.reads:
-            fault = reader.fault(address, nbytes)
-            if fault is not None:
-                device.fail(self._illegal("reads", address, nbytes, fault))
-                return
-        for address, nbytes in self.writes:
-            fault = writer.fault(address, nbytes)
-            if fault is not None:
-                device.fail(self._illegal("writes", address, nbytes, fault))
-                return
+        illegal = self._illegal_access(device)
+        if illegal is not None:
+            device.fail(illegal)
+            return
         if self.body is None:
             return
         try:
@@ -151,12 +137,25 @@ class Operation:
                 self.done = True
                 raise
 
-    def _illegal(self, verb: str, address: int, nbytes: int, fault: str) -> DriverError:
-        device = self.stream.device
+    def _illegal_access(self, device: Device) -> DriverError | None:
+        """The error of the first range that must not be accessed, or None."""
+        ranges = (*self.reads, *self.writes)
+        if self.homes is None:
+            fault = device.first_fault(ranges)
+        else:
+            reader, writer = self.homes
+            fault = reader.first_fault(self.reads)
+            if fault is None and (there := writer.first_fault(self.writes)) is not None:
+                fault = len(self.reads) + there[0], there[1]
+        if fault is None:
+            return None
+        place, why = fault
+        address, nbytes = ranges[place]
+        verb = "reads" if place < len(self.reads) else "writes"
         return failure(
             700,
             f"{self.name} on device {device.ordinal}, stream {self.stream.handle:#x}, {verb} {nbytes} bytes at "
-            f"{address:#x}: {fault}. The device stays in this state: close the driver to begin again",
+            f"{address:#x}: {why}. The device stays in this state: close the driver to begin again",
         )
 
 

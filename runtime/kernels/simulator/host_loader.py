@@ -52,6 +52,8 @@ class HostLoader:
         self._accessible: dict[int, Accessible] = {}
         """What kernels of each device may touch, as it was last time."""
         self._memory: dict[int, DriverMemory] = {}
+        self._shared_limits: dict[int, int] = {}
+        """Bytes of shared memory that a block may have at most, by device."""
 
     @property
     def _engine(self) -> Engine:
@@ -113,8 +115,10 @@ class HostLoader:
         """See ``Driver.function_parameters``."""
         return [(parameter.offset, parameter.nbytes) for parameter in self.kernel(function).parameters]
 
-    def launch(self, function: int, grid: Dim3, block: Dim3, *, shared: int, stream: int, parameters: bytes) -> None:
-        """See ``Driver.launch``. What the kernel may touch is what is live now, not when it runs: memory that the
+    def launch(
+        self, function: int, grid: Dim3, block: Dim3, *, shared: int, stream: int, parameters: bytes, device: int
+    ) -> None:
+        """See ``ModuleLoader.launch``. What the kernel may touch is what is live now, not when it runs: memory that the
         program gives back meanwhile, in the order of the stream, is still the kernel's."""
         kernel = self.kernel(function)
         if len(parameters) < kernel.parameter_bytes:
@@ -122,9 +126,11 @@ class HostLoader:
                 1,
                 f"launch of {kernel.name}: {len(parameters)} of {kernel.parameter_bytes} bytes of parameters",
             )
-        accessible = self._find_accessible()
+        accessible = self._find_accessible(device)
         reads, writes = _touched(kernel, parameters, accessible)
-        limit = self._driver.device_properties(self._driver.current_device() or 0).shared_memory_per_block_optin
+        limit = self._shared_limits.get(device)
+        if limit is None:
+            limit = self._shared_limits[device] = self._driver.device_properties(device).shared_memory_per_block_optin
         body = partial(self._run, kernel, grid, block, shared, limit, parameters, accessible)
         self._driver.launch_host(body, stream=stream, reads=reads, writes=writes, name=kernel.name)
 
@@ -152,9 +158,8 @@ class HostLoader:
         table[self._next] = thing  # type: ignore[assignment]
         return self._next
 
-    def _find_accessible(self) -> Accessible:
-        """What kernels of the current device may touch. If it is much, it is found anew only where it has changed."""
-        device = self._driver.current_device() or 0
+    def _find_accessible(self, device: int) -> Accessible:
+        """What kernels of a device may touch. If it is much, it is found anew only where it has changed."""
         allocators = [it for runtime, ask in list(self.allocators.items()) for it in ask(runtime)]
         kept = self._accessible.get(device)
         is_much = kept is not None and len(kept.starts) > _FEW

@@ -39,6 +39,8 @@ class _AddressSpace:
 
 
 _space: npt.NDArray[np.uint8] = np.asarray(_AddressSpace())
+_SHOWN = f"ndarray(shape{{k}}, dtype{{k}}, space, at{{k}} - {_FIRST}, strides{{k}})"
+"""``_Shown.array``, written out for the argument ``k``."""
 
 
 class SimPlace(DevicePlace, NumpyPlace):
@@ -82,14 +84,11 @@ class SimPlace(DevicePlace, NumpyPlace):
 
     def submit(self, work: Any, reads: Any, writes: Any, name: str) -> None:
         """Queue ``work`` on the current stream of this device, whatever device is current."""
-        driver, ordinal, launch = self.driver, self.ordinal, self._launch_host
-        stream = self.stream_handle()
-        if driver.current_device() == ordinal:
-            launch(work, stream=stream, reads=reads, writes=writes, name=name)
-        else:
-            with self.runtime.on_device(ordinal):
-                launch(work, stream=stream, reads=reads, writes=writes, name=name)
-        if self.runtime.launch_blocking:
+        runtime, ordinal = self.runtime, self.ordinal
+        chosen = runtime.current.streams.get(ordinal)
+        stream = 0 if chosen is None else chosen.cuda_stream
+        self._launch_host(work, stream=stream, reads=reads, writes=writes, name=name, device=ordinal)
+        if runtime.launch_blocking:
             self.synchronize()
 
 
@@ -104,15 +103,17 @@ def _maker(kinds: tuple[str, ...]) -> Any:
     shown = {
         "number": "t{k}",
         "host": "h{k}",
-        "alike": "first if at{k} == at0 else array{k}(at{k})",
-        "out": "array{k}(at{k})",
-        "operand": "array{k}(at{k})",
-        "empty": "array{k}(at{k})",
+        "alike": f"first if at{{k}} == at0 else {_SHOWN}",
+        "out": _SHOWN,
+        "operand": _SHOWN,
+        "empty": "empty(shape{k}, dtype{k})",
     }
     arrays = arguments.each(shown, between="\n").split("\n")
     if alike:
         arrays[0] = "first"
-    settle = "\n    size{k}, array{k}, low{k}, nbytes{k} = s{k}.itemsize, s{k}.array, s{k}.low, s{k}.nbytes"
+    settle = """
+    size{k}, low{k}, nbytes{k} = s{k}.itemsize, s{k}.low, s{k}.nbytes
+    shape{k}, dtype{k}, strides{k} = s{k}.shape, s{k}.dtype, s{k}.strides"""
     source = f"""
 def make(run, submit, name, {arguments.each("s{k}", between=", ", only=placed)}):
     pass{arguments.each(settle, only=placed)}
@@ -121,7 +122,7 @@ def make(run, submit, name, {arguments.each("s{k}", between=", ", only=placed)})
         pass{arguments.each("; h{k} = t{k}._host", only=("host",))}
         def work():
             try:
-                {"first = array0(at0)" if alike else "pass"}
+                {"first = " + _SHOWN.format(k=0) if alike else "pass"}
                 run({", ".join(arrays)})
             except Exception as error:
                 # without the traceback, whose frames hold arrays over memory that will have gone
@@ -129,7 +130,7 @@ def make(run, submit, name, {arguments.each("s{k}", between=", ", only=placed)})
         submit(work, ({arguments.each(span, only=("operand", "alike"))}), ({arguments.each(span, only=("out",))}), name)
     return kernel
 """
-    return arguments.function(source, "make")
+    return arguments.function(source, "make", {"ndarray": np.ndarray, "empty": np.empty, "space": _space})
 
 
 class _Shown:
