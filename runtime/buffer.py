@@ -122,6 +122,7 @@ class Buffer(Owner):
         return f"<Buffer of {self.nbytes} bytes at {self.address:#x} on device {self.device}>"
 
     def _upstream(self) -> RuntimeUpstream:
-        upstream = self.block.allocator.upstream
-        assert isinstance(upstream, RuntimeUpstream), "a Buffer owns a block of a runtime's allocator"
+        upstream: Any = self.block.allocator.upstream
+        while not isinstance(upstream, RuntimeUpstream):  # an adaptor, such as one that takes memory elsewhere
+            upstream = upstream.upstream
         return upstream

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ctypes import c_void_p
 from typing import Any
 
 from ...allocators.errors import CuplugError
@@ -100,7 +101,7 @@ def memory_manager(*, runtime: Runtime | None = None) -> Any:
             device = self.context.device.id
             address = memory.allocate_unordered(size, device=device)
             return cuda.MemoryPointer(
-                self.context, _pointer(address), size, finalizer=lambda: memory.free(address, device=device)
+                self.context, c_void_p(address), size, finalizer=lambda: memory.free(address, device=device)
             )
 
         def get_memory_info(self) -> Any:
@@ -123,16 +124,6 @@ def memory_manager(*, runtime: Runtime | None = None) -> Any:
 
 def _cuda() -> Any:
     return import_library("numba.cuda", "Numba", _WHEEL)
-
-
-def _pointer(address: int) -> Any:
-    """An address in the form that Numba's driver takes."""
-    driver = import_library("numba.cuda.cudadrv.driver", "Numba", _WHEEL)
-    if hasattr(driver, "binding"):
-        return driver.binding.CUdeviceptr(address)
-    from ctypes import c_void_p
-
-    return c_void_p(address)
 
 
 def _address(pointer: Any) -> int:

@@ -66,6 +66,7 @@ def test_an_unknown_allocator_is_an_error_that_lists_the_known(monkeypatch):
         installations.runtime_for("CuPy", "no_such_thing")
 
 
+@pytest.mark.needs_sim
 @pytest.mark.needs_cupy
 def test_cupy_without_a_device_is_refused():
     import cupy
@@ -76,6 +77,7 @@ def test_cupy_without_a_device_is_refused():
         cuplug.interop.install("cupy")
 
 
+@pytest.mark.needs_sim
 @pytest.mark.needs_numba
 def test_numba_without_a_device_is_refused():
     from numba import cuda

@@ -57,7 +57,7 @@ def test_cupys_lack_of_memory_is_our_error_and_the_program_goes_on(program):
     total = program(
         """
         import cupy, cuplug, cuplug.interop
-        cuplug.interop.cupy.install("expandable")
+        cuplug.interop.cupy.install("caching")
         try:
             cupy.empty(1 << 45, cupy.uint8)
         except cuplug.OutOfMemoryError as error:

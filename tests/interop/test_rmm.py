@@ -75,6 +75,20 @@ def test_cuplug_over_a_resource_of_rmm_reserves_there(make_simulated):
     assert allocated(below) == 0
 
 
+def test_buffers_over_a_resource_are_copied_as_any(make_simulated):
+    import cuplug
+    import numpy as np
+
+    resource = under_rmm.memory_resource(runtime=(below := make_simulated("direct")))
+    out = np.zeros(1000, np.uint8)
+    with cuplug.Runtime(allocator=under_rmm.over(resource), driver=below.driver) as runtime:
+        buffer = runtime.alloc(1000)
+        cuplug.cuda.memset(buffer, 7, runtime=runtime)
+        cuplug.cuda.memcpy(out, buffer, runtime=runtime)
+        assert (out == 7).all()
+        assert buffer.device == 0
+
+
 def test_lack_of_memory_in_the_resource_is_an_error_of_ours(make_simulated):
     import rmm
     from cuplug import OutOfMemoryError
