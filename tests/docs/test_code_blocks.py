@@ -21,7 +21,7 @@ ELSEWHERE = (
     *(".ci/run", "mkdocs", "ruff", "mypy", "lint-imports"),
 )
 """What other tests, and CI, carry out."""
-RECORDED = re.compile(r"gpt2\.|snapshot\.pickle|train\.py|after\.cuplug")
+RECORDED = re.compile(r"gpt2\.|trace\.cuplug|snapshot\.pickle|train\.py|after\.cuplug")
 """A run of minutes, whose figures the page shows."""
 
 pytestmark = [pytest.mark.needs_sim, pytest.mark.one_schedule]

@@ -276,3 +276,39 @@ def test_a_trace_tells_the_libraries_apart(program, tmp_path):
     trace = read_trace(path)
     asked = {int(event["requested"]): trace.library(event["context"]) for event in trace.events if event["kind"] == 1}
     assert (asked[1000], asked[2000], asked[3000]) == ("cupy", "numba", "cuplug")
+
+
+@pytest.mark.needs_torch
+@pytest.mark.needs_pycuda
+@pytest.mark.needs_rmm
+def test_record_puts_cuplug_under_a_program_that_does_not_know_it(program, tmp_path):
+    script, path = tmp_path / "train.py", tmp_path / "t.cuplug"
+    script.write_text(
+        dedent(
+            """
+            import pycuda.autoprimaryctx, rmm, torch, numpy as np
+            from pycuda import gpuarray
+            a = torch.zeros(1000, dtype=torch.uint8, device="cuda")
+            b = rmm.DeviceBuffer(size=2000)
+            c = gpuarray.zeros(3000, np.uint8)
+            """
+        )
+    )
+    words = ["record", "--torch", "--rmm", "--pycuda", "-a", "expandable", "-o", str(path), str(script)]
+    program(f"import sys; sys.argv[1:] = {words!r}\nprint('recording')\nfrom cuplug.tools.trace import main; main()")
+    trace = read_trace(path)
+    asked = {int(event["requested"]): trace.library(event["context"]) for event in trace.events if event["kind"] == 1}
+    assert (asked[1000], asked[2000], asked[3000]) == ("torch", "rmm", "pycuda")
+
+
+@pytest.mark.needs_torch
+def test_run_changes_the_allocator_under_a_program_that_does_not_know_it(program, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import sys, torch\nx = torch.ones(1000, device='cuda')\n"
+        "print(float(x.sum()), torch.cuda.memory.get_allocator_backend(), sys.argv[1:])"
+    )
+    words = ["run", "--torch", "-a", "caching", str(script), "--lr", "1"]
+    found = program(f"import sys; sys.argv[1:] = {words!r}\nfrom cuplug.tools.trace import main; main()")
+    assert found.startswith("1000.0 ")
+    assert found.endswith("['--lr', '1']")

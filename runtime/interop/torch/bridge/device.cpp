@@ -19,6 +19,9 @@ std::string text_of(uint64_t nbytes) {
 }
 
 uint64_t number_of_address(void *address) { return reinterpret_cast<uint64_t>(address); }
+/* As the context of what is allocated: observers are told. */
+constexpr uint64_t ASKED_BY_TORCH = uint64_t(CUPLUG_LIBRARY_TORCH) << CUPLUG_LIBRARY_SHIFT;
+
 void *pointer_to(uint64_t address) { return reinterpret_cast<void *>(address); }
 
 Stat stat_of(const cuplug_counter &counter) {
@@ -51,7 +54,7 @@ void *Device::allocate(size_t nbytes, cudaStream_t stream) {
   cuplug_block *block = nullptr;
   {
     Now now(context);
-    int answer = core_.allocate(from, nbytes, key, 0, &block);
+    int answer = core_.allocate(from, nbytes, key, ASKED_BY_TORCH, &block);
     if (answer != CUPLUG_OK) block = allocate_after(answer, nbytes, stream, key);
   }
   if (context != nullptr) core_.block_set_user(block, new Kept{std::move(context)});
@@ -129,10 +132,10 @@ void Device::settle_listening() {
 cuplug_block *Device::allocate_after(int answer, size_t nbytes, cudaStream_t stream, uint64_t key) {
   if (answer != CUPLUG_OUT_OF_MEMORY && !is_capturing_refused(answer)) fail(answer, nbytes);
   cuplug_block *block = nullptr;
-  if (free_elsewhere() && core_.allocate(allocator(), nbytes, key, 0, &block) == CUPLUG_OK) return block;
+  if (free_elsewhere() && core_.allocate(allocator(), nbytes, key, ASKED_BY_TORCH, &block) == CUPLUG_OK) return block;
   if (number_of(key) == 0)
     for (uint64_t other : pools.helping_keys(stream))
-      if (core_.allocate(allocator(), nbytes, other, 0, &block) == CUPLUG_OK) return block;
+      if (core_.allocate(allocator(), nbytes, other, ASKED_BY_TORCH, &block) == CUPLUG_OK) return block;
   raise_shortage(nbytes);
 }
 
@@ -366,7 +369,7 @@ CheckpointDelta Device::restore(const std::shared_ptr<AllocatorState> &state, vo
   for (const Checkpoint::Entry &entry : wanted->blocks) {
     cuplug_block *block = nullptr;
     TORCH_CHECK(number_of(entry.stream) == pool, "cuplug: the private pool of this state has ended");
-    int answer = core_.allocate_at(if_used(), entry.address, entry.nbytes, entry.requested, entry.stream, 0, &block);
+    int answer = core_.allocate_at(if_used(), entry.address, entry.nbytes, entry.requested, entry.stream, ASKED_BY_TORCH, &block);
     TORCH_CHECK(answer == CUPLUG_OK, "cuplug: ", entry.nbytes, " bytes at ", pointer_to(entry.address),
                 " of a private pool's earlier state are not free there");
     void *address = pointer_to(core_.block_address(block));
