@@ -14,11 +14,11 @@ INCLUDED = [pattern for floor in FLOORS for pattern in (floor, f"{floor}.*")]
 
 
 class BuildWithoutSetup(build_py):
-    """The root is the package: keep this file out of it."""
+    """The root is the package: keep this file out of it, and what stands beside it."""
 
     def find_package_modules(self, package, package_dir):
         modules = super().find_package_modules(package, package_dir)
-        return [found for found in modules if found[1] != "setup"]
+        return [found for found in modules if found[1] not in ("setup", "cuplug_torch")]
 
 
 class BuildIfPossible(build_ext):
@@ -67,6 +67,7 @@ def extensions():
 
 
 setup(
+    py_modules=["cuplug_torch"],  # beside the package: what PyTorch imports where cuplug is installed
     packages=["cuplug", *(f"cuplug.{name}" for name in find_packages(include=INCLUDED))],
     ext_modules=extensions(),
     cmdclass={"build_py": BuildWithoutSetup, "build_ext": BuildIfPossible},

@@ -159,6 +159,36 @@ def record(
             typer.echo(f"{name}: {max(timing.median_ns - plain, 0.0) / 2:,.0f} ns an event")
 
 
+@app.command(name="torch")
+def torch_training(
+    workload: Annotated[
+        list[str] | None, typer.Option(help="resnet, gpt2, llama, prefetch or graphs; by default all")
+    ] = None,
+    passes: Annotated[int, typer.Option(help="warm passes in each process; the medians are over them")] = 5,
+    processes: Annotated[int, typer.Option(help="processes for each allocator, in turn with the others")] = 1,
+    busy: Annotated[bool, typer.Option("--busy", help="while a Python thread computes")] = False,
+) -> None:
+    """Training in PyTorch: its own allocator, its expandable segments, and cuplug under it. Needs a GPU."""
+    from .benchmarks.torch_training import race
+    from .benchmarks.torch_workloads import WORKLOADS
+
+    title = "training in PyTorch" + (" while a Python thread computes" if busy else "")
+    console = Console(width=120)
+    for outcomes in race(workload or list(WORKLOADS), passes=passes, processes=processes, busy=busy):
+        table = Table(title=f"{outcomes[0].workload}: {title}")
+        table.add_column("allocator")
+        for column in ("first s", "÷ PyTorch's", "warm s", "÷ PyTorch's", "reserved MiB", "÷ requested"):
+            table.add_column(column, justify="right")
+        first = outcomes[0]
+        for each in outcomes:
+            times = [f"{each.cold:.3f}", f"{each.cold / first.cold:.3f}"]
+            times += [f"{each.warm:.3f}", f"{each.warm / first.warm:.3f}"]
+            bytes_ = [f"{each.reserved / 2**20:.0f}", f"{each.reserved / each.requested:.3f}"]
+            table.add_row(each.contender, *times, *bytes_)
+        console.print(table)
+    console.print(machine())
+
+
 def _beside_peers(times: dict[str, float]) -> str:
     """How often as fast as the fastest peer cuplug is."""
     peers = [time for name, time in times.items() if name != "cuplug"]

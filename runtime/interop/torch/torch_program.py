@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import runpy
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from ....allocators.errors import CuplugError
-from .installation import install
+from .installation import VARIABLE, install
 
 __all__ = ["main"]
 
@@ -30,10 +31,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("program")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     asked = parser.parse_args(arguments)
+    os.environ.pop(VARIABLE, None)  # what was asked for here counts
     try:
         install(asked.allocator)
     except CuplugError as error:
         parser.exit(1, f"{parser.prog}: {error}\n")
+    os.environ[VARIABLE] = asked.allocator  # for the processes that the program starts
     sys.argv = [asked.program, *asked.arguments]
     if asked.module:
         sys.path[0] = ""

@@ -130,13 +130,38 @@ void Device::settle_listening() {
 /* --- when an allocation fails */
 
 cuplug_block *Device::allocate_after(int answer, size_t nbytes, cudaStream_t stream, uint64_t key) {
-  if (answer != CUPLUG_OUT_OF_MEMORY && !is_capturing_refused(answer)) fail(answer, nbytes);
+  cuplug_shortage shortage{};
+  if (answer == CUPLUG_OUT_OF_MEMORY)
+    core_.get_shortage(&shortage);
+  else
+    shortage = shortage_now(nbytes);
+  bool is_short = answer == CUPLUG_OUT_OF_MEMORY || is_capturing_refused(answer) ||
+                  (answer == CUPLUG_FAILED && nbytes > shortage.total_bytes); /* no range of addresses is so large */
+  if (!is_short) fail(answer, nbytes);
   cuplug_block *block = nullptr;
   if (free_elsewhere() && core_.allocate(allocator(), nbytes, key, ASKED_BY_TORCH, &block) == CUPLUG_OK) return block;
   if (number_of(key) == 0)
     for (uint64_t other : pools.helping_keys(stream))
       if (core_.allocate(allocator(), nbytes, other, ASKED_BY_TORCH, &block) == CUPLUG_OK) return block;
-  raise_shortage(nbytes);
+  raise_shortage(shortage);
+}
+
+/* What is short, where the core has not said so. */
+cuplug_shortage Device::shortage_now(size_t nbytes) {
+  cuplug_shortage shortage{};
+  cuplug_statistics ours{};
+  size_t free = 0, total = 0;
+  C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  core_.get_statistics(if_used(), &ours);
+  shortage.requested = nbytes;
+  shortage.free_bytes = free;
+  shortage.total_bytes = total;
+  shortage.memory_limit = UINT64_MAX;
+  shortage.allocated_bytes = uint64_t(ours.all.allocated_bytes.current);
+  shortage.requested_bytes = uint64_t(ours.all.requested_bytes.current);
+  shortage.reserved_bytes = uint64_t(ours.all.reserved_bytes.current);
+  shortage.largest_free = largest_free();
+  return shortage;
 }
 
 /* Whether the driver would not wait for work that is being captured: memory is short then as long as it is. */
@@ -153,9 +178,8 @@ void Device::fail(int answer, size_t nbytes) {
   TORCH_CHECK(false, "cuplug could not allocate ", nbytes, " bytes on CUDA device ", int(index_), " (", answer, ")");
 }
 
-void Device::raise_shortage(size_t nbytes) {
-  cuplug_shortage is{};
-  core_.get_shortage(&is);
+void Device::raise_shortage(const cuplug_shortage &is) {
+  uint64_t nbytes = is.requested;
   std::vector<OutOfMemoryObserver> observers;
   {
     std::lock_guard<std::mutex> guard(mutex_);

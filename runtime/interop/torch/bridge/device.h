@@ -107,7 +107,8 @@ class Device {
   cuplug_block *allocate_after(int answer, size_t nbytes, cudaStream_t stream, uint64_t key);
   bool is_capturing_refused(int answer) const;
   [[noreturn]] void fail(int answer, size_t nbytes);
-  [[noreturn]] void raise_shortage(size_t nbytes);
+  cuplug_shortage shortage_now(size_t nbytes);
+  [[noreturn]] void raise_shortage(const cuplug_shortage &shortage);
   void report(void *address, int64_t change);
   std::vector<cuplug_block *> live_blocks(uint64_t pool);
 

@@ -1,0 +1,186 @@
+"""Training programs for PyTorch, run as a script in a process of its own: ``torch_workloads.py NAME PASSES [busy]``.
+
+It knows nothing of cuplug. Prints one line of JSON: the seconds of the first pass and of the warm ones, and the peaks
+of what was requested, allocated and reserved, in bytes. ``busy``: a Python thread computes all the while.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+DEVICE = "cuda"
+
+
+def resnet() -> Callable[[], None]:
+    """ResNet-50 at several resolutions."""
+    import torch
+    import torchvision
+
+    model = torchvision.models.resnet50().to(DEVICE)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+
+    def run() -> None:
+        for _ in range(16):
+            size = random.choice([160, 192, 224, 256, 288, 320])
+            images = torch.randn(32, 3, size, size, device=DEVICE)
+            labels = torch.randint(0, 1000, (32,), device=DEVICE)
+            _step(torch.nn.functional.cross_entropy(model(images), labels), optimizer)
+
+    return run
+
+
+def gpt2() -> Callable[[], None]:
+    """GPT-2 with batches of many lengths."""
+    from transformers import GPT2Config
+
+    return _language_model(GPT2Config(n_layer=12, n_embd=768, n_head=12), 14, [4, 8], (64, 1024))
+
+
+def llama() -> Callable[[], None]:
+    """The shape of a small Llama, with checkpointed activations."""
+    from transformers import LlamaConfig
+
+    config = LlamaConfig(
+        hidden_size=1536,
+        intermediate_size=4096,
+        num_hidden_layers=12,
+        num_attention_heads=16,
+        num_key_value_heads=8,
+        vocab_size=32000,
+    )
+    return _language_model(config, 6, [8], (1024, 1024), checkpoints=True)
+
+
+def prefetch() -> Callable[[], None]:
+    """ResNet-18, whose batches come over a side stream."""
+    import torch
+    import torchvision
+
+    model = torchvision.models.resnet18().to(DEVICE)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    side = torch.cuda.Stream()
+
+    def fetch() -> tuple[Any, Any]:
+        count = random.choice([48, 64, 80, 96])
+        with torch.cuda.stream(side):
+            images = torch.randn(count, 3, 224, 224).pin_memory().to(DEVICE, non_blocking=True)
+            images = (images - 0.45) / 0.22
+            labels = torch.randint(0, 1000, (count,)).pin_memory().to(DEVICE, non_blocking=True)
+        return images, labels
+
+    def run() -> None:
+        current = torch.cuda.current_stream()
+        following = fetch()
+        for _ in range(24):
+            current.wait_stream(side)
+            images, labels = following
+            images.record_stream(current)
+            labels.record_stream(current)
+            following = fetch()
+            _step(torch.nn.functional.cross_entropy(model(images), labels), optimizer)
+
+    return run
+
+
+def graphs() -> Callable[[], None]:
+    """A graph network; each batch has other numbers of nodes and edges."""
+    import torch
+
+    width = 256
+    layers = torch.nn.ModuleList(torch.nn.Linear(2 * width, width) for _ in range(6)).to(DEVICE)
+    last = torch.nn.Linear(width, 16).to(DEVICE)
+    optimizer = torch.optim.Adam([*layers.parameters(), *last.parameters()], 1e-3)
+
+    def run() -> None:
+        for _ in range(40):
+            nodes = random.randint(5_000, 60_000)
+            edges = nodes * random.randint(4, 12)
+            states = torch.randn(nodes, width, device=DEVICE)
+            sources, targets = torch.randint(0, nodes, (2, edges), device=DEVICE)
+            for layer in layers:
+                messages = torch.relu(layer(torch.cat([states[sources], states[targets]], 1)))
+                states = states + torch.zeros_like(states).index_add(0, targets, messages)
+                states = torch.nn.functional.layer_norm(states, (width,))
+            _step(last(states).square().mean(), optimizer)
+
+    return run
+
+
+WORKLOADS = {workload.__name__: workload for workload in (resnet, gpt2, llama, prefetch, graphs)}
+
+
+def _language_model(
+    config: Any, steps: int, batches: list[int], lengths: tuple[int, int], *, checkpoints: bool = False
+) -> Callable[[], None]:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    with torch.device(DEVICE):
+        model = AutoModelForCausalLM.from_config(config)
+    if checkpoints:
+        model.gradient_checkpointing_enable()
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
+
+    def run() -> None:
+        for _ in range(steps):
+            length = max(16, random.randint(*lengths) // 8 * 8)
+            tokens = torch.randint(0, config.vocab_size, (random.choice(batches), length), device=DEVICE)
+            with torch.autocast("cuda", torch.bfloat16):
+                loss = model(input_ids=tokens, labels=tokens).loss
+            _step(loss, optimizer)
+
+    return run
+
+
+def _step(loss: Any, optimizer: Any) -> None:
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+
+
+def _compute() -> None:
+    total = 0
+    while True:
+        total = (total * 31 + 7) % 1_000_003
+
+
+def _time(run: Callable[[], None]) -> float:
+    import torch
+
+    random.seed(0)
+    torch.manual_seed(0)
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    run()
+    torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def main(name: str, passes: int, *, busy: bool) -> None:
+    """Time one workload and print what was found."""
+    import torch
+
+    random.seed(0)
+    torch.manual_seed(0)
+    torch.zeros(1, device=DEVICE)
+    run = WORKLOADS[name]()
+    if busy:
+        threading.Thread(target=_compute, daemon=True).start()
+    cold = _time(run)
+    gc.collect()
+    warm = [_time(run) for _ in range(passes)]
+    figures = torch.cuda.memory_stats()
+    peaks = {key: figures[f"{key}_bytes.all.peak"] for key in ("requested", "allocated", "reserved")}
+    print(json.dumps({"cold": cold, "warm": warm, **peaks}), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), busy="busy" in sys.argv[3:])
