@@ -42,20 +42,15 @@ class Numba:
     def __init__(self):
         from numba import cuda
 
-        @cuda.jit
-        def fill(array, value):
-            place = cuda.grid(1)
-            if place < array.size:
-                array[place] = value
-
-        self.cuda, self.fill = cuda, fill
+        self.cuda = cuda
         self.streams = [cuda.external_stream(stream.cuda_stream) for stream in streams]
 
     def make(self, nbytes, value, at):
         with cuplug.cuda.stream(streams[at]):
             array = self.cuda.device_array(nbytes, np.uint8, stream=self.streams[at])
-        self.fill[-(-nbytes // 256), 256, self.streams[at]](array, np.uint8(value))
-        return array, int(array.gpu_data.device_pointer_value)
+        address = int(array.gpu_data.device_pointer_value)
+        driver.memset(address, value, nbytes, stream=streams[at].cuda_stream)
+        return array, address
 
 
 class Rmm:
