@@ -25,17 +25,17 @@ from typing import Any, TypeVar
 from .block import ALIGNMENT, Block, BlockInfo, Segment
 from .errors import CuplugError, InvalidFreeError, OutOfMemoryError
 from .events import EventKind, Observer
-from .held import Held
+from .held_memory import HeldMemory
 from .libraries import OWN
 from .lock import Lock
 from .observation import Observation
+from .out_of_memory import out_of_memory_message
 from .private_streams import names_pool, without_pool
-from .report import out_of_memory_message
 from .statistics import Ledger, Statistics
 from .upstream import Fence, Upstream
 from .waiting import Waiting, fence_or_error
 
-__all__ = ["ALIGNMENT", "Allocator", "Block", "BlockInfo", "Fence", "Held", "Segment", "Statistics", "Upstream"]
+__all__ = ["ALIGNMENT", "Allocator", "Block", "BlockInfo", "Fence", "HeldMemory", "Segment", "Statistics", "Upstream"]
 
 T = TypeVar("T")
 _MOST_HOOK_CALLS = 64
@@ -69,11 +69,11 @@ class Allocator(ABC):
         self.memory_limit = memory_limit
         self._in_use: dict[int, Block] = {}
         """By address: the blocks in the program's hands, those returned meanwhile, and those that wait for streams."""
-        self._held: dict[int, Held] = {}
+        self._held: dict[int, HeldMemory] = {}
         """By address: what ``_reserve`` took."""
-        self._arriving: Held | None = None
+        self._arriving: HeldMemory | None = None
         """What ``_reserve`` is taking at present."""
-        self._departing: Held | None = None
+        self._departing: HeldMemory | None = None
         """What ``_release`` is giving back at present."""
         self._returned: deque[Block] = deque()
         self._unlisted = False  # whether blocks may have been freed that are not among the returned ones
@@ -317,7 +317,7 @@ class Allocator(ABC):
         """
         if self.memory_limit is not None and self._ledger.reserved + nbytes > self.memory_limit:
             raise OutOfMemoryError(f"the memory limit of {self.memory_limit} bytes leaves no room for {nbytes} more")
-        held = self._arriving = Held(nbytes, small=small, stream=stream)
+        held = self._arriving = HeldMemory(nbytes, small=small, stream=stream)
         held.number = self._ledger.statistics.num_device_alloc + 1
         held.address = self.upstream.reserve(nbytes)  # call and assignment are one step: nothing is lost between them
         self._held[held.address] = held

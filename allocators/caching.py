@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from .base import Allocator
 from .block import ALIGNMENT, Block, BlockInfo, Segment
 from .errors import OutOfMemoryError
-from .held import Held
+from .held_memory import HeldMemory
 from .pool import Piece, Pool, Rules
 from .statistics import SMALL_BLOCK
 from .upstream import Fence, Upstream
@@ -108,7 +108,7 @@ class CachingAllocator(Allocator):
         piece = pool.find(nbytes)
         if piece is None and self._ownerless and self._adopt(pool):
             piece = pool.find(nbytes)
-        found: tuple[Held, int, int] | None = None
+        found: tuple[HeldMemory, int, int] | None = None
         if piece is not None and self._spares(piece, pool, nbytes):
             with suppress(OutOfMemoryError):
                 found = self._grow(pool, nbytes)
@@ -138,7 +138,7 @@ class CachingAllocator(Allocator):
         large = _SPARE_TIMES * max(nbytes, _LEAST_SEGMENT_BELOW_PEAK)
         return piece[0] > large and self._ration.left(self._allocations) > _RATION_KEPT
 
-    def _grow(self, pool: Pool, nbytes: int) -> tuple[Held, int, int]:
+    def _grow(self, pool: Pool, nbytes: int) -> tuple[HeldMemory, int, int]:
         if self.garbage_collection_threshold and not self._is_kept(pool.stream):
             self._collect_garbage()
         sizes = self._torch_sizes(pool, nbytes) if self._follows_torch else self._own_sizes(pool, nbytes)
@@ -193,7 +193,7 @@ class CachingAllocator(Allocator):
         excess = self._ledger.reserved + nbytes - self._most_reserved
         if excess <= 0:
             return
-        leaving: list[Held] = []
+        leaving: list[HeldMemory] = []
         allowed = self._ration.left(self._allocations)
         for segment in sorted(self._idle(), key=lambda segment: (segment.nbytes, segment.address)):
             if excess <= 0 or len(leaving) == allowed:
@@ -210,7 +210,7 @@ class CachingAllocator(Allocator):
         self._ownerless = [pool for pool in self._ownerless if pool.segments]
         return released
 
-    def _give_back(self, segments: list[Held]) -> int:
+    def _give_back(self, segments: list[HeldMemory]) -> int:
         """Wait for the work queued on ``segments``, idle ones, and give them back. Returns their bytes."""
         waited = set()
         for segment in segments:
@@ -224,7 +224,7 @@ class CachingAllocator(Allocator):
             pool.remove(segment)
         return sum(segment.nbytes for segment in segments)
 
-    def _idle(self) -> Iterator[Held]:
+    def _idle(self) -> Iterator[HeldMemory]:
         for pool in self._every_pool():
             if pool.fence is not None or not self._is_kept(pool.stream):
                 yield from pool.idle()
@@ -237,7 +237,7 @@ class CachingAllocator(Allocator):
         while excess > 0 and idle:
             ages = {id(segment): segment.place.age(segment) for segment in idle}
             average = sum(ages.values()) // len(idle)
-            leaving: list[Held] = []
+            leaving: list[HeldMemory] = []
             for segment in idle:
                 if excess > 0 and ages[id(segment)] >= average:
                     leaving.append(segment)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from .base import Allocator
 from .block import Block, BlockInfo, Segment
-from .held import Held
+from .held_memory import HeldMemory
 from .statistics import SMALL_BLOCK
 from .upstream import Fence, Upstream
 from .waiting import fence_or_error
@@ -30,8 +30,8 @@ class DirectAllocator(Allocator):
         self, upstream: Upstream, *, memory_limit: Annotated[int | None, "reserve at most this many bytes"] = None
     ) -> None:
         super().__init__(upstream, memory_limit=memory_limit)
-        self._leaving: deque[Held] = deque()
-        """What was freed. ``Held.place`` is the fence of its stream, or None where nothing is to be waited for."""
+        self._leaving: deque[HeldMemory] = deque()
+        """What was freed. ``place`` of each is the fence of its stream, or None where nothing is to be waited for."""
         self._finished: set[int] = set()
         """Addresses of blocks whose stream was destroyed: whoever frees them has waited for it."""
 
@@ -79,12 +79,12 @@ class DirectAllocator(Allocator):
                 self._fence(held)
         self._leaving = deque(free)
 
-    def _fence(self, held: Held) -> None:
+    def _fence(self, held: HeldMemory) -> None:
         if held.address not in self._finished:
             fence: Fence = fence_or_error(self.upstream, held.stream)
             held.place = fence
 
-    def _give_back(self, held: Held) -> None:
+    def _give_back(self, held: HeldMemory) -> None:
         self._release(held.address, held.nbytes, small=held.small, stream=held.stream)
         self._finished.discard(held.address)
 

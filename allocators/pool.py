@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from .block import Block
-from .held import Held
+from .held_memory import HeldMemory
 from .statistics import Ledger
 from .upstream import Fence
 
@@ -50,7 +50,7 @@ class Rules:
 
 
 class Pool:
-    """The segments of one stream, small or large, and what is free in them. ``Held.place`` of each is its pool.
+    """The segments of one stream, small or large, and what is free in them. ``HeldMemory.place`` of each is its pool.
 
     Free pieces that touch within a segment are joined at once, so that the free pieces are the gaps between blocks.
     """
@@ -62,7 +62,7 @@ class Pool:
     def __init__(self, ledger: Ledger, stream: int, rules: Rules, *, small: bool) -> None:
         self.stream = stream
         self.small = small
-        self.segments: dict[int, Held] = {}
+        self.segments: dict[int, HeldMemory] = {}
         self.searches = 0
         """How often a piece was looked for. Ages of free pieces are counted in these."""
         self.fence: Fence | None = None
@@ -73,12 +73,12 @@ class Pool:
         self._starting: dict[int, _Free] = {}  # by address
         self._ending: dict[int, int] = {}  # by the address behind a free piece: its own
 
-    def add(self, segment: Held) -> None:
+    def add(self, segment: HeldMemory) -> None:
         """Take a new segment in. It is not yet among the free pieces: ``take_new`` cuts it."""
         segment.place = self
         self.segments[segment.address] = segment
 
-    def remove(self, segment: Held) -> None:
+    def remove(self, segment: HeldMemory) -> None:
         """Let go of a segment that is free as a whole."""
         self._unlist(segment.nbytes, segment.address)
         del self.segments[segment.address]
@@ -96,7 +96,7 @@ class Pool:
                     return pieces[other] if rules.fits(pieces[other][0], nbytes) else pieces[place]
         return pieces[place]
 
-    def take(self, piece: Piece, nbytes: int) -> tuple[Held, int, int]:
+    def take(self, piece: Piece, nbytes: int) -> tuple[HeldMemory, int, int]:
         """Take the first ``nbytes`` of a free piece for use: its segment, its address and the bytes taken."""
         idle = self.is_idle(piece)
         segment = self._unlist(*piece)
@@ -104,13 +104,13 @@ class Pool:
         self._count(rest - (not idle), (piece[0] - taken if rest else 0) - (0 if idle else piece[0]))
         return segment, piece[1], taken
 
-    def take_new(self, segment: Held, nbytes: int) -> tuple[Held, int, int]:
+    def take_new(self, segment: HeldMemory, nbytes: int) -> tuple[HeldMemory, int, int]:
         """The same for a segment that was added just now."""
         taken, rest = self._cut(segment, (segment.nbytes, segment.address), nbytes)
         self._count(rest, segment.nbytes - taken if rest else 0)
         return segment, segment.address, taken
 
-    def put(self, address: int, nbytes: int, segment: Held) -> None:
+    def put(self, address: int, nbytes: int, segment: HeldMemory) -> None:
         """Make a block's memory in ``segment`` free again, and one with its free neighbours."""
         start, end = address, address + nbytes
         blocks = change = 0
@@ -129,7 +129,7 @@ class Pool:
             blocks, change = blocks + 1, change + end - start
         self._count(blocks, change)
 
-    def pieces(self) -> list[tuple[Held, int, int]]:
+    def pieces(self) -> list[tuple[HeldMemory, int, int]]:
         """The free pieces: segment, address and bytes of each."""
         return [(self._starting[address].segment, address, nbytes) for nbytes, address in self._pieces]
 
@@ -137,11 +137,11 @@ class Pool:
         """Whether ``piece`` is a segment as a whole."""
         return self._starting[piece[1]].segment.nbytes == piece[0]
 
-    def idle(self) -> list[Held]:
+    def idle(self) -> list[HeldMemory]:
         """The segments that are free as a whole, smallest first."""
         return [self._starting[piece[1]].segment for piece in self._pieces if self.is_idle(piece)]
 
-    def age(self, segment: Held) -> int:
+    def age(self, segment: HeldMemory) -> int:
         """For how many searches a segment has been free as a whole."""
         return self.searches - self._starting[segment.address].since
 
@@ -155,7 +155,7 @@ class Pool:
         other.segments = {}
         other._forget_pieces()
 
-    def recover(self, segments: Iterable[Held], blocks: Iterable[Block]) -> None:
+    def recover(self, segments: Iterable[HeldMemory], blocks: Iterable[Block]) -> None:
         """Make everything anew: ``segments`` are the pool's, and free but for ``blocks``, in order of address."""
         self.segments = {segment.address: segment for segment in segments}
         self._forget_pieces()
@@ -173,7 +173,7 @@ class Pool:
 
     # --- small help
 
-    def _cut(self, segment: Held, piece: Piece, nbytes: int) -> tuple[int, bool]:
+    def _cut(self, segment: HeldMemory, piece: Piece, nbytes: int) -> tuple[int, bool]:
         if not self._rules.cuts(piece[0], nbytes):
             return piece[0], False
         self._list(piece[0] - nbytes, piece[1] + nbytes, segment)
@@ -183,12 +183,12 @@ class Pool:
         if nbytes:
             self._ledger.split(blocks, nbytes, small=self.small)
 
-    def _list(self, nbytes: int, address: int, segment: Held) -> None:
+    def _list(self, nbytes: int, address: int, segment: HeldMemory) -> None:
         insort(self._pieces, (nbytes, address))
         self._starting[address] = _Free(nbytes, segment, self.searches)
         self._ending[address + nbytes] = address
 
-    def _unlist(self, nbytes: int, address: int) -> Held:
+    def _unlist(self, nbytes: int, address: int) -> HeldMemory:
         del self._pieces[bisect_left(self._pieces, (nbytes, address))]
         del self._ending[address + nbytes]
         return self._starting.pop(address).segment
@@ -199,6 +199,6 @@ class Pool:
 
 class _Free(NamedTuple):
     nbytes: int
-    segment: Held
+    segment: HeldMemory
     since: int
     """The count of searches when it became free."""

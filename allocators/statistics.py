@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from .block import Block, Segment
-from .held import Held
+from .held_memory import HeldMemory
 
 __all__ = ["SMALL_BLOCK", "Counter", "Counters", "Ledger", "Statistics"]
 
@@ -189,12 +189,12 @@ class Ledger:
             counters.active.decrease(1)
             counters.active_bytes.decrease(nbytes)
 
-    def took_segment(self, held: Held) -> None:
+    def took_segment(self, held: HeldMemory) -> None:
         """Count a segment taken from upstream, by the call ``held.number``."""
         self.statistics.num_device_alloc = held.number
         self.mapped(1, held.nbytes, small=held.small)
 
-    def gave_segment(self, held: Held) -> None:
+    def gave_segment(self, held: HeldMemory) -> None:
         """Count a segment given back upstream, by the call ``held.number``."""
         self.statistics.num_device_free = held.number
         self.mapped(-1, -held.nbytes, small=held.small)

@@ -18,21 +18,21 @@ class Bundled:
     @hookimpl
     def cuplug_allocators(self) -> Mapping[str, AllocatorFactory]:
         return {
-            "direct": _Later("allocators.direct", "DirectAllocator", replayed="ReplayedDirect"),
-            "bump": _Later("allocators.bump", "BumpAllocator", replayed="ReplayedBump"),
-            "caching": _Later("allocators.caching", "CachingAllocator", native="NativeCaching"),
-            "expandable": _Later("allocators.expandable", "ExpandableAllocator", native="NativeExpandable"),
+            "direct": _LazyFactory("allocators.direct", "DirectAllocator", replayed="ReplayedDirect"),
+            "bump": _LazyFactory("allocators.bump", "BumpAllocator", replayed="ReplayedBump"),
+            "caching": _LazyFactory("allocators.caching", "CachingAllocator", native="NativeCaching"),
+            "expandable": _LazyFactory("allocators.expandable", "ExpandableAllocator", native="NativeExpandable"),
         }
 
     @hookimpl
     def cuplug_drivers(self) -> Mapping[str, DriverFactory]:
         return {
-            "cuda": _Later("runtime.drivers.cuda", "CudaDriver"),
-            "sim": _Later("runtime.drivers.sim", "SimDriver"),
+            "cuda": _LazyFactory("runtime.drivers.cuda", "CudaDriver"),
+            "sim": _LazyFactory("runtime.drivers.sim", "SimDriver"),
         }
 
 
-class _Later:
+class _LazyFactory:
     """A factory of this package, imported when it is called or looked into."""
 
     def __init__(self, module: str, name: str, *, native: str | None = None, replayed: str | None = None) -> None:

@@ -20,7 +20,7 @@ from ..expandable import ExpandableAllocator, virtual_memory_of
 from ..libraries import OWN
 from ..lock import Lock
 from ..observation import warn
-from ..report import shortage_message
+from ..out_of_memory import shortage_message
 from ..statistics import Counter, Counters, Statistics
 from ..upstream import Upstream
 from .delivery import Delivery

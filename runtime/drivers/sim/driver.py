@@ -14,7 +14,8 @@ from ....allocators.sizes import format_size
 from ....allocators.upstream import VirtualMemory
 from ..base import DeviceProperties, Dim3, FunctionAttributes, driver_error
 from .allocations import PAGE
-from .calls import (
+from .inspection import LiveHandles, PendingAccess, accesses
+from .locked_calls import (
     CALLS,
     Calls,
     Change,
@@ -27,7 +28,6 @@ from .calls import (
     light_call,
     observation,
 )
-from .inspection import LiveHandles, PendingAccess, accesses
 from .memory import DeviceMemory, HostMemory
 from .modules import ModuleLoader
 from .schedule import make_schedule

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from .allocations import PAGE
-from .calls import Calls, Entry, GivingBack, Size, call, changing_call, giving_back_call
+from .locked_calls import Calls, Entry, GivingBack, Size, call, changing_call, giving_back_call
 from .simulated_device import Device
 
 __all__ = ["SimVirtualMemory"]

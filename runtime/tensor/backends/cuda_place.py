@@ -127,8 +127,8 @@ class CudaPlace(DevicePlace):
         # What makes an address or a number of each operand.
         tests = operation.rule is TypeRule.TEST
         settled = [layout.dtype.itemsize if layout is not None else _to_number(kind, tests) for layout, kind in given]
-        ways = _ways("".join("n" if layout is None else "t" for layout in operands))
-        write, new = ways(self, out, forms, form, mask, *settled)
+        launchers = _element_wise_launchers("".join("n" if layout is None else "t" for layout in operands))
+        write, new = launchers(self, out, forms, form, mask, *settled)
         if out.contiguous:
             write.new = new  # type: ignore[attr-defined]
         return write
@@ -290,7 +290,7 @@ class CudaPlace(DevicePlace):
 
 
 @cache
-def _ways(kinds: str) -> Callable[..., tuple[Kernel, Kernel]]:
+def _element_wise_launchers(kinds: str) -> Callable[..., tuple[Kernel, Kernel]]:
     """Makes the functions that launch an element-wise kernel: ``write(out, *operands)``, and ``new(*operands)``, whose
     result is a new contiguous tensor. They are generated: a loop over the operands takes half as long as a launch.
 
@@ -304,7 +304,7 @@ def _ways(kinds: str) -> Callable[..., tuple[Kernel, Kernel]]:
     body += f"\n        (forms.get(aligned) or form(aligned))(current, x, {arguments.each('p{k}, ')}count)"
     given = arguments.each("a{k}", between=", ")
     source = f"""
-def ways(place, layout, forms, form, mask, {arguments.each("s{k}", between=", ")}):
+def launchers(place, layout, forms, form, mask, {arguments.each("s{k}", between=", ")}):
     runtime, allocate = place.runtime, place.allocate
     size, nbytes, count = layout.dtype.itemsize, layout.nbytes, layout.numel
     def write(out, {given}):
@@ -317,7 +317,7 @@ def ways(place, layout, forms, form, mask, {arguments.each("s{k}", between=", ")
         return make_tensor(storage, 0, layout)
     return write, new
 """
-    return arguments.function(source, "ways", {"make_tensor": make_tensor})
+    return arguments.function(source, "launchers", {"make_tensor": make_tensor})
 
 
 def _is_one_piece(out: Layout, source: Layout | None) -> bool:

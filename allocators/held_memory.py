@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["Held"]
+__all__ = ["HeldMemory"]
 
 
-class Held:
+class HeldMemory:
     """One piece of memory from ``Upstream.reserve``."""
 
     __slots__ = ("address", "nbytes", "number", "place", "present", "small", "stream")
