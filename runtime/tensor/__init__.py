@@ -53,6 +53,7 @@ from .ops import (
     triangles,
 )
 from .ops.arithmetic import add, clamp, div, result_type, sub, where
+from .ops.combined_reductions import *  # noqa: F403
 from .ops.comparing import allclose, equal, isclose
 from .ops.copying import clone
 from .ops.counting import *  # noqa: F403
@@ -122,7 +123,6 @@ from .ops.scans import *  # noqa: F403
 from .ops.scattering import *  # noqa: F403
 from .ops.sorting import *  # noqa: F403
 from .ops.stacking import *  # noqa: F403
-from .ops.statistics import *  # noqa: F403
 from .ops.triangles import *  # noqa: F403
 from .ops.views import (
     as_strided,

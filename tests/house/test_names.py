@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -52,3 +53,14 @@ def test_nothing_imports_from_the_tests():
 
 def test_no_module_at_the_top_hides_another_library_from_programs_that_run_there():
     assert {path.name for path in ROOT.glob("*.py")} == {"__init__.py", "cuplug_torch.py", "setup.py"}
+
+
+def test_the_files_that_contributors_are_sent_to_exist():
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    section = page.partition("## Where things stand")[2].partition("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| ")][2:]
+    assert len(rows) >= 12
+    for row in rows:
+        rooms = [name for name in re.findall(r"`([^`]+)`", row.split("|")[2]) if "/" in name]
+        assert rooms, row
+        assert all((ROOT / name).exists() for name in rooms), row
