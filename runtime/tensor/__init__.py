@@ -39,6 +39,7 @@ from .core.generator import Generator, initial_seed, manual_seed, seed
 from .core.shapes import Size
 from .methods import Tensor
 from .ops import (
+    combined_reductions,
     counting,
     elementwise_functions,
     linalg,
@@ -49,7 +50,6 @@ from .ops import (
     scattering,
     sorting,
     stacking,
-    statistics,
     triangles,
 )
 from .ops.arithmetic import add, clamp, div, result_type, sub, where
@@ -304,7 +304,7 @@ __all__ += scattering.__all__
 __all__ += normalising.__all__
 __all__ += sorting.__all__
 __all__ += stacking.__all__
-__all__ += statistics.__all__
+__all__ += combined_reductions.__all__
 __all__ += triangles.__all__
 __all__ += ["bernoulli", "fliplr", "flipud", "linalg", "multinomial", "repeat_interleave", "roll", "row_stack"]
 

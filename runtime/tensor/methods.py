@@ -11,6 +11,7 @@ from .core.dtypes import get_default_dtype
 from .core.tensor import Tensor, address_of
 from .ops import (
     arithmetic,
+    combined_reductions,
     comparing,
     copying,
     counting,
@@ -36,7 +37,6 @@ from .ops import (
     scattering,
     sorting,
     stacking,
-    statistics,
     triangles,
     views,
 )
@@ -78,7 +78,7 @@ _BY_THEIR_NAMES: dict[ModuleType, str] = {
     normalising: "log_softmax logsumexp softmax",
     sorting: "argsort kthvalue median msort nanmedian sort topk",
     stacking: "dsplit hsplit tensor_split vsplit",
-    statistics: "aminmax nanmean nansum",
+    combined_reductions: "aminmax nanmean nansum",
     triangles: "diag diag_embed diagflat trace tril tril_ triu triu_",
     views: (
         "as_strided broadcast_to chunk diagonal expand expand_as movedim narrow permute select split squeeze squeeze_ "
