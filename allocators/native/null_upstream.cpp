@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -38,7 +39,8 @@ double cost_us(const Cost (&points)[COUNT], uint64_t nbytes) {
   return low.us + (high.us - low.us) * double(nbytes - low.nbytes) / double(high.nbytes - low.nbytes);
 }
 
-/* Addresses as the CUDA driver gives them: see null.py. */
+/* Addresses as the CUDA driver gives them: see null.py. Gaps are kept by their sizes' powers of two, too, so that the
+ * lowest that fits is found without a look at all of them. */
 class Addresses {
  public:
   uint64_t take(uint64_t nbytes) {
@@ -46,17 +48,15 @@ class Addresses {
       next_small_ += nbytes;
       return next_small_ - nbytes;
     }
-    auto gap = std::find_if(gaps_.begin(), gaps_.end(), [&](const auto &found) { return found.second >= nbytes; });
-    uint64_t address, left;
-    if (gap != gaps_.end()) {
-      address = gap->first;
-      left = gap->second - nbytes;
-      gaps_.erase(gap);
+    uint64_t address = lowest_gap(nbytes), left;
+    if (address != NONE) {
+      left = gaps_[address] - nbytes;
+      remove(address);
     } else {
       left = (CHUNK - nbytes % CHUNK) % CHUNK;
       address = bottom_ -= nbytes + left;
     }
-    if (left != 0) gaps_[address + nbytes] = left;
+    if (left != 0) add(address + nbytes, left);
     return address;
   }
   void give(uint64_t address, uint64_t nbytes) {
@@ -64,22 +64,48 @@ class Addresses {
     auto after = gaps_.lower_bound(address);
     if (after != gaps_.end() && after->first == address + nbytes) {
       nbytes += after->second;
-      after = gaps_.erase(after);
+      after = remove(after->first);
     }
     if (after != gaps_.begin()) {
       auto before = std::prev(after);
       if (before->first + before->second == address) {
-        before->second += nbytes;
-        return;
+        address = before->first;
+        nbytes += before->second;
+        remove(address);
       }
     }
-    gaps_[address] = nbytes;
+    add(address, nbytes);
   }
 
  private:
-  static constexpr uint64_t CHUNK = 32 * MIB, SMALL = 2 * MIB;
+  using Gaps = std::map<uint64_t, uint64_t>;
+  static constexpr uint64_t CHUNK = 32 * MIB, SMALL = 2 * MIB, NONE = UINT64_MAX;
+
+  static int power(uint64_t nbytes) { return 63 - __builtin_clzll(nbytes); }
+
+  uint64_t lowest_gap(uint64_t nbytes) const {
+    uint64_t lowest = NONE;
+    for (int above = power(nbytes) + 1; above < 64; ++above) /* all of these fit */
+      if (!by_power_[above].empty()) lowest = std::min(lowest, *by_power_[above].begin());
+    for (uint64_t address : by_power_[power(nbytes)]) {
+      if (address >= lowest) break;
+      if (gaps_.at(address) >= nbytes) return address;
+    }
+    return lowest;
+  }
+  void add(uint64_t address, uint64_t nbytes) {
+    gaps_[address] = nbytes;
+    by_power_[power(nbytes)].insert(address);
+  }
+  Gaps::iterator remove(uint64_t address) {
+    auto gap = gaps_.find(address);
+    by_power_[power(gap->second)].erase(address);
+    return gaps_.erase(gap);
+  }
+
   uint64_t bottom_ = 0x7F0000000000, next_small_ = 0x7F0000000000;
-  std::map<uint64_t, uint64_t> gaps_; /* by address: bytes */
+  Gaps gaps_; /* by address: bytes */
+  std::set<uint64_t> by_power_[64];
 };
 
 struct Null {

@@ -38,7 +38,7 @@ void ReplayedDirect::map_segments(std::vector<cuplug_segment> &segments, std::ve
 Block *ReplayedBump::take(uint64_t, uint64_t nbytes, uint64_t stream) {
   parts_.reserve(2);
   if (chunks_.empty() || chunks_.back().rest->nbytes < nbytes) {
-    chunks_.reserve(chunks_.size() + 1);
+    if (chunks_.size() == chunks_.capacity()) chunks_.reserve(2 * chunks_.size() + 64); /* so that what follows cannot fail */
     uint64_t size = std::max(chunk_size_, nbytes);
     Chunk chunk{reserve(size, false, stream), size, stream, nullptr, parts_.take()};
     chunk.first = chunk.rest;
