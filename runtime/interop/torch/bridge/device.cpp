@@ -143,7 +143,19 @@ cuplug_block *Device::allocate_after(int answer, size_t nbytes, cudaStream_t str
   if (number_of(key) == 0)
     for (uint64_t other : pools.helping_keys(stream))
       if (core_.allocate(allocator(), nbytes, other, ASKED_BY_TORCH, &block) == CUPLUG_OK) return block;
+  if (answer != CUPLUG_OUT_OF_MEMORY) note_shortage(shortage);
   raise_shortage(shortage);
+}
+
+/* Count a shortage that the core does not know of, and tell of it. */
+void Device::note_shortage(const cuplug_shortage &shortage) {
+  other_shortages_.fetch_add(1);
+  cuplug_event event{};
+  event.kind = 11;
+  event.stream = shortage.stream;
+  event.nbytes = shortage.free_bytes;
+  event.requested = shortage.requested;
+  if (history.wants_events()) history.note(event);
 }
 
 /* What is short, where the core has not said so. */
@@ -280,7 +292,7 @@ DeviceStats Device::statistics() {
     stats.requested_bytes[group] = stat_of(from.requested_bytes);
   }
   stats.num_alloc_retries = ours.num_alloc_retries;
-  stats.num_ooms = ours.num_ooms;
+  stats.num_ooms = ours.num_ooms + other_shortages_.load();
   stats.num_sync_all_streams = ours.num_sync_all_streams;
   stats.num_device_alloc = ours.num_device_alloc;
   stats.num_device_free = ours.num_device_free;
@@ -293,6 +305,7 @@ void Device::reset_peaks() {
 }
 
 void Device::reset_accumulated() {
+  other_shortages_.store(0);
   if (cuplug_allocator *used = if_used()) core_.reset_accumulated(used);
 }
 

@@ -108,6 +108,7 @@ class Device {
   bool is_capturing_refused(int answer) const;
   [[noreturn]] void fail(int answer, size_t nbytes);
   cuplug_shortage shortage_now(size_t nbytes);
+  void note_shortage(const cuplug_shortage &shortage);
   [[noreturn]] void raise_shortage(const cuplug_shortage &shortage);
   void report(void *address, int64_t change);
   std::vector<cuplug_block *> live_blocks(uint64_t pool);
@@ -117,6 +118,7 @@ class Device {
   const DeviceIndex index_;
   std::atomic<cuplug_allocator *> allocator_{nullptr};
   std::atomic<double> fraction_{1.0};
+  std::atomic<int64_t> other_shortages_{0}; /* that the core does not know of, since the latest reset */
   std::mutex mutex_; /* of the following */
   std::vector<OutOfMemoryObserver> observers_;
   std::mutex kept_mutex_; /* held while what a block keeps is read or let go */
