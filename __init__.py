@@ -81,7 +81,10 @@ else:
             try:
                 found = PUBLIC[name]
             except KeyError:
-                raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+                from .runtime.tensor.core.absent import ABSENT, why_absent
+
+                reason = why_absent(name, ABSENT)
+                raise AttributeError(reason or f"module {__name__!r} has no attribute {name!r}") from None
         globals()[name] = found
         return found
 

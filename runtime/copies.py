@@ -61,7 +61,7 @@ def memcpy(
         _check_access(side, queue, between)
         _order(side, queue)
         if side.pinned is not None:
-            side.pinned.used_by(queue.device, queue.cuda_stream)
+            side.pinned.used_by(queue.device_index, queue.cuda_stream)
     _queue_keeping(target, source, count, queue)
     if other is not None:
         other.wait_stream(queue)
@@ -110,7 +110,7 @@ def memset(
     queue = current_stream(target.device, runtime=runtime) if stream is None else as_stream(stream, runtime)
     _check_access(target, queue, between=False)
     _order(target, queue)
-    with runtime.on_device(queue.device):
+    with runtime.on_device(queue.device_index):
         runtime.driver.memset(target.address, value, count // width, width=width, stream=queue.cuda_stream)
     if runtime.launch_blocking:
         queue.synchronize()
@@ -132,11 +132,11 @@ def _count(target: Operand, source: Operand, nbytes: int | None) -> int:
 
 def _check_access(side: Operand, queue: Stream, between: bool) -> None:
     # A copy between devices needs no peer access (cuMemcpyPeerAsync), but runs on a stream of one of the two.
-    if side.device is None or between or queue._runtime.can_use(queue.device, side.device):
+    if side.device is None or between or queue._runtime.can_use(queue.device_index, side.device):
         return
     raise DeviceMismatchError(
-        f"the memory is device {side.device}'s and the stream is device {queue.device}'s; use a stream of device "
-        f"{side.device}, or enable_peer_access({queue.device}, {side.device})"
+        f"the memory is device {side.device}'s and the stream is device {queue.device_index}'s; use a stream of device "
+        f"{side.device}, or enable_peer_access({queue.device_index}, {side.device})"
     )
 
 
@@ -151,14 +151,14 @@ def _queue_keeping(target: Operand, source: Operand, count: int, queue: Stream) 
     runtime = queue._runtime
     owners = [side.owner for side in (target, source) if side.device is None and not (side.pinned or side.pageable)]
     if not owners:
-        with runtime.on_device(queue.device):
+        with runtime.on_device(queue.device_index):
             _queue(target, source, count, queue)
         return
-    borrowed, key = runtime.device(queue.device).borrowed, runtime.current.key(queue.cuda_stream)
+    borrowed, key = runtime.device(queue.device_index).borrowed, runtime.current.key(queue.cuda_stream)
     borrower = Borrower()
     loan = borrowed.begin(key, owners, borrower)
     try:
-        with runtime.on_device(queue.device):
+        with runtime.on_device(queue.device_index):
             _queue(target, source, count, queue)
     except CuplugError:  # the driver refused. After any other exception the copy may be queued: the loan lasts
         borrowed.cancel(key, loan)

@@ -2,15 +2,27 @@
 
 from typing import TYPE_CHECKING, Any
 
+from ..allocators.errors import OutOfMemoryError
+from . import cuda_memory as memory
 from .arena import arena
 from .buffer import Buffer
 from .copies import memcpy, memset
-from .default_runtime import alloc
+from .cuda_memory import (
+    caching_allocator_alloc,
+    caching_allocator_delete,
+    get_allocator_backend,
+    get_per_process_memory_fraction,
+    host_memory_stats,
+    host_memory_stats_as_nested_dict,
+    memory_stats_as_nested_dict,
+)
+from .default_runtime import alloc, default_runtime, is_initialized
 from .device import (
     can_device_access_peer,
     current_device,
     device,
     device_count,
+    device_of,
     disable_peer_access,
     enable_peer_access,
     get_device_capability,
@@ -46,6 +58,7 @@ __all__ = [
     "Buffer",
     "Event",
     "ExternalStream",
+    "OutOfMemoryError",
     "PinnedBuffer",
     "Stream",
     "StreamContext",
@@ -54,29 +67,43 @@ __all__ = [
     "allocator_functions",
     "allocator_handle",
     "arena",
+    "caching_allocator_alloc",
+    "caching_allocator_delete",
     "can_device_access_peer",
     "current_device",
     "current_stream",
     "default_stream",
     "device",
     "device_count",
+    "device_of",
     "disable_peer_access",
     "empty_cache",
     "enable_peer_access",
+    "get_allocator_backend",
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
+    "get_per_process_memory_fraction",
+    "get_stream_from_external",
+    "host_memory_stats",
+    "host_memory_stats_as_nested_dict",
+    "init",
+    "ipc_collect",
     "is_available",
+    "is_bf16_supported",
+    "is_initialized",
     "max_memory_allocated",
     "max_memory_cached",
     "max_memory_reserved",
     "mem_get_info",
     "memcpy",
+    "memory",
     "memory_allocated",
     "memory_cached",
     "memory_reserved",
     "memory_snapshot",
     "memory_stats",
+    "memory_stats_as_nested_dict",
     "memory_summary",
     "memset",
     "reset_accumulated_memory_stats",
@@ -91,7 +118,39 @@ __all__ = [
 ]
 
 
+def init() -> None:
+    """Start the default runtime, unless it runs. It starts by itself at the first use; see ``cuplug.init`` for choices.
+
+    Raises:
+        CuplugError: a setting in the environment cannot be met.
+    """
+    default_runtime()
+
+
+def get_stream_from_external(data_ptr: int, device: Any = None) -> ExternalStream:
+    """A stream that another library made, by its handle. It must exist for as long as memory allocated for it does.
+
+    Raises:
+        TypeError: ``data_ptr`` is no handle.
+    """
+    return ExternalStream(data_ptr, device)
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Whether the current device computes with bfloat16: all do here, by way of float32.
+
+    Args:
+        including_emulation: whether that counts; otherwise the device must do so itself (compute capability 8.0).
+    """
+    return is_available() and (including_emulation or get_device_capability()[0] >= 8)
+
+
+def ipc_collect() -> None:
+    """Give back memory that other processes have let go of: none is shared with any."""
+
+
 if TYPE_CHECKING:
+    from .tensor.core.tensor import Tensor
     from .tensor.ops.legacy_types import LegacyType
 
     BFloat16Tensor: LegacyType
@@ -105,6 +164,10 @@ if TYPE_CHECKING:
     LongTensor: LegacyType
     ShortTensor: LegacyType
 
+    def get_rng_state(device: Any = "cuda") -> Tensor: ...
+    def get_rng_state_all() -> list[Tensor]: ...
+    def set_rng_state(new_state: Tensor, device: Any = "cuda") -> None: ...
+    def set_rng_state_all(new_states: Any) -> None: ...
     def initial_seed() -> int: ...
     def manual_seed(seed: int) -> None: ...
     def manual_seed_all(seed: int) -> None: ...
@@ -121,10 +184,14 @@ if TYPE_CHECKING:
         "IntTensor",
         "LongTensor",
         "ShortTensor",
+        "get_rng_state",
+        "get_rng_state_all",
         "initial_seed",
         "manual_seed",
         "manual_seed_all",
         "seed",
+        "set_rng_state",
+        "set_rng_state_all",
     ]
 
 else:

@@ -16,7 +16,7 @@ from .settings import AllocatorChoice, DriverChoice, Path, Settings
 if TYPE_CHECKING:
     from ..plugins.manager import PluginManager
 
-__all__ = ["Runtime", "alloc", "default_runtime", "init", "runtime_or_default", "shutdown"]
+__all__ = ["Runtime", "alloc", "default_runtime", "init", "is_initialized", "runtime_or_default", "shutdown"]
 
 T = TypeVar("T")
 _default: Runtime | None = None
@@ -79,6 +79,11 @@ def default_runtime() -> Runtime:
     """
     running = _default
     return running if running is not None and running.usable else init()
+
+
+def is_initialized() -> bool:
+    """Whether the default runtime was started, by ``init`` or the first use, and not closed."""
+    return _default is not None and _default.usable
 
 
 def runtime_or_default(runtime: Runtime | None) -> Runtime:

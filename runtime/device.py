@@ -20,6 +20,7 @@ __all__ = [
     "device",
     "device_count",
     "device_index",
+    "device_of",
     "disable_peer_access",
     "enable_peer_access",
     "get_device_capability",
@@ -61,8 +62,27 @@ class device:  # noqa: N801 - torch's name
         if entered is not None:
             entered.restore()
 
+    @property
+    def idx(self) -> int:
+        """The ordinal of the device; negative where nothing is to change.
+
+        Raises:
+            ValueError: it is no CUDA device.
+        """
+        if isinstance(self._asked, int) and self._asked < 0:
+            return self._asked
+        return device_index(self._asked, runtime_or_default(self._runtime))
+
     def __repr__(self) -> str:
         return f"cuplug.cuda.device({self._asked!r})"
+
+
+class device_of(device):  # noqa: N801 - torch's name
+    """``with cuplug.cuda.device_of(x):`` makes the device of a tensor or a buffer current; on the CPU none."""
+
+    def __init__(self, obj: Any) -> None:
+        here = getattr(obj, "device", None)
+        super().__init__(-1 if getattr(here, "type", "cuda") != "cuda" or here is None else here)
 
 
 def device_index(device: Any = None, runtime: Runtime | None = None) -> int:

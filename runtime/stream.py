@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..allocators.errors import CuplugError
 from ..allocators.uncopyable import refuse_copies
@@ -11,9 +12,13 @@ from .checks import flag, whole_number
 from .current import Entered
 from .default_runtime import runtime_or_default
 from .device import device_index
+from .device_name import device as DeviceName  # noqa: N812 - torch's class has a small name
 from .drivers.base import LEGACY_STREAM
 from .foreign_handles import device_of, event_handle, stream_handle
 from .runtime import Runtime
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = [
     "Event",
@@ -35,7 +40,7 @@ class Stream:
     on a stream runs also when the object is dropped. Its handle then serves a later ``Stream``.
     """
 
-    __slots__ = ("__weakref__", "_handle", "_runtime", "device", "priority")
+    __slots__ = ("__weakref__", "_handle", "_runtime", "device_index", "priority")
     __reduce_ex__ = refuse_copies("pass the stream itself on, or make another one")
 
     def __init__(self, device: Any = None, priority: int = 0, *, runtime: Runtime | None = None) -> None:
@@ -58,7 +63,7 @@ class Stream:
     def _assign(self, runtime: Runtime, ordinal: int, handle: int, priority: int) -> None:
         self._runtime = runtime
         self._handle = handle
-        self.device = ordinal
+        self.device_index = ordinal
         """The ordinal of its device."""
         self.priority = priority
 
@@ -70,9 +75,36 @@ class Stream:
     handle = cuda_stream
 
     @property
-    def device_index(self) -> int:
-        """The ordinal of its device, by PyTorch's name."""
-        return self.device
+    def device(self) -> DeviceName:
+        """Its device, as tensors name theirs."""
+        return DeviceName("cuda", self.device_index)
+
+    @property
+    def stream_id(self) -> int:
+        """What tells streams of a device apart: the driver's handle."""
+        return self._handle
+
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        """The lowest priority and the highest one, which is the smaller number: of the current device.
+
+        Raises:
+            CuplugError: there is no device.
+        """
+        runtime = runtime_or_default(None)
+        with runtime.on_device(runtime.current.device):
+            return runtime.driver.stream_priority_range()
+
+    def __enter__(self) -> Self:
+        context = StreamContext(self)
+        context.__enter__()
+        _here.contexts.append(context)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        _here.contexts.pop().__exit__(kind, error, traceback)
 
     def __cuda_stream__(self) -> tuple[int, int]:
         return 0, self._handle
@@ -86,15 +118,15 @@ class Stream:
             DriverError: what the work did, for example ``CUDA_ERROR_ILLEGAL_ADDRESS``.
         """
         runtime = self._runtime
-        borrowed = runtime.device(self.device).borrowed
+        borrowed = runtime.device(self.device_index).borrowed
         queued = borrowed.queued(runtime.current.key(self._handle))
-        with runtime.on_device(self.device):
+        with runtime.on_device(self.device_index):
             runtime.driver.stream_synchronize(self._handle)
         borrowed.end(queued)
 
     def query(self) -> bool:
         """Whether all work queued here is done. Raises as ``synchronize``."""
-        with self._runtime.on_device(self.device):
+        with self._runtime.on_device(self.device_index):
             return self._runtime.driver.stream_query(self._handle)
 
     def wait_event(self, event: Any) -> None:
@@ -102,7 +134,7 @@ class Stream:
         if isinstance(event, Event):
             event.wait(self)
         else:
-            with self._runtime.on_device(self.device):
+            with self._runtime.on_device(self.device_index):
                 self._runtime.driver.stream_wait_event(self._handle, event_handle(event))
 
     def wait_stream(self, stream: Any) -> None:
@@ -128,14 +160,14 @@ class Stream:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Stream):
             return NotImplemented
-        same = self._handle == other._handle and self.device == other.device
+        same = self._handle == other._handle and self.device_index == other.device_index
         return same and self._runtime is other._runtime
 
     def __hash__(self) -> int:
-        return hash((self._handle, self.device))
+        return hash((self._handle, self.device_index))
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._handle:#x} on device {self.device}>"
+        return f"<{type(self).__name__} {self._handle:#x} on device {self.device_index}>"
 
 
 class ExternalStream(Stream):
@@ -162,7 +194,7 @@ class ExternalStream(Stream):
 class Event:
     """Marks the work queued on a stream up to a moment. It belongs to the device of the stream first recorded on."""
 
-    __slots__ = ("__weakref__", "_handle", "_runtime", "blocking", "device", "enable_timing")
+    __slots__ = ("__weakref__", "_handle", "_runtime", "blocking", "device_index", "enable_timing")
     __reduce_ex__ = refuse_copies("pass the event itself on, or make another one")
 
     def __init__(
@@ -191,8 +223,13 @@ class Event:
         self._handle = 0
         self.enable_timing = flag(enable_timing, "enable_timing")
         self.blocking = flag(blocking, "blocking")
-        self.device: int | None = None
+        self.device_index: int | None = None
         """The ordinal of its device; None before it is recorded."""
+
+    @property
+    def device(self) -> DeviceName | None:
+        """Its device, as tensors name theirs; None before it is recorded."""
+        return None if self.device_index is None else DeviceName("cuda", self.device_index)
 
     @property
     def cuda_event(self) -> int:
@@ -207,13 +244,14 @@ class Event:
         """
         chosen = self._stream(stream)
         runtime = chosen._runtime
-        with runtime.on_device(chosen.device):
+        with runtime.on_device(chosen.device_index):
             if not self._handle:
-                handle = runtime.device(chosen.device).events.take(self, int(self.enable_timing))
-                self._runtime, self._handle, self.device = runtime, handle, chosen.device
-            elif self.device != chosen.device or self._runtime is not runtime:
+                handle = runtime.device(chosen.device_index).events.take(self, int(self.enable_timing))
+                self._runtime, self._handle, self.device_index = runtime, handle, chosen.device_index
+            elif self.device_index != chosen.device_index or self._runtime is not runtime:
                 raise CuplugError(
-                    f"this event belongs to device {self.device} and cannot be recorded on {chosen!r}; make another one"
+                    f"this event belongs to device {self.device_index} and cannot be recorded on {chosen!r}; "
+                    "make another one"
                 )
             runtime.driver.event_record(self._handle, stream=chosen.cuda_stream)
 
@@ -224,14 +262,14 @@ class Event:
         """
         chosen = self._stream(stream)
         if self._handle:
-            with chosen._runtime.on_device(chosen.device):
+            with chosen._runtime.on_device(chosen.device_index):
                 chosen._runtime.driver.stream_wait_event(chosen.cuda_stream, self._handle)
 
     def query(self) -> bool:
         """Whether the marked work is done. True before anything is marked. Raises what the work did."""
-        if self.device is None:
+        if self.device_index is None:
             return True
-        with self._runtime.on_device(self.device):
+        with self._runtime.on_device(self.device_index):
             return self._runtime.driver.event_query(self._handle)
 
     def synchronize(self) -> None:
@@ -240,8 +278,8 @@ class Event:
         Raises:
             DriverError: what the work did, for example ``CUDA_ERROR_ILLEGAL_ADDRESS``.
         """
-        if self.device is not None:
-            with self._runtime.on_device(self.device):
+        if self.device_index is not None:
+            with self._runtime.on_device(self.device_index):
                 self._runtime.driver.event_synchronize(self._handle)
 
     def elapsed_time(self, end_event: Event) -> float:
@@ -256,17 +294,27 @@ class Event:
             raise TypeError(f"end_event must be a cuplug Event, not {end_event!r}")
         if not (self.enable_timing and end_event.enable_timing):
             raise CuplugError("both events must be made with enable_timing=True to measure the time between them")
-        if self.device is None or end_event.device is None:
+        if self.device_index is None or end_event.device_index is None:
             raise CuplugError("both events must be recorded before the time between them can be measured")
-        with self._runtime.on_device(self.device):
+        with self._runtime.on_device(self.device_index):
             return self._runtime.driver.event_elapsed_ms(self._handle, end_event._handle)
 
     def _stream(self, stream: Any) -> Stream:
         return as_stream(stream, self._runtime)
 
     def __repr__(self) -> str:
-        where = "not recorded" if self.device is None else f"{self._handle:#x} on device {self.device}"
+        where = "not recorded" if self.device_index is None else f"{self._handle:#x} on device {self.device_index}"
         return f"<Event {where}>"
+
+
+class _Entered(threading.local):
+    """The streams that this thread has entered by ``with``, the last one innermost."""
+
+    def __init__(self) -> None:
+        self.contexts: list[StreamContext] = []
+
+
+_here = _Entered()
 
 
 class StreamContext:
@@ -285,8 +333,8 @@ class StreamContext:
             return None
         stream = as_stream(self.stream)
         current = stream._runtime.current
-        entered = Entered(current, stream.device, streams=True)
-        current.set_stream(stream.device, stream)
+        entered = Entered(current, stream.device_index, streams=True)
+        current.set_stream(stream.device_index, stream)
         self._entered.append(entered)
         return stream
 
@@ -327,7 +375,7 @@ def set_stream(stream: Any) -> None:
     if stream is not None:
         chosen = as_stream(stream)
         current = chosen._runtime.current
-        current.set_stream(chosen.device, chosen)
+        current.set_stream(chosen.device_index, chosen)
 
 
 def as_stream(stream: Any, runtime: Runtime | None = None) -> Stream:

@@ -15,8 +15,11 @@ The floors, lowest first; an import never runs up:
 
 from typing import Any
 
+from .. import accelerator
+from ..device_name import current_factory_device as get_default_device
+from ..device_name import device, set_default_device
+from ..stream import Event, Stream
 from . import backends as _backends  # noqa: F401 - they register themselves
-from .core.device_name import device
 from .core.dtype_limits import finfo, iinfo
 from .core.dtypes import (
     bfloat16,
@@ -33,6 +36,9 @@ from .core.dtypes import (
     promote_types,
     set_default_dtype,
     uint8,
+    uint16,
+    uint32,
+    uint64,
 )
 from .core.dtypes import bool_ as bool
 from .core.generator import Generator, initial_seed, manual_seed, seed
@@ -97,7 +103,18 @@ from .ops.normalising import *  # noqa: F403
 from .ops.numpy_arrays import from_numpy
 from .ops.printing import set_printoptions
 from .ops.products import *  # noqa: F403
-from .ops.random_numbers import normal, rand, rand_like, randint, randint_like, randn, randn_like, randperm
+from .ops.random_numbers import (
+    get_rng_state,
+    normal,
+    rand,
+    rand_like,
+    randint,
+    randint_like,
+    randn,
+    randn_like,
+    randperm,
+    set_rng_state,
+)
 from .ops.reductions import (
     all,
     amax,
@@ -118,6 +135,7 @@ from .ops.reductions import (
 from .ops.repairing import *  # noqa: F403
 from .ops.repeating import flip, fliplr, flipud, repeat_interleave, roll, tile
 from .ops.reshape import flatten, ravel, reshape, unflatten
+from .ops.saving import load, save
 from .ops.scalars import truth as is_nonzero
 from .ops.scans import *  # noqa: F403
 from .ops.scattering import *  # noqa: F403
@@ -142,7 +160,7 @@ from .ops.views import (
     unsqueeze,
 )
 from .ops.views import common_shape as broadcast_shapes
-from .torch_settings import backends, no_grad
+from .torch_settings import backends, contiguous_format, layout, memory_format, no_grad, preserve_format, strided
 
 __all__ = [
     "BFloat16Tensor",
@@ -150,6 +168,7 @@ __all__ = [
     "ByteTensor",
     "CharTensor",
     "DoubleTensor",
+    "Event",
     "FloatTensor",
     "Generator",
     "HalfTensor",
@@ -157,7 +176,9 @@ __all__ = [
     "LongTensor",
     "ShortTensor",
     "Size",
+    "Stream",
     "Tensor",
+    "accelerator",
     "add",
     "all",
     "allclose",
@@ -185,6 +206,7 @@ __all__ = [
     "clone",
     "concat",
     "concatenate",
+    "contiguous_format",
     "count_nonzero",
     "device",
     "diagonal",
@@ -211,7 +233,9 @@ __all__ = [
     "frombuffer",
     "full",
     "full_like",
+    "get_default_device",
     "get_default_dtype",
+    "get_rng_state",
     "half",
     "iinfo",
     "index_select",
@@ -229,7 +253,9 @@ __all__ = [
     "is_signed",
     "is_tensor",
     "isclose",
+    "layout",
     "linspace",
+    "load",
     "long",
     "manual_seed",
     "masked_fill",
@@ -237,6 +263,7 @@ __all__ = [
     "matmul",
     "max",
     "mean",
+    "memory_format",
     "min",
     "mm",
     "moveaxis",
@@ -254,6 +281,7 @@ __all__ = [
     "ones_like",
     "permute",
     "pi",
+    "preserve_format",
     "prod",
     "promote_types",
     "rand",
@@ -266,16 +294,20 @@ __all__ = [
     "ravel",
     "reshape",
     "result_type",
+    "save",
     "scalar_tensor",
     "seed",
     "select",
+    "set_default_device",
     "set_default_dtype",
     "set_printoptions",
+    "set_rng_state",
     "short",
     "split",
     "squeeze",
     "stack",
     "std",
+    "strided",
     "sub",
     "subtract",
     "sum",
@@ -287,6 +319,9 @@ __all__ = [
     "transpose",
     "true_divide",
     "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
     "unbind",
     "unflatten",
     "unsqueeze",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import ContextDecorator
 from types import SimpleNamespace
 
-__all__ = ["backends", "no_grad"]
+__all__ = ["backends", "contiguous_format", "layout", "memory_format", "no_grad", "preserve_format", "strided"]
 
 backends = SimpleNamespace(
     cudnn=SimpleNamespace(
@@ -28,3 +28,22 @@ class no_grad(ContextDecorator):  # noqa: N801 - torch's name
 
     def __enter__(self) -> None: ...
     def __exit__(self, *_: object) -> None: ...
+
+
+class layout:  # noqa: N801 - torch's name
+    """How elements are kept. There is one way: ``strided``."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"cuplug.{self._name}"
+
+
+class memory_format(layout):  # noqa: N801 - torch's name
+    """In which order elements lie in memory: ``contiguous_format``, row by row, or ``preserve_format``, as they did."""
+
+
+strided = layout("strided")
+contiguous_format = memory_format("contiguous_format")
+preserve_format = memory_format("preserve_format")

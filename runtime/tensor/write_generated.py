@@ -152,7 +152,7 @@ from typing import Any, ClassVar
 
 import numpy.typing as npt
 
-from .device_name import device as _device
+from ...device_name import device as _device
 from .dtypes import dtype as _dtype
 from .generator import Generator
 from .layout import Layout
@@ -191,6 +191,7 @@ def tensor_stub() -> str:
 
 
 _NOT_SHOWN = (
+    "__getattr__",
     "__new__",
     "__hash__",
     "__doc__",

@@ -26,7 +26,7 @@ def test_an_event_is_reached_when_the_work_before_it_is_done(runtime: Runtime) -
     event = queue.record_event()
     event.synchronize()
     assert event.query()
-    assert event.device == 0
+    assert (str(event.device), event.device_index) == ("cuda:0", 0)
     assert event.cuda_event != 0
 
 

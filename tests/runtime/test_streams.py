@@ -146,7 +146,7 @@ def test_streams_of_other_libraries_are_understood(cuda: Any, wrap: Any) -> None
 def test_a_stream_shows_its_handle_by_everybodys_name(cuda: Any) -> None:
     own = cuda.Stream()
     assert own.__cuda_stream__() == (0, own.cuda_stream) == (0, own.handle)
-    assert (own.device, own.device_index) == (0, 0)
+    assert (str(own.device), own.device_index) == ("cuda:0", 0)
 
 
 @one_schedule

@@ -87,6 +87,11 @@ TABLE: dict[str, tuple[Call, list[Any]]] = {
     "memset(nbytes)": (lambda f, wrong: f.cuda.memset(f.buffer, 0, wrong), [*SIZE, 101]),
     "memset(width)": (lambda f, wrong: f.cuda.memset(f.buffer, 0, width=wrong), [None, *SIZE, 3, 2.0]),
     "memset(stream)": (lambda f, wrong: f.cuda.memset(f.buffer, 0, stream=wrong), HANDLE),
+    "caching_allocator_alloc(size)": (lambda f, wrong: f.cuda.caching_allocator_alloc(wrong), [None, *SIZE]),
+    "caching_allocator_alloc(device)": (lambda f, wrong: f.cuda.caching_allocator_alloc(8, wrong), DEVICE),
+    "caching_allocator_alloc(stream)": (lambda f, wrong: f.cuda.caching_allocator_alloc(8, None, wrong), HANDLE),
+    "caching_allocator_delete(mem_ptr)": (lambda f, wrong: f.cuda.caching_allocator_delete(wrong), [None, *SIZE]),
+    "get_stream_from_external(data_ptr)": (lambda f, wrong: f.cuda.get_stream_from_external(wrong), [None, *HANDLE]),
     "mem_get_info(device)": (lambda f, wrong: f.cuda.mem_get_info(wrong), DEVICE),
     "memory_snapshot(device)": (lambda f, wrong: f.cuda.memory_snapshot(wrong), DEVICE),
     "memory_summary(abbreviated)": (lambda f, wrong: f.cuda.memory_summary(abbreviated=wrong), FLAG),
@@ -101,7 +106,9 @@ TABLE: dict[str, tuple[Call, list[Any]]] = {
     **{
         f"{name}(device)": (lambda f, wrong, name=name: getattr(f.cuda, name)(wrong), DEVICE)  # type: ignore[misc]
         for name in cuplug.cuda.__all__
-        if "memory" in name and name not in ("memory_snapshot", "set_per_process_memory_fraction")
+        if "memory" in name
+        and name not in ("memory", "memory_snapshot", "set_per_process_memory_fraction")
+        and not name.startswith("host")
     },
     **{
         f"{name}(runtime)": (lambda f, wrong, name=name: getattr(f.cuda, name)(runtime=wrong), [*NOT_ONE, []])  # type: ignore[misc]
@@ -138,7 +145,20 @@ TABLE: dict[str, tuple[Call, list[Any]]] = {
     "init(launch_blocking)": (lambda _, wrong: cuplug.init(launch_blocking=wrong), FLAG),
     "init(plugins)": (lambda _, wrong: cuplug.init(plugins=wrong), NOT_ONE),
 }
-TAKES_NOTHING = {"is_available", "device_count"}
+TAKES_NOTHING = {
+    "OutOfMemoryError",
+    "device_of",
+    "get_allocator_backend",
+    "host_memory_stats",
+    "host_memory_stats_as_nested_dict",
+    "init",
+    "ipc_collect",
+    "is_bf16_supported",
+    "is_initialized",
+    "memory",
+    "is_available",
+    "device_count",
+}
 OF_PYTHON = ("has no attribute", "not supported between", "cannot be interpreted", "unhashable", "expected str, bytes")
 """How Python's own errors begin, which name neither the argument nor what to pass."""
 

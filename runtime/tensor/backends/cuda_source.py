@@ -31,6 +31,8 @@ FROM_FLOATING(unsigned char)
 FROM_FLOATING(signed char)
 FROM_FLOATING(short)
 FROM_FLOATING(int)
+FROM_FLOATING(unsigned short)
+FROM_FLOATING(unsigned)
 template <class R, class T> __device__ __forceinline__ R convert(T x) { return Convert<R, T>::of(x); }
 
 __device__ __forceinline__ bool isnan_(float x) { return x != x; }

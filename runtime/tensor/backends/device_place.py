@@ -10,9 +10,9 @@ import numpy.typing as npt
 from ...buffer import Buffer
 from ...copies import memcpy
 from ...current import Current
+from ...device_name import device
 from ...runtime import Runtime
 from ...stream import ExternalStream, Stream, current_stream
-from ..core.device_name import device
 from ..core.layout import Layout
 from ..core.storage import Storage
 from ..core.tensor import Tensor, make_tensor

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..core.device_name import CPU
+from ...device_name import CPU
 from ..core.dtypes import dtype
 from ..core.layout import Layout
 from ..core.storage import Storage

@@ -9,6 +9,7 @@ import numpy as np
 
 __all__ = [
     "ALL",
+    "UNSIGNED",
     "bfloat16",
     "bool_",
     "can_cast",
@@ -28,6 +29,9 @@ __all__ = [
     "scalar_dtype",
     "set_default_dtype",
     "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
 ]
 
 Scalar = bool | int | float
@@ -120,6 +124,9 @@ def _signed_range(itemsize: int) -> tuple[int, int]:
 
 bool_ = dtype("bool", "b", 1, "bool", "?")
 uint8 = dtype("uint8", "u", 1, "unsigned char", "B")
+uint16 = dtype("uint16", "u", 2, "unsigned short", "H")
+uint32 = dtype("uint32", "u", 4, "unsigned int", "I")
+uint64 = dtype("uint64", "u", 8, "unsigned long long", "Q")
 int8 = dtype("int8", "i", 1, "signed char", "b")
 int16 = dtype("int16", "i", 2, "short", "h")
 int32 = dtype("int32", "i", 4, "int", "i")
@@ -130,7 +137,10 @@ float32 = dtype("float32", "f", 4, "float", "f")
 float64 = dtype("float64", "f", 8, "double", "d")
 
 ALL = (bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64)
-_BY_NAME = {each.name: each for each in ALL}
+"""The types that all operations take, in order."""
+UNSIGNED = (uint16, uint32, uint64)
+"""The wider unsigned ones, for kernels' counters and keys: torch combines them with few others."""
+_BY_NAME = {each.name: each for each in (*ALL, *UNSIGNED)}
 _RANK = {"b": 0, "u": 1, "i": 1, "f": 2}
 _default = float32
 
@@ -205,9 +215,15 @@ def scalar_dtype(kind: type) -> dtype:
 
 @cache
 def promote_types(a: dtype, b: dtype) -> dtype:
-    """The smallest type that both convert to (``torch.promote_types``; torch, "Type promotion")."""
+    """The smallest type that both convert to (``torch.promote_types``; torch, "Type promotion").
+
+    Raises:
+        TypeError: one is ``uint16``, ``uint32`` or ``uint64``, and the other another integer type or bool.
+    """
     if a is b:
         return a
+    if (a in UNSIGNED or b in UNSIGNED) and "f" not in (a.kind, b.kind):
+        raise TypeError(f"{a!r} and {b!r} have no common type, as in torch; convert one with .to(...)")
     if _RANK[a.kind] != _RANK[b.kind]:
         return a if _RANK[a.kind] > _RANK[b.kind] else b
     if a.kind == "f":

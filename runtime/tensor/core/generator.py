@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
-from .device_name import CPU, device
+from ...device_name import CPU, device
 from .tensor_errors import ArgumentError
 
 __all__ = ["Generator", "default_generator", "initial_seed", "manual_seed", "seed"]

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ...default_runtime import default_runtime
+from ...device_name import device
 from ...pinned import alloc_pinned
 from ...runtime import Runtime
-from .device_name import device
 from .layout import Location
 from .tensor_errors import ArgumentError
 

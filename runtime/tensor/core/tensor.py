@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from .device_name import device
+from ...device_name import device
+from .absent import ABSENT_OF_TENSORS, why_absent
 from .dtypes import dtype
 from .layout import Layout
 from .shapes import Shape, Size
@@ -48,6 +49,11 @@ class Tensor:
     _layout: Layout
     _array: npt.NDArray[Any] | None
     """On the CPU: the same elements as NumPy's array, once somebody asked for it."""
+
+    def __getattr__(self, name: str) -> Any:
+        # Only what is missing comes here.
+        reason = why_absent(name, ABSENT_OF_TENSORS)
+        raise AttributeError(reason or f"a tensor has no attribute {name!r}", name=name, obj=self)
 
     @property
     def shape(self) -> Size:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...default_runtime import default_runtime
+from ...device_name import device as Device  # noqa: N812 - torch's class has a small name
 from ..backends.host_place import HOST
-from ..core.device_name import device as Device  # noqa: N812 - torch's class has a small name
 from ..core.dtypes import bfloat16, bool_, dtype, dtype_of, float16, float32, float64, int8, int16, int32, int64, uint8
 from ..core.layout import Layout
 from ..core.storage import pinned_storage

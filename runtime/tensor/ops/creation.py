@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.device_name import current_factory_device
+from ...device_name import current_factory_device
+from ..core.absent import refuse_gradients
 from ..core.dtypes import dtype, dtype_of, get_default_dtype, int64, promote_types, scalar_dtype
 from ..core.dtypes import from_numpy as dtype_from_numpy
 from ..core.layout import Layout
@@ -55,7 +56,9 @@ def _place(device: Device) -> Place:
     return place_of(current_factory_device() if device is None else device)
 
 
-def tensor(data: Any, *, dtype: Any = None, device: Device = None, pin_memory: bool = False) -> Tensor:
+def tensor(
+    data: Any, *, dtype: Any = None, device: Device = None, pin_memory: bool = False, requires_grad: bool = False
+) -> Tensor:
     """A new tensor with a copy of ``data``: a number, nested sequences of numbers, NumPy's array or a tensor.
 
     Without ``dtype``: integers become int64, floats the default dtype, and arrays and tensors keep their own.
@@ -64,6 +67,7 @@ def tensor(data: Any, *, dtype: Any = None, device: Device = None, pin_memory: b
         ValueError: the sequences are ragged.
         TypeError: an element is no number.
     """
+    refuse_gradients(requires_grad)
     if isinstance(data, Tensor):
         place = place_at(data._layout) if device is None else _place(device)
         return copied_to(data, place, None if dtype is None else dtype_of(dtype), always=True)
@@ -173,6 +177,7 @@ def empty(
     device: Device = None,
     pin_memory: bool = False,
     out: Tensor | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of this shape, uninitialised.
 
@@ -187,6 +192,7 @@ def empty(
         OutOfMemoryError: the device has not that much memory left.
         ValueError: a length is negative.
     """
+    refuse_gradients(requires_grad)
     if out is not None:
         if dtype is not None and dtype_of(dtype) is not out.dtype:
             raise ElementTypeError(f"out= names a tensor of {out.dtype!r}, and the result is to be of {dtype!r}")
@@ -222,11 +228,13 @@ def full(
     device: Device = None,
     pin_memory: bool = False,
     out: Tensor | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of this shape with ``fill_value`` everywhere; without ``dtype`` of the value's type.
 
     ``out`` says which tensor to give this shape and to fill, instead of a new one.
     """
+    refuse_gradients(requires_grad)
     value = fill_value if isinstance(fill_value, Tensor) else number_of(fill_value)
     kind = common_dtype((value,)) if dtype is None and out is None else dtype
     return apply_into(COPY, empty(size, dtype=kind, device=device, pin_memory=pin_memory, out=out), value)
@@ -239,8 +247,10 @@ def zeros(
     device: Device = None,
     pin_memory: bool = False,
     out: Tensor | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of this shape with 0 everywhere. Arguments and errors are those of ``empty``; ``out`` is filled."""
+    refuse_gradients(requires_grad)
     made = empty(*lengths, size=size, dtype=dtype, device=device, pin_memory=pin_memory, out=out)
     return apply_into(COPY, made, 0)
 
@@ -252,8 +262,10 @@ def ones(
     device: Device = None,
     pin_memory: bool = False,
     out: Tensor | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of this shape with 1 everywhere. Arguments and errors are those of ``empty``; ``out`` is filled."""
+    refuse_gradients(requires_grad)
     made = empty(*lengths, size=size, dtype=dtype, device=device, pin_memory=pin_memory, out=out)
     return apply_into(COPY, made, 1)
 
@@ -290,6 +302,7 @@ def arange(
     device: Device = None,
     pin_memory: bool = False,
     out: Tensor | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """``arange(end)``, ``arange(start, end)`` or ``arange(start, end, step)``: the numbers up to but without ``end``.
 
@@ -298,6 +311,7 @@ def arange(
     Raises:
         ValueError: the step is 0 or leads away from ``end``, or a limit is not finite.
     """
+    refuse_gradients(requires_grad)
     if end is not None and len(limits) < 2:
         limits = (*(limits or (start,)), end)
     if not 1 <= len(limits) <= 3:
@@ -324,11 +338,13 @@ def linspace(
     device: Device = None,
     pin_memory: bool = False,
     out: Tensor | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """``steps`` numbers at equal distances, the first ``start`` and the last ``end``.
 
     ``out`` says which tensor to give this shape and to fill, instead of a new one.
     """
+    refuse_gradients(requires_grad)
     steps, start, end = index(steps), float(start), float(end)
     if steps < 0:
         raise ArgumentError(f"linspace: {steps} steps; there must be 0 or more")
@@ -346,11 +362,13 @@ def eye(
     device: Device = None,
     pin_memory: bool = False,
     out: Tensor | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """The identity matrix of ``n`` rows and ``m`` (by default ``n``) columns.
 
     ``out`` says which tensor to give this shape and to fill, instead of a new one.
     """
+    refuse_gradients(requires_grad)
     columns = n if m is None else m
     kind = get_default_dtype() if dtype is None else dtype_of(dtype)
     return _filled("eye", (n, columns), kind, device, columns, pin_memory=pin_memory, out=out)

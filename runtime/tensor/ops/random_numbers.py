@@ -11,8 +11,9 @@ import numpy as np
 
 from ....allocators.errors import DeviceMismatchError
 from ...device import device_count
-from ..core.device_name import current_factory_device, device
-from ..core.dtypes import dtype, dtype_of, get_default_dtype, int64
+from ...device_name import current_factory_device, device
+from ..core.absent import refuse_gradients
+from ..core.dtypes import dtype, dtype_of, get_default_dtype, int64, uint8
 from ..core.generator import Generator, default_generator
 from ..core.shapes import given_once, shape_of
 from ..core.tensor import Tensor
@@ -30,10 +31,11 @@ from .elementwise import apply
 from .numpy_arrays import adopt_array
 from .reductions import any as any_of
 from .results import into
-from .scalars import truth
+from .scalars import tolist, truth
 
 __all__ = [
     "CUDA_FUNCTIONS",
+    "get_rng_state",
     "normal",
     "normal_",
     "rand",
@@ -44,6 +46,7 @@ __all__ = [
     "randn_like",
     "random_",
     "randperm",
+    "set_rng_state",
     "uniform_",
 ]
 
@@ -146,6 +149,7 @@ def rand(
     device: Any = None,
     pin_memory: bool = False,
     out: Tensor | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of this shape with random numbers equally distributed in [0, 1).
 
@@ -161,6 +165,7 @@ def rand(
         TypeError: ``dtype`` is no floating-point type.
         DeviceMismatchError: the generator is of another device.
     """
+    refuse_gradients(requires_grad)
     made = _floating(given_once(lengths, size, "size"), dtype, device, pin_memory, out)
     return uniform_(made, generator=generator)
 
@@ -173,9 +178,11 @@ def randn(
     device: Any = None,
     pin_memory: bool = False,
     out: Tensor | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of this shape with random numbers of the standard normal distribution: see ``rand``, whose arguments
     and errors these are."""
+    refuse_gradients(requires_grad)
     made = _floating(given_once(lengths, size, "size"), dtype, device, pin_memory, out)
     return normal_(made, generator=generator)
 
@@ -356,7 +363,53 @@ def _cuda_initial_seed() -> int:
     return _of_cuda().initial_seed()
 
 
+def get_rng_state(device: Any = "cpu") -> Tensor:
+    """Where a device's default generator stands, as a CPU tensor of bytes, for ``set_rng_state``."""
+    return adopt_array(np.array(_of_device(device).get_state(), np.uint64).view(np.uint8))
+
+
+def set_rng_state(new_state: Tensor, device: Any = "cpu") -> None:
+    """Let a device's default generator go to where ``get_rng_state`` was called.
+
+    Raises:
+        ValueError: ``new_state`` is no such state.
+    """
+    if new_state.dtype is not uint8 or new_state.numel() != 16 or not new_state.is_cpu:
+        raise ArgumentError("set_rng_state: a state is a CPU tensor of 16 bytes, from get_rng_state")
+    seed, counter = np.array(tolist(new_state), np.uint8).view(np.uint64).tolist()
+    _of_device(device).set_state((seed, counter))
+
+
+def _of_device(given: Any) -> Generator:
+    return default_generator(place_of(given).device)
+
+
+def _cuda_get_rng_state(device: Any = "cuda") -> Tensor:
+    """Where a CUDA device's generator stands, as a CPU tensor of bytes."""
+    return get_rng_state(device)
+
+
+def _cuda_set_rng_state(new_state: Tensor, device: Any = "cuda") -> None:
+    """Let a CUDA device's generator go to where ``get_rng_state`` was called."""
+    set_rng_state(new_state, device)
+
+
+def _cuda_get_rng_state_all() -> list[Tensor]:
+    """Where the generators of all CUDA devices stand."""
+    return [get_rng_state(ordinal) for ordinal in range(device_count())]
+
+
+def _cuda_set_rng_state_all(new_states: Sequence[Tensor]) -> None:
+    """Let the generators of all CUDA devices go to where ``get_rng_state_all`` was called."""
+    for ordinal, state in enumerate(new_states):
+        set_rng_state(state, ordinal)
+
+
 CUDA_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "get_rng_state": _cuda_get_rng_state,
+    "get_rng_state_all": _cuda_get_rng_state_all,
+    "set_rng_state": _cuda_set_rng_state,
+    "set_rng_state_all": _cuda_set_rng_state_all,
     "manual_seed": _cuda_manual_seed,
     "manual_seed_all": _cuda_manual_seed_all,
     "seed": _cuda_seed,

@@ -5,9 +5,13 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from .tensor_errors import ArgumentError
+from ..allocators.errors import CuplugError
 
-__all__ = ["CPU", "current_factory_device", "device"]
+__all__ = ["CPU", "DeviceNameError", "current_factory_device", "device", "set_default_device"]
+
+
+class DeviceNameError(CuplugError, ValueError):
+    """What was given names no device."""
 
 
 class device:  # noqa: N801 - torch's name
@@ -48,14 +52,14 @@ class device:  # noqa: N801 - torch's name
         name, colon, number = kind.partition(":")
         if colon:
             if index is not None or not number.isdecimal():
-                raise ArgumentError(f"{asked} names no device; write 'cpu', 'cuda', 'cuda:1' or device('cuda', 1)")
+                raise DeviceNameError(f"{asked} names no device; write 'cpu', 'cuda', 'cuda:1' or device('cuda', 1)")
             index = int(number)
         if name not in ("cpu", "cuda"):
-            raise ArgumentError(f"{asked}: there are devices of the types 'cpu' and 'cuda' only")
+            raise DeviceNameError(f"{asked}: there are devices of the types 'cpu' and 'cuda' only")
         if index is not None and not isinstance(index, int):
             raise TypeError(f"{asked}: a device's index is an integer")
         if index is not None and index < 0:
-            raise ArgumentError(f"{asked}: a device's index is 0 or more")
+            raise DeviceNameError(f"{asked}: a device's index is 0 or more")
         found = _known.get((name, index))
         if found is None:
             found = object.__new__(cls)
@@ -95,6 +99,7 @@ class device:  # noqa: N801 - torch's name
 class _Chosen(threading.local):
     def __init__(self) -> None:
         self.stack: list[device] = []
+        self.default: device | None = None
 
 
 _known: dict[tuple[str | int, int | None], device] = {}
@@ -103,6 +108,16 @@ CPU = device("cpu")
 
 
 def current_factory_device() -> device:
-    """Where factories place what names no device: the innermost ``with device(...)``, else the CPU."""
+    """Where factories place what names no device: the innermost ``with device(...)``, else the device of
+    ``set_default_device``, else the CPU."""
     stack = _chosen.stack
-    return stack[-1] if stack else CPU
+    return stack[-1] if stack else _chosen.default or CPU
+
+
+def set_default_device(new: Any) -> None:
+    """Let factories of this thread place what names no device on ``new``; None: on the CPU.
+
+    Raises:
+        ValueError: ``new`` names no device.
+    """
+    _chosen.default = None if new is None else device(new)

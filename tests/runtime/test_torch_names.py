@@ -1,0 +1,121 @@
+"""What programs of ``torch.cuda`` call besides devices, streams, events and sums of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import cuplug
+import pytest
+
+pytestmark = pytest.mark.one_schedule
+
+
+@pytest.fixture
+def cuda(make_driver: Any) -> Iterator[Any]:
+    """``cuplug.cuda`` on one device."""
+    cuplug.init(driver=make_driver())
+    yield cuplug.cuda
+    cuplug.shutdown()
+
+
+def test_a_stream_is_entered_and_left(cuda: Any) -> None:
+    s, before = cuda.Stream(), cuda.current_stream()
+    with s as entered:
+        assert entered is s
+        assert cuda.current_stream() == s
+        with s:
+            assert cuda.current_stream() == s
+        assert cuda.current_stream() == s
+    assert cuda.current_stream() == before
+
+
+def test_streams_events_and_tensors_name_devices_alike(cuda: Any) -> None:
+    x, s = cuplug.ones(2, device="cuda"), cuda.Stream()
+    event = s.record_event()
+    assert x.device == s.device == event.device == cuplug.device("cuda", 0)
+    assert s.stream_id == s.cuda_stream
+    least, greatest = cuda.Stream.priority_range()
+    assert greatest <= least
+
+
+def test_a_device_of_a_tensor_becomes_current(cuda: Any) -> None:
+    with cuda.device_of(cuplug.ones(1, device="cuda")):
+        assert cuda.current_device() == 0
+    with cuda.device_of(cuplug.ones(1)):
+        assert cuda.current_device() == 0
+    assert cuda.device(0).idx == 0
+
+
+def test_memory_is_counted_in_nested_dictionaries(cuda: Any) -> None:
+    address = cuda.caching_allocator_alloc(1000)
+    nested = cuda.memory.memory_stats_as_nested_dict()
+    assert nested["allocated_bytes"]["all"]["current"] == cuda.memory_allocated() >= 1000
+    assert nested["num_ooms"] == 0
+    cuda.caching_allocator_delete(address)
+    assert cuda.memory_allocated() == 0
+    with pytest.raises(cuplug.CuplugError, match="gave out nothing"):
+        cuda.caching_allocator_delete(address)
+    buffer = cuda.alloc_pinned(100)
+    assert cuda.host_memory_stats()["allocated_bytes.current"] >= buffer.array.nbytes
+    assert cuda.memory._snapshot()["segments"] == cuda.memory_snapshot()
+    with pytest.raises(cuplug.CuplugError, match="CUPLUG_TRACE"):
+        cuda.memory._record_memory_history()
+
+
+def test_the_fraction_of_the_memory_is_what_was_set(cuda: Any) -> None:
+    assert cuda.get_per_process_memory_fraction() == 1.0
+    cuda.set_per_process_memory_fraction(0.5)
+    assert cuda.get_per_process_memory_fraction() == pytest.approx(0.5)
+    assert cuda.get_allocator_backend() == "caching"
+    assert issubclass(cuda.OutOfMemoryError, RuntimeError)
+
+
+def test_a_generator_goes_back_to_where_its_state_was_taken(cuda: Any) -> None:
+    for get, set_, device in (
+        (cuda.get_rng_state, cuda.set_rng_state, "cuda"),
+        (cuplug.get_rng_state, cuplug.set_rng_state, "cpu"),
+    ):
+        state = get()
+        first = cuplug.rand(5, device=device)
+        assert not cuplug.rand(5, device=device).equal(first)
+        set_(state)
+        assert cuplug.rand(5, device=device).equal(first)
+    states = cuda.get_rng_state_all()
+    cuda.set_rng_state_all(states)
+    assert states[0].dtype is cuplug.uint8
+    with pytest.raises(ValueError, match="16 bytes"):
+        cuda.set_rng_state(cuplug.zeros(3))
+
+
+def test_what_names_no_device_goes_to_the_default_one(cuda: Any) -> None:
+    assert cuda.is_initialized()
+    cuda.init()
+    cuplug.set_default_device("cuda")
+    try:
+        assert cuplug.ones(1).is_cuda
+        assert cuplug.get_default_device() == cuplug.device("cuda")
+        with cuplug.device("cpu"):
+            assert cuplug.ones(1).is_cpu
+    finally:
+        cuplug.set_default_device(None)
+    assert cuplug.ones(1).is_cpu
+    assert cuplug.accelerator.current_accelerator() == cuplug.device("cuda")
+    assert cuplug.accelerator.current_device_index() == 0
+
+
+def test_what_cuplug_will_not_have_says_so() -> None:
+    for name, said in {
+        "nn": "networks",
+        "complex64": "complex",
+        "float8_e5m2": "8-bit",
+        "compile": "SourceModule",
+    }.items():
+        with pytest.raises(AttributeError, match=f"{name} is not part of cuplug.*{said}"):
+            getattr(cuplug, name)
+    x = cuplug.ones(1)
+    with pytest.raises(AttributeError, match="backward is not part of cuplug: gradients"):
+        x.backward()
+    with pytest.raises(RuntimeError, match="no gradients"):
+        cuplug.ones(1, requires_grad=True)
+    assert not hasattr(x, "misspelt")
