@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from .block import Block
 from .held_memory import HeldMemory
@@ -70,7 +69,8 @@ class Pool:
         self._ledger = ledger
         self._rules = rules
         self._pieces: list[Piece] = []
-        self._starting: dict[int, _Free] = {}  # by address
+        self._starting: dict[int, tuple[int, HeldMemory, int]] = {}
+        """By address: bytes, segment, and ``searches`` when it became free."""
         self._ending: dict[int, int] = {}  # by the address behind a free piece: its own
 
     def add(self, segment: HeldMemory) -> None:
@@ -115,7 +115,7 @@ class Pool:
         start, end = address, address + nbytes
         blocks = change = 0
         if end != segment.address + segment.nbytes and end in self._starting:
-            after = self._starting[end].nbytes
+            after = self._starting[end][0]
             self._unlist(after, end)
             end += after
             blocks, change = -1, -after
@@ -131,19 +131,19 @@ class Pool:
 
     def pieces(self) -> list[tuple[HeldMemory, int, int]]:
         """The free pieces: segment, address and bytes of each."""
-        return [(self._starting[address].segment, address, nbytes) for nbytes, address in self._pieces]
+        return [(self._starting[address][1], address, nbytes) for nbytes, address in self._pieces]
 
     def is_idle(self, piece: Piece) -> bool:
         """Whether ``piece`` is a segment as a whole."""
-        return self._starting[piece[1]].segment.nbytes == piece[0]
+        return self._starting[piece[1]][1].nbytes == piece[0]
 
     def idle(self) -> list[HeldMemory]:
         """The segments that are free as a whole, smallest first."""
-        return [self._starting[piece[1]].segment for piece in self._pieces if self.is_idle(piece)]
+        return [self._starting[piece[1]][1] for piece in self._pieces if self.is_idle(piece)]
 
     def age(self, segment: HeldMemory) -> int:
         """For how many searches a segment has been free as a whole."""
-        return self.searches - self._starting[segment.address].since
+        return self.searches - self._starting[segment.address][2]
 
     def absorb(self, other: Pool) -> None:
         """Take over all segments of a pool of the same kind, with everything in them."""
@@ -151,7 +151,7 @@ class Pool:
             segment.place = self
         self.segments.update(other.segments)
         for nbytes, address in other._pieces:
-            self._list(nbytes, address, other._starting[address].segment)
+            self._list(nbytes, address, other._starting[address][1])
         other.segments = {}
         other._forget_pieces()
 
@@ -185,20 +185,13 @@ class Pool:
 
     def _list(self, nbytes: int, address: int, segment: HeldMemory) -> None:
         insort(self._pieces, (nbytes, address))
-        self._starting[address] = _Free(nbytes, segment, self.searches)
+        self._starting[address] = nbytes, segment, self.searches
         self._ending[address + nbytes] = address
 
     def _unlist(self, nbytes: int, address: int) -> HeldMemory:
         del self._pieces[bisect_left(self._pieces, (nbytes, address))]
         del self._ending[address + nbytes]
-        return self._starting.pop(address).segment
+        return self._starting.pop(address)[1]
 
     def _forget_pieces(self) -> None:
         self._pieces, self._starting, self._ending = [], {}, {}
-
-
-class _Free(NamedTuple):
-    nbytes: int
-    segment: HeldMemory
-    since: int
-    """The count of searches when it became free."""

@@ -17,15 +17,19 @@ SMALL_BLOCK = 1 << 20
 class Counter:
     """One figure: its current value, its peak, and the sums of all increases and all decreases."""
 
-    __slots__ = ("allocated", "current", "freed", "peak", "start")
+    __slots__ = ("allocated", "current", "peak", "start")
 
     def __init__(self, current: int = 0, peak: int = 0, allocated: int = 0, freed: int = 0) -> None:
         self.current = current
         self.peak = peak
         self.allocated = allocated
-        self.freed = freed
         self.start = current - allocated + freed
         """The value from which the two sums were last counted."""
+
+    @property
+    def freed(self) -> int:
+        """The sum of all decreases. It follows from the others, so that it need not be counted."""
+        return self.start + self.allocated - self.current
 
     def increase(self, amount: int) -> None:
         """Add ``amount`` to the current value and keep the peak."""
@@ -34,27 +38,18 @@ class Counter:
         if current > self.peak:
             self.peak = current
 
-    def decrease(self, amount: int) -> None:
-        """Take ``amount`` off the current value."""
-        self.freed += amount
-        self.current -= amount
-
     def change(self, amount: int) -> None:
         """Add ``amount``, or take its opposite off where it is negative."""
         if amount > 0:
             self.increase(amount)
-        elif amount:
-            self.decrease(-amount)
+        else:
+            self.current += amount
 
     def correct(self, current: int) -> None:
         """Make the four figures agree with ``current``, which was counted anew after an interrupted operation."""
-        self.current = current
+        freed, self.current = self.freed, current
         self.peak = max(self.peak, current)
-        rise = self.allocated - self.freed
-        if current - self.start >= rise:
-            self.allocated = self.freed + current - self.start
-        else:
-            self.freed = self.allocated - (current - self.start)
+        self.allocated += max(0, freed - self.freed)  # neither sum ever falls
 
     def reset_peak(self) -> None:
         """Start the peak again from the current value."""
@@ -63,7 +58,6 @@ class Counter:
     def reset_accumulated(self) -> None:
         """Start the two sums again from zero."""
         self.allocated = 0
-        self.freed = 0
         self.start = self.current
 
     def copy(self) -> Counter:
@@ -177,17 +171,17 @@ class Ledger:
     def freed(self, nbytes: int, requested: int, *, waits: bool = False) -> None:
         """Count a block that leaves the program's hands. ``waits``: it stays active until it has ``passed``."""
         for counters in self._pools(nbytes <= SMALL_BLOCK):
-            counters.allocation.decrease(1)
-            counters.allocated_bytes.decrease(nbytes)
-            counters.requested_bytes.decrease(requested)
+            counters.allocation.current -= 1
+            counters.allocated_bytes.current -= nbytes
+            counters.requested_bytes.current -= requested
         if not waits:
             self.passed(nbytes)
 
     def passed(self, nbytes: int) -> None:
         """Count a block that is active no longer: it waits for no stream."""
         for counters in self._pools(nbytes <= SMALL_BLOCK):
-            counters.active.decrease(1)
-            counters.active_bytes.decrease(nbytes)
+            counters.active.current -= 1
+            counters.active_bytes.current -= nbytes
 
     def took_segment(self, held: HeldMemory) -> None:
         """Count a segment taken from upstream, by the call ``held.number``."""

@@ -33,16 +33,16 @@ class Plain:
 
     def freed(self, nbytes: int, requested: int, waits: bool) -> None:
         for pool in self.pools(nbytes):
-            pool.allocation.decrease(1)
-            pool.allocated_bytes.decrease(nbytes)
-            pool.requested_bytes.decrease(requested)
+            pool.allocation.change(-1)
+            pool.allocated_bytes.change(-nbytes)
+            pool.requested_bytes.change(-requested)
         if not waits:
             self.passed(nbytes)
 
     def passed(self, nbytes: int) -> None:
         for pool in self.pools(nbytes):
-            pool.active.decrease(1)
-            pool.active_bytes.decrease(nbytes)
+            pool.active.change(-1)
+            pool.active_bytes.change(-nbytes)
 
     def peaks(self) -> list[int]:
         return [counter.peak for _, pool in self.statistics.pools() for _, counter in pool.named()]
