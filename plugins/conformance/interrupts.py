@@ -18,7 +18,7 @@ from ...allocators.base import Allocator
 from ...allocators.errors import CuplugError, InvalidFreeError, OutOfMemoryError
 from ...runtime.drivers.sim import SimDriver
 from .rules import ContractBrokenError, DeadlockError, Rule, expect, require
-from .stepping import PATIENCE_S, Code, chosen_lines, run_at_line, run_threads
+from .stepping import PATIENCE_S, Code, chosen_lines, run_apart, run_at_line, run_threads
 from .workbench import MIB, Bench, Drivers, Factory, Lane, Live
 
 __all__ = [
@@ -169,12 +169,11 @@ class _AtLine(_Interruption):
 
     def __call__(self, call: Callable[[], object]) -> object:
         found: list[object] = []
-        run_at_line(
-            self._code,
-            lambda: found.append(call()),
-            self._moment,
-            lambda frame: self.strike(f"before {frame.f_code.co_filename}:{frame.f_lineno}"),
-        )
+
+        def strike(frame: FrameType) -> None:
+            self.strike(f"before {frame.f_code.co_filename}:{frame.f_lineno}")
+
+        run_apart(lambda: run_at_line(self._code, lambda: found.append(call()), self._moment, strike))
         return found[0]
 
 

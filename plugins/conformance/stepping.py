@@ -15,7 +15,7 @@ from ...allocators.base import Allocator
 from ...allocators.statistics import Statistics
 from .rules import DeadlockError, Rule, broken_by
 
-__all__ = ["PATIENCE_S", "Code", "Worker", "chosen_lines", "run_at_line", "run_threads"]
+__all__ = ["PATIENCE_S", "Code", "Worker", "chosen_lines", "run_apart", "run_at_line", "run_threads"]
 
 PATIENCE_S = 60.0
 """Seconds in which some thread must move on, or it is a deadlock. ``--patience`` changes it."""
@@ -132,6 +132,23 @@ class Worker(threading.Thread):
             return -1.0 if self._clock is None else time.clock_gettime(self._clock)
         except OSError:  # it has ended
             return -2.0
+
+
+def run_apart(work: Callable[[], object]) -> None:
+    """Run ``work`` in a thread of its own, and raise what it raises.
+
+    For what raises from a trace function: where that happens while an ``except`` clause begins or ends, CPython goes on
+    handling the exception for as long as the thread lives, and all later ones get it as their context.
+    """
+    worker = Worker(work)
+    worker.start()
+    worker.join()
+    problem, worker.problem = worker.problem, None
+    try:
+        if problem is not None:
+            raise problem
+    finally:
+        del problem  # it would hold this frame, which holds it: what its frames hold would go late
 
 
 def run_threads(targets: Sequence[Callable[[], object]], rule: Rule, patience_s: float = PATIENCE_S) -> None:

@@ -22,6 +22,7 @@ from cuplug.allocators.direct import DirectAllocator
 from cuplug.allocators.errors import CuplugError, OutOfMemoryError
 from cuplug.allocators.expandable import ExpandableAllocator
 from cuplug.allocators.native import is_available
+from cuplug.plugins.conformance.stepping import run_apart
 
 MIB = 1 << 20
 CODE = str(Path(base.__file__).resolve().parent) + os.sep
@@ -208,9 +209,9 @@ def run(program: Program, at: int) -> InjectsAtLine:
 
 @pytest.mark.parametrize("name", IN_PYTHON)
 def test_an_exception_at_any_line_leaves_everything_right(name: str, make_manual: Callable[..., Any]) -> None:
-    before = sys.gettrace()
     every = int(os.environ.get("CUPLUG_INJECT_EVERY", "41"))
-    try:
+
+    def inject_everywhere() -> None:
         lines = run(Program(FACTORIES[name], make_manual(96 * MIB)), at=-1).seen
         assert lines > 500
         for at in range(1 + lines % every, lines + 1, every):
@@ -221,8 +222,8 @@ def test_an_exception_at_any_line_leaves_everything_right(name: str, make_manual
                 program.finish()
             except BaseException as error:
                 raise AssertionError(f"after an exception at {injection.where} (line {at} of {lines})") from error
-    finally:
-        sys.settrace(before)
+
+    run_apart(inject_everywhere)
 
 
 class InterruptsCalls:
