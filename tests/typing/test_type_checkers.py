@@ -14,6 +14,7 @@ from types import ModuleType
 
 import cuplug
 import cuplug.cuda
+import cuplug.interop
 import pytest
 
 pytestmark = pytest.mark.one_schedule
@@ -99,8 +100,10 @@ def test_nothing_is_found_in_the_examples_of_the_documentation(check: Callable[[
 
 def test_every_public_name_is_seen(check: Callable[[dict[str, str]], Found]) -> None:
     names = [f"{module}.{name}" for module, found in MODULES.items() for name in _public(found)]
+    names += [f"cuplug.interop.{name}" for name in cuplug.interop.__all__]
     assert len(names) > 250
-    program = "import cuplug\nimport cuplug.cuda\n\nseen = [\n" + "".join(f"    {name},\n" for name in names) + "]\n"
+    imports = "import cuplug\nimport cuplug.cuda\nimport cuplug.interop\n"
+    program = f"{imports}\nseen = [\n" + "".join(f"    {name},\n" for name in names) + "]\n"
     unseen = {program.splitlines()[line - 1].strip(" ,") for _, line in check({"names.py": program})}
     assert not unseen
 
