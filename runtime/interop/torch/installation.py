@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from ....allocators.errors import CuplugError
 from ....allocators.native import is_available, why_not
-from ....plugins.manager import default_manager
 from ...native_functions import allocator_handle
 from ...process import leave_open
 from ...settings import AllocatorChoice
@@ -80,6 +79,8 @@ def _check_choice(allocator: AllocatorChoice | None) -> AllocatorChoice | None:
     if allocator is None:
         allocator = os.environ.get("CUPLUG_ALLOCATOR") or "expandable"
     if isinstance(allocator, str):
+        from ....plugins.manager import default_manager
+
         default_manager().check_allocator(allocator)
         if allocator.partition(":")[0] in ("direct", "bump"):
             raise CuplugError(
