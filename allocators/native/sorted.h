@@ -61,9 +61,19 @@ struct Run {
 
  private:
   void shift(unsigned to, unsigned from, unsigned how_many) {
-    if (how_many == 0) return;
-    std::memmove(orders + to, orders + from, how_many * sizeof(Order));
-    std::memmove(blocks + to, blocks + from, how_many * sizeof(Block *));
+    constexpr unsigned FEW = 8; /* for as many a call of memmove costs more than the moving */
+    if (how_many > FEW) {
+      std::memmove(orders + to, orders + from, how_many * sizeof(Order));
+      std::memmove(blocks + to, blocks + from, how_many * sizeof(Block *));
+      return;
+    }
+    const bool down = to < from;
+    for (unsigned i = 0; i < how_many; ++i) {
+      const unsigned at = down ? i : how_many - 1 - i;
+      orders[to + at] = orders[from + at];
+      blocks[to + at] = blocks[from + at];
+      asm volatile("" ::: "memory"); /* else the compiler makes a call of memmove of it */
+    }
   }
 };
 using Runs = Store<Run, 16>;

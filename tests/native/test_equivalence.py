@@ -21,6 +21,7 @@ from . import native_core as core
 pytestmark = pytest.mark.skipif(core.compiler() is None, reason="there is no C++ compiler")
 
 SEEDS = int(os.environ.get("CUPLUG_EQUIVALENCE_SEEDS", "60"))
+OPERATIONS = int(os.environ.get("CUPLUG_EQUIVALENCE_OPERATIONS", "400"))
 KIB, MIB = 1 << 10, 1 << 20
 STREAMS = [0, 7, 7 | 3 << 48, 9, (1 << 63) | 11]  # the third names a private pool
 
@@ -336,7 +337,7 @@ def test_random_programs_see_the_same_from_both(strategy: str) -> None:
     for seed in range(first, first + SEEDS):
         history = History(strategy, seed)
         try:
-            history.go(400)
+            history.go(OPERATIONS)
             history.finish()
         except BaseException as error:
             error.add_note(f"seed {seed}")
