@@ -73,6 +73,11 @@ class PinnedBuffer:
     __reduce_ex__ = refuse_copies("copy its contents, with numpy.array(buffer)")
 
     def __init__(self, memory: PinnedMemory) -> None:
+        """What ``alloc_pinned`` makes of its memory.
+
+        Raises:
+            TypeError: ``memory`` is none of ``alloc_pinned``'s.
+        """
         if not isinstance(memory, PinnedMemory):
             raise TypeError(f"cuplug.cuda.alloc_pinned(nbytes) makes pinned buffers; {memory!r} cannot be made one")
         self._memory = memory

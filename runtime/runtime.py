@@ -277,13 +277,21 @@ class Runtime:
 
     def at_close(self, closer: Callable[[], None]) -> None:
         """Call ``closer`` when the runtime closes and nothing is queued any more, before allocators close. Not called
-        in a forked child."""
+        in a forked child.
+
+        Raises:
+            TypeError: ``closer`` cannot be called.
+        """
         if not callable(closer):
             raise TypeError(f"closer must be a function without arguments, not {closer!r}")
         self._closers.append(closer)
 
     def keep(self, allocator: Allocator) -> None:
-        """Close ``allocator`` with the runtime, after those of the devices, and abandon it with them."""
+        """Close ``allocator`` with the runtime, after those of the devices, and abandon it with them.
+
+        Raises:
+            TypeError: it is no allocator.
+        """
         if not isinstance(allocator, Allocator):
             raise TypeError(f"allocator must be a cuplug.allocators.base.Allocator, not {allocator!r}")
         self._kept.append(allocator)

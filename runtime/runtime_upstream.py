@@ -39,5 +39,6 @@ class RuntimeUpstream(DeviceUpstream):
         """The key of a stream's handle in the calling thread. Raises CuplugError once the runtime cannot be used."""
 
     def fence(self, stream: int) -> Fence:
+        """See ``Upstream.fence``; ``stream`` is a key."""
         # Another thread's own stream cannot be named. The legacy stream waits for all of them.
         return super().fence(LEGACY_STREAM if stream & PER_THREAD_KEY else without_pool(stream))

@@ -25,6 +25,14 @@ def create(path: str, head: bytes, size: int) -> FileIO:
     """Make a file of ``size`` bytes that begins with ``head``, and put it in the place of an older trace.
 
     It is made beside, and moved when it has all that it needs: where that fails, what was there stays.
+
+    Args:
+        path: where the trace is to be.
+        head: its first bytes.
+        size: of the file, in bytes.
+
+    Raises:
+        TraceError: the file cannot be made, or what is there must not be replaced.
     """
     path = os.path.realpath(path)
     beside = f"{path}.{os.getpid()}.{threading.get_ident()}.part"

@@ -104,6 +104,8 @@ class Symbol:
 
 @dataclass(slots=True)
 class SourceDeclarations:
+    """What a source declares outside functions, and its shared variables. Positions count words of ``tokens``."""
+
     tokens: Tokens
     kernels: list[Kernel] = field(default_factory=list)
     symbols: list[Symbol] = field(default_factory=list)

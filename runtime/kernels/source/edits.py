@@ -15,19 +15,24 @@ class Edits:
         self._changed: dict[int, str] = {}
 
     def replace(self, position: int, text: str) -> None:
+        """Put ``text`` in the place of a word. Positions are those of ``Tokens``, which count words."""
         self._changed[self._tokens.words[position]] = text
 
     def drop(self, position: int) -> None:
+        """Leave a word out."""
         self.replace(position, "")
 
     def before(self, position: int, text: str) -> None:
+        """Put ``text`` before a word, and before what was put there earlier."""
         index = self._tokens.words[position]
         self._changed[index] = f"{text} {self._changed.get(index, self._tokens.texts[index])}"
 
     def after(self, position: int, text: str) -> None:
+        """Put ``text`` behind a word, and behind what was put there earlier."""
         index = self._tokens.words[position]
         self._changed[index] = f"{self._changed.get(index, self._tokens.texts[index])} {text}"
 
     def text(self) -> str:
+        """The changed source."""
         changed = self._changed
         return "".join(changed.get(index, text) for index, text in enumerate(self._tokens.texts))
