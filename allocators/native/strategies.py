@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import inspect
 import os
+import weakref
+from collections import deque
 from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any, Literal
@@ -43,7 +45,7 @@ class NativeStrategy(NativeAllocator):
 
     def __init__(self, strategy: str, upstream: Upstream, memory_limit: int | None, options: dict[str, Any]) -> None:
         """``options`` are the strategy's own; None means not given."""
-        self._observation = Delivery(self._move_events)
+        self._observation = Delivery(_mover(self))
         self._recorder: Observer | None = None
         """One whose events the core writes into a trace file by itself: it is not called."""
         self._changing = Lock()
@@ -165,6 +167,17 @@ class NativeExpandable(NativeStrategy):
         if given["slack"] >= 0 and not native:  # a wrong slack is said first
             virtual_memory_of(upstream)  # raises where there is none
         super().__init__("expandable", upstream, given.pop("memory_limit"), given)
+
+
+def _mover(allocator: NativeStrategy) -> Callable[[deque[Any]], int]:
+    """``_move_events`` of an allocator that is not kept: it and the core's memory go with its last reference."""
+    whose = weakref.ref(allocator)
+
+    def move(queue: deque[Any]) -> int:
+        found = whose()
+        return 0 if found is None else found._move_events(queue)
+
+    return move
 
 
 def complete(specification: type[Allocator], options: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from ...plugins.tracing.contents import Trace
 from ..analysis.filters import Filter, parse_kind
 from ..console import UsageError, printable_stdout, progress, say
 from ..outputs import whole_output
-from ..reporters.event_rows import FORMATS, write_dump, write_parquet
+from ..reporters.event_rows import FORMATS, write_dump
+from ..reporters.parquet_table import write_parquet
 from .options import TraceFile, load_one
 
 T = TypeVar("T")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 from pathlib import Path
 from typing import Annotated
@@ -12,10 +11,11 @@ import typer
 
 from ...plugins.tracing.contents import Trace
 from ..console import UsageError, progress, say
-from ..foreign.chrome_trace import chrome_events
+from ..foreign.chrome_trace import chrome_lines
 from ..foreign.snapshot_writer import snapshot
 from ..outputs import whole_output
-from ..reporters.event_rows import write_dump, write_parquet
+from ..reporters.event_rows import write_dump
+from ..reporters.parquet_table import write_parquet
 from .options import TraceFile, load_one
 
 _FORMS = {".json": "chrome", ".pickle": "pytorch", ".parquet": "parquet", ".csv": "csv"}
@@ -61,6 +61,6 @@ def _write(trace: Trace, output: Path, form: str) -> None:
     else:
         with whole_output(output) as file:
             file.write('{"displayTimeUnit":"ms","traceEvents":[\n')
-            for number, event in enumerate(chrome_events(trace)):
-                file.write((",\n" if number else "") + json.dumps(event, separators=(",", ":")))
+            for number, line in enumerate(chrome_lines(trace)):
+                file.write((",\n" if number else "") + line)
             file.write("\n]}\n")

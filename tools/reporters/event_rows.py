@@ -1,21 +1,20 @@
-"""Writes events out: as text for people, or as CSV, JSON lines or Parquet for other programs."""
+"""Writes events out: as text for people, or as CSV or JSON lines for other programs."""
 
 from __future__ import annotations
 
 import csv
+import io
 import json
-from collections.abc import Callable, Iterator, Sequence
-from importlib import import_module
-from typing import IO, Any, TextIO
+from collections.abc import Callable, Iterator
+from typing import TextIO
 
 import numpy as np
 import numpy.typing as npt
 
 from ...allocators.events import EventKind
 from ...plugins.tracing.contents import Trace
-from ..console import UsageError
 
-__all__ = ["COLUMNS", "FORMATS", "rows", "write_dump", "write_parquet"]
+__all__ = ["ASKED", "COLUMNS", "FORMATS", "KIND_NAMES", "rows", "write_dump"]
 
 FORMATS = ("text", "csv", "jsonl", "parquet")
 COLUMNS = (
@@ -26,9 +25,9 @@ COLUMNS = (
 stack, innermost first, and the library that asked."""
 
 Row = tuple[int, int, str, int, int, int, int, int, int, int, str, str, str]
-_NAMES = {int(kind): kind.name.lower() for kind in EventKind}
+KIND_NAMES = {int(kind): kind.name.lower() for kind in EventKind}
 _MARKER = int(EventKind.MARKER)
-_ASKED = (int(EventKind.ALLOCATE), int(EventKind.OUT_OF_MEMORY))
+ASKED = (int(EventKind.ALLOCATE), int(EventKind.OUT_OF_MEMORY))
 """Events that say which library caused them."""
 
 
@@ -43,10 +42,10 @@ def rows(trace: Trace, places: npt.NDArray[np.int64]) -> Iterator[Row]:
             if stack is None:
                 stack = stacks[context] = " < ".join(map(str, trace.stack(context)))
             name = trace.name(requested) if kind == _MARKER else ""
-            library = trace.library(context) if kind in _ASKED else ""
+            library = trace.library(context) if kind in ASKED else ""
             yield (
-                place, time_ns, _NAMES[kind], device, stream, thread, address, nbytes, requested, context, name, stack,
-                library,
+                place, time_ns, KIND_NAMES[kind], device, stream, thread, address, nbytes, requested, context, name,
+                stack, library,
             )  # fmt: skip
 
 
@@ -54,30 +53,74 @@ def write_dump(
     trace: Trace, places: npt.NDArray[np.int64], form: str, file: TextIO, done: Callable[[int], None]
 ) -> None:
     """Write events to a text file, in one of ``FORMATS`` but Parquet. ``done`` is told how many more are written."""
-    write = {"text": _text, "csv": _csv, "jsonl": _jsonl}[form](file, trace)
+    if form == "text":
+        _write_text(trace, places, file, done)
+        return
+    line, tail = {"csv": (_csv_line, _csv_tail), "jsonl": (_json_line, _json_tail)}[form]
+    if form == "csv":
+        file.write(",".join(COLUMNS) + "\n")
+    tails: dict[tuple[int, bool], str] = {}  # a stack's text is made once
+    for part, events in _parts(trace, places):
+        lines = []
+        for place, event in zip(part, events, strict=True):
+            time_ns, address, nbytes, requested, stream, context, thread, device, kind = event
+            key = context, kind in ASKED
+            end = tails.get(key)
+            if end is None:
+                end = tails[key] = tail(trace, "", *key)
+            if kind == _MARKER:
+                end = tail(trace, trace.name(requested), *key)
+            lines.append(
+                line(place, time_ns, KIND_NAMES[kind], device, stream, thread, address, nbytes, requested, context, end)
+            )
+        file.write("".join(lines))
+        done(len(lines))
+
+
+def _parts(trace: Trace, places: npt.NDArray[np.int64]) -> Iterator[tuple[list[int], list[tuple[int, ...]]]]:
+    """Places and their events' fields, some thousands at a time."""
+    for start in range(0, len(places), 4096):
+        part = places[start : start + 4096]
+        yield part.tolist(), trace.events[part].tolist()
+
+
+def _csv_line(
+    place: int, time_ns: int, kind: str, device: int, stream: int, thread: int, address: int, nbytes: int,
+    requested: int, context: int, tail: str,
+) -> str:  # fmt: skip
+    return f"{place},{time_ns},{kind},{device},{stream},{thread},{address},{nbytes},{requested},{context},{tail}"
+
+
+def _csv_tail(trace: Trace, name: str, context: int, asked: bool) -> str:
+    text = io.StringIO()
+    stack = " < ".join(map(str, trace.stack(context)))
+    csv.writer(text, lineterminator="\n").writerow((name, stack, trace.library(context) if asked else ""))
+    return text.getvalue()
+
+
+def _json_line(
+    place: int, time_ns: int, kind: str, device: int, stream: int, thread: int, address: int, nbytes: int,
+    requested: int, context: int, tail: str,
+) -> str:  # fmt: skip
+    return (
+        f'{{"event": {place}, "time_ns": {time_ns}, "kind": "{kind}", "device": {device}, "stream": {stream}, '
+        f'"thread": {thread}, "address": {address}, "nbytes": {nbytes}, "requested": {requested}, '
+        f'"context": {context}, {tail}'
+    )
+
+
+def _json_tail(trace: Trace, name: str, context: int, asked: bool) -> str:
+    stack = [str(frame) for frame in trace.stack(context)]
+    entry = {"name": name, "stack": stack, "library": trace.library(context) if asked else ""}
+    return json.dumps(entry)[1:] + "\n"
+
+
+def _write_text(trace: Trace, places: npt.NDArray[np.int64], file: TextIO, done: Callable[[int], None]) -> None:
+    write = _text(file, trace)
     for count, row in enumerate(rows(trace, places), 1):
         write(row)
         if not count % 4096:
             done(4096)
-
-
-def write_parquet(trace: Trace, places: npt.NDArray[np.int64], file: IO[bytes]) -> None:
-    """Write events to an open file, as Parquet.
-
-    Raises:
-        UsageError: pyarrow is not installed.
-        OSError: the file cannot be written.
-    """
-    try:
-        pa: Any = import_module("pyarrow")
-        pq: Any = import_module("pyarrow.parquet")
-    except ModuleNotFoundError:
-        raise UsageError("Parquet needs pyarrow: pip install 'cuplug[parquet]', or choose another --format") from None
-    types = [pa.int64(), pa.int64(), pa.string(), pa.uint8(), pa.uint64(), pa.uint16(), pa.uint64(), pa.int64()]
-    types += [pa.int64(), pa.uint32(), pa.string(), pa.string(), pa.string()]
-    columns: Sequence[Sequence[Any]] = list(zip(*rows(trace, places), strict=True)) or [()] * len(COLUMNS)
-    arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
-    pq.write_table(pa.table(dict(zip(COLUMNS, arrays, strict=True))), file)
 
 
 def _text(file: TextIO, trace: Trace) -> Callable[[Row], None]:
@@ -96,25 +139,5 @@ def _text(file: TextIO, trace: Trace) -> Callable[[Row], None]:
             f"{requested:>14}  {name or stack}"
         )
         file.write(line.rstrip() + "\n")
-
-    return write
-
-
-def _csv(file: TextIO, _trace: Trace) -> Callable[[Row], Any]:
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    return writer.writerow
-
-
-def _jsonl(file: TextIO, trace: Trace) -> Callable[[Row], None]:
-    stacks: dict[int, list[str]] = {}
-
-    def write(row: Row) -> None:
-        entry: dict[str, Any] = dict(zip(COLUMNS, row, strict=True))
-        context = entry["context"]
-        if context not in stacks:
-            stacks[context] = [str(frame) for frame in trace.stack(context)]
-        entry["stack"] = stacks[context]
-        file.write(json.dumps(entry) + "\n")
 
     return write

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -173,6 +175,20 @@ class ThirdParty:
     @hookimpl
     def cuplug_allocators(self) -> dict[str, Any]:
         return {"theirs": DirectAllocator}
+
+
+@needs_core
+def test_an_allocator_goes_with_the_last_reference_to_it_and_its_host_memory_too() -> None:
+    allocator = default_manager().make_allocator("caching", workload.null_upstream("caching", None))
+    allocator.attach(lambda *_event: None)
+    allocator.free(allocator.allocate(1000, stream=0))
+    gone = weakref.ref(allocator)
+    gc.disable()
+    try:
+        del allocator
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 @needs_core
