@@ -7,22 +7,25 @@ namespace {
 
 Owner *as_owner(PyObject *object) { return reinterpret_cast<Owner *>(object); }
 
-/* Memory of owners that have gone, of the two kinds: classes made in Python have the collector's header in front. The
- * collector need not know an owner, which refers to nothing that refers to it. */
+/* Memory of owners that have gone, of classes that add nothing to Owner. A class with attributes of its own has more in
+ * front of the object: its memory is Python's business. The collector need not know an owner without attributes, which
+ * refers to nothing that refers to it. */
 constexpr int MOST_SPARE = 128;
-Owner *spare[2][MOST_SPARE];
-int spare_count[2] = {0, 0};
+Owner *spare[MOST_SPARE];
+int spare_count = 0;
 
-/* An owner of nothing. Its class adds nothing to Owner's own fields. */
+bool adds_nothing(const PyTypeObject *type) {
+  return type->tp_basicsize == sizeof(Owner) && !PyType_HasFeature(const_cast<PyTypeObject *>(type), Py_TPFLAGS_HAVE_GC);
+}
+
+/* An owner of nothing. */
 PyObject *new_owner(PyTypeObject *type) {
   Owner *owner;
-  const int kind = PyType_IS_GC(type);
-  if (spare_count[kind] > 0 && type->tp_basicsize == sizeof(Owner)) {
-    owner = as_owner(PyObject_Init(reinterpret_cast<PyObject *>(spare[kind][--spare_count[kind]]), type));
+  if (spare_count > 0 && adds_nothing(type)) {
+    owner = as_owner(PyObject_Init(reinterpret_cast<PyObject *>(spare[--spare_count]), type));
   } else {
     owner = as_owner(type->tp_alloc(type, 0));
     if (owner == nullptr) return nullptr;
-    if (kind && type->tp_basicsize == sizeof(Owner)) PyObject_GC_UnTrack(reinterpret_cast<PyObject *>(owner));
   }
   owner->weak_references = nullptr;
   owner->block = nullptr;
@@ -86,9 +89,8 @@ void deallocate(PyObject *self) {
     PyErr_Restore(type, value, traceback);
   }
   PyTypeObject *type = Py_TYPE(self);
-  const int kind = PyType_IS_GC(type);
-  if (spare_count[kind] < MOST_SPARE && type->tp_basicsize == sizeof(Owner)) {
-    spare[kind][spare_count[kind]++] = owner; /* the class's reference is subtype_dealloc's to drop */
+  if (spare_count < MOST_SPARE && adds_nothing(type)) {
+    spare[spare_count++] = owner; /* the class's reference is subtype_dealloc's to drop */
   } else {
     type->tp_free(self);
   }
@@ -310,8 +312,8 @@ PyObject *quicken(PyObject *, PyObject *arguments) {
   PyObject *function;
   PyTypeObject *made;
   if (!PyArg_ParseTuple(arguments, "OO!:quicken", &function, &PyType_Type, &made)) return nullptr;
-  if (!PyType_IsSubtype(made, &OwnerType) || made->tp_basicsize != sizeof(Owner)) {
-    PyErr_Format(PyExc_TypeError, "%R does not derive from Owner, or has fields of its own", made);
+  if (!PyType_IsSubtype(made, &OwnerType)) {
+    PyErr_Format(PyExc_TypeError, "%R does not derive from Owner", made);
     return nullptr;
   }
   Quick *quick = PyObject_GC_New(Quick, &QuickType);

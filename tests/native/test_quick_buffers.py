@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 from collections.abc import Iterator
@@ -128,4 +129,25 @@ def test_a_context_source_that_raises_keeps_no_block_of_an_owner_that_goes(monke
     del owner
     assert told == [KeyboardInterrupt]
     assert (events[-1][0].name, events[-1][-1]) == ("FREE", 0)
+    assert allocator.statistics().all.allocation.current == 0
+
+
+class WithAttributes(Owner):
+    pass
+
+
+class WithOthers(Owner):
+    pass
+
+
+def test_owners_of_classes_with_attributes_are_objects_like_any_other() -> None:
+    allocator = NativeCaching(NullUpstream())
+    for number in range(200):
+        first: Any = WithAttributes.allocate(allocator, 100, stream=0)
+        first.itself, first.number = first, number
+        second: Any = WithOthers.allocate(allocator, 100, stream=0)
+        assert vars(second) == {}
+        second.other = number
+    del first, second
+    gc.collect()
     assert allocator.statistics().all.allocation.current == 0
