@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
     # Modules all of whose names are public; mypy does not follow ``__all__`` from one to the next.
     from .runtime.tensor import *  # noqa: F403
+    from .runtime.tensor.ops.combined_reductions import *  # noqa: F403
     from .runtime.tensor.ops.counting import *  # noqa: F403
     from .runtime.tensor.ops.elementwise_functions import *  # noqa: F403
     from .runtime.tensor.ops.normalising import *  # noqa: F403
@@ -64,7 +65,6 @@ if TYPE_CHECKING:
     from .runtime.tensor.ops.scattering import *  # noqa: F403
     from .runtime.tensor.ops.sorting import *  # noqa: F403
     from .runtime.tensor.ops.stacking import *  # noqa: F403
-    from .runtime.tensor.ops.statistics import *  # noqa: F403
     from .runtime.tensor.ops.triangles import *  # noqa: F403
 else:
     # Hidden from type checkers, which would take every name to exist.
