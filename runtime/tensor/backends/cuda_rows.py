@@ -107,8 +107,36 @@ extern "C" __global__ void kernel({found.c_name}* found, const Stored* ordered, 
 def soft_source(functor: str, stored: dtype, out: dtype, lanes: int) -> str:
     """``kernel(out, source, rows, length)``: ``lanes`` threads (32 or 256) for a row, 256 for a block."""
     log = functor == "LogSoftmax"
+    if lanes == 32:
+        return _short_rows(log, stored, out)
     result = "load(row[i]) - most - total" if log else "exp(load(row[i]) - most) / total"
-    return f"""{header([stored, out, stored.computed])}{loading(stored, stored.computed)}
+    return f"""{header([stored, out, stored.computed])}{loading(stored, stored.computed)}{_among(lanes)}
+extern "C" __global__ void __launch_bounds__(256) kernel({out.c_name}* out, const Stored* source, long long rows,
+                                                         long long length) {{
+    __shared__ T shared[256];
+    const long long r = (long long)blockIdx.x * ROWS + threadIdx.x / LANES;
+    const int lane = threadIdx.x % LANES;
+    const bool mine = r < rows;
+    const Stored* row = source + r * length;
+    // One reading for both: what was added up so far shrinks when a larger element comes.
+    T most = -INFINITY, total = T(0);
+    if (mine) for (long long i = lane; i < length; i += LANES) {{
+        const T x = load(row[i]);
+        if (x > most) {{ total = total * exp(most - x) + T(1); most = x; }}
+        else total += x == most && isinf_(x) && x < T(0) ? T(0) : exp(x - most);
+    }}
+    const T largest = among_lanes<true>(most, shared);
+    total = among_lanes<false>(most == largest ? total : total * exp(most - largest), shared);
+    most = largest;
+    {"total = log(total);" if log else ""}
+    if (mine) for (long long i = lane; i < length; i += LANES)
+        out[r * length + i] = convert<{out.c_name}, T>({result});
+}}
+"""
+
+
+def _among(lanes: int) -> str:
+    return f"""
 enum {{ LANES = {lanes}, ROWS = 256 / LANES }};
 template <bool largest> __device__ __forceinline__ T among_lanes(T mine, T* shared) {{
     const int me = threadIdx.x, lane = me % LANES;
@@ -122,21 +150,37 @@ template <bool largest> __device__ __forceinline__ T among_lanes(T mine, T* shar
     __syncthreads();
     return all;
 }}
+"""
+
+
+def _short_rows(log: bool, stored: dtype, out: dtype) -> str:
+    """The same for rows of 1024 elements at most, which 32 threads keep in registers."""
+    result = "kept[k] - most - total" if log else "kept[k] / total"
+    return f"""{header([stored, out, stored.computed])}{loading(stored, stored.computed)}{_among(32)}
 extern "C" __global__ void __launch_bounds__(256) kernel({out.c_name}* out, const Stored* source, long long rows,
                                                          long long length) {{
     __shared__ T shared[256];
     const long long r = (long long)blockIdx.x * ROWS + threadIdx.x / LANES;
-    const int lane = threadIdx.x % LANES;
-    const bool mine = r < rows;
+    const int lane = threadIdx.x % LANES, count = r < rows ? (int)length : 0;
     const Stored* row = source + r * length;
-    T most = -INFINITY;
-    if (mine) for (long long i = lane; i < length; i += LANES) most = maximum(most, load(row[i]));
+    T kept[32], most = -INFINITY, total = T(0);
+    #pragma unroll
+    for (int k = 0; k < 32; ++k) {{
+        kept[k] = lane + k * LANES < count ? load(row[lane + k * LANES]) : -INFINITY;
+        most = maximum(most, kept[k]);
+    }}
     most = among_lanes<true>(most, shared);
-    T total = T(0);
-    if (mine) for (long long i = lane; i < length; i += LANES) total += exp(load(row[i]) - most);
+    #pragma unroll
+    for (int k = 0; k < 32; ++k) {{
+        if (lane + k * LANES >= count) continue;
+        const T power = exp(kept[k] - most);
+        total += power;
+        {"" if log else "kept[k] = power;"}
+    }}
     total = among_lanes<false>(total, shared);
     {"total = log(total);" if log else ""}
-    if (mine) for (long long i = lane; i < length; i += LANES)
-        out[r * length + i] = convert<{out.c_name}, T>({result});
+    #pragma unroll
+    for (int k = 0; k < 32; ++k)
+        if (lane + k * LANES < count) out[r * length + lane + k * LANES] = convert<{out.c_name}, T>({result});
 }}
 """

@@ -61,6 +61,18 @@ template <class T> struct Smallest : Extreme<T, false> {};
 _KERNELS = r"""
 enum { ITEMS = 8, TILE = 256 * ITEMS };
 
+// Tiles go through shared memory, so that neighbouring threads read and write neighbours; gaps keep banks apart.
+enum { STAGED = TILE + TILE / 32 };
+__device__ __forceinline__ int staged(int i) { return i + i / 32; }
+__device__ __forceinline__ void fetch(Acc* stage, const Stored* source, long long first, long long length) {
+    #pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        const int i = k * 256 + threadIdx.x;
+        stage[staged(i)] = first + i < length ? F::of(load(source[first + i]), first + i) : F::start();
+    }
+    __syncthreads();
+}
+
 // The accumulator of all threads before this one; `all` becomes that of the whole block.
 __device__ __forceinline__ Acc before_me(const Acc& mine, Acc* shared, Acc& all) {
     const int me = threadIdx.x;
@@ -81,13 +93,13 @@ __device__ __forceinline__ Acc before_me(const Acc& mine, Acc* shared, Acc& all)
 
 extern "C" __global__ void __launch_bounds__(256) totals(
     const Stored* source, Acc* total, long long length, long long tiles) {
-    __shared__ __align__(16) unsigned char memory[256 * sizeof(Acc)];
+    __shared__ __align__(16) unsigned char memory[256 * sizeof(Acc)], staging[STAGED * sizeof(Acc)];
+    Acc* const stage = (Acc*)staging;
     const long long row = blockIdx.x / tiles, tile = blockIdx.x % tiles;
-    const long long first = tile * TILE + threadIdx.x * ITEMS;
+    fetch(stage, source + row * length, tile * TILE, length);
     Acc mine = F::start(), all;
     #pragma unroll
-    for (int k = 0; k < ITEMS; ++k)
-        if (first + k < length) mine = F::join(mine, F::of(load(source[row * length + first + k]), first + k));
+    for (int k = 0; k < ITEMS; ++k) mine = F::join(mine, stage[staged(threadIdx.x * ITEMS + k)]);
     before_me(mine, (Acc*)memory, all);
     if (threadIdx.x == 0) total[blockIdx.x] = all;
 }
@@ -109,24 +121,32 @@ extern "C" __global__ void __launch_bounds__(256) add_up(Acc* total, long long t
 // A block makes one tile, if there are totals of those before it, else a whole row tile after tile.
 extern "C" __global__ void __launch_bounds__(256) scan(
     OUTS, const Stored* source, const Acc* total, long long length, long long tiles) {
-    __shared__ __align__(16) unsigned char memory[256 * sizeof(Acc)];
+    __shared__ __align__(16) unsigned char memory[256 * sizeof(Acc)], staging[STAGED * sizeof(Acc)];
+    Acc* const stage = (Acc*)staging;
     const long long row = total ? blockIdx.x / tiles : blockIdx.x;
     long long tile = total ? blockIdx.x % tiles : 0;
     const long long end = total ? tile + 1 : tiles;
     Acc carry = total ? total[blockIdx.x] : F::start();
     for (; tile < end; ++tile) {
-        const long long first = tile * TILE + threadIdx.x * ITEMS, at = row * length + first;
+        const long long first = tile * TILE;
+        fetch(stage, source + row * length, first, length);
         Acc made[ITEMS];
         #pragma unroll
         for (int k = 0; k < ITEMS; ++k) {
-            made[k] = first + k < length ? F::of(load(source[at + k]), first + k) : F::start();
+            made[k] = stage[staged(threadIdx.x * ITEMS + k)];
             if (k) made[k] = F::join(made[k - 1], made[k]);
         }
         Acc all;
         const Acc before = F::join(carry, before_me(made[ITEMS - 1], (Acc*)memory, all));
         #pragma unroll
-        for (int k = 0; k < ITEMS; ++k)
-            if (first + k < length) F::write(F::join(before, made[k]), WRITTEN, at + k);
+        for (int k = 0; k < ITEMS; ++k) stage[staged(threadIdx.x * ITEMS + k)] = F::join(before, made[k]);
+        __syncthreads();
+        #pragma unroll
+        for (int k = 0; k < ITEMS; ++k) {
+            const int i = k * 256 + threadIdx.x;
+            if (first + i < length) F::write(stage[staged(i)], WRITTEN, row * length + first + i);
+        }
+        __syncthreads();
         carry = F::join(carry, all);
     }
 }

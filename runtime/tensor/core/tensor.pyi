@@ -2521,10 +2521,10 @@ class Tensor:
         It raises what ``rad2deg`` raises, and where the result does not fit ``input``.
         """
         ...
-    def random_(self, from_: _int | None = None, to: _int | None = None, *, generator: Generator | None = None) -> Tensor:
+    def random_(self, from_: _int | None = None, to: Any = Ellipsis, *, generator: Generator | None = None) -> Tensor:
         """Fill with random integers from ``from_`` up to but without ``to``; ``random_(n)`` is from 0 to ``n``.
 
-        Without limits: up to what the type holds exactly.
+        Without limits, and where ``to`` is None: up to what the type holds exactly.
 
         Raises:
             ValueError: there are none, or the type does not hold them.

@@ -75,21 +75,19 @@ def uniform_(input: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: G
     return _drawn(input, "uniform", float(from_), float(to), generator)
 
 
-def random_(
-    input: Tensor, from_: int | None = None, to: int | None = None, *, generator: Generator | None = None
-) -> Tensor:
+def random_(input: Tensor, from_: int | None = None, to: Any = ..., *, generator: Generator | None = None) -> Tensor:
     """Fill with random integers from ``from_`` up to but without ``to``; ``random_(n)`` is from 0 to ``n``.
 
-    Without limits: up to what the type holds exactly.
+    Without limits, and where ``to`` is None: up to what the type holds exactly.
 
     Raises:
         ValueError: there are none, or the type does not hold them.
     """
     kind = input._layout.dtype
-    if to is None and from_ is not None and from_ <= 0:  # from there up to what the type holds
-        to = (_WHOLE.get(kind.name) or kind.maximum) + 1
-    elif to is None:
-        from_, to = 0, _WHOLE.get(kind.name) or kind.maximum + 1 if from_ is None else from_
+    if to is ... and from_ is not None:
+        from_, to = 0, from_
+    elif to is ... or to is None:
+        to = _WHOLE.get(kind.name) or kind.maximum + 1
     return _integers(input, from_ or 0, to, generator)
 
 

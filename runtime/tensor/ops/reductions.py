@@ -221,7 +221,7 @@ def norm(
     REDUCTIONS["norm"].types(input.dtype)
     if order:
         return reduced("amin", apply(_ABS, input), dim, keepdim, out=out)
-    return reduced("sum", to(apply(_NE, input, 0), input.dtype), dim, keepdim, out=out)
+    return into(out, reduced("sum", to(apply(_NE, input, 0), input.dtype), dim, keepdim))
 
 
 def amax(
