@@ -72,6 +72,11 @@ class HandlePool:
             return self._lend(owner, kind, self._create, kind)
         return self._lock.run(self._take, owner, kind)
 
+    @property
+    def has_left(self) -> bool:
+        """Whether there are handles whose owners have gone."""
+        return bool(self._left)
+
     def settle(self) -> bool:
         """Take back the handles whose owners have gone. Whether there were any."""
         return bool(self._left) and not self._lock.is_mine() and self._lock.run(self._settle)

@@ -392,8 +392,10 @@ class Runtime:
 
     def _out_of_memory(self, device: DeviceState, nbytes: int, stream: int) -> bool:
         settle_owners()
-        with self.on_device(device.ordinal):
-            reclaimed = device.streams.settle()
+        reclaimed = False
+        if device.streams.has_left:
+            with self.on_device(device.ordinal):
+                reclaimed = device.streams.settle()
         return self.plugins.out_of_memory(device.ordinal, nbytes, stream) or reclaimed
 
     def _allocators(self) -> list[Allocator]:

@@ -72,6 +72,9 @@ def install(allocator: AllocatorChoice | None = None) -> None:
     check()
     choice = _check_choice(allocator)
     _put_under(lambda device: _handle(device, choice))
+    import torch
+
+    torch.cuda._lazy_call(lambda: _start(torch._C._cuda_getDevice(), choice))
 
 
 def _check_choice(allocator: AllocatorChoice | None) -> AllocatorChoice | None:
@@ -112,6 +115,14 @@ def _put_under(find: Any) -> None:
         raise CuplugError(f"PyTorch refuses cuplug's memory: {message.value.decode(errors='replace')}")
     _library, _find = library, callback
     atexit.register(library.cuplug_torch_end)
+
+
+def _start(device: int, allocator: AllocatorChoice | None) -> None:
+    """Start the runtime, and its driver on the device that PyTorch has current. PyTorch calls this once it has started
+    CUDA: PyCUDA has to be imported, and to find the device's context, outside of an allocation of PyTorch's."""
+    runtime = runtime_for("PyTorch", allocator)
+    with runtime.on_device(device):
+        _handle(device, allocator)
 
 
 def _handle(device: int, allocator: AllocatorChoice | None) -> int:

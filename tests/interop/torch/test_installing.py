@@ -30,7 +30,7 @@ def fake_torch(tmp_path: Path) -> str:
         from types import SimpleNamespace
         __version__ = os.environ.get("FAKE_VERSION", "2.11.0")
         version = SimpleNamespace(cuda=os.environ.get("FAKE_CUDA"), git_version="0")
-        cuda = SimpleNamespace(is_initialized=lambda: "FAKE_USED" in os.environ)
+        cuda = SimpleNamespace(_lazy_call=lambda call: None, is_initialized=lambda: "FAKE_USED" in os.environ)
         """)
     )
     return str(tmp_path)
