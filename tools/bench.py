@@ -167,6 +167,9 @@ def torch_training(
     passes: Annotated[int, typer.Option(help="warm passes in each process; the medians are over them")] = 5,
     processes: Annotated[int, typer.Option(help="processes for each allocator, in turn with the others")] = 1,
     busy: Annotated[bool, typer.Option("--busy", help="while a Python thread computes")] = False,
+    also: Annotated[
+        list[str] | None, typer.Option(help="more of cuplug's allocators, for example caching:preset=torch")
+    ] = None,
 ) -> None:
     """Training in PyTorch: its own allocator, its expandable segments, and cuplug under it. Needs a GPU."""
     from .benchmarks.torch_training import race
@@ -174,16 +177,16 @@ def torch_training(
 
     title = "training in PyTorch" + (" while a Python thread computes" if busy else "")
     console = Console(width=120)
-    for outcomes in race(workload or list(WORKLOADS), passes=passes, processes=processes, busy=busy):
+    for outcomes in race(workload or list(WORKLOADS), passes=passes, processes=processes, busy=busy, also=also or []):
         table = Table(title=f"{outcomes[0].workload}: {title}")
         table.add_column("allocator")
-        for column in ("first s", "÷ PyTorch's", "warm s", "÷ PyTorch's", "reserved MiB", "÷ requested"):
+        for column in ("first s", "÷ PyTorch's", "warm s", "÷ PyTorch's", "reserved MiB", "÷ requested", "taken"):
             table.add_column(column, justify="right")
         first = outcomes[0]
         for each in outcomes:
             times = [f"{each.cold:.3f}", f"{each.cold / first.cold:.3f}"]
             times += [f"{each.warm:.3f}", f"{each.warm / first.warm:.3f}"]
-            bytes_ = [f"{each.reserved / 2**20:.0f}", f"{each.reserved / each.requested:.3f}"]
+            bytes_ = [f"{each.reserved / 2**20:.0f}", f"{each.reserved / each.requested:.3f}", f"{each.taken:.0f}"]
             table.add_row(each.contender, *times, *bytes_)
         console.print(table)
     console.print(machine())

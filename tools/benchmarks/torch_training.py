@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -31,26 +31,32 @@ class Outcome:
     """The median of the warm passes of every process."""
     requested: int
     reserved: int
+    taken: float
+    """How often memory was taken from the driver in a warm pass; pages that only move are not counted."""
 
 
-def race(workloads: list[str], *, passes: int, processes: int, busy: bool) -> Iterator[list[Outcome]]:
-    """The outcomes of each workload, in the order of ``CONTENDERS``.
+def race(
+    workloads: list[str], *, passes: int, processes: int, busy: bool, also: Sequence[str] = ()
+) -> Iterator[list[Outcome]]:
+    """The outcomes of each workload, in the order of ``CONTENDERS``, then of ``also``.
 
     Args:
         workloads: names out of ``torch_workloads.py``.
         passes: warm passes in each process.
         processes: how many processes each contender gets, in turn with the others.
         busy: whether a Python thread computes meanwhile.
+        also: more of cuplug's allocators, with options: ``caching:preset=torch``.
 
     Raises:
         CuplugError: a process failed; the message has the end of its output.
     """
+    contenders = [*CONTENDERS, *(f"cuplug {allocator}" for allocator in also)]
     for workload in workloads:
-        found: dict[str, list[dict[str, float | list[float]]]] = {contender: [] for contender in CONTENDERS}
+        found: dict[str, list[dict[str, float | list[float]]]] = {contender: [] for contender in contenders}
         for _ in range(processes):
-            for contender in CONTENDERS:
+            for contender in contenders:
                 found[contender].append(_run(workload, contender, passes, busy=busy))
-        yield [_outcome(workload, contender, found[contender]) for contender in CONTENDERS]
+        yield [_outcome(workload, contender, found[contender]) for contender in contenders]
 
 
 def _outcome(workload: str, contender: str, found: list[dict[str, float | list[float]]]) -> Outcome:
@@ -62,6 +68,7 @@ def _outcome(workload: str, contender: str, found: list[dict[str, float | list[f
         warm=median(warm),
         requested=int(max(_number(each["requested"]) for each in found)),
         reserved=int(max(_number(each["reserved"]) for each in found)),
+        taken=median(_number(each["taken"]) for each in found),
     )
 
 

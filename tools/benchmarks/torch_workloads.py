@@ -176,10 +176,12 @@ def main(name: str, passes: int, *, busy: bool) -> None:
         threading.Thread(target=_compute, daemon=True).start()
     cold = _time(run)
     gc.collect()
+    before = torch.cuda.memory_stats()["num_device_alloc"]
     warm = [_time(run) for _ in range(passes)]
     figures = torch.cuda.memory_stats()
+    taken = (figures["num_device_alloc"] - before) / passes
     peaks = {key: figures[f"{key}_bytes.all.peak"] for key in ("requested", "allocated", "reserved")}
-    print(json.dumps({"cold": cold, "warm": warm, **peaks}), flush=True)
+    print(json.dumps({"cold": cold, "warm": warm, "taken": taken, **peaks}), flush=True)
 
 
 if __name__ == "__main__":
