@@ -201,4 +201,4 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
         scatter_add_(
             counts, 0, each.clamp_max(place, bins - 1), ones(kept.shape, dtype=counts.dtype, device=counts.device)
         )
-    return into(out, counts)
+    return into(out, counts, exact=True)
