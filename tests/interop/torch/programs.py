@@ -361,6 +361,44 @@ def the_profiler_sees_memory():
     assert any(event.self_device_memory_usage for event in profile.key_averages())
 
 
+def deterministic_training_prints_its_weights():
+    """Sizes and batches drawn anew at each step; every batch comes over a side stream."""
+    import hashlib
+    import random
+
+    import torchvision
+
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.benchmark = False
+    random.seed(0)
+    torch.manual_seed(0)
+    model = torchvision.models.resnet18().cuda()
+    optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
+    side, current = torch.cuda.Stream(), torch.cuda.current_stream()
+
+    def fetch():
+        count, size = random.choice([8, 16, 24, 32]), random.choice([96, 128, 160, 192])
+        with torch.cuda.stream(side):
+            x = torch.randn(count, 3, size, size).pin_memory().cuda(non_blocking=True)
+            return (x - 0.1) / 0.9, torch.randint(0, 1000, (count,)).pin_memory().cuda(non_blocking=True)
+
+    following = fetch()
+    for _ in range(80):
+        current.wait_stream(side)
+        x, y = following
+        x.record_stream(current)
+        y.record_stream(current)
+        following = fetch()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        del x, y
+    digest = hashlib.sha256()
+    for value in model.state_dict().values():
+        digest.update(value.cpu().numpy().tobytes())
+    print("weights", digest.hexdigest())
+
+
 def a_process_ends_with_live_tensors():
     globals()["kept"] = [torch.ones(1000, device="cuda") for _ in range(10)]
     import torch.nn as nn

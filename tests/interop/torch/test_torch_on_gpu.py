@@ -15,10 +15,14 @@ ONLY_CACHING = {"a_tensor_is_shared_with_another_process"}
 pytestmark = [pytest.mark.needs_gpu, pytest.mark.needs_torch]
 
 
+DETERMINISTIC = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+
+
 def run(name: str, allocator: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "CUPLUG_TORCH": allocator} if allocator else dict(os.environ)
     command = [sys.executable, "-m", "cuplug.interop.torch", "-a", allocator] if allocator else [sys.executable]
     environment.pop("CUPLUG_TORCH", None)
+    environment.update(DETERMINISTIC)
     return subprocess.run([*command, str(PROGRAMS), name], env=environment, capture_output=True, text=True, timeout=200)
 
 
@@ -36,3 +40,11 @@ def test_sharing_names_caching() -> None:
     done = run("a_tensor_is_shared_with_another_process", "expandable")
     assert done.returncode != 0
     assert 'install("caching")' in done.stderr
+
+
+@pytest.mark.parametrize("allocator", ["expandable", "caching"])
+def test_deterministic_training_ends_with_the_weights_of_native_pytorch(allocator: str) -> None:
+    pytest.importorskip("torchvision")
+    lines = [run("deterministic_training_prints_its_weights", each).stdout.splitlines() for each in ("", allocator)]
+    assert lines[0][0].startswith("weights ")
+    assert lines[0][0] == lines[1][0]
