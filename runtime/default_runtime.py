@@ -10,13 +10,22 @@ from ..allocators.lock import Lock
 from ..allocators.owner import quickly
 from .buffer import Buffer
 from .drivers.forking import in_forked_child
+from .process import is_left_open
 from .runtime import Runtime
 from .settings import AllocatorChoice, DriverChoice, Path, Settings
 
 if TYPE_CHECKING:
     from ..plugins.manager import PluginManager
 
-__all__ = ["Runtime", "alloc", "default_runtime", "init", "is_initialized", "runtime_or_default", "shutdown"]
+__all__ = [
+    "Runtime",
+    "alloc",
+    "default_runtime",
+    "init",
+    "is_initialized",
+    "runtime_or_default",
+    "shutdown",
+]
 
 T = TypeVar("T")
 _default: Runtime | None = None
@@ -105,6 +114,7 @@ def shutdown() -> None:
 
     Raises:
         DriverError: the device was in a sticky error state. The rest was closed all the same.
+        CuplugError: PyTorch allocates from it, and does so until the process ends.
     """
     _exclusively(_shutdown)
 
@@ -112,6 +122,10 @@ def shutdown() -> None:
 def _shutdown() -> None:
     global _default
     if _default is not None:
+        if _default.usable and is_left_open(_default):
+            raise CuplugError(
+                "PyTorch allocates from cuplug's runtime, and does so until the process ends: it cannot be shut down"
+            )
         if _default.abandoned is None:
             _default.close()
         _default = None

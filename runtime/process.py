@@ -10,7 +10,7 @@ from typing import Protocol
 from ..allocators.errors import CuplugError
 from .drivers.forking import in_forked_child
 
-__all__ = ["check_not_exiting", "forget", "leave_open", "register"]
+__all__ = ["check_not_exiting", "forget", "is_left_open", "leave_open", "register"]
 
 
 class _Closable(Protocol):
@@ -50,6 +50,11 @@ def forget(runtime: _Closable) -> None:
 def leave_open(runtime: _Closable) -> None:
     """Do not close ``runtime`` when the interpreter exits: another library may use its memory until the end."""
     _left.add(runtime)
+
+
+def is_left_open(runtime: _Closable) -> bool:
+    """Whether another library may use its memory until the process ends."""
+    return runtime in _left
 
 
 def _close_all() -> None:

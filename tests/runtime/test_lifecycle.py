@@ -16,6 +16,7 @@ from cuplug.runtime.copies import memcpy, memset
 from cuplug.runtime.drivers.base import driver_error
 from cuplug.runtime.drivers.sim import SimDriver
 from cuplug.runtime.pinned import alloc_pinned
+from cuplug.runtime.process import leave_open
 from cuplug.runtime.stream import Event, Stream, stream
 
 pytestmark = [pytest.mark.one_schedule, pytest.mark.needs_sim]
@@ -458,3 +459,13 @@ def test_launch_blocking_raises_an_error_where_it_was_caused() -> None:
         memcpy(second, first, runtime=runtime)
         assert Stream(runtime=runtime).query()
         assert runtime.driver.operations_executed == 2
+
+
+def test_what_another_library_uses_until_the_end_is_not_shut_down(make_driver: Any) -> None:
+    runtime = cuplug.init(driver=make_driver())
+    leave_open(runtime)
+    with pytest.raises(cuplug.CuplugError, match="PyTorch allocates from cuplug's runtime"):
+        cuplug.shutdown()
+    assert runtime.usable
+    runtime.close()
+    cuplug.shutdown()

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ... import interop, shutdown
+from ...runtime.default_runtime import default_runtime, is_initialized
 from ..console import ClosedOutput, UsageError
 
 __all__ = ["check_target", "run_recorded"]
@@ -68,8 +69,21 @@ def run_recorded(
             for thread in threading.enumerate():
                 if not thread.daemon and thread is not threading.current_thread():
                     thread.join()
-            shutdown()
-            held.clear()
+            if libraries:
+                _end_recording(held)
+            else:
+                shutdown()
+                held.clear()
+
+
+def _end_recording(held: dict[str, object]) -> None:
+    """End the trace, if there is one, and leave the memory to the libraries, which use it until the process ends."""
+    recorder = default_runtime().recorder if is_initialized() else None
+    if recorder is None:
+        return
+    recorder.closing()
+    held.clear()
+    recorder.close()
 
 
 def check_target(target: str, *, module: bool) -> None:

@@ -132,7 +132,7 @@ for entry in live:
 counted = cuplug.cuda.memory_allocated()
 held = sum(entry[3] for entry in live)
 live.clear()
-entry = None
+entry = thing = None
 gc.collect()
 done |= {"held": held, "counted": counted, "left": cuplug.cuda.memory_allocated()}
 print(json.dumps(done))
