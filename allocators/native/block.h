@@ -23,6 +23,19 @@ enum Kind : uint8_t {
   HOLE   /* no memory (only on virtual addresses) */
 };
 
+/* Changed inside an operation, and looked at outside one too. */
+class Flag {
+ public:
+  operator bool() const { return is_set_.load(std::memory_order_relaxed); }
+  Flag &operator=(bool set) {
+    is_set_.store(set, std::memory_order_relaxed);
+    return *this;
+  }
+
+ private:
+  std::atomic<bool> is_set_{false};
+};
+
 constexpr uint64_t ALIGNMENT = 512; /* sizes and addresses are multiples of it (block.py) */
 constexpr uint64_t SMALL_BLOCK = 1 << 20;
 constexpr uint64_t MIB = 1 << 20;
@@ -48,9 +61,9 @@ struct alignas(64) cuplug_block {
   std::atomic<uint8_t> live{0};          /* whether it is in the program's hands */
   std::atomic<uint8_t> has_streams{0};   /* whether other streams use it (record_stream) */
   cuplug::Kind kind = cuplug::SPARE;
-  bool has_fences = false; /* whether there are fences to wait for once it is freed */
+  cuplug::Flag has_fences; /* whether there are fences to wait for once it is freed */
   bool waiting = false;    /* whether it was freed and waits behind fences */
-  bool orphan = false;     /* whether its own stream has been destroyed */
+  cuplug::Flag orphan;     /* whether its own stream has been destroyed */
   bool nothing = false;    /* a block of zero bytes: address 0, counted nowhere */
   bool shared = false;     /* of a free part on virtual addresses: lies beside a block, and is counted so */
   bool listed = false;     /* whether it is in the table of addresses */
