@@ -25,6 +25,9 @@ OLDEST = (2, 11)
 """The oldest PyTorch that the bridge is written for."""
 _SOURCES = Path(__file__).parent / "bridge"
 _FLAGS = ["-std=c++17", "-O2", "-g0", "-fPIC", "-fvisibility=hidden", "-pthread"]
+_LIBRARIES = ["-nodefaultlibs", "-lgcc", "-lc", "-ldl", "-lpthread"]
+"""Not C++'s own: that has to be the one that PyTorch has loaded, which is found at run time. Where a compiler links it
+statically, there would be two in the process, and a stream of the one crashes in the other (seen)."""
 _loaded: list[ctypes.CDLL] = []
 
 
@@ -63,7 +66,7 @@ def compile_bridge(torch: ModuleType) -> bytes:
             _finish(compilation, torch)
         libraries = Path(str(torch.__file__)).parent / "lib"
         link = [*_compiler(), "-shared", *objects, "-o", str(made), f"-L{libraries}", "-lc10", "-lc10_cuda"]
-        _finish(_start([*link, "-ltorch_cuda", "-ldl", "-pthread"]), torch)
+        _finish(_start([*link, "-ltorch_cuda", *_LIBRARIES]), torch)
         return made.read_bytes()
 
 
@@ -85,7 +88,7 @@ def _key(torch: ModuleType) -> str:
         "bridge to PyTorch",
         [f"{source.name}\n{source.read_text()}" for source in sources if source.is_file()],
         [torch.__version__, str(torch.version.git_version), str(torch.version.cuda), sys.platform],
-        [*_compiler(), *_FLAGS],
+        [*_compiler(), *_FLAGS, *_LIBRARIES],
     )
 
 

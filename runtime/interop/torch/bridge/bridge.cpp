@@ -57,6 +57,8 @@ class Bridge final : public CUDAAllocator {
       latest = index;
       return;
     }
+    for (auto &device : devices_)
+      if (device->is_closed()) return;
     TORCH_CHECK(is_ending_, "invalid device pointer: ", address);
   }
   void recordStream(const DataPtr &pointer, c10::cuda::CUDAStream stream) override {

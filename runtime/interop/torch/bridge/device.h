@@ -67,6 +67,8 @@ class Device {
   void *allocate(size_t nbytes, cudaStream_t stream);
   /* Free the block at `address`, if there is one here. */
   bool free(void *address);
+  /* Whether its allocator was closed: it has taken every block back then. */
+  bool is_closed() const { return if_used() != nullptr && core_.allocator_state(if_used()) != CUPLUG_OPEN; }
   /* Whether there is a block there. */
   bool record_stream(void *address, cudaStream_t stream);
   void release_cached(const MempoolId_t &id);
