@@ -586,7 +586,20 @@ class Allocator(ABC):
     def _sorted_segments(self) -> list[Segment]:
         if self._closed is None:
             self._poll_fences()
-        return sorted(self._segments(), key=_address)
+        try:
+            segments = list(self._segments())
+        except Exception:
+            if self._closed is None:
+                raise
+            segments = [
+                self._held_segment(held) for held in self._held.values()
+            ]  # abandoned in its middle
+        return sorted(segments, key=lambda segment: segment.address)
+
+    def _held_segment(self, held: HeldMemory) -> Segment:
+        """The entry for ``held`` where the strategy cannot tell what lies in it: one piece."""
+        piece = BlockInfo(held.address, held.nbytes, 0, "inactive")
+        return Segment(held.address, held.nbytes, held.stream, "small" if held.small else "large", (piece,))
 
     def _sorted_live_blocks(self) -> list[Block]:
         return sorted((block for block in self._in_use.values() if block.live), key=_address)
