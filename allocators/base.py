@@ -591,9 +591,7 @@ class Allocator(ABC):
         except Exception:
             if self._closed is None:
                 raise
-            segments = [
-                self._held_segment(held) for held in self._held.values()
-            ]  # abandoned in its middle
+            segments = [self._held_segment(held) for held in self._held.values()]  # abandoned in its middle
         return sorted(segments, key=lambda segment: segment.address)
 
     def _held_segment(self, held: HeldMemory) -> Segment:
