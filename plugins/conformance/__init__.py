@@ -194,6 +194,15 @@ class _Contract(pytest.Module):
         return importlib.import_module(f"{__name__}.contract")
 
 
+def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """The folders above the contract are no packages of tests. pytest would import them by their paths, and the root of
+    a checkout by its folder's name, which may be no name of Python's."""
+    if path not in CONTRACT.parents[:3]:
+        return None
+    directory: pytest.Dir = pytest.Dir.from_parent(parent, path=path)
+    return directory
+
+
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
     if module_path == CONTRACT:
         made: pytest.Module = _Contract.from_parent(parent, path=module_path)

@@ -20,3 +20,7 @@ def test_a_checkout_of_any_name_installs_and_its_tests_pass(make_environment, tm
     done = environment.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(copy), *files)
     assert done.returncode == 0, done.stdout + done.stderr
     assert " passed" in done.stdout.splitlines()[-1]
+    kit = ("-m", "pytest", "-q", "-p", "cuplug.plugins.conformance", "-p", "no:cacheprovider", "-k", "sizes or close")
+    done = environment.run(*kit, "--allocator", "direct", "--driver", "sim:schedule=eager")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout

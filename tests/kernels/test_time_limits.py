@@ -30,7 +30,7 @@ __global__ void at_barriers(volatile int *x) {
         __syncthreads();
     }
 }
-__global__ void printing(volatile int *x) {
+__global__ void printing(volatile int *x) { x[1] = 1;
     while (!x[0]) {
         printf("%d", x[0]);
         free(malloc(16));
@@ -86,15 +86,15 @@ def test_an_interrupt_ends_a_running_kernel(make_machine: Callable[..., Any], ke
     machine = make_machine()
     x = machine.zeros(2, np.int32)
     function = machine.module(SOURCE).get_function(kernel)
-    begun = threading.Event()
+    memory = machine.runtime.driver.view(x.address, 8)
 
     def interrupt() -> None:
-        begun.wait(60)
+        while not memory[4]:  # until the kernel runs
+            os.sched_yield()
         os.kill(os.getpid(), signal.SIGINT)
 
     other = threading.Thread(target=interrupt)
     other.start()
-    begun.set()
     with pytest.raises(KeyboardInterrupt):
         run(machine, function, x, grid=2, block=32)
     other.join()
