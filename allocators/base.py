@@ -79,6 +79,8 @@ class Allocator(ABC):
         self._unlisted = False  # whether blocks may have been freed that are not among the returned ones
         self._torn = False
         self._closed: str | None = None
+        self._contradicts = False
+        """Whether an operation broke off for good, so that the strategy's own lists may contradict one another."""
         self._keeps_pools = True  # until the end
         self._ledger = Ledger()
         self._waiting = Waiting(self._passed)
@@ -254,7 +256,8 @@ class Allocator(ABC):
         ``why`` completes the sentence "this allocator cannot be used: ".
         """
         self._closed = why
-        if os.getpid() != self._process:  # of the parent's threads none is here to let go of these
+        if os.getpid() != self._process:  # of the parent's threads none is here to let go of these, or to end its step
+            self._contradicts = True
             self._lock = Lock()
             self._observation.drop()
 
@@ -424,6 +427,7 @@ class Allocator(ABC):
         if self._closed is not None:
             return
         if type(self)._recover is Allocator._recover:
+            self._contradicts = True
             self._closed = (
                 "an operation was interrupted in its middle, and this strategy cannot mend itself (it has no _recover "
                 "method); its memory stays with the driver until the process ends"
@@ -586,13 +590,8 @@ class Allocator(ABC):
     def _sorted_segments(self) -> list[Segment]:
         if self._closed is None:
             self._poll_fences()
-        try:
-            segments = list(self._segments())
-        except Exception:
-            if self._closed is None:
-                raise
-            segments = [self._held_segment(held) for held in self._held.values()]  # abandoned in its middle
-        return sorted(segments, key=lambda segment: segment.address)
+        whole = [self._held_segment(held) for held in self._held.values()] if self._contradicts else self._segments()
+        return sorted(whole, key=_address)
 
     def _held_segment(self, held: HeldMemory) -> Segment:
         """The entry for ``held`` where the strategy cannot tell what lies in it: one piece."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from ..allocators.native import VARIABLE, is_available, is_wanted_everywhere, why_not
+from ..allocators.native import is_available, why_not
 from .specs import AllocatorFactory, DriverFactory, hookimpl
 
 __all__ = ["Bundled"]
@@ -45,11 +45,7 @@ class _LazyFactory:
         """In which form it runs, for people; empty where there is but one."""
         if self._native is None:
             return ""
-        if not is_available():
-            return f"in Python, not native: {why_not()}"
-        return (
-            "native" if is_wanted_everywhere() else f"native on CUDA devices, else in Python ({VARIABLE}=1: native too)"
-        )
+        return "native" if is_available() else f"in Python, not native: {why_not()}"
 
     @property
     def has_native_form(self) -> bool:
@@ -75,20 +71,12 @@ class _LazyFactory:
         upstream = positional[0] if positional else options.get("upstream")
         if self._replayed is not None and hasattr(upstream, "native_null"):
             return self._find("allocators.native.replayed", self._replayed)(*positional, **options)
-        if self._native is not None and self._is_native_over(upstream):
+        if self._native is not None and is_available():
             return self._find("allocators.native.strategies", self._native)(*positional, **options)
         return self.__wrapped__(*positional, **options)
 
     def __repr__(self) -> str:
         return f"{self._module}.{self._name}"
-
-    def _is_native_over(self, upstream: Any) -> bool:
-        """On a CUDA device the native form calls the driver itself, and a replay's upstream may be the core's own.
-        Elsewhere it would call Python for every call upstream, and gains little."""
-        if not is_available():
-            return False
-        own = getattr(upstream, "native_ordinal", None) is not None or hasattr(upstream, "native_null")
-        return own or is_wanted_everywhere()
 
     def _find(self, module_name: str, name: str) -> Any:
         module = import_module(f"...{module_name}", __name__)

@@ -9,11 +9,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["VARIABLE", "get_include", "is_available", "is_wanted_everywhere", "why_not"]
+__all__ = ["VARIABLE", "get_include", "is_available", "why_not"]
 
 VARIABLE = "CUPLUG_NATIVE"
-"""The environment variable that switches the native allocators off, when it is ``0``, or on for every upstream, also
-the simulator, when it is ``1``. By default they serve CUDA devices."""
+"""The environment variable that switches the native allocators off, when it is ``0``."""
 
 
 def _find_problem() -> str | None:
@@ -35,11 +34,6 @@ _problem = _find_problem()
 def is_available() -> bool:
     """Whether the native allocators are used. It is settled when this module is imported first."""
     return _problem is None
-
-
-def is_wanted_everywhere() -> bool:
-    """Whether the native allocators serve every upstream, also those in Python."""
-    return is_available() and os.environ.get(VARIABLE, "") == "1"
 
 
 def why_not() -> str | None:
