@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import starmap
 
 from .block import Block, Segment
 from .held_memory import HeldMemory
 
 __all__ = ["SMALL_BLOCK", "Counter", "Counters", "Ledger", "Statistics"]
 
+Figures = Iterable[tuple[int, int, int, int]]
 SMALL_BLOCK = 1 << 20
 """Blocks up to this many bytes count as small, as in PyTorch (``kSmallSize`` in ``CUDAAllocatorConfig.h``)."""
 
@@ -124,6 +126,12 @@ class Statistics:
     """Calls upstream that took memory."""
     num_device_free: int = 0
     """Calls upstream that gave memory back."""
+
+    @classmethod
+    def of_figures(cls, every: Figures, small: Figures, large: Figures, *counts: int) -> Statistics:
+        """Statistics from numbers alone, in the order of the fields here, of ``Counters`` and of ``Counter``."""
+        pools = [Counters(*starmap(Counter, figures)) for figures in (every, small, large)]
+        return cls(pools[0], pools[1], pools[2], *counts)
 
     def pools(self) -> Iterator[tuple[str, Counters]]:
         """The three groups of counters by the names that ``torch.cuda.memory_stats`` gives them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from importlib import import_module
 from typing import Any
 
@@ -57,7 +58,7 @@ class _LazyFactory:
         """Whether replays over a ``NativeNullUpstream`` are possible."""
         return (self._native or self._replayed) is not None and is_available()
 
-    @property
+    @cached_property
     def __wrapped__(self) -> Any:
         """The factory itself: ``inspect`` follows this to its signature."""
         return self._find(self._module, self._name)

@@ -192,6 +192,15 @@ class PluginManager:
         """The known drivers: a factory for each name."""
         return {name: factory for name, (_, factory) in self._contributed["driver"].items()}
 
+    def allocator_factory(self, selection: str) -> AllocatorFactory:
+        """What makes the allocators that ``selection`` names; its options are not looked at.
+
+        Raises:
+            UnknownAllocatorError: no plugin contributes it.
+            PluginError: the selection has no such form.
+        """
+        return self._find("allocator", selection)[2]
+
     def make_allocator(self, selection: str, upstream: Upstream) -> Allocator:
         """The allocator that ``selection`` asks for, over ``upstream``.
 
@@ -224,7 +233,7 @@ class PluginManager:
         Raises:
             UnknownAllocatorError, PluginError: as ``make_allocator``.
         """
-        self._find("allocator", selection)
+        self._check_selection("allocator", selection)
 
     def check_driver(self, selection: str) -> None:
         """Check that ``selection`` names a known driver and its options, without making one.
@@ -232,7 +241,7 @@ class PluginManager:
         Raises:
             PluginError: as ``make_driver``.
         """
-        self._find("driver", selection)
+        self._check_selection("driver", selection)
 
     def describe_allocators(self) -> list[Description]:
         """Every allocator with its plugin, summary and options, in order of registration."""
@@ -326,9 +335,11 @@ class PluginManager:
         found = self._contributed[kind].get(wanted.name)
         if found is None:
             raise self._unknown(kind, wanted.name)
-        plugin, factory = found
+        return wanted, *found
+
+    def _check_selection(self, kind: str, selection: str) -> None:
+        wanted, plugin, factory = self._find(kind, selection)
         convert_options(kind, wanted.name, factory, wanted.options, plugin=plugin)
-        return wanted, plugin, factory
 
     def _unknown(self, kind: str, name: str) -> PluginError:
         known = self._contributed[kind]

@@ -96,7 +96,8 @@ class Runtime:
         """What the floors above keep for the runtime, by their own names."""
         self._thread_numbers = count(1)
         self.threads = threading.local()
-        """``threads.current``: see ``current``."""
+        """``threads.current``: see ``current``. Missing in a thread that has not asked for it, and once the runtime
+        cannot be used any more: ``current`` makes it, or says why not."""
         self._devices: dict[int, DeviceState] = {}
         self.peers: set[tuple[int, int]] = set()
         """Pairs of ordinals: the first may use the second's memory (``enable_peer_access``)."""
@@ -186,12 +187,11 @@ class Runtime:
     @property
     def current(self) -> Current:
         """What is current in the calling thread. Raises as ``driver``."""
-        if self._unusable is not None:
-            raise CuplugError(self._unusable)
+        threads = self.threads  # first: if the runtime is closed meanwhile, these are not the ones that count
         try:
-            current: Current = self.threads.current
+            current: Current = threads.current
         except AttributeError:
-            current = self.threads.current = self._new_current()
+            current = threads.current = self._new_current()
         return current
 
     # --- memory
@@ -218,7 +218,8 @@ class Runtime:
             CuplugError: the runtime cannot be used any more.
         """
         self.driver  # noqa: B018 - raises
-        settle_owners()
+        if unsettled:
+            settle_owners()
         return [device.allocator for device in list(self._devices.values()) if device.allocator is not None]
 
     def alloc(self, nbytes: int, *, stream: Any = None) -> Buffer:
@@ -311,6 +312,7 @@ class Runtime:
     def _close(self) -> None:
         if self._unusable is None:
             self._to_close, self._unusable = deque(self._steps_of_closing()), f"{_SHUT_DOWN}; start a new one"
+        self.threads = threading.local()
         forget_places()
         errors: list[CuplugError] = []
         while self._to_close:
@@ -340,6 +342,7 @@ class Runtime:
     def abandon(self, why: str) -> None:
         """Make every later use raise ``why``, and call neither the driver nor anything that might wait."""
         self.abandoned = self._unusable = why
+        self.threads = threading.local()
         forget_places()
         self.lock, self._making, self._closing = threading.RLock(), Lock(), Lock()
         for allocator in self._allocators():

@@ -23,7 +23,7 @@ from ..libraries import OWN
 from ..lock import Lock
 from ..observation import warn
 from ..out_of_memory import shortage_message
-from ..statistics import Counter, Counters, Statistics
+from ..statistics import Statistics
 from ..upstream import Upstream
 from .delivery import Delivery
 
@@ -56,9 +56,7 @@ class NativeStrategy(NativeAllocator):
 
     def statistics(self) -> Statistics:
         """See ``Allocator.statistics``."""
-        *pools, retries, ooms, waits, taken, given = self._read_statistics()
-        every, small, large = (Counters(*(Counter(*figures) for figures in counters)) for counters in pools)
-        return Statistics(every, small, large, retries, ooms, waits, taken, given)
+        return Statistics.of_figures(*self._read_statistics())
 
     def segments(self) -> list[Segment]:
         """See ``Allocator.segments``."""

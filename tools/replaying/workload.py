@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from threading import Lock
 from typing import Any
 
 from ...allocators.null import NullUpstream
 from ...allocators.upstreams import LimitedUpstream
 from ...plugins.manager import default_manager
-from ...plugins.selection import parse_selection
 from ...runtime.drivers.device_upstream import DeviceUpstream
 from ..console import UsageError
 from ..foreign.load import load
@@ -111,8 +110,6 @@ def run(work: Work) -> Outcome:
         UsageError: the trace has nothing to replay, or more devices than the driver.
     """
     past = history(work.trace)
-    manager = default_manager()
-    manager.check_allocator(work.allocator)
     total = sum(len(program.steps) for program in past.programs) or 1
     device: Any = None
 
@@ -131,7 +128,7 @@ def run(work: Work) -> Outcome:
     try:
         result = replay(
             past.programs,
-            lambda upstream: manager.make_allocator(work.allocator, upstream),
+            partial(default_manager().make_allocator, work.allocator),
             allocator=work.allocator,
             make_upstream=make_upstream,
             stream=None if device is None else _streams_of(device),
@@ -151,16 +148,12 @@ def runs_in_the_core(allocator: str) -> bool:
     Raises:
         UnknownAllocatorError, PluginError: there is no such allocator.
     """
-    manager = default_manager()
-    manager.check_allocator(allocator)
-    factory = manager.allocators()[parse_selection(allocator).name]
-    return bool(getattr(factory, "runs_in_the_core", False))
+    return bool(getattr(default_manager().allocator_factory(allocator), "runs_in_the_core", False))
 
 
 def has_native_form(allocator: str) -> bool:
     """Whether the allocator of that selection comes in C++ too, wherever that can be built."""
-    factory = default_manager().allocators()[parse_selection(allocator).name]
-    return bool(getattr(factory, "has_native_form", False))
+    return bool(getattr(default_manager().allocator_factory(allocator), "has_native_form", False))
 
 
 def null_upstream(allocator: str, memory: int | None) -> Any:

@@ -233,9 +233,9 @@ class SimDriver:
         writes = ((dst, nbytes),)
         if pinned:
             reads = ((src, nbytes),)
-            return self._queued(copy("memcpy_htod", queue, dst, src, nbytes, over="pinned", reads=reads, writes=writes))
+            return self._queued(queue, copy("memcpy_htod", dst, src, nbytes, over="pinned", reads=reads, writes=writes))
         source = ctypes.string_at(src, nbytes) if self._schedule.defers else src
-        return self._queued(copy("memcpy_htod", queue, dst, source, nbytes, over="pageable", writes=writes))
+        return self._queued(queue, copy("memcpy_htod", dst, source, nbytes, over="pageable", writes=writes))
 
     @changing_call
     def memcpy_dtoh(self, dst: int, src: int, nbytes: int, *, stream: int) -> Change[None]:
@@ -247,9 +247,9 @@ class SimDriver:
         reads = ((src, nbytes),)
         if pinned:
             writes = ((dst, nbytes),)
-            return self._queued(copy("memcpy_dtoh", queue, dst, src, nbytes, over="pinned", reads=reads, writes=writes))
-        operation = copy("memcpy_dtoh", queue, dst, src, nbytes, over="pageable", reads=reads)
-        return Submission(self._streams, operation, waits=True)
+            return self._queued(queue, copy("memcpy_dtoh", dst, src, nbytes, over="pinned", reads=reads, writes=writes))
+        operation = copy("memcpy_dtoh", dst, src, nbytes, over="pageable", reads=reads)
+        return Submission(self._streams, queue, operation, waits=True)
 
     @changing_call
     def memcpy_dtod(self, dst: int, src: int, nbytes: int, *, stream: int) -> Change[None]:
@@ -258,7 +258,7 @@ class SimDriver:
         if not nbytes:
             return _NOTHING
         reads, writes = ((src, nbytes),), ((dst, nbytes),)
-        return self._queued(copy("memcpy_dtod", queue, dst, src, nbytes, over="device", reads=reads, writes=writes))
+        return self._queued(queue, copy("memcpy_dtod", dst, src, nbytes, over="device", reads=reads, writes=writes))
 
     @changing_call
     def memcpy_peer(
@@ -271,14 +271,15 @@ class SimDriver:
             return _NOTHING
         reads, writes = ((src, nbytes),), ((dst, nbytes),)
         return self._queued(
-            copy("memcpy_peer", queue, dst, src, nbytes, over="peer", reads=reads, writes=writes, homes=homes)
+            queue, copy("memcpy_peer", dst, src, nbytes, over="peer", reads=reads, writes=writes, homes=homes)
         )
 
     @changing_call
     def memset(self, address: int, value: int, count: int, *, width: int = 1, stream: int) -> Change[None]:
         """Write ``count`` elements of ``width`` (1, 2 or 4) bytes. Of ``value`` the low bits count."""
-        operation = fill(self._streams.of(stream, self._here()), address, value, count, width)
-        return self._queued(operation) if count else _NOTHING
+        queue = self._streams.of(stream, self._here())
+        operation = fill(address, value, count, width)
+        return self._queued(queue, operation) if count else _NOTHING
 
     # --- peers
 
@@ -349,7 +350,7 @@ class SimDriver:
         waiting = self._streams.of(stream, self._here())
         marker = self._streams.events.get(event).marker
         if marker is not None:
-            self._streams.submit(Operation("stream_wait_event", waiting, after=(marker,)))
+            self._streams.submit(Operation("stream_wait_event", after=(marker,)), waiting)
 
     # --- events
 
@@ -377,7 +378,7 @@ class SimDriver:
                 400,
                 f"event_record: the event is of device {marked.device.ordinal}, the stream of {queue.device.ordinal}",
             )
-        marked.marker = self._streams.submit(Operation("event_record", queue))
+        marked.marker = self._streams.submit(Operation("event_record"), queue)
 
     @call
     def event_query(self, event: int, *, device: int | None = None) -> bool:
@@ -496,15 +497,15 @@ class SimDriver:
             DriverError: ``CUDA_ERROR_INVALID_HANDLE``: the stream is not that device's.
         """
         here = self._here(device)
+        operation = Operation(
+            name, function, reads=tuple(reads), writes=tuple(writes), cost_us=cost_us, repeatable=False
+        )
         queue = self._streams.of(stream, here)
         if queue.device is not here:
             raise driver_error(
                 400, f"{name}: stream {stream:#x} is of device {queue.device.ordinal}, not of {here.ordinal}"
             )
-        operation = Operation(
-            name, queue, function, reads=tuple(reads), writes=tuple(writes), cost_us=cost_us, repeatable=False
-        )
-        return Submission(self._streams, operation)
+        return Submission(self._streams, queue, operation)
 
     @observation
     def reachable(self) -> list[Range]:
@@ -643,8 +644,8 @@ class SimDriver:
             raise driver_error(1, f"{name} of {nbytes} bytes from {src:#x} to {dst:#x}: give addresses and a size")
         return self._streams.of(stream, device)
 
-    def _queued(self, operation: Operation) -> Submission:
-        return Submission(self._streams, operation)
+    def _queued(self, queue: Stream, operation: Operation) -> Submission:
+        return Submission(self._streams, queue, operation)
 
     def _modules(self) -> ModuleLoader:
         self._here()

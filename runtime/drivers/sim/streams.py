@@ -58,12 +58,13 @@ class Streams:
             stream = streams[device] = Stream(device, blocking=True, handle=PER_THREAD_STREAM)
         return stream
 
-    def submit(self, operation: Operation) -> Operation:
-        """Queue an operation behind what it must follow."""
+    def submit(self, operation: Operation, stream: Stream) -> Operation:
+        """Queue an operation on a stream, behind what it must follow."""
+        operation.stream = stream
         self.host_us += _CALL_US
         operation.submitted_us = self.host_us
         if self.schedule.defers:
-            operation.after += tuple(self.predecessors(operation.stream))
+            operation.after += tuple(self.predecessors(stream))
         self.schedule.submit(operation)
         return operation
 
@@ -145,17 +146,18 @@ class Streams:
 class Submission:
     """The change of a call that queues work: if the call is interrupted, what it has queued does nothing."""
 
-    __slots__ = ("operation", "streams", "waits")
+    __slots__ = ("operation", "stream", "streams", "waits")
 
-    def __init__(self, streams: Streams, operation: Operation, waits: bool = False) -> None:
+    def __init__(self, streams: Streams, stream: Stream, operation: Operation, *, waits: bool = False) -> None:
         """``waits`` says whether the call returns only once the work is done."""
         self.streams = streams
+        self.stream = stream
         self.operation = operation
         self.waits = waits
 
     def commit(self) -> None:
         """Queue it."""
-        self.streams.submit(self.operation)
+        self.streams.submit(self.operation, self.stream)
         if self.waits:
             self.streams.wait(self.operation)
 

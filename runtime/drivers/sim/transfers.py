@@ -10,7 +10,7 @@ import numpy as np
 
 from ..base import driver_error
 from .simulated_device import Device, Range
-from .work import Operation, Stream
+from .work import Operation
 
 __all__ = ["copy", "fill", "memory_at"]
 
@@ -33,7 +33,6 @@ def memory_at(address: int, nbytes: int) -> memoryview:
 
 def copy(
     name: str,
-    stream: Stream,
     dst: int,
     src: int | bytes,
     nbytes: int,
@@ -47,7 +46,6 @@ def copy(
 
     Args:
         name: the call's.
-        stream: where it will be queued.
         dst: an address.
         src: an address, or the bytes themselves.
         nbytes: how many.
@@ -58,10 +56,10 @@ def copy(
     """
     body = partial(ctypes.memmove, dst, src, nbytes)
     cost = _START_US + nbytes / _RATES[over]
-    return Operation(name, stream, body, reads=reads, writes=writes, homes=homes, cost_us=cost)
+    return Operation(name, body, reads=reads, writes=writes, homes=homes, cost_us=cost)
 
 
-def fill(stream: Stream, address: int, value: int, count: int, width: int) -> Operation:
+def fill(address: int, value: int, count: int, width: int) -> Operation:
     """The operation that writes ``count`` elements of ``width`` (1, 2 or 4) bytes. Of ``value`` the low bits count.
 
     Raises:
@@ -75,7 +73,7 @@ def fill(stream: Stream, address: int, value: int, count: int, width: int) -> Op
     else:
         body = partial(_fill, address, value & ((1 << 8 * width) - 1), nbytes, width)
     cost = _START_US + nbytes / _RATES["device"]
-    return Operation("memset", stream, body, writes=((address, nbytes),), cost_us=cost)
+    return Operation("memset", body, writes=((address, nbytes),), cost_us=cost)
 
 
 def _fill(address: int, value: int, nbytes: int, width: int) -> None:

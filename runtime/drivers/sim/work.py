@@ -32,7 +32,7 @@ class Stream:
 
 
 class Operation:
-    """One piece of queued work."""
+    """One piece of work. Its stream is settled when it is queued."""
 
     __slots__ = (
         "after",
@@ -48,11 +48,12 @@ class Operation:
         "submitted_us",
         "writes",
     )
+    stream: Stream
+    """Where it is queued."""
 
     def __init__(
         self,
         name: str,
-        stream: Stream,
         body: Callable[[], object] | None = None,
         *,
         reads: tuple[Range, ...] = (),
@@ -63,7 +64,6 @@ class Operation:
         repeatable: bool = True,
     ) -> None:
         self.name = name
-        self.stream = stream
         self.body = body
         self.reads = reads
         self.writes = writes

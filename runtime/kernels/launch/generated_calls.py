@@ -29,7 +29,7 @@ MISSING: Any = type("Missing", (), {})()
 
 _BODY = """
         stream = {stream}
-        if rest or stream >= per_thread or runtime._unusable is not None:
+        if rest or stream >= per_thread:
             raise KeyError
         {branches}
         if slot.stream != stream:
@@ -51,7 +51,7 @@ _CALL = (
 def call({parameters}*rest, grid=1, block, shared=0, stream=None):
     given = stream
     try:
-        current = threads.current
+        current = runtime.threads.current
         if given is not None:
             raise KeyError
         target = targets[grid, block, shared, current.device]"""
@@ -61,7 +61,7 @@ _PREPARED = (
     """
 def call({parameters}*rest):
     try:
-        current = threads.current
+        current = runtime.threads.current
         if current.device != target.ordinal:
             raise KeyError"""
     + _BODY
@@ -115,7 +115,6 @@ def _generate(template: Callable[..., str], runtime: Runtime, packer: Packer, **
     space: dict[str, Any] = {
         **names,
         "runtime": runtime,
-        "threads": runtime.threads,
         "per_thread": PER_THREAD_KEY,
         "missing": MISSING,
         "given_of": _given,

@@ -160,17 +160,20 @@ class HostLoader:
 
     def _find_accessible(self, device: int) -> Accessible:
         """What kernels of a device may touch. If it is much, it is found anew only where it has changed."""
-        allocators = [it for runtime, ask in list(self.allocators.items()) for it in ask(runtime)]
+        changes = self._driver.memory_changes()  # before anything is read: what changes meanwhile counts the next time
+        allocators: list[Allocator] = []
+        for runtime, ask in list(self.allocators.items()):
+            allocators += ask(runtime)
         kept = self._accessible.get(device)
         is_much = kept is not None and len(kept.starts) > _FEW
         state = tuple(map(_state, allocators)) if is_much else None
-        if kept is None or state is None or kept.state != state or kept.driver != self._driver.memory_changes():
-            kept = self._accessible[device] = Accessible(state, self._find_memory(device, allocators), allocators)
+        if kept is None or state is None or kept.state != state or kept.driver != changes:
+            memory = self._find_memory(device, allocators, changes)
+            kept = self._accessible[device] = Accessible(state, memory, allocators)
         return kept
 
-    def _find_memory(self, device: int, allocators: list[Allocator]) -> DriverMemory:
-        """What the driver knows of. Segments come and go by calls of the driver, which counts them."""
-        changes = self._driver.memory_changes()
+    def _find_memory(self, device: int, allocators: list[Allocator], changes: int) -> DriverMemory:
+        """What the driver knows of. Segments come and go by calls of the driver, which counts them in ``changes``."""
         kept = self._memory.get(device)
         if kept is None or kept.changes != changes or kept.allocators != [id(it) for it in allocators]:
             kept = self._memory[device] = DriverMemory(changes, self._driver.reachable(), allocators)

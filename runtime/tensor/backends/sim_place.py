@@ -85,7 +85,11 @@ class SimPlace(DevicePlace, NumpyPlace):
     def submit(self, work: Any, reads: Any, writes: Any, name: str) -> None:
         """Queue ``work`` on the current stream of this device, whatever device is current."""
         runtime, ordinal = self.runtime, self.ordinal
-        chosen = runtime.current.streams.get(ordinal)
+        try:
+            current = runtime.threads.current
+        except AttributeError:  # the thread's first work; or the runtime was closed, which this says
+            current = runtime.current
+        chosen = current.streams.get(ordinal)
         stream = 0 if chosen is None else chosen.cuda_stream
         self._launch_host(work, stream=stream, reads=reads, writes=writes, name=name, device=ordinal)
         if runtime.launch_blocking:
