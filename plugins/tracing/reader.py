@@ -43,9 +43,7 @@ def read_trace(path: str | os.PathLike[str]) -> Trace:
     """
     path = os.fspath(path)
     try:
-        if not Path(path).is_file():
-            found = "is not a regular file" if Path(path).exists() else "does not exist"
-            raise TraceError(f"{path} {found}")
+        _require_regular(path)
         with open(path, "rb") as file:
             fixed = file.read(HEADER.size)
             size = os.fstat(file.fileno()).st_size
@@ -68,11 +66,18 @@ def read_header(path: str | os.PathLike[str]) -> Header:
     """
     path = os.fspath(path)
     try:
+        _require_regular(path)
         with open(path, "rb") as file:
             version, _, _, fields = _read_header(path, file.read(HEADER.size), file, os.fstat(file.fileno()).st_size)
-    except OSError as error:
-        raise TraceError(f"cannot read {path}: {error.strerror}") from None
+    except (OSError, ValueError) as error:
+        raise TraceError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
     return Header(version, fields)
+
+
+def _require_regular(path: str) -> None:
+    """Refuse what is no file: a pipe, say, which nobody may ever write to."""
+    if not Path(path).is_file():
+        raise TraceError(f"{path} {'is not a regular file' if Path(path).exists() else 'does not exist'}")
 
 
 def family_members(path: str | os.PathLike[str]) -> list[str]:

@@ -54,7 +54,7 @@ def test_a_reader_that_stops_early_is_no_error(tmp_path: Path) -> None:
     history = Path(door.__file__).parent / "data" / "resnet_multiscale.pickle.xz"
     command = f"{sys.executable} {door.__file__} dump {history} | head -1"
     done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.stdout.startswith("   event")
+    assert done.stdout.startswith("event")
     assert done.stderr == ""
 
 

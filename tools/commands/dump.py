@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterable
 from typing import Annotated, TextIO, TypeVar
 
@@ -12,7 +14,7 @@ import typer
 from ...allocators.sizes import parse_size
 from ...plugins.tracing.contents import Trace
 from ..analysis.filters import Filter, parse_kind
-from ..console import UsageError, printable_stdout, progress, say
+from ..console import UsageError, out, printable_stdout, progress, say
 from ..outputs import whole_output
 from ..reporters.event_rows import FORMATS, write_dump
 from ..reporters.parquet_table import write_parquet
@@ -65,8 +67,8 @@ def dump(
 
 
 def _write(trace: Trace, places: npt.NDArray[np.int64], form: str, file: TextIO) -> None:
-    if file.isatty():
-        write_dump(trace, places, form, file, lambda _more: None)
+    if file is sys.stdout and (file.isatty() or "COLUMNS" in os.environ):
+        write_dump(trace, places, form, file, lambda _more: None, out().width)
     else:
         with progress("writing", len(places)) as done:
             write_dump(trace, places, form, file, done)

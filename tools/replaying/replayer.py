@@ -44,6 +44,13 @@ class ReplayResult:
     """The first event that failed, and why; empty where none did."""
     note: str = ""
     """What is missing in the trace; empty where nothing is."""
+    run_seconds: float = 0.0
+    """The recorded run's time, from its first event to its last; 0 where that is not known."""
+
+    @property
+    def driver_time_share(self) -> float | None:
+        """``driver_time_us`` as a fraction of the recorded run's time; None where that is not known."""
+        return self.driver_time_us / 1e6 / self.run_seconds if self.run_seconds else None
 
     @property
     def reserved_over_requested(self) -> float:
@@ -67,6 +74,7 @@ class ReplayResult:
             "reserved_over_requested": self.reserved_over_requested,
             "driver_calls": self.driver_calls,
             "driver_time_us": self.driver_time_us,
+            "driver_time_share": self.driver_time_share,
             "out_of_memory_events": self.out_of_memory_events,
             "seconds": self.seconds,
             "events_per_second": self.events_per_second,

@@ -139,7 +139,8 @@ def run(work: Work) -> Outcome:
     finally:
         if device is not None:
             device.close()
-    return Outcome(replace(result, trace=work.trace, note=past.note), past.timed(curves or {}))
+    result = replace(result, trace=work.trace, note=past.note, run_seconds=past.duration)
+    return Outcome(result, past.timed(curves or {}))
 
 
 def runs_in_the_core(allocator: str) -> bool:

@@ -11,7 +11,7 @@ from rich.text import Text
 from ..replaying.advice import Advice
 from ..replaying.least_memory import Fit
 from ..replaying.replayer import ReplayResult
-from .replay_text import ESTIMATED, calls_text
+from .replay_text import ESTIMATED, calls_text, of_run
 from .tables import Cell, Column, print_paragraph, print_table
 from .units import duration, share, size
 
@@ -65,7 +65,7 @@ def print_advice(advice: Advice, console: Console) -> None:
             f"No allocator can reserve less than {reference.peak_requested_bytes} bytes "
             f"({size(reference.peak_requested_bytes)}), which the program holds at its peak. One call of the driver "
             f"for every block (direct) would come to {size(reference.peak_reserved_bytes)}, and take "
-            f"{duration(reference.driver_time_us)} in the driver ({_of_run(reference, advice)} of the run).",
+            f"{duration(reference.driver_time_us)} in the driver ({of_run(reference.driver_time_share)} of the run).",
         )
     print_paragraph(console, ESTIMATED)
     if best is None:
@@ -114,7 +114,7 @@ def _row(place: int, result: ReplayResult, advice: Advice) -> list[Cell]:
             size(result.peak_reserved_bytes),
             f"{result.reserved_over_requested:.3f}",
             duration(result.driver_time_us),
-            _of_run(result, advice),
+            of_run(result.driver_time_share),
             calls_text(result.driver_calls),
             _risk(result, advice),
         ]
@@ -156,10 +156,6 @@ def _fit_row(fit: Fit) -> list[Cell]:
         str(fit.peak_reserved),
         str(fit.replays),
     ]
-
-
-def _of_run(result: ReplayResult, advice: Advice) -> str:
-    return share(result.driver_time_us / 1e6 / advice.duration) if advice.duration else "-"
 
 
 def _risk(result: ReplayResult, advice: Advice) -> str:

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ..replaying.comparison import Change, Difference, Row
-from .replay_text import ESTIMATED, calls_text, short_name
+from .replay_text import ESTIMATED, calls_text, of_run, short_name
 from .tables import Cell, Column, print_paragraph, print_table
 from .units import duration, size
 
@@ -31,14 +31,15 @@ def print_comparison(rows: Sequence[Row], console: Console) -> None:
 _COLUMNS = (
     Column("Trace", left=True),
     Column("Allocator", left=True),
-    Column("events", rank=4),
-    Column("peak requested", rank=3),
-    Column("bytes", rank=2),
+    Column("events", rank=5),
+    Column("peak requested", rank=4),
+    Column("bytes", rank=3),
     Column("peak reserved"),
     Column("÷ requested"),
     Column("driver time"),
+    Column("of the run", rank=2),
     Column("OOM", rank=1),
-    Column("driver calls", left=True, rank=5),
+    Column("driver calls", left=True, rank=6),
 )
 
 
@@ -52,6 +53,7 @@ def _row(row: Row) -> Sequence[Cell]:
         size(row.reserved),
         f"{row.reserved_over_requested:.3f}",
         "" if row.driver_time_us is None else duration(row.driver_time_us),
+        "" if row.driver_time_us is None else of_run(row.driver_time_share),
         Text(str(row.out_of_memory), style="red" if row.out_of_memory else ""),
         calls_text(row.driver_calls),
     )

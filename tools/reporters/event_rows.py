@@ -5,14 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TextIO
 
 import numpy as np
 import numpy.typing as npt
 
 from ...allocators.events import EventKind
-from ...plugins.tracing.contents import Trace
+from ...plugins.tracing.contents import NO_DEVICE, Trace
+from .tables import Column
 
 __all__ = ["ASKED", "COLUMNS", "FORMATS", "KIND_NAMES", "rows", "write_dump"]
 
@@ -50,11 +51,25 @@ def rows(trace: Trace, places: npt.NDArray[np.int64]) -> Iterator[Row]:
 
 
 def write_dump(
-    trace: Trace, places: npt.NDArray[np.int64], form: str, file: TextIO, done: Callable[[int], None]
+    trace: Trace,
+    places: npt.NDArray[np.int64],
+    form: str,
+    file: TextIO,
+    done: Callable[[int], None],
+    width: int | None = None,
 ) -> None:
-    """Write events to a text file, in one of ``FORMATS`` but Parquet. ``done`` is told how many more are written."""
+    """Write events to a text file, in one of ``FORMATS`` but Parquet.
+
+    Args:
+        trace: where they are.
+        places: which.
+        form: the format.
+        file: where to.
+        done: is told how many more are written.
+        width: of the terminal, in columns, for ``text``: what matters less goes until the rest fits. None for all.
+    """
     if form == "text":
-        _write_text(trace, places, file, done)
+        _write_text(trace, places, file, done, width)
         return
     line, tail = {"csv": (_csv_line, _csv_tail), "jsonl": (_json_line, _json_tail)}[form]
     if form == "csv":
@@ -115,29 +130,68 @@ def _json_tail(trace: Trace, name: str, context: int, asked: bool) -> str:
     return json.dumps(entry)[1:] + "\n"
 
 
-def _write_text(trace: Trace, places: npt.NDArray[np.int64], file: TextIO, done: Callable[[int], None]) -> None:
-    write = _text(file, trace)
+def _write_text(
+    trace: Trace, places: npt.NDArray[np.int64], file: TextIO, done: Callable[[int], None], width: int | None
+) -> None:
+    origin = int(trace.events["time"][0]) if len(trace.events) else 0
+    shown = _shown_columns(trace, places, origin, width)
+    head = _aligned((_TEXT_COLUMNS[at].title for at, _ in shown), shown)
+    file.write(f"{head}  name, call stack\n")
     for count, row in enumerate(rows(trace, places), 1):
-        write(row)
+        place, time_ns, kind, device, stream, _, address, nbytes, requested, _, name, stack, _ = row
+        cells = (
+            str(place), f"{(time_ns - origin) / 1e9:.6f}", kind, "all" if device == NO_DEVICE else str(device),
+            f"{stream:#x}", f"{address:#x}", str(nbytes), str(requested),
+        )  # fmt: skip
+        file.write(f"{_aligned((cells[at] for at, _ in shown), shown)}  {name or stack}".rstrip() + "\n")
         if not count % 4096:
             done(4096)
 
 
-def _text(file: TextIO, trace: Trace) -> Callable[[Row], None]:
-    origin = int(trace.events["time"][0]) if len(trace.events) else 0
-    file.write(
-        f"{'event':>8} {'seconds':>12} {'kind':<15} {'dev':>3} {'stream':>14} {'address':>16} {'bytes':>14} "
-        f"{'requested':>14}  name, call stack\n"
+_TEXT_COLUMNS = (
+    Column("event"),
+    Column("seconds"),
+    Column("kind", left=True),
+    Column("dev", rank=1),
+    Column("stream", rank=2),
+    Column("address"),
+    Column("bytes", rank=3),
+    Column("requested"),
+)
+
+
+def _shown_columns(
+    trace: Trace, places: npt.NDArray[np.int64], origin: int, width: int | None
+) -> list[tuple[int, int]]:
+    """Which of ``_TEXT_COLUMNS`` are shown, and how wide each is."""
+    events = trace.events[places]
+
+    def most(name: str) -> int:
+        return int(events[name].max()) if len(events) else 0
+
+    last_seconds = (most("time") - origin) / 1e9
+    kinds = [len(KIND_NAMES.get(kind, "")) for kind in np.unique(events["kind"]).tolist()]
+    widest = (
+        len(str(int(places.max()) if len(places) else 0)), len(f"{last_seconds:.6f}"), max(kinds, default=0), 3,
+        len(hex(most("stream"))), len(hex(most("address"))), len(str(most("nbytes"))), len(str(most("requested"))),
+    )  # fmt: skip
+    shown = [
+        (at, max(len(column.title), needed))
+        for at, (column, needed) in enumerate(zip(_TEXT_COLUMNS, widest, strict=True))
+    ]
+    while width is not None and sum(needed + 2 for _, needed in shown) > width - _ROOM_FOR_NAMES:
+        least = max(shown, key=lambda one: _TEXT_COLUMNS[one[0]].rank)
+        if not _TEXT_COLUMNS[least[0]].rank:
+            break
+        shown.remove(least)
+    return shown
+
+
+_ROOM_FOR_NAMES = 12
+
+
+def _aligned(cells: Iterable[str], shown: Sequence[tuple[int, int]]) -> str:
+    return "  ".join(
+        cell.ljust(needed) if _TEXT_COLUMNS[at].left else cell.rjust(needed)
+        for cell, (at, needed) in zip(cells, shown, strict=True)
     )
-
-    def write(row: Row) -> None:
-        place, time_ns, kind, device, stream, _, address, nbytes, requested, _, name, stack, _ = row
-        seconds = (time_ns - origin) / 1e9
-        where = "all" if device == 255 else device
-        line = (
-            f"{place:>8} {seconds:>12.6f} {kind:<15} {where:>3} {stream:>#14x} {address:>#16x} {nbytes:>14} "
-            f"{requested:>14}  {name or stack}"
-        )
-        file.write(line.rstrip() + "\n")
-
-    return write

@@ -10,18 +10,18 @@ from rich.text import Text
 
 from ..replaying.replayer import ReplayResult
 from .tables import Cell, Column, print_paragraph, print_table
-from .units import duration, size
+from .units import duration, share, size
 
-__all__ = ["ESTIMATED", "MEASURED", "calls_text", "print_results", "short_name"]
+__all__ = ["ESTIMATED", "MEASURED", "calls_text", "of_run", "print_results", "short_name"]
 
+_LEFT_OUT = (
+    "'Of the run' is its share of the recorded time, from the first event to the last. What the program waits because "
+    "of these calls, for its queued work say, is not in it."
+)
 ESTIMATED = (
-    "Driver time is the time in the driver's memory calls, estimated from what each costs on an H200. What the program "
-    "waits because of them, for its queued work say, is not in it."
+    f"Driver time is the time in the driver's memory calls, estimated from what each costs on an H200. {_LEFT_OUT}"
 )
-MEASURED = (
-    "Driver time is the time in the driver's memory calls, measured. What the program waits because of them later is "
-    "not in it."
-)
+MEASURED = f"Driver time is the time in the driver's memory calls, measured. {_LEFT_OUT}"
 
 
 def print_results(results: Sequence[ReplayResult], console: Console, *, estimated: bool) -> None:
@@ -51,6 +51,11 @@ def calls_text(calls: dict[str, int]) -> str:
     return ", ".join(f"{count} {name.removeprefix('cu')}" for name, count in calls.items() if count) or "none"
 
 
+def of_run(driver_time_share: float | None) -> str:
+    """Driver time as a share of the run's time, for a table."""
+    return "-" if driver_time_share is None else share(driver_time_share)
+
+
 def short_name(path: str) -> str:
     """A file's name without its folders and endings."""
     name = Path(path).name
@@ -61,14 +66,15 @@ def short_name(path: str) -> str:
 
 _COLUMNS = (
     Column("Allocator", left=True),
-    Column("peak allocated", rank=4),
-    Column("bytes", rank=2),
+    Column("peak allocated", rank=5),
+    Column("bytes", rank=3),
     Column("peak reserved"),
     Column("÷ requested"),
     Column("driver time"),
+    Column("of the run", rank=2),
     Column("OOM", rank=1),
-    Column("events/s", rank=3),
-    Column("driver calls", left=True, rank=5),
+    Column("events/s", rank=4),
+    Column("driver calls", left=True, rank=6),
 )
 
 
@@ -80,6 +86,7 @@ def _row(row: ReplayResult) -> Sequence[Cell]:
         size(row.peak_reserved_bytes),
         f"{row.reserved_over_requested:.3f}",
         duration(row.driver_time_us),
+        of_run(row.driver_time_share),
         Text(str(row.out_of_memory_events), style="red" if row.out_of_memory_events else ""),
         f"{row.events_per_second:,.0f}",
         calls_text(row.driver_calls),
