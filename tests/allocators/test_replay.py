@@ -97,7 +97,8 @@ def test_the_result_has_the_promised_keys() -> None:
     result = replay(decode(trace((ALLOCATE, 512, 1000))), DirectAllocator, allocator="direct").as_dict()
     assert list(result) == [
         "trace", "allocator", "events", "peak_requested_bytes", "peak_allocated_bytes", "peak_reserved_bytes",
-        "reserved_over_requested", "driver_calls", "driver_time_us", "out_of_memory_events", "seconds",
+        "reserved_over_requested", "driver_calls", "driver_time_us", "driver_time_share",
+        "out_of_memory_events", "seconds",
         "events_per_second",
     ]  # fmt: skip
     assert (result["trace"], result["allocator"], result["reserved_over_requested"]) == ("by hand", "direct", 1.024)

@@ -30,8 +30,8 @@ class Row:
     driver_calls: dict[str, int]
     out_of_memory: int
     driver_time_us: float | None = None
-    driver_time_share: float | None = None
-    """``driver_time_us`` as a fraction of the recorded run's time."""
+    run_seconds: float = 0.0
+    """The recorded run's time."""
     failure: str = ""
     note: str = ""
     """What is missing in the trace."""
@@ -68,7 +68,7 @@ def compare(
                 result.driver_calls,
                 result.out_of_memory_events,
                 result.driver_time_us,
-                result.driver_time_share,
+                result.run_seconds,
                 result.failure,
                 result.note,
                 outcome.curves,

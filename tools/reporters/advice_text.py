@@ -11,9 +11,9 @@ from rich.text import Text
 from ..replaying.advice import Advice
 from ..replaying.least_memory import Fit
 from ..replaying.replayer import ReplayResult
-from .replay_text import ESTIMATED, calls_text, of_run
+from .replay_text import ESTIMATED, calls_text
 from .tables import Cell, Column, print_paragraph, print_table
-from .units import duration, share, size
+from .units import driver_time, duration, share, size
 
 __all__ = ["BEYOND_THIS", "advice_as_dict", "print_advice", "print_fits"]
 
@@ -60,12 +60,13 @@ def print_advice(advice: Advice, console: Console) -> None:
         print_paragraph(console, f"{allocator} {problem}")
     best = advice.best
     if not reference.failure:
+        spent, part = driver_time(reference.driver_time_us, reference.run_seconds)
         print_paragraph(
             console,
             f"No allocator can reserve less than {reference.peak_requested_bytes} bytes "
             f"({size(reference.peak_requested_bytes)}), which the program holds at its peak. One call of the driver "
             f"for every block (direct) would come to {size(reference.peak_reserved_bytes)}, and take "
-            f"{duration(reference.driver_time_us)} in the driver ({of_run(reference.driver_time_share)} of the run).",
+            f"{spent} in the driver ({part} of the run).",
         )
     print_paragraph(console, ESTIMATED)
     if best is None:
@@ -113,8 +114,7 @@ def _row(place: int, result: ReplayResult, advice: Advice) -> list[Cell]:
             str(result.peak_reserved_bytes),
             size(result.peak_reserved_bytes),
             f"{result.reserved_over_requested:.3f}",
-            duration(result.driver_time_us),
-            of_run(result.driver_time_share),
+            *driver_time(result.driver_time_us, result.run_seconds),
             calls_text(result.driver_calls),
             _risk(result, advice),
         ]

@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.text import Text
 
 from ..replaying.comparison import Change, Difference, Row
-from .replay_text import ESTIMATED, calls_text, of_run, short_name
+from .replay_text import ESTIMATED, calls_text, short_name
 from .tables import Cell, Column, print_paragraph, print_table
-from .units import duration, size
+from .units import driver_time, size
 
 __all__ = ["label", "print_comparison", "print_differences"]
 
@@ -52,8 +52,7 @@ def _row(row: Row) -> Sequence[Cell]:
         str(row.reserved),
         size(row.reserved),
         f"{row.reserved_over_requested:.3f}",
-        "" if row.driver_time_us is None else duration(row.driver_time_us),
-        "" if row.driver_time_us is None else of_run(row.driver_time_share),
+        *(("", "") if row.driver_time_us is None else driver_time(row.driver_time_us, row.run_seconds)),
         Text(str(row.out_of_memory), style="red" if row.out_of_memory else ""),
         calls_text(row.driver_calls),
     )

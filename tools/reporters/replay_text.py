@@ -10,9 +10,9 @@ from rich.text import Text
 
 from ..replaying.replayer import ReplayResult
 from .tables import Cell, Column, print_paragraph, print_table
-from .units import duration, share, size
+from .units import driver_time, size
 
-__all__ = ["ESTIMATED", "MEASURED", "calls_text", "of_run", "print_results", "short_name"]
+__all__ = ["ESTIMATED", "MEASURED", "calls_text", "print_results", "short_name"]
 
 _LEFT_OUT = (
     "'Of the run' is its share of the recorded time, from the first event to the last. What the program waits because "
@@ -51,11 +51,6 @@ def calls_text(calls: dict[str, int]) -> str:
     return ", ".join(f"{count} {name.removeprefix('cu')}" for name, count in calls.items() if count) or "none"
 
 
-def of_run(driver_time_share: float | None) -> str:
-    """Driver time as a share of the run's time, for a table."""
-    return "-" if driver_time_share is None else share(driver_time_share)
-
-
 def short_name(path: str) -> str:
     """A file's name without its folders and endings."""
     name = Path(path).name
@@ -85,8 +80,7 @@ def _row(row: ReplayResult) -> Sequence[Cell]:
         str(row.peak_reserved_bytes),
         size(row.peak_reserved_bytes),
         f"{row.reserved_over_requested:.3f}",
-        duration(row.driver_time_us),
-        of_run(row.driver_time_share),
+        *driver_time(row.driver_time_us, row.run_seconds),
         Text(str(row.out_of_memory_events), style="red" if row.out_of_memory_events else ""),
         f"{row.events_per_second:,.0f}",
         calls_text(row.driver_calls),

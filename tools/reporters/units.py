@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...allocators.sizes import short_size as size
 
-__all__ = ["duration", "share", "size"]
+__all__ = ["driver_time", "duration", "share", "size"]
 
 
 def duration(microseconds: float) -> str:
@@ -13,6 +13,11 @@ def duration(microseconds: float) -> str:
         if abs(microseconds) >= unit:
             return f"{microseconds / unit:.2f} {name}"
     return f"{microseconds:.1f} µs"
+
+
+def driver_time(microseconds: float, run_seconds: float) -> tuple[str, str]:
+    """Time in the driver's memory calls, and the same as a share of the run's time, where that is known."""
+    return duration(microseconds), share(microseconds / 1e6 / run_seconds) if run_seconds else "-"
 
 
 def share(fraction: float) -> str:

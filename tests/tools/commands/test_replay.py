@@ -15,7 +15,8 @@ from ..conftest import Command
 HISTORY = Path(door.__file__).parent / "data" / "resnet_multiscale.pickle.xz"
 KEYS = [
     "trace", "allocator", "events", "peak_requested_bytes", "peak_allocated_bytes", "peak_reserved_bytes",
-    "reserved_over_requested", "driver_calls", "driver_time_us", "out_of_memory_events", "seconds", "events_per_second",
+    "reserved_over_requested", "driver_calls", "driver_time_us", "driver_time_share",
+    "out_of_memory_events", "seconds", "events_per_second",
 ]  # fmt: skip
 
 
