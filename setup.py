@@ -18,7 +18,7 @@ class BuildWithoutSetup(build_py):
 
     def find_package_modules(self, package, package_dir):
         modules = super().find_package_modules(package, package_dir)
-        return [found for found in modules if found[1] not in ("setup", "cuplug_torch")]
+        return [found for found in modules if found[1] not in ("setup", "cuplug_torch", "cuplug_pytest")]
 
 
 class BuildIfPossible(build_ext):
@@ -67,7 +67,7 @@ def extensions():
 
 
 setup(
-    py_modules=["cuplug_torch"],  # beside the package: what PyTorch imports where cuplug is installed
+    py_modules=["cuplug_torch", "cuplug_pytest"],  # beside the package: PyTorch and pytest import them wherever it is
     packages=["cuplug", *(f"cuplug.{name}" for name in find_packages(include=INCLUDED))],
     ext_modules=extensions(),
     cmdclass={"build_py": BuildWithoutSetup, "build_ext": BuildIfPossible},

@@ -15,7 +15,7 @@ MADE = {".pyc", ".so", ".o"}
 """Made by compilers, and not from here."""
 
 
-BESIDE = {"cuplug_torch.py"}
+BESIDE = {"cuplug_torch.py", "cuplug_pytest.py"}
 """Modules of their own, which are installed beside the package."""
 
 

@@ -52,7 +52,12 @@ def test_nothing_imports_from_the_tests():
 
 
 def test_no_module_at_the_top_hides_another_library_from_programs_that_run_there():
-    assert {path.name for path in ROOT.glob("*.py")} == {"__init__.py", "cuplug_torch.py", "setup.py"}
+    assert {path.name for path in ROOT.glob("*.py")} == {
+        "__init__.py",
+        "cuplug_pytest.py",
+        "cuplug_torch.py",
+        "setup.py",
+    }
 
 
 def test_the_files_that_contributors_are_sent_to_exist():
