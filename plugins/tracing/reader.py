@@ -32,7 +32,12 @@ from .format import (
     own_version,
 )
 
-__all__ = ["family_members", "read_header", "read_trace"]
+try:
+    import fcntl
+except ImportError:  # not a POSIX system: whether a program has gone is then not known
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["TraceFollower", "family_members", "read_header", "read_trace"]
 
 
 def read_trace(path: str | os.PathLike[str]) -> Trace:
@@ -72,6 +77,80 @@ def read_header(path: str | os.PathLike[str]) -> Header:
     except (OSError, ValueError) as error:
         raise TraceError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
     return Header(version, fields)
+
+
+class TraceFollower:
+    """Reads a trace that a program is writing, each event once.
+
+    ``trace`` has the header, and the side table as far as it was read; its events are the new ones of the last look.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Open the file, which must have its header.
+
+        Raises:
+            TraceError: as ``read_trace``.
+        """
+        path = os.fspath(path)
+        try:
+            _require_regular(path)
+            self._file = open(path, "rb")  # noqa: SIM115 - it stays open: the file may be replaced meanwhile
+            version, self._place, _, self._fields = _read_header(
+                path, self._file.read(HEADER.size), self._file, os.fstat(self._file.fileno()).st_size
+            )
+        except (OSError, ValueError) as error:
+            raise TraceError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+        self._dtype = RECORD_DTYPES[version]
+        self._pieces = np.empty(0, self._dtype)
+        self._known_hole = -1
+        self.trace = Trace(Header(version, self._fields), np.empty(0, self._dtype), path=path, complete=False)
+
+    def look(self) -> bool:
+        """Read what has come since the last look. Gives whether there may be more at once.
+
+        A record that is being written ends a look; one that still is none at the next was given up.
+        """
+        self._file.seek(0)
+        closed = HEADER.unpack(self._file.read(HEADER.size))[-1] not in (STILL_OPEN, CUT_OFF)
+        whole = (os.fstat(self._file.fileno()).st_size - self._place) // self._dtype.itemsize
+        self._file.seek(self._place)
+        records = np.fromfile(self._file, self._dtype, min(max(whole, 0), _AT_ONCE))
+        kinds = records["kind"]
+        written = np.flatnonzero(kinds)
+        end = int(written[-1]) + 1 if len(written) else 0
+        holes = [] if closed else np.flatnonzero(kinds[:end] == 0).tolist()
+        if holes and self._place + holes[0] * self._dtype.itemsize != self._known_hole:
+            end = holes[0]
+            self._known_hole = self._place + end * self._dtype.itemsize
+        new = records[:end]
+        self._place += end * self._dtype.itemsize
+        is_piece = new["kind"] >= PIECE_NAME
+        if is_piece.any():
+            self._pieces = np.concatenate([self._pieces, new[is_piece]])
+            _read_side_table(self.trace, self._fields, self._pieces)
+        self.trace.events = _in_order_of_time(new[np.isin(new["kind"], list(EVENT_KINDS))])
+        more = len(records) == _AT_ONCE
+        self.trace.complete = closed and not more
+        return more
+
+    def is_abandoned(self) -> bool:
+        """Whether the program has gone without closing the trace: nobody holds its lock, where files have any."""
+        if fcntl is None or self.trace.complete:
+            return False
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+        except OSError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+
+_AT_ONCE = 1 << 20
+"""Records in one look of a ``TraceFollower``."""
 
 
 def _require_regular(path: str) -> None:

@@ -17,7 +17,7 @@ from cuplug.plugins.tracing.format import FORMAT_VERSION, HEADER, MAGIC, RECORD_
 from cuplug.plugins.tracing.writer import TraceWriter
 
 COMMANDS = (
-    "summary {}", "summary --json {}", "report {} -o page.html", "replay {}", "advise {}", "fit {}", "top --once {}",
+    "summary {}", "summary --json {}", "report {} -o page.html", "replay {}", "advise {}", "fit {}", "watch --once {}",
     "compare {}", "compare {} -o page.html", "diff {0} {0}", "export {} -o out.json", "export {} -o out.csv", "dump {}",
     "dump -f jsonl {}",
 )  # fmt: skip

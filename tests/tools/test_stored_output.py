@@ -31,13 +31,13 @@ COMMANDS = {
     "fit": "fit run.cuplug -a direct -a caching:roundup_power2_divisions=16 -j 1",
     "compare": "compare run.cuplug -a direct -j 1",
     "diff": "diff run.cuplug later.cuplug",
-    "top": "top --once run.cuplug",
+    "watch": "watch --once run.cuplug",
     "dump": "dump run.cuplug",
     "allocators": "allocators",
     "allocators-drivers": "allocators --drivers",
 }
 SUBCOMMANDS = (
-    "record", "run", "summary", "report", "replay", "advise", "fit", "top", "compare", "diff", "export", "dump",
+    "record", "run", "summary", "report", "replay", "advise", "fit", "watch", "compare", "diff", "export", "dump",
     "allocators", "demo", "doctor",
 )  # fmt: skip
 

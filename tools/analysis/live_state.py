@@ -1,17 +1,18 @@
-"""Follows a trace that is being written: the state of every device at its end, as ``top`` shows it. Computes only."""
+"""The state of every device at a trace's end, kept current while the trace grows. Computes only."""
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ...allocators.events import EventKind
-from ...plugins.tracing.contents import Trace
+from ...plugins.tracing.contents import EventArray, Trace
 from .blocks import curves, find_blocks
 from .sites import Site, sites
 
-__all__ = ["DeviceNow", "StreamNow", "now"]
+__all__ = ["DeviceNow", "LiveState", "StreamNow", "now"]
 
 _WINDOW_NS = 1_000_000_000
 
@@ -37,6 +38,8 @@ class DeviceNow:
     allocated: int
     reserved: int
     peak_reserved: int
+    allocations: int
+    """Since the beginning."""
     allocations_per_second: float
     """Over the last second before the last event, or over the whole run where that is shorter."""
     out_of_memory: int
@@ -50,33 +53,82 @@ class DeviceNow:
 
 
 def now(trace: Trace, *, top: int) -> list[DeviceNow]:
-    """The state of each device. ``top`` call sites are named."""
-    return [_of_device(trace, device, top) for device in trace.devices]
+    """The state of each device at the end of a whole trace. ``top`` call sites are named."""
+    state = LiveState()
+    state.add(trace.events)
+    return state.devices(trace, top=top)
 
 
-def _of_device(trace: Trace, device: int, top: int) -> DeviceNow:
-    events = trace.events[trace.events["device"] == device]
-    blocks = find_blocks(events)
-    memory = curves(events, blocks)
-    live = events[blocks.allocated[blocks.freed < 0]]
-    span = int(events["time"][-1]) - int(events["time"][0])
-    recent = events["time"][events["kind"] == EventKind.ALLOCATE] > int(events["time"][-1]) - _WINDOW_NS
-    window = min(span, _WINDOW_NS) / 1e9
-    streams = [
-        StreamNow(int(stream), int(np.count_nonzero(mine)), int(live["requested"][mine].sum()))
-        for stream in np.unique(live["stream"])
-        for mine in [live["stream"] == stream]
-    ]
-    return DeviceNow(
-        device=device,
-        seconds=span / 1e9,
-        requested=int(memory.requested[-1]),
-        peak_requested=int(memory.requested.max()),
-        allocated=int(memory.allocated[-1]),
-        reserved=int(memory.reserved[-1]),
-        peak_reserved=int(memory.reserved.max()),
-        allocations_per_second=float(np.count_nonzero(recent) / window) if window > 0 else 0.0,
-        out_of_memory=int(np.count_nonzero(events["kind"] == EventKind.OUT_OF_MEMORY)),
-        streams=sorted(streams, key=lambda one: -one.nbytes),
-        sites=sites(trace, live["context"], live["requested"], top) if trace.stacks else [],
-    )
+class LiveState:
+    """What is live on each device. Takes events in the order of the trace, some at a time: none is looked at twice."""
+
+    def __init__(self) -> None:
+        """Nothing has happened yet."""
+        self._of: dict[int, _Device] = {}
+
+    def add(self, events: EventArray) -> None:
+        """Take the next events, of all devices."""
+        for device in np.unique(events["device"][events["kind"] != EventKind.MARKER]).tolist():
+            self._of.setdefault(device, _Device()).add(events[events["device"] == device])
+
+    def devices(self, trace: Trace, *, top: int) -> list[DeviceNow]:
+        """The state of each device. ``trace`` has the call stacks, of which ``top`` lines are named."""
+        return [self._of[device].told(device, trace, top) for device in sorted(self._of)]
+
+
+class _Device:
+    def __init__(self) -> None:
+        self.live: EventArray | None = None
+        """The allocations of live blocks."""
+        self.first = self.last = 0
+        self.reserved = self.peak_requested = self.peak_reserved = 0
+        self.allocations = self.out_of_memory = 0
+        self.recent: deque[tuple[int, int]] = deque()
+        """The times of the last second's allocations, and how many each has."""
+
+    def add(self, events: EventArray) -> None:
+        kinds, times = events["kind"], events["time"]
+        if self.live is None:
+            self.first = int(times[0])
+        older = events[:0] if self.live is None else self.live
+        both = np.concatenate([older, events])
+        blocks = find_blocks(both)
+        memory = curves(both, blocks)
+        since = len(older)  # before that, only what was live is being put together again
+        self.peak_requested = max(self.peak_requested, int(memory.requested[since:].max(initial=0)))
+        reserved = memory.reserved[since:] + self.reserved
+        self.peak_reserved = max(self.peak_reserved, int(reserved.max(initial=0)))
+        self.reserved = int(reserved[-1])
+        self.live = both[blocks.allocated[blocks.freed < 0]]
+        self.last = int(times[-1])
+        asked = times[kinds == EventKind.ALLOCATE]
+        self.allocations += len(asked)
+        self.out_of_memory += int(np.count_nonzero(kinds == EventKind.OUT_OF_MEMORY))
+        moments, counts = np.unique(asked[asked > self.last - _WINDOW_NS], return_counts=True)
+        self.recent.extend(zip(moments.tolist(), counts.tolist(), strict=True))
+        while self.recent and self.recent[0][0] <= self.last - _WINDOW_NS:
+            self.recent.popleft()
+
+    def told(self, device: int, trace: Trace, top: int) -> DeviceNow:
+        live = self.live if self.live is not None else trace.events[:0]
+        window = min(self.last - self.first, _WINDOW_NS) / 1e9
+        recent = sum(count for _, count in self.recent)
+        streams = [
+            StreamNow(int(stream), int(np.count_nonzero(mine)), int(live["requested"][mine].sum()))
+            for stream in np.unique(live["stream"])
+            for mine in [live["stream"] == stream]
+        ]
+        return DeviceNow(
+            device=device,
+            seconds=(self.last - self.first) / 1e9,
+            requested=int(live["requested"].sum()),
+            peak_requested=self.peak_requested,
+            allocated=int(live["nbytes"].sum()),
+            reserved=self.reserved,
+            peak_reserved=self.peak_reserved,
+            allocations=self.allocations,
+            allocations_per_second=recent / window if window > 0 else 0.0,
+            out_of_memory=self.out_of_memory,
+            streams=sorted(streams, key=lambda one: -one.nbytes),
+            sites=sites(trace, live["context"], live["requested"], top) if trace.stacks else [],
+        )

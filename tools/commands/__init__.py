@@ -21,7 +21,7 @@ from .replay import replay
 from .report import report
 from .run import run
 from .summary import summary
-from .top import top
+from .watch import watch
 
 __all__ = ["app"]
 
@@ -71,7 +71,8 @@ app.command()(report)
 app.command()(replay)
 app.command()(advise)
 app.command()(fit)
-app.command()(top)
+app.command()(watch)
+app.command("top", hidden=True)(watch)  # its older name
 app.command()(compare)
 app.command()(diff)
 app.command()(export)

@@ -13,7 +13,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+CHROMIUM = next(
+    filter(
+        None, map(shutil.which, ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome", "chrome"))
+    ),
+    None,
+)
 
 # Chromium reads from descriptor 3 and writes to 4.
 _PLACE_PIPES = """
@@ -96,10 +101,10 @@ sys.executable, "-c", _PLACE_PIPES, str(to_read), str(to_write), str(CHROMIUM), 
             raise RuntimeError(str(found["exceptionDetails"]))
         return found["result"].get("value")
 
-    def open(self, path: Path, ready: str, patience: float = 60) -> float:
+    def open(self, path: Path | str, ready: str, patience: float = 60) -> float:
         """Open a file and wait until ``ready`` holds. Returns the seconds that it took."""
         began = time.monotonic()
-        self.call("Page.navigate", url=path.resolve().as_uri())
+        self.call("Page.navigate", url=path if isinstance(path, str) else path.resolve().as_uri())
         self.run(
             f"new Promise((done, fail) => {{ const at = setInterval(() => {{ "
             f"if ({ready}) {{ clearInterval(at); done() }} }}, 20); "
