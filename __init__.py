@@ -1,6 +1,7 @@
 """cuplug: a CUDA runtime for Python whose memory allocator is a plugin."""
 
 import sys as _sys
+from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
 from .allocators.errors import (
@@ -15,6 +16,7 @@ from .allocators.errors import (
     UnknownAllocatorError,
 )
 from .runtime import cuda, interop
+from .runtime import public_paths as _public_paths
 from .runtime.buffer import Buffer
 from .runtime.default_runtime import default_runtime, init, shutdown
 from .runtime.pinned import PinnedBuffer
@@ -50,7 +52,15 @@ _sys.modules[f"{__name__}.interop"] = interop
 for _library in interop.LIBRARIES:
     _sys.modules[f"{__name__}.interop.{_library}"] = getattr(interop, _library)
 
+_public_paths.put_in_place(__name__)
+
 if TYPE_CHECKING:
+    from .runtime.autograd import enable_grad as enable_grad
+    from .runtime.autograd import inference_mode as inference_mode
+    from .runtime.autograd import is_grad_enabled as is_grad_enabled
+    from .runtime.autograd import is_inference_mode_enabled as is_inference_mode_enabled
+    from .runtime.autograd import no_grad as no_grad
+    from .runtime.autograd import set_grad_enabled as set_grad_enabled
     from .runtime.kernels import SourceModule as SourceModule
 
     # Modules all of whose names are public; mypy does not follow ``__all__`` from one to the next.
@@ -75,11 +85,11 @@ else:
             from .runtime import kernels
 
             found = kernels.SourceModule
+        elif name in _public_paths.PACKAGES:
+            found = _import_module(f"{__name__}.{name}")
         else:
-            from .runtime.tensor import PUBLIC
-
             try:
-                found = PUBLIC[name]
+                found = _public()[name]
             except KeyError:
                 from .runtime.tensor.core.absent import ABSENT, why_absent
 
@@ -89,6 +99,11 @@ else:
         return found
 
     def __dir__():
+        return sorted({*globals(), "SourceModule", *_public_paths.PACKAGES, *_public()} - {"TYPE_CHECKING"})
+
+    def _public():
+        """The names of tensors, and of what stands above them and belongs beside their functions."""
+        from .runtime import autograd
         from .runtime.tensor import PUBLIC
 
-        return sorted({*globals(), "SourceModule", *PUBLIC} - {"TYPE_CHECKING"})
+        return PUBLIC | {name: getattr(autograd, name) for name in autograd.AT_THE_TOP}

@@ -160,7 +160,7 @@ from .ops.views import (
     unsqueeze,
 )
 from .ops.views import common_shape as broadcast_shapes
-from .torch_settings import backends, contiguous_format, layout, memory_format, no_grad, preserve_format, strided
+from .torch_settings import backends, contiguous_format, layout, memory_format, preserve_format, strided
 
 __all__ = [
     "BFloat16Tensor",
@@ -272,7 +272,6 @@ __all__ = [
     "nan",
     "narrow",
     "newaxis",
-    "no_grad",
     "nonzero",
     "norm",
     "normal",

@@ -1,14 +1,13 @@
 """Names of torch by which programs set what does not exist here: they can be set, and change nothing.
 
-There are no convolutions for cuDNN to choose among, and no gradients to leave out.
+There are no convolutions for cuDNN to choose among.
 """
 
 from __future__ import annotations
 
-from contextlib import ContextDecorator
 from types import SimpleNamespace
 
-__all__ = ["backends", "contiguous_format", "layout", "memory_format", "no_grad", "preserve_format", "strided"]
+__all__ = ["backends", "contiguous_format", "layout", "memory_format", "preserve_format", "strided"]
 
 backends = SimpleNamespace(
     cudnn=SimpleNamespace(
@@ -21,13 +20,6 @@ backends = SimpleNamespace(
     )
 )
 """``torch.backends``: ``backends.cudnn.benchmark = True`` and the like."""
-
-
-class no_grad(ContextDecorator):  # noqa: N801 - torch's name
-    """``with no_grad():`` or ``@no_grad()``: nothing here records gradients."""
-
-    def __enter__(self) -> None: ...
-    def __exit__(self, *_: object) -> None: ...
 
 
 class layout:  # noqa: N801 - torch's name

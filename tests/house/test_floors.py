@@ -120,8 +120,9 @@ _ABOVE: dict[str, tuple[str, set[str]]] = {
     "conformance": ("runtime|tools", {"runtime.drivers"}),
     "runtime": ("runtime.kernels|runtime.tensor|tools", set()),
     "kernels": ("runtime.tensor|tools", set()),
-    "tensor": ("tools", {"tools.benchmarks"}),
+    "tensor": ("runtime.autograd|tools", {"tools.benchmarks"}),
     "interop": ("tools", set()),
+    "training": ("tools", set()),
 }
 """By the folder of tests: the floors above what it tests, and what of them its tests may use all the same."""
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from .tensor_errors import ArgumentError
+__all__ = ["ABSENT", "ABSENT_OF_TENSORS", "why_absent"]
 
-__all__ = ["ABSENT", "ABSENT_OF_TENSORS", "refuse_gradients", "why_absent"]
-
-_GRADIENTS = "gradients", "PyTorch on cuplug's memory: cuplug.interop"
-_NETWORKS = "networks and their training", "PyTorch on cuplug's memory: cuplug.interop"
+_TRANSFORMS = "transformations of functions", "autograd.grad"
 _COMPLEX = "complex numbers", "two tensors, of real and of imaginary parts"
 _SPARSE = "sparse tensors", "index tensors with gather and scatter_add"
 _QUANTISED = "quantised and 8-bit floating-point types", "int8 or uint8 with a scale of your own"
@@ -17,8 +14,7 @@ _ALGEBRA = "decompositions of matrices", "numpy.linalg on .cpu().numpy()"
 _FOURIER = "Fourier transforms", "numpy.fft on .cpu().numpy()"
 
 ABSENT: dict[str, tuple[str, str]] = {
-    **dict.fromkeys(("autograd", "enable_grad", "set_grad_enabled", "is_grad_enabled", "inference_mode"), _GRADIENTS),
-    **dict.fromkeys(("nn", "optim", "utils", "func", "vmap", "amp", "autocast", "conv2d", "dropout"), _NETWORKS),
+    **dict.fromkeys(("func", "vmap"), _TRANSFORMS),
     **dict.fromkeys(("complex", "complex32", "complex64", "complex128", "cfloat", "cdouble"), _COMPLEX),
     **dict.fromkeys(("polar", "view_as_real", "view_as_complex", "real", "imag", "angle", "conj"), _COMPLEX),
     **dict.fromkeys(("sparse", "sparse_coo", "sparse_csr", "sparse_coo_tensor", "sparse_csr_tensor"), _SPARSE),
@@ -32,7 +28,6 @@ ABSENT: dict[str, tuple[str, str]] = {
 """Names of the package: what they belong to, and what to use."""
 
 ABSENT_OF_TENSORS: dict[str, tuple[str, str]] = {
-    **dict.fromkeys(("backward", "grad", "grad_fn", "requires_grad_", "retain_grad", "register_hook"), _GRADIENTS),
     **dict.fromkeys(("real", "imag", "angle", "conj", "cfloat", "cdouble"), _COMPLEX),
     **dict.fromkeys(("to_sparse", "to_dense", "coalesce", "indices", "values", "sparse_mask"), _SPARSE),
     **dict.fromkeys(("dequantize", "q_scale", "q_zero_point", "int_repr"), _QUANTISED),
@@ -45,11 +40,3 @@ def why_absent(name: str, table: dict[str, tuple[str, str]]) -> str:
     """Why a name is missing, as a sentence; empty if it is none of the table."""
     found = table.get(name)
     return "" if found is None else f"{name} is not part of cuplug: {found[0]} are left out; use {found[1]}"
-
-
-def refuse_gradients(requires_grad: bool) -> None:
-    """Raise ValueError if gradients are asked for."""
-    if requires_grad:
-        raise ArgumentError(
-            f"requires_grad=True is not part of cuplug: there are no {_GRADIENTS[0]}; use {_GRADIENTS[1]}"
-        )

@@ -7,13 +7,13 @@ Layouts are interned by their place: equal ones are one object, which carries wh
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 from ...device_name import device
 from .dtypes import dtype
 from .shapes import Shape, Size, contiguous_strides, is_contiguous, iteration_strides
 
-__all__ = ["Layout", "Location"]
+__all__ = ["Layout", "Location", "TrackedLayout"]
 
 _MOST_LAYOUTS = 4096
 _MOST_PLANS = 512
@@ -22,7 +22,10 @@ _MOST_PLANS = 512
 class Layout:
     """Shape and strides in elements of one element type, at one place. Made by ``Layout.of``, never changed."""
 
-    __slots__ = ("contiguous", "dtype", "nbytes", "numel", "place", "plans", "shape", "strides")
+    __slots__ = ("_twin", "contiguous", "dtype", "nbytes", "numel", "place", "plans", "shape", "strides")
+
+    tracked: ClassVar[bool] = False
+    """Whether tensors of this layout require gradients: see ``gradient_seam.py``."""
 
     def __init__(self, place: Location, dtype: dtype, shape: Size, strides: Shape) -> None:
         self.place = place
@@ -36,6 +39,19 @@ class Layout:
         self.contiguous = is_contiguous(shape, strides)
         """Whether the elements lie side by side in row-major order."""
         self.plans: dict[Any, Any] = _Plans()
+        self._twin: TrackedLayout | None = None
+
+    @property
+    def plain(self) -> Layout:
+        """The same layout of tensors that require no gradients."""
+        return self
+
+    @property
+    def twin(self) -> TrackedLayout:
+        """The same layout of tensors that require gradients."""
+        if self._twin is None:
+            self._twin = TrackedLayout(self)
+        return self._twin
 
     @staticmethod
     def of(place: Location, dtype: dtype, shape: Shape, strides: Shape | None = None) -> Layout:
@@ -100,6 +116,28 @@ class Layout:
                 return None
             expected *= length
         return self.strides
+
+
+class TrackedLayout(Layout):
+    """The layout of tensors that require gradients. No plan stands in it: each operation comes to who records it."""
+
+    __slots__ = ("_plain",)
+
+    tracked = True
+
+    def __init__(self, plain: Layout) -> None:
+        super().__init__(plain.place, plain.dtype, plain.shape, plain.strides)
+        self._plain = plain
+
+    @property
+    def plain(self) -> Layout:
+        """The same layout of tensors that require no gradients."""
+        return self._plain
+
+    @property
+    def twin(self) -> TrackedLayout:
+        """This layout."""
+        return self
 
 
 class Location:

@@ -20,10 +20,12 @@ __all__ = ["Storage", "pinned_storage"]
 class Storage:
     """Memory at one place, in bytes. It keeps ``owner``, whose life is the memory's, and nothing more."""
 
-    __slots__ = ("__weakref__", "_bytes", "address", "length", "owner", "pinned", "place")
+    __slots__ = ("__weakref__", "_bytes", "address", "length", "owner", "pinned", "place", "version")
 
     address: int
     """Of the first byte."""
+    version: int
+    """How often the memory was written to in place. Unset, which costs nothing, until it was."""
 
     def __init__(
         self, place: Location, nbytes: int, owner: Any, address: int | None = None, pinned: bool = False
@@ -40,6 +42,8 @@ class Storage:
             self.address = address
 
     def __getattr__(self, name: str) -> Any:
+        if name == "version":
+            return 0
         # Asking NumPy for an address is slow, and most arrays are never asked: only done when `address` is unset.
         if name != "address":
             raise AttributeError(name)

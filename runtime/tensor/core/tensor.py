@@ -14,6 +14,7 @@ import numpy.typing as npt
 from ...device_name import device
 from .absent import ABSENT_OF_TENSORS, why_absent
 from .dtypes import dtype
+from .gradient_seam import engine
 from .layout import Layout
 from .shapes import Shape, Size
 from .storage import Storage
@@ -38,7 +39,7 @@ class Tensor:
     ``empty`` and ``tensor``.
     """
 
-    __slots__ = ("__weakref__", "_array", "_layout", "_offset", "_storage")
+    __slots__ = ("__weakref__", "_array", "_gradient", "_layout", "_offset", "_storage")
     __array_priority__: ClassVar[int] = 1000  # NumPy's arrays and numbers leave operators to us
     __hash__ = object.__hash__
 
@@ -50,8 +51,13 @@ class Tensor:
     _array: npt.NDArray[Any] | None
     """On the CPU: the same elements as NumPy's array, once somebody asked for it."""
 
+    _gradient: Any
+    """What automatic differentiation keeps of this tensor. Unset, which costs nothing, until there is something."""
+
     def __getattr__(self, name: str) -> Any:
         # Only what is missing comes here.
+        if name == "_gradient":
+            return None
         reason = why_absent(name, ABSENT_OF_TENSORS)
         raise AttributeError(reason or f"a tensor has no attribute {name!r}", name=name, obj=self)
 
@@ -97,13 +103,149 @@ class Tensor:
 
     @property
     def requires_grad(self) -> bool:
-        """False: there is no automatic differentiation here."""
-        return False
+        """Whether gradients are computed for this tensor. It may be set for a leaf.
+
+        Raises:
+            ValueError: it is set, and the elements are not floating-point numbers, or the tensor is no leaf.
+        """
+        return self._layout.tracked
+
+    @requires_grad.setter
+    def requires_grad(self, wanted: bool) -> None:
+        engine().require(self, wanted)
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether the tensor was made by the program, and not by a recorded operation."""
+        return not self._layout.tracked or engine().function(self) is None
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient that ``backward`` accumulated, or None.
+
+        Raises:
+            ValueError: what is set is of another shape, element type or device.
+        """
+        return None if self._gradient is None else engine().gradient(self)
+
+    @grad.setter
+    def grad(self, gradient: Tensor | None) -> None:
+        if gradient is not None or self._gradient is not None:
+            engine().set_gradient(self, gradient)
+
+    @grad.deleter
+    def grad(self) -> None:
+        self.grad = None
+
+    @property
+    def grad_fn(self) -> Any:
+        """The node of the graph that made this tensor; None of a leaf."""
+        return engine().function(self) if self._layout.tracked else None
+
+    @property
+    def retains_grad(self) -> bool:
+        """Whether this tensor, which is no leaf, keeps its gradient."""
+        return self._layout.tracked and engine().keeps(self)
+
+    @property
+    def output_nr(self) -> int:
+        """Which result of ``grad_fn`` this is."""
+        return 0 if self._gradient is None else self._gradient.number  # type: ignore[no-any-return]
+
+    @property
+    def _version(self) -> int:
+        """How often the memory was written to in place."""
+        return self._storage.version
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Let gradients be computed for this tensor, or no longer. Returns the tensor.
+
+        Raises:
+            ValueError: the elements are not floating-point numbers, or the tensor is no leaf.
+        """
+        engine().require(self, requires_grad)
+        return self
+
+    def backward(
+        self,
+        gradient: Tensor | None = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+    ) -> None:
+        """Compute the gradients of this tensor with respect to all leaves, and add them to their ``grad``.
+
+        Args:
+            gradient: of what is minimised with respect to this tensor; may be left out for one element.
+            retain_graph: whether the graph stays for another time; by default as ``create_graph``.
+            create_graph: whether gradients can be differentiated themselves.
+            inputs: compute those of these tensors only.
+
+        Raises:
+            CuplugError: the tensor requires no gradient, ``gradient`` does not fit or is needed, the graph was used and
+                let go before, or a tensor that is needed was written to in place since.
+        """
+        keep = create_graph if retain_graph is None else retain_graph
+        wanted = [inputs] if isinstance(inputs, Tensor) else inputs
+        engine().backward([self], [gradient], keep, create_graph, wanted)
+
+    def retain_grad(self) -> None:
+        """Let this tensor, which is no leaf, keep its gradient, too.
+
+        Raises:
+            ValueError: it requires no gradients.
+        """
+        engine().keep(self)
+
+    def register_hook(self, hook: Any) -> Any:
+        """Call ``hook(gradient)`` when this tensor's gradient is computed; it may return another in its place.
+
+        Returns:
+            A handle, with ``remove()``.
+
+        Raises:
+            ValueError: the tensor requires no gradients.
+        """
+        return engine().hook(self, hook, after=False)
+
+    def register_post_accumulate_grad_hook(self, hook: Any) -> Any:
+        """Call ``hook(tensor)`` when a gradient was added to ``grad`` of this leaf.
+
+        Returns:
+            A handle, with ``remove()``.
+
+        Raises:
+            ValueError: the tensor requires no gradients, or is no leaf.
+        """
+        return engine().hook(self, hook, after=True)
+
+    def detach_(self) -> Tensor:
+        """Take this tensor out of the graph that made it. Returns the tensor.
+
+        Raises:
+            ValueError: it is a view.
+        """
+        if self._layout.tracked:
+            engine().forget(self)
+        return self
 
     @property
     def data(self) -> Tensor:
-        """The tensor as a view: there are no gradients to leave behind."""
-        return make_tensor(self._storage, self._offset, self._layout)
+        """The tensor as a view that requires no gradients. What is set takes the place of the elements, whatever was
+        recorded.
+
+        Raises:
+            TypeError: what is set is no tensor.
+        """
+        return make_tensor(self._storage, self._offset, self._layout.plain)
+
+    @data.setter
+    def data(self, other: Tensor) -> None:
+        if not isinstance(other, Tensor):
+            raise TypeError(f"data is a tensor, not {type(other).__name__}")
+        layout = other._layout.plain
+        self._storage, self._offset, self._array = other._storage, other._offset, other._array
+        self._layout = layout.twin if self._layout.tracked else layout
 
     def size(self, dim: int | None = None) -> Any:
         """The shape, or the length of dimension ``dim``.
@@ -233,4 +375,5 @@ def view_of(tensor: Tensor, shape: Shape, strides: Shape, offset: int | None = N
     """A tensor in the same storage, of another shape. Strides and offset are in elements; the offset stays if None."""
     layout = tensor._layout
     shown = Layout.of(layout.place, layout.dtype, shape, strides)
-    return make_tensor(tensor._storage, tensor._offset if offset is None else offset, shown)
+    made = make_tensor(tensor._storage, tensor._offset if offset is None else offset, shown)
+    return engine().view(tensor, made) if layout.tracked else made

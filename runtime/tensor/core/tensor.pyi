@@ -59,6 +59,7 @@ class Tensor:
     _offset: _int
     _layout: Layout
     _array: npt.NDArray[Any] | None
+    _gradient: Any
     _address: _int
     def __new__(cls, *args: Any, device: Any = None) -> Tensor: ...
     @property
@@ -543,6 +544,20 @@ class Tensor:
         It raises what ``atanh`` raises, and where the result does not fit ``input``.
         """
         ...
+    def backward(self, gradient: Tensor | None = None, retain_graph: _bool | None = None, create_graph: _bool = False, inputs: Any = None) -> None:
+        """Compute the gradients of this tensor with respect to all leaves, and add them to their ``grad``.
+
+        Args:
+            gradient: of what is minimised with respect to this tensor; may be left out for one element.
+            retain_graph: whether the graph stays for another time; by default as ``create_graph``.
+            create_graph: whether gradients can be differentiated themselves.
+            inputs: compute those of these tensors only.
+
+        Raises:
+            CuplugError: the tensor requires no gradient, ``gradient`` does not fit or is needed, the graph was used and
+                let go before, or a tensor that is needed was written to in place since.
+        """
+        ...
     def baddbmm(self, batch1: Tensor, batch2: Tensor, *, beta: _float = 1, alpha: _float = 1, out: Tensor | None = None) -> Tensor:
         """``beta * input + alpha * bmm(batch1, batch2)`` for batches of matrices; ``input`` broadcasts.
 
@@ -1008,7 +1023,12 @@ class Tensor:
         ...
     @property
     def data(self) -> Tensor:
-        """The tensor as a view: there are no gradients to leave behind."""
+        """The tensor as a view that requires no gradients. What is set takes the place of the elements, whatever was
+        recorded.
+
+        Raises:
+            TypeError: what is set is no tensor.
+        """
         ...
     def data_ptr(self) -> _int:
         """The address of the first element; 0 if there are no elements."""
@@ -1028,7 +1048,14 @@ class Tensor:
         """
         ...
     def detach(self) -> Tensor:
-        """The tensor as a view: there are no gradients to detach from."""
+        """The tensor as a view that requires no gradients and is no part of the graph."""
+        ...
+    def detach_(self) -> Tensor:
+        """Take this tensor out of the graph that made it. Returns the tensor.
+
+        Raises:
+            ValueError: it is a view.
+        """
         ...
     @property
     def device(self) -> _device:
@@ -1410,7 +1437,7 @@ class Tensor:
             input: the tensor.
             dim: the dimension.
             index: int64 or int32, with as many dimensions, and no longer than ``input`` in the others.
-            sparse_grad: for gradients, which are not there.
+            sparse_grad: makes no difference: gradients are dense here.
             out: where to write the result; it is given the shape of ``index``.
 
         Raises:
@@ -1440,6 +1467,18 @@ class Tensor:
         ...
     def get_device(self) -> _int:
         """The ordinal of the CUDA device, or -1 on the CPU."""
+        ...
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient that ``backward`` accumulated, or None.
+
+        Raises:
+            ValueError: what is set is of another shape, element type or device.
+        """
+        ...
+    @property
+    def grad_fn(self) -> Any:
+        """The node of the graph that made this tensor; None of a leaf."""
         ...
     def greater(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """Whether ``input > other``, element by element. The result is of bool.
@@ -1647,6 +1686,10 @@ class Tensor:
         ...
     def is_floating_point(self) -> _bool:
         """Whether the element type is a floating-point one."""
+        ...
+    @property
+    def is_leaf(self) -> _bool:
+        """Whether the tensor was made by the program, and not by a recorded operation."""
         ...
     def is_nonzero(self) -> _bool:
         """Whether the only element differs from 0. Waits until it is there.
@@ -2436,6 +2479,10 @@ class Tensor:
             ValueError: one has other than one dimension.
         """
         ...
+    @property
+    def output_nr(self) -> _int:
+        """Which result of ``grad_fn`` this is."""
+        ...
     def permute(self, *axes: Any, dims: Any = None) -> Tensor:
         """The dimensions in another order.
 
@@ -2555,6 +2602,26 @@ class Tensor:
             TypeError: the tensor is on the CPU.
         """
         ...
+    def register_hook(self, hook: Any) -> Any:
+        """Call ``hook(gradient)`` when this tensor's gradient is computed; it may return another in its place.
+
+        Returns:
+            A handle, with ``remove()``.
+
+        Raises:
+            ValueError: the tensor requires no gradients.
+        """
+        ...
+    def register_post_accumulate_grad_hook(self, hook: Any) -> Any:
+        """Call ``hook(tensor)`` when a gradient was added to ``grad`` of this leaf.
+
+        Returns:
+            A handle, with ``remove()``.
+
+        Raises:
+            ValueError: the tensor requires no gradients, or is no leaf.
+        """
+        ...
     def relu(self, *, out: Tensor | None = None) -> Tensor:
         """Negative elements replaced by 0, element by element. The result has the operands' common type.
 
@@ -2617,7 +2684,18 @@ class Tensor:
         ...
     @property
     def requires_grad(self) -> _bool:
-        """False: there is no automatic differentiation here."""
+        """Whether gradients are computed for this tensor. It may be set for a leaf.
+
+        Raises:
+            ValueError: it is set, and the elements are not floating-point numbers, or the tensor is no leaf.
+        """
+        ...
+    def requires_grad_(self, requires_grad: _bool = True) -> Tensor:
+        """Let gradients be computed for this tensor, or no longer. Returns the tensor.
+
+        Raises:
+            ValueError: the elements are not floating-point numbers, or the tensor is no leaf.
+        """
         ...
     def reshape(self, *lengths: Any, shape: Any = None) -> Tensor:
         """The same elements in another shape, in which one length may be -1: a view if it can be, else a copy.
@@ -2640,6 +2718,17 @@ class Tensor:
         ...
     def resize_as_(self, other: Tensor) -> Tensor:
         """``resize_`` to the shape of ``other``."""
+        ...
+    def retain_grad(self) -> None:
+        """Let this tensor, which is no leaf, keep its gradient, too.
+
+        Raises:
+            ValueError: it requires no gradients.
+        """
+        ...
+    @property
+    def retains_grad(self) -> _bool:
+        """Whether this tensor, which is no leaf, keeps its gradient."""
         ...
     def roll(self, shifts: _int | Sequence[_int], dims: Any = None) -> Tensor:
         """A copy with elements moved along dimensions; what leaves at one end comes in at the other.
@@ -3406,4 +3495,8 @@ class Tensor:
     @property
     def _host(self) -> npt.NDArray[Any]:
         """The elements on the CPU as NumPy's array, shared."""
+        ...
+    @property
+    def _version(self) -> _int:
+        """How often the memory was written to in place."""
         ...

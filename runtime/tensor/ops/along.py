@@ -72,6 +72,7 @@ def _prepare(asked: tuple[Any, ...], *operands: Tensor) -> Plan:
 def scatter_rows(name: str, target: Tensor, index: Tensor, values: Tensor) -> None:
     """Write to the rows of ``target``, contiguous, at indices; all three have two dimensions."""
     if index._layout.numel:
+        target._storage.version += 1
         dispatch((name, "scatter"), _prepare_scatter, (target, index, values))
 
 

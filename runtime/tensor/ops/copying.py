@@ -8,6 +8,7 @@ from ...default_runtime import default_runtime
 from ...device_name import device as Device  # noqa: N812 - torch's class has a small name
 from ..backends.host_place import HOST
 from ..core.dtypes import bfloat16, bool_, dtype, dtype_of, float16, float32, float64, int8, int16, int32, int64, uint8
+from ..core.gradient_seam import engine
 from ..core.layout import Layout
 from ..core.storage import pinned_storage
 from ..core.tensor import Tensor, make_tensor
@@ -49,8 +50,8 @@ def clone(input: Tensor) -> Tensor:
 
 
 def detach(input: Tensor) -> Tensor:
-    """The tensor as a view: there are no gradients to detach from."""
-    return make_tensor(input._storage, input._offset, input._layout)
+    """The tensor as a view that requires no gradients and is no part of the graph."""
+    return make_tensor(input._storage, input._offset, input._layout.plain)
 
 
 def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
@@ -207,6 +208,10 @@ def copied_to(
 
 def _across(out: Tensor, source: Tensor, non_blocking: bool) -> None:
     """Copy between two places. Conversion and gathering happen on the source's side, scattering on the target's."""
+    if source._layout.tracked or out._layout.tracked:
+        _across(detach(out), detach(source), non_blocking)
+        engine().moved(out, source)
+        return
     here, there = source._layout, out._layout
     if not there.numel:
         return
@@ -235,6 +240,7 @@ def _across(out: Tensor, source: Tensor, non_blocking: bool) -> None:
 def _move(out: Tensor, source: Tensor, non_blocking: bool) -> None:
     """Copy between two places what lies in memory in the same order, without gaps."""
     here, there = place_at(source._layout), place_at(out._layout)
+    out._storage.version += 1
     if here.device.type == "cpu":
         there.upload(out, source, non_blocking=non_blocking)
     elif there.device.type == "cpu":

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from ...device_name import current_factory_device
-from ..core.absent import refuse_gradients
 from ..core.dtypes import dtype, dtype_of, get_default_dtype, int64, promote_types, scalar_dtype
 from ..core.dtypes import from_numpy as dtype_from_numpy
+from ..core.gradient_seam import required
 from ..core.layout import Layout
 from ..core.shapes import given_once, shape_of
 from ..core.tensor import Tensor
@@ -67,15 +67,14 @@ def tensor(
         ValueError: the sequences are ragged.
         TypeError: an element is no number.
     """
-    refuse_gradients(requires_grad)
     if isinstance(data, Tensor):
         place = place_at(data._layout) if device is None else _place(device)
-        return copied_to(data, place, None if dtype is None else dtype_of(dtype), always=True)
+        return required(copied_to(data, place, None if dtype is None else dtype_of(dtype), always=True), requires_grad)
     made = _from_values(data, None if dtype is None else dtype_of(dtype))
     if pin_memory:
         made = pin_memory_of(made)
     place = _place(device)
-    return made if place is made._layout.place else copied_to(made, place)
+    return required(made if place is made._layout.place else copied_to(made, place), requires_grad)
 
 
 def as_tensor(data: Any, *, dtype: Any = None, device: Device = None) -> Tensor:
@@ -192,20 +191,19 @@ def empty(
         OutOfMemoryError: the device has not that much memory left.
         ValueError: a length is negative.
     """
-    refuse_gradients(requires_grad)
     if out is not None:
         if dtype is not None and dtype_of(dtype) is not out.dtype:
             raise ElementTypeError(f"out= names a tensor of {out.dtype!r}, and the result is to be of {dtype!r}")
         resize_output(out, shape_of(given_once(lengths, size, "size")))
-        return out
+        return required(out, requires_grad)
     kind = get_default_dtype() if dtype is None else dtype_of(dtype)
     place = _place(device)
     layout = Layout.of(place, kind, shape_of(given_once(lengths, size, "size")))
     if pin_memory:
         if place.device.type != "cpu":
             raise ArgumentError(f"only memory of the CPU can be pinned, and this tensor is to be on {place.device}")
-        return pinned_empty(layout)
-    return place.empty(layout)
+        return required(pinned_empty(layout), requires_grad)
+    return required(place.empty(layout), requires_grad)
 
 
 def empty_strided(size: Sequence[int], stride: Sequence[int], *, dtype: Any = None, device: Device = None) -> Tensor:
@@ -234,10 +232,11 @@ def full(
 
     ``out`` says which tensor to give this shape and to fill, instead of a new one.
     """
-    refuse_gradients(requires_grad)
     value = fill_value if isinstance(fill_value, Tensor) else number_of(fill_value)
     kind = common_dtype((value,)) if dtype is None and out is None else dtype
-    return apply_into(COPY, empty(size, dtype=kind, device=device, pin_memory=pin_memory, out=out), value)
+    return required(
+        apply_into(COPY, empty(size, dtype=kind, device=device, pin_memory=pin_memory, out=out), value), requires_grad
+    )
 
 
 def zeros(
@@ -250,9 +249,8 @@ def zeros(
     requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of this shape with 0 everywhere. Arguments and errors are those of ``empty``; ``out`` is filled."""
-    refuse_gradients(requires_grad)
     made = empty(*lengths, size=size, dtype=dtype, device=device, pin_memory=pin_memory, out=out)
-    return apply_into(COPY, made, 0)
+    return required(apply_into(COPY, made, 0), requires_grad)
 
 
 def ones(
@@ -265,9 +263,8 @@ def ones(
     requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of this shape with 1 everywhere. Arguments and errors are those of ``empty``; ``out`` is filled."""
-    refuse_gradients(requires_grad)
     made = empty(*lengths, size=size, dtype=dtype, device=device, pin_memory=pin_memory, out=out)
-    return apply_into(COPY, made, 1)
+    return required(apply_into(COPY, made, 1), requires_grad)
 
 
 def empty_like(input: Tensor, *, dtype: Any = None, device: Device = None) -> Tensor:
@@ -311,7 +308,6 @@ def arange(
     Raises:
         ValueError: the step is 0 or leads away from ``end``, or a limit is not finite.
     """
-    refuse_gradients(requires_grad)
     if end is not None and len(limits) < 2:
         limits = (*(limits or (start,)), end)
     if not 1 <= len(limits) <= 3:
@@ -326,7 +322,9 @@ def arange(
     if floating and kind.kind in "ui":  # torch counts in floats, and steps in integers
         start, step, floating = int(start), int(step), False
     pattern = "arange_float" if floating else "arange_int"
-    return _filled(pattern, (count,), kind, device, start, step, pin_memory=pin_memory, out=out)
+    return required(
+        _filled(pattern, (count,), kind, device, start, step, pin_memory=pin_memory, out=out), requires_grad
+    )
 
 
 def linspace(
@@ -344,14 +342,15 @@ def linspace(
 
     ``out`` says which tensor to give this shape and to fill, instead of a new one.
     """
-    refuse_gradients(requires_grad)
     steps, start, end = index(steps), float(start), float(end)
     if steps < 0:
         raise ArgumentError(f"linspace: {steps} steps; there must be 0 or more")
     step = (end - start) / (steps - 1) if steps > 1 else 0.0
     kind = get_default_dtype() if dtype is None else dtype_of(dtype)
     parameters = start, end, step, float(steps)
-    return _filled("linspace", (steps,), kind, device, *parameters, pin_memory=pin_memory, out=out)
+    return required(
+        _filled("linspace", (steps,), kind, device, *parameters, pin_memory=pin_memory, out=out), requires_grad
+    )
 
 
 def eye(
@@ -368,10 +367,9 @@ def eye(
 
     ``out`` says which tensor to give this shape and to fill, instead of a new one.
     """
-    refuse_gradients(requires_grad)
     columns = n if m is None else m
     kind = get_default_dtype() if dtype is None else dtype_of(dtype)
-    return _filled("eye", (n, columns), kind, device, columns, pin_memory=pin_memory, out=out)
+    return required(_filled("eye", (n, columns), kind, device, columns, pin_memory=pin_memory, out=out), requires_grad)
 
 
 def _filled(

@@ -237,6 +237,7 @@ def _new(kernel: Kernel, place: Place, target: Layout) -> Plan:
 def _into(kernel: Kernel) -> Plan:
     def plan(out: Tensor, *operands: Any) -> Tensor:
         kernel(out, *operands)
+        out._storage.version += 1
         return out
 
     return plan

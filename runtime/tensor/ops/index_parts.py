@@ -89,9 +89,7 @@ def _resolve_one(tensor: Tensor, index: Tensor, writing: bool) -> tuple[Tensor, 
     if mask.dtype in (bool_, uint8) and covered > 1 and (layout.contiguous or not writing):
         check_mask(mask.shape, layout.shape, 0)
         merged = Layout.of(layout.place, layout.dtype, (mask.numel, *tuple(layout.shape)[covered:]))
-        tensor = (
-            make_tensor(tensor._storage, tensor._offset, merged) if layout.contiguous else reshape(tensor, merged.shape)
-        )
+        tensor = view_of(tensor, merged.shape, merged.strides) if layout.contiguous else reshape(tensor, merged.shape)
         if place_at(layout).numpy_indices:
             found = put_on(HOST, positions(place_at(mask).read(index).ravel())[0])
             return tensor, [found, *[None] * (tensor.ndim - 1)]

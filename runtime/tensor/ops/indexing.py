@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..core.dtypes import bool_, int64
+from ..core.gradient_seam import begin_history
 from ..core.layout import Layout
 from ..core.shapes import broadcast_shapes, normal_axis
 from ..core.tensor import Tensor
@@ -60,6 +61,7 @@ def set_item(input: Tensor, key: Any, value: Any) -> None:
     """
     if isinstance(value, (list, tuple, np.ndarray)):
         value = tensor(value)
+    begin_history(input, value)
     if isinstance(key, Tensor) and key.dtype is bool_ and not (isinstance(value, Tensor) and value.ndim):
         check_index_place(key._layout, input._layout)
         check_mask(key.shape, input.shape, 0)

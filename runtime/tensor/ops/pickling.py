@@ -22,7 +22,7 @@ __all__ = ["deep_copy", "reduce_tensor", "shallow_copy"]
 
 def shallow_copy(input: Tensor) -> Tensor:
     """A tensor in the same memory: what ``copy.copy`` makes."""
-    return make_tensor(input._storage, input._offset, input._layout)
+    return make_tensor(input._storage, input._offset, input._layout.plain).requires_grad_(input.requires_grad)
 
 
 def deep_copy(input: Tensor, memo: dict[int, Any]) -> Tensor:

@@ -12,9 +12,9 @@ import numpy as np
 from ....allocators.errors import DeviceMismatchError
 from ...device import device_count
 from ...device_name import current_factory_device, device
-from ..core.absent import refuse_gradients
 from ..core.dtypes import dtype, dtype_of, get_default_dtype, int64, uint8
 from ..core.generator import Generator, default_generator
+from ..core.gradient_seam import required
 from ..core.shapes import given_once, shape_of
 from ..core.tensor import Tensor
 from ..core.tensor_errors import ArgumentError, ElementTypeError
@@ -108,6 +108,7 @@ def _drawn(tensor: Tensor, distribution: str, first: Any, second: Any, generator
         raise DeviceMismatchError(f"a generator of {generator.device} makes no numbers for a tensor on {here}")
     seed, counter = generator.take(words_for(distribution, layout.dtype, layout.numel))
     dispatch(("random", distribution), _prepare, (tensor,), seed, counter, first, second)
+    tensor._storage.version += 1
     return tensor
 
 
@@ -163,9 +164,8 @@ def rand(
         TypeError: ``dtype`` is no floating-point type.
         DeviceMismatchError: the generator is of another device.
     """
-    refuse_gradients(requires_grad)
     made = _floating(given_once(lengths, size, "size"), dtype, device, pin_memory, out)
-    return uniform_(made, generator=generator)
+    return required(uniform_(made, generator=generator), requires_grad)
 
 
 def randn(
@@ -180,9 +180,8 @@ def randn(
 ) -> Tensor:
     """A tensor of this shape with random numbers of the standard normal distribution: see ``rand``, whose arguments
     and errors these are."""
-    refuse_gradients(requires_grad)
     made = _floating(given_once(lengths, size, "size"), dtype, device, pin_memory, out)
-    return normal_(made, generator=generator)
+    return required(normal_(made, generator=generator), requires_grad)
 
 
 def normal(

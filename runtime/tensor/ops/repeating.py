@@ -17,7 +17,7 @@ from .elementwise import apply_into
 from .indexing import index_select
 from .joining import cat
 from .reductions import amin
-from .reshape import contiguous, reshape, view
+from .reshape import contiguous, reshape
 from .scalars import item
 from .scans import cumsum
 from .sorting import searchsorted
@@ -76,10 +76,9 @@ def _repeated(input: Tensor, counts: Shape, shape: Shape) -> Tensor:
     strides = (0,) * (len(shape) - input.ndim) + own.strides
     pairs = [each for pair in zip(counts, shape, strict=True) for each in pair]
     steps = [each for stride in strides for each in (0, stride)]
-    final = Layout.of(own.place, own.dtype, tuple(n * length for n, length in zip(counts, shape, strict=True)))
-    out = place_at(own).empty(final)
-    apply_into(COPY, view(out, *pairs) if pairs else out, view_of(input, tuple(pairs), tuple(steps)))
-    return out
+    final = tuple(n * length for n, length in zip(counts, shape, strict=True))
+    repeated = view_of(input, tuple(pairs), tuple(steps))
+    return reshape(clone(repeated) if repeated._layout.contiguous else contiguous(repeated), final)
 
 
 def fliplr(input: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.dtypes import bool_, int32, int64
+from ..core.gradient_seam import begin_history
 from ..core.shapes import normal_axis
 from ..core.tensor import Tensor, view_of
 from ..core.tensor_errors import ArgumentError, ElementTypeError, RangeError, ShapeError
@@ -52,7 +53,7 @@ def gather(
     dim: int,
     index: Tensor,
     *,
-    sparse_grad: bool = False,  # noqa: ARG001 - for gradients, which are not there
+    sparse_grad: bool = False,  # noqa: ARG001 - gradients are dense here
     out: Tensor | None = None,
 ) -> Tensor:
     """``out[i][j] = input[index[i][j]][j]`` for two dimensions and ``dim`` 0: the elements at indices of a dimension.
@@ -61,7 +62,7 @@ def gather(
         input: the tensor.
         dim: the dimension.
         index: int64 or int32, with as many dimensions, and no longer than ``input`` in the others.
-        sparse_grad: for gradients, which are not there.
+        sparse_grad: makes no difference: gradients are dense here.
         out: where to write the result; it is given the shape of ``index``.
 
     Raises:
@@ -175,6 +176,7 @@ def _scattered(name: str, target: Tensor, dim: int, index: Tensor, src: Any, red
     index = _index(name, index, target, axis)
     if not index.numel():
         return target
+    begin_history(target, src)
     if isinstance(src, Tensor) and (src.ndim or not index.ndim):
         common_place(name, (reshape(target, -1), reshape(src, -1)))
         if (src.ndim or 1) != (index.ndim or 1):
@@ -482,6 +484,7 @@ def index_put_(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, 
     if not accumulate:
         set_item(input, key, values)
         return input
+    begin_history(input, values)
     # The same indices pick the places of the elements, to which the values are added.
     from .creation import arange
 
@@ -513,6 +516,7 @@ def put_(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False)
         raise ElementTypeError(f"put_: the index must be of {int64!r}, and is of {index.dtype!r}")
     if index.numel() != source.numel():
         raise ShapeError(f"put_: {index.numel()} indices for {source.numel()} elements")
+    begin_history(input, source)
     flat = contiguous(input)
     index_put_(view_of(flat, (flat.numel(),), (1,)), [reshape(index, -1)], reshape(source, -1), accumulate)
     if flat is not input:

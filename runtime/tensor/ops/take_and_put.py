@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..core.gradient_seam import begin_history
 from ..core.layout import Layout
 from ..core.shapes import Shape, broadcast_shapes
 from ..core.tensor import Tensor
@@ -74,10 +75,13 @@ def put_at(view: Tensor, indices: list[Tensor | None], value: Any) -> None:
         values = place.empty(Layout.of(place, layout.dtype, wanted))
         natural = _moved_back(values, count, first)
         if isinstance(value, Tensor):
+            begin_history(values, value)
+            natural = _moved_back(values, count, first)
             copy_(natural, shortened(value, natural.ndim))
         else:
             apply_into(COPY, natural, value)
     if 0 not in wanted:
+        target._storage.version += 1
         dispatch("put", _prepare_put, (target, values, *ready))
 
 
@@ -142,6 +146,7 @@ def fill_where(target: Tensor, mask: Tensor, value: Any) -> None:
         apply_into(BY_NAME["where"], target, mask, fill_value_of(target, value), target)
         return
     value = fill_value_of(target, value)
+    target._storage.version += 1
     dispatch("put", _prepare_put, (target, value if isinstance(value, Tensor) else layout.dtype.scalar(value), mask))
 
 

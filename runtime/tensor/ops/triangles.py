@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.dtypes import int64
+from ..core.gradient_seam import begin_history
 from ..core.shapes import normal_axis
 from ..core.tensor import Tensor
 from ..core.tensor_errors import ArgumentError, ShapeError
@@ -126,6 +127,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     for axis in sorted((a, b)):
         shape.insert(axis, length)
     out = zeros(shape, dtype=input.dtype, device=input.device)
+    begin_history(out, input)
     apply_into(COPY, diagonal(out, offset, a, b), input)
     return out
 

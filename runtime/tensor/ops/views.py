@@ -7,6 +7,7 @@ from itertools import accumulate
 from operator import index as integer
 from typing import Any
 
+from ..core.gradient_seam import engine
 from ..core.layout import Layout
 from ..core.shapes import (
     Size,
@@ -190,7 +191,7 @@ def _pieces(input: Tensor, axis: int, starts: Iterable[int], lengths: Iterable[i
                 (*strides[:axis], *(() if length is None else (step,)), *strides[axis + 1 :]),
             )
         pieces.append(make_tensor(input._storage, input._offset + start * step, layout))
-    return tuple(pieces)
+    return tuple([engine().view(input, each) for each in pieces] if own.tracked else pieces)
 
 
 def split(input: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
@@ -280,6 +281,8 @@ def t_(input: Tensor) -> Tensor:
 
 
 def _become(input: Tensor, view: Tensor) -> Tensor:
+    if input._layout.tracked:
+        engine().become(input, view)
     input._layout, input._offset, input._array = view._layout, view._offset, None
     return input
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
+from ..core.gradient_seam import engine
 from ..core.tensor import Tensor
 
 __all__ = ["Plan", "PlanForOnce", "Prepare", "dispatch"]
@@ -57,6 +58,9 @@ def dispatch(operation: Hashable, prepare: Prepare, operands: Sequence[Any], *va
     plans = first._layout.plans
     plan = plans.get(key)
     if plan is None:
+        for each in operands:
+            if isinstance(each, Tensor) and each._layout.tracked:
+                return engine().record(operation, prepare, operands, values)
         plan = prepare(operation, *operands)
         if not isinstance(plan, PlanForOnce):
             plans[key] = plan

@@ -40,6 +40,10 @@ class Reduction:
     cuda: str
     rule: ReductionRule
     empty: bool = True
+    gradient: str | None = None
+    """The operand's gradient, an expression of Python as in ``elementwise_table.py``: ``a`` is the operand, ``y`` the
+    result and ``g`` its gradient, both with reduced dimensions kept, ``z`` the second result, ``axes`` what is reduced,
+    ``count`` how many elements make one, ``p`` the parameter. Empty: there is none. None: nobody thought of it."""
 
     def types(self, operand: dtype, asked: dtype | None = None) -> tuple[dtype, tuple[dtype, ...]]:
         """The type to compute in, and those of the results.
@@ -131,21 +135,36 @@ _max, _min, _argmax, _argmin = _of(np.maximum), _of(np.minimum), _index(np.argma
 
 # fmt: off
 _TABLE = (
-    Reduction("sum",    _of(np.add),            "Sum",      R.TOTAL),
-    Reduction("prod",   _of(np.multiply),       "Product",  R.TOTAL),
-    Reduction("mean",   _mean,                  "Mean",     R.MEAN),
-    Reduction("var",    _variance,              "Variance", R.MEAN),
-    Reduction("std",    lambda a, axes, correction: np.sqrt(_variance(a, axes, correction)), "Deviation", R.MEAN),
-    Reduction("norm",   _norm,                  "Norm",     R.MEAN),
-    Reduction("amax",   _max,                   "Maximum",  R.SAME, empty=False),
-    Reduction("amin",   _min,                   "Minimum",  R.SAME, empty=False),
-    Reduction("argmax", _argmax,                "ArgMaximum", R.INDEX, empty=False),
-    Reduction("argmin", _argmin,                "ArgMinimum", R.INDEX, empty=False),
-    Reduction("max",    _value_and_index(_max, _argmax), "MaximumAndIndex", R.SAME_AND_INDEX, empty=False),
-    Reduction("min",    _value_and_index(_min, _argmin), "MinimumAndIndex", R.SAME_AND_INDEX, empty=False),
-    Reduction("any",    _test(np.logical_or),   "Any",      R.TEST),
-    Reduction("all",    _test(np.logical_and),  "All",      R.TEST),
-    Reduction("count_nonzero", _count_nonzero,      "Count",    R.COUNT),
+    Reduction("sum",    _of(np.add),            "Sum",      R.TOTAL,
+              gradient="g"),
+    Reduction("prod",   _of(np.multiply),       "Product",  R.TOTAL,
+              gradient="without_each(a, axes) * g"),
+    Reduction("mean",   _mean,                  "Mean",     R.MEAN,
+              gradient="g / count"),
+    Reduction("var",    _variance,              "Variance", R.MEAN,
+              gradient="g * (2 * variance_share(count, p)) * (a - mean(a, axes, True))"),
+    Reduction("std",    lambda a, axes, correction: np.sqrt(_variance(a, axes, correction)), "Deviation", R.MEAN,
+              gradient="where(y == 0, 0, g / y) * variance_share(count, p) * (a - mean(a, axes, True))"),
+    Reduction("norm",   _norm,                  "Norm",     R.MEAN,
+              gradient="norm_gradient(g, a, y, axes, p)"),
+    Reduction("amax",   _max,                   "Maximum",  R.SAME, empty=False,
+              gradient="shared(g, a == y, axes)"),
+    Reduction("amin",   _min,                   "Minimum",  R.SAME, empty=False,
+              gradient="shared(g, a == y, axes)"),
+    Reduction("argmax", _argmax,                "ArgMaximum", R.INDEX, empty=False,
+              gradient=""),
+    Reduction("argmin", _argmin,                "ArgMinimum", R.INDEX, empty=False,
+              gradient=""),
+    Reduction("max",    _value_and_index(_max, _argmax), "MaximumAndIndex", R.SAME_AND_INDEX, empty=False,
+              gradient="at_index(g, a, z, axes)"),
+    Reduction("min",    _value_and_index(_min, _argmin), "MinimumAndIndex", R.SAME_AND_INDEX, empty=False,
+              gradient="at_index(g, a, z, axes)"),
+    Reduction("any",    _test(np.logical_or),   "Any",      R.TEST,
+              gradient=""),
+    Reduction("all",    _test(np.logical_and),  "All",      R.TEST,
+              gradient=""),
+    Reduction("count_nonzero", _count_nonzero,      "Count",    R.COUNT,
+              gradient=""),
 )
 # fmt: on
 

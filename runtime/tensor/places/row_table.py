@@ -31,6 +31,10 @@ class RowOperation:
     parameters: int = 0
     """How many numbers the operation takes after its tensors."""
 
+    gradient: tuple[str, ...] | None = None
+    """For each operand the gradient, as in ``elementwise_table.py``; ``z`` is the second result. Of ``scatter`` the
+    first operand is what is written to, ``a`` its elements before and ``y`` those after."""
+
     def __repr__(self) -> str:
         return f"<operation {self.name}>"
 
@@ -117,21 +121,36 @@ def _log_softmax(a: Any) -> Any:
 
 # fmt: off
 _TABLE = (
-    RowOperation("cumsum",      "scan",     _scan(np.add),          "Sum"),
-    RowOperation("cumprod",     "scan",     _scan(np.multiply),     "Product"),
-    RowOperation("logcumsumexp", "scan",    _scan(np.logaddexp),    "LogSumExp"),
-    RowOperation("cummax",      "scan",     _extremes(np.maximum),  "Largest"),
-    RowOperation("cummin",      "scan",     _extremes(np.minimum),  "Smallest"),
-    RowOperation("sort",        "sort",     _sort,                  parameters=1),
-    RowOperation("gather",      "gather",   _gather),
-    RowOperation("scatter",     "scatter",  _scatter(None),         "Write"),
-    RowOperation("scatter_sum", "scatter",  _scatter(np.add),       "Add"),
-    RowOperation("scatter_prod", "scatter", _scatter(np.multiply),  "Multiply"),
-    RowOperation("scatter_amax", "scatter", _scatter(np.maximum),   "Larger"),
-    RowOperation("scatter_amin", "scatter", _scatter(np.minimum),   "Smaller"),
-    RowOperation("search",      "search",   _search,                parameters=1),
-    RowOperation("softmax",     "soft",     _softmax,               "Softmax"),
-    RowOperation("log_softmax", "soft",     _log_softmax,           "LogSoftmax"),
+    RowOperation("cumsum",      "scan",     _scan(np.add),          "Sum",
+                 gradient=("backwards(cumsum, g)",)),
+    RowOperation("cumprod",     "scan",     _scan(np.multiply),     "Product",
+                 gradient=("cumprod_gradient(g, a, y)",)),
+    RowOperation("logcumsumexp", "scan",    _scan(np.logaddexp),    "LogSumExp",
+                 gradient=("logcumsumexp_gradient(g, a, y)",)),
+    RowOperation("cummax",      "scan",     _extremes(np.maximum),  "Largest",
+                 gradient=("scatter_add(zeros_like(a), 1, z, g)",)),
+    RowOperation("cummin",      "scan",     _extremes(np.minimum),  "Smallest",
+                 gradient=("scatter_add(zeros_like(a), 1, z, g)",)),
+    RowOperation("sort",        "sort",     _sort,                  parameters=1,
+                 gradient=("scatter(zeros_like(a), 1, z, g)",)),
+    RowOperation("gather",      "gather",   _gather,
+                 gradient=("scatter_add(zeros_like(a), 1, b, g)", "")),
+    RowOperation("scatter",     "scatter",  _scatter(None),         "Write",
+                 gradient=("scatter(g, 1, b, 0.0)", "", "gather(g, 1, b)")),
+    RowOperation("scatter_sum", "scatter",  _scatter(np.add),       "Add",
+                 gradient=("g", "", "gather(g, 1, b)")),
+    RowOperation("scatter_prod", "scatter", _scatter(np.multiply),  "Multiply",
+                 gradient=("g * scattered_products(a, b, c)", "", "gather(g * a, 1, b) * other_products(a, b, c)")),
+    RowOperation("scatter_amax", "scatter", _scatter(np.maximum),   "Larger",
+                 gradient=("scattered_share(g, a, b, c, y)", "", "scattered_values(g, a, b, c, y)")),
+    RowOperation("scatter_amin", "scatter", _scatter(np.minimum),   "Smaller",
+                 gradient=("scattered_share(g, a, b, c, y)", "", "scattered_values(g, a, b, c, y)")),
+    RowOperation("search",      "search",   _search,                parameters=1,
+                 gradient=()),
+    RowOperation("softmax",     "soft",     _softmax,               "Softmax",
+                 gradient=("y * (g - sum(g * y, 1, True))",)),
+    RowOperation("log_softmax", "soft",     _log_softmax,           "LogSoftmax",
+                 gradient=("g - exp(y) * sum(g, 1, True)",)),
 )
 # fmt: on
 

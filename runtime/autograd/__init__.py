@@ -1,0 +1,48 @@
+"""Automatic differentiation, with torch's names: ``cuplug.autograd``.
+
+It stands above the operations of tensors and knows them; they know of it by a seam only, to which it registers itself
+(``tensor/core/gradient_seam.py``). How an operation is differentiated is a column of the table in which it stands
+(``places/elementwise_table.py`` and its companions); what the columns' expressions mean is said in ``formulas.py``.
+"""
+
+from . import engine as _engine  # noqa: F401 - it registers itself
+from .backward_pass import backward, grad
+from .checking import GradcheckError, gradcheck, gradgradcheck
+from .function import Function, FunctionCtx, once_differentiable
+from .grad_mode import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from .variable import Variable
+
+__all__ = [
+    "Function",
+    "FunctionCtx",
+    "GradcheckError",
+    "Variable",
+    "backward",
+    "enable_grad",
+    "grad",
+    "gradcheck",
+    "gradgradcheck",
+    "inference_mode",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "no_grad",
+    "once_differentiable",
+    "set_grad_enabled",
+]
+
+AT_THE_TOP = (
+    "enable_grad",
+    "inference_mode",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "no_grad",
+    "set_grad_enabled",
+)
+"""The names that stand beside the functions of tensors: ``cuplug.no_grad``."""

@@ -1,0 +1,383 @@
+"""The backward pass: nodes run in the reverse order of their making, each when its results' gradients are there."""
+
+from __future__ import annotations
+
+import heapq
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...allocators.errors import CuplugError
+from ..tensor.core.tensor import Tensor
+from ..tensor.ops.arithmetic import add
+from ..tensor.ops.copying import clone
+from ..tensor.ops.creation import ones_like, zeros
+from ..tensor.ops.reshape import contiguous
+from .grad_mode import recording, set_grad_enabled
+from .graph import Node, edge_of, plain, state_of
+from .streams import hand_over, on_stream, stream_at
+
+__all__ = ["backward", "grad", "run"]
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+) -> None:
+    """Compute the gradients of tensors with respect to all leaves, and add them to their ``grad``.
+
+    Args:
+        tensors: a tensor, or several.
+        grad_tensors: for each the gradient of what is minimised; None for tensors of one element.
+        retain_graph: whether the graph stays for another time; by default as ``create_graph``.
+        create_graph: whether gradients can be differentiated themselves.
+        grad_variables: the old name of ``grad_tensors``.
+        inputs: compute the gradients of these tensors only.
+
+    Raises:
+        CuplugError: a tensor requires no gradient, a gradient does not fit or is needed, the graph was used and let go
+            before, or a tensor that is needed was written to in place since.
+    """
+    given = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    grad_tensors = grad_variables if grad_tensors is None else grad_tensors
+    gradients = [grad_tensors] if isinstance(grad_tensors, Tensor) or grad_tensors is None else list(grad_tensors)
+    if grad_tensors is None:
+        gradients = [None] * len(given)
+    wanted = None if inputs is None else [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    run(given, gradients, create_graph if retain_graph is None else retain_graph, create_graph, wanted, add_up=True)
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,  # noqa: ARG001 - torch's, always true
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Tensor | None, ...]:
+    """The gradients of ``outputs`` with respect to ``inputs``, which are returned and not added to ``grad``.
+
+    Args:
+        outputs: a tensor, or several.
+        inputs: a tensor, or several: leaves or not.
+        grad_outputs: for each output the gradient of what is minimised; None for tensors of one element.
+        retain_graph: whether the graph stays for another time; by default as ``create_graph``.
+        create_graph: whether the results can be differentiated themselves.
+        only_inputs: as torch's, always true.
+        allow_unused: whether the result for an input that the outputs do not depend on is None, and no error.
+        is_grads_batched: not here.
+        materialize_grads: whether it is zeros instead.
+
+    Raises:
+        CuplugError: as ``backward``; also if an input requires no gradients, or the outputs do not depend on it.
+    """
+    if is_grads_batched:
+        raise CuplugError("grad: batched gradients are not part of cuplug; call grad once for each")
+    given = [outputs] if isinstance(outputs, Tensor) else list(outputs)
+    wanted = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    gradients = (
+        [None] * len(given)
+        if grad_outputs is None
+        else ([grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs))
+    )
+    found = run(given, gradients, create_graph if retain_graph is None else retain_graph, create_graph, wanted)
+    assert found is not None
+    if materialize_grads:
+        made = (zeros(tuple(one.shape), dtype=one.dtype, device=one.device) for one in wanted)
+        return tuple(nothing if each is None else each for each, nothing in zip(found, made, strict=True))
+    if not allow_unused and any(each is None for each in found):
+        position = next(number for number, each in enumerate(found) if each is None)
+        raise CuplugError(
+            f"grad: the outputs do not depend on input {position}; say allow_unused=True to get None for it"
+        )
+    return tuple(found)
+
+
+def run(
+    tensors: Sequence[Tensor],
+    gradients: Sequence[Tensor | None],
+    keep_graph: bool,
+    create_graph: bool,
+    inputs: Sequence[Tensor] | None,
+    *,
+    add_up: bool = False,
+) -> list[Tensor | None] | None:
+    """One pass: adds to ``grad`` of all leaves, or of ``inputs``; or returns the gradients of ``inputs``."""
+    if len(gradients) != len(tensors):
+        raise CuplugError(f"backward: {len(gradients)} gradients for {len(tensors)} tensors")
+    roots = [(edge_of(each), _first(each, one)) for each, one in zip(tensors, gradients, strict=True) if _ready(each)]
+    wanted: dict[tuple[int, int], list[int]] | None = None
+    if inputs is not None:
+        if not inputs:
+            raise CuplugError("backward: inputs names no tensors")
+        wanted = {}
+        for position, each in enumerate(inputs):
+            if not each._layout.tracked:
+                raise CuplugError(f"backward: input {position} requires no gradients")
+            node, number = edge_of(each)
+            wanted.setdefault((id(node), number), []).append(position)
+    with set_grad_enabled(create_graph):
+        return _Pass(roots, keep_graph, wanted, inputs, add_up).result()
+
+
+def _ready(tensor: Tensor) -> bool:
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"backward: gradients are those of tensors, not of {type(tensor).__name__}")
+    if not tensor._layout.tracked:
+        raise CuplugError(
+            "backward: the tensor requires no gradients: nothing it was made of does, or it was made within no_grad()"
+        )
+    return True
+
+
+def _first(tensor: Tensor, gradient: Tensor | None) -> Tensor:
+    if gradient is None:
+        if tensor.numel() != 1:
+            raise CuplugError(
+                f"backward: a tensor of shape {list(tensor.shape)} needs a gradient of that shape; only that of one "
+                "element is taken to be 1"
+            )
+        return ones_like(plain(tensor))
+    if gradient.shape != tensor.shape:
+        raise CuplugError(
+            f"backward: a gradient of shape {list(gradient.shape)} for a tensor of shape {list(tensor.shape)}"
+        )
+    return gradient
+
+
+class _Pass:
+    """One backward pass."""
+
+    def __init__(
+        self, roots: Sequence[Any], keep: bool, wanted: Any, inputs: Sequence[Tensor] | None, add_up: bool
+    ) -> None:
+        self._keep = keep
+        self._wanted = wanted
+        self._inputs = inputs
+        self._add_up = add_up
+        self._found: list[Tensor | None] = [None] * len(inputs or ())
+        self._waiting: dict[int, int] = {}
+        """By node: how many gradients of its results are still to come."""
+        self._buffers: dict[int, dict[int, Tensor]] = {}
+        self._queue: list[tuple[int, int, Node]] = []
+        self._streams: list[Any] = []
+        self._needed: set[int] | None = None
+        self._roots = roots
+        nodes = self._count([edge[0] for edge, _ in roots])
+        if wanted is not None:
+            self._needed = self._leading(nodes)
+
+    def result(self) -> list[Tensor | None] | None:
+        """Run the pass."""
+        callers: dict[int, Any] = {}
+        started = set()
+        for (node, number), gradient in self._roots:
+            stream = stream_at(gradient._layout)
+            if stream is not None:
+                callers[stream.device_index] = stream
+            self._give(node, number, gradient, stream)
+            started.add(id(node))
+        for (node, _), _gradient in self._roots:
+            if id(node) in started and not self._waiting.get(id(node)):
+                started.discard(id(node))
+                self._enqueue(node)
+        self._roots = ()
+        while self._queue:
+            node = heapq.heappop(self._queue)[2]
+            self._run(node)
+        for stream in self._streams:
+            caller = callers.get(stream.device_index)
+            if caller is None:
+                caller = stream_at_device(stream)
+            if caller != stream:
+                caller.wait_stream(stream)
+        return self._found if self._inputs is not None and not self._add_up else None
+
+    def _count(self, starts: Sequence[Node]) -> list[Node]:
+        """Count for each node how many gradients come to it; all nodes, none before one that leads to it."""
+        seen: dict[int, Node] = {}
+        stack = list(starts)
+        while stack:
+            node = stack.pop()
+            if id(node) in seen:
+                continue
+            seen[id(node)] = node
+            for edge in node.edges:
+                if edge is not None:
+                    self._waiting[id(edge[0])] = self._waiting.get(id(edge[0]), 0) + 1
+                    if id(edge[0]) not in seen:
+                        stack.append(edge[0])
+        return sorted(seen.values(), key=lambda node: -node.sequence)
+
+    def _leading(self, nodes: Sequence[Node]) -> set[int]:
+        """The nodes that lead to a wanted tensor."""
+        targets = {node for node, _ in self._wanted}
+        leads = set(targets)
+        changed = True
+        order = list(reversed(nodes))
+        while changed:  # once, but where a node was made after one that leads to it
+            changed = False
+            for node in order:
+                if id(node) not in leads and any(edge is not None and id(edge[0]) in leads for edge in node.edges):
+                    leads.add(id(node))
+                    changed = True
+        return leads
+
+    def _enqueue(self, node: Node) -> None:
+        # Leaves first: their gradients are then no one else's.
+        order = sys.maxsize if node.title == "AccumulateGrad" else node.sequence
+        heapq.heappush(self._queue, (-order, -node.sequence, node))
+
+    def _give(self, node: Node, number: int, gradient: Tensor, source: Any) -> None:
+        """Hand a gradient of a node's result over to it."""
+        if source is not None or node.stream is not None:
+            hand_over(gradient, source, node.stream)
+        buffer = self._buffers.setdefault(id(node), {})
+        before = buffer.get(number)
+        if before is None:
+            buffer[number] = gradient
+        elif node.stream is not None:
+            with on_stream(node.stream):
+                buffer[number] = add(before, gradient)
+        else:
+            buffer[number] = add(before, gradient)
+
+    def _run(self, node: Node) -> None:
+        buffer = self._buffers.pop(id(node), {})
+        if self._needed is not None and id(node) not in self._needed:
+            self._pass_on(node, [None] * len(node.edges))
+            return
+        if node.title == "AccumulateGrad":
+            gradient = buffer.pop(0, None)
+            if gradient is not None:
+                self._leaf(node, gradient)
+            return
+        if node.stream is None:
+            self._compute(node, buffer)
+            return
+        if all(node.stream != each for each in self._streams):
+            self._streams.append(node.stream)
+        with on_stream(node.stream):
+            self._compute(node, buffer)
+
+    def _compute(self, node: Node, buffer: dict[int, Tensor]) -> None:
+        if node.output_hooks is not None:
+            for number, hooks in node.output_hooks.items():
+                if number in buffer:
+                    buffer[number] = _hooked(hooks, buffer[number])
+        if node.keeping is not None and self._add_up:
+            for number, reference in node.keeping.items():
+                tensor = reference()
+                if tensor is not None and number in buffer:
+                    _add_to(tensor, buffer[number], shared=True)
+        if self._wanted is not None:
+            for number, gradient in buffer.items():
+                self._capture(node, number, gradient)
+        if not buffer:
+            self._pass_on(node, [None] * len(node.edges))
+            return
+        count = 1 if node.layouts is None else len(node.layouts)
+        results: list[Any] = [buffer.pop(number, None) for number in range(count)]
+        if node.prehooks:
+            for hook in list(node.prehooks.values()):
+                made = hook(tuple(results))
+                if made is not None:
+                    results = [made] if isinstance(made, Tensor) else list(made)
+        made = list(node(*results))
+        if node.hooks:
+            for hook in list(node.hooks.values()):
+                changed = hook(tuple(made), tuple(results))
+                if changed is not None:
+                    made = [changed] if isinstance(changed, Tensor) else list(changed)
+        del results
+        if not self._keep:
+            node.let_go()
+        self._pass_on(node, made)
+
+    def _pass_on(self, node: Node, made: list[Any]) -> None:
+        for position, edge in enumerate(node.edges):
+            if edge is None:
+                continue
+            target, number = edge
+            gradient, made[position : position + 1] = (made[position] if position < len(made) else None), [None]
+            if gradient is not None:
+                self._give(target, number, gradient, node.stream)
+            del gradient
+            left = self._waiting[id(target)] = self._waiting[id(target)] - 1
+            if not left:
+                self._enqueue(target)
+
+    def _leaf(self, node: Node, gradient: Tensor) -> None:
+        assert node.metadata is not None
+        leaf: Tensor = node.metadata["leaf"]
+        state = state_of(leaf)
+        if state.hooks:
+            gradient = _hooked(state.hooks, gradient)
+        if self._wanted is not None:
+            self._capture(node, 0, gradient)
+            if not (self._add_up and (id(node), 0) in self._wanted):
+                return
+        stream = stream_at(leaf._layout)
+        if stream is not None and gradient._layout.place is leaf._layout.place:
+            if all(stream != each for each in self._streams):
+                self._streams.append(stream)
+            with on_stream(stream):
+                _add_to(leaf, gradient, shared=sys.getrefcount(gradient) > _ALONE)
+        else:
+            _add_to(leaf, gradient, shared=sys.getrefcount(gradient) > _ALONE)
+        if state.after:
+            for hook in list(state.after.values()):
+                hook(leaf)
+
+    def _capture(self, node: Node, number: int, gradient: Tensor) -> None:
+        for position in self._wanted.get((id(node), number), ()):
+            if self._add_up:
+                assert self._inputs is not None
+                if node.title != "AccumulateGrad":
+                    _add_to(self._inputs[position], gradient, shared=True)
+            else:
+                self._found[position] = gradient
+
+
+_ALONE = 3
+"""References to a gradient that nobody else has: two names on the way to ``_leaf`` and the question itself."""
+
+
+def _hooked(hooks: dict[int, Callable[[Tensor], Tensor | None]], gradient: Tensor) -> Tensor:
+    for hook in list(hooks.values()):
+        changed = hook(gradient)
+        if changed is not None:
+            gradient = changed
+    return gradient
+
+
+def _add_to(tensor: Tensor, gradient: Tensor, *, shared: bool) -> None:
+    """Add to ``grad`` of a tensor. A gradient whose memory nobody else has is taken as it is."""
+    state = state_of(tensor)
+    if state.grad is not None:
+        if recording.enabled:
+            state.grad = add(state.grad, gradient)
+        else:
+            state.grad.add_(gradient)
+        return
+    if recording.enabled:
+        state.grad = clone(gradient)
+    elif shared or sys.getrefcount(gradient._storage) > 2 or not gradient._layout.contiguous:
+        made = contiguous(gradient)
+        state.grad = clone(made) if made is gradient else made
+    else:
+        state.grad = gradient
+
+
+def stream_at_device(stream: Any) -> Any:
+    """The current stream of the device of another one."""
+    from ..stream import current_stream
+
+    return current_stream(stream.device_index, runtime=stream._runtime)

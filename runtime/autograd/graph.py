@@ -1,0 +1,254 @@
+"""The graph of what was recorded: nodes, the edges between them, what they keep, and what tensors know of them.
+
+Invariants:
+
+- A tensor's layout is tracked if and only if it requires gradients; its ``GradientState`` then says how it was made: by
+  output ``number`` of ``node``, or, where there is no node, by the program: it is a leaf.
+- Edges lead from a node to what made its operands, never back; a leaf's node keeps the leaf, and the leaf only knows it
+  weakly. So a graph is freed, with all that it keeps, when the last tensor at its end is.
+- What is needed later is kept with the version of its memory; to find another version later is an error.
+- What was kept is let go when its node has run, unless the graph is to be kept.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...allocators.errors import CuplugError
+from ..tensor.core.layout import Layout
+from ..tensor.core.tensor import Tensor, make_tensor
+from .grad_mode import recording
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["Edge", "GradientState", "Kept", "Node", "RemovableHandle", "attach", "edge_of", "plain", "state_of"]
+
+Edge = "tuple[Node, int]"
+"""A node, and which of its outputs is meant."""
+Gradients = Sequence["Tensor | None"]
+
+_sequence = itertools.count()
+
+
+class Node:
+    """An operation that was recorded: it makes gradients of its operands out of those of its results."""
+
+    __slots__ = (
+        "__weakref__",
+        "_apply",
+        "edges",
+        "hooks",
+        "keeping",
+        "kept",
+        "layouts",
+        "metadata",
+        "output_hooks",
+        "prehooks",
+        "sequence",
+        "stream",
+        "title",
+    )
+
+    def __init__(
+        self,
+        title: str,
+        edges: Sequence[Any],
+        apply: Callable[..., Gradients],
+        kept: Sequence[Kept] = (),
+        stream: Any = None,
+    ) -> None:
+        self.title = title
+        """The operation's name."""
+        self.edges = edges
+        """For each operand what made it, or None if it needs no gradient."""
+        self._apply: Callable[..., Gradients] | None = apply
+        self.kept: Sequence[Kept] | None = kept
+        """What it needs to compute; None once it was let go."""
+        self.sequence = next(_sequence)
+        """Nodes run in the reverse order of their making."""
+        self.stream = stream
+        """The stream on which the operation was queued; its gradient is, too. None on the CPU."""
+        self.output_hooks: dict[int, dict[int, Callable[[Tensor], Tensor | None]]] | None = None
+        self.hooks: dict[int, Callable[..., Any]] | None = None
+        self.prehooks: dict[int, Callable[..., Any]] | None = None
+        self.keeping: dict[int, weakref.ref[Tensor]] | None = None
+        """By output: the tensor that keeps its gradient."""
+        self.layouts: list[Layout] | None = None
+        """Of all outputs, where zeros have to stand for what has no gradient."""
+        self.metadata: dict[Any, Any] | None = None
+
+    def __call__(self, *gradients: Any) -> Any:
+        """The gradients of the operands.
+
+        Raises:
+            CuplugError: what this needs was let go.
+        """
+        if self._apply is None or self.kept is None:
+            raise CuplugError(
+                f"backward through {self.title} a second time: what it needs was let go after the first; "
+                "say retain_graph=True there"
+            )
+        return self._apply(self, *gradients)
+
+    def let_go(self) -> None:
+        """Free what is kept; nodes that keep nothing can run again."""
+        if self.kept:
+            self.kept = None
+            self._apply = None
+
+    def name(self) -> str:
+        """The name of the operation, as ``grad_fn`` prints it."""
+        return self.title
+
+    @property
+    def next_functions(self) -> tuple[Any, ...]:
+        """What made the operands: pairs of a node and the number of its output."""
+        return tuple((None, 0) if edge is None else edge for edge in self.edges)
+
+    def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(gradients of operands, gradients of results)`` when this has run; it may return others for the
+        operands."""
+        self.hooks = {} if self.hooks is None else self.hooks
+        return RemovableHandle(self.hooks, hook)
+
+    def register_prehook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(gradients of results)`` before this runs; it may return others."""
+        self.prehooks = {} if self.prehooks is None else self.prehooks
+        return RemovableHandle(self.prehooks, hook)
+
+    def __repr__(self) -> str:
+        return f"<{self.title}>"
+
+
+class GradientState:
+    """What automatic differentiation knows of a tensor."""
+
+    __slots__ = ("accumulator", "after", "base", "geometry", "grad", "hooks", "node", "number", "seen", "written")
+
+    def __init__(self, node: Node | None = None, number: int = 0) -> None:
+        self.node = node
+        """What made the tensor; None of a leaf."""
+        self.number = number
+        self.grad: Tensor | None = None
+        self.accumulator: weakref.ref[Node] | None = None
+        """Of a leaf: the node that adds to ``grad``."""
+        self.hooks: dict[int, Callable[[Tensor], Tensor | None]] | None = None
+        self.after: dict[int, Callable[[Tensor], Any]] | None = None
+        self.base: Tensor | None = None
+        """Of a view: the tensor that it is a view of, which is none itself."""
+        self.geometry: Any = None
+        """Of a view: how it lies in its base."""
+        self.seen = 0
+        """Of a view: ``written`` of its base when ``node`` was made."""
+        self.written = 0
+        """How often the tensor, or a view of it, was given another history."""
+
+
+class Kept:
+    """A tensor that a gradient needs, as it was: an operand, or a result of the node itself."""
+
+    __slots__ = ("_own", "_tensor", "_version", "number")
+
+    def __init__(self, tensor: Tensor, *, own: bool = False, number: int = 0) -> None:
+        # A node must not keep the tensor that it made: a circle.
+        self._tensor = plain(tensor) if own else tensor
+        self._own = own
+        self._version = tensor._storage.version
+        self.number = number
+
+    def get(self, node: Node) -> Tensor:
+        """The tensor; as part of the graph, if gradients are recorded.
+
+        Raises:
+            CuplugError: it was written to in place since.
+        """
+        tensor = self._tensor
+        if tensor._storage.version != self._version:
+            raise CuplugError(
+                f"{node.title}: a tensor of shape {list(tensor.shape)} that is needed to compute its gradient was "
+                f"changed in place: it is at version {tensor._storage.version}, and {self._version} was needed; "
+                ".clone() it before the change"
+            )
+        if not recording.enabled:
+            return plain(tensor)
+        return attach(plain(tensor), node, self.number) if self._own else tensor
+
+
+class RemovableHandle:
+    """Takes a hook away again."""
+
+    _numbers = itertools.count()
+
+    def __init__(self, hooks: dict[int, Any], hook: Any) -> None:
+        self._hooks = hooks
+        self.id = next(self._numbers)
+        hooks[self.id] = hook
+
+    def remove(self) -> None:
+        """Take the hook away. A second time it does nothing."""
+        self._hooks.pop(self.id, None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+def plain(tensor: Tensor) -> Tensor:
+    """The same elements as a tensor that requires no gradients."""
+    layout = tensor._layout
+    if not layout.tracked:
+        return tensor
+    return make_tensor(tensor._storage, tensor._offset, layout.plain, tensor._array)
+
+
+def attach(tensor: Tensor, node: Node, number: int = 0) -> Tensor:
+    """Make a new tensor, or one whose history ends here, output ``number`` of a node."""
+    tensor._layout = tensor._layout.twin
+    state: GradientState | None = tensor._gradient
+    if state is None:
+        tensor._gradient = GradientState(node, number)
+    else:
+        state.node, state.number = node, number
+    return tensor
+
+
+def state_of(tensor: Tensor) -> GradientState:
+    """The state of a tensor, made where there is none."""
+    state: GradientState | None = tensor._gradient
+    if state is None:
+        state = tensor._gradient = GradientState()
+    return state
+
+
+def edge_of(tensor: Tensor) -> Any:
+    """What made a tracked tensor, as an edge: a node of an operation, or the one that adds to a leaf's ``grad``."""
+    state = state_of(tensor)
+    if state.base is not None:
+        _renew(state)
+    if state.node is not None:
+        return state.node, state.number
+    node = None if state.accumulator is None else state.accumulator()
+    if node is None:
+        node = Node("AccumulateGrad", (), _accumulate)
+        node.metadata = {"leaf": tensor}
+        state.accumulator = weakref.ref(node)
+    return node, 0
+
+
+def _accumulate(*_: Any) -> Gradients:
+    raise AssertionError("the engine adds to leaves itself")
+
+
+def _renew(state: GradientState) -> None:
+    """A view whose base was written to gets its history anew."""
+    base = state.base
+    assert base is not None
+    now = state_of(base).written
+    if state.seen != now:
+        state.node, state.number, state.seen = state.geometry.node(base), 0, now

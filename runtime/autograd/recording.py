@@ -1,0 +1,444 @@
+"""How each kind of operation is recorded: what it keeps, and how its gradient is computed from a column of its table.
+
+What comes here is an operation with a tracked operand. It runs on plain tensors, as any other; then its result gets a
+node. Operations that write in place give their target a new history: the tensor's own, or, through a view, its base's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from ...allocators.errors import CuplugError
+from ..tensor.core.layout import Layout
+from ..tensor.core.shapes import normal_axes
+from ..tensor.core.tensor import Tensor
+from ..tensor.ops.arithmetic import where
+from ..tensor.ops.copying import clone
+from ..tensor.ops.creation import ones, zeros
+from ..tensor.ops.indexing import get_item, set_item
+from ..tensor.ops.matmul import matmul
+from ..tensor.ops.reshape import reshape
+from ..tensor.ops.scattering import index_put_
+from ..tensor.ops.views import expand, narrow, select, transpose, unsqueeze
+from ..tensor.places.dispatch import dispatch
+from ..tensor.places.elementwise_table import COPY, Elementwise, ElementwiseInto
+from ..tensor.places.reduction_table import REDUCTIONS
+from ..tensor.places.row_table import ROWS
+from .formulas import fitted, formula
+from .grad_mode import recording
+from .graph import Kept, Node, attach, edge_of, plain, state_of
+from .streams import stream_at
+from .view_gradients import Geometry, geometry_of, show, unshow
+
+__all__ = ["begin_history", "record", "record_in_place", "record_move", "record_view"]
+
+Apply = Callable[..., Sequence[Any]]
+Recipe = tuple[str, Apply, list[Kept], int]
+"""What a node is made of: its title, what computes its gradients, what it keeps, and which result is differentiable."""
+
+
+def record(operation: Hashable, prepare: Callable[..., Any], operands: Sequence[Any], values: tuple[Any, ...]) -> Any:
+    """Run an operation that has a tracked operand, and record it where gradients are recorded."""
+    into = _writes_to(operation)
+    bare = [plain(each) if isinstance(each, Tensor) else each for each in operands]
+    if not recording.enabled:
+        return dispatch(operation, prepare, bare, *values)
+    if into:
+        return record_in_place(operation, lambda: dispatch(operation, prepare, bare, *values), operands)
+    result = dispatch(operation, prepare, bare, *values)
+    recipe = _recipe(operation, operands, result, values)
+    if recipe is not None:
+        title, apply, kept, number = recipe
+        made = result[number] if isinstance(result, (list, tuple)) else result
+        if made._layout.dtype.kind == "f":
+            attach(made, Node(title, _edges(operands), apply, kept, stream_at(made._layout)))
+    return result
+
+
+def _edges(operands: Sequence[Any]) -> list[Any]:
+    return [edge_of(each) if isinstance(each, Tensor) and each._layout.tracked else None for each in operands]
+
+
+def _writes_to(operation: Hashable) -> bool:
+    if isinstance(operation, ElementwiseInto):
+        return True
+    if isinstance(operation, tuple):
+        return operation[0] == "random" or (len(operation) == 2 and operation[1] == "scatter")
+    return operation in ("copy", "put") or operation in _FILLS
+
+
+_FILLS = frozenset(("arange_int", "arange_float", "linspace", "eye"))
+
+
+def _recipe(operation: Hashable, operands: Sequence[Any], result: Any, values: tuple[Any, ...]) -> Recipe | None:
+    if isinstance(operation, Elementwise):
+        return _elementwise(operation, operands, result)
+    if operation == "matmul":
+        return _matmul(operands)
+    if operation == "positions":
+        return None
+    assert isinstance(operation, tuple)
+    name = operation[0]
+    if name in ("cat", "stack") and len(operation) == 2:
+        return _joined(operation, operands)
+    if name == "take":
+        return _taken(operation[1], operands)
+    if len(operation) > 1 and operation[1] == "rows":
+        return _rows(name, operands, result)
+    return _reduced(operation, operands[0], result, values[0])
+
+
+# --- element by element
+
+_OPERANDS = ("a", "b", "c")
+
+
+def _elementwise(operation: Elementwise, operands: Sequence[Any], result: Tensor) -> Recipe | None:
+    column = operation.gradient
+    if not column:
+        return None
+    names = ("g", *_OPERANDS[: operation.arity], "y")
+    formulas = [
+        formula(text, names) if text and isinstance(each, Tensor) and each._layout.tracked else None
+        for text, each in zip(column, operands, strict=True)
+    ]
+    needs = frozenset().union(*(each.needs for each in formulas if each is not None))
+    return _by_formulas(operation.name, operands, (result,), formulas, needs, names)
+
+
+def _title(name: str) -> str:
+    return "".join(part.capitalize() for part in name.split("_")) + "Backward"
+
+
+def _by_formulas(
+    name: str, operands: Sequence[Any], results: Sequence[Tensor], formulas: Sequence[Any], needs: Any, names: Any
+) -> Recipe:
+    kept: list[Kept] = []
+    given: list[Any] = []
+    for letter, each in zip(_OPERANDS, operands):  # noqa: B905 - there are three letters
+        if letter not in needs:
+            given.append(None)
+        elif isinstance(each, Tensor):
+            given.append(Kept(each))
+            kept.append(given[-1])
+        else:
+            given.append(each)
+    for letter, each in zip(("y", "z"), results):  # noqa: B905 - and two
+        if letter not in names:
+            continue
+        made = Kept(each, own=letter == "y") if letter in needs else None
+        given.append(made)
+        if made is not None:
+            kept.append(made)
+    layouts = [each._layout.plain if one is not None else None for each, one in zip(operands, formulas, strict=True)]
+
+    def apply(node: Node, gradient: Tensor) -> Sequence[Any]:
+        arguments = [each.get(node) if isinstance(each, Kept) else each for each in given]
+        return [
+            None if one is None or layout is None else fitted(one.call(gradient, *arguments), layout)
+            for one, layout in zip(formulas, layouts, strict=True)
+        ]
+
+    return _title(name), apply, kept, 0
+
+
+# --- along rows, and reductions
+
+
+def _rows(name: str, operands: Sequence[Any], results: Sequence[Tensor]) -> Recipe | None:
+    column = ROWS[name].gradient
+    if not column:
+        return None
+    names = ("g", *_OPERANDS[: len(operands)], "y", "z")[: 1 + len(operands) + len(results)]
+    formulas = [
+        formula(text, names) if text and each._layout.tracked else None
+        for text, each in zip(column, operands, strict=True)
+    ]
+    needs = frozenset().union(*(each.needs for each in formulas if each is not None))
+    return _by_formulas(name, operands, results, formulas, needs, names)
+
+
+def _reduced(asked: tuple[Any, ...], operand: Tensor, results: Sequence[Tensor], parameter: Any) -> Recipe | None:
+    name, dim, keepdim, _ = asked
+    text = REDUCTIONS[name].gradient
+    if not text:
+        return None
+    layout = operand._layout.plain
+    axes = normal_axes(dim, len(layout.shape))
+    names = ("g", "a", "y", "z", "axes", "count", "p")
+    one = formula(text, names)
+    count = 1
+    for axis in axes:
+        count *= layout.shape[axis]
+    shape = tuple(1 if axis in axes else n for axis, n in enumerate(layout.shape))
+    kept_operand = Kept(operand) if "a" in one.needs else None
+    kept_result = Kept(results[0], own=True) if "y" in one.needs else None
+    kept_index = Kept(results[1]) if "z" in one.needs else None
+    kept = [each for each in (kept_operand, kept_result, kept_index) if each is not None]
+
+    def apply(node: Node, gradient: Tensor) -> Sequence[Any]:
+        a = None if kept_operand is None else kept_operand.get(node)
+        y = None if kept_result is None else reshape(kept_result.get(node), shape)
+        z = None if kept_index is None else reshape(kept_index.get(node), shape)
+        g = gradient if keepdim else reshape(gradient, shape)
+        return (fitted(one.call(g, a, y, z, axes, count, parameter), layout),)
+
+    return _title(name), apply, kept, 0
+
+
+# --- products of matrices
+
+
+def _matmul(operands: Sequence[Tensor]) -> Recipe:
+    left, right = (each._layout.tracked for each in operands)
+    layouts = [each._layout.plain for each in operands]
+    a = Kept(operands[0]) if right else None
+    b = Kept(operands[1]) if left else None
+
+    def apply(node: Node, gradient: Tensor) -> Sequence[Any]:
+        rows, columns = layouts[0].shape, layouts[1].shape
+        if len(rows) == 1 and len(columns) == 1:
+            return [
+                None if each is None else fitted(gradient * each.get(node), layout)
+                for each, layout in zip((b, a), layouts, strict=True)
+            ]
+        g = unsqueeze(gradient, -2) if len(rows) == 1 else gradient
+        g = unsqueeze(g, -1) if len(columns) == 1 else g
+        made: list[Any] = [None, None]
+        if b is not None:
+            other = b.get(node)
+            made[0] = _left(g, unsqueeze(other, 1) if other.ndim == 1 else other, layouts[0])
+        if a is not None:
+            other = a.get(node)
+            made[1] = _right(g, unsqueeze(other, 0) if other.ndim == 1 else other, layouts[1])
+        return made
+
+    return "MatmulBackward", apply, [each for each in (a, b) if each is not None], 0
+
+
+def _left(g: Tensor, b: Tensor, layout: Layout) -> Tensor:
+    """The gradient of the left operand."""
+    made = matmul(g, transpose(b, -1, -2))
+    if len(layout.shape) == 1:
+        made = select(made, -2, 0)
+    return fitted(made, layout)
+
+
+def _right(g: Tensor, a: Tensor, layout: Layout) -> Tensor:
+    """The gradient of the right operand. One matrix on the right saw all rows: so do both here, as one product."""
+    if len(layout.shape) <= 2 and a.ndim > 2:
+        if g.shape[:-2] != a.shape[:-2]:
+            a = expand(a, *g.shape[:-2], *a.shape[-2:])
+        a, g = reshape(a, -1, a.shape[-1]), reshape(g, -1, g.shape[-1])
+    made = matmul(transpose(a, -1, -2), g)
+    if len(layout.shape) == 1:
+        made = select(made, -1, 0)
+    return fitted(made, layout)
+
+
+# --- several made one, and elements at indices
+
+
+def _joined(asked: tuple[Any, ...], operands: Sequence[Tensor]) -> Recipe:
+    name, dim = asked
+    layouts = [each._layout.plain if each._layout.tracked else None for each in operands]
+    shapes = [tuple(each._layout.shape) for each in operands]
+    ndim = max(len(each) for each in shapes) + (name == "stack")
+    axis = dim % ndim if ndim else 0
+
+    def apply(_: Node, gradient: Tensor) -> Sequence[Any]:
+        made: list[Any] = []
+        start = 0
+        for position, (shape, layout) in enumerate(zip(shapes, layouts, strict=True)):
+            if name == "stack":
+                made.append(None if layout is None else fitted(select(gradient, axis, position), layout))
+            elif shape == (0,) and ndim > 1:
+                made.append(None if layout is None else fitted(0, layout))
+            else:
+                length = shape[axis]
+                made.append(None if layout is None else fitted(narrow(gradient, axis, start, length), layout))
+                start += length
+        return made
+
+    return _title(name), apply, [], 0
+
+
+def _taken(axis: int, operands: Sequence[Tensor]) -> Recipe | None:
+    source, *indices = operands
+    layout = source._layout.plain
+    kept = [Kept(each) for each in indices]
+
+    def apply(node: Node, gradient: Tensor) -> Sequence[Any]:
+        key = [None] * axis + [each.get(node) for each in kept]
+        start = zeros(tuple(layout.shape), dtype=gradient.dtype, device=layout.place.device)
+        return [fitted(index_put_(start, key, gradient, accumulate=True), layout), *[None] * len(indices)]
+
+    return "IndexBackward", apply, kept, 0
+
+
+# --- in place
+
+
+def record_in_place(operation: Hashable, run: Callable[[], Any], operands: Sequence[Any]) -> Any:
+    """Run an operation that writes to its first operand, and give that a new history."""
+    out = operands[0]
+    _check_writable(out)
+    if out._layout.dtype.kind != "f":
+        return run()
+    if operation == "put":
+        return _put(run, operands)
+    if isinstance(operation, tuple) and operation[0] != "random":
+        return _scattered(operation[0], run, operands)
+    if isinstance(operation, tuple) or operation in _FILLS:
+        result = run()
+        rewrite(out, Node("FillBackward", (), lambda _, __: ()))
+        return result
+    elementwise = COPY if operation == "copy" else operation.operation  # type: ignore[attr-defined]
+    given = list(operands[1:])
+    edges = _edges(given)
+    column = elementwise.gradient or ()
+    # What is written over is needed as it was.
+    names = ("g", *_OPERANDS[: elementwise.arity], "y")
+    needs: set[str] = set()
+    for text, edge in zip(column, edges, strict=False):
+        if text and edge is not None:
+            needs |= formula(text, names).needs
+    for position, (letter, each) in enumerate(zip(_OPERANDS, given)):  # noqa: B905 - there are three letters
+        if letter in needs and isinstance(each, Tensor) and each._storage is out._storage:
+            given[position] = clone(each)
+    result = run()
+    recipe = _elementwise(elementwise, given, out)
+    if recipe is None:
+        node = Node(_title(elementwise.name), (), lambda _, __: ())
+    else:
+        node = Node(recipe[0], edges, recipe[1], recipe[2], stream_at(out._layout))
+    rewrite(out, node)
+    return result
+
+
+def _scattered(name: str, run: Callable[[], Any], operands: Sequence[Tensor]) -> Any:
+    out, index, source = operands
+    column = ROWS[name].gradient or ()
+    names = ("g", "a", "b", "c", "y")
+    edges = _edges(operands)
+    formulas = [
+        formula(text, names) if text and edge is not None else None for text, edge in zip(column, edges, strict=True)
+    ]
+    needs = frozenset().union(*(each.needs for each in formulas if each is not None))
+    before = clone(out) if "a" in needs else out
+    result = run()
+    recipe = _by_formulas(name, [before, index, source], (plain(out),), formulas, needs, names)
+    rewrite(out, Node(recipe[0], edges, recipe[1], recipe[2], stream_at(out._layout)))
+    return result
+
+
+def _put(run: Callable[[], Any], operands: Sequence[Any]) -> Any:
+    out, source, *indices = operands
+    edges = _edges((out, source))
+    kept = [Kept(each) for each in indices]
+    layout = source._layout.plain if isinstance(source, Tensor) else None
+    result = run()
+
+    def apply(node: Node, gradient: Tensor) -> Sequence[Any]:
+        key = tuple(each.get(node) for each in kept)
+        made: list[Any] = [None, None]
+        if edges[0] is not None:
+            made[0] = clone(gradient)
+            set_item(made[0], key, 0)
+        if edges[1] is not None and layout is not None:
+            made[1] = fitted(get_item(gradient, key), layout)
+        return made
+
+    rewrite(out, Node("IndexPutBackward", edges, apply, kept, stream_at(out._layout)))
+    return result
+
+
+def record_move(out: Tensor, source: Tensor) -> None:
+    """The elements of ``source`` were copied to ``out`` at another place."""
+    if not recording.enabled:
+        return
+    _check_writable(out)
+    layout = source._layout.plain
+    if out._layout.dtype.kind != "f":
+        return
+    edges = _edges((source,))
+    rewrite(out, Node("ToBackward", edges, lambda _, g: (fitted(g, layout),), (), stream_at(out._layout)))
+
+
+def record_view(source: Tensor, made: Tensor) -> Tensor:
+    """``made``, a plain view of ``source``, which is tracked: as a view that is recorded."""
+    if not recording.enabled or made._layout.dtype is not source._layout.dtype:
+        return made
+    attach(made, geometry_of(source, made).node(source))
+    base = state_of(source).base
+    state = state_of(made)
+    state.base = source if base is None else base
+    state.geometry = geometry_of(state.base, made)
+    state.seen = state_of(state.base).written
+    return made
+
+
+def begin_history(base: Tensor) -> None:
+    """Let a plain tensor be part of the graph, made of nothing: its views can then be written to."""
+    if recording.enabled and not base._layout.tracked and base._layout.dtype.kind == "f":
+        attach(base, Node("ConstantBackward", (), lambda _, __: ()))
+
+
+def _check_writable(out: Tensor) -> None:
+    if not out._layout.tracked:
+        return
+    state = state_of(out)
+    if state.base is not None and state_of(state.base).node is None:
+        raise CuplugError(
+            "a view of a leaf that requires gradients cannot be changed in place while gradients are recorded; "
+            "do it within no_grad()"
+        )
+    if state.node is None:
+        raise CuplugError(
+            "a leaf that requires gradients cannot be changed in place while gradients are recorded; "
+            "do it within no_grad()"
+        )
+
+
+def rewrite(out: Tensor, node: Node) -> None:
+    """Give ``out``, which was written to in place, the history that ``node`` makes: through its base, if it is a view.
+
+    Raises:
+        CuplugError: it is a view of a tensor that requires no gradients and does not know of its views.
+    """
+    if not out._layout.tracked:
+        if out._layout.nbytes != out._storage.length:
+            raise CuplugError(
+                "what requires gradients was written to a view of a tensor that requires none, which cannot know of "
+                "it: write to the tensor itself, as in tensor[...] = value"
+            )
+        attach(out, node)
+        state_of(out).written += 1
+        return
+    state = state_of(out)
+    if state.base is None:
+        attach(out, node)
+        state.written += 1
+        return
+    base, geometry = state.base, state.geometry
+    edges = [edge_of(base), *node.edges]
+    kept = node.kept or ()
+
+    def apply(own: Node, gradient: Tensor) -> Sequence[Any]:
+        part = show(gradient, geometry)
+        return [_without(gradient, geometry), *node._apply(own, part)]  # type: ignore[misc]
+
+    base_state = state_of(base)
+    whole = Node("CopySlicesBackward", edges, apply, kept, stream_at(out._layout))
+    whole.metadata = {"inner": node.title}
+    attach(base, whole)
+    base_state.written += 1
+    edge_of(out)  # makes the view's history anew
+
+
+def _without(gradient: Tensor, geometry: Geometry) -> Tensor:
+    """A gradient with 0 where a view of this geometry covers it."""
+    view = geometry.view
+    covered = unshow(ones(tuple(view.shape), dtype=view.dtype, device=view.place.device), geometry)
+    return where(covered == 0, gradient, 0)  # type: ignore[no-any-return]

@@ -1,0 +1,31 @@
+"""On which streams gradients are computed: each on that of its operation, which waits for those it takes from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..stream import Stream, current_stream, stream
+from ..tensor.core.layout import Layout
+from ..tensor.core.tensor import Tensor
+
+__all__ = ["hand_over", "on_stream", "stream_at"]
+
+
+def stream_at(layout: Layout) -> Stream | None:
+    """The current stream of the device where tensors of a layout are; None on the CPU."""
+    device = layout.place.device
+    return None if device.type == "cpu" else current_stream(device)
+
+
+def on_stream(wanted: Stream) -> Any:
+    """A context in which ``wanted`` is its device's current stream, and the device the current one."""
+    return stream(wanted)
+
+
+def hand_over(gradient: Tensor, source: Stream | None, target: Stream | None) -> None:
+    """Let ``target`` use a gradient that ``source`` makes: wait for it, and keep its memory until then."""
+    if source is None or target is None or source == target:
+        return
+    target.wait_stream(source)
+    if gradient.is_cuda and gradient.device.index == target.device_index:
+        gradient.record_stream(target)

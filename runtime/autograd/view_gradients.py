@@ -1,0 +1,159 @@
+"""Gradients of views, all of one kind: a view is a way to lay indices over memory, and its gradient goes the way back.
+
+A *geometry* is how a view lies in what it is a view of: both layouts, and the distance of their first elements.
+``show`` takes a tensor to a view of this geometry, ``unshow`` a view's gradient back; each is the other's gradient, so
+that views can be differentiated as often as wanted.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ..tensor.core.layout import Layout
+from ..tensor.core.shapes import Shape, contiguous_strides
+from ..tensor.core.tensor import Tensor, view_of
+from ..tensor.ops.arithmetic import div
+from ..tensor.ops.copying import clone, copy_
+from ..tensor.ops.creation import arange, full, zeros
+from ..tensor.ops.elementwise_functions import clamp_min
+from ..tensor.ops.reductions import sum as sum_of
+from ..tensor.ops.reshape import contiguous, reshape
+from ..tensor.ops.scattering import scatter_add_
+from ..tensor.ops.views import permute
+from .grad_mode import recording
+from .graph import Node, attach, edge_of, plain
+
+__all__ = ["Geometry", "geometry_of", "show", "unshow"]
+
+
+class Geometry(NamedTuple):
+    """How a view lies in its source; all in elements."""
+
+    source: Layout
+    view: Layout
+    distance: int
+    """From the source's first element to the view's."""
+
+    def node(self, source: Tensor) -> Node:
+        """The node of a view of ``source``."""
+        return Node("ViewBackward", (edge_of(source),), lambda _, gradient: (unshow(gradient, self),))
+
+
+def geometry_of(source: Tensor, made: Tensor) -> Geometry:
+    """How ``made``, a view of ``source``, lies in it."""
+    return Geometry(source._layout.plain, made._layout.plain, made._offset - source._offset)
+
+
+def unshow(gradient: Tensor, geometry: Geometry) -> Tensor:
+    """The gradient of the source out of that of a view."""
+    source, view, distance = geometry
+    shape, strides = tuple(view.shape), view.strides
+    repeated = [axis for axis, (n, step) in enumerate(zip(shape, strides, strict=True)) if n > 1 and not step]
+    if repeated and not _repeats(source):
+        gradient = sum_of(gradient, repeated, True)
+        shape = tuple(1 if axis in repeated else n for axis, n in enumerate(shape))
+    own: Shape = tuple(source.shape)
+    if not distance and gradient.numel() == source.numel:
+        order = _order(shape, strides, own, source.strides)
+        if order is not None:
+            return reshape(permute(gradient, *order) if order != sorted(order) else gradient, own)
+    return _recorded(
+        "UnshowBackward", _unshown(plain(gradient), geometry, shape), gradient, lambda g: show(g, geometry, shape)
+    )
+
+
+def show(tensor: Tensor, geometry: Geometry, shape: Shape | None = None) -> Tensor:
+    """A view of this geometry of ``tensor``, which has the source's shape and lies anyhow; a copy where it must be."""
+    wanted = tuple(geometry.view.shape) if shape is None else shape
+    made = _shown(plain(tensor), geometry, wanted)
+    return _recorded("ShowBackward", made, tensor, lambda g: unshow(g, _narrowed(geometry, wanted)))
+
+
+def _narrowed(geometry: Geometry, shape: Shape) -> Geometry:
+    view = geometry.view
+    return (
+        geometry
+        if tuple(view.shape) == shape
+        else geometry._replace(view=Layout.of(view.place, view.dtype, shape, view.strides))
+    )
+
+
+def _recorded(title: str, made: Tensor, source: Tensor, back: Any) -> Tensor:
+    if not (recording.enabled and source._layout.tracked):
+        return made
+    return attach(made, Node(title, (edge_of(source),), lambda _, gradient: (back(gradient),)))
+
+
+def _repeats(layout: Layout) -> bool:
+    return any(n > 1 and not step for n, step in zip(layout.shape, layout.strides, strict=True))
+
+
+def _order(shape: Shape, strides: Shape, own: Shape, own_strides: Shape) -> list[int] | None:
+    """In which order the view's dimensions are the source's, but for those of length 1; None if they are others."""
+    known = [(n, step) for n, step in zip(own, own_strides, strict=True) if n > 1]
+    if len({step for _, step in known}) != len(known):
+        return None
+    ones = [axis for axis, n in enumerate(shape) if n == 1]
+    axes = {(n, strides[axis]): axis for axis, n in enumerate(shape) if n > 1}
+    if len(axes) == len(known) and all(each in axes for each in known):
+        return [axes[each] for each in known] + ones
+    if _row_major(shape, strides) and _row_major(own, own_strides):
+        return list(range(len(shape)))
+    return None
+
+
+def _row_major(shape: Shape, strides: Shape) -> bool:
+    return all(n == 1 or a == b for n, a, b in zip(shape, strides, contiguous_strides(shape), strict=True))
+
+
+def _range(geometry: Geometry) -> tuple[int, int]:
+    low, high = geometry.source.span()
+    view_low, view_high = geometry.view.span()
+    return min(low, view_low + geometry.distance), max(high, view_high + geometry.distance)
+
+
+def _places(layout: Layout, shape: Shape, offset: int, count: int) -> Tensor:
+    """The positions in flat memory of the elements of a layout, in order."""
+    everywhere = arange(count, device=layout.place.device)
+    return reshape(contiguous(view_of(everywhere, shape, layout.strides, offset)), -1)
+
+
+def _unshown(gradient: Tensor, geometry: Geometry, shape: Shape) -> Tensor:
+    source, view, distance = geometry
+    low, high = _range(geometry)
+    flat = zeros(high - low, dtype=gradient.dtype, device=gradient.device)
+    narrowed = _narrowed(geometry, shape).view
+    if narrowed.overlaps_itself():
+        at = _places(view, shape, distance - low, high - low)
+        scatter_add_(flat, 0, at, reshape(contiguous(gradient), -1))
+    elif gradient.numel():
+        copy_(view_of(flat, shape, view.strides, distance - low), gradient)
+    if source.overlaps_itself():
+        flat = div(flat, _counts(source, low, high, gradient))
+    return view_of(flat, tuple(source.shape), source.strides, -low)
+
+
+def _counts(source: Layout, low: int, high: int, like: Tensor) -> Tensor:
+    """How many elements of the source lie at each place of flat memory, and 1 where there is none."""
+    counts = zeros(high - low, dtype=like.dtype, device=like.device)
+    at = _places(source, tuple(source.shape), -low, high - low)
+    scatter_add_(counts, 0, at, full(at.shape, 1, dtype=like.dtype, device=like.device))
+    return clamp_min(counts, 1)
+
+
+def _shown(tensor: Tensor, geometry: Geometry, shape: Shape) -> Tensor:
+    source, view, distance = geometry
+    own = tuple(source.shape)
+    low, high = _range(geometry)
+    inside = not low and high <= source.numel
+    if inside and source.contiguous and tensor._layout.contiguous:
+        return view_of(tensor, shape, view.strides, tensor._offset + distance)
+    flat = zeros(high - low, dtype=tensor.dtype, device=tensor.device)
+    if source.overlaps_itself():
+        at = _places(source, own, -low, high - low)
+        scatter_add_(flat, 0, at, reshape(contiguous(tensor), -1))
+        flat = div(flat, _counts(source, low, high, tensor))
+    elif tensor.numel():
+        copy_(view_of(flat, own, source.strides, -low), tensor)
+    made = view_of(flat, shape, view.strides, distance - low)
+    return clone(made) if made._layout.overlaps_itself() else made

@@ -1,0 +1,107 @@
+"""The seam to automatic differentiation, which stands above all operations and registers itself here.
+
+A tensor is *tracked* when it requires gradients. That is a property of its layout: a tracked tensor has the twin of its
+plain layout (``Layout.twin``), for which no plan is ever kept. So an operation of plain tensors finds its plan as if
+there were no gradients, at no cost, and one with a tracked operand misses and comes to ``record``. Kernels and plans
+never see a tracked layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Protocol
+
+from .tensor_errors import ArgumentError
+
+__all__ = ["GradientEngine", "begin_history", "engine", "required", "serve_gradients"]
+
+Tensor = Any
+"""A tensor: this stands below the class."""
+
+
+class GradientEngine(Protocol):
+    """What tensors and their operations ask of automatic differentiation."""
+
+    def record(
+        self, operation: Hashable, prepare: Callable[..., Any], operands: Sequence[Any], values: tuple[Any, ...]
+    ) -> Any:
+        """Run an operation that has a tracked operand, and remember how its gradient is computed."""
+
+    def view(self, source: Tensor, made: Tensor) -> Tensor:
+        """``made``, a plain view of ``source``, which is tracked: as what it is a view of."""
+
+    def moved(self, out: Tensor, source: Tensor) -> None:
+        """The elements of ``source`` were copied to ``out``, at another place; one of them is tracked."""
+
+    def begin(self, base: Tensor) -> None:
+        """Let ``base``, if it is plain, be tracked: what is tracked will be written to a view of it."""
+
+    def become(self, tensor: Tensor, view: Tensor) -> None:
+        """``tensor``, tracked, takes the place of ``view``, a view of it."""
+
+    def require(self, tensor: Tensor, wanted: bool) -> None:
+        """Let a tensor require gradients from now on, or no longer."""
+
+    def gradient(self, tensor: Tensor) -> Tensor | None:
+        """What was accumulated for a tensor."""
+
+    def set_gradient(self, tensor: Tensor, gradient: Tensor | None) -> None:
+        """Put a tensor in the place of what was accumulated."""
+
+    def function(self, tensor: Tensor) -> Any:
+        """The node of the graph that made a tensor; None of a leaf."""
+
+    def keeps(self, tensor: Tensor) -> bool:
+        """Whether a tensor that is no leaf keeps its gradient."""
+
+    def keep(self, tensor: Tensor) -> None:
+        """Let a tensor that is no leaf keep its gradient."""
+
+    def forget(self, tensor: Tensor) -> None:
+        """Take a tensor out of the graph, in place."""
+
+    def hook(self, tensor: Tensor, function: Callable[[Tensor], Tensor | None], *, after: bool) -> Any:
+        """Call a function with a tensor's gradient; or, ``after`` it was accumulated, with the tensor."""
+
+    def backward(
+        self,
+        tensors: Sequence[Tensor],
+        gradients: Sequence[Tensor | None],
+        keep_graph: bool,
+        create_graph: bool,
+        inputs: Sequence[Tensor] | None,
+    ) -> None:
+        """Compute the gradients of all leaves, or of ``inputs``, and add them to ``grad``."""
+
+
+_served: list[GradientEngine] = []
+
+
+def serve_gradients(given: GradientEngine) -> None:
+    """Let ``given`` do the automatic differentiation."""
+    _served[:] = [given]
+
+
+def engine() -> GradientEngine:
+    """What does the automatic differentiation.
+
+    Raises:
+        ValueError: nothing does: ``cuplug.autograd`` was not imported.
+    """
+    if not _served:
+        raise ArgumentError("gradients are computed by cuplug.autograd, which is not imported: import cuplug first")
+    return _served[0]
+
+
+def begin_history(base: Tensor, value: Any) -> None:
+    """Let ``base`` be part of the graph if ``value``, which is about to be written to a view of it, is tracked."""
+    layout = getattr(value, "_layout", None)
+    if layout is not None and layout.tracked:
+        engine().begin(base)
+
+
+def required(made: Tensor, wanted: bool) -> Tensor:
+    """A new tensor, which requires gradients if that is wanted."""
+    if wanted:
+        engine().require(made, True)
+    return made

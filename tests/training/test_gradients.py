@@ -1,0 +1,136 @@
+"""Gradients of every operation of the tables, beside PyTorch's and beside differences."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import cuplug
+import numpy as np
+import pytest
+from cuplug.runtime.tensor.places.elementwise_table import COPY, TABLE
+from cuplug.runtime.tensor.places.reduction_table import REDUCTIONS
+from cuplug.runtime.tensor.places.row_table import ROWS
+
+from .gradient_cases import CASES, operands, value_of
+
+TWICE = [
+    case
+    for case in CASES
+    if case.startswith(("x", "torch", "z", "p", "assigned", "through"))
+    and "logcumsumexp" not in case
+    and "float32" not in case
+    and "float()" not in case
+]
+
+
+def gradients(
+    torch: Any, case: str, device: str = "cpu", twice: bool = False
+) -> dict[str, np.ndarray[Any, Any] | None]:
+    """By operand its gradient: of a sum that weighs each element of the result otherwise."""
+    given = operands(torch, device)
+    value = value_of(torch, case, given)
+    weights = torch.linspace(-1.0, 2.0, value.numel(), dtype=torch.float64, device=device).reshape(value.shape)
+    wanted = [name for name, each in given.items() if each.requires_grad]
+    total = (value.sin() * weights).sum() if twice else (value * weights).sum()
+    tensors = [given[name] for name in wanted]
+    made = torch.autograd.grad(total, tensors, create_graph=twice, allow_unused=True)
+    if twice:
+        again = sum((each * each.detach().cos()).sum() for each in made if each is not None and each.requires_grad)
+        if not isinstance(again, torch.Tensor):
+            return dict.fromkeys(wanted)
+        made = torch.autograd.grad(again, tensors, allow_unused=True)
+    return {
+        name: None if each is None else each.detach().cpu().numpy() for name, each in zip(wanted, made, strict=True)
+    }
+
+
+def agree(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+    for name, expected in theirs.items():
+        found = ours[name]
+        if expected is None or found is None:
+            assert found is None or not np.any(found), name
+            assert expected is None or not np.any(expected), name
+            continue
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+@pytest.mark.needs_torch
+@pytest.mark.parametrize("case", CASES)
+def test_gradients_are_pytorchs(case: str, device: str) -> None:
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        agree(gradients(cuplug, case, device), gradients(torch, case))
+
+
+@pytest.mark.needs_torch
+@pytest.mark.parametrize("case", TWICE)
+def test_gradients_of_gradients_are_pytorchs(case: str, running: str) -> None:
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            theirs = gradients(torch, case, twice=True)
+        except RuntimeError:
+            pytest.skip("PyTorch does not differentiate it twice")
+        agree(gradients(cuplug, case, twice=True), theirs)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "x * v",
+        "x.softmax(1)",
+        "n @ x",
+        "x.prod(1)",
+        "x.std(1)",
+        "x[i, i]",
+        "x.scatter_add(1, j, y[:, :2])",
+        "x.unfold(1, 2, 1)",
+    ],
+)
+def test_gradients_are_what_differences_say(case: str, running: str) -> None:
+    given = operands(cuplug)
+    names = [name for name in ("x", "y", "v", "n") if name in case]
+
+    def function(*values: Any) -> Any:
+        return value_of(cuplug, case, given | dict(zip(names, values, strict=True)))
+
+    assert cuplug.autograd.gradcheck(function, [given[name] for name in names])
+    assert cuplug.autograd.gradgradcheck(function, [given[name] for name in names])
+
+
+def test_a_wrong_gradient_is_found(running: str) -> None:
+    class Wrong(cuplug.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Any) -> Any:
+            return gradient * 3
+
+    x = cuplug.ones(2, dtype=cuplug.float64, requires_grad=True)
+    with pytest.raises(cuplug.autograd.GradcheckError, match=r"the gradient is 3\.0, and differences say"):
+        cuplug.autograd.gradcheck(Wrong.apply, x)
+
+
+def test_every_line_of_the_tables_says_what_its_gradient_is() -> None:
+    assert not [line.name for line in (*TABLE, COPY, *REDUCTIONS.values(), *ROWS.values()) if line.gradient is None]
+
+
+def test_every_gradient_of_the_tables_is_compared(running: str) -> None:
+    seen: set[str] = set()
+    for case in CASES:
+        nodes = [value_of(cuplug, case, operands(cuplug)).grad_fn]
+        while nodes:
+            node = nodes.pop()
+            if node is not None:
+                seen.add((node.metadata or {}).get("inner", node.name()))
+                nodes += [edge[0] for edge in node.next_functions]
+    lines = [*TABLE, COPY, *REDUCTIONS.values(), *ROWS.values()]
+    titles = {line.name: "".join(part.capitalize() for part in line.name.split("_")) + "Backward" for line in lines}
+    assert not [line.name for line in lines if line.gradient and titles[line.name] not in seen]
