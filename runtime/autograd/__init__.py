@@ -5,7 +5,7 @@ It stands above the operations of tensors and knows them; they know of it by a s
 (``places/elementwise_table.py`` and its companions); what the columns' expressions mean is said in ``formulas.py``.
 """
 
-from . import engine as _engine  # noqa: F401 - it registers itself
+from . import differentiation as _differentiation  # noqa: F401 - it registers itself
 from .backward_pass import backward, grad
 from .checking import GradcheckError, gradcheck, gradgradcheck
 from .function import Function, FunctionCtx, once_differentiable

@@ -14,8 +14,8 @@ from ..tensor.ops.copying import clone
 from ..tensor.ops.creation import ones_like, zeros
 from ..tensor.ops.reshape import contiguous
 from .grad_mode import recording, set_grad_enabled
+from .gradient_streams import hand_over, on_stream, stream_at
 from .graph import Node, edge_of, plain, state_of
-from .streams import hand_over, on_stream, stream_at
 
 __all__ = ["backward", "grad", "run"]
 

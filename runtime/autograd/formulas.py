@@ -71,7 +71,7 @@ def fitted(gradient: Any, layout: Layout) -> Tensor:
     return gradient
 
 
-def _summed(gradient: Tensor, shape: Shape) -> Tensor:
+def _summed(gradient: Any, shape: Shape) -> Any:
     more = gradient.ndim - len(shape)
     if more > 0:
         gradient = sum_of(gradient, tuple(range(more)), dtype=gradient.dtype)

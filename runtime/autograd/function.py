@@ -10,9 +10,9 @@ from ...allocators.errors import CuplugError
 from ..tensor.core.tensor import Tensor
 from ..tensor.ops.creation import zeros
 from .grad_mode import no_grad, recording
+from .gradient_streams import stream_at
 from .graph import Kept, Node, attach, edge_of, plain
 from .recording import rewrite
-from .streams import stream_at
 
 __all__ = ["Function", "FunctionCtx", "once_differentiable"]
 

@@ -27,8 +27,8 @@ from ..tensor.places.reduction_table import REDUCTIONS
 from ..tensor.places.row_table import ROWS
 from .formulas import fitted, formula
 from .grad_mode import recording
+from .gradient_streams import stream_at
 from .graph import Kept, Node, attach, edge_of, plain, state_of
-from .streams import stream_at
 from .view_gradients import Geometry, geometry_of, show, unshow
 
 __all__ = ["begin_history", "record", "record_in_place", "record_move", "record_view"]

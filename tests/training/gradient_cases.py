@@ -1,8 +1,8 @@
 """Expressions whose gradients are compared: with PyTorch's, and with differences. One at least for each table's line.
 
-``x`` and ``y`` are of shape (3, 4), neither 0 nor equal, ``p`` and ``q`` are positive, ``u`` lies within (-1, 1). ``v``
-is of shape (4,), ``n`` is a view that is not contiguous, ``z`` has zeros. These require gradients. ``i``, ``j``, ``k`` and
-``w`` have indices.
+``x`` and ``y`` have the shape (3, 4), neither 0 nor equal. ``p`` and ``q`` are positive, ``u`` lies within (-1, 1).
+``v`` has the shape (4,), ``n`` is a view that is not contiguous, ``z`` has zeros. All these require gradients. ``i``,
+``j``, ``k`` and ``w`` have indices.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ never see a tracked layout.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from .tensor_errors import ArgumentError
 
@@ -17,6 +17,7 @@ __all__ = ["GradientEngine", "begin_history", "engine", "required", "serve_gradi
 
 Tensor = Any
 """A tensor: this stands below the class."""
+Made = TypeVar("Made")
 
 
 class GradientEngine(Protocol):
@@ -100,7 +101,7 @@ def begin_history(base: Tensor, value: Any) -> None:
         engine().begin(base)
 
 
-def required(made: Tensor, wanted: bool) -> Tensor:
+def required(made: Made, wanted: bool) -> Made:
     """A new tensor, which requires gradients if that is wanted."""
     if wanted:
         engine().require(made, True)
