@@ -161,6 +161,9 @@ extern PyMethodDef cupy_functions[];
 /* --- python_replay.cpp */
 extern PyMethodDef replay_functions[];
 
+/* --- python_packing.cpp */
+extern PyMethodDef packing_functions[];
+
 /* --- python_timing.cpp */
 extern PyMethodDef timing_functions[];
 

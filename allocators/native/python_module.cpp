@@ -46,6 +46,7 @@ int fill(PyObject *module) {
   return PyModule_AddFunctions(module, quick_functions) < 0 || PyModule_AddFunctions(module, pointer_functions) < 0 ||
                  PyModule_AddFunctions(module, timing_functions) < 0 || PyModule_AddFunctions(module, cupy_functions) < 0 ||
                  PyModule_AddFunctions(module, replay_functions) < 0 || PyModule_AddFunctions(module, trace_functions) < 0 ||
+                 PyModule_AddFunctions(module, packing_functions) < 0 ||
                  PyModule_AddIntConstant(module, "VERSION", CUPLUG_ALLOCATOR_VERSION) < 0
              ? -1
              : 0;

@@ -16,6 +16,7 @@ from .doctor import doctor
 from .dump import dump
 from .export import export
 from .fit import fit
+from .pack import pack
 from .record import record
 from .replay import replay
 from .report import report
@@ -71,6 +72,7 @@ app.command()(report)
 app.command()(replay)
 app.command()(advise)
 app.command()(fit)
+app.command()(pack)
 app.command()(watch)
 app.command("top", hidden=True)(watch)  # its older name
 app.command()(compare)

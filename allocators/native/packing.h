@@ -1,0 +1,32 @@
+/* Packing of buffers whose lifetimes are known into as little memory as may be. Knows no interpreter and no device. */
+#ifndef CUPLUG_PACKING_H
+#define CUPLUG_PACKING_H
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace cuplug {
+
+/* Lives from `lower` until `upper`, exclusive; needs `size` in one piece. */
+struct Buffer {
+  int64_t lower, upper, size;
+};
+
+enum class Search { FOUND, NONE, GAVE_UP };
+
+/* Asked now and then, from the searching thread: whether to go on. */
+using GoesOn = std::function<bool()>;
+
+/* Places every buffer so that no two that live at once overlap and none ends above `capacity`, or finds that this cannot
+ * be. `offsets` is filled where it was found. */
+Search search_packing(const std::vector<Buffer> &buffers, int64_t capacity, const GoesOn &goes_on,
+                      std::vector<int64_t> *offsets);
+
+/* Places the buffers one by one, in the given order, each at the lowest offset that is free throughout its life; those
+ * with an offset of zero or more lie there already. Returns the end of the highest. */
+int64_t place_in_order(const std::vector<Buffer> &buffers, const std::vector<int64_t> &order,
+                       std::vector<int64_t> *offsets);
+
+}  // namespace cuplug
+#endif

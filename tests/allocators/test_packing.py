@@ -1,0 +1,101 @@
+"""Buffers with known lifetimes get places that never overlap; checked by a few lines, and against every order."""
+
+from __future__ import annotations
+
+import csv
+import random
+from array import array
+from collections.abc import Sequence
+from itertools import combinations, permutations
+from pathlib import Path
+
+import pytest
+from cuplug.allocators.native import is_available
+from cuplug.allocators.packing import Buffer, load_peak, pack, pack_tightly, pack_within, place_in_order
+
+INSTANCES = sorted((Path(__file__).parents[1] / "data" / "packing").glob("?.csv"))
+CAPACITY = 1 << 20
+needs_core = pytest.mark.skipif(not is_available(), reason="the exact search needs the native core")
+
+
+def check(buffers: Sequence[Buffer], offsets: Sequence[int], height: int) -> None:
+    placed = [(*buffer, at) for buffer, at in zip(buffers, offsets, strict=True)]
+    assert all(at >= 0 and at + size <= height for _, _, size, at in placed)
+    for (lower, upper, size, at), (begin, end, other, where) in combinations(placed, 2):
+        assert not (lower < end and begin < upper and at < where + other and where < at + size)
+
+
+def some_buffers(random_: random.Random, count: int, times: int, sizes: int) -> list[Buffer]:
+    lives = [sorted(random_.sample(range(times), 2)) for _ in range(count)]
+    return [(lower, upper, random_.randint(1, sizes)) for lower, upper in lives]
+
+
+@needs_core
+@pytest.mark.parametrize("path", INSTANCES, ids=lambda path: path.stem)
+def test_a_hard_instance_is_packed_within_its_capacity(path: Path) -> None:
+    with path.open() as file:
+        buffers = [(int(row["lower"]), int(row["upper"]), int(row["size"])) for row in csv.DictReader(file)]
+    found = pack_within(buffers, CAPACITY)
+    assert found is not None
+    check(buffers, found.offsets, CAPACITY)
+    assert found.bound <= found.height <= CAPACITY
+
+
+@needs_core
+def test_the_search_finds_the_least_height_that_any_order_gives() -> None:
+    for seed in range(150):
+        buffers = some_buffers(random.Random(seed), 5, 6, 5)
+        least = min(place_in_order(buffers, order)[0] for order in permutations(range(5)))
+        found = pack_tightly(buffers, seconds=30)
+        check(buffers, found.offsets, found.height)
+        assert found.height == least, (seed, buffers)
+        assert pack_within(buffers, least - 1, seconds=30) is None
+
+
+@needs_core
+def test_the_core_places_in_an_order_as_the_specification_does() -> None:
+    from cuplug.allocators import _native
+
+    for seed in range(100):
+        random_ = random.Random(seed)
+        count = random_.randrange(40)
+        buffers = some_buffers(random_, count, 25, 9)
+        order = random_.sample(range(count), count)
+        fixed = [0 if number == count // 2 else -1 for number in range(count)]
+        offsets = array("q", fixed)
+        columns = [array("q", [buffer[column] for buffer in buffers]) for column in range(3)]
+        height = _native.place_in_order(*columns, array("q", order), offsets)
+        assert (height, list(offsets)) == place_in_order(buffers, order, fixed)
+
+
+def test_the_heuristic_comes_near_the_bound_for_many_buffers() -> None:
+    random_ = random.Random(1)
+    starts = [random_.randrange(2_000) for _ in range(600)]
+    buffers = [(start, start + random_.randint(1, 200), 512 * random_.randint(1, 64)) for start in starts]
+    found = pack(buffers, seconds=0)
+    check(buffers, found.offsets, found.height)
+    assert found.bound == load_peak(buffers) <= found.height < 1.2 * found.bound
+
+
+def test_buffers_with_a_fixed_place_keep_it() -> None:
+    buffers = [(0, 4, 10), (2, 6, 5), (5, 9, 10)]
+    found = pack(buffers, seconds=0, fixed=[-1, 7, -1])
+    check(buffers, found.offsets, found.height)
+    assert found.offsets == [12, 7, 12]
+
+
+def test_nothing_and_what_needs_nothing_are_packed_too() -> None:
+    assert pack([]).height == 0
+    assert pack_within([(3, 3, 100), (1, 2, 0)], 0) is not None
+
+
+def test_less_than_what_lives_at_once_is_refused_without_a_search() -> None:
+    assert pack_within([(0, 2, 6), (1, 3, 5)], 10) is None
+
+
+@needs_core
+def test_a_search_ends_when_its_time_has_passed() -> None:
+    with INSTANCES[4].open() as file:
+        buffers = [(int(row["lower"]), int(row["upper"]), int(row["size"])) for row in csv.DictReader(file)]
+    with pytest.raises(TimeoutError, match=r"was found in 0\.001 seconds"):
+        pack_within(buffers, CAPACITY, seconds=0.001)
