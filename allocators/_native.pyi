@@ -69,6 +69,7 @@ def replay(
     stop_at_failure: bool,
     progress: Callable[[int], object] | None,
     reserved: Any,
+    setup: int = 0,
     /,
 ) -> tuple[int, int, int, int, tuple[int, ...]]: ...
 def null_counts(allocator: object, /) -> dict[str, float]: ...

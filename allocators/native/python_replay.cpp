@@ -61,13 +61,14 @@ int take_steps(Allocator *self, const Arrays &arrays, size_t first, size_t end, 
   return answer;
 }
 
-/* replay(allocator, steps, sizes, streams, stop_at_failure, progress, reserved): see cuplug_replay. */
+/* replay(allocator, steps, sizes, streams, stop_at_failure, progress, reserved, setup=0): see cuplug_replay. */
 PyObject *replay(PyObject *, PyObject *arguments) {
   PyObject *object, *progress, *reserved;
   Arrays arrays;
   int stop;
-  if (!PyArg_ParseTuple(arguments, "O!y*y*y*pOO:replay", &AllocatorType, &object, &arrays.steps, &arrays.sizes,
-                        &arrays.streams, &stop, &progress, &reserved)) {
+  unsigned long long setup = 0;
+  if (!PyArg_ParseTuple(arguments, "O!y*y*y*pOO|K:replay", &AllocatorType, &object, &arrays.steps, &arrays.sizes,
+                        &arrays.streams, &stop, &progress, &reserved, &setup)) {
     return nullptr;
   }
   if (reserved != Py_None && PyObject_GetBuffer(reserved, &arrays.reserved, PyBUF_WRITABLE) < 0) return nullptr;
@@ -86,8 +87,9 @@ PyObject *replay(PyObject *, PyObject *arguments) {
   }
   cuplug_replay_result whole{};
   int answer = CUPLUG_OK;
-  for (size_t first = 0; first < arrays.count() && answer == CUPLUG_OK; first += STEPS_AT_ONCE) {
-    const size_t end = std::min(first + STEPS_AT_ONCE, arrays.count());
+  for (size_t first = 0, end = 0; first < arrays.count() && answer == CUPLUG_OK; first = end) {
+    end = std::min(first + STEPS_AT_ONCE, arrays.count());
+    if (first < setup) end = std::min(end, static_cast<size_t>(setup)); /* progress is told when the setup is done */
     cuplug_replay_result part;
     Py_BEGIN_ALLOW_THREADS;
     answer = take_steps(self, arrays, first, end, blocks.data(), stop, &part);
@@ -130,10 +132,10 @@ PyObject *null_counts(PyObject *, PyObject *object) {
 
 PyMethodDef replay_functions[] = {
     {"replay", replay, METH_VARARGS,
-     "replay(allocator, steps, sizes, streams, stop_at_failure, progress, reserved)\n--\n\nTakes the steps of a history on "
+     "replay(allocator, steps, sizes, streams, stop_at_failure, progress, reserved, setup=0)\n--\n\nTakes the steps of a history on "
      "an allocator over the core's null upstream. The arrays are of 64-bit integers. `progress` is None, or called now and "
      "then with how many more steps were taken; `reserved` is None, or an array of a place for each step, for the bytes "
-     "that are reserved after it. Returns the core's answer, how many steps were taken, how many allocations failed, the "
+     "that are reserved after it; `progress` is called, among others, after the first `setup` steps. Returns the core's answer, how many steps were taken, how many allocations failed, the "
      "first step that did, and what was short then (the arguments of _out_of_memory_message)."},
     {"null_counts", null_counts, METH_O, "null_counts(allocator)\n--\n\nThe calls that a driver would have got."},
     {nullptr, nullptr, 0, nullptr},

@@ -158,6 +158,11 @@ class Trace:
         return [int(device) for device in np.unique(self.events["device"]) if device != NO_DEVICE]
 
     @property
+    def completed_apart(self) -> bool:
+        """Whether FENCE_PASSED follows every free, also where nothing waited: so it is in PyTorch's histories."""
+        return self.header.source == "pytorch"
+
+    @property
     def begin(self) -> int:
         """The place of the history's first event: those before it build up what was there by then."""
         return min(self.header.older_events, len(self.events))

@@ -28,11 +28,16 @@ class Blocks:
     """Frees of blocks that were allocated before the recording began."""
 
 
-def find_blocks(events: EventArray) -> Blocks:
+def find_blocks(events: EventArray, *, completed_apart: bool = False) -> Blocks:
     """Pair the allocations of one device with their frees.
 
     Addresses are reused, so that the order decides: a free belongs to the latest allocation at its address. A block
     that another stream had used (RECORD_STREAM) and whose FENCE_PASSED is missing never became reusable.
+
+    Args:
+        events: one device's, in order.
+        completed_apart: whether every free is completed by a FENCE_PASSED of its own (``Trace.completed_apart``), so
+            that one without it still waits.
     """
     kinds, addresses = events["kind"], events["address"]
     of_blocks = np.isin(kinds, (EventKind.ALLOCATE, EventKind.FREE, EventKind.RECORD_STREAM, EventKind.FENCE_PASSED))
@@ -46,7 +51,7 @@ def find_blocks(events: EventArray) -> Blocks:
     freed = _first_of(EventKind.FREE, kind, owner, owned)
     passed = _first_of(EventKind.FENCE_PASSED, kind, owner, owned)
     waited = _first_of(EventKind.RECORD_STREAM, kind, owner, owned) >= 0
-    reusable = np.where(passed >= 0, passed, np.where(waited, -1, freed))
+    reusable = np.where(passed >= 0, passed, np.where(waited | completed_apart, -1, freed))
     unknown = int(np.count_nonzero((kind == EventKind.FREE) & ~owned))
     order = np.argsort(index[is_allocation], kind="stable")
     to_event = np.append(index, -1)  # so that -1 stays -1

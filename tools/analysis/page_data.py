@@ -39,7 +39,7 @@ def pack(trace: Trace, device: int) -> Payload:
     events["address"] = np.minimum(events["address"], 1 << 62)
     for name in ("nbytes", "requested"):
         events[name] = np.clip(events[name], 0, 1 << 53)
-    blocks = find_blocks(events)
+    blocks = find_blocks(events, completed_apart=trace.completed_apart)
     segments = _segments(events)
     own = events[blocks.allocated]
     begin = own["address"].astype(np.int64)

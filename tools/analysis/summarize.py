@@ -171,7 +171,7 @@ def _of_device(trace: Trace, device: int, top: int) -> DeviceSummary:
     own = np.flatnonzero(trace.events["device"] == device)
     events = trace.events[own]
     begin, end = np.searchsorted(own, [trace.begin, trace.end]).tolist()
-    blocks = find_blocks(events)
+    blocks = find_blocks(events, completed_apart=trace.completed_apart)
     memory = curves(events, blocks)
     times = (events["time"] - events["time"][0]) / 1e9
     kinds = np.bincount(events["kind"][begin:], minlength=256)

@@ -41,7 +41,7 @@ def chrome_lines(trace: Trace) -> Iterator[str]:
         yield _text({"name": "process_name", "ph": "M", "pid": device, "tid": 0, "args": {"name": f"device {device}"}})
         events = trace.events[trace.events["device"] == device]
         times = (events["time"] - origin) / 1e3
-        blocks = find_blocks(events)
+        blocks = find_blocks(events, completed_apart=trace.completed_apart)
         yield from _counters(events, blocks, times, device)
         yield from _instants(events, times, device)
         yield from _slices(trace, events, blocks, times, device)

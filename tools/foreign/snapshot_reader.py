@@ -113,6 +113,8 @@ class _Import:
             for entry in entries
         )
         """Whether events have times. Before PyTorch 2.1 they had none: they then get one microsecond each."""
+        self.of_another_moment: list[int] = []
+        """Devices whose segments are not the state in which their history ended."""
         self._stack_of: dict[int, int] = {}  # by the identity of the snapshot's own, shared list of frames
 
     def trace(self) -> Trace:
@@ -149,11 +151,18 @@ class _Import:
             stacks={number: stack for stack, number in self.stacks.items()},
             path=self.path,
             kept={name: value for name, value in self.snapshot.items() if name != "device_traces"},
-            note="; ".join(filter(None, (_what_is_older(before, len(events)), self._what_of_times(len(events))))),
+            note="; ".join(filter(None, self._notes(before, len(events)))),
         )
 
-    def _what_of_times(self, events: int) -> str:
-        return "" if self.timed or not events else "the snapshot has no times: events are taken to be 1 µs apart"
+    def _notes(self, before: EventArray, events: int) -> Iterator[str]:
+        yield _what_is_older(before, events)
+        if self.of_another_moment:
+            yield (
+                "its segments are not the state in which its history ended, and are passed over: what was there before "
+                "the history is counted only as far as that shows it"
+            )
+        if events and not self.timed:
+            yield "the snapshot has no times: events are taken to be 1 µs apart"
 
     def _segments(self) -> dict[int, list[dict[str, Any]]]:
         """The segments at the end, by device."""
@@ -170,9 +179,12 @@ class _Import:
 
     def _before(self, device: int, events: EventArray, segments: list[dict[str, Any]]) -> EventArray:
         try:
-            return state_before(events, segments, device, self._stack)
+            before, fits = state_before(events, segments, device, self._stack)
         except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
             raise TraceError(f"{self.path} is damaged: its segments are not as PyTorch writes them") from None
+        if not fits:
+            self.of_another_moment.append(device)
+        return before
 
     def _events(self, device: int, entries: list[Any]) -> EventArray:
         try:
@@ -270,7 +282,7 @@ def _what_is_older(before: EventArray, events: int) -> str:
         return f"there is no history, only the state of {what}; how it came about is not known"
     return (
         f"the history begins late: {what} are from before it, and are counted. How the free space between them came "
-        "about is not known: replays begin with those blocks alone"
+        "about is not known: replays begin with those blocks alone, and those on caching:preset=torch with the segments"
     )
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from ...allocators.events import EventKind
 from ...plugins.tracing.contents import EVENT_DTYPE, EventArray
+from .snapshot_end import is_end_of, older_for_sure
 
 __all__ = ["state_before"]
 
@@ -25,11 +26,14 @@ _ROUND = 512
 
 def state_before(
     events: EventArray, segments: Iterable[dict[str, Any]], device: int, stack: Callable[[Any], int]
-) -> EventArray:
+) -> tuple[EventArray, bool]:
     """The events that build up what was there on a device before the first of ``events``.
 
     Segments and mapped ranges come first, then blocks in the order of their addresses; where one waited for streams,
     its free follows it. All have the time of the first event.
+
+    Segments that contradict the history are of another moment than its end, such as those of a file whose events were
+    cut and whose segments were left: what was there before is then what the history shows.
 
     Args:
         events: the device's history, in order.
@@ -37,21 +41,36 @@ def state_before(
         device: its ordinal.
         stack: gives the number of a block's or a segment's call stack.
 
+    Returns:
+        The events, and whether the segments were used, or there were none.
+
     Raises:
         KeyError, TypeError, ValueError, OverflowError: the segments are not as PyTorch writes them.
     """
-    state = _State()
-    for event in events[["kind", "address", "nbytes", "requested", "stream"]].tolist():
-        state.follow(*event)
-    for segment in segments:
-        state.meet(segment, stack)
+    history = events[["kind", "address", "nbytes", "requested", "stream"]].tolist()
+    state = _followed(history)
+    held = list(segments)
+    fits = not held or is_end_of(events, set(state.blocks), state.segments, held)
+    for segment in held:
+        state.meet(segment, stack)  # also where it is of another moment: what is damaged is said
+    if not fits:
+        state = _followed(history)
+        for segment in older_for_sure(events, held):
+            state.meet(segment, stack)
     rows = state.rows()
     started = np.zeros(len(rows), EVENT_DTYPE)
     for name, column in zip(_FIELDS, zip(*rows, strict=True), strict=False):
         started[name] = column
     started["device"] = device
     started["time"] = events["time"][0] if len(events) else 0
-    return started
+    return started, fits
+
+
+def _followed(history: Iterable[tuple[int, int, int, int, int]]) -> _State:
+    state = _State()
+    for event in history:
+        state.follow(*event)
+    return state
 
 
 _FIELDS = ("kind", "address", "nbytes", "requested", "stream", "context")

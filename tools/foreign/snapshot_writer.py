@@ -46,7 +46,7 @@ def snapshot(trace: Trace) -> dict[str, Any]:
 
 def _entries(trace: Trace, device: int, stacks: dict[int, list[dict[str, Any]]]) -> list[dict[str, Any]]:
     events = trace.events[trace.events["device"] == device]
-    blocks = find_blocks(events)
+    blocks = find_blocks(events, completed_apart=trace.completed_apart)
     waits = set(blocks.freed[(blocks.reusable < 0) | (blocks.reusable > blocks.freed)].tolist())
     imported = trace.header.source == "pytorch"  # whose history says of every block when its free was completed
     annotations = trace.kept.get("external_annotations") or ()
@@ -102,7 +102,7 @@ def _segments(trace: Trace, device: int, stacks: dict[int, list[dict[str, Any]]]
             first, end = int(event["address"]), int(event["address"]) + int(event["nbytes"])
             for address in [address for address in held if first <= address < max(end, first + 1)]:
                 del held[address]
-    blocks = find_blocks(events)
+    blocks = find_blocks(events, completed_apart=trace.completed_apart)
     live = events[blocks.allocated[blocks.reusable < 0]]
     freed = blocks.freed[blocks.reusable < 0] >= 0
     order = np.argsort(live["address"])

@@ -90,7 +90,7 @@ def recorded(file: str) -> Row:
     calls: dict[str, int] = {}
     for device in summary.devices:
         events = trace.events[trace.events["device"] == device.device]
-        reserved = curves(events, find_blocks(events)).reserved
+        reserved = curves(events, find_blocks(events, completed_apart=trace.completed_apart)).reserved
         changes = np.flatnonzero(np.diff(reserved, prepend=0))
         changes = np.append(changes, len(events) - 1)
         seconds = (events["time"][changes] - origin) / 1e9

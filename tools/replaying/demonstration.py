@@ -113,7 +113,7 @@ def obstacle_to_resets(trace: Trace, marker: str = "zero_grad") -> str:
         marker: an iteration ends at markers whose names hold this, and the word END.
     """
     events = trace.events
-    blocks = find_blocks(events)
+    blocks = find_blocks(events, completed_apart=trace.completed_apart)
     ends = [
         int(place)
         for place in np.flatnonzero(events["kind"] == EventKind.MARKER)

@@ -46,9 +46,21 @@ class NativeRun:
         program, allocator = self.program, self.allocator
         steps, sizes, streams = map(np.ascontiguousarray, (program.steps, program.sizes, program.streams))
         reserved = np.zeros(len(program.steps), np.int64) if with_curve else None
+        before: dict[str, float] = {}
+        taken = 0
+
+        def more(count: int) -> None:
+            nonlocal taken
+            taken += count
+            if taken == program.setup:
+                allocator.reset_peaks()
+                before.update(calls_of(allocator))
+            progress(count)
+
+        setup = (program.setup,) if program.setup else ()
         began = time.perf_counter()
         answer, done, self.out_of_memory, first_failure, shortage = _native.replay(
-            allocator, steps, sizes, streams, stop_at_failure, progress, reserved
+            allocator, steps, sizes, streams, stop_at_failure, more if setup else progress, reserved, *setup
         )
         self.seconds = time.perf_counter() - began
         if self.out_of_memory:
@@ -63,7 +75,7 @@ class NativeRun:
         self.peak_requested = counted.requested_bytes.peak
         self.peak_allocated = counted.allocated_bytes.peak
         self.peak_reserved = counted.reserved_bytes.peak
-        figures = calls_of(allocator)
+        figures = {name: figure - before.get(name, 0) for name, figure in calls_of(allocator).items()}
         self.driver_time_us = figures["driver_time_us"]
         self.calls = {name: int(count) for name, count in figures.items() if name.startswith("cu") and count}
         allocator.close()

@@ -35,6 +35,8 @@ class Program:
     """How many events of the trace concern this device."""
     unmatched: int
     """Frees of blocks whose allocation is not in the trace, and allocations where a live block already lay."""
+    setup: int = 0
+    """How many steps at the start only build up what was there before. Figures are of what follows them."""
 
 
 def decode(trace: Trace) -> list[Program]:
@@ -46,13 +48,12 @@ def decode(trace: Trace) -> list[Program]:
     succeeds: an allocator on which the program would end at the same place does not complete it. A program that
     allocated again later got on without.
     """
-    always_waits = trace.header.source == "pytorch"
     allocations = np.flatnonzero(trace.events["kind"] == EventKind.ALLOCATE)
     last = int(allocations[-1]) if len(allocations) else -1
-    return [_decode_device(trace, device, last, always_waits) for device in trace.devices]
+    return [_decode_device(trace, device, last) for device in trace.devices]
 
 
-def _decode_device(trace: Trace, device: int, last: int, always_waits: bool) -> Program:
+def _decode_device(trace: Trace, device: int, last: int) -> Program:
     own = np.flatnonzero(trace.events["device"] == device)
     wanted = (
         EventKind.ALLOCATE, EventKind.FREE, EventKind.RECORD_STREAM, EventKind.FENCE_PASSED, EventKind.OUT_OF_MEMORY,
@@ -64,7 +65,7 @@ def _decode_device(trace: Trace, device: int, last: int, always_waits: bool) -> 
     places = places[~(empty | early)]
     kinds = trace.events["kind"][places]
 
-    ends, lost, unmatched = _ends(kinds, trace.events["address"][places], always_waits)
+    ends, lost, unmatched = _ends(kinds, trace.events["address"][places], trace.completed_apart)
     asks = np.flatnonzero((kinds == EventKind.ALLOCATE) | (kinds == EventKind.OUT_OF_MEMORY))
     numbers = np.arange(1, len(asks) + 1)
     number_at = np.zeros(len(places), np.int64)
@@ -88,7 +89,7 @@ def _decode_device(trace: Trace, device: int, last: int, always_waits: bool) -> 
     )
 
 
-def _ends(kinds: npt.NDArray[Any], addresses: npt.NDArray[Any], always_waits: bool) -> tuple[Column, Column, int]:
+def _ends(kinds: npt.NDArray[Any], addresses: npt.NDArray[Any], completed_apart: bool) -> tuple[Column, Column, int]:
     """Where the blocks of allocations come back.
 
     Returns:
@@ -104,7 +105,7 @@ def _ends(kinds: npt.NDArray[Any], addresses: npt.NDArray[Any], always_waits: bo
     owner = np.maximum.accumulate(np.where(allocates, place, -1)) if len(order) else place
     owned = (owner >= 0) & (address[owner] == address) if len(order) else owner > 0
     frees = (kind == EventKind.FREE) & owned
-    if always_waits:
+    if completed_apart:
         completes = (kind == EventKind.FENCE_PASSED) & owned
     else:
         waits = _first(place, owner, (kind == EventKind.RECORD_STREAM) & owned)

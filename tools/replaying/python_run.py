@@ -40,6 +40,8 @@ class PythonRun:
         self._sizes: list[int] = program.sizes.tolist()
         self._streams: list[int] = program.streams.tolist()
         self._at = 0
+        self._calls_before: dict[str, int] = {}
+        self._time_before = 0.0
         self._stop_at_failure = False
         self._changes: list[tuple[int, int]] | None = None
 
@@ -66,11 +68,15 @@ class PythonRun:
             handles = {recorded: stream(program.device, recorded) for recorded in dict.fromkeys(streams)}
             streams = [handles[recorded] for recorded in streams]
         began = time.perf_counter()
+        first, count = 0, len(program.steps)
         try:
-            for first in range(0, len(program.steps), _CHUNK):
-                chunk = program.steps[first : first + _CHUNK].tolist()
-                self._take(first, chunk, streams)
-                progress(len(chunk))
+            while first < count:
+                end = min(first + _CHUNK, program.setup if first < program.setup else count)
+                self._take(first, program.steps[first:end].tolist(), streams)
+                progress(end - first)
+                first = end
+                if first == program.setup:
+                    self._begin()
         except Exception as error:  # whatever a plugin's allocator raises belongs to the event that caused it
             self._failed(error)
         self.seconds = time.perf_counter() - began
@@ -82,6 +88,11 @@ class PythonRun:
             self.failure = self.failure or f"closing the allocator failed: {error}"
         if isinstance(self.upstream, NullUpstream):
             self.failure = self.failure or lost_bytes(self.upstream.used_bytes)
+
+    def _begin(self) -> None:
+        """Count from here on."""
+        self.allocator.reset_peaks()
+        self._calls_before, self._time_before = dict(self.upstream.calls), self.upstream.driver_time_us
 
     def _take(self, first: int, chunk: list[int], streams: list[int]) -> None:
         if self._changes is None:
@@ -133,8 +144,10 @@ class PythonRun:
         self.peak_requested = counted.requested_bytes.peak
         self.peak_allocated = counted.allocated_bytes.peak
         self.peak_reserved = counted.reserved_bytes.peak
-        self.calls = dict(self.upstream.calls)
-        self.driver_time_us = self.upstream.driver_time_us
+        before = self._calls_before
+        calls = {name: count - before.get(name, 0) for name, count in self.upstream.calls.items()}
+        self.calls = {name: count for name, count in calls.items() if count}
+        self.driver_time_us = self.upstream.driver_time_us - self._time_before
 
 
 def failure_of(program: Program, at: int, why: str) -> str:

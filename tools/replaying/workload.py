@@ -15,6 +15,7 @@ from ...runtime.drivers.device_upstream import DeviceUpstream
 from ..console import UsageError
 from ..foreign.load import load
 from .jobs import report_progress
+from .late_start import as_recorded, held_at_start, is_pytorchs_own
 from .program import Column, Program, decode
 from .python_run import Curve
 from .replayer import ReplayResult, replay
@@ -63,6 +64,16 @@ class History:
     """Of every event of the trace: nanoseconds from the first."""
     note: str = ""
     """What is missing in the trace."""
+    as_recorded: list[Program] = field(default_factory=list)
+    """Where the history begins late, and segments are known: programs that begin with these (``late_start``)."""
+    held_at_start: int = 0
+    """The most bytes that one device then held."""
+
+    def programs_for(self, allocator: str, memory: int | None) -> list[Program]:
+        """What to replay on an allocator: the recorded one begins with its segments, where there is memory for them."""
+        if not self.as_recorded or not is_pytorchs_own(allocator):
+            return self.programs
+        return self.as_recorded if memory is None or memory >= self.held_at_start else self.programs
 
     @property
     def duration(self) -> float:
@@ -98,7 +109,7 @@ def _read(path: str) -> History:
     if not any(len(program.steps) for program in programs):
         raise UsageError(f"{path} has no allocations to replay")
     times = trace.events["time"]
-    return History(programs, times - times[0], trace.note)
+    return History(programs, times - times[0], trace.note, as_recorded(programs, trace), held_at_start(trace))
 
 
 def run(work: Work) -> Outcome:
@@ -127,7 +138,7 @@ def run(work: Work) -> Outcome:
     curves: dict[int, Curve] | None = {} if work.curve else None
     try:
         result = replay(
-            past.programs,
+            past.programs_for(work.allocator, work.memory),
             partial(default_manager().make_allocator, work.allocator),
             allocator=work.allocator,
             make_upstream=make_upstream,

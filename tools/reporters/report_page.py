@@ -227,7 +227,7 @@ def _sizes(device: DeviceSummary) -> Any:
 
 def _lifetimes(trace: Trace, device: DeviceSummary) -> Any:
     events = trace.events[trace.events["device"] == device.device]
-    blocks = find_blocks(events)
+    blocks = find_blocks(events, completed_apart=trace.completed_apart)
     begin = int(np.searchsorted(np.flatnonzero(trace.events["device"] == device.device), trace.begin))
     freed = (blocks.freed >= 0) & (blocks.allocated >= begin)
     times = events["time"]

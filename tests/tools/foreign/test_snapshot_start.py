@@ -38,7 +38,7 @@ def figures(trace: Trace, device: int = 0) -> list[list[int]]:
     """Requested, allocated, active and reserved bytes after each event of the history."""
     own = np.flatnonzero(trace.events["device"] == device)
     events = trace.events[own]
-    memory = curves(events, find_blocks(events))
+    memory = curves(events, find_blocks(events, completed_apart=trace.completed_apart))
     begin = int(np.searchsorted(own, trace.begin))
     return [curve[begin:].tolist() for curve in (memory.requested, memory.allocated, memory.active, memory.reserved)]
 
