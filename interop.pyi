@@ -2,6 +2,7 @@
 # there at run time.
 from .runtime.interop import LIBRARIES as LIBRARIES
 from .runtime.interop import cupy as cupy
+from .runtime.interop import dask as dask
 from .runtime.interop import install as install
 from .runtime.interop import numba as numba
 from .runtime.interop import pycuda as pycuda

@@ -37,7 +37,7 @@ NO_DEVICE = 255
 UNKNOWN = -1
 """The ``nbytes`` of an OUT_OF_MEMORY event of which nobody knows how much the device had free."""
 
-_LIBRARY_OF_SOURCE = {"pytorch": "torch"}
+_LIBRARY_OF_SOURCE = {"pytorch": "torch", "pytorch profiler": "torch", "nsight": "unknown"}
 
 CLOSING = "cuplug: the runtime closes"
 """The name of the marker behind the program's own events. What follows, the runtime does while it closes."""

@@ -12,9 +12,9 @@ from types import ModuleType
 
 from ...allocators.errors import CuplugError
 from ..settings import AllocatorChoice
-from . import cupy, numba, pycuda, rmm, torch
+from . import cupy, dask, numba, pycuda, rmm, torch
 
-__all__ = ["LIBRARIES", "cupy", "install", "numba", "pycuda", "rmm", "torch"]
+__all__ = ["LIBRARIES", "cupy", "dask", "install", "numba", "pycuda", "rmm", "torch"]
 
 LIBRARIES = ("torch", "cupy", "numba", "rmm", "pycuda")
 """The libraries that cuplug can be put under."""

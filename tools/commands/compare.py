@@ -19,6 +19,7 @@ from .options import (
     Histories,
     Jobs,
     Memory,
+    Scheduler,
     TraceFile,
     checked_allocators,
     checked_jobs,
@@ -36,13 +37,16 @@ def compare(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write a page with the curves, too.")] = None,
     as_json: AsJson = False,
     jobs: Jobs = None,
+    scheduler: Scheduler = None,
 ) -> None:
     """Traces side by side, as recorded and under each --allocator. The exit status is 1 if a replay failed."""
     chosen = checked_allocators(allocator, [])
     if output is not None:
         require_bokeh()
     limit, processes = memory_bytes(memory), checked_jobs(jobs)
-    rows = find_rows(history_files(files), chosen, memory=limit, jobs=processes, with_curves=output is not None)
+    rows = find_rows(
+        history_files(files), chosen, memory=limit, jobs=processes, with_curves=output is not None, scheduler=scheduler
+    )
     if output is not None:
         from ..reporters.comparison_page import render_comparison
 

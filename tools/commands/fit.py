@@ -17,8 +17,9 @@ from ..replaying.jobs import in_parallel
 from ..replaying.least_memory import FitWork, fit_one
 from ..replaying.workload import runs_in_the_core
 from ..reporters.advice_text import BEYOND_THIS, print_fits
+from ..reporters.job_advice_text import print_job_fits
 from ..reporters.tables import print_paragraph
-from .options import AllocatorList, AsJson, Histories, Jobs, checked_allocators, checked_jobs, history_files
+from .options import AllocatorList, AsJson, Histories, Jobs, Scheduler, checked_allocators, checked_jobs, history_files
 
 
 def fit(
@@ -26,6 +27,7 @@ def fit(
     allocator: AllocatorList = None,
     as_json: AsJson = False,
     jobs: Jobs = None,
+    scheduler: Scheduler = None,
     exact: Annotated[bool, typer.Option("--exact", help="Search to 2 MiB, however long it takes.")] = False,
 ) -> None:
     """The smallest device memory on which each allocator completes the history.
@@ -37,7 +39,9 @@ def fit(
     histories = history_files(files)
     work = [FitWork(file, selection, exact) for file in histories for selection in chosen]
     quick = all(map(runs_in_the_core, chosen))
-    found = in_parallel(fit_one, work, jobs=checked_jobs(jobs), description="fitting", threads=quick)
+    found = in_parallel(
+        fit_one, work, jobs=checked_jobs(jobs), description="fitting", threads=quick, scheduler=scheduler
+    )
     found.sort(key=lambda one: (bool(one.failure), one.least, one.allocator))
     if as_json:
         typer.echo(json.dumps([asdict(one) for one in found]))
@@ -49,6 +53,8 @@ def fit(
         for one in left_out:
             needed = f"it would need {short_size(one.least)}, more than any device has."
             print_paragraph(console, f"{one.allocator} is left out: {needed}")
+        if len(histories) > 1:
+            print_job_fits([one for one in found if one not in left_out], console)
         print_paragraph(console, BEYOND_THIS)
     if any(one.failure for one in found):
         raise typer.Exit(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +15,7 @@ from ...plugins.manager import default_manager
 from ...plugins.tracing.contents import Trace
 from ...plugins.tracing.reader import family_members
 from ..console import UsageError, progress, say
+from ..foreign.addresses import expand
 from ..foreign.load import load
 from ..replaying.jobs import default_jobs
 
@@ -27,6 +29,7 @@ __all__ = [
     "Numba",
     "Pycuda",
     "Rmm",
+    "Scheduler",
     "Torch",
     "TraceFile",
     "checked_allocators",
@@ -55,6 +58,12 @@ AllocatorList = Annotated[
 ]
 Memory = Annotated[str | None, typer.Option("--memory", "-m", help="Each device's memory, for example 24GiB.")]
 Jobs = Annotated[int | None, typer.Option("--jobs", "-j", help="Processes to use; by default all processors.", min=1)]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler", help="Let Dask do the work: local for --jobs processes here, or a scheduler's tcp://HOST:PORT."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 Torch = Annotated[bool, typer.Option("--torch", help="PyTorch allocates from cuplug.")]
@@ -81,13 +90,16 @@ def history_files(words: Sequence[str]) -> list[str]:
     found: list[str] = []
     for word in words:
         path = Path(word)
-        if path.is_dir():
-            found += _some(sorted(map(str, path.glob("*.cuplug"))), f"{word} has no traces (*.cuplug) in it")
+        if "://" in word:
+            found += _some(sorted(expand(word, FORMS), key=_natural), f"nothing is at {word}")
+        elif path.is_dir():
+            inside = [str(each) for form in FORMS for each in path.glob(form)]
+            found += _some(sorted(inside, key=_natural), f"{word} has no traces in it: {', '.join(FORMS)}")
         elif path.exists() or not glob.has_magic(word):
             members = family_members(word)
             found += members if path.exists() or len(members) == 1 else members[1:]
         else:
-            found += _some(sorted(glob.glob(word)), f"no file matches {word}")
+            found += _some(sorted(glob.glob(word), key=_natural), f"no file matches {word}")
     return list(dict.fromkeys(found))
 
 
@@ -111,6 +123,24 @@ def tell_notes(notes: Iterable[tuple[str, str]]) -> None:
     for file, note in dict(notes).items():
         if note:
             say(f"{file}: {note}")
+
+
+FORMS = (
+    "*.cuplug",
+    "*.pickle",
+    "*.pickle.gz",
+    "*.pickle.xz",
+    "*.csv",
+    "*.sqlite",
+    "*.pt.trace.json",
+    "*.pt.trace.json.gz",
+)
+"""The files of a folder that are its traces."""
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Sorts ``rank10`` behind ``rank2``."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def _some(found: list[str], otherwise: str) -> list[str]:

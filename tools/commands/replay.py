@@ -18,6 +18,7 @@ from .options import (
     Histories,
     Jobs,
     Memory,
+    Scheduler,
     checked_allocators,
     checked_jobs,
     history_files,
@@ -35,6 +36,7 @@ def replay(
     ] = "null",
     as_json: AsJson = False,
     jobs: Jobs = None,
+    scheduler: Scheduler = None,
 ) -> None:
     """Replay histories on allocators, and measure what each would have reserved and cost.
 
@@ -48,7 +50,7 @@ def replay(
     shared_device = driver.partition(":")[0] == "cuda"  # several replays at once would share its memory and its time
     processes = jobs or 1 if shared_device else checked_jobs(jobs)
     quick = driver == "null" and all(map(runs_in_the_core, allocators))
-    outcomes = in_parallel(run, work, jobs=processes, description="replaying", threads=quick)
+    outcomes = in_parallel(run, work, jobs=processes, description="replaying", threads=quick, scheduler=scheduler)
     results = [outcome.result for outcome in outcomes]
     if as_json:
         typer.echo(json.dumps([result.as_dict() for result in results]))

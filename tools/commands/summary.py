@@ -8,9 +8,11 @@ from typing import Annotated
 
 import typer
 
+from ..analysis.ranks import Rank, job_of, rank_of
 from ..analysis.summarize import Summary, summarize
 from ..console import UsageError, out, progress
 from ..foreign.load import load
+from ..reporters.ranks_text import job_as_dict, print_job
 from ..reporters.summary_text import print_summary
 from .options import Histories, history_files
 
@@ -23,28 +25,38 @@ def summary(
         str | None, typer.Option(help="Only who asked for how much: library.", metavar="WHAT", show_default=False)
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object, or a list of several histories' instead of tables.")
+        bool, typer.Option("--json", help="Print a JSON object instead of tables: of several histories, one of all.")
     ] = False,
 ) -> None:
-    """Peaks, sizes, lifetimes, fragmentation, streams, call sites, and what was never freed."""
+    """Peaks, sizes, lifetimes, fragmentation, streams, call sites, and what was never freed.
+
+    Several histories are those of a job's processes: they are compared, and the worst one's summary follows.
+    """
     if by not in (None, "library"):
         raise UsageError(f"cannot summarise by {by!r}; write --by library")
-    found = [_summary(file, device, top) for file in history_files(files)]
+    read = [_read(file, device, top) for file in history_files(files)]
+    found = [summary for _, summary in read]
+    job = job_of([rank for rank, _ in read]) if len(found) > 1 else None
+    console = out()
     if as_json:
         told = [asdict(one) for one in found]
-        typer.echo(json.dumps(told if len(told) > 1 else told[0]))
-        return
-    console = out()
-    for place, one in enumerate(found):
-        if place:
-            console.print()
-        print_summary(one, console, only_libraries=by is not None)
+        typer.echo(json.dumps({"job": job_as_dict(job), "histories": told} if job else told[0]))
+    elif job is None or by is not None:
+        for place, one in enumerate(found):
+            if place:
+                console.print()
+            print_summary(one, console, only_libraries=by is not None)
+    else:
+        print_job(job, console)
+        console.print()
+        print_summary(next(one for one in found if one.path == job.worst.trace), console)
 
 
-def _summary(file: str, device: int | None, top: int) -> Summary:
+def _read(file: str, device: int | None, top: int) -> tuple[Rank, Summary]:
     with progress(f"reading {file}"):
         trace = load(file)
         if device is not None and device not in trace.devices:
             known = ", ".join(map(str, trace.devices)) or "none"
             raise UsageError(f"{file} has no events of device {device}; it has of: {known}")
-        return summarize(trace, device=device, top=top)
+        summary = summarize(trace, device=device, top=top)
+        return rank_of(trace, summary), summary

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import zlib
 from pathlib import Path
+
+import numpy as np
 
 from ...allocators.errors import TraceError
 from ...plugins.tracing.contents import Trace
 from ...plugins.tracing.format import is_trace
 from ...plugins.tracing.reader import read_trace
+from .addresses import is_address, local_copy
+from .nsight_export import is_sqlite, read_nsight_export
+from .profiler_trace import is_json, read_profiler_trace
 from .rmm_log import is_rmm_log, read_rmm_log
 from .safe_pickles import is_pickle
 from .snapshot_reader import GZIP_MAGIC, XZ_MAGIC, read_snapshot
@@ -17,12 +24,17 @@ __all__ = ["load"]
 
 
 def load(path: str | os.PathLike[str]) -> Trace:
-    """Read a cuplug trace, a PyTorch memory snapshot (pickle, also compressed with gzip or xz), or RMM's CSV log.
+    """Read a history: a cuplug trace, a PyTorch memory snapshot (pickle, also compressed with gzip or xz), RMM's CSV
+    log, an SQLite export of Nsight Systems, or a Chrome trace of PyTorch's profiler.
+
+    A path with a protocol, such as ``s3://bucket/run.cuplug``, is opened with ``fsspec``.
 
     Raises:
         TraceError: there is no such file, or it is neither, or damaged. The message is one line.
     """
     path = os.fspath(path)
+    if is_address(path):
+        return _at_address(path)
     try:
         if not Path(path).is_file():
             found = "is not a regular file" if Path(path).exists() else "does not exist"
@@ -33,6 +45,10 @@ def load(path: str | os.PathLike[str]) -> Trace:
         raise TraceError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
     if not head:
         raise TraceError(f"{path} is empty: no trace was written to it")
+    if is_sqlite(head):
+        return read_nsight_export(path)
+    if is_json(head) or (head.startswith(GZIP_MAGIC) and is_json(_unzipped(path))):
+        return read_profiler_trace(path)
     if is_pickle(head) or head.startswith((XZ_MAGIC, GZIP_MAGIC)):
         return read_snapshot(path)
     if is_trace(head):
@@ -41,6 +57,26 @@ def load(path: str | os.PathLike[str]) -> Trace:
         return read_rmm_log(path)
     raise TraceError(
         f"{path} is neither a cuplug trace nor a PyTorch memory snapshot (.pickle, .pickle.xz, .pickle.gz) "
-        "nor a CSV log of RMM's: "
+        "nor a CSV log of RMM's, an SQLite export of Nsight Systems or a Chrome trace of PyTorch's profiler: "
         f"it begins with {head!r}"
     )
+
+
+def _unzipped(path: str) -> bytes:
+    """The first bytes of what a compressed file holds; none where it is damaged."""
+    try:
+        with gzip.open(path) as file:
+            return file.read(8)
+    except (OSError, EOFError, zlib.error):
+        return b""
+
+
+def _at_address(address: str) -> Trace:
+    with local_copy(address) as path:
+        try:
+            trace = load(path)
+            trace.events = np.array(trace.events)  # of a file that goes with the block
+        except TraceError as error:
+            raise TraceError(str(error).replace(path, address)) from None
+    trace.path = address
+    return trace

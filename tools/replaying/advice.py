@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ...allocators.sizes import short_size
@@ -12,7 +12,7 @@ from .jobs import in_parallel
 from .replayer import ReplayResult
 from .workload import Work, has_native_form, history, run, runs_in_the_core
 
-__all__ = ["Advice", "advise"]
+__all__ = ["Advice", "JobAdvice", "JobResult", "advise", "for_job"]
 
 
 LARGEST_DEVICE = 288 << 30
@@ -51,27 +51,44 @@ class Advice:
         return next((result for result in self.ranking if not result.failure), None)
 
 
-def advise(trace: str, *, memory: int | None, jobs: int, allocators: Sequence[str] = ()) -> Advice:
-    """Replay a history on the installed allocators and a grid of their options.
+def advise(
+    traces: Sequence[str],
+    *,
+    memory: int | None,
+    jobs: int,
+    allocators: Sequence[str] = (),
+    scheduler: str | None = None,
+) -> list[Advice]:
+    """Replay histories on the installed allocators and a grid of their options. Each history is tried by itself.
 
     Args:
-        trace: the file.
+        traces: the files.
         memory: each device's capacity in bytes; None for no limit.
         jobs: how many processes to use.
         allocators: selections to try besides.
+        scheduler: what gives the work out (``in_parallel``).
 
     Raises:
-        TraceError, UsageError: the file cannot be read, or there is nothing to replay in it.
+        TraceError, UsageError: a file cannot be read, or there is nothing to replay in it.
         UnknownAllocatorError, PluginError: one of ``allocators`` is not to be had.
     """
-    past = history(trace)
     manager = default_manager()
     tried = list(dict.fromkeys([*candidates(manager.describe_allocators(), limited=memory is not None), *allocators]))
-    work = [Work(trace, selection, memory, stop_at_failure=True) for selection in tried]
-    work.append(Work(trace, REFERENCE, memory, stop_at_failure=True))
+    wanted = [*tried, REFERENCE]
+    work = [Work(trace, selection, memory, stop_at_failure=True) for trace in traces for selection in wanted]
     quick = all(runs_in_the_core(one.allocator) for one in work)
-    tries = in_parallel(run, work, jobs=jobs, description="trying", threads=quick)
-    *results, reference = (outcome.result for outcome in tries)
+    tries = in_parallel(run, work, jobs=jobs, description="trying", threads=quick, scheduler=scheduler)
+    results = [outcome.result for outcome in tries]
+    each = len(wanted)
+    return [
+        _advice(trace, results[place * each : (place + 1) * each], memory, allocators)
+        for place, trace in enumerate(traces)
+    ]
+
+
+def _advice(trace: str, tries: list[ReplayResult], memory: int | None, allocators: Sequence[str]) -> Advice:
+    past = history(trace)
+    *results, reference = tries
     ranking = sorted(results, key=lambda one: (bool(one.failure), one.peak_reserved_bytes, one.driver_time_us))
     most = LARGEST_DEVICE * len(past.programs)
     problems = {
@@ -94,3 +111,58 @@ def _cheaper(best: ReplayResult, ranking: list[ReplayResult]) -> ReplayResult | 
         and one.driver_time_us <= best.driver_time_us / 2
     ]
     return min(near, key=lambda one: one.driver_time_us, default=None)
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """One allocator over all processes of a job. Sizes are bytes."""
+
+    allocator: str
+    worst: str
+    """The trace whose process reserves the most."""
+    peak_reserved: int
+    """Of that."""
+    least_reserved: int
+    """Of the process that reserves the least."""
+    driver_time_us: float
+    """Of the process that spends the most in the driver."""
+    failures: int
+    """How many processes do not complete."""
+
+
+@dataclass(frozen=True)
+class JobAdvice:
+    """One choice for all processes of a job."""
+
+    ranking: list[JobResult]
+    """Those with which all complete come first; of them, those whose worst process reserves the least."""
+
+    @property
+    def best(self) -> JobResult | None:
+        """The first with which every process completes."""
+        return next((one for one in self.ranking if not one.failures), None)
+
+
+def for_job(advices: Iterable[Advice]) -> JobAdvice:
+    """What suits all processes of a job: its worst process decides, since that runs out of memory first."""
+    by_allocator: dict[str, list[ReplayResult]] = {}
+    told = list(advices)
+    for advice in told:
+        for result in advice.ranking:
+            by_allocator.setdefault(result.allocator, []).append(result)
+    found = []
+    for allocator, results in by_allocator.items():
+        if len(results) < len(told):
+            continue  # no device could hold one of them
+        worst = max(results, key=lambda one: one.peak_reserved_bytes)
+        found.append(
+            JobResult(
+                allocator,
+                worst.trace,
+                worst.peak_reserved_bytes,
+                min(one.peak_reserved_bytes for one in results),
+                max(one.driver_time_us for one in results),
+                sum(bool(one.failure) for one in results),
+            )
+        )
+    return JobAdvice(sorted(found, key=lambda one: (one.failures, one.peak_reserved, one.driver_time_us)))

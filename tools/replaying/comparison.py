@@ -45,7 +45,13 @@ class Row:
 
 
 def compare(
-    files: Sequence[str], allocators: Sequence[str], *, memory: int | None, jobs: int, with_curves: bool
+    files: Sequence[str],
+    allocators: Sequence[str],
+    *,
+    memory: int | None,
+    jobs: int,
+    with_curves: bool,
+    scheduler: str | None = None,
 ) -> list[Row]:
     """Every file as recorded and, if allocators are named, under each of them.
 
@@ -55,7 +61,7 @@ def compare(
     rows = [recorded(file) for file in files]
     work = [Work(file, selection, memory, curve=with_curves) for file in files for selection in allocators]
     quick = all(map(runs_in_the_core, allocators))
-    for outcome in in_parallel(run, work, jobs=jobs, description="replaying", threads=quick):
+    for outcome in in_parallel(run, work, jobs=jobs, description="replaying", threads=quick, scheduler=scheduler):
         result = outcome.result
         rows.append(
             Row(

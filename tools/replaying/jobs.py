@@ -12,6 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
 from ..console import UsageError, progress
+from .dask_jobs import on_dask
 
 __all__ = ["UNITS", "default_jobs", "in_parallel", "report_progress"]
 
@@ -35,9 +36,15 @@ def report_progress(fraction: float) -> None:
 
 
 def in_parallel(
-    function: Callable[[T], R], items: Iterable[T], *, jobs: int, description: str, threads: bool = False
+    function: Callable[[T], R],
+    items: Iterable[T],
+    *,
+    jobs: int,
+    description: str,
+    threads: bool = False,
+    scheduler: str | None = None,
 ) -> list[R]:
-    """``function`` of every item, in order. With one job or one item it runs in this process.
+    """``function`` of every item, in order. With one job or one item it runs in this process, unless Dask is asked for.
 
     Args:
         function: a module's function, since other processes import it.
@@ -46,13 +53,16 @@ def in_parallel(
         description: what the progress bar says.
         threads: use threads of this process instead, for work that hardly needs the interpreter's lock and shares
             what it reads.
+        scheduler: give the work to Dask instead: the address of its scheduler, or ``local`` for ``jobs`` workers here.
 
     Raises:
-        UsageError: a process died, for example because memory ran out.
+        UsageError: a process died, for example because memory ran out; or Dask is not to be had.
         Exception: whatever ``function`` raises.
     """
     items = list(items)
     with progress(description, UNITS * len(items)) as done:
+        if scheduler is not None:
+            return on_dask(function, items, scheduler, jobs, lambda: done(UNITS))
         if min(jobs, len(items)) <= 1:
             return _here(function, items, done)
         if threads:

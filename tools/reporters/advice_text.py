@@ -36,10 +36,16 @@ def advice_as_dict(advice: Advice) -> dict[str, object]:
         "program": None if best is None else _program(best),
         "environment": None if best is None else _environment(best),
         "command": None if advice.under_pytorch is None else _command(advice.under_pytorch),
-        "tried": [{**result.as_dict(), "risk": _risk(result, advice)} for result in advice.ranking],
+        "tried": [{**_figures(result), "risk": _risk(result, advice)} for result in advice.ranking],
         "left_out": advice.problems,
-        "reference": advice.reference.as_dict(),
+        "reference": _figures(advice.reference),
     }
+
+
+def _figures(result: ReplayResult) -> dict[str, object]:
+    """What follows from the history, and not from how fast this machine is."""
+    measured = ("seconds", "events_per_second")
+    return {name: figure for name, figure in result.as_dict().items() if name not in measured}
 
 
 def print_advice(advice: Advice, console: Console) -> None:

@@ -23,9 +23,31 @@ def label(row: Row) -> str:
 def print_comparison(rows: Sequence[Row], console: Console) -> None:
     """Print one table for all."""
     print_table(console, _COLUMNS, map(_row, rows))
+    if len({row.trace for row in rows}) > _A_FEW:
+        console.print()
+        print_table(console, _SPREAD_COLUMNS, _spreads(rows))
     if any(row.driver_time_us is not None for row in rows):
         console.print()
         print_paragraph(console, ESTIMATED)
+
+
+_A_FEW = 2  # from more traces on, how far they are apart is not seen at a glance
+
+
+def _spreads(rows: Sequence[Row]) -> list[list[Cell]]:
+    found: list[list[Cell]] = []
+    for allocator in dict.fromkeys(row.allocator for row in rows):
+        mine = sorted((row for row in rows if row.allocator == allocator), key=lambda row: row.reserved)
+        least, middle, most = mine[0], mine[len(mine) // 2], mine[-1]
+        told = [allocator or "as recorded", *(size(row.reserved) for row in (least, middle, most))]
+        found.append([*told, short_name(most.trace)])
+    return found
+
+
+_SPREAD_COLUMNS = (
+    Column("Peak reserved over all", left=True), Column("least"), Column("median", rank=1), Column("most"),
+    Column("worst", left=True),
+)  # fmt: skip
 
 
 _COLUMNS = (

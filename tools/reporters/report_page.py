@@ -31,8 +31,11 @@ _POWERS = [2**power for power in range(10)]
 _LINKED = "xpan,xwheel_zoom,xbox_zoom,reset,save"
 
 
-def render_report(trace: Trace, device: DeviceSummary, title: str) -> str:
-    """The whole page, which needs no network. Opens in a browser with ``DecompressionStream`` (since 2023 all)."""
+def render_report(trace: Trace, device: DeviceSummary, title: str, of_job: Sequence[Finding] = ()) -> str:
+    """The whole page, which needs no network. Opens in a browser with ``DecompressionStream`` (since 2023 all).
+
+    ``of_job``: what was found of the job whose process this is; it comes first.
+    """
     payload = pack(trace, device.device)
     meta = {**payload.meta, **_sites_of(trace, payload.meta["stacks"])}
     figures = _figures(trace, device)
@@ -44,7 +47,7 @@ def render_report(trace: Trace, device: DeviceSummary, title: str) -> str:
             + (f", {trace.note}" if trace.note else "")
         ),
         "scripts": inline_scripts(),
-        "findings": "".join(map(_finding, findings(device, trace.path))),
+        "findings": "".join(map(_finding, [*of_job, *findings(device, trace.path)])),
         "sites": _table(device.sites_at_peak, device.requested.nbytes),
         "meta": json.dumps(meta).replace("<", "\\u003c"),
         "data": payload.data,

@@ -18,7 +18,12 @@ __all__ = ["print_summary"]
 def print_summary(summary: Summary, console: Console, *, only_libraries: bool = False) -> None:
     """Print every device's tables, or only which library asked for how much."""
     console.print(Text(summary.path, style="bold"), soft_wrap=True)
-    foreign = {"pytorch": "a PyTorch memory snapshot", "rmm": "a log of RMM's"}
+    foreign = {
+        "pytorch": "a PyTorch memory snapshot",
+        "rmm": "a log of RMM's",
+        "nsight": "an export of Nsight Systems",
+        "pytorch profiler": "a profile of PyTorch's",
+    }
     origin = foreign.get(summary.source, f"driver {summary.driver or 'unknown'}")
     told = [("program", " ".join(summary.argv))] if summary.argv else []
     told.append(("recorded", f"{summary.events} events, {origin}"))

@@ -67,12 +67,13 @@ def test_spawned_workers_write_their_own_traces_and_the_first_one_stands_for_all
     assert 9000 in requested[2]
 
     told = json.loads(command("summary", first, "--json").stdout)
-    assert [entry["path"] for entry in told] == members
-    assert command("summary", tmp_path / "run*.cuplug").stdout.count("program.py early") == 3
-    assert command("summary", tmp_path).stdout.count("Device 0") == 3
+    assert [entry["path"] for entry in told["histories"]] == members
+    assert "A job of 3 processes" in command("summary", tmp_path / "run*.cuplug").stdout
+    assert command("summary", tmp_path).stdout == command("summary", tmp_path / "run*.cuplug").stdout
     replayed = json.loads(command("replay", first, "--json").stdout)
     assert [entry["trace"] for entry in replayed] == members
-    assert [entry["trace"] for entry in json.loads(command("advise", first, "--json", "-j", "1").stdout)] == members
+    advised = json.loads(command("advise", first, "--json", "-j", "1").stdout)
+    assert [entry["trace"] for entry in advised["histories"]] == members
     fitted = json.loads(command("fit", first, "--json", "-a", "direct", "-j", "1").stdout)
     assert {entry["trace"] for entry in fitted} == set(members)
     shown = command("dump", first, "--limit", "1")
@@ -96,7 +97,7 @@ def test_where_only_children_use_cuplug_their_traces_are_found_by_the_name_that_
     assert "did not use cuplug" not in done.stderr
     assert not (tmp_path / "run.cuplug").exists()
     told = json.loads(command("summary", tmp_path / "run.cuplug", "--json").stdout)
-    assert [entry["devices"][0]["allocations"] for entry in told] == [1, 1]
+    assert [entry["devices"][0]["allocations"] for entry in told["histories"]] == [1, 1]
 
 
 def test_forked_children_that_use_cuplug_themselves_are_recorded_too(tmp_path: Path) -> None:
@@ -118,7 +119,7 @@ held = cuplug.cuda.alloc(1000)
 
 
 def test_a_pattern_and_a_folder_that_stand_for_nothing_are_named(tmp_path: Path, command: Command) -> None:
-    for word, says in ((tmp_path / "x*.cuplug", "no file matches"), (tmp_path, "has no traces (*.cuplug) in it")):
+    for word, says in ((tmp_path / "x*.cuplug", "no file matches"), (tmp_path, "has no traces in it: *.cuplug")):
         result = command("summary", word)
         assert result.exit_code == 2
         assert says in result.stderr

@@ -1,0 +1,191 @@
+"""Exports of Nsight Systems and profiles of PyTorch's profiler as traces."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cuplug.allocators.errors import TraceError
+from cuplug.allocators.events import EventKind as Kind
+from cuplug.plugins.tracing.contents import Trace
+from cuplug.tools.analysis.summarize import summarize
+from cuplug.tools.foreign.load import load
+
+from ..conftest import Command
+
+MIB = 1 << 20
+PID, OTHER = 0x1000000000, 0x2000000000
+DEVICE, PINNED = 2, 1
+ALLOCATION, DEALLOCATION = 0, 1
+
+
+def export(path: Path, rows: list[tuple[Any, ...]], table: str = "CUDA_GPU_MEMORY_USAGE_EVENTS") -> Path:
+    """Rows of start, process, device, address, bytes, kind, operation, stream, pool."""
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(
+            f"CREATE TABLE {table} (start INTEGER NOT NULL, globalPid INTEGER NOT NULL, deviceId INTEGER NOT NULL, "
+            "contextId INTEGER NOT NULL, address INTEGER NOT NULL, pc INTEGER NOT NULL, bytes INTEGER NOT NULL, "
+            "memKind INTEGER NOT NULL, memoryOperationType INTEGER NOT NULL, name TEXT, correlationId INTEGER, "
+            "streamId INTEGER, localMemoryPoolAddress INTEGER, localMemoryPoolSize INTEGER)"
+        )
+        database.executemany(
+            f"INSERT INTO {table} (start, globalPid, deviceId, contextId, address, pc, bytes, memKind, "
+            "memoryOperationType, streamId, localMemoryPoolAddress) VALUES (?, ?, ?, 1, ?, 0, ?, ?, ?, ?, ?)",
+            rows,
+        )
+        database.commit()
+    return path
+
+
+ROWS = [
+    (200, PID, 0, 4096, MIB, DEVICE, ALLOCATION, 7, None),
+    (100, PID, 0, 1 << 20, 2 * MIB, DEVICE, ALLOCATION, None, None),
+    (300, PID, 0, 9999, 50 * MIB, PINNED, ALLOCATION, None, None),
+    (400, PID, 1, 1 << 30, 3 * MIB, DEVICE, ALLOCATION, 8, 1 << 40),
+    (450, OTHER, 0, 4096, 70 * MIB, DEVICE, ALLOCATION, None, None),
+    (500, PID, 0, 1 << 20, 2 * MIB, DEVICE, DEALLOCATION, None, None),
+]
+
+
+def test_what_nsight_saw_of_the_driver_is_allocated_and_reserved(tmp_path: Path, command: Command) -> None:
+    path = export(tmp_path / "r.sqlite", ROWS)
+    trace = load(path)
+    assert [(int(event["time"]), int(event["device"]), Kind(event["kind"]).name) for event in trace.events] == [
+        (100, 0, "SEGMENT_RESERVE"), (100, 0, "ALLOCATE"),
+        (200, 0, "SEGMENT_RESERVE"), (200, 0, "ALLOCATE"),
+        (400, 1, "ALLOCATE"),
+        (500, 0, "FREE"), (500, 0, "SEGMENT_RELEASE"),
+    ]  # fmt: skip
+    first, second = summarize(trace).devices
+    assert (first.requested.nbytes, first.reserved.nbytes, first.live_bytes) == (3 * MIB, 3 * MIB, MIB)
+    assert (second.requested.nbytes, second.reserved.nbytes) == (3 * MIB, 0)
+    assert "1 events of pinned and managed memory are left out" in trace.note
+    assert "1 other processes of the export are left out" in trace.note
+    assert "memory pools" in trace.note
+    told = command("summary", path)
+    assert "an export of Nsight Systems" in told.stdout
+    assert command("replay", path, "-j", 1).exit_code == 0
+
+
+DAMAGED_EXPORTS: list[tuple[Callable[[Path], Any], str]] = [
+    (lambda path: export(path, ROWS, table="SOMETHING"), "without the table CUDA_GPU_MEMORY_USAGE_EVENTS"),
+    (lambda path: path.write_bytes(b"SQLite format 3\0" + bytes(500)), "is a damaged database"),
+    (lambda path: export(path, [(1, PID, 0, 5, -5, DEVICE, ALLOCATION, None, None)]), "row 1 .* is out of range"),
+    (lambda path: export(path, [(1, PID, 900, 5, 5, DEVICE, ALLOCATION, None, None)]), "row 1 .* is out of range"),
+    (lambda path: export(path, [(1, PID, 0, 5, 5, DEVICE, 9, None, None)]), "row 1 .* is out of range"),
+    (lambda path: export(path, [(1, PID, 0, 5, 5, DEVICE, ALLOCATION, -3, None)]), "out of range"),
+]
+
+
+@pytest.mark.parametrize(("make", "why"), DAMAGED_EXPORTS)
+def test_a_database_that_is_no_export_is_one_line(tmp_path: Path, make: Callable[[Path], Any], why: str) -> None:
+    path = tmp_path / "r.sqlite"
+    make(path)
+    with pytest.raises(TraceError, match=why) as error:
+        load(path)
+    assert "\n" not in str(error.value)
+
+
+def memory(ts: float, address: int, nbytes: int, allocated: int, reserved: int, **more: int) -> dict[str, Any]:
+    args = {
+        "Total Reserved": reserved, "Total Allocated": allocated, "Bytes": nbytes, "Addr": address, "Device Id": 0,
+        "Device Type": 1, "Ev Idx": 3, **more,
+    }  # fmt: skip
+    return {
+        "ph": "i",
+        "cat": "cpu_instant_event",
+        "s": "t",
+        "name": "[memory]",
+        "pid": 1,
+        "tid": 2,
+        "ts": ts,
+        "args": args,
+    }
+
+
+ENTRIES = [
+    {"ph": "X", "cat": "cpu_op", "name": "aten::empty", "ts": 1.0, "dur": 3.0, "pid": 1, "tid": 2, "args": {}},
+    memory(30.5, 4096, -1024, 20 * MIB + 11_536, 22 * MIB),
+    memory(10.0, 8192, 512, 12_560, 2 * MIB),
+    memory(20.0, 1 << 30, 20 * MIB, 20 * MIB + 12_560, 22 * MIB),
+    memory(25.0, 5, 77, 77, 77, **{"Device Type": 0}),
+    memory(40.0, 1 << 30, -20 * MIB, 11_536, 2 * MIB),
+]
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("whole", [lambda entries: {"schemaVersion": 1, "traceEvents": entries}, list])
+def test_a_profile_has_blocks_and_totals(
+    tmp_path: Path, command: Command, pack: Callable[[bytes], bytes], whole: Callable[[list[Any]], Any]
+) -> None:
+    path = tmp_path / "p.pt.trace.json"
+    path.write_bytes(pack(json.dumps(whole(ENTRIES)).encode()))
+    trace = load(path)
+    assert [(int(event["time"]), Kind(event["kind"]).name, int(event["nbytes"])) for event in trace.events] == [
+        (10_000, "PAGE_CREATE", 2 * MIB), (10_000, "ALLOCATE", 1024),
+        (10_000, "ALLOCATE", 512),
+        (20_000, "PAGE_CREATE", 20 * MIB), (20_000, "ALLOCATE", 20 * MIB),
+        (30_500, "FREE", 1024), (40_000, "FREE", 20 * MIB), (40_000, "PAGE_RELEASE", 20 * MIB),
+    ]  # fmt: skip
+    assert trace.begin == 2
+    (device,) = summarize(trace).devices
+    assert (device.requested.nbytes, device.reserved.nbytes) == (20 * MIB + 1536, 22 * MIB)
+    assert "1 blocks are from before the profile" in trace.note
+    assert "10.77 KiB (11024 bytes) that were allocated before it" in trace.note
+    assert command("summary", path).exit_code == command("replay", path, "-j", 1).exit_code == 0
+
+
+def real_profile(path: Path) -> Trace:
+    torch = pytest.importorskip("torch")
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=activities, profile_memory=True) as profile:
+        kept = torch.ones(100_000)
+        for _ in range(3):
+            gone = torch.ones(200_000)
+            del gone
+        del kept
+    profile.export_chrome_trace(str(path))
+    told = json.loads(path.read_text())
+    for entry in told["traceEvents"]:
+        if entry.get("name") == "[memory]":
+            entry["args"]["Device Type"], entry["args"]["Device Id"] = 1, 0  # as if a GPU's
+    path.write_text(json.dumps(told))
+    return load(path)
+
+
+def test_the_profiler_of_the_installed_pytorch_is_read(tmp_path: Path) -> None:
+    trace = real_profile(tmp_path / "p.json")
+    (device,) = summarize(trace).devices
+    assert device.requested.nbytes == 4 * 300_000
+    assert device.allocations == device.frees == 4
+    assert device.live_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{", "is damaged, or no Chrome trace"),
+        ("[" * 100_000, "is damaged, or no Chrome trace"),
+        ("{}", "has no 'traceEvents'"),
+        ('{"traceEvents": 5}', "has no 'traceEvents'"),
+        ("[]", "has no events of a GPU's memory"),
+        (json.dumps([memory(1.0, 5, 5, 5, 5, **{"Device Type": 0})]), "has no events of a GPU's memory"),
+        (json.dumps([memory(1.0, -5, 5, 5, 5)]), r"a \[memory\] event in it is not as"),
+        (json.dumps([memory(1e300, 5, 5, 5, 5)]), "is not as|out of range"),
+        (json.dumps([{"name": "[memory]"}]), "is not as"),
+        (json.dumps([{"name": "[memory]", "args": [], "ts": 1}]), "is not as"),
+        (json.dumps([memory(1.0, 5, 5, 5, 1 << 90)]), "is not as|out of range"),
+    ],
+)
+def test_a_damaged_profile_is_one_line(tmp_path: Path, text: str, why: str) -> None:
+    path = tmp_path / "p.json"
+    path.write_text(text)
+    with pytest.raises(TraceError, match=why) as error:
+        load(path)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,209 @@
+"""The processes of a job side by side: which is worst, how far they are apart, which does what others do not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import numpy.typing as npt
+
+from ...allocators.sizes import short_size
+from ...plugins.tracing.contents import Trace
+from .blocks import curves, find_blocks
+from .findings import Finding
+from .summarize import Summary
+
+__all__ = ["Job", "Rank", "Spread", "job_of", "rank_of"]
+
+_PARTS = 12
+_WARM_UP, _END = 3, 1
+"""Of so many parts of a history, those left out at its beginning and at its end when growth is looked for."""
+_MOSTLY = 0.75
+_NOTABLE_GROWTH, _NOTABLE_REST = 0.02, 0.1
+_NOTABLE_RATIO, _NOTABLE_SHARE = 1.15, 0.1
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One process's figures, in bytes, summed over its devices."""
+
+    trace: str
+    name: str
+    """``rank 3`` where the file's name says so, else that."""
+    requested: int
+    reserved: int
+    live: int
+    """Not freed by the program's end."""
+    growth: int
+    """How much more it always holds towards the end than after its beginning; 0 where that did not grow steadily."""
+    unused: float
+    """The share of the reserved memory that no block used, on average over the events: so how fast a process ran does
+    not count."""
+    out_of_memory: int
+    where: str = ""
+    """The call site that most of what is live at the end comes from; empty where unknown."""
+
+    @property
+    def reserved_over_requested(self) -> float:
+        """Peak reserved as a multiple of peak requested."""
+        return self.reserved / self.requested if self.requested else 0.0
+
+
+@dataclass(frozen=True)
+class Spread:
+    """One figure over all ranks."""
+
+    what: str
+    least: float
+    median: float
+    most: float
+    worst: str
+    """The rank that has the most."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """All ranks, in the order of their files, and what follows."""
+
+    ranks: list[Rank]
+    spreads: list[Spread] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def worst(self) -> Rank:
+        """The rank that reserves the most."""
+        return max(self.ranks, key=lambda rank: rank.reserved)
+
+
+def rank_of(trace: Trace, summary: Summary) -> Rank:
+    """The figures of one process, from its trace and what ``summarize`` made of all of it."""
+    devices = summary.devices
+    reserved = sum(device.reserved.nbytes for device in devices)
+    sites = [site for device in devices for site in device.sites_of_live]
+    courses = [_course(trace, device.device) for device in devices]
+    held = sum(course.held for course in courses)
+    return Rank(
+        summary.path,
+        _name(summary.path),
+        sum(device.requested.nbytes for device in devices),
+        reserved,
+        sum(device.live_bytes for device in devices),
+        sum(course.growth for course in courses),
+        sum(course.unused for course in courses) / held if held else 0.0,
+        sum(len(device.out_of_memory) for device in devices),
+        max(sites, key=lambda site: site.nbytes).where if sites else "",
+    )
+
+
+def job_of(ranks: Sequence[Rank]) -> Job:
+    """Compare the ranks of a job. What one does and most others do not is found, and named."""
+    found = [*_leaks(ranks), *_fragmented(ranks), *_out_of_memory(ranks)] if len(ranks) > 1 else []
+    spreads = [_spread(what, ranks, figure) for what, figure in _FIGURES]
+    return Job(list(ranks), spreads, found)
+
+
+_FIGURES: tuple[tuple[str, Callable[[Rank], float]], ...] = (
+    ("peak requested", lambda rank: rank.requested),
+    ("peak reserved", lambda rank: rank.reserved),
+    ("reserved for 1 requested", lambda rank: rank.reserved_over_requested),
+    ("live at the end", lambda rank: rank.live),
+    ("growth", lambda rank: rank.growth),
+)
+
+
+def _spread(what: str, ranks: Sequence[Rank], figure: Callable[[Rank], float]) -> Spread:
+    figures = [figure(rank) for rank in ranks]
+    worst = max(ranks, key=figure)
+    return Spread(what, min(figures), median(figures), max(figures), worst.name)
+
+
+def _name(path: str) -> str:
+    name = Path(path).name
+    number = re.search(r"(?i)rank[-_. ]?(\d+)", name) or re.search(r"(?i)rank[-_. ]?(\d+)", Path(path).parent.name)
+    return f"rank {int(number[1])}" if number else name
+
+
+@dataclass(frozen=True)
+class _Course:
+    """How one device's memory went."""
+
+    growth: int
+    held: int
+    unused: int
+    """Reserved bytes, and those of them that no block used, summed over the events."""
+
+
+def _course(trace: Trace, device: int) -> _Course:
+    own = np.flatnonzero(trace.events["device"] == device)
+    events = trace.events[own]
+    begin, end = np.searchsorted(own, [trace.begin, trace.end]).tolist()
+    memory = curves(events, find_blocks(events, completed_apart=trace.completed_apart))
+    reserved, active = memory.reserved[begin:end], memory.active[begin:end]
+    return _Course(
+        _growth(memory.requested[begin:end]), int(reserved.sum()), int(np.maximum(reserved - active, 0).sum())
+    )
+
+
+def _growth(requested: npt.NDArray[np.int64]) -> int:
+    """By how much the floor of what is requested rises, from after the warm-up until before the end, if it does so
+    in most parts of the history."""
+    if len(requested) < 4 * _PARTS:
+        return 0
+    floors = np.minimum.reduceat(requested, np.linspace(0, len(requested), _PARTS, endpoint=False).astype(np.int64))
+    kept = floors[_WARM_UP : _PARTS - _END]
+    steps = np.diff(kept)
+    rises = np.count_nonzero(steps > 0) >= _MOSTLY * len(steps)
+    return max(int(kept[-1] - kept[0]), 0) if rises else 0
+
+
+def _others(ranks: Sequence[Rank], one: Rank, figure: Callable[[Rank], float]) -> float:
+    return median(figure(rank) for rank in ranks if rank is not one)
+
+
+def _leaks(ranks: Sequence[Rank]) -> list[Finding]:
+    found = []
+    for rank in ranks:
+        growth = rank.growth - _others(ranks, rank, lambda other: other.growth)
+        rest = rank.live - _others(ranks, rank, lambda other: other.live)
+        if growth <= _NOTABLE_GROWTH * rank.requested and rest <= _NOTABLE_REST * rank.requested:
+            continue
+        if growth > _NOTABLE_GROWTH * rank.requested:
+            told = f"what it holds grows by {short_size(rank.growth)} over the run, steadily"
+        else:
+            told = f"{short_size(rank.live)} are live at its end, {short_size(int(rest))} more than in most others"
+        where = f" Most of what it never frees is asked for at {rank.where}." if rank.where else ""
+        found.append(
+            Finding(
+                "bad", f"{rank.name} leaks ({rank.trace}): {told}.{where}",
+                f"See what is live at its end: cuplug-trace summary {rank.trace}",
+            )
+        )  # fmt: skip
+    return found
+
+
+def _fragmented(ranks: Sequence[Rank]) -> list[Finding]:
+    found = []
+    for rank in ranks:
+        ratio = _others(ranks, rank, lambda other: other.reserved_over_requested)
+        share = _others(ranks, rank, lambda other: other.unused)
+        by_peak = rank.reserved_over_requested > _NOTABLE_RATIO * max(ratio, 1.0)
+        if not by_peak and rank.unused <= share + _NOTABLE_SHARE:
+            continue
+        told = (
+            f"{rank.name} fragments ({rank.trace}): it reserves {rank.reserved_over_requested:.2f} for 1 requested, "
+            f"most others {ratio:.2f}; {rank.unused:.0%} of it are unused on average, of theirs {share:.0%}."
+        )
+        found.append(Finding("bad", told, f"Try other allocators on its history: cuplug-trace advise {rank.trace}"))
+    return found
+
+
+def _out_of_memory(ranks: Sequence[Rank]) -> list[Finding]:
+    return [
+        Finding("bad", f"{rank.name} runs out of memory ({rank.trace}), {rank.out_of_memory} times.")
+        for rank in ranks
+        if rank.out_of_memory
+    ]

@@ -1,0 +1,41 @@
+"""The processes of a job, read from their files side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..analysis.ranks import Job, Rank, job_of, rank_of
+from ..analysis.summarize import Summary, summarize
+from ..foreign.load import load
+from .jobs import in_parallel
+
+__all__ = ["job_of_files", "rank_and_summary"]
+
+
+def job_of_files(files: Sequence[str], *, jobs: int, scheduler: str | None = None) -> Job:
+    """Compare the processes that wrote these files.
+
+    Args:
+        files: one for each process.
+        jobs: how many processes to read them with.
+        scheduler: what gives the work out (``in_parallel``).
+
+    Raises:
+        TraceError, UsageError: a file cannot be read.
+    """
+    return job_of(in_parallel(_rank, files, jobs=jobs, description="reading", scheduler=scheduler))
+
+
+def rank_and_summary(file: str, top: int = 10) -> tuple[Rank, Summary]:
+    """One process's figures beside those of the others, and its own summary.
+
+    Raises:
+        TraceError: the file cannot be read.
+    """
+    trace = load(file)
+    summary = summarize(trace, top=top)
+    return rank_of(trace, summary), summary
+
+
+def _rank(file: str) -> Rank:
+    return rank_and_summary(file)[0]

@@ -1,0 +1,79 @@
+"""Prints what ``advise`` and ``fit`` found for a job of several processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from ..replaying.advice import Advice, JobAdvice, JobResult
+from ..replaying.least_memory import Fit
+from .replay_text import ESTIMATED, short_name
+from .tables import Cell, Column, print_paragraph, print_table
+from .units import duration, size
+
+__all__ = ["print_job_advice", "print_job_fits"]
+
+
+def print_job_advice(choice: JobAdvice, advices: Sequence[Advice], console: Console) -> None:
+    """Print which allocator suits all processes of a job."""
+    for note in dict.fromkeys(advice.note for advice in advices if advice.note):
+        concerned = sum(advice.note == note for advice in advices)
+        print_paragraph(console, f"note, of {concerned} of {len(advices)} histories: {note}", style="yellow")
+    print_table(console, _JOB_COLUMNS, [_job_row(place, one) for place, one in enumerate(choice.ranking, 1)])
+    console.print()
+    print_paragraph(console, ESTIMATED)
+    best = choice.best
+    if best is None:
+        print_paragraph(
+            console,
+            "With none of them every process completes: the devices need more memory (cuplug-trace fit says how much), "
+            "or the program must hold less.",
+            style="bold",
+        )
+        return
+    line = f'Use {best.allocator} in every process:  cuplug.init(allocator="{best.allocator}")'
+    console.print(Text(line, style="bold"), soft_wrap=True)
+    console.print(Text(f"or in the environment:  CUPLUG_ALLOCATOR={best.allocator}", style="bold"), soft_wrap=True)
+
+
+_JOB_COLUMNS = (
+    Column(""), Column("Allocator", left=True), Column("worst process", left=True, rank=2), Column("it reserves"),
+    Column("the least", rank=1), Column("driver time", rank=3), Column("do not complete", rank=4),
+)  # fmt: skip
+
+
+def _job_row(place: int, one: JobResult) -> list[Cell]:
+    cells = [
+        "-" if one.failures else str(place),
+        one.allocator,
+        short_name(one.worst),
+        size(one.peak_reserved),
+        size(one.least_reserved),
+        duration(one.driver_time_us),
+        str(one.failures or ""),
+    ]
+    return [Text(cell, style="red" if one.failures else "") for cell in cells]
+
+
+def print_job_fits(fits: Sequence[Fit], console: Console) -> None:
+    """Print, for each allocator, the least memory on which every process of a job completes."""
+    by_allocator: dict[str, list[Fit]] = {}
+    for fit in fits:
+        by_allocator.setdefault(fit.allocator, []).append(fit)
+    rows: list[list[Cell]] = []
+    for allocator, each in by_allocator.items():
+        worst = max(each, key=lambda fit: (bool(fit.failure), fit.least))
+        least = min(each, key=lambda fit: fit.least)
+        told = "none" if worst.failure else size(worst.least)
+        rows.append([allocator, told, short_name(worst.trace), size(least.least), short_name(least.trace)])
+    print_paragraph(console, f"All {len({fit.trace for fit in fits})} processes, each on a device of its own:")
+    print_table(console, _JOB_FIT_COLUMNS, rows)
+    console.print()
+
+
+_JOB_FIT_COLUMNS = (
+    Column("Allocator", left=True), Column("least memory"), Column("worst process", left=True, rank=1),
+    Column("best", rank=2), Column("process", left=True, rank=3),
+)  # fmt: skip

@@ -1,0 +1,73 @@
+"""Prints the ranks of a job side by side."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from rich.console import Console
+from rich.text import Text
+
+from ..analysis.ranks import Job, Rank, Spread
+from .tables import Cell, Column, print_paragraph, print_table
+from .units import share, size
+
+__all__ = ["job_as_dict", "print_job"]
+
+_SHOWN = 16
+
+
+def print_job(job: Job, console: Console) -> None:
+    """Print a line for each rank, the spread of each figure, and what was found."""
+    worst = sorted(job.ranks, key=lambda rank: -rank.reserved)[:_SHOWN]
+    shown = [rank for rank in job.ranks if rank in worst]
+    left_out = f", of which the {_SHOWN} that reserve the most are shown" if len(shown) < len(job.ranks) else ""
+    console.print(Text(f"A job of {len(job.ranks)} processes{left_out}", style="bold"), soft_wrap=True)
+    print_table(console, _RANK_COLUMNS, map(_row, shown))
+    console.print()
+    print_table(console, _SPREAD_COLUMNS, map(_spread, job.spreads))
+    for finding in job.findings:
+        console.print()
+        print_paragraph(console, f"{finding.what} {finding.do}".rstrip(), style="red" if finding.kind == "bad" else "")
+
+
+def job_as_dict(job: Job) -> dict[str, object]:
+    """The same for JSON."""
+    return {**asdict(job), "worst": job.worst.name}
+
+
+_RANK_COLUMNS = (
+    Column("Process", left=True),
+    Column("peak requested"),
+    Column("peak reserved"),
+    Column("÷ requested", rank=1),
+    Column("unused", rank=2),
+    Column("live at the end", rank=3),
+    Column("growth", rank=4),
+    Column("OOM", rank=5),
+)
+
+
+def _row(rank: Rank) -> list[Cell]:
+    return [
+        rank.name,
+        size(rank.requested),
+        size(rank.reserved),
+        f"{rank.reserved_over_requested:.3f}",
+        share(rank.unused),
+        size(rank.live),
+        size(rank.growth),
+        Text(str(rank.out_of_memory), style="red" if rank.out_of_memory else ""),
+    ]
+
+
+_SPREAD_COLUMNS = (
+    Column("Over all", left=True), Column("least"), Column("median", rank=1), Column("most"),
+    Column("worst", left=True),
+)  # fmt: skip
+
+
+def _spread(spread: Spread) -> list[Cell]:
+    def told(figure: float) -> str:
+        return f"{figure:.3f}" if spread.what.startswith("reserved for") else size(int(figure))
+
+    return [spread.what, told(spread.least), told(spread.median), told(spread.most), spread.worst]
