@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from .runtime.autograd import no_grad as no_grad
     from .runtime.autograd import set_grad_enabled as set_grad_enabled
     from .runtime.kernels import SourceModule as SourceModule
+    from .runtime.kernels import Texture as Texture
 
     # Modules all of whose names are public; mypy does not follow ``__all__`` from one to the next.
     from .runtime.tensor import *  # noqa: F403
@@ -81,10 +82,10 @@ else:
 
     def __getattr__(name):
         """``SourceModule``, tensors and their functions (``tensor``, ``float32``, ...), imported at first use."""
-        if name == "SourceModule":
+        if name in ("SourceModule", "Texture"):
             from .runtime import kernels
 
-            found = kernels.SourceModule
+            found = getattr(kernels, name)
         elif name in _public_paths.PACKAGES:
             found = _import_module(f"{__name__}.{name}")
         else:
@@ -99,7 +100,7 @@ else:
         return found
 
     def __dir__():
-        return sorted({*globals(), "SourceModule", *_public_paths.PACKAGES, *_public()} - {"TYPE_CHECKING"})
+        return sorted({*globals(), "SourceModule", "Texture", *_public_paths.PACKAGES, *_public()} - {"TYPE_CHECKING"})
 
     def _public():
         """The names of tensors, and of what stands above them and belongs beside their functions."""

@@ -8,11 +8,13 @@ The rooms, lowest first; none imports from one behind it:
   and runs it by the engine in ``headers/engine/``.
 - ``launch/`` makes parameter blocks of Python's objects, and launches.
 
-On top stands ``source_module.py``: a ``SourceModule`` compiles when it is made, and is loaded where it is used.
+On top stand ``source_module.py``, whose ``SourceModule`` compiles when it is made and is loaded where it is used, and
+``texture.py``: memory that kernels look at by texture and surface objects.
 """
 
 from .launch.global_symbol import GlobalSymbol
 from .launch.kernel_function import Function, PreparedLaunch
 from .source_module import SourceModule
+from .texture import Texture
 
-__all__ = ["Function", "GlobalSymbol", "PreparedLaunch", "SourceModule"]
+__all__ = ["Function", "GlobalSymbol", "PreparedLaunch", "SourceModule", "Texture"]

@@ -56,7 +56,7 @@ class SourceModule:
         arch: str | None = None,
         no_extern_c: bool = False,  # noqa: ARG002 - PyCUDA has it
         include_dirs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
-        check: bool | None = None,
+        check: bool | str | None = None,
         cache: bool = True,
         runtime: Runtime | None = None,
     ) -> None:
@@ -73,13 +73,17 @@ class SourceModule:
             include_dirs: where ``#include`` looks.
             check: on the simulator, whether every access is checked against the live allocations and for alignment
                 (the default, if this process can map the tables for it). Unchecked kernels run faster, vectorised
-                where the compiler can; accesses outside mapped memory are reported all the same. Ignored on a GPU.
+                where the compiler can; accesses outside mapped memory are reported all the same. ``"races"`` also
+                compares the accesses of threads with one another, and reports races, what nobody has written, masks
+                of warp functions that do not fit, writes to ``__constant__`` memory, and arrays overrun into their
+                neighbours; it costs much time. By default what the driver's option ``check`` says. Ignored on a GPU.
             cache: whether compiled code is looked for on disk and kept there.
             runtime: the default runtime, if left out.
 
         Raises:
             CompileError: it does not compile, or there is no compiler; ``log`` holds the compiler's messages.
             CuplugError: there is no device.
+            ValueError: ``check`` is another string than ``"races"``.
         """
         self.runtime = runtime or default_runtime()
         self.source = source
@@ -168,18 +172,22 @@ class SourceModule:
     def _loader(self) -> HostLoader:
         return cast("HostLoader", cast("SimDriver", self._driver).module_loader)
 
-    def _compile_for_host(self, settings: _CompilerSettings, check: bool | None) -> Entry:
+    def _compile_for_host(self, settings: _CompilerSettings, check: bool | str | None) -> Entry:
         from .simulator.engine import engine
         from .simulator.host_compiler import compile_for_host
 
         _attach_loader(self.runtime, self._cache)
+        if isinstance(check, str) and check != "races":
+            raise ValueError(f"check={check!r}: say True, False or 'races'")
+        check = cast("SimDriver", self._driver).check if check is None else check
         can_check = engine(self._cache).can_check
         if check and not can_check:
             raise CuplugError(
                 "checked kernels need tables in this process's address space, which cannot be mapped (see ulimit -v); "
                 "pass check=False"
             )
-        return compile_for_host(self.source, checked=can_check if check is None else check, **settings._asdict())
+        checked = can_check if check is None else bool(check)
+        return compile_for_host(self.source, checked=checked, races=check == "races", **settings._asdict())
 
     def _host_name(self, name: str) -> str:
         parameters = self._entry.facts["parameters"]

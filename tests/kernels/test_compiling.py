@@ -74,9 +74,9 @@ def test_lines_are_those_of_the_source_whatever_was_translated(machine: Any) -> 
 @pytest.mark.parametrize(
     ("source", "what"),
     [
-        ("texture<float, 1> t; __global__ void f() {}", "textures"),
+        ("surface<void, 1> t; __global__ void f() {}", "surface references"),
         ('__global__ void f(unsigned *x) { asm("mov.u32 %0, %unheard_of;" : "=r"(*x)); }', "this inline PTX"),
-        ("__global__ void f(cudaTextureObject_t t, float *x) { x[0] = tex2D<float>(t, 0, 0); }", "textures"),
+        ("__global__ void f(cudaTextureObject_t t, float *x) { x[0] = texCubemap<float>(t, 0, 0, 0); }", "cube maps"),
     ],
 )
 def test_what_the_simulator_cannot_do_is_named(machine: Any, source: str, what: str) -> None:

@@ -224,3 +224,40 @@ def test_stubs_come_with_what_they_include(tmp_path: Path) -> None:
     assert (tmp_path / "sys" / "time.h").exists()
     assert (tmp_path / "thrust" / "iterator" / "zip_iterator.h").exists()
     assert all(text.startswith("#pragma once\n") for text in STUBS.values())
+
+
+@pytest.mark.parametrize("preprocessed", [False, True])
+def test_an_instance_of_a_template_that_launches_goes_with_it(preprocessed: bool) -> None:
+    source = """
+    namespace tools { template <class T> T reduce(T x) { return x; } }
+    template <class T> __global__ void sum(T *x) { *x = tools::reduce(*x); }
+    template <class T> void reduce(T *x) { sum<T><<<1, 1>>>(x); }
+    template void reduce<int>(int *x);
+    template __global__ void sum<int>(int *x);
+    """
+    rest = without_host_code(source, preprocessed=preprocessed)
+    assert "reduce<int>" not in rest
+    assert "template __global__ void sum<int>" in rest
+
+
+STANDARD = """\ufeff
+template <std::size_t N> struct Row { std::uint64_t items[N]; };
+namespace deep { __global__ void inner(int *out); }
+__global__ void deep::inner(int *out) { out[0] = std::max(3, 4); }
+__device__ __forceinline__ int below(int x) { return x ? 1 + below(x - 1) : 0; }
+__global__ void use(std::conditional<true, int, float>::type *out, int n) {
+    Row<3> row = {{1, 2, 3}};
+    out[0] = (int)row.items[n] + below(n) + (std::numeric_limits<int>::max() == 2147483647);
+}
+#include <vector>
+"""
+
+
+@pytest.mark.needs_sim
+def test_what_nvcc_knows_of_the_standard_library_without_being_told(machine: Any) -> None:
+    module = machine.module(STANDARD)
+    out = machine.zeros(1, np.int32)
+    module.get_function("use")(out, 2, grid=1, block=1)
+    assert machine.down(out, 1, np.int32)[0] == 3 + 2 + 1
+    module.get_function("deep::inner")(out, grid=1, block=1)
+    assert machine.down(out, 1, np.int32)[0] == 4

@@ -40,6 +40,7 @@ from .work import Event, Operation, Stream
 
 __all__ = ["SimDriver"]
 
+_CHECKS: dict[str, bool | str] = {"accesses": True, "races": "races", "nothing": False}
 _LEAST_PRIORITY, _GREATEST_PRIORITY = 0, -5
 
 
@@ -61,6 +62,7 @@ class SimDriver:
         virtual_memory: Annotated[bool, "whether the virtual-memory calls exist"] = True,
         compute_capability: Annotated[str, "what the devices say they can do, for example 9.0"] = "9.0",
         timeout: Annotated[str, "how long a kernel may run: 10s, 500ms; empty for as long as it likes"] = "",
+        check: Annotated[str, "what kernels are checked for: accesses, races or nothing; empty for accesses"] = "",
     ) -> None:
         """Make a machine, whose devices take no memory before they are used.
 
@@ -76,6 +78,10 @@ class SimDriver:
         major, dot, minor = compute_capability.partition(".")
         if not (dot and major.isdecimal() and minor.isdecimal()):
             raise ValueError(f"compute_capability={compute_capability!r}: write for example 9.0")
+        if check not in ("", *_CHECKS):
+            raise ValueError(f"check={check!r}: say {', '.join(_CHECKS)}")
+        self.check: bool | str | None = _CHECKS.get(check)
+        """What modules are compiled with that do not say it themselves, as ``SourceModule`` takes it."""
         self.timeout_s = _seconds(timeout) if timeout else None
         """How many seconds a kernel may run before it is ended by ``CUDA_ERROR_LAUNCH_TIMEOUT``; None for any time."""
         self._schedule = make_schedule(schedule, seed)

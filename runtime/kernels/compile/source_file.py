@@ -7,6 +7,8 @@ from pathlib import Path
 
 __all__ = ["SOURCE_NAME", "write_source"]
 
+_MARK = "\ufeff"
+"""Some editors begin files with it: the mark of a byte order."""
 SOURCE_NAME = "kernel.cu"
 """What messages call a source."""
 
@@ -16,5 +18,5 @@ def write_source(source: str, folder: Path) -> str:
     call it ``kernel.cu``: so a program's own file of that name can be included.
     """
     name = f"{os.urandom(16).hex()}.cu"
-    (folder / name).write_text(f'#line 1 "{SOURCE_NAME}"\n{source}')
+    (folder / name).write_text(f'#line 1 "{SOURCE_NAME}"\n{source.lstrip(_MARK)}')
     return name

@@ -53,6 +53,7 @@ _EMPTY = (
     # of CUDA and its samples
     "cuda_egl_interop.h cuda_gl_interop.h cuda_profiler_api.h cuda_vdpau_interop.h cudaEGL.h cudaGL.h cudaProfiler.h "
     "cusolver_common.h npp.h nppi.h nvJitLink.h nvToolsExt.h nvml.h nvrtc.h nvtx3/nvToolsExt.h nvtx3/nvtx3.hpp cutil.h "
+    "nvToolsExtCuda.h nvToolsExtCudaRt.h nvtx3/nvToolsExtCuda.h nvtx3/nvToolsExtCudaRt.h "
     "cutil_inline.h exception.h helper_cuda.h helper_cuda_drvapi.h helper_cusolver.h helper_functions.h helper_gl.h "
     "helper_image.h helper_multiprocess.h helper_string.h helper_timer.h nvrtc_helper.h "
     # of graphics
@@ -114,7 +115,8 @@ STUBS: dict[str, str] = {
         **dict.fromkeys(_EMPTY.split(), ""),
         **{name: f"{_TRAITS}namespace std {{ {text} }}" for name, text in _STANDARD.items()},
         **_LIBRARIES,
-        **{f"thrust/{name}.h": "namespace thrust {}" for name in _THRUST.split()},
+        **{f"thrust/{name}.h": "#include <thrust/tuple.h>" for name in _THRUST.split()},
+        "thrust/tuple.h": "namespace thrust {}",
         **{f"cub/{name}.cuh": "namespace cub {}" for name in _CUB.split()},
     }.items()
 }

@@ -19,7 +19,7 @@ from .host_compiler import compile_engine
 
 __all__ = ["Engine", "Fault", "HostKernel", "HostModule", "HostParameter", "default_workers", "engine"]
 
-ABI = 3
+ABI = 4
 _MAX_WORKERS = 64
 _MOST_STANDING = 16
 _TIMED_OUT = 702
@@ -50,6 +50,7 @@ class _Kernel(ctypes.Structure):
         ("parameter_bytes", c_uint32),
         ("fibres", c_uint32),
         ("max_threads", c_uint32),
+        ("returns", c_uint32),
     ]
 
 
@@ -78,6 +79,7 @@ class _FaultRecord(ctypes.Structure):
         ("block_index", c_uint64),
         ("block", _Dim),
         ("thread", _Dim),
+        ("places", c_uint64 * 2),
         ("text", c_char * 1024),
     ]
 
@@ -96,6 +98,9 @@ class _Launch(ctypes.Structure):
         ("workers", c_uint32),
         ("shared_limit", c_uint32),
         ("checked", c_uint32),
+        ("races", c_uint32),
+        ("constant_count", c_uint32),
+        ("constants", c_void_p),
         ("block_count", c_uint64),
         ("chunk", c_uint64),
         ("number", c_uint64),
@@ -173,9 +178,12 @@ def _pointee(record: _Parameter) -> str:
 class HostModule:
     """A shared library of kernels, with variables of its own: loading it again gives others."""
 
-    def __init__(self, owner: Engine, image: bytes, names: dict[str, list[str]], *, checked: bool) -> None:
+    def __init__(
+        self, owner: Engine, image: bytes, names: dict[str, list[str]], *, checked: bool, races: bool = False
+    ) -> None:
         self.engine = owner
         self.checked = checked
+        self.races = races
         self.image = image
         self._library = _load(image)
         self._library.cuplug_module.restype = ctypes.POINTER(_Module)
@@ -189,9 +197,13 @@ class HostModule:
             name = record.name.decode()
             self.kernels[name] = HostKernel(self, record, ctypes.addressof(record), names.get(name, []))
         self.symbols: dict[str, tuple[int, int, bool]] = {}
+        self.constants = array("Q")
+        """Addresses and sizes, in turn, of ``__constant__`` memory."""
         for index in range(table.symbol_count):
             symbol = table.symbols[index]
-            self.symbols[symbol.name.decode()] = symbol.address, symbol.nbytes, bool(symbol.constant)
+            self.symbols[symbol.name.decode()] = symbol.address, symbol.nbytes, bool(symbol.constant & 1)
+            if symbol.constant & 2:
+                self.constants.extend((symbol.address, symbol.nbytes))
         owner.allow(self.begin, self.end - self.begin)
 
     def unload(self) -> None:
@@ -209,6 +221,7 @@ class Engine:
         if library.cuplug_abi() != ABI:
             raise CompileError("the engine for kernels is of another version than this Python code; reinstall cuplug")
         library.cuplug_interrupts.restype = c_uint64
+        library.cuplug_image.argtypes = (c_void_p, c_int)
         library.cuplug_allow.argtypes = (c_uint64, c_uint64, c_int)
         library.cuplug_run.argtypes = (
             ctypes.POINTER(_Launch),
@@ -224,6 +237,10 @@ class Engine:
     def allow(self, address: int, nbytes: int, *, allowed: bool = True) -> None:
         """Let checked kernels touch memory that is no device's, or no more."""
         self._library.cuplug_allow(address, nbytes, int(allowed))
+
+    def show_image(self, address: int, *, shown: bool = True) -> None:
+        """Let texture and surface functions know the ``Image`` at an address, or no more."""
+        self._library.cuplug_image(address, int(shown))
 
     def run(
         self,
@@ -268,6 +285,9 @@ class Engine:
             workers=workers,
             shared_limit=shared_limit,
             checked=kernel.module.checked,
+            races=kernel.module.races,
+            constant_count=len(kernel.module.constants) // 2,
+            constants=kernel.module.constants.buffer_info()[0],
             timeout_ns=int((timeout_s or 0) * 1e9),
             interrupts_seen=self._library.cuplug_interrupts(),
             code_begin=kernel.module.begin,
@@ -294,10 +314,21 @@ class Engine:
         thread = record.thread.x, record.thread.y, record.thread.z
         writes = None if record.write < 0 else bool(record.write)
         text_of_fault = record.text.decode(errors="replace")
+        if kernel.module.races:
+            text_of_fault = _with_lines(text_of_fault, kernel.module.image, record.places)
         if code == _TIMED_OUT:
             limit = "" if timeout_s is None else f" (the driver's timeout is {timeout_s:g} s)"
             text_of_fault += limit + _where(kernel, launch)
         return Fault(code, block_index, thread, record.address, record.nbytes, writes, text_of_fault), printed
+
+
+def _with_lines(text: str, image: bytes, places: Sequence[int]) -> str:
+    """A fault's text with the lines that it calls ``[0]`` and ``[1]``."""
+    wanted = [place for number, place in enumerate(places) if f"[{number}]" in text]
+    lines = lines_of(image, wanted)
+    for number, place in enumerate(places):
+        text = text.replace(f"[{number}]", lines.get(place, f"the code at {place:#x}"))
+    return text
 
 
 def _where(kernel: HostKernel, launch: _Launch) -> str:

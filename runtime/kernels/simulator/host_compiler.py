@@ -47,6 +47,20 @@ _CHECKS = {
         *("-mllvm", "-asan-stack=0", "-mllvm", "-asan-globals=0", "-mllvm", "-asan-kernel-mem-intrinsic-prefix=1"),
     ),
 }
+_RACES = {
+    kind: (
+        *("-O1", "-fsanitize=thread,alignment", "-fno-sanitize-recover=alignment", "-fno-inline-small-functions"),
+        *options,
+    )
+    for kind, options in {
+        "gcc": ("--param=tsan-distinguish-volatile=1", "--param=tsan-instrument-func-entry-exit=0"),
+        "clang": (
+            *("-mllvm", "-tsan-distinguish-volatile=1", "-mllvm", "-tsan-instrument-func-entry-exit=0"),
+            *("-mllvm", "-tsan-instrument-memintrinsics=0"),
+        ),
+    }.items()
+}
+"""Every access becomes a call (``headers/told_accesses.h``)."""
 
 
 @dataclass(frozen=True)
@@ -175,6 +189,7 @@ def compile_for_host(
     include_dirs: Sequence[str] = (),
     arch: str = "sm_90",
     checked: bool = True,
+    races: bool = False,
     cache: Cache | None = None,
 ) -> Entry:
     """Compile CUDA C++ into a shared library for this machine.
@@ -186,6 +201,7 @@ def compile_for_host(
         include_dirs: where ``#include`` looks.
         arch: what ``__CUDA_ARCH__`` says.
         checked: whether accesses are checked.
+        races: whether they are also compared with one another, to find races.
         cache: where to look first, and to keep the result.
 
     Returns:
@@ -200,17 +216,25 @@ def compile_for_host(
 
     def make() -> Entry:
         with tempfile.TemporaryDirectory(prefix="cuplug-") as directory:
-            return _compile(compiler, source, flags, name_expressions, directory, checked=checked)
+            return _compile(compiler, source, flags, name_expressions, directory, checked=checked or races, races=races)
 
     if cache is None:
         return make()
-    identity = (*compiler.command, compiler.version, *compiler.flags(), *map(str, _CHECKS[compiler.kind] * checked))
+    checks = _RACES if races else _CHECKS
+    identity = (*compiler.command, compiler.version, *compiler.flags(), *(checks[compiler.kind] * (checked or races)))
     key = content_key("host", source, flags, name_expressions, identity, translator_digest(), processor())
-    return cache.get_or_make(key, make, facts=("parameters", "checked"))
+    return cache.get_or_make(key, make, facts=("parameters", "checked", "races"))
 
 
 def _compile(
-    compiler: Compiler, source: str, flags: list[str], expressions: Sequence[str], directory: str, *, checked: bool
+    compiler: Compiler,
+    source: str,
+    flags: list[str],
+    expressions: Sequence[str],
+    directory: str,
+    *,
+    checked: bool,
+    races: bool,
 ) -> Entry:
     from ..source.host_code import without_host_code
     from .translate import translate  # what is cached needs none of it
@@ -224,29 +248,39 @@ def _compile(
     scan = ["-E", *_COMMON, *standard, "-DCUPLUG_SCAN", *include, "-imacros", "cuda_host.h", *flags]
     scan += ["-MD", "-MF", "dependencies", "-x", "c++", path]
     scanned = compiler.run(scan, directory)
-    if _KNOWN_WITHOUT_INCLUDE.search(scanned.stdout) and '/type_traits"' not in scanned.stdout:
-        scanned = compiler.run(["-include", "utility", *scan], directory)
+    missing = [option for header in _not_included(scanned.stdout) for option in ("-include", header)]
+    if missing:
+        scanned = compiler.run([*missing, *scan], directory)
     if scanned.returncode:
         raise _failure(scanned, source)
     forced = "-DCUPLUG_BARRIERS" in flags or "-DCUPLUG_BARRIERS=1" in flags
     mentioned = re.findall(r"\w+", " ".join(expressions))
     for_device = without_host_code(scanned.stdout, preprocessed=True, also=mentioned)
-    translation = translate(for_device, expressions, checked=checked, fibres=forced)
     translated = folder / "translated.cpp"
-    translated.write_text(translation.text)
-    checks = _CHECKS[compiler.kind] if checked else ()
+    checks = _RACES[compiler.kind] if races else _CHECKS[compiler.kind] if checked else ()
     link = ["-shared", "-nodefaultlibs", "-Wl,--no-undefined,-Bsymbolic", "-o", "module.so", "translated.cpp"]
     link += ["-lm", "-lc"]
     if compiler.kind == "gcc":
         link.append("-lgcc")
-    compiled = compiler.run([*compiler.flags(), *standard, *checks, *include, *link], directory)
-    if compiled.returncode and _NOT_SHIFTED.search(compiled.stderr):
-        plain = translate(for_device, expressions, checked=checked, fibres=forced, shifts=False)
-        translated.write_text(plain.text)
-        compiled = compiler.run([*compiler.flags(), *standard, *checks, *include, *link], directory)
+    shifts = guarded = True
+    recursive: list[str] = []
+    while True:
+        translation = translate(
+            for_device, expressions, checked=checked, races=races, fibres=forced, shifts=shifts, guarded=guarded
+        )
+        translated.write_text(translation.text)
+        compiled = compiler.run([*compiler.flags(), *standard, *checks, *recursive, *include, *link], directory)
+        if compiled.returncode and shifts and _NOT_SHIFTED.search(compiled.stderr):
+            shifts = False
+        elif compiled.returncode and not recursive and _RECURSIVE.search(compiled.stderr):
+            recursive = ["-DCUPLUG_RECURSIVE"]
+        elif compiled.returncode and guarded and _NOT_GUARDED.search(compiled.stderr):
+            guarded = False
+        else:
+            break
     if compiled.returncode:
         raise _failure(compiled, source)
-    facts = {"parameters": translation.parameters, "checked": checked}
+    facts = {"parameters": translation.parameters, "checked": checked, "races": races}
     included = _dependencies((folder / "dependencies").read_text(), folder)
     return Entry((folder / "module.so").read_bytes(), facts, dependencies_of(included))
 
@@ -304,6 +338,10 @@ def host_options(options: Sequence[str]) -> list[str]:
 
 _NOT_SHIFTED = re.compile(r"__cuplug::(shift|Shift|Left|Other|Count)\b|cannot bind bit-field")
 """What a compiler says of a shift that ``headers/shifts.h`` does not take, of a bit-field in place for example."""
+_RECURSIVE = re.compile(r"inlining failed in call to 'always_inline'")
+"""What a compiler says of a ``__forceinline__`` function that calls itself, for which nvcc takes it as a wish."""
+_NOT_GUARDED = re.compile(r"__cuplug_(local|guarded)_|jump to|crosses initialization")
+"""What a compiler says of an array that ``guarded_arrays.py`` cannot take out of its function."""
 
 
 def _absolute(option: str) -> str:
@@ -311,8 +349,23 @@ def _absolute(option: str) -> str:
     return f"-I{os.path.abspath(option[2:])}" if option.startswith("-I") else option
 
 
-_KNOWN_WITHOUT_INCLUDE = re.compile(
-    r"\bstd\s*::\s*(move|forward|swap|pair|common_type|conditional|decay|enable_if|is_\w+)\b"
+def _not_included(preprocessed: str) -> list[str]:
+    """The headers of the standard library that a source uses without having included them before."""
+    missing = []
+    for known, header in _KNOWN_WITHOUT_INCLUDE:
+        used, included = known.search(preprocessed), preprocessed.find(f'/{header}"')
+        if used and not 0 <= included < used.start():
+            missing.append(header)
+    return missing
+
+
+_KNOWN_WITHOUT_INCLUDE = (
+    (re.compile(r"\bstd\s*::\s*(common_type|conditional|decay|enable_if|is_\w+|remove_\w+)\b"), "type_traits"),
+    (re.compile(r"\bstd\s*::\s*(move|forward|swap|pair|make_pair)\b"), "utility"),
+    (re.compile(r"\bstd\s*::\s*numeric_limits\b"), "limits"),
+    (re.compile(r"\bstd\s*::\s*(max|min)\b"), "algorithm"),
+    (re.compile(r"\bstd\s*::\s*(size_t|ptrdiff_t|nullptr_t|byte)\b"), "cstddef"),
+    (re.compile(r"\bstd\s*::\s*u?int(ptr|(_fast|_least)?(8|16|32|64))_t\b"), "cstdint"),
 )
 """Of the standard library, what nvcc's sources see without including it."""
 _SHORT = {"--define-macro": "-D", "--undefine-macro": "-U", "--include-path": "-I"}

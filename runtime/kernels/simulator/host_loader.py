@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import weakref
 from array import array
@@ -68,7 +69,9 @@ class HostLoader:
             raise driver_error(200, f"module_load of {len(image)} bytes: not a module compiled for the simulator")
         names = entry.facts["parameters"]
         assert isinstance(names, dict)
-        module = HostModule(self._engine, entry.payload, names, checked=bool(entry.facts["checked"]))
+        module = HostModule(
+            self._engine, entry.payload, names, checked=bool(entry.facts["checked"]), races=bool(entry.facts["races"])
+        )
         self._driver.add_variable(module.begin, module.end - module.begin)
         return self._add(self._modules, module)
 
@@ -205,7 +208,7 @@ class HostLoader:
             sys.stdout.write(printed)
             sys.stdout.flush()
         if fault is not None:
-            raise driver_error(fault.code, _explain(kernel, fault, accessible.ranges()))
+            raise driver_error(fault.code, _explain(kernel, fault, accessible, parameters))
 
 
 class DriverMemory:
@@ -307,15 +310,35 @@ def _touched(kernel: HostKernel, parameters: bytes, accessible: Accessible) -> t
     return reads, writes
 
 
-def _explain(kernel: HostKernel, fault: Fault, accessible: list[Range]) -> str:
+def _explain(kernel: HostKernel, fault: Fault, accessible: Accessible, parameters: bytes) -> str:
     if fault.code == _TIMED_OUT:
         return f"kernel {kernel.name} {fault.text}"
     where = f"kernel {kernel.name}, block {fault.block}, thread {fault.thread}"
     if fault.text:
-        return f"{where}: {fault.text}"
+        named = _ADDRESS.sub(lambda match: _variable(kernel, int(match[1], 16), accessible, parameters), fault.text)
+        return f"{where}: {named}"
     verb = {True: "writes", False: "reads", None: "accesses"}[fault.writes]
     what = f"{fault.nbytes} bytes" if fault.nbytes > 1 else "memory"
-    return f"{where} {verb} {what} at {fault.address:#x}: {_place(fault.address, accessible)}"
+    return f"{where} {verb} {what} at {fault.address:#x}: {_place(fault.address, accessible.ranges())}"
+
+
+_ADDRESS = re.compile(r"\{(0x[0-9a-f]+)\}")
+"""How the engine writes an address of global memory whose name it does not know."""
+
+
+def _variable(kernel: HostKernel, address: int, accessible: Accessible, parameters: bytes) -> str:
+    """What a program calls the memory at an address: by a symbol of the module, or a pointer that the kernel got."""
+    for name, (start, nbytes, _) in kernel.module.symbols.items():
+        if start <= address < start + nbytes:
+            return f"{name}[+{address - start} bytes of {nbytes}] ({address:#x})"
+    held = accessible.find(address)
+    for parameter in kernel.parameters:
+        if parameter.kind != "p" or held is None:
+            continue
+        start = int.from_bytes(parameters[parameter.offset : parameter.offset + _POINTER], "little")
+        if held[0] <= start <= address < sum(held):
+            return f"{parameter.name}[+{address - start} bytes] ({address:#x})"
+    return f"global memory at {address:#x}"
 
 
 def _place(address: int, accessible: list[Range]) -> str:

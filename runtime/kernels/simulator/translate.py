@@ -19,7 +19,7 @@ from ....allocators.errors import CompileError
 from ..source import declarations as syntax
 from ..source.edits import Edits
 from ..source.tokens import Tokens
-from . import inline_ptx, lockstep
+from . import guarded_arrays, inline_ptx, lockstep
 
 __all__ = ["Translation", "translate"]
 
@@ -34,20 +34,25 @@ _MEETING = frozenset(
         *("__reduce_add_sync", "__reduce_min_sync", "__reduce_max_sync", "__reduce_and_sync"),
         *("__reduce_or_sync", "__reduce_xor_sync", "__nanosleep", "this_thread_block", "tiled_partition"),
         *("asm", "__asm__", "__asm"),  # which may ask for the lane
-        *("coalesced_threads", "thread_block", "barrier", "pipeline_shared_state", "atomic", "atomic_ref", "wmma"),
+        *(
+            "coalesced_threads",
+            "thread_block",
+            "barrier",
+            "pipeline_shared_state",
+            "atomic",
+            "atomic_ref",
+            "wmma",
+            "cub",
+        ),
     )
 )
 """What lets threads wait for one another: a kernel from which one of these can be reached needs fibres."""
 _REPORTING = frozenset({"printf", "failed_assertion", "__trap"})
 _UNSUPPORTED = {
-    "texture": "textures and surfaces",
-    "surface": "textures and surfaces",
-    "tex1Dfetch": "textures and surfaces",
-    "tex1D": "textures and surfaces",
-    "tex2D": "textures and surfaces",
-    "tex3D": "textures and surfaces",
-    "surf2Dread": "textures and surfaces",
-    "surf2Dwrite": "textures and surfaces",
+    "surface": "surface references, which CUDA 12 has no more; surface objects take their place",
+    **dict.fromkeys(("texCubemap", "texCubemapLod", "texCubemapLayered", "surfCubemapread"), "cube maps"),
+    **dict.fromkeys(("tex1DLayered", "tex2DLayered", "surf2DLayeredwrite", "surf2DLayeredread"), "layered textures"),
+    **dict.fromkeys(("tex2Dgather", "tex1DGrad", "tex2DGrad", "tex3DGrad"), "gathers and gradients of textures"),
 }
 
 
@@ -61,7 +66,14 @@ class Translation:
 
 
 def translate(
-    preprocessed: str, name_expressions: Sequence[str], *, checked: bool, fibres: bool = False, shifts: bool = True
+    preprocessed: str,
+    name_expressions: Sequence[str],
+    *,
+    checked: bool,
+    races: bool = False,
+    fibres: bool = False,
+    shifts: bool = True,
+    guarded: bool = True,
 ) -> Translation:
     """Translate a source after the preprocessor.
 
@@ -69,8 +81,10 @@ def translate(
         preprocessed: the source with macros expanded and line markers, CUDA's own keywords left as they are.
         name_expressions: kernels to compile by an expression, such as ``scale<float>``.
         checked: whether the code will be instrumented.
+        races: whether it will tell of every access, so that shared variables and arrays must stand by themselves.
         fibres: let the threads of every kernel wait for one another, whether or not the source shows a need.
         shifts: let shifts by a count that is not written out do what CUDA does for counts of 32 and more.
+        guarded: under ``races``, let the arrays of functions stand by themselves, too.
 
     Raises:
         CompileError: it uses what the simulator does not support, or has no kernel of a name expression.
@@ -94,7 +108,9 @@ def translate(
     in_lockstep = lockstep.used(identifiers)
     outside: dict[str, str] = {}
     for number, (head, semicolon, inside) in enumerate(found.shared):
-        outside |= _share(tokens, edits, number, head, semicolon, inside=inside, in_lockstep=in_lockstep)
+        outside |= _share(tokens, edits, number, head, semicolon, inside=inside, in_lockstep=in_lockstep, alone=races)
+    if races and guarded:
+        guarded_arrays.guard_local_arrays(tokens, edits, found.declarations)
     if in_lockstep:
         lockstep.wrap_pointers(tokens, edits, found.declarations)
     _declare_shared(tokens, edits, found.declarations if outside else (), outside)
@@ -106,10 +122,11 @@ def translate(
     meets = _Reach(found.declarations, tokens, _MEETING | {"volatile"} if in_lockstep else _MEETING)
     reports = bool(identifiers & _REPORTING)
     tracked = checked or elsewhere or reports
-    entries, parameters = _entries(found.kernels, name_expressions, meets, tracked=tracked, fibres=fibres)
+    entries, parameters = _entries(found.kernels, name_expressions, meets, tracked=tracked, fibres=fibres or races)
     includes = "".join(f"#include <{name}>\n" for name in _includes(tokens))
-    prelude = f'#define CUPLUG_CHECKED {int(checked)}\n#include "cuda_host.h"\n{includes}'
-    table = _table(entries, found.symbols)
+    prelude = f"#define CUPLUG_CHECKED {int(checked)}\n#define CUPLUG_RACES {int(races)}\n"
+    prelude += f'#include "cuda_host.h"\n{includes}'
+    table = _table(entries, found.symbols, {kernel.name for kernel in found.kernels if _returns(tokens, kernel)})
     return Translation(f'{prelude}{edits.text()}\n# 1 "<cuplug>"\n{table}', parameters)
 
 
@@ -190,7 +207,7 @@ def _refuse_unsupported(tokens: Tokens) -> None:
         what = _UNSUPPORTED.get(tokens[position])
         if what is None or tokens[position - 1] in (".", "->", "::"):
             continue
-        if tokens[position] in ("texture", "surface") and tokens[position + 1] != "<":
+        if tokens[position] == "surface" and tokens[position + 1] != "<":
             continue
         raise CompileError(
             f"{tokens[position]!r}: the simulator does not support {what}; kernels that use it need a GPU"
@@ -198,7 +215,15 @@ def _refuse_unsupported(tokens: Tokens) -> None:
 
 
 def _share(
-    tokens: Tokens, edits: Edits, number: int, head: int, semicolon: int, *, inside: bool, in_lockstep: bool
+    tokens: Tokens,
+    edits: Edits,
+    number: int,
+    head: int,
+    semicolon: int,
+    *,
+    inside: bool,
+    in_lockstep: bool,
+    alone: bool,
 ) -> dict[str, str]:
     """Make references into shared memory of a declaration of shared variables. Those of one outside functions are
     declared in every function that mentions them: how, by name, is what this returns."""
@@ -214,8 +239,14 @@ def _share(
     else:
         struct = f"__cuplug_shared_{number}"
         edits.before(head, f"struct {struct} {{")
-        edits.after(semicolon, "};")
-        references = {name: f"auto& {name} = __cuplug::shared<{struct}>().{name};" for name, _ in names}
+        if alone:
+            edits.after(semicolon, f"{guarded_arrays.names_function([name for name, _ in names])} }};")
+            parts = {name: guarded_arrays.part_of(struct, place, name) for place, (name, _) in enumerate(names)}
+            shared = {name: f"__cuplug::shared<__cuplug::OneShared<{part}>>().value" for name, part in parts.items()}
+        else:
+            edits.after(semicolon, "};")
+            shared = {name: f"__cuplug::shared<{struct}>().{name}" for name, _ in names}
+        references = {name: f"auto& {name} = {reference};" for name, reference in shared.items()}
     if in_lockstep:
         references = {
             name: lockstep.wrap_shared(tokens, head, semicolon, name, text) for name, text in references.items()
@@ -353,17 +384,26 @@ def _includes(tokens: Tokens) -> list[str]:
 _INCLUDE_MARK = re.compile(r"^\s*#\s*pragma\s+cuplug_include\s+(\S+)", re.MULTILINE)
 
 
-def _table(entries: Sequence[tuple[str, str, bool, str]], symbols: Sequence[syntax.Symbol]) -> str:
+def _returns(tokens: Tokens, kernel: syntax.Kernel) -> bool:
+    """Whether threads of a kernel may return before its end."""
+    return kernel.body is not None and "return" in tokens.slice(*kernel.body)
+
+
+def _table(entries: Sequence[tuple[str, str, bool, str]], symbols: Sequence[syntax.Symbol], returning: set[str]) -> str:
     lines = ["namespace __cuplug {"]
     for number, (name, description, _, bounds) in enumerate(entries):
+        returns = int(re.split(r"[<(]", name)[0].split("::")[-1].strip(" &") in returning)
         lines.append(
-            f'static constexpr Kernel kernel_{number} = {description}::make("{name}", (cuplug_u32)({bounds}));'
+            f"static constexpr Kernel kernel_{number} = "
+            f'{description}::make("{name}", (cuplug_u32)({bounds}), {returns});'
         )
     kernels = ", ".join(f"&kernel_{number}" for number in range(len(entries)))
     lines.append(f"static const Kernel* const kernels[] = {{{kernels}{', ' if kernels else ''}nullptr}};")
     unique = {symbol.qualified: symbol for symbol in symbols}
-    rows = [f'SYMBOL("{name}", ::{name})' for name in unique]
-    lines.append("#define SYMBOL(name, it) {name, (void*)&it, sizeof(it), IsConst<decltype(it)>::value},")
+    rows = [f'SYMBOL("{name}", ::{name}, {2 * symbol.constant})' for name, symbol in unique.items()]
+    lines.append(
+        "#define SYMBOL(name, it, space) {name, (void*)&it, sizeof(it), IsConst<decltype(it)>::value | space},"
+    )
     lines.append(f"static const Symbol symbols[] = {{{' '.join(rows)} {{nullptr, nullptr, 0, 0}}}};")
     fields = f"CUPLUG_ABI, {len(entries)}, {len(unique)}, kernels, symbols, __ehdr_start, _end"
     lines.append(f"static const Module module = {{{fields}}};")

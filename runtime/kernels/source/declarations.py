@@ -96,10 +96,12 @@ class Kernel:
 
 @dataclass(slots=True)
 class Symbol:
-    """A ``__device__``, ``__constant__`` or ``__managed__`` variable."""
+    """A ``__device__``, ``__constant__`` or ``__managed__`` variable, or a texture reference."""
 
     name: str
     qualified: str
+    constant: bool = False
+    """Whether it is in ``__constant__`` memory."""
 
 
 @dataclass(slots=True)
@@ -240,6 +242,10 @@ def _kernel(
         at = head + words.index("__launch_bounds__") + 1
         bounds = tokens.text(at + 1, tokens.partner(at)).split(",")[0].strip()
     path = [scope.name for scope in scopes if scope.kind == "namespace" and scope.name]
+    first = position
+    while tokens[first - 1] == "::" and tokens.kind(first - 2) == "word" and tokens[first - 2] != "void":
+        first -= 2
+        path.append(tokens[first])  # a namespace that stood around its declaration
     whole = "::".join([*path, tokens.text(position, bracket)])
     kernel = Kernel(
         name=tokens[position],
@@ -280,11 +286,19 @@ def _statement(found: SourceDeclarations, head: int, semicolon: int, scopes: Seq
         return
     elif "__global__" in words:
         _kernel(found, head, semicolon, scopes, None)
+    elif tokens[head] in ("texture", "static") and tokens[head + (tokens[head] == "static")] == "texture":
+        path = [scope.name for scope in scopes if scope.kind == "namespace" and scope.name]
+        if "(" not in words and not any(scope.kind == "type" for scope in scopes):
+            found.symbols += [
+                Symbol(name, "::".join([*path, name])) for name, _ in declarators(tokens, head, semicolon)
+            ]
     elif words & SPACES and not words & {"extern", "typedef", "using", "friend", "operator", "template"}:
         path = [scope.name for scope in scopes if scope.kind == "namespace" and scope.name]
         if any(scope.kind == "type" for scope in scopes) or is_function(tokens, head, semicolon):
             return
-        found.symbols += [Symbol(name, "::".join([*path, name])) for name, _ in declarators(tokens, head, semicolon)]
+        constant = "__constant__" in words
+        for name, _ in declarators(tokens, head, semicolon):
+            found.symbols.append(Symbol(name, "::".join([*path, name]), constant))
 
 
 def is_function(tokens: Tokens, head: int, semicolon: int) -> bool:

@@ -63,7 +63,8 @@ class _Item:
     start: int
     end: int
     kind: str
-    """``function``, ``type``, ``variable`` (that may change), another ``statement``, or ``directive``, which stays."""
+    """``function``, ``type``, ``variable`` (that may change), ``instance`` (of a template of functions), another
+    ``statement``, or ``directive``, which stays."""
     names: tuple[str, ...]
     """What others mention it by."""
     owner: str = ""
@@ -220,6 +221,8 @@ class _Separation:
             named := syntax.function_position(tokens, start, semicolon)
         ):
             names.append(words[named])
+            if words[head] == "template" and words[head + 1] != "<":
+                item.kind = "instance"
             item.owner = self._qualifier(named - 1) if words[named - 1] == "::" else ""
         elif first in _TYPE_KEYWORDS and semicolon - start == 2:
             names.append(words[start + 1])
@@ -361,7 +364,7 @@ class _Separation:
                     continue
                 keep(item)
         for item in self._items:
-            if id(item) not in kept:
+            if id(item) not in kept or (item.kind == "instance" and not item.marked):  # who calls it makes it
                 dropped.append(item)
             else:
                 dropped += self._members_for_host(item)

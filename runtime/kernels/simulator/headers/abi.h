@@ -5,7 +5,7 @@ typedef __SIZE_TYPE__ cuplug_size;
 typedef unsigned long long cuplug_u64;
 typedef unsigned int cuplug_u32;
 
-#define CUPLUG_ABI 3
+#define CUPLUG_ABI 4
 
 namespace __cuplug {
 
@@ -64,6 +64,26 @@ struct SharedSlot {
     cuplug_u64 launch;
 };
 
+// What a texture or surface object shows. Its handle is the address of one of these.
+struct Image {
+    char* data;
+    cuplug_u64 pitch, slice;              // bytes from row to row, and from plane to plane
+    cuplug_u32 width, height, depth;      // in texels; a height or depth of 0: one dimension or two
+    char kind;                            // of a channel: f, i, u or h
+    unsigned char nbytes, channels;
+    unsigned char linear, normalized_coordinates, normalized_values;
+    unsigned char address[3];             // beyond the edges, by axis: 0 wrap, 1 clamp, 2 mirror, 3 border (zero)
+};
+
+// One look at a texture. `index` is for tex1Dfetch, which takes no coordinates.
+struct Look {
+    float x, y, z;
+    int index;
+    cuplug_u32 dimensions;                // 0: by index
+    cuplug_u32 result[4];                 // bits of floats, or integers
+    cuplug_u32 is_float;
+};
+
 struct Api {
     void (*begin_thread)(cuplug_u32 thread);
     void (*end_thread)();
@@ -79,7 +99,18 @@ struct Api {
     int (*print)(const char* format, __builtin_va_list arguments);
     void* (*allocate)(cuplug_u64 nbytes);
     void (*release)(void* address);
+    void (*look)(cuplug_u64 texture, Look*);
+    char* (*surface)(cuplug_u64 surface, int x, int y, int z, cuplug_u32 nbytes);
+    // For kernels compiled with check="races":
+    void (*touch)(cuplug_u64 address, cuplug_u32 nbytes, cuplug_u32 kind, cuplug_u64 code);
+    void (*fence)();
+    void (*add_name)(const void* address, cuplug_u64 nbytes, const char* name);
+    void (*begin_local)(char* start, cuplug_u64 offset, cuplug_u64 nbytes, const char* name, int plain);
+    void (*end_local)(char* start, cuplug_u64 offset, cuplug_u64 nbytes);
 };
+
+// What an access does, as `touch` is told.
+enum Touch : cuplug_u32 { TOUCH_READ = 1, TOUCH_WRITE = 2, TOUCH_ATOMIC = 4, TOUCH_VOLATILE = 8, TOUCH_ORDERED = 16 };
 
 // What runs blocks, one at a time. It lies at the lowest address of a region of REGION bytes, aligned to as much, which
 // also holds the stacks that kernels run on: so a kernel finds it from its stack pointer.
@@ -115,13 +146,14 @@ struct Kernel {
     cuplug_u32 parameter_bytes;
     cuplug_u32 fibres;       // whether threads may wait for each other
     cuplug_u32 max_threads;  // __launch_bounds__, or 0
+    cuplug_u32 returns;      // whether its threads may return before the end
 };
 
 struct Symbol {
     const char* name;
     void* address;
     cuplug_u64 nbytes;
-    cuplug_u32 constant;     // declared const
+    cuplug_u32 constant;     // 1: declared const, 2: __constant__
 };
 
 struct Module {

@@ -1,6 +1,9 @@
 // Atomic functions of CUDA, with the compiler's atomics. All are sequentially consistent, also the _block forms.
 #pragma once
 
+// CUDA's atomic functions order nothing but themselves, which matters where races are looked for.
+#define CUPLUG_ORDER (CUPLUG_RACES ? __ATOMIC_RELAXED : __ATOMIC_SEQ_CST)
+
 namespace __cuplug {
 
 // A thread that fails again and again waits for another: let the others of its block run.
@@ -36,7 +39,7 @@ template <class T, class F> inline T update(T* address, F change) {
         __builtin_memcpy((void*)&old, &before, sizeof(T));
         fresh = change(old);
         __builtin_memcpy(&after, (const void*)&fresh, sizeof(T));
-        if (__atomic_compare_exchange_n((B*)address, &before, after, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+        if (__atomic_compare_exchange_n((B*)address, &before, after, false, CUPLUG_ORDER, __ATOMIC_RELAXED))
             return old;
     }
 }
@@ -45,14 +48,14 @@ template <class T> inline T swap(T* address, T value) {
     typedef typename Bits<sizeof(T)>::type B;
     B bits, before;
     __builtin_memcpy(&bits, (const void*)&value, sizeof(T));
-    before = __atomic_exchange_n((B*)whole(address), bits, __ATOMIC_SEQ_CST);
+    before = __atomic_exchange_n((B*)whole(address), bits, CUPLUG_ORDER);
     T old;
     __builtin_memcpy((void*)&old, &before, sizeof(T));
     return old;
 }
 
 template <class T> inline T compare_and_swap(T* address, T compare, T value) {
-    if (!__atomic_compare_exchange_n(whole(address), &compare, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) spin();
+    if (!__atomic_compare_exchange_n(whole(address), &compare, value, false, CUPLUG_ORDER, CUPLUG_ORDER)) spin();
     return compare;
 }
 
@@ -66,8 +69,8 @@ template <class T> inline T compare_and_swap(T* address, T compare, T value) {
     CUPLUG_ATOMIC_ORDER(scope, unsigned int)                                                                          \
     CUPLUG_ATOMIC_ORDER(scope, long long)                                                                             \
     CUPLUG_ATOMIC_ORDER(scope, unsigned long long)                                                                    \
-    inline int atomicSub##scope(int* p, int v) { return __atomic_fetch_sub(__cuplug::whole(p), v, __ATOMIC_SEQ_CST); }                 \
-    inline unsigned atomicSub##scope(unsigned* p, unsigned v) { return __atomic_fetch_sub(__cuplug::whole(p), v, __ATOMIC_SEQ_CST); }  \
+    inline int atomicSub##scope(int* p, int v) { return __atomic_fetch_sub(__cuplug::whole(p), v, CUPLUG_ORDER); }                 \
+    inline unsigned atomicSub##scope(unsigned* p, unsigned v) { return __atomic_fetch_sub(__cuplug::whole(p), v, CUPLUG_ORDER); }  \
     inline float atomicAdd##scope(float* p, float v) {                                                                \
         return __cuplug::update(p, [=](float old) { return old + v; });                                               \
     }                                                                                                                 \
@@ -86,8 +89,8 @@ template <class T> inline T compare_and_swap(T* address, T compare, T value) {
     }
 
 #define CUPLUG_ATOMIC_INTEGER(scope, T)                                                                  \
-    inline T atomicAdd##scope(T* p, T v) { return __atomic_fetch_add(__cuplug::whole(p), v, __ATOMIC_SEQ_CST); }          \
-    inline T atomicExch##scope(T* p, T v) { return __atomic_exchange_n(__cuplug::whole(p), v, __ATOMIC_SEQ_CST); }        \
+    inline T atomicAdd##scope(T* p, T v) { return __atomic_fetch_add(__cuplug::whole(p), v, CUPLUG_ORDER); }          \
+    inline T atomicExch##scope(T* p, T v) { return __atomic_exchange_n(__cuplug::whole(p), v, CUPLUG_ORDER); }        \
     inline T atomicCAS##scope(T* p, T compare, T v) { return __cuplug::compare_and_swap(p, compare, v); }
 
 #define CUPLUG_ATOMIC_ORDER(scope, T)                                                                    \
@@ -97,9 +100,9 @@ template <class T> inline T compare_and_swap(T* address, T compare, T value) {
     inline T atomicMax##scope(T* p, T v) {                                                               \
         return __cuplug::update(p, [=](T old) { return v > old ? v : old; });                            \
     }                                                                                                    \
-    inline T atomicAnd##scope(T* p, T v) { return __atomic_fetch_and(__cuplug::whole(p), v, __ATOMIC_SEQ_CST); }          \
-    inline T atomicOr##scope(T* p, T v) { return __atomic_fetch_or(__cuplug::whole(p), v, __ATOMIC_SEQ_CST); }            \
-    inline T atomicXor##scope(T* p, T v) { return __atomic_fetch_xor(__cuplug::whole(p), v, __ATOMIC_SEQ_CST); }
+    inline T atomicAnd##scope(T* p, T v) { return __atomic_fetch_and(__cuplug::whole(p), v, CUPLUG_ORDER); }          \
+    inline T atomicOr##scope(T* p, T v) { return __atomic_fetch_or(__cuplug::whole(p), v, CUPLUG_ORDER); }            \
+    inline T atomicXor##scope(T* p, T v) { return __atomic_fetch_xor(__cuplug::whole(p), v, CUPLUG_ORDER); }
 
 CUPLUG_ATOMIC()
 CUPLUG_ATOMIC(_block)

@@ -28,7 +28,11 @@
 #define __maxnreg__(...)
 #define __cluster_dims__(...)
 #define __block_size__(...)
+#ifdef CUPLUG_RECURSIVE
+#define __forceinline__ inline
+#else
 #define __forceinline__ inline __attribute__((always_inline))
+#endif
 #define __inline_hint__ inline
 #define __noinline__ __attribute__((noinline))
 #define __align__(n) __attribute__((aligned(n)))
@@ -76,6 +80,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifndef CUPLUG_RACES
+#define CUPLUG_RACES 0
+#endif
 #include "abi.h"
 #include "vectors.h"
 #include "threads.h"
@@ -85,6 +92,8 @@
 #include "rounding.h"
 #include "simd.h"
 #include "memory.h"
+#include "textures.h"
 #include "lockstep.h"
 #include "entry.h"
+#include "told_accesses.h"
 #include "shifts.h"

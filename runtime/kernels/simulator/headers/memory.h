@@ -23,9 +23,22 @@ template <class T> inline T& shared() {
     cuplug_u32 number = __atomic_load_n(&SlotOf<T>::number, __ATOMIC_RELAXED);
     if (__builtin_expect(!number, 0)) number = number_slot(&SlotOf<T>::number);
     SharedSlot* slot = &worker->slots[number];
-    if (__builtin_expect(slot->block != worker->block, 0)) worker->api->shared(slot, sizeof(T), alignof(T));
+    if (__builtin_expect(slot->block != worker->block, 0)) {
+        worker->api->shared(slot, sizeof(T), alignof(T));
+#if CUPLUG_RACES
+        worker->api->add_name(slot->data, sizeof(T), T::__cuplug_name());
+#endif
+    }
     return *(T*)slot->data;
 }
+
+#if CUPLUG_RACES
+// One variable of a declaration of several, by itself: so that reaching beyond it is seen.
+template <class S, int number, class V> struct OneShared {
+    alignas(alignof(S)) V value;
+    static const char* __cuplug_name() { return S::__cuplug_name(number); }
+};
+#endif
 
 inline char* dynamic_shared() { return self()->shared; }
 

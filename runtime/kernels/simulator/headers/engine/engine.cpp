@@ -5,6 +5,7 @@
 
 #include "fibres.h"
 #include "heap.h"
+#include "images.h"
 #include "watch.h"
 
 // --- shared memory
@@ -14,17 +15,20 @@ constexpr int UNINITIALISED = 0xCB;
 
 static void* shared(SharedSlot* slot, cuplug_u64 nbytes, cuplug_u64 alignment) {
     State* state = (State*)self();
+    cuplug_u64 beside = RED_ZONE;
+    if (state->launch->races) beside = nbytes < 256 ? 256 : nbytes < 4096 ? (nbytes + 7) & ~7ull : 4096;
     if (slot->launch != state->launch->number) {
         if (alignment < 16) alignment = 16;
         cuplug_u64 offset = (state->shared_used + alignment - 1) / alignment * alignment;
-        if (offset + nbytes + RED_ZONE > SHARED_NBYTES)
+        if (offset + nbytes + beside > SHARED_NBYTES) beside = RED_ZONE;
+        if (offset + nbytes + beside > SHARED_NBYTES)
             stop(FAULT_RESOURCES, "the kernel's shared variables do not fit into shared memory");
         state->static_shared += (cuplug_u32)nbytes;
         if (state->static_shared + state->shared_nbytes > state->launch->shared_limit)
             stop(FAULT_RESOURCES, "static and dynamic shared memory are together more than a block may have");
         slot->data = state->base() + SHARED + offset;
         slot->launch = state->launch->number;
-        state->shared_used = offset + nbytes + RED_ZONE;
+        state->shared_used = offset + nbytes + beside;
         if (!shadow::broken) shadow::write({(cuplug_u64)slot->data, nbytes}, true);
     }
     memset(slot->data, UNINITIALISED, nbytes);
@@ -84,9 +88,11 @@ static void run_block(State* state, cuplug_u64 index) {
     state->blockIdx = {(cuplug_u32)(index % grid.x), (cuplug_u32)(index / grid.x % grid.y),
                        (cuplug_u32)(index / grid.x / grid.y)};
     ++state->block;
+    if (state->launch->races) races::begin_block(state);
     if (state->shared_nbytes) memset(state->shared, UNINITIALISED, state->shared_nbytes);
     if (state->kernel->fibres) run_fibres(state);
     else state->kernel->run(state);
+    if (state->launch->races) races::end_block(state);
 }
 
 // The main stack's function: takes chunks of blocks until there are none, or a fault before them.
@@ -162,7 +168,9 @@ static void* helper(void* number) {
 }
 
 static const Api API = {begin_thread, end_thread,     barrier,    exchange, yield,           shared,
-                        illegal_access, misaligned, stop,     failed_assertion, print,  allocate, release};
+                        illegal_access, misaligned, stop,     failed_assertion, print,  allocate, release,
+                        images::look, images::surface, races::touch, races::fence, races::add_name, races::begin_local,
+                        races::end_local};
 
 static bool start_workers(cuplug_u32 count) {
     for (cuplug_u32 i = 0; i < count; ++i)
@@ -244,6 +252,13 @@ PUBLIC void cuplug_allow(cuplug_u64 address, cuplug_u64 nbytes, int allow) {
     pthread_mutex_unlock(&launch_lock);
 }
 
+// Lets texture and surface functions know an image, or no more.
+PUBLIC void cuplug_image(const Image* image, int add) {
+    pthread_mutex_lock(&launch_lock);
+    images::change(image, add != 0);
+    pthread_mutex_unlock(&launch_lock);
+}
+
 // How many interrupts have come. One that comes between this call and that of cuplug_run ends the kernel, too.
 PUBLIC cuplug_u64 cuplug_interrupts() {
     notice_interrupts();
@@ -263,6 +278,7 @@ PUBLIC int cuplug_run(Launch* launch, const shadow::Range* ranges, cuplug_u64 co
     cuplug_u32 team = launch->workers < MAX_WORKERS ? launch->workers : MAX_WORKERS;
     if (team > launch->block_count) team = (cuplug_u32)launch->block_count;
     if (threads <= 2048 && !launch->kernel->fibres) team = 1;  // not worth waking anybody
+    if (launch->races) team = 1;  // so that all is in one order, the same in every run
     start_workers(team ? team : 1);
     if (team > threads_started + 1) team = threads_started + 1;
     if (!team) team = 1;
@@ -270,6 +286,7 @@ PUBLIC int cuplug_run(Launch* launch, const shadow::Range* ranges, cuplug_u64 co
     if (launch->chunk < 1) launch->chunk = 1;
     if (launch->chunk > 64) launch->chunk = 64;
     if (launch->checked && !shadow::broken) shadow::apply(ranges, count);
+    if (launch->races) races::begin_launch(workers[0], launch->constants, launch->constant_count);
     catch_signals();
     begin_watch(launch, team);
     if (team > 1) {
@@ -291,6 +308,7 @@ PUBLIC int cuplug_run(Launch* launch, const shadow::Range* ranges, cuplug_u64 co
     end_watch();
     release_signals();
     shadow::unmap_forbidden();
+    if (launch->races) races::end_launch();
     *text_nbytes = gather_output(team);
     *text = output;
     pthread_mutex_unlock(&launch_lock);

@@ -4,7 +4,7 @@
 // another warp. Nothing here depends on time, so a block always runs alike.
 #pragma once
 
-#include "faults.h"
+#include "races.h"
 
 static void enter_thread(State* state, cuplug_u32 thread) {
     Dim size = state->blockDim;
@@ -103,6 +103,7 @@ static int barrier(int line, int reduction, int value) {
     state->status[thread] = AT_BARRIER;
     if (line != state->warp_line[warp]) report_deadlock(state);
     if (state->arrived == state->thread_count) {
+        if (state->launch->races) races::at_barrier(state);
         state->arrived = 0;
         state->barrier_result = state->reduced;
         for (cuplug_u32 other = 0; other < state->warps; ++other) {
@@ -176,16 +177,25 @@ static cuplug_u64 combine(Exchange** lanes, cuplug_u32 group, cuplug_u32 operati
     return total;
 }
 
+// The lane that a shuffle reads from.
+static cuplug_u32 source_of(const Exchange* e, cuplug_u32 lane) {
+    cuplug_u32 base = lane & ~(e->width - 1);
+    switch (e->operation) {
+        case COLLECT_SHUFFLE: return base + (e->argument & (e->width - 1));
+        case COLLECT_SHUFFLE_UP: return e->argument > lane - base ? lane : lane - e->argument;
+        case COLLECT_SHUFFLE_DOWN: return e->argument >= base + e->width - lane ? lane : lane + e->argument;
+        case COLLECT_SHUFFLE_XOR: return (lane ^ e->argument) >= base + e->width ? lane : lane ^ e->argument;
+        default: return lane;
+    }
+}
+
 static void compute_lane(Exchange** lanes, cuplug_u32 group, cuplug_u32 lane, cuplug_u64 total) {
     Exchange* e = lanes[lane];
     e->result[0] = total;
     e->result[1] = 0;
-    cuplug_u32 base = lane & ~(e->width - 1), source = lane;
+    const cuplug_u32 source = source_of(e, lane);
     switch (e->operation) {
-        case COLLECT_SHUFFLE: source = base + (e->argument & (e->width - 1)); break;
-        case COLLECT_SHUFFLE_UP: source = e->argument > lane - base ? lane : lane - e->argument; break;
-        case COLLECT_SHUFFLE_DOWN: source = e->argument >= base + e->width - lane ? lane : lane + e->argument; break;
-        case COLLECT_SHUFFLE_XOR: source = (lane ^ e->argument) >= base + e->width ? lane : lane ^ e->argument; break;
+        case COLLECT_SHUFFLE: case COLLECT_SHUFFLE_UP: case COLLECT_SHUFFLE_DOWN: case COLLECT_SHUFFLE_XOR: break;
         case COLLECT_MATCH_ANY: {
             cuplug_u64 same = 0;
             for (cuplug_u32 rest = group; rest; rest &= rest - 1)
@@ -203,10 +213,36 @@ static void compute_lane(Exchange** lanes, cuplug_u32 group, cuplug_u32 lane, cu
     e->result[1] = lanes[source]->value[1];
 }
 
+// Lanes that a mask names must take part, if they have not returned before; and what a shuffle reads must be there.
+static void check_mask(State* state, Exchange** lanes, cuplug_u32 warp, cuplug_u32 group, cuplug_u32 lane) {
+    Exchange* e = lanes[lane];
+    if (e->converging) return;
+    const char* wrong = nullptr;
+    cuplug_u32 who = lane;
+    const cuplug_u32 in_block = state->thread_count - warp * 32, there = in_block >= 32 ? ~0u : (1u << in_block) - 1;
+    const cuplug_u32 absent = e->mask & there & ~group;
+    if (!(e->mask >> lane & 1)) {
+        wrong = "its mask does not name the lane that calls it";
+    } else if (absent && !state->kernel->returns) {
+        wrong = "its mask names a lane that does not take part";
+        who = (cuplug_u32)__builtin_ctz(absent);
+    } else if (absent && e->operation >= COLLECT_SHUFFLE && e->operation <= COLLECT_SHUFFLE_XOR) {
+        const cuplug_u32 source = source_of(e, lane);
+        if (!(absent >> source & 1)) return;
+        wrong = "it reads from a lane that its mask names and that has returned";
+        who = source;
+    }
+    if (!wrong) return;
+    enter_thread(state, warp * 32 + lane);
+    record(state, FAULT_LAUNCH_FAILED, 0, 0, -1, "warp function in line %u, mask %#x: %s, lane %u", e->line, e->mask, wrong, who);
+    escape(state);
+}
+
 // Completes one use of a warp function by `group`. The lanes but for the running thread become ready.
 static void complete(State* state, cuplug_u32 warp, cuplug_u32 group) {
     Exchange** lanes = &state->exchange[warp * 32];
     cuplug_u32 operation = lanes[__builtin_ctz(group)]->operation;
+    if (state->launch->races) races::at_exchange(state, warp, group);
     cuplug_u64 total = 0;
     if (operation == COLLECT_BALLOT) {
         for (cuplug_u32 rest = group; rest; rest &= rest - 1)
@@ -223,6 +259,7 @@ static void complete(State* state, cuplug_u32 warp, cuplug_u32 group) {
     }
     for (cuplug_u32 rest = group; rest; rest &= rest - 1) {
         cuplug_u32 lane = (cuplug_u32)__builtin_ctz(rest);
+        if (state->launch->races) check_mask(state, lanes, warp, group, lane);
         compute_lane(lanes, group, lane, total);
         lanes[lane]->flag = total != 0;
         state->status[warp * 32 + lane] = RUNNABLE;
@@ -265,6 +302,7 @@ static void exchange(Exchange* e) {
 static void end_thread() {
     State* state = (State*)self();
     cuplug_u32 thread = state->thread, warp = thread / 32;
+    if (state->launch->races) races::settle(state);
     state->status[thread] = GONE;
     ++state->gone;
     state->live[warp] &= ~(1u << thread % 32);

@@ -32,6 +32,7 @@ struct FaultRecord {
     int write;                 // 1 write, 0 read, -1 unknown
     cuplug_u64 address, nbytes, block_index;
     Dim block, thread;
+    cuplug_u64 places[2];      // offsets into the module's code, which the text calls [0] and [1]
     char text[1024];
 };
 
@@ -53,6 +54,9 @@ struct Launch {
     cuplug_u32 shared_nbytes, workers;
     cuplug_u32 shared_limit;       // bytes of shared memory that a block may use in all
     cuplug_u32 checked;            // whether the kernel was compiled with checks
+    cuplug_u32 races;              // and whether it tells of every access
+    cuplug_u32 constant_count;     // ranges of __constant__ memory
+    const cuplug_u64* constants;   // their addresses and sizes, in turn
     // Set by the engine:
     cuplug_u64 block_count, chunk, number;
     volatile cuplug_u64 next_block;

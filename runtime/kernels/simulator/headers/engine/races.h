@@ -1,0 +1,557 @@
+// What threads do to one another's memory, for kernels compiled with check="races".
+//
+// Every access is remembered with its thread and time: of each four bytes the last write and up to two reads. Time counts
+// up with whatever orders threads. An access is ordered behind a remembered one if it is of the same thread, behind a
+// barrier that both came to, behind a warp function that both took part in, or behind a chain of releases and acquires: a
+// fence, then an atomic or volatile write, then an atomic or volatile read of the same place. What conflicts and is not
+// ordered is a race, unless it is a write that changes nothing. Blocks run one after the other, so that all is exact and
+// the same in every run.
+#pragma once
+
+#include <initializer_list>
+
+#include "faults.h"
+
+namespace races {
+
+constexpr cuplug_u32 CELL = 4, PAGE = 4096, CELLS = PAGE / CELL;
+constexpr unsigned char POISON = 0xCB;
+
+struct Access {
+    cuplug_u32 time, block, code;  // `code` is an offset into the module; a time of 0: none
+    unsigned short thread;
+    unsigned char bytes, kind;     // a bit for each byte of the cell; see `Touch`
+};
+
+struct Cell {
+    Access write, reads[2];
+};
+
+// The cells of the memory of one page, found by its address.
+struct Page {
+    cuplug_u64 address;
+    Page* next;
+    Cell cells[CELLS];
+};
+constexpr cuplug_u32 BUCKETS = 1 << 14;
+static Page* buckets[BUCKETS];
+static Page* latest = nullptr;
+static cuplug_u32 page_count = 0;
+constexpr cuplug_u32 KEPT_PAGES = 4096;  // from one launch to the next: 200 MB
+static Cell* of_shared = nullptr;  // shared memory has a table of its own
+
+// --- chains of releases and acquires
+
+struct Release {  // what those who acquire the place know of a block
+    cuplug_u32 block, thread, thread_time, warp_time, block_time, added;
+};
+
+struct Place;
+struct View {  // what was released at a place up to a time
+    Place* place;
+    cuplug_u32 until;
+};
+
+struct Views {
+    View* items;
+    cuplug_u32 count, capacity;
+
+    void add(Place* place, cuplug_u32 until) {
+        for (cuplug_u32 i = 0; i < count; ++i)
+            if (items[i].place == place) {
+                if (items[i].until < until) items[i].until = until;
+                return;
+            }
+        if (count == capacity) items = (View*)realloc(items, (capacity = capacity * 2 + 4) * sizeof(View));
+        items[count++] = {place, until};
+    }
+    void add_all(const Views& other) {
+        for (cuplug_u32 i = 0; i < other.count; ++i) add(other.items[i].place, other.items[i].until);
+    }
+};
+
+// A place in memory at which something was released. Blocks run in order, so releases are in order of blocks.
+struct Place {
+    cuplug_u64 address;
+    Place* next;
+    Release* releases;
+    cuplug_u32 count, capacity, visited;
+    Views links;
+};
+static Place* places[1024];
+static cuplug_u32 place_count = 0, visit = 0;
+
+// --- the time, and what each thread of the running block knows
+
+static cuplug_u32 now = 1, launch_time = 1, block_time = 1, barrier_time = 1, block = 0;
+static cuplug_u32 warp_time[MAX_WARPS], fence_time[MAX_THREADS];
+static cuplug_u32 known[MAX_THREADS][32];  // up to when a thread knows what each lane of its warp did
+static Views views[MAX_THREADS], of_block;
+static bool any_views = false;
+
+// A write in conflict, which counts if it changes something: known at the next access.
+static struct {
+    bool waits;
+    cuplug_u64 address;
+    cuplug_u32 nbytes, code, thread;
+    unsigned char before[16];
+    Access other, mine;
+} pending;
+
+// A read of what nobody had written. If somebody writes it before the next barrier, it is a race, which tells more.
+static struct {
+    bool waits;
+    cuplug_u64 address;
+    cuplug_u32 code, thread;
+    const char* what;
+} unwritten;
+
+static cuplug_u64 constants[2 * 256];
+static cuplug_u32 constant_count = 0;
+
+struct Name {
+    cuplug_u64 address, nbytes;
+    const char* name;
+};
+struct Names {
+    Name items[8192];
+    cuplug_u32 count;
+
+    void add(const void* address, cuplug_u64 nbytes, const char* name) {
+        if (count < 8192) items[count++] = {(cuplug_u64)address, nbytes, name};
+    }
+    void drop(const void* address) {
+        for (cuplug_u32 i = count; i-- > 0;)
+            if (items[i].address == (cuplug_u64)address) {
+                items[i] = items[--count];
+                return;
+            }
+    }
+    // The variable that an address lies in, or the nearest within so many bytes: rather one that ends before it, since
+    // most of what reaches beyond counts up.
+    const Name* find(cuplug_u64 address, cuplug_u64 beyond = 0) const {
+        const Name* nearest = nullptr;
+        cuplug_u64 least = beyond + 1;
+        for (cuplug_u32 i = 0; i < count; ++i) {
+            const cuplug_u64 start = items[i].address, end = start + items[i].nbytes;
+            const cuplug_u64 away = address < start ? 4 * (start - address) : address < end ? 0 : address - end + 1;
+            if (away < least) least = away, nearest = &items[i];
+        }
+        return nearest;
+    }
+};
+static Names shared_names, local_names;
+
+static void add_name(const void* address, cuplug_u64 nbytes, const char* name) {
+    shared_names.drop(address);
+    shared_names.add(address, nbytes, name);
+}
+
+// "tile + 12 bytes", or the address for Python to look up.
+static void describe_place(State* state, char* text, size_t room, cuplug_u64 address) {
+    for (const Names* names : {&shared_names, &local_names})
+        for (cuplug_u64 beyond : {0, 4096}) {
+            const Name* it = names->find(address, beyond);
+            if (!it) continue;
+            snprintf(text, room, "%s[%+lld bytes of %llu] (%#llx)", it->name, (long long)(address - it->address), it->nbytes, address);
+            return;
+        }
+    cuplug_u64 offset = address - (cuplug_u64)state->base();
+    cuplug_u64 dynamic = address - (cuplug_u64)state->shared;
+    if (offset < REGION && dynamic < state->shared_nbytes)
+        snprintf(text, room, "dynamic shared memory + %llu bytes (%#llx)", dynamic, address);
+    else if (offset < REGION)
+        snprintf(text, room, "local memory (%#llx)", address);
+    else
+        snprintf(text, room, "{%#llx}", address);
+}
+
+static void describe_thread(State* state, char* text, size_t room, cuplug_u32 block_index, cuplug_u32 thread) {
+    Dim size = state->blockDim, grid = state->gridDim;
+    snprintf(text, room, "block (%u, %u, %u), thread (%u, %u, %u)", block_index % grid.x, block_index / grid.x % grid.y,
+             block_index / grid.x / grid.y, thread % size.x, thread / size.x % size.y, thread / size.x / size.y);
+}
+
+// Lets the fault be that of a thread, whichever runs.
+static void blame(State* state, cuplug_u32 thread) {
+    const Dim size = state->blockDim;
+    state->thread = thread;
+    state->threadIdx = {thread % size.x, thread / size.x % size.y, thread / size.x / size.y};
+}
+
+static const char* verb(unsigned char kind) {
+    if (kind & TOUCH_ATOMIC) return kind & TOUCH_VOLATILE ? (kind & TOUCH_WRITE ? "a volatile write" : "a volatile read") : "an atomic operation";
+    return kind & TOUCH_WRITE ? "a write" : "a read";
+}
+
+__attribute__((noreturn)) static void report_race(State* state, cuplug_u64 address, const Access& mine, const Access& other) {
+    char place[160], here[96], there[96];
+    pending.waits = unwritten.waits = false;
+    describe_place(state, place, sizeof place, address);
+    blame(state, mine.thread);
+    describe_thread(state, here, sizeof here, mine.block, mine.thread);
+    describe_thread(state, there, sizeof there, other.block, other.thread);
+    state->launch->fault.places[0] = mine.code;
+    state->launch->fault.places[1] = other.code;
+    record(state, FAULT_LAUNCH_FAILED, 0, 0, -1,
+           "race on %s: %s by %s in [0], and %s by %s in [1], with nothing between that orders them", place,
+           verb(mine.kind), here, verb(other.kind), there);
+    escape(state);
+}
+
+__attribute__((noreturn)) static void report(State* state, cuplug_u64 address, cuplug_u32 code, const char* what) {
+    char place[160];
+    pending.waits = unwritten.waits = false;
+    describe_place(state, place, sizeof place, address);
+    state->launch->fault.places[0] = code;
+    record(state, FAULT_LAUNCH_FAILED, 0, 0, -1, "%s %s in [0]", what, place);
+    escape(state);
+}
+
+// --- order
+
+static Place* find_place(cuplug_u64 address, bool make) {
+    Place*& head = places[(address >> 2) * 0x9e3779b1u >> 7 & 1023];
+    for (Place* place = head; place; place = place->next)
+        if (place->address == address) return place;
+    if (!make) return nullptr;
+    Place* place = (Place*)calloc(1, sizeof(Place));
+    place->address = address;
+    place->next = head;
+    ++place_count;
+    return head = place;
+}
+
+// Whether an access was released at a place before a time, or at one that was acquired before that.
+static bool released(Place* place, cuplug_u32 until, const Access& access) {
+    if (place->visited == visit) return false;
+    place->visited = visit;
+    cuplug_u32 low = 0, high = place->count;
+    while (low < high) {
+        cuplug_u32 middle = (low + high) / 2;
+        if (place->releases[middle].block < access.block) low = middle + 1;
+        else high = middle;
+    }
+    for (; low < place->count && place->releases[low].block == access.block; ++low) {
+        const Release& it = place->releases[low];
+        if (it.added > until) continue;
+        if (access.time < it.block_time) return true;
+        if (access.time < it.thread_time && access.thread == it.thread) return true;
+        if (access.time < it.warp_time && access.thread / 32 == it.thread / 32) return true;
+    }
+    for (cuplug_u32 i = 0; i < place->links.count; ++i) {
+        const View& link = place->links.items[i];
+        if (released(link.place, link.until < until ? link.until : until, access)) return true;
+    }
+    return false;
+}
+
+static bool in_views(const Views& seen, const Access& access) {
+    for (cuplug_u32 i = 0; i < seen.count; ++i)
+        if (released(seen.items[i].place, seen.items[i].until, access)) return true;
+    return false;
+}
+
+static bool ordered(cuplug_u32 thread, const Access& access) {
+    if (access.block == block) {
+        if (access.thread == thread || access.time < barrier_time) return true;
+        cuplug_u32 warp = thread / 32;
+        if (access.thread / 32 == warp &&
+            (access.time < warp_time[warp] || access.time < known[thread][access.thread % 32]))
+            return true;
+    }
+    if (!any_views) return false;
+    ++visit;
+    return in_views(views[thread], access) || in_views(of_block, access);
+}
+
+static void settle(State* state) {
+    if (!pending.waits) return;
+    pending.waits = false;
+    if (memcmp((void*)pending.address, pending.before, pending.nbytes))
+        report_race(state, pending.address, pending.mine, pending.other);
+}
+
+static void settle_unwritten(State* state) {
+    if (!unwritten.waits) return;
+    blame(state, unwritten.thread);
+    report(state, unwritten.address, unwritten.code, unwritten.what);
+}
+
+static void note_unwritten(cuplug_u64 address, cuplug_u32 code, cuplug_u32 thread, const char* what) {
+    if (!unwritten.waits) unwritten = {true, address, code, thread, what};
+}
+
+static void at_barrier(State* state) {
+    settle(state);
+    settle_unwritten(state);
+    barrier_time = ++now;
+    if (!any_views) return;
+    for (cuplug_u32 thread = 0; thread < state->thread_count; ++thread) {
+        of_block.add_all(views[thread]);
+        views[thread].count = 0;
+    }
+}
+
+// Behind a warp function, its lanes know what the others did and knew.
+static void at_exchange(State* state, cuplug_u32 warp, cuplug_u32 group) {
+    settle(state);
+    ++now;
+    if (group == state->live[warp]) {
+        warp_time[warp] = now;
+    } else {
+        cuplug_u32 joined[32];
+        memset(joined, 0, sizeof joined);
+        for (cuplug_u32 rest = group; rest; rest &= rest - 1) {
+            const cuplug_u32* its = known[warp * 32 + (cuplug_u32)__builtin_ctz(rest)];
+            for (int lane = 0; lane < 32; ++lane) joined[lane] = its[lane] > joined[lane] ? its[lane] : joined[lane];
+        }
+        for (cuplug_u32 rest = group; rest; rest &= rest - 1) joined[__builtin_ctz(rest)] = now;
+        for (cuplug_u32 rest = group; rest; rest &= rest - 1)
+            memcpy(known[warp * 32 + (cuplug_u32)__builtin_ctz(rest)], joined, sizeof joined);
+    }
+    if (!any_views) return;
+    Views& first = views[warp * 32 + (cuplug_u32)__builtin_ctz(group)];
+    for (cuplug_u32 rest = group; rest; rest &= rest - 1) first.add_all(views[warp * 32 + (cuplug_u32)__builtin_ctz(rest)]);
+    for (cuplug_u32 rest = group; rest; rest &= rest - 1) {
+        Views& its = views[warp * 32 + (cuplug_u32)__builtin_ctz(rest)];
+        if (&its != &first) its.add_all(first);
+    }
+}
+
+static void release_at(cuplug_u32 thread, cuplug_u64 address, bool by_itself) {
+    if (!by_itself && fence_time[thread] < block_time) return;  // no fence before it
+    Place* place = find_place(address, true);
+    if (place->count == place->capacity)
+        place->releases = (Release*)realloc(place->releases, (place->capacity = place->capacity * 2 + 4) * sizeof(Release));
+    ++now;
+    const Release fresh = {block, thread, by_itself ? now : fence_time[thread], warp_time[thread / 32], barrier_time, now};
+    Release* last = place->count ? &place->releases[place->count - 1] : nullptr;
+    if (last && last->block == block && last->thread == thread) *last = {fresh.block, fresh.thread, fresh.thread_time,
+        fresh.warp_time, fresh.block_time, last->added};
+    else place->releases[place->count++] = fresh;
+    for (const Views* its : {&views[thread], &of_block})
+        for (cuplug_u32 i = 0; i < its->count; ++i)
+            if (its->items[i].place != place) place->links.add(its->items[i].place, its->items[i].until);
+}
+
+static void acquire_at(cuplug_u32 thread, cuplug_u64 address) {
+    Place* place = place_count ? find_place(address, false) : nullptr;
+    if (!place) return;
+    views[thread].add(place, now);
+    any_views = true;
+}
+
+static void fence() {
+    State* state = (State*)self();
+    settle(state);
+    fence_time[state->thread] = ++now;
+}
+
+// --- accesses
+
+static Page* find_page(cuplug_u64 address) {
+    const cuplug_u64 start = address & ~(cuplug_u64)(PAGE - 1);
+    Page*& head = buckets[(start / PAGE) * 0x9e3779b1u >> 8 & (BUCKETS - 1)];
+    for (Page* page = head; page; page = page->next)
+        if (page->address == start) return latest = page;
+    void* space = mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (space == MAP_FAILED) return nullptr;
+    Page* page = (Page*)space;
+    page->address = start;
+    page->next = head;
+    ++page_count;
+    return head = latest = page;
+}
+
+static bool is_poison(cuplug_u64 address, cuplug_u32 nbytes) {
+    for (cuplug_u32 i = 0; i < nbytes; ++i)
+        if (((const unsigned char*)address)[i] != POISON) return false;
+    return true;
+}
+
+// The bytes of the cell at `first` that an access from `address` to `end` touches.
+static unsigned char bytes_of(cuplug_u64 first, cuplug_u64 address, cuplug_u64 end) {
+    unsigned char bytes = 15;
+    if (address > first) bytes = (unsigned char)(bytes & 15u << (address - first));
+    if (end < first + CELL) bytes = (unsigned char)(bytes & 15u >> (first + CELL - end));
+    return bytes;
+}
+
+static bool checked(cuplug_u64 address, cuplug_u64 end) {
+    for (cuplug_u64 at = address; at < end; at = (at | 7) + 1) {
+        const signed char allowed = *(const volatile signed char*)shadow::of(at);
+        const cuplug_u64 last = end - 1 < (at | 7) ? end - 1 : at | 7;
+        if (allowed && (signed char)(last & 7) >= allowed) return false;
+    }
+    return true;
+}
+
+__attribute__((noinline)) static void conflict(State* state, cuplug_u64 address, cuplug_u32 nbytes, const Access& mine,
+                                               const Access& other) {
+    // An atomic operation is over when the next access is seen, as a write is: what changes nothing is no race.
+    if (!(mine.kind & TOUCH_WRITE)) report_race(state, address, mine, other);
+    if (pending.waits) return;
+    pending.waits = true;
+    pending.address = address;
+    pending.nbytes = nbytes < 16 ? nbytes : 16;
+    memcpy(pending.before, (void*)address, pending.nbytes);
+    pending.mine = mine;
+    pending.other = other;
+}
+
+static void remember(State* state, Cell& cell, const Access& mine, cuplug_u32 since, cuplug_u64 address, cuplug_u32 nbytes) {
+    const Access& write = cell.write;
+    if (write.time >= since && (write.bytes & mine.bytes) && !(write.kind & mine.kind & TOUCH_ATOMIC) &&
+        !ordered(mine.thread, write))
+        conflict(state, address, nbytes, mine, write);
+    if (mine.kind & TOUCH_WRITE) {
+        for (const Access& read : cell.reads)
+            if (read.time >= since && (read.bytes & mine.bytes) && !(read.kind & mine.kind & TOUCH_ATOMIC) &&
+                !ordered(mine.thread, read))
+                conflict(state, address, nbytes, mine, read);
+        const unsigned char before = write.time >= since && write.block == mine.block && write.thread == mine.thread ? write.bytes : 0;
+        cell.write = mine;
+        cell.write.bytes |= before;
+        return;
+    }
+    Access& first = cell.reads[0];
+    if (first.time < since || (first.block == mine.block && first.thread == mine.thread) ||
+        (first.block == mine.block && ordered(mine.thread, first)))
+        first = mine;
+    else cell.reads[1] = mine;
+}
+
+static void touch(cuplug_u64 address, cuplug_u32 nbytes, cuplug_u32 kind, cuplug_u64 code) {
+    State* state = (State*)self();
+    if (pending.waits) settle(state);
+    const cuplug_u64 offset = address - (cuplug_u64)state->base(), end = address + nbytes;
+    if (offset < SHARED) return;  // the worker's own
+    const cuplug_u32 place = (cuplug_u32)(code - state->launch->code_begin);
+    const bool is_local = offset < REGION && offset >= MAIN_STACK;
+    const bool is_shared = offset < SHARED + SHARED_NBYTES;
+    if (!checked(address, end) || (offset < MAIN_STACK && !is_shared)) {
+        const bool beside = is_local || (offset < MAIN_STACK && shared_names.find(address, 4096));
+        if (beside) report(state, address, place, kind & TOUCH_WRITE ? "a write outside of" : "a read outside of");
+        settle_unwritten(state);  // which may have been the address
+        illegal_access(address, nbytes, (kind & TOUCH_WRITE) != 0);
+    }
+    const cuplug_u32 thread = state->thread, since = is_shared ? block_time : launch_time;
+    const Access mine = {now, block, place, (unsigned short)thread, 0, (unsigned char)kind};
+    if (is_local) {  // a thread's own; the arrays that the translation knows begin as poison
+        if (kind & TOUCH_READ && nbytes >= 4 && is_poison(address, nbytes) && local_names.find(address))
+            report(state, address, place, "a read of local memory that was never written:");
+        return;
+    }
+    bool written = !(kind & TOUCH_READ);
+    if (kind & TOUCH_WRITE)
+        for (cuplug_u32 i = 0; i < constant_count; ++i)
+            if (address - constants[2 * i] < constants[2 * i + 1])
+                report(state, address, place, "a write to __constant__ memory, which kernels only read:");
+    if (kind & TOUCH_ATOMIC && kind & TOUCH_READ) acquire_at(thread, address);
+    const cuplug_u64 last = (end - 1) & ~(cuplug_u64)(CELL - 1);
+    for (cuplug_u64 first = address & ~(cuplug_u64)(CELL - 1); first <= last; first += CELL) {
+        Cell* cell;
+        if (is_shared) {
+            cell = &of_shared[(first - (cuplug_u64)state->base() - SHARED) / CELL];
+        } else {
+            Page* page = latest && latest->address == (first & ~(cuplug_u64)(PAGE - 1)) ? latest : find_page(first);
+            if (!page) return;
+            cell = &page->cells[first % PAGE / CELL];
+        }
+        Access part = mine;
+        part.bytes = bytes_of(first, address, end);
+        if (cell->write.time >= since && (cell->write.bytes & part.bytes)) written = true;
+        const cuplug_u64 from = first > address ? first : address;
+        remember(state, *cell, part, since, from, (cuplug_u32)((end < first + CELL ? end : first + CELL) - from));
+    }
+    if (!written) {
+        if (is_shared) {
+            if (is_poison(address, nbytes)) note_unwritten(address, place, thread, "a read of shared memory that was never written:");
+        } else {
+            const cuplug_u64 whole = nbytes < 4 ? address & ~7ull : address;
+            if (is_poison(whole, nbytes < 4 ? 8 : nbytes) && checked(whole, whole + (nbytes < 4 ? 8 : nbytes)))
+                note_unwritten(address, place, thread, "a read of global memory that was never written:");
+        }
+    }
+    if (kind & TOUCH_ATOMIC && kind & TOUCH_WRITE) release_at(thread, address, (kind & TOUCH_ORDERED) != 0);
+}
+
+// --- local arrays
+
+constexpr cuplug_u64 BESIDE = 64;  // bytes before and behind, which nobody may touch
+
+static void begin_local(char* start, cuplug_u64 offset, cuplug_u64 nbytes, const char* name, int plain) {
+    if (plain) memset(start + offset, POISON, nbytes);
+    local_names.add(start + offset, nbytes, name);
+    shadow::write({(cuplug_u64)start, offset}, false);
+    const cuplug_u64 end = (cuplug_u64)start + offset + nbytes, behind = (end + 7) & ~7ull;
+    memset((void*)shadow::of(behind), shadow::FORBIDDEN, BESIDE / 8);
+    if (end & 7) *(unsigned char*)shadow::of(end) = (unsigned char)(end & 7);
+}
+
+static void end_local(char* start, cuplug_u64 offset, cuplug_u64 nbytes) {
+    const cuplug_u64 behind = ((cuplug_u64)start + offset + nbytes + 7) & ~7ull;
+    memset((void*)shadow::of((cuplug_u64)start), 0, shadow::of(behind + BESIDE) - shadow::of((cuplug_u64)start));
+    local_names.drop(start + offset);
+}
+
+// --- launches and blocks
+
+static void forget_places() {
+    for (Place*& head : places)
+        while (Place* place = head) {
+            head = place->next;
+            free(place->releases);
+            free(place->links.items);
+            free(place);
+        }
+    place_count = 0;
+    for (Views& its : views) its.count = 0;
+    of_block.count = 0;
+    any_views = false;
+}
+
+static void begin_launch(State* state, const cuplug_u64* ranges, cuplug_u32 count) {
+    if (!of_shared)
+        of_shared = (Cell*)mmap(nullptr, SHARED_NBYTES / CELL * sizeof(Cell), PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    forget_places();
+    launch_time = ++now;
+    constant_count = count < 256 ? count : 256;
+    memcpy(constants, ranges, constant_count * 2 * sizeof(cuplug_u64));
+    shared_names.count = local_names.count = 0;
+    pending.waits = unwritten.waits = false;
+    // Stacks that an earlier kernel was taken from in its middle may still have what nobody may touch.
+    memset((void*)shadow::of((cuplug_u64)state->base() + MAIN_STACK), 0,
+           (STACKS - MAIN_STACK + (cuplug_u64)state->stacks_ready * STACK_NBYTES) / 8);
+}
+
+static void end_block(State* state) {
+    settle(state);
+    settle_unwritten(state);
+}
+
+static void begin_block(State* state) {
+    block = (cuplug_u32)state->block_index;
+    block_time = barrier_time = ++now;
+    if (any_views)
+        for (Views& its : views) its.count = 0;
+    of_block.count = 0;
+}
+
+// What an earlier launch did is told by its time. Cells go back where they are many.
+static void end_launch() {
+    pending.waits = unwritten.waits = false;
+    forget_places();
+    if (page_count <= KEPT_PAGES) return;
+    for (Page*& head : buckets)
+        while (Page* page = head) {
+            head = page->next;
+            munmap(page, sizeof(Page));
+        }
+    latest = nullptr;
+    page_count = 0;
+}
+
+}  // namespace races

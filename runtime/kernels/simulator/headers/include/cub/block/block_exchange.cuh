@@ -1,0 +1,3 @@
+// Part of CUB for the simulator.
+#pragma once
+#include "../cub.cuh"

@@ -1,0 +1,105 @@
+"""``check="races"``: what threads do to one another's memory is reported, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from cuplug.allocators.errors import DriverError, PluginError
+
+pytestmark = [pytest.mark.needs_sim, pytest.mark.one_schedule]
+
+ITEMS = 128
+
+
+def message_of(machine: Any, kernel: str, blocks: int = 1, number: int = 1, **options: Any) -> str:
+    """What launching a kernel of 64 threads on ones reports; nothing if it ends well."""
+    module = machine.module("races.cu", check="races")
+    ones = np.zeros if kernel in ("chained", "guarded_sum") else np.ones
+    values = machine.up(ones(ITEMS, np.int32 if kernel in ("plain_and_atomic", "histogram") else np.float32))
+    second = machine.empty(ITEMS, np.float32) if kernel == "copy" else number
+    module.get_function(kernel)(int(values), second, grid=blocks, block=64, **options)
+    try:
+        machine.synchronize()
+    except DriverError as error:
+        return error.message
+    return ""
+
+
+FAULTS = {
+    "no_barrier": r"race on tile\[\+128 bytes of 256\].*a write by .*thread \(32, 0, 0\) in line 7, and a read by .*"
+    r"thread \(31, 0, 0\) in line 8",
+    "one_sum": r"race on x\[\+0 bytes\].*thread \(1, 0, 0\) in line 10, and a write by .*thread \(0, 0, 0\) in line 10",
+    "plain_and_atomic": r"race on x\[.*a write by .*thread \(40, 0, 0\) in line 15, "
+    r"and an atomic operation by .*line 16",
+    "half_written": r"a read of shared memory that was never written: a\[.*in line 22",
+    "local_unwritten": r"a read of local memory that was never written: a\[.*in line 28",
+    "copy": r"a read of global memory that was never written: y\[\+0 bytes\].*in line 31",
+    "mask_of_absent": r"warp function in line 33, mask 0xffffffff: its mask names a lane that does not take part, "
+    r"lane 16",
+    "mask_without_self": r"line 35, mask 0xffff: its mask does not name the lane that calls it, lane 16",
+    "half_a_ballot": r"warp function in line 37.*names a lane that does not take part",
+    "half_a_warp": r"warp function in line 40.*names a lane that does not take part",
+    "from_the_returned": r"line 45.*reads from a lane that its mask names and that has returned, lane 20",
+    "part_of_a_warp": r"divergent barrier.*line 48.*has returned without it",
+    "write_constant": r"a write to __constant__ memory, which kernels only read: table\[\+4 bytes of 16\].*in line 51",
+    "beyond_shared": r"a read outside of a\[\+\d+ bytes of 256\].*in line 57",
+    "beyond_local": r"a write outside of a\[\+32 bytes of 32\].*in line 62",
+    "warp_without_sync": r"race on s\[.*in line 71",
+}
+
+
+@pytest.mark.parametrize("kernel", FAULTS)
+def test_a_planted_fault_is_found_with_threads_lines_and_variable(machine: Any, kernel: str) -> None:
+    message = message_of(machine, kernel, number=40 if kernel == "beyond_shared" else 1)
+    assert re.search(FAULTS[kernel], message), message
+
+
+def test_blocks_that_touch_the_same_memory_are_a_race(machine: Any) -> None:
+    message = message_of(machine, "neighbours", blocks=8)
+    assert re.search(r"race on x\[.*block \(1, 0, 0\).* in line 12, and a write by block \(0, 0, 0\)", message), message
+
+
+def test_a_last_block_without_a_fence_is_a_race(machine: Any) -> None:
+    message = message_of(machine, "no_fence", blocks=32)
+    assert re.search(r"race on x\[.*in line 81, and a write by .* in line 77", message), message
+
+
+@pytest.mark.parametrize(
+    ("kernel", "blocks"),
+    [
+        *(("same_value", 1), ("warp_sum", 1), ("histogram", 8), ("last_block", 32), ("chained", 32)),
+        *(("guarded_sum", 16), ("returns_early", 1), ("bytes", 1)),
+    ],
+)
+def test_kernels_that_are_right_are_not_reported(machine: Any, kernel: str, blocks: int) -> None:
+    assert message_of(machine, kernel, blocks=blocks) == ""
+
+
+def test_dynamic_shared_memory_behind_a_barrier_is_right(machine: Any) -> None:
+    assert message_of(machine, "reversed", shared=256) == ""
+
+
+def test_without_a_race_check_the_same_kernels_run(machine: Any) -> None:
+    module = machine.module("races.cu")
+    values = machine.up(np.zeros(ITEMS, np.float32))
+    module.get_function("one_sum")(values, 1, grid=1, block=64)
+    machine.synchronize()
+    assert machine.down(values, ITEMS, np.float32)[0] == 64
+
+
+def test_the_driver_can_say_what_modules_are_checked_for(make_machine: Any) -> None:
+    machine = make_machine(check="races")
+    values = machine.up(np.zeros(ITEMS, np.float32))
+    machine.module("races.cu").get_function("one_sum")(values, 1, grid=1, block=64)
+    with pytest.raises(DriverError, match="race on x"):
+        machine.synchronize()
+
+
+def test_a_check_of_another_name_is_refused(machine: Any, make_driver: Any) -> None:
+    with pytest.raises(ValueError, match="say True, False or 'races'"):
+        machine.module("races.cu", check="everything")
+    with pytest.raises(PluginError, match="say accesses, races, nothing"):
+        make_driver(check="everything")

@@ -1,0 +1,135 @@
+"""Texture and surface objects, and old texture references, on the simulator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from cuplug.allocators.errors import DriverError
+from cuplug.runtime.kernels import Texture
+
+pytestmark = [pytest.mark.needs_sim, pytest.mark.one_schedule]
+
+SOURCE = """
+texture<float, cudaTextureType2D, cudaReadModeElementType> reference;
+__global__ void line(float *out, cudaTextureObject_t t, float start, float step) {
+    out[threadIdx.x] = tex1D<float>(t, start + step * threadIdx.x);
+}
+__global__ void plane(float *out, cudaTextureObject_t t, int w, float scale) {
+    out[threadIdx.y * w + threadIdx.x] = tex2D<float>(t, (threadIdx.x + 0.5f) * scale, (threadIdx.y + 0.5f) * scale);
+}
+__global__ void space(float *out, cudaTextureObject_t t) {
+    out[threadIdx.x] = tex3D<float>(t, threadIdx.x % 3 + 0.5f, threadIdx.x / 3 % 2 + 0.5f, threadIdx.x / 6 + 0.5f);
+}
+__global__ void colours(uchar4 *out, cudaTextureObject_t t) { out[threadIdx.x] = tex1Dfetch<uchar4>(t, threadIdx.x); }
+__global__ void shares(float4 *out, cudaTextureObject_t t) { out[threadIdx.x] = tex1D<float4>(t, threadIdx.x + 0.5f); }
+__global__ void by_reference(float *out, int w) {
+    out[threadIdx.x] = tex2D(reference, threadIdx.x % w, threadIdx.x / w);
+}
+__global__ void fill(cudaSurfaceObject_t s) {
+    surf2Dwrite(threadIdx.x + 10.0f * threadIdx.y, s, threadIdx.x * 4, threadIdx.y);
+}
+"""
+VALUES = np.arange(24, dtype=np.float32).reshape(4, 6)
+
+
+def sample(machine: Any, texture: Texture, start: float, step: float, count: int) -> Any:
+    out = machine.empty(count, np.float32)
+    machine.module(SOURCE).get_function("line")(out, texture.handle, start, step, grid=1, block=count)
+    return machine.down(out, count, np.float32)
+
+
+def test_points_are_the_texels_that_coordinates_lie_in(machine: Any) -> None:
+    texture = Texture(machine.up(VALUES), (4, 6), np.float32, runtime=machine.runtime)
+    out = machine.empty(24, np.float32)
+    machine.module(SOURCE).get_function("plane")(out, texture.handle, 6, 1.0, grid=1, block=(6, 4))
+    assert (machine.down(out, (4, 6), np.float32) == VALUES).all()
+
+
+def test_linear_filtering_lies_between_neighbours_with_eight_bits_of_the_fraction(machine: Any) -> None:
+    values = np.array([0, 256, 512, 1024], np.float32)
+    texture = Texture(machine.up(values), 4, np.float32, filter="linear", runtime=machine.runtime)
+    expected = np.interp(np.arange(0, 4, 0.125) - 0.5, np.arange(4), values)
+    assert np.allclose(sample(machine, texture, 0, 0.125, 32), expected)
+    assert sample(machine, texture, 0.5 + 1 / 1024, 1, 1)[0] == 0  # a quarter of 1/256 is rounded away
+
+
+@pytest.mark.parametrize(
+    ("edges", "normalized", "expected"),
+    [
+        ("clamp", False, [1, 1, 1, 2, 3, 4, 4, 4]),
+        ("border", False, [0, 0, 1, 2, 3, 4, 0, 0]),
+        ("wrap", True, [3, 4, 1, 2, 3, 4, 1, 2]),
+        ("mirror", True, [2, 1, 1, 2, 3, 4, 4, 3]),
+        ("wrap", False, [1, 1, 1, 2, 3, 4, 4, 4]),  # for coordinates that are not normalised it is clamp
+    ],
+)
+def test_beyond_the_edges(machine: Any, edges: str, normalized: bool, expected: list[float]) -> None:
+    memory = machine.up(np.arange(1, 5, dtype=np.float32))
+    texture = Texture(memory, 4, np.float32, address=edges, normalized_coordinates=normalized, runtime=machine.runtime)
+    scale = 0.25 if normalized else 1.0
+    assert sample(machine, texture, -1.5 * scale, scale, 8).tolist() == expected
+
+
+def test_three_dimensions_channels_and_shares_of_integers(machine: Any) -> None:
+    module = machine.module(SOURCE)
+    cube = np.arange(12, dtype=np.float32)
+    texture = Texture(machine.up(cube), (2, 2, 3), np.float32, runtime=machine.runtime)
+    out = machine.empty(12, np.float32)
+    module.get_function("space")(out, texture.handle, grid=1, block=12)
+    assert (machine.down(out, 12, np.float32) == cube).all()
+    pixels = np.arange(0, 240, 6, dtype=np.uint8)
+    memory = machine.up(pixels)
+    texture = Texture(memory, 10, np.uint8, channels=4, runtime=machine.runtime)
+    out = machine.empty(40, np.uint8)
+    module.get_function("colours")(out, texture.handle, grid=1, block=10)
+    assert (machine.down(out, 40, np.uint8) == pixels).all()
+    texture = Texture(memory, 10, np.uint8, channels=4, normalized_values=True, runtime=machine.runtime)
+    out = machine.empty(40, np.float32)
+    module.get_function("shares")(out, texture.handle, grid=1, block=10)
+    assert np.allclose(machine.down(out, 40, np.float32), pixels / 255)
+
+
+def test_a_texture_reference_shows_what_its_symbol_holds(machine: Any) -> None:
+    module = machine.module(SOURCE)
+    texture = Texture(machine.up(VALUES), (4, 6), np.float32, runtime=machine.runtime)
+    module.get_global("reference").copy_from(np.uint64(texture.handle))
+    out = machine.empty(24, np.float32)
+    module.get_function("by_reference")(out, 6, grid=1, block=24)
+    assert (machine.down(out, (4, 6), np.float32) == VALUES).all()
+
+
+def test_surfaces_are_written_and_end_at_their_edges(machine: Any) -> None:
+    memory = machine.up(VALUES)
+    texture = Texture(memory, (4, 6), np.float32, runtime=machine.runtime)
+    fill = machine.module(SOURCE).get_function("fill")
+    fill(texture.handle, grid=1, block=(6, 4))
+    expected = np.arange(6) + 10 * np.arange(4)[:, None]
+    assert (machine.down(memory, (4, 6), np.float32) == expected).all()
+    fill(texture.handle, grid=1, block=(7, 4))
+    with pytest.raises(DriverError, match="byte 24 of 24, row 0 of 4"):
+        machine.synchronize()
+
+
+def test_a_number_that_is_no_texture_is_an_illegal_address(machine: Any) -> None:
+    out = machine.empty(4, np.float32)
+    machine.module(SOURCE).get_function("line")(out, 0x1234, 0, 1, grid=1, block=4)
+    with pytest.raises(DriverError, match="no object that exists"):
+        machine.synchronize()
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"shape": (0, 4)}, "shape"),
+        ({"channels": 3}, "1, 2 or 4"),
+        ({"dtype": np.float64}, "float64"),
+        ({"filter": "cubic"}, "filter"),
+        ({"dtype": np.int32, "filter": "linear"}, "normalized_values"),
+        ({"pitch": 4}, "a row has 16"),
+    ],
+)
+def test_what_no_texture_has_is_refused(machine: Any, options: dict[str, Any], what: str) -> None:
+    with pytest.raises(ValueError, match=what):
+        Texture(machine.up(VALUES), **{"shape": 4, "dtype": np.float32, **options}, runtime=machine.runtime)
