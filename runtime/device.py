@@ -27,6 +27,7 @@ __all__ = [
     "get_device_name",
     "get_device_properties",
     "is_available",
+    "ordinal_in",
     "set_device",
     "synchronize",
 ]
@@ -94,7 +95,11 @@ def device_index(device: Any = None, runtime: Runtime | None = None) -> int:
         ValueError: it is not a CUDA device.
         TypeError: it is no device.
     """
-    runtime = runtime_or_default(runtime)
+    return ordinal_in(runtime_or_default(runtime), device)
+
+
+def ordinal_in(runtime: Runtime, device: Any) -> int:
+    """``device_index`` for a runtime that is known."""
     ordinal = _ordinal(device)
     return runtime.current.device if ordinal is None else runtime.check_ordinal(ordinal)
 

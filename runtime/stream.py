@@ -11,7 +11,7 @@ from ..allocators.uncopyable import refuse_copies
 from .checks import flag, whole_number
 from .current import Entered
 from .default_runtime import runtime_or_default
-from .device import device_index
+from .device import device_index, ordinal_in
 from .device_name import device as DeviceName  # noqa: N812 - torch's class has a small name
 from .drivers.base import LEGACY_STREAM
 from .foreign_handles import device_of, event_handle, stream_handle
@@ -354,15 +354,18 @@ def stream(stream: Any) -> StreamContext:
 def current_stream(device: Any = None, *, runtime: Runtime | None = None) -> Stream:
     """This thread's current stream on a device, by default on the current one."""
     runtime = runtime_or_default(runtime)
-    ordinal = device_index(device, runtime)
+    ordinal = ordinal_in(runtime, device)
     chosen: Stream | None = runtime.current.streams.get(ordinal)
-    return chosen if chosen is not None else default_stream(ordinal, runtime=runtime)
+    return chosen if chosen is not None else _default_stream(runtime, ordinal)
 
 
 def default_stream(device: Any = None, *, runtime: Runtime | None = None) -> Stream:
     """The default stream of a device: the legacy stream, with which all blocking streams order themselves."""
     runtime = runtime_or_default(runtime)
-    ordinal = device_index(device, runtime)
+    return _default_stream(runtime, ordinal_in(runtime, device))
+
+
+def _default_stream(runtime: Runtime, ordinal: int) -> Stream:
     objects = runtime.device(ordinal).objects
     found: Stream | None = objects.get("default_stream")
     if found is None:

@@ -21,6 +21,7 @@ __all__ = ["run_without_signals"]
 
 # The functions behind those of the module signal, which convert numbers to enumerations at four times the cost.
 _signal: Any = importlib.import_module("_signal")
+_get_handler, _set_handler = _signal.getsignal, _signal.signal
 _NAMES = ("SIGINT", "SIGTERM", "SIGALRM", "SIGVTALRM", "SIGPROF", "SIGUSR1", "SIGUSR2")
 _NUMBERS = tuple(getattr(_signal, name) for name in _NAMES if hasattr(_signal, name))
 _main_thread = threading.main_thread().ident
@@ -37,19 +38,21 @@ def run_without_signals(work: Callable[[], None]) -> None:
     if get_ident() != _main_thread:
         work()
         return
-    stand_ins: list[_StandIn] = []
-    came: list[int] = []
+    stand_in = _StandIn()
+    handlers = stand_in.handlers
     try:
         for number in _NUMBERS:
-            handler = _signal.getsignal(number)
+            handler = _get_handler(number)
             if callable(handler):
-                stand_ins.append(_StandIn(came, number, handler))
-                _signal.signal(number, stand_ins[-1])
+                handlers[number] = handler
+                _set_handler(number, stand_in)
         _run(work)
     finally:
-        for stand_in in stand_ins:
-            stand_in.put_back()
-        _arrive(came)
+        for number in handlers:
+            if _get_handler(number) is stand_in:  # and no other one was installed meanwhile
+                _set_handler(number, handlers[number])
+        if stand_in.came:
+            _arrive(stand_in.came)
 
 
 def _run(work: Callable[[], None]) -> None:
@@ -58,14 +61,15 @@ def _run(work: Callable[[], None]) -> None:
 
 
 class _StandIn:
-    """The handler of one signal while it is held back. Should it be left over, it makes way when the signal comes."""
+    """The handler of signals that are held back. Should it be left over, it makes way when the signal comes."""
 
-    __slots__ = ("came", "handler", "number")
+    __slots__ = ("came", "handlers")
 
-    def __init__(self, came: list[int], number: int, handler: Callable[[int, FrameType | None], Any]) -> None:
-        self.came = came
-        self.number = number
-        self.handler = handler
+    def __init__(self) -> None:
+        self.came: list[int] = []
+        """The signals that are to arrive."""
+        self.handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
+        """By signal, its own handler."""
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         # Who presses Ctrl-C again wants the kernel to stop: the device has failed then.
@@ -76,18 +80,14 @@ class _StandIn:
         if running is not None and not again:
             self.came.append(number)
             return
-        self.put_back()
-        self.handler(number, frame)
-
-    def put_back(self) -> None:
-        """Put the signal's own handler back, unless another one was installed meanwhile."""
-        if _signal.getsignal(self.number) is self:
-            _signal.signal(self.number, self.handler)
+        if _get_handler(number) is self:
+            _set_handler(number, self.handlers[number])
+        self.handlers[number](number, frame)
 
 
 def _arrive(came: list[int]) -> None:
-    if came:
-        try:
-            _signal.raise_signal(came.pop())
-        finally:
+    try:
+        _signal.raise_signal(came.pop())
+    finally:
+        if came:
             _arrive(came)

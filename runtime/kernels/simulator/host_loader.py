@@ -31,7 +31,7 @@ Array = np.ndarray[Any, np.dtype[np.uint64]]
 Arrays = tuple[Array, Array]
 _POINTER = 8
 _FEW = 64
-"""So many ranges are found in the time that it takes to tell whether they have changed."""
+"""Of so many blocks all can be looked at, to tell whether they are the same as before; of more, what was counted."""
 _TIMED_OUT = 702
 
 
@@ -162,15 +162,15 @@ class HostLoader:
         return self._next
 
     def _find_accessible(self, device: int) -> Accessible:
-        """What kernels of a device may touch. If it is much, it is found anew only where it has changed."""
+        """What kernels of a device may touch: as it was last time, unless it has changed."""
         changes = self._driver.memory_changes()  # before anything is read: what changes meanwhile counts the next time
         allocators: list[Allocator] = []
         for runtime, ask in list(self.allocators.items()):
             allocators += ask(runtime)
         kept = self._accessible.get(device)
         is_much = kept is not None and len(kept.starts) > _FEW
-        state = tuple(map(_state, allocators)) if is_much else None
-        if kept is None or state is None or kept.state != state or kept.driver != changes:
+        state = list(map(_counted if is_much else _seen, allocators))
+        if kept is None or kept.state != state or kept.driver != changes:
             memory = self._find_memory(device, allocators, changes)
             kept = self._accessible[device] = Accessible(state, memory, allocators)
         return kept
@@ -227,10 +227,10 @@ class DriverMemory:
 class Accessible:
     """The memory that kernels of one device may touch, at one time."""
 
-    def __init__(self, state: tuple[object, ...] | None, memory: DriverMemory, allocators: list[Allocator]) -> None:
+    def __init__(self, state: list[tuple[object, ...]], memory: DriverMemory, allocators: list[Allocator]) -> None:
         """What no allocator holds, and the blocks that are in the program's hands."""
         self.state = state
-        """Tells whether the same blocks are live still. None if nobody has asked for it."""
+        """Of each allocator what tells whether the same blocks are live still."""
         self.driver = memory.changes
         blocks = [block for allocator in allocators for block in allocator.live_blocks()]
         live = _inside((_column(blocks, "address"), _column(blocks, "requested")), memory.reachable)
@@ -270,8 +270,16 @@ def _inside(ranges: Arrays, reachable: Arrays) -> Arrays:
     return ranges[0][inside], ranges[1][inside]
 
 
-def _state(allocator: Allocator) -> tuple[object, ...]:
-    """What differs whenever other blocks of an allocator are live than before."""
+def _seen(allocator: Allocator) -> tuple[object, ...]:
+    """What differs whenever other blocks of an allocator are live than before, if they are few."""
+    return id(allocator), *map(_extent, allocator.live_blocks())
+
+
+_extent = attrgetter("address", "requested")
+
+
+def _counted(allocator: Allocator) -> tuple[object, ...]:
+    """The same, if they are many."""
     statistics = allocator.statistics()
     blocks, requested = statistics.all.allocation, statistics.all.requested_bytes
     return (

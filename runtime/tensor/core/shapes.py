@@ -132,7 +132,12 @@ def as_lengths(size: Sequence[Any]) -> Shape:
     Raises:
         TypeError: a length is no integer.
     """
-    if len(size) == 1 and isinstance(size[0], Iterable) and getattr(size[0], "ndim", None) != 0:
+    if (
+        len(size) == 1
+        and type(size[0]) is not int
+        and isinstance(size[0], Iterable)
+        and getattr(size[0], "ndim", None) != 0
+    ):
         size = tuple(size[0])
     for each in size:
         if type(each) is not int:

@@ -84,9 +84,9 @@ _ALL = slice(None)
 def _resolve_one(tensor: Tensor, index: Tensor, writing: bool) -> tuple[Tensor, list[Tensor | None]]:
     """The same for one index tensor, in fewer steps. Dimensions that a mask covers are made one."""
     layout, mask = tensor._layout, index._layout
-    check_index_place(mask, layout)
     covered = len(mask.shape)
     if mask.dtype in (bool_, uint8) and covered > 1 and (layout.contiguous or not writing):
+        check_index_place(mask, layout)
         check_mask(mask.shape, layout.shape, 0)
         merged = Layout.of(layout.place, layout.dtype, (mask.numel, *tuple(layout.shape)[covered:]))
         tensor = view_of(tensor, merged.shape, merged.strides) if layout.contiguous else reshape(tensor, merged.shape)

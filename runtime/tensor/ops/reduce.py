@@ -32,9 +32,11 @@ def reduced(
 ) -> Tensor:
     """The first result of a line of the table of reductions, written to ``out`` if that is given."""
     asked = (name, dim if type(dim) is not list else tuple(dim), keepdim, dtype)
-    if out is not None and name in ("any", "all") and out.dtype not in (bool_, uint8):
+    if out is None:
+        return dispatch(asked, _prepare, (input,), parameter)[0]  # type: ignore[no-any-return]
+    if name in ("any", "all") and out.dtype not in (bool_, uint8):
         raise ElementTypeError(f"{name}() results in bool, and out= names a tensor of {out.dtype!r}")
-    if out is not None and dtype is None and (name in ("sum", "prod") or (name == "mean" and input.dtype.kind == "f")):
+    if dtype is None and (name in ("sum", "prod") or (name == "mean" and input.dtype.kind == "f")):
         asked = (*asked[:3], out.dtype)  # torch computes in the type that is wanted
     result: Tensor = dispatch(asked, _prepare, (input,), parameter)[0]
     return into(out, result, exact=name in ("amax", "amin", "argmax", "argmin"))

@@ -97,10 +97,11 @@ def completed(size: Sequence[Any], numel: int) -> Shape:
         known = prod(length for length in wanted if length != -1)
         if known and numel % known == 0:
             wanted = tuple(numel // known if length == -1 else length for length in wanted)
-    shape = shape_of((tuple(wanted),)) if -1 not in wanted else wanted
-    if -1 in shape or prod(shape) != numel:
+    if prod(wanted) != numel or min(wanted, default=0) < 0:
+        if -1 not in wanted:
+            shape_of(wanted)  # says so if a length is negative
         raise ShapeError(f"a tensor of {numel} elements does not take the shape {list(wanted)}")
-    return shape
+    return wanted
 
 
 def strides_for(layout: Layout, shape: Shape) -> Shape | None:

@@ -38,11 +38,10 @@ def truth(input: Tensor) -> bool:
     Raises:
         ValueError: there is not exactly one element.
     """
-    if input._layout.numel != 1:
-        raise ShapeError(
-            f"whether a tensor of {input._layout.numel} elements is true is ambiguous; ask for .any() or .all()"
-        )
-    return bool(item(input))
+    layout = input._layout
+    if layout.numel != 1:
+        raise ShapeError(f"whether a tensor of {layout.numel} elements is true is ambiguous; ask for .any() or .all()")
+    return bool(place_at(layout).read(input))
 
 
 def to_int_number(input: Tensor) -> int:

@@ -28,9 +28,9 @@ def take_at(view: Tensor, indices: list[Tensor | None]) -> Tensor:
     if len(given) == 1 and place_at(view._layout).numpy_indices:
         axis, index = given[0]
         return take(view, [index], axis)
-    source, ready, count, first = _arranged(view, indices)
+    source, ready, shape, first = _arranged(view, indices)
     made = take(source, ready, 0)
-    return contiguous(_moved_back(made, count, first)) if first else made
+    return contiguous(_moved_back(made, len(shape), first)) if first else made
 
 
 def take(source: Tensor, indices: list[Tensor], axis: int) -> Tensor:
@@ -62,10 +62,10 @@ def put_at(view: Tensor, indices: list[Tensor | None], value: Any) -> None:
     """Write ``value``, which broadcasts, to the elements of ``view`` at index tensors: one for each dimension, or None
     where all positions are meant.
     """
-    target, ready, count, first = _arranged(view, indices)
+    target, ready, shape, first = _arranged(view, indices)
     layout = target._layout
     place = place_at(layout)
-    wanted = (*_common_shape(ready), *tuple(layout.shape)[len(ready) :])
+    wanted = (*shape, *tuple(layout.shape)[len(ready) :])
     values: Any
     if place.numpy_indices and not isinstance(value, Tensor):
         values = layout.dtype.scalar(fill_value_of(target, value))
@@ -73,7 +73,7 @@ def put_at(view: Tensor, indices: list[Tensor | None], value: Any) -> None:
         values = shortened(value, len(wanted))
     else:
         values = place.empty(Layout.of(place, layout.dtype, wanted))
-        natural = _moved_back(values, count, first)
+        natural = _moved_back(values, len(shape), first)
         if isinstance(value, Tensor):
             begin_history(values, value)
             natural = _moved_back(values, count, first)
@@ -98,9 +98,9 @@ def _is_ready(value: Tensor, target: Tensor, wanted: tuple[int, ...]) -> bool:
     return own.shape == wanted or broadcast_shapes(shortened(value, len(wanted)).shape, wanted) == wanted
 
 
-def _arranged(view: Tensor, indices: list[Tensor | None]) -> tuple[Tensor, list[Tensor], int, int]:
-    """The view with the indexed dimensions in front, the indices as its place takes them, how many dimensions come from
-    them, and where in the result these belong: at the first one indexed, or in front if they are not neighbours.
+def _arranged(view: Tensor, indices: list[Tensor | None]) -> tuple[Tensor, list[Tensor], Shape, int]:
+    """The view with the indexed dimensions in front, the indices as its place takes them, the shape that these have
+    together, and where in the result it belongs: at the first dimension indexed, or in front if they are no neighbours.
     """
     axes = [axis for axis, each in enumerate(indices) if each is not None]
     given = [each for each in indices if each is not None]
@@ -108,10 +108,10 @@ def _arranged(view: Tensor, indices: list[Tensor | None]) -> tuple[Tensor, list[
     if not place_at(view._layout).numpy_indices:
         given = [contiguous(expand(each, *shape)) if shape else each for each in given]
     if axes[-1] == len(axes) - 1:
-        return view, given, len(shape), 0
+        return view, given, shape, 0
     rest = [axis for axis in range(view.ndim) if axis not in axes]
     together = axes[-1] - axes[0] == len(axes) - 1
-    return permute(view, *axes, *rest), given, len(shape), axes[0] if together else 0
+    return permute(view, *axes, *rest), given, shape, axes[0] if together else 0
 
 
 def _common_shape(indices: Sequence[Tensor]) -> Shape:

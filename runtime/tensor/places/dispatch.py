@@ -52,8 +52,10 @@ def dispatch(operation: Hashable, prepare: Prepare, operands: Sequence[Any], *va
         key = (operation, *[each._layout if isinstance(each, Tensor) else type(each) for each in operands[1:]])
     else:  # a number comes first
         key = (operation, *[each._layout if isinstance(each, Tensor) else type(each) for each in operands])
-        first = next((each for each in operands if isinstance(each, Tensor)), None)
-        if first is None:
+        for first in operands:
+            if isinstance(first, Tensor):
+                break
+        else:
             raise TypeError(f"none of {', '.join(type(each).__name__ for each in operands)} is a tensor")
     plans = first._layout.plans
     plan = plans.get(key)
