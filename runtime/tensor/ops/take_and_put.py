@@ -76,7 +76,7 @@ def put_at(view: Tensor, indices: list[Tensor | None], value: Any) -> None:
         natural = _moved_back(values, len(shape), first)
         if isinstance(value, Tensor):
             begin_history(values, value)
-            natural = _moved_back(values, count, first)
+            natural = _moved_back(values, len(shape), first)
             copy_(natural, shortened(value, natural.ndim))
         else:
             apply_into(COPY, natural, value)
