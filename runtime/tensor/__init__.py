@@ -42,6 +42,7 @@ from .core.dtypes import (
 )
 from .core.dtypes import bool_ as bool
 from .core.generator import Generator, initial_seed, manual_seed, seed
+from .core.memory_formats import contiguous_format, layout, memory_format, preserve_format, strided
 from .core.shapes import Size
 from .methods import Tensor
 from .ops import (
@@ -160,7 +161,7 @@ from .ops.views import (
     unsqueeze,
 )
 from .ops.views import common_shape as broadcast_shapes
-from .torch_settings import backends, contiguous_format, layout, memory_format, preserve_format, strided
+from .torch_settings import backends
 
 __all__ = [
     "BFloat16Tensor",

@@ -594,7 +594,7 @@ class Tensor:
             DeviceMismatchError: the generator is of another device.
         """
         ...
-    def bfloat16(self) -> Tensor:
+    def bfloat16(self, memory_format: Any = None) -> Tensor:
         """The elements converted to bfloat16; the tensor itself if they are of it."""
         ...
     def bincount(self, weights: Tensor | None = None, minlength: _int = 0) -> Tensor:
@@ -737,13 +737,13 @@ class Tensor:
             ValueError: an operand has not three dimensions, the batches differ in size, or the shapes do not fit.
         """
         ...
-    def bool(self) -> Tensor:
+    def bool(self, memory_format: Any = None) -> Tensor:
         """Whether each element differs from 0; the tensor itself if it is of bool."""
         ...
     def broadcast_to(self, *size: Any) -> Tensor:
         """``expand``."""
         ...
-    def byte(self) -> Tensor:
+    def byte(self, memory_format: Any = None) -> Tensor:
         """The elements converted to uint8; the tensor itself if they are of it. Numbers out of range wrap around."""
         ...
     def ceil(self, *, out: Tensor | None = None) -> Tensor:
@@ -763,7 +763,7 @@ class Tensor:
         It raises what ``ceil`` raises, and where the result does not fit ``input``.
         """
         ...
-    def char(self) -> Tensor:
+    def char(self, memory_format: Any = None) -> Tensor:
         """The elements converted to int8; the tensor itself if they are of it. Numbers out of range wrap around."""
         ...
     def chunk(self, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
@@ -864,11 +864,18 @@ class Tensor:
     def clip_(self, min: Any = None, max: Any = None) -> Tensor:
         """``clamp``, written to ``input`` itself. Raises as ``clamp`` does."""
         ...
-    def clone(self) -> Tensor:
-        """A copy with the same strides where they leave no gaps, else with the dimensions in the same order in memory."""
+    def clone(self, *, memory_format: Any = None) -> Tensor:
+        """A copy with the same strides where they leave no gaps, else with the dimensions in the same order in memory.
+
+        With ``memory_format=contiguous_format`` the copy is in row-major order.
+        """
         ...
-    def contiguous(self) -> Tensor:
-        """This tensor if its elements lie side by side in row-major order, else a copy in which they do."""
+    def contiguous(self, memory_format: Any = None) -> Tensor:
+        """This tensor if its elements lie side by side in row-major order, else a copy in which they do.
+
+        Raises:
+            ValueError: ``memory_format`` is another one.
+        """
         ...
     def copy_(self, src: Any, non_blocking: _bool = False) -> Tensor:
         """Write the elements of ``src``, of any type and on any device, broadcast to this shape.
@@ -1141,7 +1148,7 @@ class Tensor:
             ValueError: an operand has not one dimension, or the lengths differ.
         """
         ...
-    def double(self) -> Tensor:
+    def double(self, memory_format: Any = None) -> Tensor:
         """The elements converted to float64; the tensor itself if they are of it."""
         ...
     def dsplit(self, indices_or_sections: Any) -> tuple[Tensor, ...]:
@@ -1325,7 +1332,7 @@ class Tensor:
             ValueError: there are no dimensions.
         """
         ...
-    def float(self) -> Tensor:
+    def float(self, memory_format: Any = None) -> Tensor:
         """The elements converted to float32; the tensor itself if they are of it."""
         ...
     def floor(self, *, out: Tensor | None = None) -> Tensor:
@@ -1537,7 +1544,7 @@ class Tensor:
         It raises what ``gt`` raises, and where the result does not fit ``input``.
         """
         ...
-    def half(self) -> Tensor:
+    def half(self, memory_format: Any = None) -> Tensor:
         """The elements converted to float16; the tensor itself if they are of it."""
         ...
     def histc(self, bins: _int = 100, min: _float = 0, max: _float = 0, *, out: Tensor | None = None) -> Tensor:
@@ -1667,7 +1674,7 @@ class Tensor:
             ValueError: the last dimensions differ in length.
         """
         ...
-    def int(self) -> Tensor:
+    def int(self, memory_format: Any = None) -> Tensor:
         """The elements converted to int32; the tensor itself if they are of it. Numbers out of range wrap around."""
         ...
     def is_complex(self) -> _bool:
@@ -1719,7 +1726,7 @@ class Tensor:
 
         Raises:
             TypeError: the element types differ.
-            ValueError: the shapes do not broadcast.
+            ValueError: the shapes do not broadcast, or a tolerance is negative.
         """
         ...
     def isfinite(self, *, out: Tensor | None = None) -> Tensor:
@@ -2017,7 +2024,7 @@ class Tensor:
             IndexError: there is no such dimension.
         """
         ...
-    def long(self) -> Tensor:
+    def long(self, memory_format: Any = None) -> Tensor:
         """The elements converted to int64; the tensor itself if they are of it. Numbers out of range wrap around."""
         ...
     def lt(self, other: Any, *, out: Tensor | None = None) -> Tensor:
@@ -2407,6 +2414,10 @@ class Tensor:
             input: the tensor.
             as_tuple: whether to return a tensor of indices for each dimension, instead of one with a row for each element.
             out: where to write the result, if that is one tensor; it is given the result's shape.
+
+        Raises:
+            ValueError: ``out`` is given with ``as_tuple``.
+            TypeError: ``out`` is no tensor.
         """
         ...
     def norm(self, p: Any = 2, dim: Any = None, keepdim: _bool = False, dtype: Any = None, *, out: Tensor | None = None, axis: Any = None, keepdims: _bool = False) -> Tensor:
@@ -2843,7 +2854,7 @@ class Tensor:
     def shape(self) -> Size:
         """The lengths of the dimensions."""
         ...
-    def short(self) -> Tensor:
+    def short(self, memory_format: Any = None) -> Tensor:
         """The elements converted to int16; the tensor itself if they are of it. Numbers out of range wrap around."""
         ...
     def sigmoid(self, *, out: Tensor | None = None) -> Tensor:
@@ -3114,7 +3125,7 @@ class Tensor:
 
         Args:
             input: the tensor.
-            indices: int64, as ``argsort`` and ``argmax`` give them.
+            indices: int64, as ``argsort`` and ``argmax`` give them; negative ones count from the end.
             dim: the dimension, or None.
             out: where to write the result; it is given the result's shape.
 
@@ -3172,7 +3183,8 @@ class Tensor:
         """The tensor on another device, or as another type; itself if nothing would change.
 
         ``to(device)``, ``to(dtype)``, ``to(device, dtype)`` or ``to(other)`` (the device and type of a tensor), each also
-        by keyword, with ``non_blocking`` (see ``copy_``) and ``copy`` (make a copy in any case).
+        by keyword, with ``non_blocking`` (see ``copy_``), ``copy`` (make a copy in any case) and ``memory_format``
+        (``preserve_format``, or ``contiguous_format`` for a copy in row-major order).
 
         Raises:
             TypeError: the arguments are none of these.

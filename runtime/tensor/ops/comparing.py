@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..core.dtypes import get_default_dtype
 from ..core.tensor import Tensor
-from ..core.tensor_errors import ElementTypeError
+from ..core.tensor_errors import ArgumentError, ElementTypeError
 from ..places.elementwise_table import BY_NAME
 from . import elementwise_functions as each
 from .copying import to
@@ -36,8 +36,13 @@ def isclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8
 
     Raises:
         TypeError: the element types differ.
-        ValueError: the shapes do not broadcast.
+        ValueError: the shapes do not broadcast, or a tolerance is negative.
     """
+    for one in (input, other):
+        if not isinstance(one, Tensor):
+            raise TypeError(f"isclose: both are tensors, and one is a {type(one).__name__}")
+    if rtol < 0 or atol < 0:
+        raise ArgumentError(f"isclose: tolerances are 0 or more, not {rtol} and {atol}")
     if input.dtype is not other.dtype:
         raise ElementTypeError(f"isclose: the tensors are of {input.dtype!r} and {other.dtype!r}; convert one")
     close = each.eq(input, other)

@@ -10,6 +10,7 @@ from ..backends.host_place import HOST
 from ..core.dtypes import bfloat16, bool_, dtype, dtype_of, float16, float32, float64, int8, int16, int32, int64, uint8
 from ..core.gradient_seam import engine
 from ..core.layout import Layout
+from ..core.memory_formats import contiguous_format, preserve_format
 from ..core.storage import pinned_storage
 from ..core.tensor import Tensor, make_tensor
 from ..core.tensor_errors import ArgumentError, ShapeError
@@ -27,6 +28,7 @@ __all__ = [
     "cpu",
     "cuda",
     "detach",
+    "in_format",
     "pin_memory",
     "pinned_empty",
     "to",
@@ -44,9 +46,25 @@ __all__ = [
 ]
 
 
-def clone(input: Tensor) -> Tensor:
-    """A copy with the same strides where they leave no gaps, else with the dimensions in the same order in memory."""
-    return apply1(COPY, input)
+def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
+    """A copy with the same strides where they leave no gaps, else with the dimensions in the same order in memory.
+
+    With ``memory_format=contiguous_format`` the copy is in row-major order.
+    """
+    return apply1(COPY, input) if memory_format is None else in_format(apply1(COPY, input), memory_format, input)
+
+
+def in_format(made: Tensor, memory_format: Any, source: Tensor | None = None) -> Tensor:
+    """A new tensor in the order that is asked for; one that is ``source`` itself stays.
+
+    Raises:
+        ValueError: there is no such order here.
+    """
+    if memory_format is None or made is source or memory_format is preserve_format:
+        return made
+    if memory_format is not contiguous_format:
+        raise ArgumentError(f"memory_format is contiguous_format or preserve_format here, not {memory_format!r}")
+    return contiguous(made)
 
 
 def detach(input: Tensor) -> Tensor:
@@ -80,14 +98,17 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """The tensor on another device, or as another type; itself if nothing would change.
 
     ``to(device)``, ``to(dtype)``, ``to(device, dtype)`` or ``to(other)`` (the device and type of a tensor), each also
-    by keyword, with ``non_blocking`` (see ``copy_``) and ``copy`` (make a copy in any case).
+    by keyword, with ``non_blocking`` (see ``copy_``), ``copy`` (make a copy in any case) and ``memory_format``
+    (``preserve_format``, or ``contiguous_format`` for a copy in row-major order).
 
     Raises:
         TypeError: the arguments are none of these.
         CuplugError: there is no such device.
     """
+    memory_format = kwargs.pop("memory_format", None)
     place, kind, non_blocking, copy = _destination(input, args, kwargs)
-    return copied_to(input, place, kind, non_blocking=non_blocking, always=copy)
+    made = copied_to(input, place, kind, non_blocking=non_blocking, always=copy)
+    return made if memory_format is None else in_format(made, memory_format, input)
 
 
 def cuda(input: Tensor, device: Any = None, non_blocking: bool = False, **kwargs: Any) -> Tensor:
@@ -136,54 +157,54 @@ def pin_memory(input: Tensor) -> Tensor:
     return apply_into(COPY, pinned_empty(input._layout.like()), input)
 
 
-def to_float16(input: Tensor) -> Tensor:
+def to_float16(input: Tensor, memory_format: Any = None) -> Tensor:
     """The elements converted to float16; the tensor itself if they are of it."""
-    return copied_to(input, place_at(input._layout), float16)
+    return in_format(copied_to(input, place_at(input._layout), float16), memory_format, input)
 
 
-def to_bfloat16(input: Tensor) -> Tensor:
+def to_bfloat16(input: Tensor, memory_format: Any = None) -> Tensor:
     """The elements converted to bfloat16; the tensor itself if they are of it."""
-    return copied_to(input, place_at(input._layout), bfloat16)
+    return in_format(copied_to(input, place_at(input._layout), bfloat16), memory_format, input)
 
 
-def to_float32(input: Tensor) -> Tensor:
+def to_float32(input: Tensor, memory_format: Any = None) -> Tensor:
     """The elements converted to float32; the tensor itself if they are of it."""
-    return copied_to(input, place_at(input._layout), float32)
+    return in_format(copied_to(input, place_at(input._layout), float32), memory_format, input)
 
 
-def to_float64(input: Tensor) -> Tensor:
+def to_float64(input: Tensor, memory_format: Any = None) -> Tensor:
     """The elements converted to float64; the tensor itself if they are of it."""
-    return copied_to(input, place_at(input._layout), float64)
+    return in_format(copied_to(input, place_at(input._layout), float64), memory_format, input)
 
 
-def to_uint8(input: Tensor) -> Tensor:
+def to_uint8(input: Tensor, memory_format: Any = None) -> Tensor:
     """The elements converted to uint8; the tensor itself if they are of it. Numbers out of range wrap around."""
-    return copied_to(input, place_at(input._layout), uint8)
+    return in_format(copied_to(input, place_at(input._layout), uint8), memory_format, input)
 
 
-def to_int8(input: Tensor) -> Tensor:
+def to_int8(input: Tensor, memory_format: Any = None) -> Tensor:
     """The elements converted to int8; the tensor itself if they are of it. Numbers out of range wrap around."""
-    return copied_to(input, place_at(input._layout), int8)
+    return in_format(copied_to(input, place_at(input._layout), int8), memory_format, input)
 
 
-def to_int16(input: Tensor) -> Tensor:
+def to_int16(input: Tensor, memory_format: Any = None) -> Tensor:
     """The elements converted to int16; the tensor itself if they are of it. Numbers out of range wrap around."""
-    return copied_to(input, place_at(input._layout), int16)
+    return in_format(copied_to(input, place_at(input._layout), int16), memory_format, input)
 
 
-def to_int32(input: Tensor) -> Tensor:
+def to_int32(input: Tensor, memory_format: Any = None) -> Tensor:
     """The elements converted to int32; the tensor itself if they are of it. Numbers out of range wrap around."""
-    return copied_to(input, place_at(input._layout), int32)
+    return in_format(copied_to(input, place_at(input._layout), int32), memory_format, input)
 
 
-def to_int64(input: Tensor) -> Tensor:
+def to_int64(input: Tensor, memory_format: Any = None) -> Tensor:
     """The elements converted to int64; the tensor itself if they are of it. Numbers out of range wrap around."""
-    return copied_to(input, place_at(input._layout), int64)
+    return in_format(copied_to(input, place_at(input._layout), int64), memory_format, input)
 
 
-def to_bool(input: Tensor) -> Tensor:
+def to_bool(input: Tensor, memory_format: Any = None) -> Tensor:
     """Whether each element differs from 0; the tensor itself if it is of bool."""
-    return copied_to(input, place_at(input._layout), bool_)
+    return in_format(copied_to(input, place_at(input._layout), bool_), memory_format, input)
 
 
 def copied_to(

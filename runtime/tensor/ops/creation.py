@@ -15,6 +15,7 @@ from ..core.dtypes import dtype, dtype_of, get_default_dtype, int64, promote_typ
 from ..core.dtypes import from_numpy as dtype_from_numpy
 from ..core.gradient_seam import required
 from ..core.layout import Layout
+from ..core.memory_formats import preserve_format
 from ..core.shapes import given_once, shape_of
 from ..core.tensor import Tensor
 from ..core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
@@ -22,7 +23,7 @@ from ..places.dispatch import Plan, dispatch
 from ..places.elementwise_table import COPY
 from ..places.place import Place, place_at
 from ..places.registry import place_of
-from .copying import copied_to, pinned_empty, to
+from .copying import copied_to, in_format, pinned_empty, to
 from .copying import pin_memory as pin_memory_of
 from .elementwise import apply_into
 from .numpy_arrays import adopt_array, from_numpy
@@ -88,9 +89,10 @@ def as_tensor(data: Any, *, dtype: Any = None, device: Device = None) -> Tensor:
     return to(data, data.device if device is None else device, dtype=dtype)
 
 
-def scalar_tensor(value: Any, *, dtype: Any = None, device: Device = None) -> Tensor:
+def scalar_tensor(value: Any, *, dtype: Any = None, device: Device = None, requires_grad: bool = False) -> Tensor:
     """A number as a tensor without dimensions."""
-    return tensor(value, dtype=get_default_dtype() if dtype is None else dtype, device=device)
+    kind = get_default_dtype() if dtype is None else dtype
+    return tensor(value, dtype=kind, device=device, requires_grad=requires_grad)
 
 
 def _from_values(data: Any, wanted: dtype | None) -> Tensor:
@@ -267,27 +269,30 @@ def ones(
     return required(apply_into(COPY, made, 1), requires_grad)
 
 
-def empty_like(input: Tensor, *, dtype: Any = None, device: Device = None) -> Tensor:
+def empty_like(input: Tensor, *, dtype: Any = None, device: Device = None, memory_format: Any = None) -> Tensor:
     """An uninitialised tensor with the shape, type and device of another."""
     own = input._layout
     kind = own.dtype if dtype is None else dtype_of(dtype)
     place = place_at(own) if device is None else place_of(device)
-    return place.empty(Layout.of(place, kind, own.shape, own.kept_strides()))
+    kept = own.kept_strides() if memory_format in (None, preserve_format) else None
+    return in_format(place.empty(Layout.of(place, kind, own.shape, kept)), memory_format)
 
 
-def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, device: Device = None) -> Tensor:
+def full_like(
+    input: Tensor, fill_value: Any, *, dtype: Any = None, device: Device = None, memory_format: Any = None
+) -> Tensor:
     """A tensor with the shape, type and device of another and ``fill_value`` everywhere."""
-    return apply_into(COPY, empty_like(input, dtype=dtype, device=device), fill_value)
+    return apply_into(COPY, empty_like(input, dtype=dtype, device=device, memory_format=memory_format), fill_value)
 
 
-def zeros_like(input: Tensor, *, dtype: Any = None, device: Device = None) -> Tensor:
+def zeros_like(input: Tensor, *, dtype: Any = None, device: Device = None, memory_format: Any = None) -> Tensor:
     """A tensor with the shape, type and device of another and 0 everywhere."""
-    return full_like(input, 0, dtype=dtype, device=device)
+    return full_like(input, 0, dtype=dtype, device=device, memory_format=memory_format)
 
 
-def ones_like(input: Tensor, *, dtype: Any = None, device: Device = None) -> Tensor:
+def ones_like(input: Tensor, *, dtype: Any = None, device: Device = None, memory_format: Any = None) -> Tensor:
     """A tensor with the shape, type and device of another and 1 everywhere."""
-    return full_like(input, 1, dtype=dtype, device=device)
+    return full_like(input, 1, dtype=dtype, device=device, memory_format=memory_format)
 
 
 def arange(
@@ -316,6 +321,13 @@ def arange(
     start, end, step = (0, *values, step) if len(values) == 1 else (*values, step)[:3]
     floating = any(isinstance(each, float) for each in (start, end, step))
     kind = dtype_of(dtype) if dtype is not None else get_default_dtype() if floating else int64
+    _check_out_type("arange", dtype, out)
+    if out is not None:
+        kind = out.dtype
+    if kind is int64:  # torch counts in it from the beginning, whatever the limits are
+        if all(map(isfinite, (start, end, step))):
+            start, end, step = int(start), int(end), int(step)
+        floating = False
     if not step or (end - start) * step < 0 or not all(map(isfinite, (start, end, step))):
         raise ArgumentError(f"arange: from {start} to {end} there is no way in steps of {step}")
     count = ceil((end - start) / step) if floating else -((start - end) // step)
@@ -342,11 +354,14 @@ def linspace(
 
     ``out`` says which tensor to give this shape and to fill, instead of a new one.
     """
+    _check_out_type("linspace", dtype, out)
+    kind = out.dtype if out is not None else get_default_dtype() if dtype is None else dtype_of(dtype)
     steps, start, end = index(steps), float(start), float(end)
     if steps < 0:
         raise ArgumentError(f"linspace: {steps} steps; there must be 0 or more")
+    if kind.kind in "ui":  # torch converts the ends first
+        start, end = float(int(start)), float(int(end))
     step = (end - start) / (steps - 1) if steps > 1 else 0.0
-    kind = get_default_dtype() if dtype is None else dtype_of(dtype)
     parameters = start, end, step, float(steps)
     return required(
         _filled("linspace", (steps,), kind, device, *parameters, pin_memory=pin_memory, out=out), requires_grad
@@ -368,8 +383,14 @@ def eye(
     ``out`` says which tensor to give this shape and to fill, instead of a new one.
     """
     columns = n if m is None else m
+    _check_out_type("eye", dtype, out)
     kind = get_default_dtype() if dtype is None else dtype_of(dtype)
     return required(_filled("eye", (n, columns), kind, device, columns, pin_memory=pin_memory, out=out), requires_grad)
+
+
+def _check_out_type(name: str, asked: Any, out: Tensor | None) -> None:
+    if out is not None and asked is not None and out.dtype is not dtype_of(asked):
+        raise ElementTypeError(f"{name}: dtype= says {dtype_of(asked)!r} and out= names a tensor of {out.dtype!r}")
 
 
 def _filled(

@@ -205,6 +205,8 @@ def _prepare(operation: Elementwise, operands: tuple[Any, ...], out: Tensor | No
     }
     given = [None if value else layout for layout, value in zip(layouts, by_value, strict=True)]
     kernel = place.elementwise(operation, types, target, given)
+    if out is not None and result.is_half and out.dtype is not result and operation.rule is not TypeRule.FIRST:
+        kernel = _rounded_first(_prepare(operation, operands, None))
     if any(by_value):
         kernel = _taking_values(kernel, by_value)
     if peers:
@@ -218,6 +220,15 @@ def _prepare(operation: Elementwise, operands: tuple[Any, ...], out: Tensor | No
     if any(layout is not None and layout.dtype.kind == "f" for layout in layouts):
         return plan
     return _Defaulting(plan, operation, out is not None)
+
+
+def _rounded_first(plan: Plan) -> Kernel:
+    """What a half type's operation does with a tensor of another type: its results are rounded to the half type."""
+
+    def run(out: Tensor, *operands: Any) -> None:
+        apply_into(COPY, out, plan(*operands))
+
+    return run
 
 
 def _new(kernel: Kernel, place: Place, target: Layout) -> Plan:

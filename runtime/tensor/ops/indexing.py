@@ -12,7 +12,7 @@ from ..core.gradient_seam import begin_history
 from ..core.layout import Layout
 from ..core.shapes import broadcast_shapes, normal_axis
 from ..core.tensor import Tensor
-from ..core.tensor_errors import ElementTypeError
+from ..core.tensor_errors import ArgumentError, ElementTypeError
 from ..places.elementwise_table import BY_NAME, COPY
 from ..places.place import place_at
 from .copying import copy_, to
@@ -126,7 +126,15 @@ def nonzero(input: Tensor, as_tuple: bool = False, *, out: Tensor | None = None)
         input: the tensor.
         as_tuple: whether to return a tensor of indices for each dimension, instead of one with a row for each element.
         out: where to write the result, if that is one tensor; it is given the result's shape.
+
+    Raises:
+        ValueError: ``out`` is given with ``as_tuple``.
+        TypeError: ``out`` is no tensor.
     """
+    if out is not None and not isinstance(out, Tensor):
+        raise TypeError(f"nonzero: out= must be a tensor, not {type(out).__name__}")
+    if as_tuple and out is not None:
+        raise ArgumentError("nonzero: out= names one tensor, and as_tuple=True gives several")
     place = place_at(input._layout)
     if is_searched_there(input._layout):
         there = found_there(reshape(input, input.shape or (1,)))

@@ -48,7 +48,7 @@ def vector_norm(
     kind = x.dtype if dtype is None else dtype_of(dtype)
     if kind.kind != "f":
         raise ElementTypeError(f"linalg.vector_norm needs floating-point elements and this tensor has {kind!r}")
-    return into(out, norm_of(to(x, kind), ord, dim, keepdim))
+    return into(out, norm_of(to(x, kind), ord, dim, keepdim), exact=True)
 
 
 def norm(
@@ -92,7 +92,10 @@ def norm(
     given = axes if dim is None else tuple(normal_axis(axis, A.ndim) for axis in dim)
     added, chosen = given if abs(ord) == 1 else given[::-1]
     totals = sum_of(each.abs(x), added, True)
-    made = (amax if ord > 0 else amin)(totals, chosen, True)
+    if ord > 0 and not totals.shape[chosen]:
+        made = sum_of(totals, chosen, True)  # the largest of no totals is 0
+    else:
+        made = (amax if ord > 0 else amin)(totals, chosen, True)
     if not keepdim:
         made = reshape(made, [length for axis, length in enumerate(A.shape) if axis not in given])
-    return into(out, made)
+    return into(out, made, exact=True)

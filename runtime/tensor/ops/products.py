@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -53,7 +53,7 @@ def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     length = input.shape[-1]
     rows, columns = (reshape(each, prod(each.shape[:-1]), length) for each in (input, other))
     made = matmul(rows, permute(columns, 1, 0))
-    return into(out, reshape(made, (*input.shape[:-1], *other.shape[:-1])))
+    return into(out, reshape(made, (*input.shape[:-1], *other.shape[:-1])), exact=True)
 
 
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -63,20 +63,32 @@ def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return dot(input, other, out=out)
 
 
-def _scaled(tensor: Tensor, factor: Any, kind: ElementType) -> Tensor:
-    """``factor`` times a tensor, in its type; a factor of 1 costs nothing."""
-    if isinstance(factor, float) and kind.kind != "f":
-        raise ElementTypeError(f"the result is of {kind!r}, and a factor cannot be {factor!r}")
-    return tensor if factor == 1 else to(apply(_MUL, tensor, factor), kind)
+def _factor(factor: Any, kind: ElementType) -> Any:
+    """A factor of elements of this type: for integers its whole part, as in torch."""
+    return int(factor) if kind.kind in "ui" else factor
 
 
-def _sum_of(name: str, input: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
+def _product(multiply: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tensor) -> Tensor:
+    """A product that something will be added to: on the CPU the half types' is not rounded before."""
+    if a.dtype is b.dtype and a.dtype.is_half and a.device.type == b.device.type == "cpu":
+        a, b = to(a, a.dtype.computed), to(b, b.dtype.computed)
+    return multiply(a, b)
+
+
+def _sum_of(name: str, input: Tensor, product: Tensor, factors: tuple[Any, Any], kind: ElementType) -> Tensor:
     """``beta * input + alpha * product``; with ``beta`` 0 what is in ``input`` does not count, not even NaN."""
-    if input.dtype is not product.dtype:
-        raise ElementTypeError(f"{name}: the operands are of {input.dtype!r} and {product.dtype!r}; convert one")
-    scaled = _scaled(product, alpha, product.dtype)
+    if input.dtype is not kind:
+        raise ElementTypeError(f"{name}: the operands are of {input.dtype!r} and {kind!r}; convert one")
+    beta, alpha = (_factor(each, kind) for each in factors)
+    if beta == 1 and alpha == 1 and product.dtype is kind:
+        return apply(_ADD, product, expand(input, *product.shape) if product.shape else input)
+    made = to(product, kind.computed)  # rounded once, at the end
+    made = made if alpha == 1 else apply(_MUL, made, alpha)
     added = expand(input, *product.shape) if product.shape else input
-    return scaled if beta == 0 else apply(_ADD, scaled, _scaled(added, beta, product.dtype))
+    if beta != 0:
+        added = to(added, kind.computed)
+        made = apply(_ADD, made, added if beta == 1 else apply(_MUL, added, beta))
+    return to(made, kind)
 
 
 def addmm(
@@ -88,7 +100,7 @@ def addmm(
         TypeError: the element types differ.
         ValueError: the shapes do not fit.
     """
-    return into(out, _sum_of("addmm", input, mm(mat1, mat2), beta, alpha), exact=True)
+    return into(out, _sum_of("addmm", input, _product(mm, mat1, mat2), (beta, alpha), mat1.dtype), exact=True)
 
 
 def addmv(
@@ -100,7 +112,7 @@ def addmv(
         TypeError: the element types differ.
         ValueError: the shapes do not fit.
     """
-    return into(out, _sum_of("addmv", input, mv(mat, vec), beta, alpha), exact=True)
+    return into(out, _sum_of("addmv", input, _product(mv, mat, vec), (beta, alpha), mat.dtype), exact=True)
 
 
 def addr(
@@ -113,7 +125,11 @@ def addr(
         ValueError: the shapes do not fit.
     """
     kind = common_dtype((input, vec1, vec2))
-    return into(out, _sum_of("addr", to(input, kind), outer(to(vec1, kind), to(vec2, kind)), beta, alpha), exact=True)
+    for factor in (beta, alpha):
+        if isinstance(factor, float) and kind.kind != "f":
+            raise ElementTypeError(f"addr: the result is of {kind!r}, and a factor cannot be {factor!r}")
+    a, b = (to(to(each, kind), kind.computed) for each in (vec1, vec2))
+    return into(out, _sum_of("addr", to(input, kind), outer(a, b), (beta, alpha), kind))
 
 
 def baddbmm(
@@ -125,7 +141,7 @@ def baddbmm(
         TypeError: the element types differ.
         ValueError: the shapes do not fit.
     """
-    return into(out, _sum_of("baddbmm", input, bmm(batch1, batch2), beta, alpha), exact=True)
+    return into(out, _sum_of("baddbmm", input, _product(bmm, batch1, batch2), (beta, alpha), batch1.dtype), exact=True)
 
 
 def addbmm(
@@ -137,8 +153,9 @@ def addbmm(
         TypeError: the element types differ.
         ValueError: the shapes do not fit.
     """
-    product = sum_of(bmm(batch1, batch2), 0, dtype=batch1.dtype)
-    return into(out, _sum_of("addbmm", input, product, beta, alpha), exact=True)
+    made = _product(bmm, batch1, batch2)
+    product = sum_of(made, 0, dtype=made.dtype)
+    return into(out, _sum_of("addbmm", input, product, (beta, alpha), batch1.dtype), exact=True)
 
 
 def addcmul(input: Tensor, tensor1: Any, tensor2: Any, *, value: float = 1, out: Tensor | None = None) -> Tensor:

@@ -8,7 +8,7 @@ from ..core.dtypes import bool_, dtype, dtype_of, uint8
 from ..core.layout import Layout
 from ..core.shapes import Shape, normal_axes
 from ..core.tensor import Tensor
-from ..core.tensor_errors import ElementTypeError, NoElementsError
+from ..core.tensor_errors import ElementTypeError, NoElementsError, ShapeError
 from ..places.dispatch import Plan, dispatch
 from ..places.place import place_at
 from ..places.reduction_table import REDUCTIONS, Reduction, ReductionRule
@@ -70,6 +70,10 @@ class _Reduction:
 
     def __init__(self, tensor: Tensor, reduction: Reduction, dim: Axes, keepdim: bool, asked: dtype | None) -> None:
         layout = tensor._layout
+        if len(layout.shape) > 64:
+            raise ShapeError(
+                f"{reduction.name}() takes tensors of up to 64 dimensions; this one has {len(layout.shape)}"
+            )
         # Of no dimensions at all torch tests each element; sums and the like are of all.
         each = reduction.rule is ReductionRule.TEST and dim == ()
         axes = () if each else normal_axes(dim, len(layout.shape))

@@ -303,13 +303,15 @@ def max(
         IndexError: there is no such dimension.
         ValueError: there are no elements to choose from; an IndexError too.
     """
+    if not isinstance(input, Tensor):
+        raise TypeError(f"max: the first argument is a tensor, not a {type(input).__name__}")
     asked = dim if axis is None else axis
     if other is None and isinstance(asked, Tensor):
         asked, other = None, asked
     if other is not None:
         return run(_MAXIMUM, out, input, other)
     if asked is None:
-        return reduced("amax", input, None, False, out=out)
+        return into(out, reduced("amax", input, None, False))
     found = reduced_to_all("max", input, normal_axis(asked, input.ndim), keepdim or keepdims)
     return into(out, ValuesAndIndices(*found), exact=True)
 
@@ -341,13 +343,15 @@ def min(
         IndexError: there is no such dimension.
         ValueError: there are no elements to choose from; an IndexError too.
     """
+    if not isinstance(input, Tensor):
+        raise TypeError(f"min: the first argument is a tensor, not a {type(input).__name__}")
     asked = dim if axis is None else axis
     if other is None and isinstance(asked, Tensor):
         asked, other = None, asked
     if other is not None:
         return run(_MINIMUM, out, input, other)
     if asked is None:
-        return reduced("amin", input, None, False, out=out)
+        return into(out, reduced("amin", input, None, False))
     found = reduced_to_all("min", input, normal_axis(asked, input.ndim), keepdim or keepdims)
     return into(out, ValuesAndIndices(*found), exact=True)
 

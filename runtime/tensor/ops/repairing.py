@@ -34,14 +34,14 @@ def nan_to_num(
         out: where to write the result; it is given the result's shape.
     """
     if input.dtype.kind != "f":
-        return into(out, clone(input))
+        return into(out, clone(input), exact=True)
     limits = finfo(input.dtype)
     infinite = float("inf")
     high = float(limits.max if posinf is None else posinf)
     low = float(limits.min if neginf is None else neginf)
     made = apply(_WHERE, each.isnan(input), float(nan or 0.0), input)
     made = apply(_WHERE, each.eq(made, infinite), high, made)
-    return into(out, apply(_WHERE, each.eq(made, -infinite), low, made))
+    return into(out, apply(_WHERE, each.eq(made, -infinite), low, made), exact=True)
 
 
 def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:
@@ -56,12 +56,12 @@ def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Ten
         TypeError: the elements are of bool; or integers, and ``decimals`` is not 0.
     """
     if not decimals:
-        return into(out, apply(_ROUND, input))
+        return into(out, apply(_ROUND, input), exact=True)
     if input.dtype.kind != "f":
         raise ElementTypeError(f"round: integers have no decimals, and this tensor has {input.dtype!r}")
     factor = 10.0 ** abs(decimals)
     up, down = (BY_NAME["mul"], BY_NAME["div"]) if decimals > 0 else (BY_NAME["div"], BY_NAME["mul"])
-    return into(out, apply(down, apply(_ROUND, apply(up, input, factor)), factor))
+    return into(out, apply(down, apply(_ROUND, apply(up, input, factor)), factor), exact=True)
 
 
 nan_to_num_ = in_place(nan_to_num)

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..core.dtypes import dtype
 from ..core.layout import Layout
+from ..core.memory_formats import contiguous_format
 from ..core.shapes import Shape, as_lengths, contiguous_strides, existing_axis, given_once, normal_axis, shape_of
 from ..core.tensor import Tensor, make_tensor, view_of
 from ..core.tensor_errors import ArgumentError, ShapeError
@@ -85,8 +86,14 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     return reshape(input, *input.shape[:axis], *parts, *input.shape[axis + 1 :])
 
 
-def contiguous(input: Tensor) -> Tensor:
-    """This tensor if its elements lie side by side in row-major order, else a copy in which they do."""
+def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
+    """This tensor if its elements lie side by side in row-major order, else a copy in which they do.
+
+    Raises:
+        ValueError: ``memory_format`` is another one.
+    """
+    if memory_format not in (None, contiguous_format):
+        raise ArgumentError(f"contiguous: memory_format is contiguous_format here, not {memory_format!r}")
     return input if input._layout.contiguous else place_at(input._layout).contiguous_copy(input)
 
 

@@ -75,7 +75,7 @@ def cummax(input: Tensor, dim: int, *, out: tuple[Tensor, Tensor] | None = None)
     Raises:
         IndexError: there is no such dimension.
     """
-    return into(out, ValuesAndIndices(*_scanned("cummax", input, dim, (input.dtype, int64))))
+    return into(out, ValuesAndIndices(*_scanned("cummax", input, dim, (input.dtype, int64))), exact=True)
 
 
 def cummin(input: Tensor, dim: int, *, out: tuple[Tensor, Tensor] | None = None) -> ValuesAndIndices:
@@ -89,7 +89,7 @@ def cummin(input: Tensor, dim: int, *, out: tuple[Tensor, Tensor] | None = None)
     Raises:
         IndexError: there is no such dimension.
     """
-    return into(out, ValuesAndIndices(*_scanned("cummin", input, dim, (input.dtype, int64))))
+    return into(out, ValuesAndIndices(*_scanned("cummin", input, dim, (input.dtype, int64))), exact=True)
 
 
 def _total(name: str, input: Tensor, dim: int, dtype: Any, out: Tensor | None) -> Tensor:
@@ -99,7 +99,7 @@ def _total(name: str, input: Tensor, dim: int, dtype: Any, out: Tensor | None) -
         kind = out.dtype
     else:
         kind = input.dtype if input.dtype.kind == "f" else int64
-    return into(out, _scanned(name, to(input, kind), dim, (kind,))[0])
+    return into(out, _scanned(name, to(input, kind), dim, (kind,))[0], exact=True)
 
 
 def _scanned(name: str, input: Tensor, dim: int, kinds: tuple[ElementType, ...]) -> list[Tensor]:

@@ -106,7 +106,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
 
     Args:
         input: the tensor.
-        indices: int64, as ``argsort`` and ``argmax`` give them.
+        indices: int64, as ``argsort`` and ``argmax`` give them; negative ones count from the end.
         dim: the dimension, or None.
         out: where to write the result; it is given the result's shape.
 
@@ -116,7 +116,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
         IndexError: there is no such dimension; on the CPU also: an index is out of range.
     """
     if dim is None:
-        return gather(reshape(input, -1), 0, reshape(indices, -1), out=out)
+        return take_along_dim(reshape(input, -1), reshape(indices, -1), 0, out=out)
     if indices.dtype is not int64:
         raise ElementTypeError(f"take_along_dim: indices must be of {int64!r}, and are of {indices.dtype!r}")
     if input.ndim != indices.ndim:
@@ -127,12 +127,14 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
     )
     own = (*shape[:axis], input.shape[axis], *shape[axis + 1 :])
     asked = (*shape[:axis], indices.shape[axis], *shape[axis + 1 :])
-    return gather(broadcast_to(input, own), axis, broadcast_to(indices, asked), out=out)
+    from_end = apply(BY_NAME["add"], indices, input.shape[axis])
+    counted = apply(BY_NAME["where"], each.lt(indices, 0), from_end, indices)
+    return gather(broadcast_to(input, own), axis, broadcast_to(counted, asked), out=out)
 
 
 def _index(name: str, index: Tensor, input: Tensor, axis: int, *, exact: bool = False) -> Tensor:
     """An index for a tensor as int64, checked."""
-    if index.dtype not in (int64, int32):
+    if index.numel() and index.dtype not in (int64, int32):
         raise ElementTypeError(f"{name}: the index must be of {int64!r} or {int32!r}, and is of {index.dtype!r}")
     common_place(name, (reshape(input, -1), reshape(index, -1)))
     if index.numel() and (index.ndim or 1) != (input.ndim or 1):
@@ -366,7 +368,7 @@ def index_add_(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha:
     if not (type(alpha) is int and alpha == 1):
         source = to(apply(BY_NAME["mul"], source, alpha), input.dtype)
     if not input.ndim:
-        return apply_into(BY_NAME["add"], input, input, sum_of(reshape(source, -1)))
+        return apply_into(COPY, input, apply(BY_NAME["add"], input, sum_of(reshape(source, -1))))
     return _scattered("index_add", input, axis, _spread(flat, source, axis), source, "add")
 
 
@@ -398,7 +400,7 @@ def index_add(
 
     ``out`` says where to write the result; it is given the result's shape.
     """
-    return into(out, index_add_(_copy(input), dim, index, source, alpha=alpha))
+    return into(out, index_add_(_copy(input), dim, index, source, alpha=alpha), exact=True)
 
 
 def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:

@@ -112,6 +112,8 @@ def topk(
     Raises:
         IndexError: there is no such dimension, or it has not so many elements.
     """
+    if isinstance(dim, bool):
+        raise TypeError(f"topk: the dimension is an integer, not {dim!r}; largest= says which elements are wanted")
     axis = normal_axis(dim, input.ndim)
     if not 0 <= k <= (input.shape[axis] if input.ndim else 1):
         raise RangeError(f"topk: {k} of a dimension of length {input.shape[axis] if input.ndim else 1}")
@@ -141,7 +143,7 @@ def kthvalue(
     length = input.shape[axis] if input.ndim else 1
     if not 1 <= k <= length:
         raise ArgumentError(f"kthvalue: the {k}. of a dimension of length {length}")
-    return into(out, _picked(_sorted(input, axis, False), axis, k - 1, keepdim))
+    return into(out, _picked(_sorted(input, axis, False), axis, k - 1, keepdim), exact=True)
 
 
 def median(
@@ -184,7 +186,7 @@ def _median(input: Tensor, dim: int | None, keepdim: bool, out: Any, *, ignoring
         raise NoElementsError(f"median: dimension {dim} has no elements")
     values, indices = _sorted(input, axis, False)
     if input.dtype.kind != "f" or not input.ndim:
-        return into(out, _picked([values, indices], axis, (length - 1) // 2, keepdim))
+        return into(out, _picked([values, indices], axis, (length - 1) // 2, keepdim), exact=True)
     # NaN comes last. Of rows that have one, the first NaN is the median; or they count only up to it.
     from .reductions import sum as total
     from .scattering import gather
@@ -198,7 +200,7 @@ def _median(input: Tensor, dim: int | None, keepdim: bool, out: Any, *, ignoring
     found = ValuesAndIndices(gather(values, axis, middle), gather(indices, axis, middle))
     if not keepdim:
         found = ValuesAndIndices(squeeze(found.values, axis), squeeze(found.indices, axis))
-    return into(out, found)
+    return into(out, found, exact=True)
 
 
 def _picked(found: list[Tensor], axis: int, position: int, keepdim: bool) -> ValuesAndIndices:

@@ -34,7 +34,7 @@ def tril(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
     Raises:
         ValueError: there are fewer than two dimensions.
     """
-    return into(out, _triangle("tril", input, diagonal))
+    return into(out, _triangle("tril", input, diagonal), exact=True)
 
 
 def triu(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
@@ -48,7 +48,7 @@ def triu(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
     Raises:
         ValueError: there are fewer than two dimensions.
     """
-    return into(out, _triangle("triu", input, diagonal))
+    return into(out, _triangle("triu", input, diagonal), exact=True)
 
 
 def _triangle(name: str, input: Tensor, diagonal: int) -> Tensor:
@@ -100,7 +100,7 @@ def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
     """
     if input.ndim not in (1, 2):
         raise ShapeError(f"diag: the tensor has {input.ndim} dimensions, and must have one or two")
-    return into(out, diag_embed(input, diagonal) if input.ndim == 1 else clone(_diagonal(input, diagonal)))
+    return into(out, diag_embed(input, diagonal) if input.ndim == 1 else clone(_diagonal(input, diagonal)), exact=True)
 
 
 _diagonal = diagonal
