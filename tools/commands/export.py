@@ -11,7 +11,7 @@ import typer
 
 from ...plugins.tracing.contents import Trace
 from ..console import UsageError, progress, say
-from ..foreign.chrome_trace import chrome_lines
+from ..foreign.chrome_trace import chrome_trace
 from ..foreign.snapshot_writer import snapshot
 from ..outputs import whole_output
 from ..reporters.event_rows import write_dump
@@ -59,8 +59,6 @@ def _write(trace: Trace, output: Path, form: str) -> None:
         with whole_output(output, binary=True) as binary:
             pickle.dump(snapshot(trace), binary, protocol=4)
     else:
-        with whole_output(output) as file:
-            file.write('{"displayTimeUnit":"ms","traceEvents":[\n')
-            for number, line in enumerate(chrome_lines(trace)):
-                file.write((",\n" if number else "") + line)
-            file.write("\n]}\n")
+        with whole_output(output, binary=True) as binary:
+            for piece in chrome_trace(trace):
+                binary.write(piece)

@@ -42,6 +42,7 @@ from ...allocators.sizes import format_size
 from ...plugins.tracing.contents import EVENT_DTYPE, EventArray, Frame, Header, Trace
 from . import safe_pickles
 from .safe_pickles import is_pickle
+from .snapshot_entries import Besides, besides
 from .snapshot_start import state_before
 
 __all__ = ["GZIP_MAGIC", "XZ_MAGIC", "read_snapshot"]
@@ -113,6 +114,8 @@ class _Import:
             for entry in entries
         )
         """Whether events have times. Before PyTorch 2.1 they had none: they then get one microsecond each."""
+        self.besides: list[Besides | None] = []
+        """What the entries of each device say beyond their events."""
         self.of_another_moment: list[int] = []
         """Devices whose segments are not the state in which their history ended."""
         self._stack_of: dict[int, int] = {}  # by the identity of the snapshot's own, shared list of frames
@@ -150,7 +153,7 @@ class _Import:
             frames={number: frame for frame, number in self.frames.items()},
             stacks={number: stack for stack, number in self.stacks.items()},
             path=self.path,
-            kept={name: value for name, value in self.snapshot.items() if name != "device_traces"},
+            kept={**self.snapshot, "device_traces": self.besides},
             note="; ".join(filter(None, self._notes(before, len(events)))),
         )
 
@@ -188,6 +191,7 @@ class _Import:
 
     def _events(self, device: int, entries: list[Any]) -> EventArray:
         try:
+            self.besides.append(besides(entries, _ACTIONS))
             entries = [entry for entry in entries if entry["action"] in _ACTIONS]
             events = np.zeros(len(entries), EVENT_DTYPE)
             if not len(entries):
@@ -204,7 +208,7 @@ class _Import:
             events["requested"] = events["nbytes"] = [entry["size"] for entry in entries]
             if (events["requested"] < 0).any() or (events["time"] < 0).any():
                 raise ValueError("negative")  # noqa: TRY301 - said better below
-            if "frames" in entries[0]:
+            if any("frames" in entry for entry in entries):
                 events["context"] = [self._stack(entry.get("frames")) for entry in entries]
             rounded = np.isin(events["kind"], _ROUNDED_KINDS)
             events["nbytes"][rounded] = (events["nbytes"][rounded] + _ROUND - 1) // _ROUND * _ROUND

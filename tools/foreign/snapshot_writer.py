@@ -9,6 +9,7 @@ import numpy as np
 from ...allocators.events import EventKind
 from ...plugins.tracing.contents import Trace
 from ..analysis.blocks import find_blocks
+from .snapshot_entries import Besides
 
 __all__ = ["snapshot"]
 
@@ -27,12 +28,16 @@ _ACTIONS = {
 def snapshot(trace: Trace) -> dict[str, Any]:
     """A PyTorch memory snapshot, as ``torch.cuda.memory._snapshot()`` gives it, made of builtin types only.
 
-    Of an imported snapshot, segments, settings and annotations are what the file had. Else what was freed without
+    Of an imported snapshot, segments, settings, annotations and what entries say besides are
+    what the file had. Else what was freed without
     waiting gets ``free_completed`` at once, as PyTorch writes it for every block, and segments at the end, with the
     blocks in them, are made up from the events.
     """
     stacks: dict[int, list[dict[str, Any]]] = {}
-    traces = [_entries(trace, device, stacks) for device in range(max(trace.devices, default=-1) + 1)]
+    traces = [
+        _entries(trace, device, stacks)
+        for device in range(max([*trace.devices, len(trace.kept.get("device_traces") or ()) - 1], default=-1) + 1)
+    ]
     if "segments" in trace.kept:
         return {**trace.kept, "device_traces": traces}
     segments = [segment for device in trace.devices for segment in _segments(trace, device, stacks)]
@@ -49,10 +54,15 @@ def _entries(trace: Trace, device: int, stacks: dict[int, list[dict[str, Any]]])
     blocks = find_blocks(events, completed_apart=trace.completed_apart)
     waits = set(blocks.freed[(blocks.reusable < 0) | (blocks.reusable > blocks.freed)].tolist())
     imported = trace.header.source == "pytorch"  # whose history says of every block when its free was completed
+    kept = trace.kept.get("device_traces") or []
+    besides: Besides | None = kept[device] if device < len(kept) else None
     annotations = trace.kept.get("external_annotations") or ()
     annotated = {f"{entry['name']} {entry['stage']}" for entry in annotations}
     offset = trace.header.wall_offset_ns
-    entries = []
+    entries: list[dict[str, Any]] = []
+    unknown = iter(besides.unknown if besides else ())
+    following = next(unknown, None)
+    written = 0
     begin = int(np.searchsorted(np.flatnonzero(trace.events["device"] == device), trace.begin))
     for place, event in enumerate(events[begin:], begin):
         kind = int(event["kind"])
@@ -62,7 +72,11 @@ def _entries(trace: Trace, device: int, stacks: dict[int, list[dict[str, Any]]])
             action = "snapshot" if name == "snapshot" else "user_defined"
         if action is None:
             continue
+        while following is not None and following[0] == written:
+            entries.append(following[1])
+            following = next(unknown, None)
         of_block = kind <= EventKind.FENCE_PASSED or kind == EventKind.OUT_OF_MEMORY
+        address = max(int(event["nbytes"]), 0) if kind == EventKind.OUT_OF_MEMORY else int(event["address"])
         entry: dict[str, Any] = {
             "action": action,
             "size": 0 if name else int(event["requested"] if of_block else event["nbytes"]),
@@ -70,17 +84,17 @@ def _entries(trace: Trace, device: int, stacks: dict[int, list[dict[str, Any]]])
             "time_us": (int(event["time"]) + offset) // 1000,
             "compile_context": "N/A",
             "user_metadata": name if action == "user_defined" else "",
+            "device_free" if kind == EventKind.OUT_OF_MEMORY else "addr": address,
         }
         if trace.stacks or not imported:
             entry["frames"] = _frames(trace, int(event["context"]), stacks)
-        if kind == EventKind.OUT_OF_MEMORY:
-            entry["device_free"] = max(int(event["nbytes"]), 0)
-        else:
-            entry["addr"] = int(event["address"])
+        if besides is not None:
+            entry = besides.entry(written, {"addr": address, "device_free": address, "frames": [], **entry})
+        written += 1
         entries.append(entry)
         if kind == EventKind.FREE and place not in waits and not imported:
             entries.append({**entry, "action": "free_completed"})
-    return entries
+    return entries + [entry for _, entry in ([following] if following else []) + list(unknown)]
 
 
 def _frames(trace: Trace, context: int, stacks: dict[int, list[dict[str, Any]]]) -> list[dict[str, Any]]:

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...allocators.events import EventKind
-from ...plugins.tracing.contents import NO_DEVICE, Trace
+from ...plugins.tracing.contents import NO_DEVICE, EventArray, Trace
+from ..foreign.text_columns import Part, Texts, lines
 from .tables import Column
 
 __all__ = ["ASKED", "COLUMNS", "FORMATS", "KIND_NAMES", "rows", "write_dump"]
@@ -60,6 +61,9 @@ def write_dump(
 ) -> None:
     """Write events to a text file, in one of ``FORMATS`` but Parquet.
 
+    Among JSON's lines are some that give a context's call stack. Each comes once, before the first event that names
+    this context by its number.
+
     Args:
         trace: where they are.
         places: which.
@@ -71,63 +75,65 @@ def write_dump(
     if form == "text":
         _write_text(trace, places, file, done, width)
         return
-    line, tail = {"csv": (_csv_line, _csv_tail), "jsonl": (_json_line, _json_tail)}[form]
     if form == "csv":
         file.write(",".join(COLUMNS) + "\n")
-    tails: dict[tuple[int, bool], str] = {}  # a stack's text is made once
-    for part, events in _parts(trace, places):
-        lines = []
-        for place, event in zip(part, events, strict=True):
-            time_ns, address, nbytes, requested, stream, context, thread, device, kind = event
-            key = context, kind in ASKED
-            end = tails.get(key)
-            if end is None:
-                end = tails[key] = tail(trace, "", *key)
-            if kind == _MARKER:
-                end = tail(trace, trace.name(requested), *key)
-            lines.append(
-                line(place, time_ns, KIND_NAMES[kind], device, stream, thread, address, nbytes, requested, context, end)
-            )
-        file.write("".join(lines))
-        done(len(lines))
+    told: set[int] = {0}
+    for start in range(0, len(places), _AT_ONCE):
+        part = places[start : start + _AT_ONCE]
+        events = trace.events[part]
+        if form == "jsonl":
+            new = sorted(set(np.unique(events["context"]).tolist()) - told)
+            told.update(new)
+            file.write("".join(_context_line(trace, context) for context in new))
+        file.write(lines(_parts(trace, part, events, form), len(part)).decode())
+        done(len(part))
 
 
-def _parts(trace: Trace, places: npt.NDArray[np.int64]) -> Iterator[tuple[list[int], list[tuple[int, ...]]]]:
-    """Places and their events' fields, some thousands at a time."""
-    for start in range(0, len(places), 4096):
-        part = places[start : start + 4096]
-        yield part.tolist(), trace.events[part].tolist()
+_AT_ONCE = 1 << 15
+_MOST_NAMES = (1 << 29) - 1
+_NUMBERS = ("device", "stream", "thread", "address", "nbytes", "requested", "context")
 
 
-def _csv_line(
-    place: int, time_ns: int, kind: str, device: int, stream: int, thread: int, address: int, nbytes: int,
-    requested: int, context: int, tail: str,
-) -> str:  # fmt: skip
-    return f"{place},{time_ns},{kind},{device},{stream},{thread},{address},{nbytes},{requested},{context},{tail}"
+def _parts(trace: Trace, places: npt.NDArray[np.int64], events: EventArray, form: str) -> list[Part]:
+    kinds = events["kind"]
+    named = Texts(kinds.astype(np.int64), [KIND_NAMES.get(kind, "").encode() for kind in range(max(KIND_NAMES) + 1)])
+    tail = {"csv": _csv_tail, "jsonl": _json_tail}[form]
+    names = np.where(kinds == _MARKER, np.clip(events["requested"], 0, _MOST_NAMES) + 1, 0)
+    key = names << 33 | events["context"].astype(np.int64) << 1 | np.isin(kinds, ASKED)
+    keys, place = np.unique(key, return_inverse=True)
+    ends = Texts(
+        place,
+        [
+            tail(trace, trace.name((one >> 33) - 1) if one >> 33 else "", one >> 1 & 0xFFFFFFFF, bool(one & 1))
+            for one in keys.tolist()
+        ],
+    )
+    if form == "csv":
+        parts: list[Part] = [places, b",", events["time"], b",", named, b","]
+        for name in _NUMBERS:
+            parts += [events[name], b","]
+        return [*parts, ends]
+    parts = [b'{"event": ', places, b', "time_ns": ', events["time"], b', "kind": "', named, b'"']
+    for name in _NUMBERS:
+        parts += [f', "{name}": '.encode(), events[name]]
+    return [*parts, b", ", ends]
 
 
-def _csv_tail(trace: Trace, name: str, context: int, asked: bool) -> str:
+def _csv_tail(trace: Trace, name: str, context: int, asked: bool) -> bytes:
     text = io.StringIO()
     stack = " < ".join(map(str, trace.stack(context)))
     csv.writer(text, lineterminator="\n").writerow((name, stack, trace.library(context) if asked else ""))
-    return text.getvalue()
+    return text.getvalue().encode(errors="backslashreplace")
 
 
-def _json_line(
-    place: int, time_ns: int, kind: str, device: int, stream: int, thread: int, address: int, nbytes: int,
-    requested: int, context: int, tail: str,
-) -> str:  # fmt: skip
-    return (
-        f'{{"event": {place}, "time_ns": {time_ns}, "kind": "{kind}", "device": {device}, "stream": {stream}, '
-        f'"thread": {thread}, "address": {address}, "nbytes": {nbytes}, "requested": {requested}, '
-        f'"context": {context}, {tail}'
-    )
+def _json_tail(trace: Trace, name: str, context: int, asked: bool) -> bytes:
+    entry = {"name": name, "library": trace.library(context) if asked else ""}
+    return (json.dumps(entry)[1:] + "\n").encode()
 
 
-def _json_tail(trace: Trace, name: str, context: int, asked: bool) -> str:
+def _context_line(trace: Trace, context: int) -> str:
     stack = [str(frame) for frame in trace.stack(context)]
-    entry = {"name": name, "stack": stack, "library": trace.library(context) if asked else ""}
-    return json.dumps(entry)[1:] + "\n"
+    return json.dumps({"context": context, "stack": stack}) + "\n"
 
 
 def _write_text(

@@ -19,7 +19,8 @@ from ..conftest import Command
 def dumped(command: Command, *words: object) -> list[dict[str, object]]:
     result = command("dump", "--format", "jsonl", *words)
     assert result.exit_code == 0, result.stderr
-    return [json.loads(line) for line in result.stdout.splitlines()]
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    return [row for row in rows if "event" in row]
 
 
 def test_json_lines_hold_every_field(command: Command, small_trace: Path) -> None:
@@ -37,14 +38,25 @@ def test_json_lines_hold_every_field(command: Command, small_trace: Path) -> Non
         "requested": 1000,
         "context": 1,
         "name": "",
-        "stack": [
-            "call (/usr/lib/python3/site-packages/lib.py:5)",
-            "forward (train.py:10)",
-            "<module> (train.py:99)",
-        ],
         "library": "cuplug",
     }
     assert rows[5]["name"] == "iteration 1"
+
+
+def test_json_lines_have_each_call_stack_once_before_the_first_event_that_names_it(
+    command: Command, small_trace: Path
+) -> None:
+    rows = [json.loads(line) for line in command("dump", "-f", "jsonl", small_trace).stdout.splitlines()]
+    stacks = {row["context"]: row["stack"] for row in rows if "event" not in row}
+    assert len(stacks) == len(rows) - 12 == 2
+    assert stacks[1] == [
+        "call (/usr/lib/python3/site-packages/lib.py:5)", "forward (train.py:10)", "<module> (train.py:99)",
+    ]  # fmt: skip
+    known = {0}
+    for row in rows:
+        if "event" in row:
+            assert row["context"] in known
+        known.add(row["context"])
 
 
 def test_csv_has_a_header_and_one_row_an_event(command: Command, small_trace: Path) -> None:
@@ -86,13 +98,13 @@ def test_output_goes_to_a_file(command: Command, small_trace: Path, tmp_path: Pa
     result = command("dump", "-f", "jsonl", "-o", tmp_path / "out.jsonl", small_trace)
     assert result.stdout == ""
     assert "12 events written" in result.stderr
-    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 12
+    assert (tmp_path / "out.jsonl").read_text().count('{"event": ') == 12
 
 
 def test_a_cut_off_trace_is_dumped_with_a_remark(command: Command, small_trace: Path) -> None:
     small_trace.write_bytes(small_trace.read_bytes()[:-10])
     result = command("dump", "-f", "jsonl", small_trace)
-    assert len(result.stdout.splitlines()) == 11
+    assert result.stdout.count('{"event": ') == 11
     assert "cut off" in result.stderr
 
 

@@ -110,6 +110,32 @@ def test_a_snapshot_that_is_exported_again_is_the_same(
     assert again["device_traces"] == data["device_traces"]
 
 
+def test_what_entries_say_besides_comes_back_as_it_was(export: Callable[[Path, str], Path], tmp_path: Path) -> None:
+    """Of other versions of PyTorch: without times and metadata, with more names, and with actions nobody knows."""
+    frames = [{"name": "f", "filename": "a.py", "line": 1}]
+    old = [
+        {"action": "alloc", "addr": 512, "size": 7, "stream": 0},
+        {"action": "alloc", "addr": 1024, "size": 7, "stream": 0, "frames": frames},
+        {"action": "oom", "addr": 900, "size": 70, "stream": 0, "frames": []},
+    ]
+    new = [
+        {"action": "to come", "what": [1, 2]},
+        {"stream": 3, "size": 600, "addr": 4096, "action": "alloc", "time_us": 5, "compile_context": "0/1",
+         "user_metadata": "mine", "category": "weights", "version": 0},
+        {"action": "snapshot", "addr": 8, "size": 600, "stream": 0, "time_us": 6, "user_metadata": ""},
+        {"action": "to come", "what": None},
+        {"action": "oom", "device_free": 900, "size": 70, "stream": 0, "time_us": 7},
+        {"action": "to come"},
+    ]  # fmt: skip
+    for number, device_traces in enumerate(([old], [[], new], [new, []])):
+        (tmp_path / f"{number}.pickle").write_bytes(pickle.dumps({"segments": [], "device_traces": device_traces}))
+        again = pickle.loads(export(tmp_path / f"{number}.pickle", "again.pickle").read_bytes())
+        assert again == {"segments": [], "device_traces": device_traces}
+        assert [[list(entry) for entry in entries] for entries in again["device_traces"]] == [
+            [list(entry) for entry in entries] for entries in device_traces
+        ]
+
+
 def test_a_snapshot_has_segments_filled_with_blocks(export: Callable[[Path, str], Path], small_trace: Path) -> None:
     found = pickle.loads(export(small_trace, "pickle").read_bytes())
     first, second = found["segments"]
