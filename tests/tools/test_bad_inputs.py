@@ -6,9 +6,11 @@ import gzip
 import lzma
 import os
 import pickle
+import sqlite3
 import struct
 import zlib
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,12 @@ def _deep_pickle() -> bytes:
     return b"\x80\x04" + b"(" * 20_000 + b"." + b"l" * 20_000 + b"."
 
 
+def _database(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE something (name TEXT)")
+        database.commit()
+
+
 INPUTS: dict[str, bytes | Callable[[Path], object]] = {
     "nothing there": lambda path: None,
     "a folder without traces": lambda path: path.mkdir(),
@@ -55,6 +63,10 @@ INPUTS: dict[str, bytes | Callable[[Path], object]] = {
     "text": b"Hello, world.\nThis is no trace.\n",
     "JSON of another kind": b'{"a": [1, 2, 3]}\n',
     "a table of another kind": b"name,size\nx,1\n",
+    "a profile with damaged memory events": b'{"traceEvents": [{"name": "[memory]", "ts": 1, "args": {"Addr": -1}}]}',
+    "a profile that is cut off": b'{"traceEvents": [{"name": "[mem',
+    "a database that is cut off": b"SQLite format 3\0" + bytes(60),
+    "a database of another kind": lambda path: _database(path),
     "an RMM log whose rows are broken": b"Thread,Time,Action,Pointer,Size,Stream\n1,2\n\xff\xfe,,,,\n",
     "a header that is cut off": MAGIC + b"\x01\x00",
     "a header of a newer version": _header(version=99),

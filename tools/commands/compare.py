@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ..console import out, progress, say
+from ..console import out, say
 from ..replaying.comparison import compare as find_rows
 from ..replaying.comparison import difference
 from ..reporters.comparison_text import print_comparison, print_differences
@@ -24,6 +24,7 @@ from .options import (
     checked_allocators,
     checked_jobs,
     history_files,
+    load_one,
     memory_bytes,
     tell_notes,
 )
@@ -71,8 +72,7 @@ def diff(
     as_json: AsJson = False,
 ) -> None:
     """What changed from one run to another: peaks, what is held at the peak by call site, allocations by size."""
-    with progress("reading"):
-        found = difference(before, after, top=top)
+    found = difference(load_one(before), load_one(after), top=top)
     if as_json:
         typer.echo(json.dumps([asdict(device) for device in found]))
     else:

@@ -28,16 +28,13 @@ _ACTIONS = {
 def snapshot(trace: Trace) -> dict[str, Any]:
     """A PyTorch memory snapshot, as ``torch.cuda.memory._snapshot()`` gives it, made of builtin types only.
 
-    Of an imported snapshot, segments, settings, annotations and what entries say besides are
-    what the file had. Else what was freed without
-    waiting gets ``free_completed`` at once, as PyTorch writes it for every block, and segments at the end, with the
-    blocks in them, are made up from the events.
+    Of an imported snapshot, segments, settings, annotations and what entries say besides are what the file had. Else
+    what was freed without waiting gets ``free_completed`` at once, as PyTorch writes it for every block, and segments
+    at the end, with the blocks in them, are made up from the events.
     """
     stacks: dict[int, list[dict[str, Any]]] = {}
-    traces = [
-        _entries(trace, device, stacks)
-        for device in range(max([*trace.devices, len(trace.kept.get("device_traces") or ()) - 1], default=-1) + 1)
-    ]
+    count = max([len(trace.kept.get("device_traces") or ()), *(device + 1 for device in trace.devices)])
+    traces = [_entries(trace, device, stacks) for device in range(count)]
     if "segments" in trace.kept:
         return {**trace.kept, "device_traces": traces}
     segments = [segment for device in trace.devices for segment in _segments(trace, device, stacks)]

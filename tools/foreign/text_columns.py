@@ -88,4 +88,5 @@ def _digits(numbers: npt.NDArray[Any], width: int) -> _Bytes:
         whole = rest // rest.dtype.type(10)
         text[place] = rest - whole * rest.dtype.type(10)
         rest = whole
-    return text.T + np.uint8(ord("0"))
+    text += np.uint8(ord("0"))
+    return text.T

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ...plugins.tracing.contents import Trace
 from ..analysis.blocks import curves, find_blocks
 from ..analysis.summarize import DeviceSummary, summarize
 from ..foreign.load import load
@@ -141,13 +142,9 @@ class Difference:
     """Allocations, by requested size."""
 
 
-def difference(before: str, after: str, *, top: int) -> list[Difference]:
-    """What changed from one history to another, for each device.
-
-    Raises:
-        TraceError: a file cannot be read.
-    """
-    old, new = ({d.device: d for d in summarize(load(path), top=1 << 30).devices} for path in (before, after))
+def difference(before: Trace, after: Trace, *, top: int) -> list[Difference]:
+    """What changed from one history to another, for each device."""
+    old, new = ({d.device: d for d in summarize(trace, top=1 << 30).devices} for trace in (before, after))
     return [_of_device(number, old.get(number), new.get(number), top) for number in sorted({*old, *new})]
 
 

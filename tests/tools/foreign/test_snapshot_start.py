@@ -170,7 +170,13 @@ def test_a_snapshot_of_segments_alone_has_a_summary_a_map_and_a_report(tmp_path:
         assert "there is no history" in result.stderr
 
 
-@pytest.mark.parametrize("words", [("replay", "-j", "1"), ("fit", "-j", "1", "-a", "direct"), ("advise", "-j", "1")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("replay", "-j", "1"), ("fit", "-j", "1", "-a", "direct"), ("advise", "-j", "1"), ("summary",), ("compare",),
+        ("dump", "--limit", "1"),
+    ],
+)  # fmt: skip
 def test_what_depends_on_the_unknown_start_is_said_in_one_line(
     tmp_path: Path, command: Command, words: tuple[str, ...]
 ) -> None:
@@ -180,6 +186,15 @@ def test_what_depends_on_the_unknown_start_is_said_in_one_line(
     said = " ".join((result.stdout + result.stderr).split())
     assert said.count("the history begins late") == 1
     assert "replays begin with those blocks alone" in said
+
+
+def test_a_difference_and_a_page_say_so_too(tmp_path: Path, command: Command) -> None:
+    data, _ = whole("stream_prefetch")
+    path = written(tmp_path / "w.pickle", data["device_traces"][0][-200:], data["segments"])
+    other = written(tmp_path / "v.pickle", data["device_traces"][0][-100:], data["segments"])
+    assert command("diff", path, other).stderr.count("the history begins late") == 2
+    assert command("report", path, "-o", tmp_path / "r.html").exit_code == 0
+    assert "the history begins late" in (tmp_path / "r.html").read_text()
 
 
 def test_what_is_exported_again_has_the_history_and_the_segments_of_the_file(tmp_path: Path, command: Command) -> None:
