@@ -95,9 +95,13 @@ class TraceFollower:
         try:
             _require_regular(path)
             self._file = open(path, "rb")  # noqa: SIM115 - it stays open: the file may be replaced meanwhile
-            version, self._place, _, self._fields = _read_header(
-                path, self._file.read(HEADER.size), self._file, os.fstat(self._file.fileno()).st_size
-            )
+            try:
+                version, self._place, _, self._fields = _read_header(
+                    path, self._file.read(HEADER.size), self._file, os.fstat(self._file.fileno()).st_size
+                )
+            except BaseException:
+                self._file.close()
+                raise
         except (OSError, ValueError) as error:
             raise TraceError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
         self._dtype = RECORD_DTYPES[version]
