@@ -110,6 +110,30 @@ def test_memory_that_is_given_back_behind_a_launch_is_still_the_kernels(machine:
     machine.synchronize()
 
 
+CAST = """
+typedef struct { int x; } Item;
+__global__ void whole(int *x) { int *i = x; x[0] = *(int *)((char *)i + 2); }
+__global__ void twice(char *x) { *(double *)(x + 8) = *(double *)(x + 4); }
+__global__ void halves(int *x) { short *i = (short *)x; x[5] = *reinterpret_cast<const int *>(i + 1); }
+__global__ void item(char *x) { Item it = *(Item *)(x + 6); *(Item *)x = it; }
+__global__ void fine(int *x) { x[1] = *(int *)((char *)x + 8) * *(short *)((char *)x + 10) + *(int *)&x[3]; }
+"""
+
+
+@one_schedule
+@pytest.mark.parametrize(("kernel", "size"), [("whole", 4), ("twice", 8), ("halves", 4), ("item", 4)])
+def test_a_cast_pointer_to_an_odd_address_is_misaligned(machine: Any, kernel: str, size: int) -> None:
+    machine.module(CAST).get_function(kernel)(int(machine.zeros(16, np.int32)), grid=1, block=1)
+    assert f"needs an address that is a multiple of {size}" in failure(machine, 716)
+
+
+@one_schedule
+def test_a_cast_pointer_to_an_even_address_is_fine(machine: Any) -> None:
+    values = machine.up(np.full(8, 0x00020003, np.int32))
+    machine.module(CAST).get_function("fine")(values, grid=1, block=1)
+    assert machine.down(values, 8, np.int32)[1] == 0x00020003 * 2 + 0x00020003
+
+
 @one_schedule
 def test_an_atomic_outside_is_an_illegal_address(machine: Any) -> None:
     faulty(machine).get_function("atomic_at")(machine.zeros(10, np.int32), 10, grid=1, block=1)

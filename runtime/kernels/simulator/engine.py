@@ -50,7 +50,7 @@ class _Kernel(ctypes.Structure):
         ("parameter_bytes", c_uint32),
         ("fibres", c_uint32),
         ("max_threads", c_uint32),
-        ("returns", c_uint32),
+        ("habits", c_uint32),
     ]
 
 

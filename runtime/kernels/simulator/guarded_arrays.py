@@ -42,6 +42,8 @@ def guard_local_arrays(tokens: Tokens, edits: Edits, functions: Sequence[syntax.
             continue
         position = function.body[0]
         while position < function.body[1]:
+            if tokens[position] == "{" and _opens_type(tokens, position):
+                position = tokens.partner(position)
             end = _array_declaration(tokens, position + 1) if tokens[position] in ("{", "}", ";") else None
             if end is not None:
                 struct = f"__cuplug_local_{number}"
@@ -54,6 +56,16 @@ def guard_local_arrays(tokens: Tokens, edits: Edits, functions: Sequence[syntax.
                     edits.after(end, f"{guarded} auto& {name} = __cuplug_guarded_{name}.value;")
                 position = end - 1
             position += 1
+
+
+def _opens_type(tokens: Tokens, brace: int) -> bool:
+    """Whether a brace opens a structure, whose members are no arrays of the function's."""
+    for position in range(brace - 1, max(brace - 12, 0), -1):
+        if tokens[position] in ("struct", "class", "union", "enum"):
+            return True
+        if tokens[position] in (";", "{", "}", "("):
+            return False
+    return False
 
 
 def _array_declaration(tokens: Tokens, start: int) -> int | None:

@@ -19,7 +19,7 @@ from ....allocators.errors import CompileError
 from ..source import declarations as syntax
 from ..source.edits import Edits
 from ..source.tokens import Tokens
-from . import guarded_arrays, inline_ptx, lockstep
+from . import casted_pointers, guarded_arrays, inline_ptx, lockstep
 
 __all__ = ["Translation", "translate"]
 
@@ -97,6 +97,8 @@ def translate(
     for function in found.declarations:
         if function.kind == "function":
             _replace_assembly(tokens, edits, *function.body)
+            if checked:
+                casted_pointers.check_alignment(tokens, edits, *function.body)
     _refuse_unsupported(tokens)
     for kernel in found.kernels:
         bracket, close = kernel.parameters
@@ -126,7 +128,8 @@ def translate(
     includes = "".join(f"#include <{name}>\n" for name in _includes(tokens))
     prelude = f"#define CUPLUG_CHECKED {int(checked)}\n#define CUPLUG_RACES {int(races)}\n"
     prelude += f'#include "cuda_host.h"\n{includes}'
-    table = _table(entries, found.symbols, {kernel.name for kernel in found.kernels if _returns(tokens, kernel)})
+    habits = {kernel.name: int(_returns(tokens, kernel)) | 2 * in_lockstep for kernel in found.kernels if kernel.body}
+    table = _table(entries, found.symbols, habits)
     return Translation(f'{prelude}{edits.text()}\n# 1 "<cuplug>"\n{table}', parameters)
 
 
@@ -389,13 +392,14 @@ def _returns(tokens: Tokens, kernel: syntax.Kernel) -> bool:
     return kernel.body is not None and "return" in tokens.slice(*kernel.body)
 
 
-def _table(entries: Sequence[tuple[str, str, bool, str]], symbols: Sequence[syntax.Symbol], returning: set[str]) -> str:
+def _table(
+    entries: Sequence[tuple[str, str, bool, str]], symbols: Sequence[syntax.Symbol], habits: dict[str, int]
+) -> str:
     lines = ["namespace __cuplug {"]
     for number, (name, description, _, bounds) in enumerate(entries):
-        returns = int(re.split(r"[<(]", name)[0].split("::")[-1].strip(" &") in returning)
+        habit = habits.get(re.split(r"[<(]", name)[0].split("::")[-1].strip(" &"), 1)
         lines.append(
-            f"static constexpr Kernel kernel_{number} = "
-            f'{description}::make("{name}", (cuplug_u32)({bounds}), {returns});'
+            f'static constexpr Kernel kernel_{number} = {description}::make("{name}", (cuplug_u32)({bounds}), {habit});'
         )
     kernels = ", ".join(f"&kernel_{number}" for number in range(len(entries)))
     lines.append(f"static const Kernel* const kernels[] = {{{kernels}{', ' if kernels else ''}nullptr}};")

@@ -138,6 +138,11 @@ struct Parameter {
     cuplug_u32 pointee;      // the size of what a pointer points to, 0 for void
 };
 
+enum Habit : cuplug_u32 {
+    RETURNS = 1,             // its threads may return before the end
+    LOCKSTEP = 2,            // its source expects warps to go in step
+};
+
 struct Kernel {
     const char* name;        // as the program asks for it
     void (*run)(Worker*);    // runs one block, or with barriers: threads until none is left to begin
@@ -146,7 +151,7 @@ struct Kernel {
     cuplug_u32 parameter_bytes;
     cuplug_u32 fibres;       // whether threads may wait for each other
     cuplug_u32 max_threads;  // __launch_bounds__, or 0
-    cuplug_u32 returns;      // whether its threads may return before the end
+    cuplug_u32 habits;       // see Habit
 };
 
 struct Symbol {

@@ -150,8 +150,8 @@ template <class T, cuplug_size N> struct IsConst<T[N]> { static constexpr bool v
 template <class T, cuplug_size N> struct IsConst<const T[N]> { static constexpr bool value = true; };
 template <auto K, bool fibres, bool tracked> struct Describe {
     typedef Entry<K, fibres, tracked> E;
-    static constexpr Kernel make(const char* name, cuplug_u32 max_threads, cuplug_u32 returns) {
-        return {name, &E::run, E::L::table.parameters, E::L::count, E::L::table.nbytes, fibres, max_threads, returns};
+    static constexpr Kernel make(const char* name, cuplug_u32 max_threads, cuplug_u32 habits) {
+        return {name, &E::run, E::L::table.parameters, E::L::count, E::L::table.nbytes, fibres, max_threads, habits};
     }
 };
 

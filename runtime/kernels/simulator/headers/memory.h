@@ -44,6 +44,21 @@ inline char* dynamic_shared() { return self()->shared; }
 
 }  // namespace __cuplug
 
+#if CUPLUG_CHECKED
+namespace __cuplug {
+// A pointer that a cast has made and that is dereferenced at once.
+template <class T> struct Whole {
+    T* at;
+    template <class P>
+    __attribute__((always_inline)) explicit Whole(const P& pointer, int line = __builtin_LINE()) : at((T*)pointer) {
+        if (__builtin_expect((cuplug_u64)at % alignof(T) != 0, 0))
+            self()->api->misaligned((cuplug_u64)at, alignof(T), __PRETTY_FUNCTION__, "", (cuplug_u32)line);
+    }
+    __attribute__((always_inline)) T& operator*() const { return *at; }
+};
+}  // namespace __cuplug
+#endif
+
 #define CUPLUG_LOAD(name) \
     template <class T> inline T name(const T* address) { return *address; }
 CUPLUG_LOAD(__ldg)

@@ -286,7 +286,7 @@ PUBLIC int cuplug_run(Launch* launch, const shadow::Range* ranges, cuplug_u64 co
     if (launch->chunk < 1) launch->chunk = 1;
     if (launch->chunk > 64) launch->chunk = 64;
     if (launch->checked && !shadow::broken) shadow::apply(ranges, count);
-    if (launch->races) races::begin_launch(workers[0], launch->constants, launch->constant_count);
+    if (launch->races) races::begin_launch(workers[0], launch);
     catch_signals();
     begin_watch(launch, team);
     if (team > 1) {

@@ -54,7 +54,11 @@ __attribute__((noreturn)) static void illegal_access(cuplug_u64 address, cuplug_
 __attribute__((noreturn)) static void misaligned(cuplug_u64 address, cuplug_u64 alignment, const char* type, const char* file,
                                     cuplug_u32 line) {
     State* state = (State*)self();
-    char where[32] = "";
+    char where[32] = "", name[100];
+    if (const char* found = strstr(type, "T = ")) {  // of a function's full name
+        snprintf(name, sizeof name, "'%.*s'", (int)strcspn(found + 4, ";]"), found + 4);
+        type = name;
+    }
     if (line) snprintf(where, sizeof where, " in line %u", line);
     record(state, FAULT_MISALIGNED, address, 0, -1, "%s%s needs an address that is a multiple of %llu, not %#llx", type,
            where, alignment, address);

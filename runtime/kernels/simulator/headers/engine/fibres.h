@@ -223,7 +223,7 @@ static void check_mask(State* state, Exchange** lanes, cuplug_u32 warp, cuplug_u
     const cuplug_u32 absent = e->mask & there & ~group;
     if (!(e->mask >> lane & 1)) {
         wrong = "its mask does not name the lane that calls it";
-    } else if (absent && !state->kernel->returns) {
+    } else if (absent && !(state->kernel->habits & RETURNS)) {
         wrong = "its mask names a lane that does not take part";
         who = (cuplug_u32)__builtin_ctz(absent);
     } else if (absent && e->operation >= COLLECT_SHUFFLE && e->operation <= COLLECT_SHUFFLE_XOR) {

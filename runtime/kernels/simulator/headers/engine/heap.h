@@ -1,7 +1,7 @@
 // The memory that kernels allocate by malloc and new. It lives until a kernel frees it, across launches.
 #pragma once
 
-#include "faults.h"
+#include "races.h"
 
 constexpr cuplug_u64 HEAP_NBYTES = 8 << 20;  // as cudaLimitMallocHeapSize is by default
 constexpr cuplug_u64 HEAP_MAGIC = 0x70616568676c7063ull;
@@ -23,6 +23,7 @@ static void* allocate(cuplug_u64 nbytes) {
         heap_used += nbytes;
         *piece = {nbytes, HEAP_MAGIC};
         if (!shadow::broken) shadow::change({(cuplug_u64)(piece + 1), nbytes}, true);
+        if (((State*)self())->launch->races) races::forget((cuplug_u64)(piece + 1), nbytes);
     }
     pthread_mutex_unlock(&heap_lock);
     return piece ? memset(piece + 1, 0xCB, nbytes) : nullptr;  // not initialised

@@ -75,7 +75,7 @@ struct Place {
     cuplug_u64 address;
     Place* next;
     Release* releases;
-    cuplug_u32 count, capacity, visited;
+    cuplug_u32 count, capacity, visited, visited_until;
     Views links;
 };
 static Place* places[1024];
@@ -88,6 +88,7 @@ static cuplug_u32 warp_time[MAX_WARPS], fence_time[MAX_THREADS];
 static cuplug_u32 known[MAX_THREADS][32];  // up to when a thread knows what each lane of its warp did
 static Views views[MAX_THREADS], of_block;
 static bool any_views = false;
+static bool in_lockstep = false;           // whether the source is of a time when warps went in step
 
 // A write in conflict, which counts if it changes something: known at the next access.
 static struct {
@@ -224,8 +225,9 @@ static Place* find_place(cuplug_u64 address, bool make) {
 
 // Whether an access was released at a place before a time, or at one that was acquired before that.
 static bool released(Place* place, cuplug_u32 until, const Access& access) {
-    if (place->visited == visit) return false;
+    if (place->visited == visit && place->visited_until >= until) return false;
     place->visited = visit;
+    place->visited_until = until;
     cuplug_u32 low = 0, high = place->count;
     while (low < high) {
         cuplug_u32 middle = (low + high) / 2;
@@ -254,6 +256,7 @@ static bool in_views(const Views& seen, const Access& access) {
 
 static bool ordered(cuplug_u32 thread, const Access& access) {
     if (access.block == block) {
+        if (in_lockstep && access.thread / 32 == thread / 32) return true;
         if (access.thread == thread || access.time < barrier_time) return true;
         cuplug_u32 warp = thread / 32;
         if (access.thread / 32 == warp &&
@@ -512,12 +515,15 @@ static void forget_places() {
     any_views = false;
 }
 
-static void begin_launch(State* state, const cuplug_u64* ranges, cuplug_u32 count) {
+static void begin_launch(State* state, const Launch* launch) {
+    const cuplug_u64* ranges = launch->constants;
+    const cuplug_u32 count = launch->constant_count;
     if (!of_shared)
         of_shared = (Cell*)mmap(nullptr, SHARED_NBYTES / CELL * sizeof(Cell), PROT_READ | PROT_WRITE,
                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     forget_places();
     launch_time = ++now;
+    in_lockstep = launch->kernel->habits & LOCKSTEP;
     constant_count = count < 256 ? count : 256;
     memcpy(constants, ranges, constant_count * 2 * sizeof(cuplug_u64));
     shared_names.count = local_names.count = 0;
@@ -525,6 +531,12 @@ static void begin_launch(State* state, const cuplug_u64* ranges, cuplug_u32 coun
     // Stacks that an earlier kernel was taken from in its middle may still have what nobody may touch.
     memset((void*)shadow::of((cuplug_u64)state->base() + MAIN_STACK), 0,
            (STACKS - MAIN_STACK + (cuplug_u64)state->stacks_ready * STACK_NBYTES) / 8);
+}
+
+// Forgets what was done to memory that is given out anew.
+static void forget(cuplug_u64 address, cuplug_u64 nbytes) {
+    for (cuplug_u64 at = address & ~(cuplug_u64)(CELL - 1); at < address + nbytes; at += CELL)
+        if (Page* page = find_page(at)) page->cells[at % PAGE / CELL] = Cell();
 }
 
 static void end_block(State* state) {
