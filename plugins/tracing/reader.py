@@ -107,6 +107,8 @@ class TraceFollower:
         self._dtype = RECORD_DTYPES[version]
         self._pieces = np.empty(0, self._dtype)
         self._known_hole = -1
+        self.ended = False
+        """Whether the writer has said that nothing more will come."""
         self.trace = Trace(Header(version, self._fields), np.empty(0, self._dtype), path=path, complete=False)
 
     def look(self) -> bool:
@@ -115,7 +117,8 @@ class TraceFollower:
         A record that is being written ends a look; one that still is none at the next was given up.
         """
         self._file.seek(0)
-        closed = HEADER.unpack(self._file.read(HEADER.size))[-1] not in (STILL_OPEN, CUT_OFF)
+        count = HEADER.unpack(self._file.read(HEADER.size))[-1]
+        closed = count != STILL_OPEN
         whole = (os.fstat(self._file.fileno()).st_size - self._place) // self._dtype.itemsize
         self._file.seek(self._place)
         records = np.fromfile(self._file, self._dtype, min(max(whole, 0), _AT_ONCE))
@@ -134,12 +137,14 @@ class TraceFollower:
             _read_side_table(self.trace, self._fields, self._pieces)
         self.trace.events = _in_order_of_time(new[np.isin(new["kind"], list(EVENT_KINDS))])
         more = len(records) == _AT_ONCE
-        self.trace.complete = closed and not more
+        self.ended = closed and not more
+        self.trace.complete = self.ended and count != CUT_OFF
+        self.trace.note = _CUT_OFF_NOTE if count == CUT_OFF else ""
         return more
 
     def is_abandoned(self) -> bool:
         """Whether the program has gone without closing the trace: nobody holds its lock, where files have any."""
-        if fcntl is None or self.trace.complete:
+        if fcntl is None or self.ended:
             return False
         try:
             fcntl.flock(self._file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -153,6 +158,7 @@ class TraceFollower:
         self._file.close()
 
 
+_CUT_OFF_NOTE = "the trace is cut off here, since the disk had no room for more (or the process no memory)"
 _AT_ONCE = 1 << 20
 """Records in one look of a ``TraceFollower``."""
 
@@ -241,7 +247,7 @@ def _assemble(path: str, version: int, fields: dict[str, Any], records: EventArr
     holes -= min(holes, given_up) if isinstance(given_up, int) and given_up > 0 else 0
     said = []
     if count == CUT_OFF:
-        said.append("the trace is cut off here, since the disk had no room for more (or the process no memory)")
+        said.append(_CUT_OFF_NOTE)
     elif count == STILL_OPEN:
         said.append("the recording was not closed: the program was killed, or is still running")
     elif len(records) < count or rest:

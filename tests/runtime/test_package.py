@@ -22,7 +22,7 @@ FLOORS = ("cuplug.runtime.tensor", "cuplug.runtime.kernels")
 
 def test_importing_the_package_imports_no_driver_no_plugin_and_no_tool() -> None:
     imported = _imported("import cuplug")
-    for name in ("pycuda", "cuda", "typer", "rich", "bokeh", "pyarrow", "pluggy", "pytest", "hypothesis", "torch"):
+    for name in ("pycuda", "cuda", "typer", "rich", "pyarrow", "pluggy", "pytest", "hypothesis", "torch"):
         assert name not in imported, name
     for name in (
         "cuplug.plugins.manager",

@@ -86,8 +86,6 @@ INPUTS: dict[str, bytes | Callable[[Path], object]] = {
 def test_a_bad_file_is_one_line_and_status_2(
     refused: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
-    if "report" in line or "page.html" in line:
-        pytest.importorskip("bokeh")
     monkeypatch.chdir(tmp_path)
     for number, (what, made) in enumerate(INPUTS.items()):
         path = tmp_path / f"bad{number}"
@@ -106,8 +104,6 @@ def test_a_bad_file_is_one_line_and_status_2(
 def test_a_trace_without_events_leaves_these_nothing_to_do(
     refused: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
-    if "report" in line:
-        pytest.importorskip("bokeh")
     monkeypatch.chdir(tmp_path)
     TraceWriter(tmp_path / "empty.cuplug", {}).close()
     assert "empty.cuplug has no" in refused(*line.format("empty.cuplug").split())

@@ -82,16 +82,6 @@ def test_help_and_version_are_there(command: Command) -> None:
         assert "Usage: cuplug-trace" in command(name, "--help").stdout
 
 
-def test_only_pages_cost_the_import_of_bokeh(tmp_path: Path, small_trace: Path) -> None:
-    code = (
-        "import sys; sys.modules['bokeh'] = sys.modules['pyarrow'] = None\nfrom cuplug.tools.trace import main; main()"
-    )
-    assert run("summary", str(small_trace), cwd=tmp_path, code=code).returncode == 0
-    done = run("report", str(small_trace), cwd=tmp_path, code=code)
-    assert done.returncode == 2
-    assert done.stderr == "cuplug-trace: the page needs Bokeh: pip install 'cuplug[tools]'\n"
-
-
 def test_no_command_gives_the_help(command: Command) -> None:
     result = command()
     assert result.exit_code == 0

@@ -9,9 +9,11 @@ from typing import Annotated
 
 import typer
 
-from ..console import out, say
+from ..console import out, progress, say
+from ..outputs import whole_output
 from ..replaying.comparison import compare as find_rows
 from ..replaying.comparison import difference
+from ..reporters.comparison_page import write_comparison
 from ..reporters.comparison_text import print_comparison, print_differences
 from .options import (
     AllocatorList,
@@ -28,30 +30,28 @@ from .options import (
     memory_bytes,
     tell_notes,
 )
-from .report import require_bokeh, write_page
 
 
 def compare(
     files: Histories,
     allocator: AllocatorList = None,
     memory: Memory = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write a page with the curves, too.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write a page, too.")] = None,
     as_json: AsJson = False,
     jobs: Jobs = None,
     scheduler: Scheduler = None,
 ) -> None:
-    """Traces side by side, as recorded and under each --allocator. The exit status is 1 if a replay failed."""
-    chosen = checked_allocators(allocator, [])
-    if output is not None:
-        require_bokeh()
-    limit, processes = memory_bytes(memory), checked_jobs(jobs)
-    rows = find_rows(
-        history_files(files), chosen, memory=limit, jobs=processes, with_curves=output is not None, scheduler=scheduler
-    )
-    if output is not None:
-        from ..reporters.comparison_page import render_comparison
+    """Traces side by side, as recorded and under each --allocator. The exit status is 1 if a replay failed.
 
-        write_page(output, render_comparison(rows))
+    With --output a page shows them; two are laid over each other by iteration, with what changed first.
+    """
+    chosen = checked_allocators(allocator, [])
+    limit, processes = memory_bytes(memory), checked_jobs(jobs)
+    names = history_files(files)
+    rows = find_rows(names, chosen, memory=limit, jobs=processes, with_curves=output is not None, scheduler=scheduler)
+    if output is not None:
+        with progress(f"writing {output}"), whole_output(output) as page:
+            write_comparison(names, rows, page)
         say(f"{output} written: open it in a browser")
     if as_json:
         typer.echo(json.dumps([{key: value for key, value in asdict(row).items() if key != "curves"} for row in rows]))

@@ -86,8 +86,9 @@ class _Watcher:
             more = follower.look()
             self._state.add(follower.trace.events)
             self._events += len(follower.trace.events)
-        ended = follower.trace.complete or gone
-        state = "ended" if follower.trace.complete else "gone without closing its trace" if gone else "running"
+        ended = follower.ended or gone
+        state = "ended" if follower.ended else "gone without closing its trace" if gone else "running"
+        state += f"; {follower.trace.note}" if follower.trace.note else ""
         devices = self._state.devices(follower.trace, top=self._count)
         self.now = Watched(f"{self._file}: {self._events} events, {state}", not ended, devices)
 

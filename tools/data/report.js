@@ -1,313 +1,428 @@
-// The report's page: unpacks the columns, and draws what the visible window shows, at the screen's resolution.
+// The report's page: what is shown, and what the controls, keys and clicks do.
 "use strict";
 const cuplug = (window.cuplug = { ready: false });
 (async () => {
   const byId = (id) => document.getElementById(id);
-  const meta = JSON.parse(byId("meta").textContent);
-  const MODES = ["size", "stream", "age", "site"];
-  const CATEGORIES = ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#ee8866", "#44bb99", "#bbcc33",
-    "#99ddff"];
-  const SCALE = ["#440154", "#482878", "#3e4a89", "#31688e", "#26838e", "#1f9e89", "#35b779", "#6cce59", "#b5de2c",
-    "#fde725"];
-  const OTHER = "#8a93a0";
-
-  const size = (bytes) => {
-    for (const [unit, name] of [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]])
-      if (Math.abs(bytes) >= unit) return (bytes / unit).toFixed(2) + " " + name;
-    return bytes.toFixed(0) + " B";
-  };
-  const duration = (seconds) =>
-    seconds >= 1 ? seconds.toFixed(3) + " s" : seconds >= 1e-3 ? (seconds * 1e3).toFixed(3) + " ms"
-      : (seconds * 1e6).toFixed(1) + " µs";
-  const escaped = (text) => text.replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
-  const rgba = (hex) => {
-    const n = parseInt(hex.slice(1), 16);
-    return (0xff000000 | ((n & 0xff) << 16) | (n & 0xff00) | (n >> 16)) >>> 0;
+  const page = JSON.parse(byId("meta").textContent);
+  const views = page.views.map((meta, number) => new View(number, meta));
+  for (const view of views) await view.open();
+  let view = views[0];
+  const both = page.compare; // two runs, one above the other, by iteration
+  const MODES = ["site", "module", "phase", "library", "stream", "size", "age"];
+  let mode = views.some((one) => one.texts.some((stack) => stack.length)) ? "site" : "size";
+  let depth = 0, finds = null, dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  let pinned = null; // { view, id, part, b }
+  let cursor = view.peak, cursorTime = view.peakTime, queue = Promise.resolve();
+  const colours = new Map();
+  const colouringOf = (one) => {
+    const key = `${one.number} ${mode} ${depth}`;
+    if (!colours.has(key)) colours.set(key, colouring(one, mode, depth));
+    return colours.get(key);
   };
 
-  // --- the columns
-  const text = atob(byId("data").textContent.trim());
-  byId("data").remove();
-  const packed = new Uint8Array(text.length);
-  for (let i = 0; i < text.length; i++) packed[i] = text.charCodeAt(i);
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
-  const raw = await new Response(stream).arrayBuffer();
-  const TYPES = { f8: Float64Array, u4: Uint32Array };
-  const d = {};
-  let at = 0;
-  for (const [name, type, length] of meta.columns) {
-    const bytes = length * TYPES[type].BYTES_PER_ELEMENT;
-    d[name] = new TYPES[type](raw.slice(at, at + bytes));
-    at += bytes;
-  }
-  const N = d.time.length, B = d.from.length, S = d.segment_from.length;
-  const end = N ? d.time[N - 1] : 0;
-  const timeOf = (event) => (event < N ? d.time[event] : end);
-  const begins = new Float64Array(B), ends = new Float64Array(B);
-  for (let b = 0; b < B; b++) { begins[b] = timeOf(d.from[b]); ends[b] = timeOf(d.until[b]); }
-
-  const curve = (amount, off) => {
-    const sum = new Float64Array(N + 1);
-    for (let b = 0; b < B; b++) { sum[d.from[b]] += amount[b]; sum[off[b]] -= amount[b]; }
-    for (let i = 1; i < N; i++) sum[i] += sum[i - 1];
-    return sum.subarray(0, N);
+  // --- the window: seconds, or iterations where two runs are compared
+  const steps = (one) => (both ? one.iterations : null);
+  const unitOf = (one, time) => {
+    const marks = steps(one);
+    if (!marks) return time;
+    let k = 0;
+    while (k < marks.length - 2 && marks[k + 1] <= time) k++;
+    return k + (time - marks[k]) / ((marks[k + 1] - marks[k]) || 1);
   };
-  const curves = { requested: curve(d.requested, d.freed), allocated: curve(d.nbytes, d.freed), reserved: d.held };
-  const active = curve(d.nbytes, d.until);
-  const unused = new Float64Array(N);
-  for (let i = 0; i < N; i++) unused[i] = d.held[i] > 0 ? Math.max(0, 1 - active[i] / d.held[i]) * 100 : 0;
-  let peak = 0;
-  for (let i = 1; i < N; i++) if (curves.requested[i] > curves.requested[peak]) peak = i;
-
-  // --- Bokeh's models
-  while (!(window.Bokeh && Bokeh.documents.length && Bokeh.documents[0].get_model_by_name("map") &&
-      document.querySelector("[data-root-id]")?.hasChildNodes())) await new Promise((done) => setTimeout(done, 20));
-  const doc = Bokeh.documents[0];
-  const model = (name) => doc.get_model_by_name(name);
-  const x = model("x"), y = model("y");
-  const FIGURES = ["timeline", "map", "icicle", "fragmentation", "sizes", "lifetimes"];
-
-  // --- colours
-  let mode = meta.stacks.some((stack) => stack.length) ? "site" : "size";
-  let colours = new Uint32Array(B);
-  const site = meta.sites; // of each stack: the number of its line of the program
-  function colour() {
-    const keys = [];
-    if (mode === "size" || mode === "age") {
-      const value = (b) => mode === "size" ? Math.log2(d.requested[b] + 1)
-        : Math.log10(Math.max(timeOf(d.freed[b]) - d.time[d.from[b]], 1e-6));
-      let least = Infinity, most = -Infinity;
-      for (let b = 0; b < B; b++) { const v = value(b); if (v < least) least = v; if (v > most) most = v; }
-      const span = most - least || 1, codes = SCALE.map(rgba);
-      for (let b = 0; b < B; b++)
-        colours[b] = codes[Math.min(SCALE.length - 1, Math.floor(((value(b) - least) / span) * SCALE.length))];
-      if (B) SCALE.forEach((hex, i) => {
-        const v = least + (span * i) / SCALE.length;
-        keys.push([hex, "from " + (mode === "size" ? size(Math.max(2 ** v - 1, 0)) : duration(10 ** v))]);
-      });
-    } else {
-      const library_names = [...new Set(meta.libraries)];
-      const group = mode === "stream" ? d.stream
-        : d.context.map((c) => mode === "site" ? site[c] : library_names.indexOf(meta.libraries[c]));
-      const names = mode === "stream" ? meta.streams.map((s) => "stream " + s)
-        : mode === "site" ? meta.site_names : library_names;
-      const held = new Float64Array(names.length);
-      for (let b = 0; b < B; b++) held[group[b]] += d.requested[b] * (d.from[b] <= peak && d.freed[b] > peak ? 1e6 : 1);
-      const ranked = [...held.keys()].sort((p, q) => held[q] - held[p]).filter((g) => held[g] > 0);
-      const code = new Uint32Array(names.length).fill(rgba(OTHER));
-      ranked.slice(0, CATEGORIES.length).forEach((g, i) => { code[g] = rgba(CATEGORIES[i]); keys.push([CATEGORIES[i], names[g]]); });
-      if (ranked.length > CATEGORIES.length) keys.push([OTHER, "others"]);
-      for (let b = 0; b < B; b++) colours[b] = code[group[b]];
-    }
-    byId("legend").innerHTML = keys.map(([hex, name]) =>
-      `<span class="key"><i style="background:${hex}"></i>${escaped(name)}</span>`).join("");
-    byId("colour").value = mode;
-  }
-
-  // --- the visible window
-  const firstAfter = (moment) => {
-    let low = 0, high = N;
-    while (low < high) { const mid = (low + high) >> 1; if (d.time[mid] <= moment) low = mid + 1; else high = mid; }
-    return low;
+  const timeOf = (one, unit) => {
+    const marks = steps(one);
+    if (!marks) return unit;
+    const k = Math.min(Math.max(Math.floor(unit), 0), marks.length - 2);
+    return Math.min(marks[k] + (unit - k) * (marks[k + 1] - marks[k]), one.seconds);
   };
-  function thin(values, columns) {
-    const low = Math.max(firstAfter(x.start) - 1, 0), high = Math.min(firstAfter(x.end) + 1, N);
-    const xs = [], ys = [];
-    if (high - low <= 3 * columns) {
-      for (let i = low; i < high; i++) { xs.push(d.time[i]); ys.push(values[i]); }
-    } else {
-      const width = (x.end - x.start) / columns;
-      let i = low;
-      while (i < high) {
-        const column = Math.floor((d.time[i] - x.start) / width);
-        let least = i, most = i, last = i;
-        for (; i < high && Math.floor((d.time[i] - x.start) / width) === column; i++) {
-          if (values[i] < values[least]) least = i;
-          if (values[i] > values[most]) most = i;
-          last = i;
-        }
-        for (const j of [...new Set([Math.min(least, most), Math.max(least, most), last])]) { xs.push(d.time[j]); ys.push(values[j]); }
+  const limit = () => Math.max(...(both ? views : [view]).map((one) => unitOf(one, one.seconds)), 1e-9);
+  const x = { start: 0, end: limit() }, y = { start: 0, end: Math.max(view.extent, 1) };
+  const text = (value, pace) => (both ? "iteration " + value.toFixed(pace < 1 ? 2 : 0)
+    : pace >= 1 ? value.toFixed(0) + " s" : pace >= 1e-3 ? (value * 1e3).toFixed(pace >= 1 ? 0 : Math.max(0, -Math.floor(Math.log10(pace * 1e3)))) + " ms"
+      : (value * 1e6).toFixed(Math.max(0, -Math.floor(Math.log10(pace * 1e6)))) + " \u00b5s");
+  const shown = () => (both ? views : [view]);
+  const canvasOf = (one) => byId(both ? "timeline-" + one.number : "timeline-0");
+
+  const found = (one) => finds && ((blocks, b) => finds.bySort.get(one)[blocks.sort[b]] === 1 && (!finds.phase || finds.phase(one, blocks, b)));
+  function draw() {
+    const began = performance.now();
+    for (const one of shown()) {
+      const start = timeOf(one, x.start), end = timeOf(one, x.end), detail = one.ready(start, end);
+      if (!detail && one.fits(start, end))
+        queue = queue.then(() => one.window(timeOf(one, x.start), timeOf(one, x.end))).then((got) => got && redraw());
+      const options = { dark, pinned: pinned?.view === one ? pinned.id : -1, finds: found(one), colours: colouringOf(one),
+        cursor: one === view ? cursorTime : NaN, unit: text, axis: [x.start, x.end],
+        at: (share) => timeOf(one, x.start + share * (x.end - x.start)), across: (time) => (unitOf(one, time) - x.start) / (x.end - x.start) };
+      drawTimeline(canvasOf(one), one, detail, start, end, options);
+      canvasOf(one).setAttribute("aria-label", `Memory over time${both ? " of " + one.label : ""}: from ${text(x.start, 1e-6)} to ` +
+        `${text(x.end, 1e-6)} at most ${size(canvasOf(one).most / 1.04)}`);
+      if (one === view) {
+        drawMap(byId("map"), one, detail, start, end, { ...options, y: [y.start, y.end] });
+        const exact = detail ? "every block" : `the ${one.overviewBlocks.n} largest blocks; zoom in for every one`;
+        byId("exact").textContent = `Shown: ${exact}.`;
       }
     }
-    if (high === N && N) { xs.push(Math.max(x.end, end)); ys.push(values[N - 1]); }
-    return { x: xs, y: ys };
-  }
-  const NDArray = model("raster").data.image[0].constructor;
-  function raster() {
-    const box = model("map");
-    const W = Math.min(Math.max(Math.round(box.inner_width || 1200), 200), 2400);
-    const H = Math.min(Math.max(Math.round(box.inner_height || 400), 100), 1200);
-    const pixels = new NDArray(new ArrayBuffer(4 * W * H), [H, W]);
-    const dx = (x.end - x.start) / W, dy = (y.end - y.start) / H;
-    const paint = (t0, t1, low, high, code) => {
-      if (t1 < x.start || t0 > x.end || high < y.start || low > y.end) return;
-      const c0 = Math.max(Math.floor((t0 - x.start) / dx), 0), r0 = Math.max(Math.floor((low - y.start) / dy), 0);
-      const c1 = Math.min(Math.max(Math.floor((t1 - x.start) / dx), c0 + 1), W);
-      const r1 = Math.min(Math.max(Math.floor((high - y.start) / dy), r0 + 1), H);
-      if (c1 - c0 > 16) for (let r = r0; r < r1; r++) pixels.fill(code, r * W + c0, r * W + c1);
-      else for (let r = r0; r < r1; r++) for (let i = r * W + c0; i < r * W + c1; i++) pixels[i] = code;
-    };
-    const behind = rgba(dark() ? "#39424f" : "#d4d9e0");
-    for (let s = 0; s < S; s++)
-      paint(timeOf(d.segment_from[s]), timeOf(d.segment_until[s]), d.segment_y[s], d.segment_y[s] + d.segment_nbytes[s], behind);
-    for (let b = 0; b < B && begins[b] <= x.end; b++) // in order of their allocation
-      if (ends[b] >= x.start) paint(begins[b], ends[b], d.y[b], d.y[b] + d.nbytes[b], colours[b]);
-    model("raster").data = { image: [pixels], x: [x.start], y: [y.start], dw: [x.end - x.start], dh: [y.end - y.start] };
+    cuplug.drawn = performance.now() - began;
+    cuplug.draws = (cuplug.draws || 0) + 1;
   }
   let queued = false;
-  function draw() {
-    queued = false;
-    const began = performance.now();
-    const columns = Math.min(Math.max(Math.round(model("timeline").inner_width || 1200), 200), 2400);
-    for (const name of ["requested", "allocated", "reserved"]) model(name).data = thin(curves[name], columns);
-    model("unused").data = thin(unused, columns);
-    raster();
-    cuplug.drawn = performance.now() - began;
-  }
-  const redraw = () => { if (!queued) { queued = true; requestAnimationFrame(draw); } };
+  const redraw = () => { if (!queued) { queued = true; requestAnimationFrame(() => { queued = false; draw(); }); } };
 
-  // --- what is live
-  let cursor = peak;
-  function live() {
-    const root = { name: "all", bytes: 0, blocks: 0, children: new Map() };
-    const stacks = meta.stacks.some((stack) => stack.length);
-    for (let b = 0; b < B; b++) {
-      if (d.from[b] > cursor || d.freed[b] <= cursor) continue;
-      const path = !stacks ? ["stream " + meta.streams[d.stream[b]], "up to " + size(2 ** Math.ceil(Math.log2(Math.max(d.requested[b], 512))))]
-        : meta.stacks[d.context[b]].length ? [...meta.stacks[d.context[b]]].reverse() : ["no call stack"];
+  // --- one event: what happened, what is there
+  const describe = (one, part, b) => {
+    const s = part.sort[b];
+    return `${size(one.o.sort_requested[s])} (${one.o.sort_requested[s]} bytes requested, ${one.o.sort_nbytes[s]} set aside) at ` +
+      `${one.addressOf(part.y[b])}, ${one.streamOf(s)}, ${one.libraryOf(s)}, ${one.siteOf(s)}`;
+  };
+  let asked = 0;
+  async function show(event, keep) {
+    const number = ++asked;
+    cursor = Math.min(Math.max(Math.round(event), 0), Math.max(view.events - 1, 0));
+    const { part, places } = await view.live(cursor);
+    if (number !== asked) return; // another was asked for meanwhile
+    const at = cursor - part.first;
+    cursorTime = part.time[at] ?? 0;
+    let what = "nothing of a block's";
+    const other = part.other.get(cursor);
+    if (other) what = `${other.kind.replace(/_/g, " ")}, ${size(other.nbytes || other.requested)} at 0x${BigInt(other.address).toString(16)}`;
+    for (let b = 0; b < part.n; b++) {
+      if (part.from[b] === cursor) what = "allocate " + describe(view, part, b);
+      else if (part.freed[b] === cursor) what = "free " + describe(view, part, b);
+      else if (part.until[b] === cursor) what = "its streams have passed: " + describe(view, part, b);
+    }
+    if (cursor < view.older) what += "; from before the recording began";
+    byId("event").value = cursor;
+    byId("event").max = view.events - 1;
+    byId("event-text").textContent = `Event ${cursor} of ${view.events}, at ${cursorTime.toFixed(6)} s: ${what}.`;
+    const drawn = drawState(byId("state"), view, part, cursor, { dark, finds: found(view), colours: colouringOf(view), pinned: pinned?.view === view ? pinned.id : -1 });
+    const figures = `${size(part.requested[at] || 0)} requested, ${size(part.allocated[at] || 0)} allocated, ${size(part.active[at] || 0)} active, ` +
+      `${size(part.reserved[at] || 0)} reserved; ${places.length} live blocks in ${drawn.segments} segments.`;
+    byId("state-text").textContent = figures;
+    byId("state").setAttribute("aria-label", "The allocator's segments and blocks after this event: " + figures);
+    flame(part, places);
+    blockTable(part, places);
+    cuplug.live = { event: cursor, blocks: places.length, bytes: places.reduce((sum, b) => sum + view.o.sort_requested[part.sort[b]], 0) };
+    if (!keep) {
+      const unit = unitOf(view, cursorTime);
+      if (unit < x.start || unit > x.end) { const half = (x.end - x.start) / 2; range(unit - half, unit + half); }
+    }
+    redraw();
+  }
+
+  // --- the flame view: what is live, by call stack
+  let root = null, inverted = false, hide = false, zoomed = [], needle = "";
+  function flame(part, places) {
+    root = { name: "all", bytes: 0, blocks: 0, children: new Map() };
+    for (const b of places) {
+      const s = part.sort[b], bytes = view.o.sort_requested[s], full = view.stackOf(s);
+      if (finds && !found(view)(part, b)) continue;
+      let path = hide ? full.filter((frame) => !LIBRARY.test(frame)) : full;
+      path = inverted ? path : [...path].reverse();
+      if (!full.length) path = view.texts.some((stack) => stack.length) ? ["no call stack"]
+        : [view.streamOf(s), "up to " + size(2 ** Math.ceil(Math.log2(Math.max(bytes, 512))))];
+      else if (!path.length) path = ["libraries only"];
       let node = root;
-      node.bytes += d.requested[b]; node.blocks++;
+      node.bytes += bytes; node.blocks++;
       for (const name of path) {
         if (!node.children.has(name)) node.children.set(name, { name, bytes: 0, blocks: 0, children: new Map() });
         node = node.children.get(name);
-        node.bytes += d.requested[b]; node.blocks++;
+        node.bytes += bytes; node.blocks++;
       }
     }
-    const out = { left: [], right: [], top: [], bottom: [], name: [], text: [], size: [], exact: [], share: [], blocks: [], colour: [], x: [], y: [] };
-    const width = model("icicle").inner_width || 1200;
-    let deepest = 0, number = 0;
-    const place = (node, left, depth) => {
-      const share = root.bytes ? node.bytes / root.bytes : 0;
-      if (share * width < 0.7) return;
-      deepest = Math.max(deepest, depth);
-      const label = depth ? node.name : `live: ${size(node.bytes)}`;
-      const room = Math.floor((share * width - 10) / 7);
-      out.left.push(left); out.right.push(left + share); out.top.push(-depth); out.bottom.push(-depth - 1);
-      out.name.push(label); out.size.push(size(node.bytes)); out.exact.push(node.bytes); out.blocks.push(node.blocks);
-      out.share.push((share * 100).toFixed(1) + " %"); out.x.push(left + 4 / width); out.y.push(-depth - 0.5);
-      out.text.push(room < 4 ? "" : label.length > room ? label.slice(0, room - 1) + "…" : label);
-      out.colour.push(depth ? ["#f4a259", "#f7b267", "#f9c784", "#f5d491"][number++ % 4] : "#c9d2de");
+    drawFlame();
+  }
+  function drawFlame() {
+    let top = root;
+    const trail = [];
+    for (const name of zoomed) { const next = top.children.get(name); if (!next) break; trail.push(name); top = next; }
+    zoomed = trail;
+    const box = byId("flame"), pieces = document.createDocumentFragment(), width = box.clientWidth || 1000;
+    let deepest = 0, hits = 0, count = 0;
+    const put = (node, left, share, level, path) => {
+      if (share * width < 1.5) return;
+      deepest = Math.max(deepest, level);
+      count++;
+      const bar = document.createElement("button"), name = node === root ? "all that is live" : node.name;
+      const hit = needle && name.toLowerCase().includes(needle);
+      if (hit) hits++;
+      bar.className = "frame" + (LIBRARY.test(name) ? " library" : "") + (needle ? (hit ? " hit" : " miss") : "");
+      bar.style.left = `${left * 100}%`; bar.style.width = `${share * 100}%`; bar.style.top = `${level * 23}px`;
+      bar.textContent = `${name} \u2013 ${size(node.bytes)}`;
+      bar.title = `${name}\n${size(node.bytes)} (${node.bytes} bytes), ${((100 * node.bytes) / (root.bytes || 1)).toFixed(1)} % of what is live, ${node.blocks} blocks`;
+      bar.dataset.name = name; bar.dataset.bytes = node.bytes;
+      bar.onclick = () => { zoomed = path; drawFlame(); byId("flame").querySelector(".frame:last-of-type")?.focus({ preventScroll: true }); };
+      pieces.append(bar);
+      if (level < trail.length && node !== top) {
+        const next = node.children.get(path.length < trail.length ? trail[path.length] : "");
+        if (next) put(next, 0, 1, level + 1, [...path, next.name]);
+        return;
+      }
       for (const child of [...node.children.values()].sort((p, q) => q.bytes - p.bytes)) {
-        place(child, left, depth + 1);
-        left += root.bytes ? child.bytes / root.bytes : 0;
+        const part = node.bytes ? (share * child.bytes) / node.bytes : 0;
+        put(child, left, part, level + 1, [...path, child.name]);
+        left += part;
       }
     };
-    place(root, 0, 0);
-    model("tree").data = out;
-    model("icicle").y_range.setv({ start: -deepest - 1, end: 0 });
-    model("icicle").height = 30 + 26 * (deepest + 1);
-    byId("live-title").textContent = cursor === peak ? "Live at the peak" : `Live at ${d.time[cursor]?.toFixed(6)} s`;
-    byId("live-text").textContent = `${root.bytes} bytes (${size(root.bytes)}) requested, in ${root.blocks} blocks, ` +
-      (stacks ? "by call stack: the program's outermost call is on top, the line that asked for memory at the bottom."
-        : "by stream and size: this trace has no call stacks.");
-    for (const name of ["cursor-timeline", "cursor-map", "cursor-fragmentation"]) model(name).location = d.time[cursor] ?? 0;
-    cuplug.live = { event: cursor, bytes: root.bytes, blocks: root.blocks };
+    put(root, 0, 1, 0, []);
+    box.replaceChildren(pieces);
+    box.style.height = `${(deepest + 1) * 23 + 2}px`;
+    byId("flame-text").textContent = `${root.bytes} bytes (${size(root.bytes)}) in ${root.blocks} blocks` +
+      (zoomed.length ? `; shown: ${zoomed[zoomed.length - 1]}, ${size(top.bytes)}` : "") + (needle ? `; ${hits} of ${count} bars have "${needle}"` : "") + ".";
+    byId("flame-out").disabled = !zoomed.length;
   }
-  cuplug.tap = (moment) => { cursor = Math.min(Math.max(firstAfter(moment) - 1, 0), Math.max(N - 1, 0)); live(); };
+  byId("flame-search").oninput = (event) => { needle = event.target.value.toLowerCase(); drawFlame(); };
+  byId("flame-out").onclick = () => { zoomed = []; drawFlame(); };
+  byId("inverted").onchange = (event) => { inverted = event.target.checked; zoomed = []; show(cursor, true); };
+  byId("hide").onchange = (event) => { hide = event.target.checked; zoomed = []; show(cursor, true); };
 
-  // --- pointing at a block
-  let mouse = [0, 0];
-  document.addEventListener("mousemove", (event) => { mouse = [event.clientX, event.clientY]; }, true);
-  cuplug.leave = () => { byId("tip").style.display = "none"; model("hit").data = { left: [], right: [], top: [], bottom: [] }; };
-  cuplug.hover = (moment, place) => {
-    let hit = -1;
-    for (let b = B - 1; b >= 0; b--)
-      if (place >= d.y[b] && place < d.y[b] + d.nbytes[b] && moment >= begins[b] && moment < ends[b]) { hit = b; break; }
-    if (hit < 0) return cuplug.leave();
-    const b = hit, freed = d.freed[b] < N;
-    const life = timeOf(d.freed[b]) - d.time[d.from[b]];
-    const frames = meta.stacks[d.context[b]].map((frame) => `<div class="frame">${escaped(frame)}</div>`).join("");
-    const tip = byId("tip");
-    tip.innerHTML = `<b>${size(d.requested[b])}</b> (${d.requested[b]} bytes requested, ${d.nbytes[b]} set aside)<br>` +
-      `address 0x${d.address[b].toString(16)}, stream ${meta.streams[d.stream[b]]}, ${escaped(meta.libraries[d.context[b]])}<br>` +
-      `lifetime ${freed ? duration(life) : "never freed"}, from ${d.time[d.from[b]].toFixed(6)} s<br>` +
-      (frames || '<span class="soft">no call stack</span>');
-    tip.style.display = "block";
-    const right = mouse[0] + tip.offsetWidth + 24 > innerWidth, low = mouse[1] + tip.offsetHeight + 24 > innerHeight;
-    tip.style.left = Math.max(right ? mouse[0] - tip.offsetWidth - 14 : mouse[0] + 14, 4) + "px";
-    tip.style.top = Math.max(low ? mouse[1] - tip.offsetHeight - 14 : mouse[1] + 14, 4) + "px";
-    model("hit").data = { left: [d.time[d.from[b]]], right: [timeOf(d.until[b])], bottom: [d.y[b]], top: [d.y[b] + d.nbytes[b]] };
-  };
+  // --- the largest live blocks, as a table: for keyboards and screen readers
+  function blockTable(part, places) {
+    const ranked = [...places].filter((b) => !finds || found(view)(part, b))
+      .sort((p, q) => view.o.sort_requested[part.sort[q]] - view.o.sort_requested[part.sort[p]]).slice(0, 20);
+    byId("blocks").replaceChildren(...ranked.map((b) => {
+      const row = document.createElement("tr"), s = part.sort[b], button = document.createElement("button");
+      button.textContent = "Pin";
+      button.setAttribute("aria-label", `Pin the block of ${size(view.o.sort_requested[s])} of ${view.siteOf(s)}`);
+      button.onclick = () => pin(part, b);
+      for (const cell of [view.siteOf(s), size(view.o.sort_requested[s]), view.addressOf(part.y[b]), String(part.from[b])]) {
+        const made = document.createElement("td");
+        made.textContent = cell;
+        row.append(made);
+      }
+      const last = document.createElement("td");
+      last.append(button);
+      row.append(last);
+      return row;
+    }));
+  }
 
-  // --- controls
-  const limit = Math.max(end, 1e-9), extent = Math.max(meta.extent, 1);
-  const show = (start, stop) => {
-    const span = Math.min(Math.max(stop - start, limit * 1e-6), limit);
-    start = Math.min(Math.max(start, 0), limit - span);
-    x.setv({ start, end: start + span });
+  // --- a block under the pointer, and one that is pinned
+  const place = (canvas, event) => {
+    const box = canvas.getBoundingClientRect(), s = canvas.shown;
+    return [(event.clientX - box.left) * s.ratio - s.left, (event.clientY - box.top) * s.ratio];
   };
-  const zoom = (factor) => {
-    const middle = (x.start + x.end) / 2, half = ((x.end - x.start) / 2) * factor;
-    show(middle - half, middle + half);
+  function under(one, canvas, event) {
+    const blocks = one.ready(canvas.shown.start, canvas.shown.end) || one.overviewBlocks, [px, py] = place(canvas, event), s = canvas.shown;
+    if (px < 0 || px >= s.w || py < 0 || py >= s.h) return null;
+    if (s.columns) {
+      const column = s.columns[Math.floor(px)] || [], row = s.h - 1 - Math.floor(py);
+      for (let i = 0; i < column.length; i += 3) if (row >= column[i + 1] && row < column[i + 2]) return [blocks, column[i]];
+      return null;
+    }
+    const time = s.at(px / s.w), at = s.y0 + (1 - py / s.h) * (s.y1 - s.y0);
+    for (let b = blocks.n - 1; b >= 0; b--)
+      if (at >= blocks.y[b] && at < blocks.y[b] + one.o.sort_nbytes[blocks.sort[b]] && time >= blocks.begun[b] && time < blocks.reusable[b]) return [blocks, b];
+    return null;
+  }
+  function tip(one, hit, event) {
+    const box = byId("tip");
+    if (!hit) { box.style.display = "none"; return; }
+    const [blocks, b] = hit, s = blocks.sort[b];
+    box.replaceChildren();
+    const line = (words, name) => { const made = document.createElement("div"); made.textContent = words; if (name) made.className = name; box.append(made); };
+    line(`${size(one.o.sort_requested[s])} (${one.o.sort_requested[s]} bytes requested, ${one.o.sort_nbytes[s]} set aside)`, "strong");
+    line(`address ${one.addressOf(blocks.y[b])}, ${one.streamOf(s)}, ${one.libraryOf(s)}, ${one.phaseOf(s, blocks.begun[b])}`);
+    const never = blocks.freed ? blocks.freed[b] >= one.events : blocks.gone[b] >= one.seconds;
+    line(`lifetime ${never ? "until the end: never freed" : duration(blocks.gone[b] - blocks.begun[b])}, from ${blocks.begun[b].toFixed(6)} s`);
+    for (const frame of one.stackOf(s)) line(frame, "stack");
+    if (!one.stackOf(s).length) line("no call stack", "soft");
+    box.style.display = "block";
+    const right = event.clientX + box.offsetWidth + 24 > innerWidth, low = event.clientY + box.offsetHeight + 24 > innerHeight;
+    box.style.left = Math.max(right ? event.clientX - box.offsetWidth - 14 : event.clientX + 14, 4) + "px";
+    box.style.top = Math.max(low ? event.clientY - box.offsetHeight - 14 : event.clientY + 14, 4) + "px";
+  }
+  function pin(blocks, b) {
+    const s = blocks.sort[b];
+    pinned = { view, id: blocks.id[b], sort: s, begun: blocks.begun[b], gone: blocks.gone[b],
+      from: blocks.from?.[b], freed: blocks.freed?.[b] };
+    byId("pinned").hidden = false;
+    byId("pinned-text").textContent = `${size(view.o.sort_requested[s])} (${view.o.sort_requested[s]} bytes requested, ${view.o.sort_nbytes[s]} set aside) at ` +
+      `${view.addressOf(blocks.y[b])}, ${view.streamOf(s)}, ${view.libraryOf(s)}, ${view.phaseOf(s, blocks.begun[b])}; from ${blocks.begun[b].toFixed(6)} s to ${blocks.gone[b].toFixed(6)} s.`;
+    byId("pinned-stack").textContent = view.stackOf(s).join("\n") || "no call stack";
+    byId("copied").textContent = "";
+    byId("pinned").focus();
+    show(cursor, true);
+  }
+  byId("unpin").onclick = () => { pinned = null; byId("pinned").hidden = true; show(cursor, true); };
+  byId("copy").onclick = async () => {
+    const words = byId("pinned-stack").textContent;
+    let done = false;
+    try { await navigator.clipboard.writeText(words); done = true; } catch (error) {
+      const range = document.createRange();
+      range.selectNodeContents(byId("pinned-stack"));
+      getSelection().removeAllRanges();
+      getSelection().addRange(range);
+      done = document.execCommand("copy");
+    }
+    cuplug.copied = done ? words : "";
+    byId("copied").textContent = done ? "Copied." : "The browser does not allow it: the stack is selected, copy it yourself.";
   };
-  const pan = (share) => { const by = (x.end - x.start) * share; show(x.start + by, x.end + by); };
-  const panUp = (share) => {
-    const by = (y.end - y.start) * share, span = y.end - y.start;
-    const start = Math.min(Math.max(y.start + by, 0), extent - span);
-    y.setv({ start, end: start + span });
-  };
-  const all = () => { x.setv({ start: 0, end: limit }); y.setv({ start: 0, end: extent }); };
-  const toPeak = () => { cursor = peak; live(); show(d.time[peak] - limit / 40, d.time[peak] + limit / 40); };
-  const setMode = (next) => { mode = next; colour(); redraw(); };
-  const dark = () => document.documentElement.classList.contains("dark");
-  function theme(isDark) {
-    document.documentElement.classList.toggle("dark", isDark);
-    const [card, ink, soft, line, bad] = isDark
-      ? ["#1a2029", "#e4e9f0", "#9aa7b8", "#2c3542", "#ff8a80"] : ["#ffffff", "#1b2430", "#5b6675", "#e4e8ee", "#cc2222"];
-    for (const name of FIGURES) {
-      const figure = model(name);
-      figure.setv({ background_fill_color: card, border_fill_color: card, outline_line_color: line });
-      for (const part of [...figure.above, ...figure.below, ...figure.left, ...figure.center]) {
-        if ("major_label_text_color" in part)
-          part.setv({ major_label_text_color: soft, axis_label_text_color: soft, axis_line_color: line, major_tick_line_color: soft, minor_tick_line_color: null });
-        else if ("label_text_color" in part)
-          part.setv({ label_text_color: ink, background_fill_color: card, background_fill_alpha: 0.85, border_line_color: line });
-        else if ("dimension" in part && "grid_line_color" in part) part.grid_line_color = line;
-        else if ("text_color" in part) part.text_color = { value: bad };
+  byId("to-allocation").onclick = async () => show(pinned.from ?? (await view.eventAt(pinned.begun)));
+  byId("to-free").onclick = async () => show(pinned.freed ?? (await view.eventAt(pinned.gone)));
+
+  // --- search
+  function search(words) {
+    const tests = [], wrong = [];
+    let phase = null;
+    for (const word of words.match(/"[^"]*"|\S+/g) || []) {
+      const [, name, sign, rest] = /^(?:(size|site|module|stream|library|rank|phase)(:|>=|<=|>|<))?(.*)$/s.exec(word.replace(/"/g, ""));
+      const value = rest.toLowerCase();
+      if (name === "size") {
+        const number = /^([\d.]+)\s*([kmgt]?)(?:i?b)?$/.exec(value);
+        if (!number) { wrong.push(word); continue; }
+        const bytes = Number(number[1]) * 1024 ** " kmgt".indexOf(number[2] || " ");
+        const compare = { ">=": (v) => v >= bytes, "<=": (v) => v <= bytes, ">": (v) => v > bytes, "<": (v) => v < bytes, ":": (v) => v === bytes }[sign];
+        tests.push((one, s) => compare(one.o.sort_requested[s]));
+      } else if (name === "phase") phase = (one, blocks, b) => one.phaseOf(blocks.sort[b], blocks.begun[b]).toLowerCase().includes(value);
+      else {
+        const get = { site: (one, s) => one.siteOf(s), module: (one, s) => one.moduleOf(s), stream: (one, s) => one.streamOf(s),
+          library: (one, s) => one.libraryOf(s), rank: (one) => one.label,
+          undefined: (one, s) => `${one.stackOf(s).join("\n")}\n${one.libraryOf(s)}\n${one.streamOf(s)}\n${one.label}` }[name];
+        tests.push((one, s) => get(one, s).toLowerCase().includes(value));
       }
     }
-    for (const name of ["cursor-timeline", "cursor-map", "cursor-fragmentation"]) model(name).line_color = ink;
+    finds = tests.length || phase ? { phase, bySort: new Map(views.map((one) => [one, Uint8Array.from({ length: one.sorts }, (_, s) => (tests.every((test) => test(one, s)) ? 1 : 0))])) } : null;
+    let told = "";
+    if (finds) {
+      let blocks = 0, bytes = 0;
+      const mine = finds.bySort.get(view);
+      for (let s = 0; s < view.sorts; s++) if (mine[s]) { blocks += view.o.sort_blocks[s]; bytes += view.o.sort_at_peak[s] * view.o.sort_requested[s]; }
+      told = `${blocks} of ${view.blocks} blocks${phase ? " (of every phase)" : ""}; ${size(bytes)} of what is held at the peak.`;
+    }
+    byId("found").textContent = (wrong.length ? `Not understood: ${wrong.join(" ")}. ` : "") + told;
+    byId("search").setAttribute("aria-invalid", String(wrong.length > 0));
+    show(cursor, true);
+  }
+  byId("search").oninput = (event) => search(event.target.value);
+
+  // --- moving about
+  function range(start, end) {
+    const most = limit(), span = Math.min(Math.max(end - start, most * 1e-7), most);
+    start = Math.min(Math.max(start, 0), most - span);
+    x.start = start; x.end = start + span;
     redraw();
   }
+  const zoom = (factor, at = (x.start + x.end) / 2) => range(at - (at - x.start) * factor, at + (x.end - at) * factor);
+  const pan = (share) => range(x.start + (x.end - x.start) * share, x.end + (x.end - x.start) * share);
+  function rise(share, factor = 1) {
+    const all = Math.max(view.extent, 1), span = Math.min((y.end - y.start) * factor, all);
+    const start = Math.min(Math.max(y.start + (y.end - y.start) * share, 0), all - span);
+    y.start = start; y.end = start + span;
+    redraw();
+  }
+  const all = () => { y.start = 0; y.end = Math.max(view.extent, 1); range(0, limit()); };
+  const toPeak = async () => {
+    const at = unitOf(view, view.peakTime), most = limit();
+    range(at - most / 40, at + most / 40);
+    await show(view.peak, true);
+  };
+  function setMode(next) {
+    mode = next;
+    byId("colour").value = mode;
+    byId("depth-label").hidden = mode !== "site";
+    byId("legend").replaceChildren(...colouringOf(view).keys.map(([hex, name]) => {
+      const key = document.createElement("span"), patch = document.createElement("i");
+      key.className = "key";
+      patch.style.background = hex;
+      key.append(patch, name);
+      return key;
+    }));
+    show(cursor, true);
+  }
+  function theme(next) {
+    dark = next;
+    document.documentElement.classList.toggle("dark", dark);
+    document.documentElement.classList.toggle("light", !dark);
+    show(cursor, true);
+  }
+  async function choose(number) {
+    view = views[number];
+    if (!both) { x.start = 0; x.end = limit(); }
+    y.start = 0; y.end = Math.max(view.extent, 1);
+    document.querySelectorAll("[data-view]").forEach((part) => { part.hidden = !both && Number(part.dataset.view) !== number; });
+    if (byId("view")) byId("view").value = String(number);
+    zoomed = [];
+    setMode(mode);
+    await show(view.peak, true);
+  }
+
   byId("to-peak").onclick = toPeak;
   byId("to-all").onclick = all;
   byId("zoom-in").onclick = () => zoom(0.5);
   byId("zoom-out").onclick = () => zoom(2);
+  byId("left").onclick = () => pan(-0.25);
+  byId("right").onclick = () => pan(0.25);
+  byId("previous").onclick = () => show(cursor - 1);
+  byId("next").onclick = () => show(cursor + 1);
+  byId("event").onchange = (event) => show(Number(event.target.value) || 0);
   byId("colour").onchange = (event) => setMode(event.target.value);
-  byId("theme").onclick = () => theme(!dark());
+  byId("depth").oninput = (event) => { depth = Math.max(Math.floor(Number(event.target.value)) || 0, 0); setMode("site"); };
+  byId("theme").onclick = () => theme(!dark);
+  if (byId("view")) byId("view").onchange = (event) => choose(Number(event.target.value));
+  const keys = {
+    ArrowLeft: () => pan(-0.2), ArrowRight: () => pan(0.2), "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), 0: all, p: toPeak,
+    ",": () => show(cursor - 1), ".": () => show(cursor + 1), "<": () => show(cursor - 100), ">": () => show(cursor + 100),
+    d: () => theme(!dark), c: () => setMode(MODES[(MODES.indexOf(mode) + 1) % MODES.length]), "/": () => byId("search").focus(),
+    ArrowUp: (event) => event.shiftKey && rise(0.2), ArrowDown: (event) => event.shiftKey && rise(-0.2), Escape: () => byId("unpin").onclick(),
+  };
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.tagName === "SELECT") return;
-    const actions = {
-      ArrowLeft: () => pan(-0.2), ArrowRight: () => pan(0.2), "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2),
-      0: all, p: toPeak, d: () => theme(!dark()), c: () => setMode(MODES[(MODES.indexOf(mode) + 1) % MODES.length]),
-      PageUp: event.shiftKey ? () => panUp(0.2) : null, PageDown: event.shiftKey ? () => panUp(-0.2) : null,
-    };
-    if (actions[event.key]) { actions[event.key](); event.preventDefault(); }
+    if (event.ctrlKey || event.metaKey || event.altKey || /^(SELECT|INPUT|TEXTAREA)$/.test(event.target.tagName)) return;
+    const action = keys[event.key];
+    if (action && action(event) !== false) event.preventDefault();
   });
+  const pointed = (one, canvas) => {
+    let held = null;
+    canvas.onpointerdown = (event) => { held = { x: event.clientX, y: event.clientY, start: x.start, end: x.end, low: y.start, high: y.end, moved: false }; canvas.setPointerCapture(event.pointerId); };
+    canvas.onpointermove = (event) => {
+      const owner = one || view;
+      if (!held) return tip(owner, under(owner, canvas, event), event);
+      const across = event.clientX - held.x, up = event.clientY - held.y;
+      held.moved ||= Math.abs(across) + Math.abs(up) > 4;
+      if (!held.moved) return;
+      byId("tip").style.display = "none";
+      const share = (-across * canvas.shown.ratio) / canvas.shown.w;
+      if (canvas.id === "map") { const span = held.high - held.low; y.start = held.low; y.end = held.high; rise(Math.min(Math.max((up * canvas.shown.ratio) / canvas.shown.h, -held.low / span), 1)); }
+      range(held.start + share * (held.end - held.start), held.end + share * (held.end - held.start));
+    };
+    canvas.onpointerup = async (event) => {
+      const moved = held?.moved;
+      held = null;
+      if (moved) return;
+      const owner = one || view, hit = under(owner, canvas, event), [px] = place(canvas, event), s = canvas.shown;
+      if (owner !== view) await choose(owner.number);
+      if (hit) pin(...hit);
+      await show(await view.eventAt(s.at(px / s.w)), true);
+    };
+    canvas.onpointerleave = () => { byId("tip").style.display = "none"; };
+    canvas.addEventListener("wheel", (event) => {
+      if (!event.ctrlKey && !event.shiftKey && canvas !== document.activeElement) return; // the page scrolls
+      event.preventDefault();
+      if (event.shiftKey && canvas.id === "map") return rise(0, event.deltaY > 0 ? 1.25 : 0.8);
+      const [px] = place(canvas, event), s = canvas.shown;
+      zoom((event.deltaY || event.deltaX) > 0 ? 1.25 : 0.8, x.start + (px / s.w) * (x.end - x.start));
+    }, { passive: false });
+  };
+  for (const one of both ? views : [view]) pointed(both ? one : null, canvasOf(one));
+  pointed(null, byId("map"));
+  const state = byId("state");
+  state.onclick = async (event) => {
+    const box = state.getBoundingClientRect(), ratio = state.width / box.width;
+    const px = (event.clientX - box.left) * ratio, py = (event.clientY - box.top) * ratio;
+    const hit = (state.boxes || []).find(([left, top, width, high]) => px >= left && px <= left + width && py >= top && py <= top + high);
+    if (hit) pin((await view.live(cursor)).part, hit[4]);
+  };
+  new ResizeObserver(() => { redraw(); if (root) show(cursor, true); }).observe(document.querySelector("main"));
 
-  all();
-  colour();
-  theme(matchMedia("(prefers-color-scheme: dark)").matches);
-  model("peak").data = N ? { x: [d.time[peak]], y: [curves.requested[peak]], text: [`peak ${size(curves.requested[peak])}`] } : { x: [], y: [], text: [] };
-  live();
-  for (const range of [x, y]) range.change.connect(redraw);
-  model("map").properties.inner_width.change.connect(redraw);
-  model("icicle").properties.inner_width.change.connect(live);
-  byId("tip").style.display = "none";
-  Object.assign(cuplug, { d, x, y, model, curves, peak, meta, mode: () => mode });
+  Object.assign(cuplug, { views, view: () => view, x, y, show, pin, range, mode: () => mode, pinned: () => pinned, root: () => root, zoomed: () => zoomed,
+    finds: () => finds, idle: async () => { for (let before = null; before !== queue;) { before = queue; await queue; } } });
+  document.documentElement.classList.toggle("dark", dark);
+  document.documentElement.classList.toggle("light", !dark);
+  await choose(0);
   draw();
   cuplug.ready = true;
 })().catch((error) => {
-  cuplug.error = String(error);
-  document.getElementById("findings").insertAdjacentHTML("afterend", "<p><b>The charts cannot be drawn: </b>" + cuplug.error + "</p>");
+  cuplug.error = String((error && error.stack) || error);
+  const told = document.createElement("p");
+  told.textContent = "The charts cannot be drawn: " + cuplug.error;
+  document.getElementById("findings-0").after(told);
 });

@@ -1,77 +1,154 @@
-"""Writes the page of a comparison: the reserved curves on one axis, and the table."""
+"""Writes the page of a comparison: the report's, for two runs by iteration with what changed first; and the curves."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from typing import Any
+from typing import TextIO
 
-from bokeh import models as _models
-from bokeh.embed import components
-from bokeh.plotting import figure
-
-from ..replaying.comparison import Row
+from ..analysis.iterations import Alignment, align
+from ..foreign.load import load
+from ..replaying.comparison import Change, Row, difference
 from .comparison_text import label
-from .replay_text import calls_text
-from .report_page import inline_scripts
+from .replay_text import calls_text, short_name
+from .report_page import Aligned, shown_devices, write_report
 from .units import duration, size
 
-__all__ = ["render_comparison"]
+__all__ = ["write_comparison"]
 
-models: Any = _models
-_COLOURS = (
-    "#4477aa",
-    "#ee6677",
-    "#228833",
-    "#ccbb44",
-    "#66ccee",
-    "#aa3377",
-    "#ee8866",
-    "#44bb99",
-    "#777777",
-    "#000000",
-)
-_STYLE = """body { font: 15px/1.45 system-ui, sans-serif; margin: 16px 20px; color: #1b2430 }
-table { border-collapse: collapse; width: 100%; font-size: 14px; margin-top: 12px }
-td, th { text-align: right; padding: 3px 10px; border-bottom: 1px solid #d9dee6; font-variant-numeric: tabular-nums }
-td:first-child, th:first-child { text-align: left }"""
+_COLOURS = ("#4477aa", "#ee6677", "#228833", "#b59a1f", "#3aa0c0", "#aa3377", "#ee8866", "#44bb99", "#777777")
+_WIDTH, _HEIGHT = 1000, 260
+_CHANGES = 12
 
 
-def render_comparison(rows: Sequence[Row]) -> str:
-    """The whole page. It needs no network."""
-    plot: Any = figure(height=520, sizing_mode="stretch_width", tools="xpan,xwheel_zoom,box_zoom,reset,save,hover")
-    plot.toolbar.logo = None
-    plot.hover.tooltips = [("", "$name"), ("at", "@x{0.000000} s"), ("reserved", "@y{0} bytes")]
-    end = max((point[0] for row in rows for curve in row.curves.values() for point in curve), default=1.0)
-    number = 0
+def write_comparison(files: Sequence[str], rows: Sequence[Row], file: TextIO) -> None:
+    """Write the page.
+
+    Args:
+        files: the histories. Two are laid over each other, iteration by iteration; of others one is shown at a time.
+        rows: what was recorded, and what replays have found.
+        file: where to.
+    """
+    traces = [load(name) for name in files]
+    names = [short_name(name) for name in files]
+    if len(set(names)) < len(names):
+        names = [f"{name} ({number})" for number, name in enumerate(names, 1)]
+    shown = [shown_devices(trace, name) for trace, name in zip(traces, names, strict=True)]
+    if len(files) != 2 or not all(shown):
+        every = [one for devices in shown for one in devices]
+        write_report(every, "Memory compared", file, before=_curves(rows) + _rows(rows))
+        return
+    first, second = (devices[0] for devices in shown)
+    alignment = align(first.trace, second.trace, (first.device.device, second.device.device))
+    told = _first_change(alignment, first.label, second.label)
+    told += _differences(files, first.device.device, second.device.device) + _curves(rows) + _rows(rows)
+    title = f"{first.label} and {second.label}"
+    write_report([first, second], title, file, Aligned(alignment.begins), before=told)
+
+
+def _first_change(alignment: Alignment, before: str, after: str) -> str:
+    """What changed first, as a section of the page."""
+    marked = (
+        f"Iterations begin with {alignment.marked_by}." if alignment.marked_by
+        else "Nothing repeats in both runs: each is laid over the other as a whole."
+    )  # fmt: skip
+    if alignment.differs_in is None:
+        what = "Both ask for the same memory, iteration by iteration."
+        items = ""
+    else:
+        number = alignment.differs_in
+        times = " and ".join(f"{begins[number]:.6f} s" for begins in alignment.begins)
+        where = f"in iteration {number}" if number else "before the first iteration"
+        what = f"The runs differ first {where} (from {times} on)."
+        items = "".join(
+            f"<li>{escape(one.where)}: blocks of {size(one.requested)} ({one.requested} bytes), {one.before} before, "
+            f"{one.after} after</li>"
+            for one in alignment.changed[:_CHANGES]
+        )
+        more = len(alignment.changed) - _CHANGES
+        items += f"<li>and {more} more</li>" if more > 0 else ""
+    return (
+        f'<section id="changed"><h2>What changed first, from {escape(before)} to {escape(after)}</h2>'
+        f'<p class="strong">{what}</p><ul>{items}</ul><p class="soft">{escape(marked)}</p></section>'
+    )
+
+
+def _differences(files: Sequence[str], before: int, after: int) -> str:
+    """What changed on the whole, where both runs are of the same device."""
+    if before != after:
+        return ""
+    (found,) = (one for one in difference(files[0], files[1], top=_CHANGES) if one.device == before)
+    return (
+        f"<section><h2>What changed on the whole</h2>{_changes('', found.peaks)}"
+        f"{_changes('Held at the peak, by call site', [one for one in found.sites if one.by])}</section>"
+    )
+
+
+def _changes(title: str, changes: Sequence[Change]) -> str:
+    if not changes:
+        return ""
+    body = "".join(
+        f"<tr><td>{escape(one.what)}</td><td>{one.before}</td><td>{one.after}</td><td>{one.by:+d}</td>"
+        f"<td>{size(one.by)}</td></tr>"
+        for one in changes
+    )
+    head = f"<tr><th>{title}</th><th>before</th><th>after</th><th>change</th><th></th></tr>"
+    return f'<div class="wide"><table>{head}{body}</table></div>'
+
+
+def _curves(rows: Sequence[Row]) -> str:
+    """What each history reserves over time, as recorded (dashed) and replayed."""
+    end = max((point[0] for row in rows for curve in row.curves.values() for point in curve), default=0.0) or 1.0
+    most = max((point[1] for row in rows for curve in row.curves.values() for point in curve), default=0) or 1
+    lines: list[str] = []
+    keys: list[str] = []
     for row in rows:
         for device, curve in row.curves.items():
-            name = label(row) + (f", device {device}" if len(row.curves) > 1 else "")
-            xs, ys = [point[0] for point in curve], [point[1] for point in curve]
-            plot.step(
-                [*xs, end], [*ys, ys[-1] if ys else 0], mode="after", line_width=2, name=name, legend_label=name,
-                line_color=_COLOURS[number % len(_COLOURS)], line_dash="dashed" if not row.allocator else "solid",
-            )  # fmt: skip
-            number += 1
-    plot.xaxis.axis_label, plot.yaxis.axis_label = "seconds", "reserved"
-    plot.yaxis.formatter = models.NumeralTickFormatter(format="0.[00] ib")
-    plot.yaxis.ticker = models.AdaptiveTicker(base=1024, mantissas=[2**power for power in range(10)])
-    plot.y_range.start = 0
-    if plot.legend:
-        plot.legend.location = "top_left"
-        plot.legend.click_policy = "hide"
-    script, div = components(plot)
+            name = escape(label(row) + (f", device {device}" if len(row.curves) > 1 else ""))
+            colour = _COLOURS[len(lines) % len(_COLOURS)]
+            dashes = "" if row.allocator else ' stroke-dasharray="6 4"'
+            path = _path([(seconds / end, reserved / most) for seconds, reserved in curve])
+            lines.append(
+                f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="2"{dashes} '
+                f'vector-effect="non-scaling-stroke"><title>{name}</title></path>'
+            )
+            keys.append(f'<span class="key"><i style="background: {colour}"></i>{name}</span>')
     return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Reserved memory compared</title>'
-        f"<style>{_STYLE}</style>{inline_scripts()}</head><body><h1>Reserved memory compared</h1>"
-        f"<p>Click an entry of the legend to hide its curve.</p>{div}{_rows(rows)}{script}</body></html>\n"
+        '<section><h2>Reserved memory</h2><p class="soft">As recorded: dashed. '
+        f"The frame is {end:.3f} s wide and {size(most)} high.</p>"
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none" role="img" aria-label="Reserved memory over '
+        f'time" style="width: 100%; height: {_HEIGHT}px; border: 1px solid var(--line)">{"".join(lines)}</svg>'
+        f'<div class="bar">{"".join(keys)}</div></section>'
     )
+
+
+def _path(points: Sequence[tuple[float, float]]) -> str:
+    """Steps, with no more detail than the picture shows."""
+    parts: list[str] = []
+    last: tuple[int, int] | None = None
+    for across, up in points:
+        x, y = round(across * _WIDTH), round((1 - up * 0.97) * _HEIGHT)
+        if last is None:
+            parts.append(f"M{x} {y}")
+        elif (x, y) != last:
+            parts.append(f"H{x}V{y}")
+        last = x, y
+    return "".join(parts) + (f"H{_WIDTH}" if parts else "")
 
 
 def _rows(rows: Sequence[Row]) -> str:
     head = "".join(
         f"<th>{name}</th>"
-        for name in ("history", "peak requested", "peak reserved", "size", "÷ requested", "driver calls", "time", "OOM")
+        for name in (
+            "history",
+            "peak requested",
+            "peak reserved",
+            "size",
+            "÷ requested",
+            "driver calls",
+            "driver time",
+            "OOM",
+        )
     )
     body = "".join(
         f"<tr><td>{escape(label(row))}</td><td>{row.requested}</td><td>{row.reserved}</td><td>{size(row.reserved)}</td>"
@@ -80,4 +157,4 @@ def _rows(rows: Sequence[Row]) -> str:
         f"<td>{row.out_of_memory}</td></tr>"
         for row in rows
     )
-    return f"<table><tr>{head}</tr>{body}</table>"
+    return f'<section><h2>Figures</h2><div class="wide"><table><tr>{head}</tr>{body}</table></div></section>'

@@ -1,267 +1,188 @@
-"""Writes the report's page: figures made with Bokeh, filled and kept current by ``data/report.js``."""
+"""Writes the report's page: one file that needs no network, and unpacks what is looked at."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
-from bokeh import models as _models
-from bokeh.embed import components
-from bokeh.plotting import figure
-from bokeh.resources import INLINE, Resources
 
 from ...plugins.tracing.contents import Trace
 from ..analysis.blocks import find_blocks
 from ..analysis.findings import Finding, findings
-from ..analysis.page_data import pack
-from ..analysis.sites import Site, program_frame
-from ..analysis.summarize import DeviceSummary
-from .units import duration, size
+from ..analysis.page_data import Payload, pack
+from ..analysis.sites import Site
+from ..analysis.summarize import DeviceSummary, summarize
+from .units import duration, share, size
 
-__all__ = ["inline_scripts", "render_report"]
+__all__ = ["Aligned", "Shown", "of_the_job", "shown_devices", "write_report"]
 
-models: Any = _models  # its annotations do not fit how it is meant to be used
-_BYTES = "0.[00] ib"
-_POWERS = [2**power for power in range(10)]
-_LINKED = "xpan,xwheel_zoom,xbox_zoom,reset,save"
+_SCRIPTS = ("report_data.js", "report_draw.js", "report.js")
 
 
-def render_report(trace: Trace, device: DeviceSummary, title: str, of_job: Sequence[Finding] = ()) -> str:
-    """The whole page, which needs no network. Opens in a browser with ``DecompressionStream`` (since 2023 all).
+@dataclass(frozen=True)
+class Shown:
+    """One device of one history, as the page shows it."""
 
-    ``of_job``: what was found of the job whose process this is; it comes first.
+    label: str
+    """What it is called where the page has several: a rank, say."""
+    trace: Trace
+    device: DeviceSummary
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """How a page lays two runs over each other."""
+
+    iterations: Sequence[Sequence[float]]
+    """For each run, the seconds at which its iterations begin, and at last its end."""
+
+
+def shown_devices(trace: Trace, name: str, device: int | None = None) -> list[Shown]:
+    """The devices of a history, that which held most first; or the one that is named."""
+    devices = summarize(trace, device=device).devices
+    devices.sort(key=lambda one: -one.requested.nbytes)
+    several = len(devices) > 1
+    return [Shown(f"{name}, device {one.device}" if several else name, trace, one) for one in devices]
+
+
+def write_report(
+    shown: Sequence[Shown], title: str, file: TextIO, aligned: Aligned | None = None, *, before: str = ""
+) -> None:
+    """Write the page. It opens in any browser with ``DecompressionStream`` (since 2023 all).
+
+    Args:
+        shown: what it shows, one at a time; or two runs, one above the other, if they are ``aligned``.
+        title: its title.
+        file: where to.
+        aligned: where the iterations of the two runs begin.
+        before: what stands first on the page, as HTML.
     """
-    payload = pack(trace, device.device)
-    meta = {**payload.meta, **_sites_of(trace, payload.meta["stacks"])}
-    figures = _figures(trace, device)
-    script, divs = components(figures)
+    metas: list[dict[str, Any]] = []
+    data: list[Callable[[], None]] = []
+    for number, one in enumerate(shown):
+        payload = pack(one.trace, one.device.device)
+        metas.append({**payload.meta, "label": one.label})
+        if aligned is not None:
+            metas[-1]["iterations"] = list(aligned.iterations[number])
+        data.append(_writer(number, payload, file))
+    meta = json.dumps({"views": metas, "compare": aligned is not None})
     parts = {
         "title": escape(title),
-        "subtitle": escape(
-            f"device {device.device}, {device.events} events in {device.seconds:.3f} s"
-            + (f", {trace.note}" if trace.note else "")
-        ),
-        "scripts": inline_scripts(),
-        "findings": "".join(map(_finding, [*of_job, *findings(device, trace.path)])),
-        "sites": _table(device.sites_at_peak, device.requested.nbytes),
-        "meta": json.dumps(meta).replace("<", "\\u003c"),
-        "data": payload.data,
-        "components": script,
-        "application": _data("report.js"),
-        **divs,
+        "chooser": _chooser(shown, aligned is not None),
+        "first": before + "".join(map(_first, range(len(shown)), shown)),
+        "timelines": _timelines(shown, aligned is not None),
+        "rest": "".join(map(_rest, range(len(shown)), shown)),
+        "meta": meta.replace("<", "\\u003c"),
     }
-    return re.sub("@([a-z]+)@", lambda match: parts[match[1]], _data("report.html"))
+    file.write(re.sub("@([a-z]+)@", lambda match: parts[match[1]], _data("report.html")))
+    for write in data:
+        write()
+    file.write("<script>\n" + "".join(map(_data, _SCRIPTS)) + "</script>\n</body>\n</html>\n")
 
 
-def inline_scripts() -> str:
-    """BokehJS's core, in full."""
-    return str(Resources(mode="inline", components=["bokeh"], minified=INLINE.minified).render_js())
+def _writer(number: int, payload: Payload, file: TextIO) -> Callable[[], None]:
+    def write() -> None:
+        file.writelines(
+            f'<script type="text/plain" id="v{number}-{name}">{text}</script>\n'
+            for name, text in (("overview", payload.overview), *enumerate(payload.chunks))
+        )
+
+    return write
 
 
 def _data(name: str) -> str:
     return (files(__package__.rpartition(".")[0]) / "data" / name).read_text(encoding="utf-8")
 
 
-def _sites_of(_trace: Trace, stacks: list[list[str]]) -> dict[str, Any]:
-    """For each stack the number of its line of the program, and those lines' names."""
-    names: dict[str, int] = {}
-    numbers = []
-    for stack in stacks:
-        frames = tuple(_Named(text) for text in stack)
-        own = program_frame(frames)  # type: ignore[arg-type]
-        numbers.append(names.setdefault(str(own) if own else "no call stack", len(names)))
-    return {"sites": numbers, "site_names": list(names)}
+def _chooser(shown: Sequence[Shown], compare: bool) -> str:
+    if len(shown) == 1:
+        return f'<span class="soft">{escape(_subtitle(shown[0]))}</span>'
+    options = "".join(f'<option value="{number}">{escape(one.label)}</option>' for number, one in enumerate(shown))
+    name = "Details of" if compare else "Show"
+    return f'<label>{name} <select id="view">{options}</select></label>'
 
 
-class _Named:
-    """A frame of which only the text is left."""
-
-    def __init__(self, text: str) -> None:
-        self.filename = text
-        self.text = text
-
-    def __str__(self) -> str:
-        return self.text
+def _subtitle(one: Shown) -> str:
+    device = one.device
+    note = f", {one.trace.note}" if one.trace.note else ""
+    return f"device {device.device}, {device.events} events in {device.seconds:.3f} s{note}"
 
 
-def _figures(trace: Trace, device: DeviceSummary) -> dict[str, Any]:
-    x = models.Range1d(0, max(device.seconds, 1e-9), name="x")
-    y = models.Range1d(0, 1, name="y")
-    tap = models.CustomJS(code="window.cuplug?.tap?.(cb_obj.x)")
-
-    def linked(name: str, height: int, **options: Any) -> Any:
-        plot = _figure(name, height, x_range=x, tools=options.pop("tools", _LINKED), **options)
-        plot.xaxis.axis_label = "seconds"
-        cursor = models.Span(location=0, dimension="height", line_dash="dashed", line_width=1, name=f"cursor-{name}")
-        plot.add_layout(cursor)
-        plot.js_on_event("tap", tap)
-        return plot
-
-    timeline = linked("timeline", 300, active_scroll="xwheel_zoom", active_drag="xpan")
-    timeline.yaxis.formatter = models.NumeralTickFormatter(format=_BYTES)
-    timeline.yaxis.ticker = models.AdaptiveTicker(base=1024, mantissas=_POWERS)
-    for name, colour, width in (("reserved", "#d55e00", 2), ("allocated", "#0072b2", 1), ("requested", "#009e73", 1.5)):
-        source = _empty(name, "x", "y")
-        timeline.step("x", "y", source=source, mode="after", line_color=colour, line_width=width, legend_label=name)
-    peak = _empty("peak", "x", "y", "text")
-    timeline.scatter("x", "y", source=peak, size=9, marker="triangle", color="#cc2222")
-    timeline.add_layout(
-        models.LabelSet(
-            x="x",
-            y="y",
-            text="text",
-            source=peak,
-            x_offset=-8,
-            text_align="right",
-            y_offset=-18 if device.out_of_memory else 4,  # the label of what failed is above
-            text_color="#cc2222",
-            text_font_size="13px",
-        )
+def _timelines(shown: Sequence[Shown], compare: bool) -> str:
+    if not compare:
+        return '<canvas id="timeline-0" class="timeline" role="img" tabindex="0"></canvas>'
+    return "".join(
+        f'<p class="strong">{escape(one.label)}</p>'
+        f'<canvas id="timeline-{number}" class="timeline" role="img" tabindex="0"></canvas>'
+        for number, one in enumerate(shown)
     )
-    _add_failures(timeline, device)
-    timeline.legend.orientation = "horizontal"
-    timeline.add_layout(timeline.legend[0], "above")
-    timeline.y_range.start = 0
-    timeline.y_range.range_padding = 0.2  # room for what is written at the peak
 
-    area = linked(
-        "map", 460, y_range=y, tools="pan,wheel_zoom,box_zoom,reset,save", active_scroll="wheel_zoom", active_drag="pan"
+
+def _first(number: int, one: Shown) -> str:
+    told = "".join(map(_finding, findings(one.device, one.trace.path)))
+    hidden = " hidden" if number else ""
+    return (
+        f'<section data-view="{number}"{hidden}><h2>In short</h2><p class="soft">{escape(_subtitle(one))}</p>'
+        f'<ul id="findings-{number}">{told}</ul></section>'
     )
-    area.yaxis.formatter = models.NumeralTickFormatter(format=_BYTES)
-    area.yaxis.ticker = models.AdaptiveTicker(base=1024, mantissas=_POWERS)
-    raster = models.ColumnDataSource(
-        {"image": [np.zeros((1, 1), np.uint32)], "x": [0], "y": [0], "dw": [1], "dh": [1]}, name="raster"
+
+
+def of_the_job(found: Sequence[Finding]) -> str:
+    """What was found of the job whose processes are shown, as a section of the page."""
+    return f'<section><h2>The job</h2><ul id="job">{"".join(map(_finding, found))}</ul></section>' if found else ""
+
+
+def _finding(finding: Finding) -> str:
+    do = f' <span class="do">{escape(finding.do)}</span>' if finding.do else ""
+    return f'<li class="{finding.kind}">{escape(finding.what)}{do}</li>'
+
+
+def _rest(number: int, one: Shown) -> str:
+    device = one.device
+    sizes = [(size(entry.up_to), entry.allocations, size(entry.nbytes)) for entry in device.sizes]
+    unused = device.fragmentation
+    return (
+        f'<div data-view="{number}"{" hidden" if number else ""}><section><h2>Call sites at the peak</h2>'
+        f"{_table(device.sites_at_peak, device.requested.nbytes)}</section>"
+        f"<section><h2>Fragmentation</h2><p>{share(unused.at_peak_reserved)} of the reserved memory is unused at its "
+        f"peak, {share(unused.mean_over_time)} on average.</p></section>"
+        f'<div class="pair"><section><h2>Sizes</h2>{_bars("requested size up to", sizes)}</section>'
+        f"<section><h2>Lifetimes</h2>{_bars('lifetime up to', _lifetimes(one))}</section></div></div>"
     )
-    area.image_rgba("image", source=raster, x="x", y="y", dw="dw", dh="dh")
-    hit = _empty("hit", "left", "right", "top", "bottom")
-    area.quad(source=hit, fill_alpha=0.25, fill_color="#ffffff", line_color="#cc2222", line_width=2)
-    area.js_on_event("mousemove", models.CustomJS(code="window.cuplug?.hover?.(cb_obj.x, cb_obj.y)"))
-    area.js_on_event("mouseleave", models.CustomJS(code="window.cuplug?.leave?.()"))
-
-    fragmentation = linked(
-        "fragmentation", 200, active_scroll="xwheel_zoom", active_drag="xpan", y_range=models.Range1d(0, 100)
-    )
-    fragmentation.step("x", "y", source=_empty("unused", "x", "y"), mode="after", line_color="#aa3377")
-    fragmentation.yaxis.axis_label = "per cent unused"
-
-    icicle = _figure("icicle", 200, x_range=models.Range1d(0, 1), y_range=models.Range1d(-1, 0), tools="save")
-    tree = _empty(
-        "tree", "left", "right", "top", "bottom", "name", "text", "size", "exact", "share", "blocks", "colour", "x", "y"
-    )
-    quads = icicle.quad(source=tree, fill_color="colour", line_color="#ffffff")
-    icicle.text("x", "y", "text", source=tree, text_font_size="12px", text_baseline="middle", text_color="#1b2430")
-    icicle.add_tools(
-        models.HoverTool(
-            renderers=[quads],
-            tooltips=[
-                ("call", "@name"),
-                ("holds", "@size (@exact{0} bytes)"),
-                ("share", "@share"),
-                ("blocks", "@blocks"),
-            ],
-        )
-    )
-    icicle.axis.visible = False
-    icicle.grid.visible = False
-    return {
-        "timeline": timeline, "map": area, "icicle": icicle, "fragmentation": fragmentation,
-        "sizes": _sizes(device), "lifetimes": _lifetimes(trace, device),
-    }  # fmt: skip
 
 
-def _add_failures(timeline: Any, device: DeviceSummary) -> None:
-    """What the program would have held had its memory not run out, and all that there was for it."""
-    failures = device.out_of_memory[:100]
-    if not failures:
-        return
-    first = failures[0]
-    wanted = models.ColumnDataSource(
-        {
-            "x": [failure.seconds for failure in failures],
-            "y": [failure.active + failure.requested for failure in failures],
-            "text": [f"out of memory: {size(first.requested)} more", *[""] * (len(failures) - 1)],
-        },
-        name="failures",
-    )
-    timeline.scatter("x", "y", source=wanted, size=11, marker="x", line_width=3, color="#cc2222")
-    late = first.seconds > device.seconds / 2
-    timeline.add_layout(
-        models.LabelSet(
-            x="x",
-            y="y",
-            text="text",
-            source=wanted,
-            x_offset=-10 if late else 10,
-            y_offset=-6,
-            text_align="right" if late else "left",
-            text_color="#cc2222",
-            text_font_size="13px",
-        )
-    )
-    if first.free:
-        x, y = [0, device.seconds], [first.reserved + first.free] * 2
-        timeline.line(x, y, line_color="#cc2222", line_dash="dotted", line_width=2, legend_label="all there was")
-
-
-def _figure(name: str, height: int, **options: Any) -> Any:
-    plot = figure(
-        name=name, height=height, sizing_mode="stretch_width", output_backend="canvas", min_border_left=70,
-        min_border_right=16, **options,
-    )  # fmt: skip
-    plot.toolbar.logo = None
-    plot.toolbar.autohide = True
-    return plot
-
-
-def _empty(name: str, *columns: str) -> Any:
-    return models.ColumnDataSource({column: [] for column in columns}, name=name)
-
-
-def _sizes(device: DeviceSummary) -> Any:
-    labels = [size(entry.up_to) for entry in device.sizes]
-    return _bars("sizes", labels, [entry.allocations for entry in device.sizes], "requested size up to",
-                 [size(entry.nbytes) for entry in device.sizes])  # fmt: skip
-
-
-def _lifetimes(trace: Trace, device: DeviceSummary) -> Any:
-    events = trace.events[trace.events["device"] == device.device]
-    blocks = find_blocks(events, completed_apart=trace.completed_apart)
-    begin = int(np.searchsorted(np.flatnonzero(trace.events["device"] == device.device), trace.begin))
+def _lifetimes(one: Shown) -> list[tuple[str, int, str]]:
+    own = np.flatnonzero(one.trace.events["device"] == one.device.device)
+    events = one.trace.events[own]
+    blocks = find_blocks(events, completed_apart=one.trace.completed_apart)
+    begin = int(np.searchsorted(own, one.trace.begin))
     freed = (blocks.freed >= 0) & (blocks.allocated >= begin)
     times = events["time"]
     microseconds = np.maximum((times[blocks.freed[freed]] - times[blocks.allocated[freed]]) / 1e3, 1)
     requested = events["requested"][blocks.allocated[freed]]
     powers = np.ceil(np.log10(microseconds)).astype(np.int64)
     known = range(int(powers.min()), int(powers.max()) + 1) if len(powers) else range(0)
-    counts = [int(np.count_nonzero(powers == power)) for power in known]
-    held = [size(int(requested[powers == power].sum())) for power in known]
-    return _bars("lifetimes", [duration(10.0**power) for power in known], counts, "lifetime up to", held)
+    return [
+        (duration(10.0**power), int(np.count_nonzero(powers == power)), size(int(requested[powers == power].sum())))
+        for power in known
+    ]
 
 
-def _bars(name: str, labels: list[str], counts: list[int], axis: str, held: list[str]) -> Any:
-    plot = _figure(name, 260, x_range=labels, tools="save")
-    source = models.ColumnDataSource({"label": labels, "count": counts, "held": held})
-    bars = plot.vbar("label", 0.85, "count", source=source, color="#4477aa")
-    plot.add_tools(
-        models.HoverTool(
-            renderers=[bars], tooltips=[(axis, "@label"), ("blocks", "@count{0,0}"), ("bytes in all", "@held")]
-        )
+def _bars(what: str, rows: Sequence[tuple[str, int, str]]) -> str:
+    """A table with bars: text for those who cannot see them."""
+    most = max((count for _, count, _ in rows), default=1)
+    told = "".join(
+        f'<tr><td>{label}</td><td>{count}</td><td>{held}</td><td style="width: 40%">'
+        f'<div class="meter" style="width: {count / most:.2%}"></div></td></tr>'
+        for label, count, held in rows
     )
-    plot.xaxis.axis_label, plot.yaxis.axis_label = axis, "blocks"
-    plot.yaxis.formatter = models.NumeralTickFormatter(format="0,0")
-    plot.xaxis.major_label_orientation = 0.9
-    plot.y_range.start = 0
-    return plot
-
-
-def _finding(finding: Finding) -> str:
-    do = f' <span class="do">{escape(finding.do)}</span>' if finding.do else ""
-    return f'<li class="{finding.kind}">{escape(finding.what)}{do}</li>'
+    return f"<table><tr><th>{what}</th><th>blocks</th><th>bytes in all</th><th></th></tr>{told}</table>"
 
 
 def _table(sites: Sequence[Site], total: int) -> str:
@@ -273,4 +194,4 @@ def _table(sites: Sequence[Site], total: int) -> str:
         for site in sites
     )
     head = "<tr><th>Line of the program</th><th>blocks</th><th>bytes</th><th>size</th><th>share</th></tr>"
-    return f'<table id="sites">{head}{rows}</table>'
+    return f'<div class="wide"><table>{head}{rows}</table></div>'

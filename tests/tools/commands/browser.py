@@ -60,7 +60,7 @@ sys.executable, "-c", _PLACE_PIPES, str(to_read), str(to_write), str(CHROMIUM), 
     def _attach(self, width: int, height: int) -> None:
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Network"):
+        for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
@@ -90,6 +90,10 @@ sys.executable, "-c", _PLACE_PIPES, str(to_read), str(to_write), str(CHROMIUM), 
         if message.get("method") == "Runtime.exceptionThrown":
             details = message["params"]["exceptionDetails"]
             self.errors.append(details.get("exception", {}).get("description", details["text"]))
+        elif message.get("method") == "Log.entryAdded" and message["params"]["entry"]["level"] == "error":
+            self.errors.append(message["params"]["entry"]["text"])
+        elif message.get("method") == "Runtime.consoleAPICalled" and message["params"]["type"] in ("error", "assert"):
+            self.errors.append(str(message["params"]["args"]))
         elif message.get("method") == "Network.requestWillBeSent":
             self.requests.append(message["params"]["request"]["url"])
         return message
@@ -117,7 +121,9 @@ sys.executable, "-c", _PLACE_PIPES, str(to_read), str(to_write), str(CHROMIUM), 
         self.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(0))))")
 
     def key(self, name: str) -> None:
-        text = {"text": name} if len(name) == 1 else {}
+        text: dict[str, Any] = {"text": name} if len(name) == 1 else {}
+        if name == "Enter":
+            text = {"text": "\r", "windowsVirtualKeyCode": 13}
         self.call("Input.dispatchKeyEvent", type="keyDown", key=name, **text)
         self.call("Input.dispatchKeyEvent", type="keyUp", key=name)
         self.settle()

@@ -47,7 +47,6 @@ def test_a_curve_has_the_replays_peak_and_is_in_order_of_time() -> None:
 
 
 def test_the_page_holds_every_curve(command: Command, small_trace: Path, larger: Path, tmp_path: Path) -> None:
-    pytest.importorskip("bokeh")
     path = tmp_path / "compare.html"
     result = command("compare", small_trace, larger, "-a", "caching", "-o", path, "--jobs", 1)
     assert result.exit_code == 0, result.stderr

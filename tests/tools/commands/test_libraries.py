@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 from cuplug.allocators.events import EventKind
 from cuplug.allocators.libraries import LIBRARIES, LIBRARY_SHIFT, library_number
@@ -17,6 +14,7 @@ from cuplug.plugins.tracing.writer import TraceWriter
 from cuplug.tools.analysis.page_data import pack
 
 from ..conftest import Command
+from .test_report import columns
 
 
 @pytest.fixture
@@ -84,12 +82,10 @@ def test_a_trace_without_the_header_field_keeps_large_numbers_of_stacks(tmp_path
 
 def test_the_report_knows_the_library_of_every_block(shared: Path) -> None:
     packed = pack(read_trace(shared), 0)
-    start, raw = 0, zlib.decompress(base64.b64decode(packed.data))
-    for name, kind, length in packed.meta["columns"]:
-        if name == "context":
-            contexts = np.frombuffer(raw, kind, length, start)
-        start += length * np.dtype(kind).itemsize
-    assert [packed.meta["libraries"][number] for number in contexts] == ["cupy", "rmm", "cuplug", "cupy"]
+    sorts = columns(packed.meta["overview"], packed.overview)["sort_stack"]
+    blocks = columns(packed.meta["chunks"][0]["columns"], packed.chunks[0])["sort"]
+    libraries = [packed.meta["libraries"][int(sorts[sort])] for sort in blocks]
+    assert libraries == ["cupy", "rmm", "cuplug", "cupy"]
 
 
 def test_a_dump_names_the_library_of_what_was_asked_for(command: Command, shared: Path) -> None:

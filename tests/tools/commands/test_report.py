@@ -1,4 +1,4 @@
-"""The report: its figures, its page, and what a browser shows of it."""
+"""The report: its figures, and its page. What a browser shows of it: ``test_report_in_a_browser.py``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import lzma
 import pickle
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +16,30 @@ import numpy as np
 import pytest
 from cuplug.allocators.events import EventKind
 from cuplug.plugins.tracing.writer import TraceWriter
+from cuplug.tools.analysis import page_data
+from cuplug.tools.analysis.blocks import curves, find_blocks
 from cuplug.tools.analysis.findings import findings
 from cuplug.tools.analysis.page_data import pack
 from cuplug.tools.analysis.summarize import summarize
 from cuplug.tools.foreign.load import load
+from cuplug.tools.reporters.report_page import shown_devices, write_report
 
 from ..conftest import Command
-from .browser import CHROMIUM, Browser
 
 STACKS = Path(__file__).parents[1] / "data" / "resnet_multiscale_stacks.pickle.xz"
 
 
-def columns(meta: dict[str, Any], data: str) -> dict[str, Any]:
+def columns(shapes: list[list[Any]], data: str) -> dict[str, Any]:
     raw, at, found = zlib.decompress(base64.b64decode(data)), 0, {}
-    for name, kind, length in meta["columns"]:
-        found[name] = np.frombuffer(raw, "<" + kind, length, at)
-        at += found[name].nbytes
+    for name, kind, length in shapes:
+        nbytes = int(kind[1]) * length
+        part = np.frombuffer(raw, np.uint8, nbytes, at)
+        found[name] = (
+            (part.reshape(4, -1).T.copy().view("<u4")[:, 0] if length else part.view("<u4"))
+            if kind == "u4"
+            else part.view("<" + kind)
+        )
+        at += nbytes
     assert at == len(raw)
     return found
 
@@ -60,15 +68,56 @@ def count_by_line_at_the_peak() -> tuple[int, dict[str, int]]:
 
 def test_the_columns_hold_every_block_and_close_the_gaps_between_addresses(small_trace: Path) -> None:
     payload = pack(load(small_trace), 0)
-    found = columns(payload.meta, payload.data)
-    assert found["requested"].tolist() == [1000, 4000, 500]
-    assert found["address"].tolist() == [0x10000, 0x11000, 0x10000]
-    assert found["y"].tolist() == [0, 0x1000, 0]
-    assert found["from"].tolist() == [1, 2, 6]
-    assert found["until"].tolist() == [5, 9, 7]  # the first waits for a stream; the second is never freed
-    assert found["segment_nbytes"].tolist() == [1 << 20]
+    (head,), overview = payload.meta["chunks"], columns(payload.meta["overview"], payload.overview)
+    chunk = columns(head["columns"], payload.chunks[0])
+    sort = chunk["sort"]
+    assert overview["sort_requested"][sort].tolist() == [1000, 4000, 500]
+    assert overview["sort_nbytes"][sort].tolist() == [1024, 4096, 512]
+    assert (chunk["y"] * 512 + chunk["y_low"]).tolist() == [0, 0x1000, 0]
+    begun = np.cumsum(chunk["from"])
+    freed = begun + chunk["life"]
+    assert begun.tolist() == [1, 2, 6]
+    # The first waits for a stream; the second is never freed.
+    assert (freed.tolist(), (freed + chunk["wait"]).tolist()) == ([4, 9, 7], [5, 9, 7])
+    assert overview["segment_nbytes"].tolist() == [1 << 20]
     assert payload.meta["extent"] == 1 << 20
-    assert payload.meta["stacks"][0][1] == "forward (train.py:10)"
+    assert overview["piece_start"].tolist() == [0x10000]
+    stack = payload.meta["stacks"][int(overview["sort_stack"][sort[0]])]
+    assert payload.meta["frames"][stack[1]] == "forward (train.py:10)"
+    assert (np.cumsum(chunk["time"]) * head["tick"]).tolist()[:3] == pytest.approx([0, 1e-3, 2e-3])
+    assert payload.meta["markers"] == [[5, 5e-3, "iteration 1"]]
+    assert [failure["event"] for failure in payload.meta["failures"]] == [8]
+
+
+def test_chunks_carry_on_what_is_live_and_give_the_same_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = load(STACKS)
+    memory = curves(trace.events, find_blocks(trace.events))
+    monkeypatch.setattr(page_data, "CHUNK", 5000)
+    payload = pack(trace, 0)
+    overview = columns(payload.meta["overview"], payload.overview)
+    assert len(payload.chunks) > 5
+    seen: dict[int, tuple[int, ...]] = {}
+    for head, data in zip(payload.meta["chunks"], payload.chunks, strict=True):
+        chunk = columns(head["columns"], data)
+        begun = head["first"] + np.cumsum(chunk["from"])
+        before = int(memory.requested[head["first"] - 1]) if head["first"] else 0
+        assert (
+            head["before"][0]
+            == before
+            == overview["sort_requested"][chunk["carried_sort"]][
+                chunk["carried_from"] + chunk["carried_life"] >= head["first"]
+            ].sum()
+        )
+        for prefix, ids, since in (("carried_", chunk["carried_id"], chunk["carried_from"]),
+                                   ("", head["block"] + np.arange(len(begun)), begun)):  # fmt: skip
+            names = [f"{prefix}{name}" for name in ("life", "wait", "y", "y_low", "sort")]
+            for number, *block in zip(
+                ids.tolist(), since.tolist(), *(chunk[name].tolist() for name in names), strict=True
+            ):
+                assert seen.setdefault(number, tuple(block)) == tuple(block)
+    assert len(seen) == payload.meta["blocks"]
+    assert overview["requested_most"].max() == memory.requested.max()
+    assert overview["reserved_most"].max() == memory.reserved.max()
 
 
 def test_an_allocation_that_failed_is_explained(small_trace: Path) -> None:
@@ -99,26 +148,15 @@ def test_fragmentation_is_told_from_a_program_that_needs_more(tmp_path: Path) ->
     assert first.do.endswith("cuplug-trace advise x --memory 44MiB")
 
 
-def test_the_page_shows_what_ran_out(small_trace: Path) -> None:
-    pytest.importorskip("bokeh")
-    from cuplug.tools.reporters.report_page import render_report
-
-    trace = load(small_trace)
-    device = summarize(trace, device=0).devices[0]
-    assert len(device.out_of_memory) == 1
-    page = render_report(trace, device, "small")
-    assert "out of memory: 1.00 TiB more" in page
+def written(history: Path, path: Path, title: str = "a title <with> signs") -> Path:
+    with path.open("w", encoding="utf-8") as file:
+        write_report(shown_devices(load(history), "run"), title, file)
+    return path
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("bokeh")
-    from cuplug.tools.reporters.report_page import render_report
-
-    trace = load(STACKS)
-    path = tmp_path_factory.mktemp("report") / "report.html"
-    path.write_text(render_report(trace, summarize(trace).devices[0], "a title <with> signs"))
-    return path
+    return written(STACKS, tmp_path_factory.mktemp("report") / "report.html")
 
 
 def test_the_report_names_the_line_that_holds_most_as_counted_from_the_snapshot(page: Path) -> None:
@@ -143,93 +181,16 @@ def test_the_page_needs_no_network(page: Path) -> None:
 def test_the_command_writes_it_and_says_when_it_cannot(
     command: Command, refused: Callable[..., str], small_trace: Path, tmp_path: Path
 ) -> None:
-    pytest.importorskip("bokeh")
     result = command("report", small_trace, "-o", tmp_path / "out.html")
     assert result.exit_code == 0, result.stderr
-    assert "--device" in result.stderr
-    assert "device 0" in (tmp_path / "out.html").read_text()
+    assert '<option value="1">small, device 1' in (tmp_path / "out.html").read_text()
+    assert command("report", small_trace, "--device", 1, "-o", tmp_path / "one.html").exit_code == 0
+    assert '<option value="1">' not in (tmp_path / "one.html").read_text()
     assert "has no events of device 7" in refused("report", small_trace, "--device", 7)
     assert "cannot write" in refused("report", small_trace, "-o", tmp_path / "no" / "out.html")
-
-
-@pytest.fixture(scope="module")
-def browser(page: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    if CHROMIUM is None:
-        pytest.skip("there is no Chromium here")
-    browser = Browser(tmp_path_factory.mktemp("profile"), 1280, 1500)
-    try:
-        browser.open(page, "window.cuplug && (cuplug.ready || cuplug.error)")
-        yield browser
-    finally:
-        browser.close()
-
-
-def test_a_browser_draws_it_without_errors_and_without_asking_anybody(browser: Browser) -> None:
-    assert browser.run("cuplug.error") is None
-    assert browser.errors == []
-    assert all(address.startswith(("file:", "data:", "blob:")) for address in browser.requests)
-
-
-def test_the_browser_counts_the_same_peak_and_what_is_live_at_it(browser: Browser) -> None:
-    peak, lines = count_by_line_at_the_peak()
-    browser.key("p")
-    assert browser.run("cuplug.curves.requested[cuplug.peak]") == peak
-    assert browser.run("cuplug.live.bytes") == peak
-    found = browser.run(
-        "(() => { const t = cuplug.model('tree').data; return [...t.name].map((n, i) => [n, t.exact[i]]) })()"
-    )
-    assert ["w_resnet_multiscale (train.py:39)", lines["w_resnet_multiscale (train.py:39)"]] in found
-
-
-def test_keys_zoom_pan_recolour_and_darken(browser: Browser) -> None:
-    browser.key("0")
-    whole = browser.run("cuplug.x.end - cuplug.x.start")
-    browser.key("+")
-    assert browser.run("cuplug.x.end - cuplug.x.start") == pytest.approx(whole / 2)
-    before = browser.run("cuplug.x.start")
-    browser.key("ArrowRight")
-    assert browser.run("cuplug.x.start") > before
-    mode = browser.run("cuplug.mode()")
-    browser.key("c")
-    assert browser.run("cuplug.mode()") != mode
-    dark = browser.run("document.documentElement.classList.contains('dark')")
-    browser.key("d")
-    assert browser.run("document.documentElement.classList.contains('dark')") != dark
-    browser.key("0")
-    assert browser.errors == []
-
-
-def test_the_charts_share_their_time_axis(browser: Browser) -> None:
-    assert browser.run(
-        "['map', 'fragmentation'].every((n) => cuplug.model(n).x_range === cuplug.model('timeline').x_range)"
-    )
-
-
-def test_pointing_at_a_block_tells_its_size_and_call_stack(browser: Browser) -> None:
-    browser.run(
-        "(() => { const d = cuplug.d; let b = 0; for (let i = 0; i < d.from.length; i++) "
-        "if (d.requested[i] > d.requested[b] && cuplug.meta.stacks[d.context[i]].length) b = i; window.chosen = b;"
-        "cuplug.hover((d.time[d.from[b]] + d.time[d.freed[b]]) / 2, d.y[b] + d.nbytes[b] / 2) })()"
-    )
-    text = browser.run("document.getElementById('tip').textContent")
-    assert f"({int(browser.run('cuplug.d.requested[chosen]'))} bytes requested" in text
-    assert "train.py" in text
-    assert "lifetime" in text
-
-
-def test_the_address_map_shows_blocks(browser: Browser) -> None:
-    colours = browser.run("new Set(cuplug.model('raster').data.image[0]).size")
-    assert colours >= 3
-
-
-@pytest.mark.parametrize("width", [1280, 1920])
-def test_it_fits_the_width_of_the_screen(browser: Browser, width: int) -> None:
-    browser.call("Emulation.setDeviceMetricsOverride", width=width, height=1000, deviceScaleFactor=1, mobile=False)
-    browser.settle()
-    assert browser.run("document.documentElement.scrollWidth") <= width
 
 
 def test_the_meta_data_are_json_that_no_script_ends(page: Path) -> None:
     meta = re.search(r'<script type="application/json" id="meta">(.*?)</script>', page.read_text(), re.DOTALL)
     assert meta
-    assert json.loads(meta[1])["device"] == 0
+    assert json.loads(meta[1])["views"][0]["device"] == 0
