@@ -59,8 +59,9 @@ def test_what_a_command_prints_is_what_is_stored(
     for line in result.stdout.splitlines():
         assert line == line.rstrip(), repr(line)
     path = STORED / f"{name}.{columns}.txt"
-    # In which form an allocator runs depends on the machine.
-    found = "".join(line for line in result.stdout.splitlines(keepends=True) if not line.startswith("runs "))
+    found = result.stdout
+    for others in ("\ncaching\n", "\nsim\n"):  # of allocators and drivers those that hardly ever change
+        found = found.partition(others)[0]
     if os.environ.get("CUPLUG_STORE_OUTPUTS"):
         path.write_text(found, encoding="utf-8")
     assert found == path.read_text(encoding="utf-8")
