@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import TextIO
 
+from ...plugins.tracing.contents import Trace
 from ..analysis.iterations import Alignment, align
 from ..foreign.load import load
 from ..replaying.comparison import Change, Row, difference
@@ -41,7 +42,9 @@ def write_comparison(files: Sequence[str], rows: Sequence[Row], file: TextIO) ->
     first, second = (devices[0] for devices in shown)
     alignment = align(first.trace, second.trace, (first.device.device, second.device.device))
     told = _first_change(alignment, first.label, second.label)
-    told += _differences(files, first.device.device, second.device.device) + _curves(rows) + _rows(rows)
+    told += (
+        _differences(first.trace, second.trace, first.device.device, second.device.device) + _curves(rows) + _rows(rows)
+    )
     title = f"{first.label} and {second.label}"
     write_report([first, second], title, file, Aligned(alignment.begins), before=told)
 
@@ -73,11 +76,11 @@ def _first_change(alignment: Alignment, before: str, after: str) -> str:
     )
 
 
-def _differences(files: Sequence[str], before: int, after: int) -> str:
+def _differences(old: Trace, new: Trace, before: int, after: int) -> str:
     """What changed on the whole, where both runs are of the same device."""
     if before != after:
         return ""
-    (found,) = (one for one in difference(files[0], files[1], top=_CHANGES) if one.device == before)
+    (found,) = (one for one in difference(old, new, top=_CHANGES) if one.device == before)
     return (
         f"<section><h2>What changed on the whole</h2>{_changes('', found.peaks)}"
         f"{_changes('Held at the peak, by call site', [one for one in found.sites if one.by])}</section>"
