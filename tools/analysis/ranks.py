@@ -101,7 +101,7 @@ def rank_of(trace: Trace, summary: Summary) -> Rank:
 
 def job_of(ranks: Sequence[Rank]) -> Job:
     """Compare the ranks of a job. What one does and most others do not is found, and named."""
-    found = [*_leaks(ranks), *_fragmented(ranks), *_out_of_memory(ranks)] if len(ranks) > 1 else []
+    found = [_headline(ranks), *_leaks(ranks), *_fragmented(ranks), *_out_of_memory(ranks)] if len(ranks) > 1 else []
     spreads = [_spread(what, ranks, figure) for what, figure in _FIGURES]
     return Job(list(ranks), spreads, found)
 
@@ -113,6 +113,16 @@ _FIGURES: tuple[tuple[str, Callable[[Rank], float]], ...] = (
     ("live at the end", lambda rank: rank.live),
     ("growth", lambda rank: rank.growth),
 )
+
+
+def _headline(ranks: Sequence[Rank]) -> Finding:
+    reserved = [rank.reserved for rank in ranks]
+    worst = max(ranks, key=lambda rank: rank.reserved)
+    told = (
+        f"{len(ranks)} processes reserve between {short_size(min(reserved))} and {short_size(max(reserved))} at their "
+        f"peaks, in the median {short_size(int(median(reserved)))}; {worst.name} reserves the most."
+    )
+    return Finding("note", told)
 
 
 def _spread(what: str, ranks: Sequence[Rank], figure: Callable[[Rank], float]) -> Spread:

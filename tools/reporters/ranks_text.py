@@ -26,6 +26,8 @@ def print_job(job: Job, console: Console) -> None:
     console.print()
     print_table(console, _SPREAD_COLUMNS, map(_spread, job.spreads))
     for finding in job.findings:
+        if finding.kind == "note":
+            continue  # the tables say it
         console.print()
         print_paragraph(console, f"{finding.what} {finding.do}".rstrip(), style="red" if finding.kind == "bad" else "")
 

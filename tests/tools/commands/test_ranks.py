@@ -85,6 +85,7 @@ def test_report_names_both_and_shows_the_worst(command: Command, folder: Path, t
     page = (tmp_path / "r.html").read_text()
     assert f"rank {LEAKS} leaks" in page
     assert f"rank {FRAGMENTS} fragments" in page
+    assert f"{RANKS} processes reserve between" in page
 
 
 def test_fit_and_compare_show_the_worst_rank_and_the_spread(command: Command, folder: Path) -> None:

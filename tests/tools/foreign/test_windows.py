@@ -13,10 +13,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cuplug.allocators.caching import CachingAllocator
 from cuplug.plugins.tracing.contents import Trace
 from cuplug.tools.analysis.blocks import curves, find_blocks
 from cuplug.tools.foreign.load import load
+from cuplug.tools.replaying.python_run import Curve
+from cuplug.tools.replaying.replayer import replay
 from cuplug.tools.replaying.workload import Work, run
+from cuplug.tools.replaying.workload import history as history_of
 
 TRACES = Path(__file__).parents[2] / "data" / "traces"
 PAGE = 2 << 20
@@ -204,21 +208,25 @@ def test_random_windows_of_recorded_histories_have_the_figures_and_torchs_peak_o
                 )
 
 
-def test_a_replay_in_python_begins_with_the_recorded_segments_as_the_native_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_replay_in_python_begins_with_the_recorded_segments_as_the_native_one(tmp_path: Path) -> None:
     entries, machine = recorded("stream_prefetch")[:12_000], Machine()
     for entry in entries:
         machine.take(entry)
     path = tmp_path / "w.pickle"
     window(path, entries[-500:], machine.snapshot())
-    native = run(Work(str(path), "caching:preset=torch", curve=True))
-    monkeypatch.setenv("CUPLUG_NATIVE", "0")
-    python = run(Work(str(path), "caching:preset=torch", curve=True))
-    assert native.result.peak_reserved_bytes == python.result.peak_reserved_bytes == machine.figures()[3]
-    assert native.result.driver_calls == python.result.driver_calls
-    assert native.result.peak_allocated_bytes == python.result.peak_allocated_bytes
-    assert native.curves == python.curves
+    chosen = run(Work(str(path), "caching:preset=torch", curve=True))
+    past, reserved = history_of(str(path)), dict[int, Curve]()
+    python = replay(
+        past.programs_for("caching:preset=torch", None),
+        lambda upstream: CachingAllocator(upstream, preset="torch"),
+        allocator="caching:preset=torch",
+        curves=reserved,
+    )
+    assert chosen.result.peak_reserved_bytes == python.peak_reserved_bytes == machine.figures()[3]
+    assert chosen.result.driver_calls == python.driver_calls == {}
+    assert chosen.result.peak_allocated_bytes == python.peak_allocated_bytes
+    assert chosen.result.peak_requested_bytes == python.peak_requested_bytes
+    assert chosen.curves == past.timed(reserved)
 
 
 def test_on_less_memory_than_was_held_a_replay_begins_with_the_blocks_alone(tmp_path: Path) -> None:
