@@ -80,7 +80,7 @@ def _column(part: Part, count: int) -> tuple[_Bytes, npt.NDArray[np.bool_]]:
 
 
 def _digits(numbers: npt.NDArray[Any], width: int) -> _Bytes:
-    text = np.empty((width, len(numbers)), np.uint8)
+    text: _Bytes = np.empty((width, len(numbers)), np.uint8)
     rest = numbers.astype(np.uint64)
     for place in range(width - 1, -1, -1):
         if rest.dtype != np.uint32 and place + 1 <= 9:
@@ -88,5 +88,5 @@ def _digits(numbers: npt.NDArray[Any], width: int) -> _Bytes:
         whole = rest // rest.dtype.type(10)
         text[place] = rest - whole * rest.dtype.type(10)
         rest = whole
-    text += np.uint8(ord("0"))
-    return text.T
+    upright: _Bytes = text.T + np.uint8(ord("0"))
+    return upright
