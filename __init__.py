@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from .runtime.tensor.ops.combined_reductions import *  # noqa: F403
     from .runtime.tensor.ops.counting import *  # noqa: F403
     from .runtime.tensor.ops.elementwise_functions import *  # noqa: F403
+    from .runtime.tensor.ops.index_writes import *  # noqa: F403
     from .runtime.tensor.ops.normalising import *  # noqa: F403
     from .runtime.tensor.ops.products import *  # noqa: F403
     from .runtime.tensor.ops.repairing import *  # noqa: F403

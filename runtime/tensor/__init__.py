@@ -49,6 +49,7 @@ from .ops import (
     combined_reductions,
     counting,
     elementwise_functions,
+    index_writes,
     linalg,
     normalising,
     products,
@@ -85,6 +86,7 @@ from .ops.drawing import bernoulli, multinomial
 from .ops.elementwise_functions import *  # noqa: F403 - the functions of the table
 from .ops.exchange import asarray, from_dlpack, frombuffer
 from .ops.facts import is_complex, is_floating_point, is_same_size, is_signed, is_tensor, numel
+from .ops.index_writes import *  # noqa: F403
 from .ops.indexing import index_select, masked_fill, masked_select, nonzero
 from .ops.joining import cat, stack
 from .ops.legacy_types import (
@@ -336,6 +338,7 @@ __all__ += products.__all__
 __all__ += repairing.__all__
 __all__ += scans.__all__
 __all__ += scattering.__all__
+__all__ += index_writes.__all__
 __all__ += normalising.__all__
 __all__ += sorting.__all__
 __all__ += stacking.__all__

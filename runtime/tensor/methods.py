@@ -19,6 +19,7 @@ from .ops import (
     elementwise_functions,
     exchange,
     filling,
+    index_writes,
     indexing,
     matmul,
     new_tensors,
@@ -55,6 +56,10 @@ _BY_THEIR_NAMES: dict[ModuleType, str] = {
     drawing: "bernoulli bernoulli_ exponential_ multinomial",
     exchange: "numpy record_stream",
     filling: "fill_ zero_",
+    index_writes: (
+        "index_add index_add_ index_copy index_copy_ index_fill index_fill_ index_put index_put_ masked_scatter "
+        "masked_scatter_ put_"
+    ),
     indexing: "index_select masked_fill masked_fill_ masked_select nonzero",
     matmul: "bmm dot matmul mm mv",
     new_tensors: "new new_empty new_full new_ones new_tensor new_zeros",
@@ -70,11 +75,7 @@ _BY_THEIR_NAMES: dict[ModuleType, str] = {
     resizing: "resize_ resize_as_ unfold",
     scalars: "item tolist",
     scans: "cummax cummin cumprod cumprod_ cumsum cumsum_ logcumsumexp",
-    scattering: (
-        "gather index_add index_add_ index_copy index_copy_ index_fill index_fill_ index_put index_put_ masked_scatter "
-        "masked_scatter_ put_ scatter scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_ take "
-        "take_along_dim"
-    ),
+    scattering: ("gather scatter scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_ take take_along_dim"),
     normalising: "log_softmax logsumexp softmax",
     sorting: "argsort kthvalue median msort nanmedian sort topk",
     stacking: "dsplit hsplit tensor_split vsplit",

@@ -19,9 +19,9 @@ from .locked_calls import (
     CALLS,
     Calls,
     Change,
-    Entry,
+    Entering,
     GivingBack,
-    Size,
+    Nbytes,
     call,
     changing_call,
     giving_back_call,
@@ -31,7 +31,7 @@ from .locked_calls import (
 from .memory import DeviceMemory, HostMemory
 from .modules import ModuleLoader
 from .schedule import make_schedule
-from .simulated_device import Device, Range
+from .simulated_device import Device, Extent
 from .streams import Streams, Submission
 from .transfers import copy, fill, memory_at
 from .virtual import SimVirtualMemory
@@ -178,12 +178,12 @@ class SimDriver:
     # --- memory
 
     @changing_call
-    def mem_alloc(self, nbytes: int, *, device: int | None = None) -> Entry[int, int]:
+    def mem_alloc(self, nbytes: int, *, device: int | None = None) -> Entering[int, int]:
         """Allocate device memory, aligned to 512 bytes and poisoned."""
         allocations = self._here(device).memory.allocations
         self._calls.memory_changes += 1
         address = allocations.prepare(nbytes)
-        return Entry(allocations.sizes, address, Size(nbytes), address)
+        return Entering(allocations.sizes, address, Nbytes(nbytes), address)
 
     @giving_back_call
     def mem_free(self, address: int, *, device: int | None = None) -> GivingBack:
@@ -203,12 +203,12 @@ class SimDriver:
         return physical.free, physical.total
 
     @changing_call
-    def host_alloc(self, nbytes: int, *, device: int | None = None) -> Entry[int, int]:
+    def host_alloc(self, nbytes: int, *, device: int | None = None) -> Entering[int, int]:
         """Allocate page-locked host memory. It is limited by this machine, not by the simulator."""
         host = self._here(device).host
         self._calls.memory_changes += 1
         address = host.prepare(nbytes)
-        return Entry(host.sizes, address, Size(nbytes), address)
+        return Entering(host.sizes, address, Nbytes(nbytes), address)
 
     @giving_back_call
     def host_free(self, address: int, *, device: int | None = None) -> GivingBack:
@@ -318,13 +318,13 @@ class SimDriver:
     # --- streams
 
     @changing_call
-    def stream_create(self, *, non_blocking: bool = True, priority: int = 0) -> Entry[int, int]:
+    def stream_create(self, *, non_blocking: bool = True, priority: int = 0) -> Entering[int, int]:
         """Create a stream on the current device. Priorities are clamped, and change nothing."""
         priority = min(max(priority, _GREATEST_PRIORITY), _LEAST_PRIORITY)
         streams = self._streams.streams
         handle = streams.unused()
         stream = Stream(self._here(), blocking=not non_blocking, handle=handle, priority=priority)
-        return Entry(streams.objects, handle, stream, handle)
+        return Entering(streams.objects, handle, stream, handle)
 
     @giving_back_call
     def stream_destroy(self, stream: int) -> GivingBack:
@@ -361,11 +361,11 @@ class SimDriver:
     # --- events
 
     @changing_call
-    def event_create(self, *, timing: bool = False, device: int | None = None) -> Entry[int, int]:
+    def event_create(self, *, timing: bool = False, device: int | None = None) -> Entering[int, int]:
         """Create an event on the device, unrecorded."""
         events = self._streams.events
         handle = events.unused()
-        return Entry(events.objects, handle, Event(self._here(device), timing=timing), handle)
+        return Entering(events.objects, handle, Event(self._here(device), timing=timing), handle)
 
     @giving_back_call
     def event_destroy(self, event: int, *, device: int | None = None) -> GivingBack:
@@ -485,8 +485,8 @@ class SimDriver:
         function: Callable[[], object],
         *,
         stream: int,
-        reads: Sequence[Range] = (),
-        writes: Sequence[Range] = (),
+        reads: Sequence[Extent] = (),
+        writes: Sequence[Extent] = (),
         name: str = "launch_host",
         cost_us: float = 2.0,
         device: int | None = None,
@@ -514,7 +514,7 @@ class SimDriver:
         return Submission(self._streams, queue, operation)
 
     @observation
-    def reachable(self) -> list[Range]:
+    def reachable(self) -> list[Extent]:
         """Address and size in bytes of all that a kernel of the current device may access now, in order of address:
         its own memory, that of peers whose access is enabled, page-locked host memory."""
         device = self._here()

@@ -37,9 +37,9 @@ __all__ = [
     "CALLS",
     "Calls",
     "Change",
-    "Entry",
+    "Entering",
     "GivingBack",
-    "Size",
+    "Nbytes",
     "call",
     "changing_call",
     "giving_back_call",
@@ -68,13 +68,13 @@ class Change(Protocol[R_co]):
         ...
 
 
-class Size(int):
-    """A number of bytes as an object of its own, so that an ``Entry`` can tell whether it is the one in a table."""
+class Nbytes(int):
+    """A number of bytes as an object of its own, so that an ``Entering`` can tell whether it is the one in a table."""
 
     __slots__ = ()
 
 
-class Entry(Generic[K, R]):
+class Entering(Generic[K, R]):
     """A change that enters something new in a table: an object that is in no table and is entered only here.
 
     It is undone after the lock was let go of, so that if it had not taken effect, another thread may have entered

@@ -8,9 +8,9 @@ from ....allocators.errors import DriverError
 from ..base import driver_error
 from .memory import DeviceMemory, HostMemory
 
-__all__ = ["Device", "Range", "failure"]
+__all__ = ["Device", "Extent", "failure"]
 
-Range = tuple[int, int]
+Extent = tuple[int, int]
 """An address and a size in bytes."""
 
 
@@ -46,7 +46,7 @@ class Device:
             self.reported = True
             raise driver_error(self.failure.code, self.failure.message) from self.failure.__cause__
 
-    def first_fault(self, ranges: Iterable[Range]) -> tuple[int, str] | None:
+    def first_fault(self, ranges: Iterable[Extent]) -> tuple[int, str] | None:
         """Which of the ranges (from 0) this device could not access, and why. None: all are ready to be accessed."""
         memory = self.memory
         start, middle = memory.start, memory.middle

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from ..base import driver_error
-from .simulated_device import Device, Range
+from .simulated_device import Device, Extent
 from .work import Operation
 
 __all__ = ["copy", "fill", "memory_at"]
@@ -38,8 +38,8 @@ def copy(
     nbytes: int,
     *,
     over: str,
-    reads: tuple[Range, ...] = (),
-    writes: tuple[Range, ...] = (),
+    reads: tuple[Extent, ...] = (),
+    writes: tuple[Extent, ...] = (),
     homes: tuple[Device, Device] | None = None,
 ) -> Operation:
     """The operation that copies ``nbytes`` bytes from ``src``, an address or the bytes themselves, to ``dst``.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from .allocations import PAGE
-from .locked_calls import Calls, Entry, GivingBack, Size, call, changing_call, giving_back_call
+from .locked_calls import Calls, Entering, GivingBack, Nbytes, call, changing_call, giving_back_call
 from .simulated_device import Device
 
 __all__ = ["SimVirtualMemory"]
@@ -25,11 +25,11 @@ class SimVirtualMemory:
         return PAGE
 
     @changing_call
-    def reserve_range(self, nbytes: int) -> Entry[int, int]:
+    def reserve_range(self, nbytes: int) -> Entering[int, int]:
         """Reserve address space: see ``VirtualMemory``."""
         self._check()
         address = self._ranges.prepare(nbytes)
-        return Entry(self._ranges.sizes, address, Size(nbytes), address)
+        return Entering(self._ranges.sizes, address, Nbytes(nbytes), address)
 
     @giving_back_call
     def free_range(self, address: int, nbytes: int) -> GivingBack:
@@ -38,12 +38,12 @@ class SimVirtualMemory:
         return GivingBack(partial(self._ranges.free, address, self._ranges.check_free(address, nbytes)))
 
     @changing_call
-    def create_page(self, nbytes: int) -> Entry[int, int]:
+    def create_page(self, nbytes: int) -> Entering[int, int]:
         """Create physical memory and return its handle."""
         self._check()
         page, pages = self._ranges.prepare_page(nbytes), self._ranges.pages
         handle = pages.unused()
-        return Entry(pages.objects, handle, page, handle)
+        return Entering(pages.objects, handle, page, handle)
 
     @giving_back_call
     def release_page(self, handle: int) -> GivingBack:
@@ -52,11 +52,11 @@ class SimVirtualMemory:
         return GivingBack(partial(self._ranges.release_page, handle, self._ranges.pages.get(handle)))
 
     @changing_call
-    def map(self, address: int, nbytes: int, handle: int) -> Entry[int, None]:
+    def map(self, address: int, nbytes: int, handle: int) -> Entering[int, None]:
         """Map a whole page. Touching it is illegal before ``set_access``."""
         self._check()
         mapping = self._ranges.prepare_mapping(address, nbytes, handle)
-        return Entry(self._ranges.mappings, address, mapping, None)
+        return Entering(self._ranges.mappings, address, mapping, None)
 
     @call
     def set_access(self, address: int, nbytes: int) -> None:

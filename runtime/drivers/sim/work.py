@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 from ....allocators.errors import DriverError
-from .simulated_device import Device, Range, failure
+from .simulated_device import Device, Extent, failure
 
 __all__ = ["Event", "Operation", "Stream"]
 
@@ -56,8 +56,8 @@ class Operation:
         name: str,
         body: Callable[[], object] | None = None,
         *,
-        reads: tuple[Range, ...] = (),
-        writes: tuple[Range, ...] = (),
+        reads: tuple[Extent, ...] = (),
+        writes: tuple[Extent, ...] = (),
         after: tuple[Operation, ...] = (),
         homes: tuple[Device, Device] | None = None,
         cost_us: float = 0.0,

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...buffer import Buffer
 
-__all__ = ["ADDRESS_FORMS", "AddressForm", "Packer", "Parameter", "Plan"]
+__all__ = ["ADDRESS_FORMS", "AddressForm", "Packer", "Packing", "Parameter"]
 
 _INTEGERS = {("i", 1): "b", ("i", 2): "h", ("i", 4): "i", ("i", 8): "q"}
 _INTEGERS |= {("u", size): code.upper() for (_, size), code in _INTEGERS.items()}
@@ -69,7 +69,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Packing:
     """How arguments of certain types become a parameter block."""
 
     layout: struct.Struct
@@ -89,9 +89,9 @@ class Packer:
         self.parameters = tuple(parameters)
         self.nbytes = max((parameter.offset + parameter.nbytes for parameter in self.parameters), default=0)
         """The size of the parameter block."""
-        self.usual: list[tuple[tuple[type, ...], Plan]] = []
-        """The first types that came, as far as they and nothing else settle the plan: for launches made for them."""
-        self._plans: dict[tuple[type, ...], Plan] = {}
+        self.usual: list[tuple[tuple[type, ...], Packing]] = []
+        """The first types that came, as far as they and nothing else settle the packing: for launches made for them."""
+        self._packings: dict[tuple[type, ...], Packing] = {}
 
     def __call__(self, args: tuple[Any, ...]) -> bytes:
         """The parameter block for these arguments.
@@ -101,23 +101,23 @@ class Packer:
             ValueError: a number does not fit into its parameter.
         """
         block = bytearray(self.nbytes)
-        self.pack_into(self.plan(args), block, args)
+        self.pack_into(self.packing(args), block, args)
         return bytes(block)
 
-    def plan(self, args: tuple[Any, ...]) -> Plan:
+    def packing(self, args: tuple[Any, ...]) -> Packing:
         """How these arguments are packed. Raises TypeError as calling does."""
-        return self._plans.get(tuple(map(type, args))) or self._plan(args)
+        return self._packings.get(tuple(map(type, args))) or self._make_packing(args)
 
-    def pack_into(self, plan: Plan, block: Any, args: tuple[Any, ...]) -> None:
-        """Write arguments by their plan into a parameter block. Raises ValueError as calling does."""
+    def pack_into(self, packing: Packing, block: Any, args: tuple[Any, ...]) -> None:
+        """Write arguments by their packing into a parameter block. Raises ValueError as calling does."""
         try:
-            if plan.converters is None:
-                plan.layout.pack_into(block, 0, *args)
+            if packing.converters is None:
+                packing.layout.pack_into(block, 0, *args)
                 return
-            plan.layout.pack_into(
+            packing.layout.pack_into(
                 block,
                 0,
-                *[value if convert is None else convert(value) for value, convert in zip(args, plan.converters)],  # noqa: B905
+                *[value if convert is None else convert(value) for value, convert in zip(args, packing.converters)],  # noqa: B905
             )
         except (struct.error, OverflowError):
             self._explain(args)
@@ -125,16 +125,16 @@ class Packer:
             self._refuse(self.parameters[_place_of(args, error.value)], error.value, _HOST_MEMORY)
 
     @staticmethod
-    def streams(plan: Plan, args: tuple[Any, ...]) -> list[int]:
+    def streams(packing: Packing, args: tuple[Any, ...]) -> list[int]:
         """The streams on which other libraries' arrays among the arguments get their contents."""
         found = []
-        for place in plan.foreign:
+        for place in packing.foreign:
             stream = args[place].__cuda_array_interface__.get("stream")
             if stream is not None:
                 found.append(0 if stream == 1 else stream)
         return found
 
-    def _plan(self, args: tuple[Any, ...]) -> Plan:
+    def _make_packing(self, args: tuple[Any, ...]) -> Packing:
         expected = len(self.parameters)
         if len(args) != expected:
             names = ", ".join(parameter.name for parameter in self.parameters)
@@ -152,13 +152,13 @@ class Packer:
             if convert in (_address_of_array, _address_of_tensor):
                 arrays.append(place)
         converted = tuple(converters) if any(converters) else None
-        plan = Plan(struct.Struct(layout), converted, tuple(foreign), tuple(arrays))
+        packing = Packing(struct.Struct(layout), converted, tuple(foreign), tuple(arrays))
         if "s" not in [parameter.kind for parameter in self.parameters]:  # a structure's size is its object's matter
             types = tuple(map(type, args))
-            self._plans[types] = plan
+            self._packings[types] = packing
             if not foreign and len(self.usual) < _MOST_USUAL:
-                self.usual.append((types, plan))
-        return plan
+                self.usual.append((types, packing))
+        return packing
 
     def _accept(self, parameter: Parameter, value: Any) -> tuple[str, Convert | None]:
         kind = parameter.kind if parameter.kind != "?" else _guess(parameter.nbytes, value)

@@ -122,12 +122,12 @@ def _generate(template: Callable[..., str], runtime: Runtime, packer: Packer, **
         "failures": (AttributeError, KeyError, TypeError, IndexError, OverflowError, struct.error),
     }
     branches = ""
-    for number, (types, plan) in enumerate([] if runtime.launch_blocking else packer.usual):
-        space[f"pack{number}"] = plan.layout.pack_into
+    for number, (types, packing) in enumerate([] if runtime.launch_blocking else packer.usual):
+        space[f"pack{number}"] = packing.layout.pack_into
         values = []
         for place, kind in enumerate(types):
             space[f"type{number}_{place}"] = kind
-            convert = None if plan.converters is None else plan.converters[place]
+            convert = None if packing.converters is None else packing.converters[place]
             value = f"a{place}"
             if kind in ADDRESS_FORMS and packer.parameters[place].kind == "p":
                 form = ADDRESS_FORMS[kind]

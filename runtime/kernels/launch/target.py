@@ -92,16 +92,16 @@ class Target:
 
 def launch(target: Target, packer: Packer, current: Current, handle: int, args: tuple[Any, ...]) -> None:
     """Queue a launch with any arguments on any stream. Raises as ``Function`` does."""
-    plan = packer.plan(args)
-    for place in plan.arrays:
+    packing = packer.packing(args)
+    for place in packing.arrays:
         _check_array(target, packer, place, args[place])
     try:
         slot = target.pop()
     except IndexError:
         slot = target.room()
-    packer.pack_into(plan, slot.parameters, args)
-    if plan.foreign:
-        _order(target, packer.streams(plan, args), handle)
+    packer.pack_into(packing, slot.parameters, args)
+    if packing.foreign:
+        _order(target, packer.streams(packing, args), handle)
     target.queue(slot, current, handle)
 
 

@@ -23,10 +23,10 @@ from .engine import Engine, Fault, HostKernel, HostModule, default_workers, engi
 if TYPE_CHECKING:
     from ....allocators.base import Allocator
     from ...drivers.sim import SimDriver
+    from ...drivers.sim.simulated_device import Extent
 
 __all__ = ["HostLoader"]
 
-Range = tuple[int, int]
 Array = np.ndarray[Any, np.dtype[np.uint64]]
 Arrays = tuple[Array, Array]
 _POINTER = 8
@@ -214,7 +214,7 @@ class HostLoader:
 class DriverMemory:
     """The memory that a driver lets kernels of one device touch, at one time."""
 
-    def __init__(self, changes: int, reachable: list[Range], allocators: list[Allocator]) -> None:
+    def __init__(self, changes: int, reachable: list[Extent], allocators: list[Allocator]) -> None:
         self.changes = changes
         """``SimDriver.memory_changes`` at that time."""
         self.allocators = [id(allocator) for allocator in allocators]
@@ -241,19 +241,19 @@ class Accessible:
         self.pairs = array("Q", np.column_stack((self.starts, self.sizes)).tobytes())
         """The same for the engine: addresses and sizes in turn."""
 
-    def find(self, address: int) -> Range | None:
+    def find(self, address: int) -> Extent | None:
         """The piece in which ``address`` lies."""
         position = int(self.starts.searchsorted(np.uint64(address), side="right")) - 1
         if position < 0 or address >= int(self.starts[position] + self.sizes[position]):
             return None
         return int(self.starts[position]), int(self.sizes[position])
 
-    def ranges(self) -> list[Range]:
+    def ranges(self) -> list[Extent]:
         """Address and size of each piece, in order of address."""
         return list(zip(self.starts.tolist(), self.sizes.tolist(), strict=True))
 
 
-def _as_arrays(ranges: list[Range]) -> Arrays:
+def _as_arrays(ranges: list[Extent]) -> Arrays:
     flat = np.fromiter(chain.from_iterable(ranges), dtype=np.uint64, count=2 * len(ranges))
     return flat[0::2], flat[1::2]
 
@@ -293,7 +293,7 @@ def _counted(allocator: Allocator) -> tuple[object, ...]:
     )
 
 
-def _without(ranges: list[Range], segments: list[Segment]) -> list[Range]:
+def _without(ranges: list[Extent], segments: list[Segment]) -> list[Extent]:
     """The ranges that begin in no segment."""
     held = sorted((segment.address, segment.nbytes) for segment in segments)
     starts = [address for address, _ in held]
@@ -305,10 +305,10 @@ def _without(ranges: list[Range], segments: list[Segment]) -> list[Range]:
     return kept
 
 
-def _touched(kernel: HostKernel, parameters: bytes, accessible: Accessible) -> tuple[list[Range], list[Range]]:
+def _touched(kernel: HostKernel, parameters: bytes, accessible: Accessible) -> tuple[list[Extent], list[Extent]]:
     """The memory that the pointers among the parameters lie in: read through const ones, written through others."""
-    reads: list[Range] = []
-    writes: list[Range] = []
+    reads: list[Extent] = []
+    writes: list[Extent] = []
     for parameter in kernel.parameters:
         if parameter.kind != "p":
             continue
@@ -349,7 +349,7 @@ def _variable(kernel: HostKernel, address: int, accessible: Accessible, paramete
     return f"global memory at {address:#x}"
 
 
-def _place(address: int, accessible: list[Range]) -> str:
+def _place(address: int, accessible: list[Extent]) -> str:
     if address < 1 << 16:
         return "a null pointer, or an index from one"
     position = bisect_right(accessible, (address, 1 << 63)) - 1

@@ -12,7 +12,7 @@ from ..core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
 from ..places.elementwise_table import BY_NAME, Elementwise
 from .copying import to
 from .elementwise import apply
-from .matmul import bmm, matmul, mm, mv
+from .matmul import bmm, dot, matmul, mm, mv
 from .promotion import common_dtype
 from .reductions import sum as sum_of
 from .reshape import reshape
@@ -58,8 +58,6 @@ def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``dot``: there are no complex numbers whose conjugates would be taken."""
-    from .matmul import dot
-
     return dot(input, other, out=out)
 
 

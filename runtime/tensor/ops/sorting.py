@@ -17,8 +17,10 @@ from .creation import full, tensor
 from .elementwise import apply, common_place
 from .promotion import common_dtype
 from .reductions import any as any_of
+from .reductions import sum as sum_of
 from .reshape import contiguous, reshape
 from .results import into
+from .scattering import gather
 from .views import narrow, select, squeeze, unsqueeze
 
 __all__ = [
@@ -188,10 +190,7 @@ def _median(input: Tensor, dim: int | None, keepdim: bool, out: Any, *, ignoring
     if input.dtype.kind != "f" or not input.ndim:
         return into(out, _picked([values, indices], axis, (length - 1) // 2, keepdim), exact=True)
     # NaN comes last. Of rows that have one, the first NaN is the median; or they count only up to it.
-    from .reductions import sum as total
-    from .scattering import gather
-
-    numbers = total(each.bitwise_not(each.isnan(values)), axis, True)
+    numbers = sum_of(each.bitwise_not(each.isnan(values)), axis, True)
     middle = each.clamp_min(each.floor_divide(apply(BY_NAME["sub"], numbers, 1), 2), 0)
     if not ignoring:
         usual = full((), (length - 1) // 2, dtype=int64, device=input.device)
@@ -243,8 +242,6 @@ def searchsorted(
     if not sorted_sequence.ndim:
         raise ShapeError("searchsorted: what is sorted must have a dimension")
     if sorter is not None:
-        from .scattering import gather
-
         sorted_sequence = gather(sorted_sequence, -1, sorter)
     if sorted_sequence.ndim > 1 and sorted_sequence.shape[:-1] != values.shape[:-1]:
         raise ShapeError(
