@@ -16,10 +16,10 @@ from ..tensor.core.tensor import Tensor
 from ..tensor.ops.arithmetic import where
 from ..tensor.ops.copying import clone
 from ..tensor.ops.creation import ones, zeros
+from ..tensor.ops.index_writes import index_put_
 from ..tensor.ops.indexing import get_item, set_item
 from ..tensor.ops.matmul import matmul
 from ..tensor.ops.reshape import reshape
-from ..tensor.ops.scattering import index_put_
 from ..tensor.ops.views import expand, narrow, select, transpose, unsqueeze
 from ..tensor.places.dispatch import dispatch
 from ..tensor.places.elementwise_table import COPY, Elementwise, ElementwiseInto

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from ..kernels.launch.arguments import ADDRESS_FORMS, AddressForm
+from .core.absent import ABSENT_OF_TENSORS, AbsentAttribute
 from .core.dtypes import get_default_dtype
 from .core.tensor import Tensor, address_of
 from .ops import (
@@ -155,6 +156,8 @@ def _bind() -> None:
         setattr(Tensor, name, function)
     for name, function in _PROPERTIES.items():
         setattr(Tensor, name, property(function))
+    for name in ABSENT_OF_TENSORS:
+        setattr(Tensor, name, AbsentAttribute(name, ABSENT_OF_TENSORS))
     Tensor.__new__ = staticmethod(_new)  # type: ignore[method-assign]
     # On the CPU there is no ordinal: that raises.
     ADDRESS_FORMS[Tensor] = AddressForm(address_of("{0}"), layout="_layout")

@@ -115,4 +115,10 @@ def test_what_cuplug_will_not_have_says_so() -> None:
     x = cuplug.ones(1)
     with pytest.raises(AttributeError, match="svd is not part of cuplug: decompositions"):
         x.svd()
+    assert not hasattr(x, "svd")
+    assert "svd" not in dir(x)
     assert not hasattr(x, "misspelt")
+
+
+def test_attributes_of_tensors_are_looked_up_the_quick_way() -> None:
+    assert not hasattr(cuplug.Tensor, "__getattr__")  # CPython specialises no look-up in a class that has it

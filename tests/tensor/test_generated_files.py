@@ -40,7 +40,7 @@ def test_a_line_in_the_table_is_an_operation(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def _public() -> dict[str, Any]:
-    functions = {name: getattr(cuplug.Tensor, name) for name in dir(cuplug.Tensor) if not name.startswith("_")}
+    functions = {name: getattr(cuplug.Tensor, name, None) for name in dir(cuplug.Tensor) if not name.startswith("_")}
     functions |= {name: getattr(cuplug, name) for name in dir(cuplug) if not name.startswith("_")}
     return {name: each for name, each in functions.items() if inspect.isfunction(each)}
 

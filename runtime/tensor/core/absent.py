@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["ABSENT", "ABSENT_OF_TENSORS", "why_absent"]
+from typing import NoReturn
+
+__all__ = ["ABSENT", "ABSENT_OF_TENSORS", "AbsentAttribute", "why_absent"]
 
 _TRANSFORMS = "transformations of functions", "autograd.grad"
 _COMPLEX = "complex numbers", "two tensors, of real and of imaginary parts"
@@ -34,6 +36,19 @@ ABSENT_OF_TENSORS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("svd", "qr", "cholesky", "inverse", "det", "slogdet", "pinverse", "lu"), _ALGEBRA),
 }
 """Attributes of tensors."""
+
+
+class AbsentAttribute:
+    """Stands in a class for an attribute that torch's has and cuplug's has not: whoever asks for it is told why.
+
+    With a method ``__getattr__`` in its place the interpreter would look up each attribute of a tensor the slow way.
+    """
+
+    def __init__(self, name: str, table: dict[str, tuple[str, str]]) -> None:
+        self._name, self._reason = name, why_absent(name, table)
+
+    def __get__(self, owner: object, kind: type | None = None) -> NoReturn:
+        raise AttributeError(self._reason, name=self._name, obj=kind if owner is None else owner)
 
 
 def why_absent(name: str, table: dict[str, tuple[str, str]]) -> str:

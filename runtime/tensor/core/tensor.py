@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...device_name import device
-from .absent import ABSENT_OF_TENSORS, why_absent
+from .absent import ABSENT_OF_TENSORS
 from .dtypes import dtype
 from .gradient_seam import engine
 from .layout import Layout
@@ -52,14 +52,10 @@ class Tensor:
     """On the CPU: the same elements as NumPy's array, once somebody asked for it."""
 
     _gradient: Any
-    """What automatic differentiation keeps of this tensor. Unset, which costs nothing, until there is something."""
+    """What automatic differentiation keeps of this tensor, if there is something."""
 
-    def __getattr__(self, name: str) -> Any:
-        # Only what is missing comes here.
-        if name == "_gradient":
-            return None
-        reason = why_absent(name, ABSENT_OF_TENSORS)
-        raise AttributeError(reason or f"a tensor has no attribute {name!r}", name=name, obj=self)
+    def __dir__(self) -> list[str]:
+        return sorted(set(super().__dir__()) - ABSENT_OF_TENSORS.keys())
 
     @property
     def shape(self) -> Size:
@@ -365,6 +361,7 @@ def make_tensor(storage: Storage, offset: int, layout: Layout, array: npt.NDArra
     tensor._offset = offset
     tensor._layout = layout
     tensor._array = array
+    tensor._gradient = None
     return tensor
 
 
