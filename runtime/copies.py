@@ -58,8 +58,9 @@ def memcpy(
     if other is not None:
         queue.wait_stream(other)
     for side in (target, source):
-        _check_access(side, queue, between)
-        _order(side, queue)
+        if side.device is not None:
+            _check_access(side.device, queue, between)
+            _order(side, queue)
         if side.pinned is not None:
             side.pinned.used_by(queue.device_index, queue.cuda_stream)
     _queue_keeping(target, source, count, queue)
@@ -108,7 +109,7 @@ def memset(
     if not count:
         return
     queue = current_stream(target.device, runtime=runtime) if stream is None else as_stream(stream, runtime)
-    _check_access(target, queue, between=False)
+    _check_access(target.device, queue, between=False)
     _order(target, queue)
     with runtime.on_device(queue.device_index):
         runtime.driver.memset(target.address, value, count // width, width=width, stream=queue.cuda_stream)
@@ -130,13 +131,13 @@ def _count(target: Operand, source: Operand, nbytes: int | None) -> int:
     return count
 
 
-def _check_access(side: Operand, queue: Stream, between: bool) -> None:
+def _check_access(device: int, queue: Stream, between: bool) -> None:
     # A copy between devices needs no peer access (cuMemcpyPeerAsync), but runs on a stream of one of the two.
-    if side.device is None or between or queue._runtime.can_use(queue.device_index, side.device):
+    if between or queue._runtime.can_use(queue.device_index, device):
         return
     raise DeviceMismatchError(
-        f"the memory is device {side.device}'s and the stream is device {queue.device_index}'s; use a stream of device "
-        f"{side.device}, or enable_peer_access({queue.device_index}, {side.device})"
+        f"the memory is device {device}'s and the stream is device {queue.device_index}'s; use a stream of device "
+        f"{device}, or enable_peer_access({queue.device_index}, {device})"
     )
 
 
