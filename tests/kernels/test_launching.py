@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 from cuplug.allocators.errors import CuplugError, DriverError
+from cuplug.runtime.kernels import SourceModule
 from cuplug.runtime.kernels.launch.unrolling import Unroller
+from cuplug.runtime.runtime import Runtime
 from cuplug.runtime.stream import Stream, stream
 
 pytestmark = pytest.mark.one_schedule
@@ -342,3 +344,15 @@ def test_an_unroller_writes_a_template_once_for_each_argument() -> None:
     doubled = arguments.each({"tensor": "2 * a{k}", "number": "a{k}", "host": "a{k}"}, between=", ")
     function = arguments.function(f"def f({shown}):\n    return offset, {doubled}", "f", {"offset": 9})
     assert function(1, 2, 3, 4) == (9, 2, 2, 6, 4)
+
+
+@pytest.mark.needs_sim
+@pytest.mark.usefixtures("needs_compiler")
+def test_a_kernel_whose_runtime_was_shut_down_is_refused_though_the_driver_lives_on(make_driver: Any) -> None:
+    driver = make_driver()
+    with Runtime(driver=driver) as runtime:
+        kernel = SourceModule(SOURCE, no_extern_c=True, runtime=runtime).get_function("nothing")
+        for _ in range(3):
+            kernel(block=(1, 1, 1))
+    with pytest.raises(CuplugError, match="shut down"):
+        kernel(block=(1, 1, 1))

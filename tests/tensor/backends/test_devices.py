@@ -238,3 +238,16 @@ def test_an_index_out_of_range_is_an_error_of_the_device() -> None:
             cuplug.shutdown()
     with pytest.raises(IndexError):
         cuplug.arange(5)[cuplug.tensor([7])]
+
+
+@pytest.mark.one_schedule
+@pytest.mark.needs_sim
+def test_work_on_a_tensor_whose_runtime_was_shut_down_is_refused_though_the_driver_lives_on(make_driver: Any) -> None:
+    driver = make_driver()
+    cuplug.init(driver=driver)
+    x = cuplug.ones(3, device="cuda")
+    x.add_(1)
+    cuplug.shutdown()
+    with pytest.raises(cuplug.CuplugError, match="shut down"):
+        x.add_(1)
+    assert driver.mem_info()[0] > 0  # no work has touched memory that is gone
