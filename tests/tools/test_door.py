@@ -87,3 +87,9 @@ def test_no_command_gives_the_help(command: Command) -> None:
     assert result.exit_code == 0
     assert "Usage: cuplug-trace" in result.stdout
     assert "summary" in result.stdout
+
+
+def test_the_shell_completes_commands(tmp_path: Path) -> None:
+    asked = {"_CUPLUG_TRACE_COMPLETE": "complete_bash", "COMP_WORDS": "cuplug-trace su", "COMP_CWORD": "1"}
+    code = f"import os; os.environ.update({asked!r}); from cuplug.tools.trace import main; main()"
+    assert run(cwd=tmp_path, code=code).stdout.split() == ["summary"]

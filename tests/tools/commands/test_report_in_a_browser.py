@@ -490,13 +490,16 @@ def test_ten_million_events(chromium: Browser, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not os.environ.get("CUPLUG_SCREENSHOTS"), reason="writes pictures: CUPLUG_SCREENSHOTS=docs")
-def test_screenshots_for_the_documentation(chromium: Browser, page: Path, tmp_path: Path) -> None:
+def test_screenshots_for_the_documentation(
+    chromium: Browser, page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = Path(os.environ["CUPLUG_SCREENSHOTS"]).resolve()
     line = [sys.executable, "-m", "cuplug.tools.trace"]  # as the guide has it
     record = ["record", "-a", "caching:preset=torch", "-d", "sim:memory=13GiB", "-o", str(tmp_path / "gpt2.cuplug")]
     program = ["docs/rerun.py", "tests/data/traces/gpt2_varlen.pickle.xz"]
     subprocess.run([*line, *record, *program], cwd=Path(__file__).parents[3], check=False, capture_output=True)
-    browser = opened(chromium, written(tmp_path / "gpt2.cuplug", tmp_path / "gpt2.html", "Memory of gpt2"), 1280, 1080)
+    monkeypatch.chdir(tmp_path)  # the page names the trace as it was named
+    browser = opened(chromium, written(Path("gpt2.cuplug"), tmp_path / "gpt2.html", "Memory of gpt2"), 1280, 1080)
     browser.screenshot(folder / "report.png")
     browser = opened(chromium, page, 1280, 560)
     browser.run("document.querySelector('#flame').closest('section').scrollIntoView()")
