@@ -89,7 +89,8 @@ class ExpandableAllocator(Allocator):
         self._granularity = virtual.granularity
         self._slack = slack
         self._pages = Pages(virtual, self._tell)
-        self._spaces: dict[tuple[int, bool], Space] = {}
+        self._spaces: dict[tuple[int, bool | None], Space] = {}
+        """By stream, and whether for small blocks; None for what a strategy derived from this keeps apart."""
         self._ownerless: list[Space] = []
         """Spaces of streams that have been destroyed. Nothing is allocated in them any more."""
         self._stamps: dict[int, Stamps] = {}
@@ -309,14 +310,14 @@ class ExpandableAllocator(Allocator):
         stamps = self._stamps.get(stream)
         if stamps is None:
             return
-        spaces = [self._spaces[key] for key in ((stream, True), (stream, False)) if key in self._spaces]
+        spaces = [self._spaces[key] for key in ((stream, True), (stream, False), (stream, None)) if key in self._spaces]
         left = [space for space in spaces if space.ranges]
         if left:
             stamps.forget()
             self._ownerless += left
         else:
             stamps.drop()
-        for key in ((stream, True), (stream, False)):
+        for key in ((stream, True), (stream, False), (stream, None)):
             self._spaces.pop(key, None)
         del self._stamps[stream]
 

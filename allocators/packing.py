@@ -15,7 +15,17 @@ from itertools import accumulate
 
 from .native import is_available, why_not
 
-__all__ = ["Buffer", "Packing", "load_peak", "pack", "pack_tightly", "pack_within", "place_in_order"]
+__all__ = [
+    "ORDERS",
+    "Buffer",
+    "Packing",
+    "load_peak",
+    "pack",
+    "pack_tightly",
+    "pack_within",
+    "place_buffers",
+    "place_in_order",
+]
 
 Buffer = tuple[int, int, int]
 """From when it lives (inclusive), until when (exclusive), and its size in bytes."""
@@ -141,7 +151,7 @@ class _Heuristic:
 
     def run(self, until: float, enough: int) -> Packing:
         enough = max(enough, self.bound)
-        for key in _KEYS:
+        for key in ORDERS:
             self.attempt(sorted(range(len(self.buffers)), key=lambda number: key(self.buffers[number])))
             if self.height <= enough:
                 break
@@ -176,7 +186,7 @@ class _Heuristic:
 
 _MOST_MISSES = 40
 _MOST_SEARCHED = 5000
-_KEYS: tuple[Callable[[Buffer], tuple[int, ...]], ...] = (
+ORDERS: tuple[Callable[[Buffer], tuple[int, ...]], ...] = (
     lambda buffer: (-buffer[2], buffer[0] - buffer[1], buffer[0]),
     lambda buffer: (buffer[2] * (buffer[0] - buffer[1]), buffer[0]),
     lambda buffer: (buffer[0] - buffer[1], -buffer[2], buffer[0]),
@@ -216,6 +226,13 @@ def place_in_order(
         found[number] = at
     ends = (found[number] + buffers[number][2] for number in placed if buffers[number][0] < buffers[number][1])
     return max(ends, default=0), found
+
+
+def place_buffers(buffers: Sequence[Buffer], order: Sequence[int], offsets: Sequence[int]) -> tuple[int, list[int]]:
+    """As ``place_in_order``, by the native core where it is there. An offset of -1 stands for none."""
+    found = array("q", [*offsets, *[-1] * (len(buffers) - len(offsets))])
+    height = _place(*_columns(buffers), array("q", order), found)
+    return height, list(found)
 
 
 def _place(lower: array[int], upper: array[int], size: array[int], order: array[int], offsets: array[int]) -> int:

@@ -173,10 +173,20 @@ class Space:
             starts = {span.address for span in gap if span.address + nbytes <= end}
             starts |= {span.end - nbytes for span in gap if span.kind == FREE and span.end - nbytes >= start}
             for address in starts:
-                found = Place(address, nbytes, self._missing(gap, address, address + nbytes), end - start)
+                found = Place(address, nbytes, self.missing(gap, address, address + nbytes), end - start)
                 if best is None or _rank(found) < _rank(best):
                     best = found
         return best
+
+    def missing(self, gap: list[Span], start: int, end: int) -> list[tuple[Span, int, int]]:
+        """What has to be mapped for a block at ``start``, of the spans in ``gap``: as ``Place.holes``."""
+        page = self._granularity
+        start, end = start // page * page, -(-end // page) * page
+        return [
+            (span, max(span.address, start), min(span.end, end))
+            for span in gap
+            if span.kind == HOLE and span.address < end and span.end > start
+        ]
 
     def free_spans(self) -> list[Span]:
         """The free spans of at least a page's size, smallest first."""
@@ -288,15 +298,6 @@ class Space:
                 self._list(span)
             elif span.kind == HOLE:
                 self._holes[span.address] = span
-
-    def _missing(self, gap: list[Span], start: int, end: int) -> list[tuple[Span, int, int]]:
-        page = self._granularity
-        start, end = start // page * page, -(-end // page) * page
-        return [
-            (span, max(span.address, start), min(span.end, end))
-            for span in gap
-            if span.kind == HOLE and span.address < end and span.end > start
-        ]
 
     def _hole_at(self, address: int) -> Span:
         found = self._holes.get(address)

@@ -17,6 +17,7 @@ from .dump import dump
 from .export import export
 from .fit import fit
 from .pack import pack
+from .plan import plan
 from .record import record
 from .replay import replay
 from .report import report
@@ -72,6 +73,7 @@ app.command()(report)
 app.command()(replay)
 app.command()(advise)
 app.command()(fit)
+app.command()(plan)
 app.command()(pack)
 app.command()(watch)
 app.command("top", hidden=True)(watch)  # its older name
