@@ -31,6 +31,7 @@ __all__ = ["PlannedAllocator", "Served"]
 _MIB = 1 << 20
 _WINDOW = 16
 """So many requests in a row tell where in its cycle a program is."""
+_Windows = dict[tuple[int, ...], int]
 _PATIENCE = 16
 """So many requests in a row may be none of the plan's before the place in the cycle is given up."""
 
@@ -77,7 +78,7 @@ class PlannedAllocator(ExpandableAllocator):
             ValueError: ``slack`` is negative.
         """
         super().__init__(upstream, memory_limit=memory_limit, slack=slack)
-        self._followers = {cycle.stream: _Follower(cycle, from_start=True) for cycle in Plan.read(plan).cycles}
+        self._followers = {cycle.stream: _Follower(cycle) for cycle in Plan.read(plan).cycles}
         self._served = Served()
         self._gives_up_ranges = False
 
@@ -181,13 +182,14 @@ class PlannedAllocator(ExpandableAllocator):
         super()._forget_stream(stream)
         follower = self._followers.get(stream)
         if follower is not None:  # another stream may get its number: for that it starts anew
-            self._followers[stream] = _Follower(follower.cycle, from_start=False)
+            self._followers[stream] = _Follower(follower.cycle, follower.windows)
 
     def _recover(self) -> None:
         super()._recover()
         self._gives_up_ranges = False
         for stream in list(self._followers):
-            follower = self._followers[stream] = _Follower(self._followers[stream].cycle, from_start=False)
+            before = self._followers[stream]
+            follower = self._followers[stream] = _Follower(before.cycle, before.windows)
             space = self._spaces.get((stream, None))
             if space is not None:
                 follower.begins(space)
@@ -196,9 +198,11 @@ class PlannedAllocator(ExpandableAllocator):
 class _Follower:
     """Where a stream's program is in its cycle, and what lies in the cycle's range."""
 
-    def __init__(self, cycle: Cycle, *, from_start: bool) -> None:
-        """``from_start``: the next request is the first of the stream."""
+    def __init__(self, cycle: Cycle, windows: _Windows | None = None) -> None:
+        """``windows``: of the follower before, whose place is lost. Without, the next request is the first."""
+        from_start = windows is None
         self.cycle = cycle
+        self.windows = _windows(cycle) if windows is None else windows
         self.space: Space | None = None
         """The range's, once it has been reserved."""
         self._next: int | None = 0 if from_start else None
@@ -208,7 +212,6 @@ class _Follower:
         self._strange = 0
         """How many in a row have not agreed."""
         self._last: deque[int] = deque(maxlen=_WINDOW)
-        self._windows = _windows(cycle)
         self._addresses: list[int] = []
         self._spans: dict[int, Span] = {}
 
@@ -233,7 +236,7 @@ class _Follower:
             self._strange = 0
             return
         self._strange += 1
-        found = self._windows.get(tuple(self._last)) if len(self._last) == _WINDOW else None
+        found = self.windows.get(tuple(self._last)) if len(self._last) == _WINDOW else None
         if (place is not None and place < self.cycle.begin and self._strange >= _PATIENCE) or self._lacking:
             self._lacking = len(sizes) - self.cycle.begin  # it is another program, as far as is known
         if found is not None:
@@ -277,12 +280,12 @@ class _Follower:
         del self._addresses[bisect_left(self._addresses, address)]
 
 
-def _windows(cycle: Cycle) -> dict[tuple[int, ...], int]:
+def _windows(cycle: Cycle) -> _Windows:
     """Behind which requests in a row which place in the cycle comes; of several places, the first."""
     sizes = cycle.sizes[cycle.begin :]
     count = len(sizes)
     repeated = sizes * (_WINDOW // count + 2)
-    found: dict[tuple[int, ...], int] = {}
+    found: _Windows = {}
     for place in range(count):
         found.setdefault(tuple(repeated[place : place + _WINDOW]), cycle.begin + (place + _WINDOW) % count)
     return found

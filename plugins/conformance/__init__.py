@@ -122,8 +122,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         drivers = schedules_of(driver, single.args or SCHEDULES[:1]) if single else schedules_of(driver)
         metafunc.parametrize("driver_selection", drivers, scope="session")
     if "allocator_selection" in metafunc.fixturenames:
-        chosen = metafunc.config.getoption("--allocator") or list(default_manager().allocators())
+        chosen = metafunc.config.getoption("--allocator") or _complete_without_options()
         metafunc.parametrize("allocator_selection", chosen, scope="session")
+
+
+def _complete_without_options() -> list[str]:
+    """The installed allocators by their names, but for those that need an option, which is tested where given."""
+    entries = default_manager().describe_allocators()
+    return [entry.name for entry in entries if entry.problem or not any(option.required for option in entry.options)]
 
 
 @pytest.fixture(scope="session")

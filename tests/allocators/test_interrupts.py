@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -22,6 +23,8 @@ from cuplug.allocators.direct import DirectAllocator
 from cuplug.allocators.errors import CuplugError, OutOfMemoryError
 from cuplug.allocators.expandable import ExpandableAllocator
 from cuplug.allocators.native import is_available
+from cuplug.allocators.planned import PlannedAllocator
+from cuplug.allocators.planning import Cycle, Plan
 from cuplug.plugins.conformance.stepping import run_apart
 
 MIB = 1 << 20
@@ -34,6 +37,29 @@ FACTORIES: dict[str, Callable[..., Allocator]] = {
     "torch": lambda upstream: CachingAllocator(upstream, preset="torch", garbage_collection_threshold=0.3),
     "expandable": lambda upstream: ExpandableAllocator(upstream, slack=0),
 }
+PLAN = Plan(
+    [
+        Cycle(
+            1,
+            [1024, 3 * MIB, 12 * MIB, 9 * MIB, 12 * MIB, 1024, 25 * MIB, 6 * MIB],
+            0,
+            [0, 1 * MIB, 4 * MIB, 16 * MIB, 4 * MIB, 512, 25 * MIB, 0],
+            50 * MIB,
+            50 * MIB,
+        )
+    ]
+)
+"""What the program asks for on its first stream; some of it lies where something else still does."""
+
+
+def planned(upstream: Any) -> Allocator:
+    with tempfile.NamedTemporaryFile("w", suffix=".plan") as file:
+        file.write(PLAN.to_text())
+        file.flush()
+        return PlannedAllocator(upstream, plan=file.name, slack=0)
+
+
+FACTORIES["planned"] = planned
 IN_PYTHON = list(FACTORIES)
 if is_available():  # of these only what is in Python has lines; signals and exceptions from upstream reach all
     from cuplug.allocators.native.strategies import NativeCaching, NativeExpandable

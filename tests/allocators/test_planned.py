@@ -308,7 +308,7 @@ def test_random_departures_from_a_plan_never_make_blocks_overlap(first: int, pla
             served += depart(seed, planned)
         except BaseException as error:
             raise AssertionError(f"seed {seed} fails; run it alone with CUPLUG_SEEDS={seed}:{seed + 1}") from error
-    assert served > 20 * (min(first + CHUNK, seeds().stop) - first)  # else they would be no departures
+    assert served > 5 * (min(first + CHUNK, seeds().stop) - first)  # else they would be no departures
 
 
 @pytest.mark.needs_sim

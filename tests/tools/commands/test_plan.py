@@ -1,0 +1,82 @@
+"""``cuplug-trace plan``: from a recorded run to a plan, and a run that it serves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cuplug.allocators.events import EventKind
+from cuplug.allocators.null import NullUpstream
+from cuplug.allocators.planned import PlannedAllocator
+from cuplug.plugins.tracing.writer import TraceWriter
+
+from ..conftest import Command
+
+SERVING = Path(__file__).parents[2] / "data" / "traces" / "serving.pickle.xz"
+WEIGHTS = [100_000 * (1 + place) for place in range(10)]
+BATCHES = [(3 << 18, 3 << 17), (7 << 18, 7 << 17), (2 << 18, 2 << 17), (9 << 18, 9 << 17)]
+
+
+def program(iterations: int) -> list[tuple[EventKind, int, int]]:
+    """Kind, bytes and the block's number: weights, and a loop in which two blocks live at a time."""
+    steps = [(EventKind.ALLOCATE, nbytes, number) for number, nbytes in enumerate(WEIGHTS)]
+    number = len(steps)
+    for _ in range(iterations):
+        for pair in BATCHES:
+            steps += [(EventKind.ALLOCATE, nbytes, number + place) for place, nbytes in enumerate(pair)]
+            steps += [(EventKind.FREE, nbytes, number + place) for place, nbytes in enumerate(pair)]
+            number += 2
+    return steps
+
+
+@pytest.fixture
+def repeating(tmp_path: Path) -> Path:
+    path = tmp_path / "run.cuplug"
+    writer = TraceWriter(path, {"driver": "sim", "argv": ["train.py"]})
+    writer.describe(allocators={"0": "caching"})
+    thread = writer.thread("MainThread")
+    for time, (kind, nbytes, number) in enumerate(program(6)):
+        rounded = -(-nbytes // 512) * 512
+        writer.append(kind, 0, 1000 * time, thread, 0, (1 + number) << 24, rounded, nbytes, 0)
+    writer.close()
+    return path
+
+
+def test_a_run_like_the_recorded_one_is_served_by_its_plan(command: Command, repeating: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "run.plan"
+    result = command("plan", repeating, "-o", plan)
+    assert result.exit_code == 0, result.stderr
+    assert "8 requests repeat" in result.stderr
+    assert "100.00% of their bytes" in result.stderr
+    assert f"planned:plan={plan}" in result.stderr
+    upstream = NullUpstream()
+    allocator = PlannedAllocator(upstream, plan=str(plan))
+    blocks = {}
+    for kind, nbytes, number in program(10):
+        if kind == EventKind.ALLOCATE:
+            blocks[number] = allocator.allocate(nbytes, stream=0)
+        else:
+            allocator.free(blocks.pop(number))
+    served = allocator.served()
+    assert served.planned_requests == served.requests - len(WEIGHTS)
+    # one range, of the size of the largest pair; the weights beside it
+    assert allocator.statistics().all.reserved_bytes.peak <= sum(WEIGHTS) + sum(BATCHES[3]) + 8 * (2 << 20)
+
+
+def test_replay_takes_a_plan(command: Command, repeating: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "run.plan"
+    assert command("plan", repeating, "-o", plan).exit_code == 0
+    result = command("replay", repeating, "-a", f"planned:plan={plan}")
+    assert result.exit_code == 0, result.output
+
+
+def test_a_run_in_which_nothing_repeats_gives_status_one_and_no_file(command: Command, tmp_path: Path) -> None:
+    result = command("plan", SERVING, "-o", tmp_path / "none.plan")
+    assert result.exit_code == 1
+    assert "nothing repeats" in result.stderr
+    assert not (tmp_path / "none.plan").exists()
+
+
+def test_a_device_that_is_not_there_is_refused(refused: Callable[..., str], repeating: Path, tmp_path: Path) -> None:
+    assert "of device 3" in refused("plan", repeating, "-o", tmp_path / "none.plan", "--device", 3)
