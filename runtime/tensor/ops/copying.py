@@ -287,20 +287,17 @@ def _destination(
     non_blocking = bool(given.pop("async", non_blocking))
     place: Place | None = None
     kind: dtype | None = None
-    wanted = [*args]
-    if len(wanted) > 2 and all(isinstance(each, bool) for each in wanted[2:]):
-        non_blocking, copy = (*wanted[2:], copy)[:2]
-        wanted = wanted[:2]
-    for name in ("device", "dtype", "other"):
-        if name in given:
-            wanted.append(given.pop(name))
+    wanted = [each for each in args if not isinstance(each, bool)]
+    flags = [each for each in args if isinstance(each, bool)]  # they follow what is wanted, in this order
+    if len(flags) > 2:
+        raise TypeError(f"to() takes non_blocking and copy, and no third flag; got {flags}")
+    non_blocking, copy = (*flags, *(non_blocking, copy)[len(flags) :])
+    wanted.extend(given.pop(name) for name in ("device", "dtype", "other") if name in given)
     if given:
         raise TypeError(f"to() got unexpected arguments: {', '.join(given)}")
     for each in wanted:
         if isinstance(each, Tensor):
             place, kind = place_at(each._layout), each._layout.dtype
-        elif isinstance(each, bool):
-            non_blocking = each
         elif isinstance(each, (Device, int)) or (isinstance(each, str) and each.partition(":")[0] in ("cpu", "cuda")):
             place = place_of(each)
         elif each is not None:

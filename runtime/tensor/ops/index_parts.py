@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -168,7 +169,9 @@ def _integer_indices(part: Tensor, target: Layout, axis: int) -> list[Tensor]:
 
 
 def check_index_place(index: Layout, target: Layout) -> None:
-    """Raise DeviceMismatchError for an index on a device, of a tensor on the CPU: torch's rule."""
+    """Raise DeviceMismatchError for an index on a device, of a tensor on the CPU: torch's rule. Warn of uint8 masks."""
+    if index.dtype is uint8:
+        warnings.warn("an index of uint8 is taken for a mask, as it once was; use bool", UserWarning, stacklevel=2)
     if target.place is HOST and index.place is not HOST:
         raise DeviceMismatchError(
             f"a tensor on the CPU is indexed by one on {index.place.device}; move the index with .cpu()"

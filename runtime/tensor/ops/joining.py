@@ -29,9 +29,10 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None, out
 
     Raises:
         ShapeError: there are none, or their other dimensions differ.
+        TypeError: one tensor is given in place of a sequence.
         DeviceMismatchError: they are on different devices.
     """
-    return into(out, _joined(tuple(tensors), dim if axis is None else axis, "cat"))
+    return into(out, _joined(tensors, dim if axis is None else axis, "cat"))
 
 
 def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
@@ -41,12 +42,18 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None)
 
     Raises:
         ShapeError: there are none, or their shapes differ.
+        TypeError: one tensor is given in place of a sequence.
         DeviceMismatchError: they are on different devices.
     """
-    return into(out, _joined(tuple(tensors), dim, "stack"))
+    return into(out, _joined(tensors, dim, "stack"))
 
 
-def _joined(given: tuple[Tensor, ...], dim: int, name: str) -> Tensor:
+def _joined(tensors: Sequence[Tensor], dim: int, name: str) -> Tensor:
+    if isinstance(tensors, Tensor):
+        raise TypeError(
+            f"{name}: a sequence of tensors is needed, and this is one tensor; .unbind() makes several of it"
+        )
+    given = tuple(tensors)
     if not given:
         raise ShapeError(f"{name}: there must be a tensor at least")
     return dispatch((name, dim), _prepare, given)  # type: ignore[no-any-return]

@@ -165,3 +165,10 @@ def test_a_copy_to_the_cpu_that_does_not_wait_is_in_pinned_memory(running: str) 
     cuplug.cuda.synchronize()
     assert there.tolist() == [0, 1, 2, 3, 4]
     assert not x.to("cpu").is_pinned()
+
+
+def test_a_mask_of_uint8_is_warned_of(device: str) -> None:
+    x = cuplug.arange(3, device=device)
+    mask = cuplug.tensor([1, 0, 1], dtype=cuplug.uint8, device=device)
+    with pytest.warns(UserWarning, match="use bool"):
+        assert x[mask].tolist() == [0, 2]
