@@ -18,6 +18,11 @@ __all__ = ["PACKAGES", "PATHS", "put_in_place"]
 
 PATHS: dict[str, str] = {
     "autograd": "autograd",
+    "nn": "nn",
+    "nn.functional": "nn.functional",
+    "nn.init": "nn.init",
+    "nn.parameter": "nn.parameter",
+    "nn.utils": "nn.parameter_tools",
 }
 """By torch's path, without ``torch.``: the path below ``runtime``."""
 
@@ -51,4 +56,5 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 def put_in_place(package: str) -> None:
     """Let torch's paths below ``package`` be found. Once; later calls do nothing."""
     if not any(isinstance(each, _Finder) for each in sys.meta_path):
-        sys.meta_path.append(_Finder(package))
+        # In front: the system would find `functional.py` in the folder, and load it a second time.
+        sys.meta_path.insert(0, _Finder(package))

@@ -27,6 +27,7 @@ __all__ = [
     "copy_",
     "cpu",
     "cuda",
+    "destination",
     "detach",
     "in_format",
     "pin_memory",
@@ -277,6 +278,11 @@ def pinned_empty(layout: Layout) -> Tensor:
         CuplugError: there is no CUDA device.
     """
     return make_tensor(pinned_storage(default_runtime(), layout.place, layout.nbytes), 0, layout)
+
+
+def destination(tensor: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Place, dtype | None, bool]:
+    """Where ``to`` with these arguments takes a tensor, as which type, and whether it waits."""
+    return _destination(tensor, args, kwargs)[:3]
 
 
 def _destination(

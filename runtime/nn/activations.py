@@ -1,0 +1,281 @@
+"""Functions between layers, dropout, and what is looked up."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..autograd import Function
+from ..tensor.core.dtypes import int64
+from ..tensor.core.tensor import Tensor
+from ..tensor.core.tensor_errors import ArgumentError
+from ..tensor.ops import elementwise_functions as each
+from ..tensor.ops.arithmetic import clamp, where
+from ..tensor.ops.creation import empty_like, zeros
+from ..tensor.ops.normalising import log_softmax as log_softmax_of
+from ..tensor.ops.normalising import softmax as softmax_of
+from ..tensor.ops.reductions import amax
+from ..tensor.ops.reshape import contiguous
+from .casting import cast_to_fast, cast_to_full
+
+__all__ = [
+    "dropout",
+    "elu",
+    "embedding",
+    "gelu",
+    "hardtanh",
+    "leaky_relu",
+    "linear",
+    "log_softmax",
+    "logsigmoid",
+    "mish",
+    "one_hot",
+    "relu",
+    "relu6",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "softplus",
+    "tanh",
+]
+
+
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """``input @ weight.T + bias``, along the last dimension.
+
+    Raises:
+        ValueError: the shapes do not fit.
+    """
+    input, weight, bias = cast_to_fast(input, weight, bias)
+    made = input @ weight.t()
+    return made if bias is None else made + bias
+
+
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """Negative elements replaced by 0."""
+    return each.relu_(input) if inplace else each.relu(input)
+
+
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """Elements kept within 0 and 6."""
+    return hardtanh(input, 0.0, 6.0, inplace)
+
+
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
+    """Elements kept within limits."""
+    return input.clamp_(min_val, max_val) if inplace else clamp(input, min_val, max_val)
+
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """Negative elements times ``negative_slope``."""
+    made: Tensor = where(input > 0, input, input * negative_slope)
+    return input.copy_(made) if inplace else made
+
+
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """Negative elements become ``alpha * (exp(input) - 1)``."""
+    made: Tensor = where(input > 0, input, each.expm1(clamp(input, max=0.0)) * alpha)
+    return input.copy_(made) if inplace else made
+
+
+def sigmoid(input: Tensor) -> Tensor:
+    """``1 / (1 + exp(-input))``."""
+    return each.sigmoid(input)
+
+
+def tanh(input: Tensor) -> Tensor:
+    """The hyperbolic tangent."""
+    return each.tanh(input)
+
+
+def logsigmoid(input: Tensor) -> Tensor:
+    """The logarithm of ``sigmoid``, exact also far from 0."""
+    return clamp(input, max=0.0) - each.log1p(each.exp(-each.abs(input)))
+
+
+def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """``log(1 + exp(beta * input)) / beta``; the element itself where ``beta * input`` is above the threshold."""
+    scaled = input * beta
+    made: Tensor = where(scaled > threshold, input, each.log1p(each.exp(clamp(scaled, max=threshold))) / beta)
+    return made
+
+
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    """``input * sigmoid(input)``."""
+    made: Tensor = _Silu.apply(input)
+    return input.copy_(made) if inplace else made
+
+
+class _Silu(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x * each.sigmoid(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        s = each.sigmoid(x)
+        return grad_outputs[0] * (s * (1 + x * (1 - s)))
+
+
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    """``input * tanh(softplus(input))``."""
+    made = input * each.tanh(softplus(input))
+    return input.copy_(made) if inplace else made
+
+
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+    """``input`` times the probability that a normal number is smaller.
+
+    Args:
+        input: the tensor.
+        approximate: ``none``, or ``tanh`` for the approximation by a hyperbolic tangent.
+
+    Raises:
+        ValueError: there is no such approximation.
+    """
+    if approximate not in ("none", "tanh"):
+        raise ArgumentError(f"gelu: approximate is 'none' or 'tanh', not {approximate!r}")
+    made: Tensor = (_GeluByTanh if approximate == "tanh" else _Gelu).apply(input)
+    return made
+
+
+class _Gelu(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x * (0.5 * (1 + each.erf(x * math.sqrt(0.5))))
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        below = 0.5 * (1 + each.erf(x * math.sqrt(0.5)))
+        return grad_outputs[0] * (below + x * (each.exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi))))
+
+
+class _GeluByTanh(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return 0.5 * x * (1 + each.tanh(_INNER * (x + 0.044715 * x * x * x)))
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        t = each.tanh(_INNER * (x + 0.044715 * x * x * x))
+        return grad_outputs[0] * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * _INNER * (1 + 3 * 0.044715 * x * x))
+
+
+_INNER = math.sqrt(2 / math.pi)
+
+
+def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+    """``exp(input)`` divided by its sum along a dimension; by default the last, or the second of three and more.
+
+    Raises:
+        IndexError: there is no such dimension.
+    """
+    (input,) = cast_to_full(input)
+    return softmax_of(input, _axis(input, dim), dtype)
+
+
+def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+    """The logarithm of ``softmax``.
+
+    Raises:
+        IndexError: there is no such dimension.
+    """
+    (input,) = cast_to_full(input)
+    return log_softmax_of(input, _axis(input, dim), dtype)
+
+
+def _axis(input: Tensor, dim: int | None) -> int:
+    if dim is not None:
+        return dim
+    return 0 if input.ndim in (0, 1, 3) else 1
+
+
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Elements made 0 with probability ``p``; the others are divided by ``1 - p``.
+
+    Raises:
+        ValueError: ``p`` is no probability.
+    """
+    if not 0 <= p <= 1:
+        raise ArgumentError(f"dropout: p is a probability, not {p}")
+    if not training or p == 0:
+        return input
+    kept = empty_like(input.detach())
+    if p == 1:
+        kept.zero_()
+    else:
+        kept.bernoulli_(1 - p)
+        kept.div_(1 - p)
+    return input.mul_(kept) if inplace else input * kept
+
+
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """For each integer a row with 1 at its place, of int64.
+
+    Args:
+        tensor: int64.
+        num_classes: the length of rows; -1 for one more than the largest, which waits for a device.
+
+    Raises:
+        ValueError: the elements are no integers of int64.
+    """
+    if tensor.dtype is not int64:
+        raise ArgumentError(f"one_hot: int64 is needed, and this tensor is of {tensor.dtype!r}")
+    length = int(amax(tensor)) + 1 if num_classes < 0 else num_classes
+    rows = zeros((*tensor.shape, length), dtype=int64, device=tensor.device)
+    return rows.scatter_(-1, tensor.unsqueeze(-1), 1)
+
+
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,  # noqa: ARG001 - with max_norm, which is not here
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,  # noqa: ARG001 - gradients are dense here
+) -> Tensor:
+    """The rows of ``weight`` at indices.
+
+    Args:
+        input: integers.
+        weight: a row for each.
+        padding_idx: a row without a gradient.
+        max_norm: not here.
+        norm_type: not here.
+        scale_grad_by_freq: not here.
+        sparse: makes no difference: gradients are dense.
+
+    Raises:
+        ValueError: ``max_norm`` or ``scale_grad_by_freq`` is asked for.
+        IndexError: on the CPU: an index is out of range.
+    """
+    if max_norm is not None or scale_grad_by_freq:
+        raise ArgumentError("embedding: max_norm and scale_grad_by_freq are not part of cuplug")
+    made: Tensor = _Rows.apply(weight, input, padding_idx)
+    return made
+
+
+class _Rows(Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, index: Tensor, padding: int | None) -> Tensor:
+        ctx.save_for_backward(index)
+        ctx.shape = tuple(weight.shape)
+        ctx.padding = None if padding is None else padding % weight.shape[0]
+        return weight[index]
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        (index,) = ctx.saved_tensors
+        gradient = grad_outputs[0]
+        if ctx.padding is not None:
+            gradient = gradient.masked_fill((index == ctx.padding).unsqueeze(-1), 0.0)
+        rows = zeros(ctx.shape, dtype=gradient.dtype, device=gradient.device)
+        flat = contiguous(index).view(-1)
+        return rows.index_add(0, flat, gradient.reshape(-1, ctx.shape[1])), None, None

@@ -1,0 +1,221 @@
+"""Attention: each position takes from all others as much as a product of vectors says."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..tensor.core.dtypes import bool_
+from ..tensor.core.tensor import Tensor
+from ..tensor.core.tensor_errors import ArgumentError
+from ..tensor.ops.creation import empty, ones
+from ..tensor.ops.triangles import tril
+from . import init
+from .activations import dropout, gelu, linear, relu, softmax
+from .casting import cast_to_fast
+from .linear_layers import Dropout, Linear
+from .module import Module
+from .normalisation_layers import LayerNorm
+from .parameter import Parameter
+
+__all__ = ["MultiheadAttention", "TransformerEncoderLayer", "scaled_dot_product_attention"]
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """``softmax(query @ key.T * scale + mask) @ value``, along the last two dimensions.
+
+    Args:
+        query: (..., queries, length of a vector).
+        key: (..., keys, length of a vector).
+        value: (..., keys, length of a value).
+        attn_mask: bool, where True takes part; or what is added before ``softmax``.
+        dropout_p: with which probability an attention is left out.
+        is_causal: whether a query sees no keys behind it.
+        scale: one by the root of the vectors' length, if None.
+        enable_gqa: whether several queries share a key, by the third dimension from the end.
+
+    Raises:
+        ValueError: a mask is given, and ``is_causal``.
+    """
+    if is_causal and attn_mask is not None:
+        raise ArgumentError("scaled_dot_product_attention: give a mask or is_causal, not both")
+    query, key, value = cast_to_fast(query, key, value)
+    if enable_gqa:
+        times = query.shape[-3] // key.shape[-3]
+        key, value = (each.repeat_interleave(times, -3) for each in (key, value))
+    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    scores = (query * factor) @ key.transpose(-2, -1)
+    if is_causal:
+        attn_mask = tril(ones(query.shape[-2], key.shape[-2], dtype=bool_, device=query.device))
+    if attn_mask is not None:
+        if attn_mask.dtype is bool_:
+            scores = scores.masked_fill(attn_mask.logical_not(), float("-inf"))
+        else:
+            scores = scores + attn_mask
+    shares = softmax(scores, -1).to(value.dtype)
+    return dropout(shares, dropout_p) @ value
+
+
+class MultiheadAttention(Module):
+    """Attention by several heads, each on a part of the vectors.
+
+    Raises:
+        ValueError: the vectors cannot be divided among the heads, or keys of another length are asked for.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if embed_dim % num_heads:
+            raise ArgumentError(f"MultiheadAttention: {embed_dim} elements cannot be divided among {num_heads} heads")
+        if add_bias_kv or add_zero_attn or kdim not in (None, embed_dim) or vdim not in (None, embed_dim):
+            raise ArgumentError("MultiheadAttention: keys and values are as long as queries here, without additions")
+        self.embed_dim, self.num_heads, self.dropout, self.batch_first = embed_dim, num_heads, dropout, batch_first
+        self.in_proj_weight = Parameter(empty(3 * embed_dim, embed_dim, device=device, dtype=dtype))
+        self.in_proj_bias = Parameter(empty(3 * embed_dim, device=device, dtype=dtype)) if bias else None
+        self.out_proj = Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
+        init.xavier_uniform_(self.in_proj_weight)
+        if bias:
+            init.zeros_(self.in_proj_bias)
+            init.zeros_(self.out_proj.bias)
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """What each query takes, and how much it takes of each key, if that is asked for.
+
+        Args:
+            query: (queries, n, elements), or (n, queries, elements) with ``batch_first``, or without n.
+            key: as ``query``.
+            value: as ``query``.
+            key_padding_mask: (n, keys): True where a key does not take part; or what is added.
+            need_weights: whether to give the shares, too.
+            attn_mask: (queries, keys) or (n * heads, queries, keys): True where a key does not take part; or what is
+                added.
+            average_attn_weights: whether shares are the means of all heads.
+            is_causal: says of ``attn_mask`` that it hides what is behind; the mask decides.
+        """
+        del is_causal
+        single = query.ndim == 2
+        if single:
+            query, key, value = (each.unsqueeze(0) for each in (query, key, value))
+        elif not self.batch_first:
+            query, key, value = (each.transpose(0, 1) for each in (query, key, value))
+        size, heads = self.embed_dim, self.num_heads
+        parts = []
+        for number, each in enumerate((query, key, value)):
+            rows = slice(number * size, (number + 1) * size)
+            bias = None if self.in_proj_bias is None else self.in_proj_bias[rows]
+            made = linear(each, self.in_proj_weight[rows], bias)
+            parts.append(made.reshape(made.shape[0], made.shape[1], heads, size // heads).transpose(1, 2))
+        q, k, v = parts
+        scores = (q * (1 / math.sqrt(size // heads))) @ k.transpose(-2, -1)
+        if attn_mask is not None:
+            mask = attn_mask.view(-1, heads, *attn_mask.shape[1:]) if attn_mask.ndim == 3 else attn_mask
+            scores = _masked(scores, mask)
+        if key_padding_mask is not None:
+            padding = key_padding_mask if key_padding_mask.ndim == 2 else key_padding_mask.unsqueeze(0)
+            scores = _masked(scores, padding.unsqueeze(1).unsqueeze(1))
+        shares = dropout(softmax(scores, -1), self.dropout, self.training)
+        taken = (shares.to(v.dtype) @ v).transpose(1, 2)
+        made = self.out_proj(taken.reshape(taken.shape[0], taken.shape[1], size))
+        weights = None
+        if need_weights:
+            weights = shares.mean(1) if average_attn_weights else shares
+        if single:
+            return made.squeeze(0), None if weights is None else weights.squeeze(0)
+        return (made if self.batch_first else made.transpose(0, 1)), weights
+
+
+def _masked(scores: Tensor, mask: Tensor) -> Tensor:
+    return scores.masked_fill(mask, float("-inf")) if mask.dtype is bool_ else scores + mask
+
+
+class TransformerEncoderLayer(Module):
+    """Attention and two linear layers, each around a short cut.
+
+    Raises:
+        ValueError: the vectors cannot be divided among the heads, or there is no such activation.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Any = "relu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        made = {"device": device, "dtype": dtype}
+        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **made)
+        self.linear1 = Linear(d_model, dim_feedforward, bias, **made)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, bias, **made)
+        self.norm_first = norm_first
+        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, **made)
+        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, **made)
+        self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
+        known = {"relu": relu, "gelu": gelu}
+        if isinstance(activation, str) and activation not in known:
+            raise ArgumentError(
+                f"TransformerEncoderLayer: activation is 'relu', 'gelu' or a function, not {activation!r}"
+            )
+        self.activation = known[activation] if isinstance(activation, str) else activation
+
+    def forward(
+        self,
+        src: Tensor,
+        src_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        """What the layer makes of a sequence: see ``MultiheadAttention.forward``."""
+
+        def attend(x: Tensor) -> Tensor:
+            taken = self.self_attn(x, x, x, src_key_padding_mask, False, src_mask, is_causal=is_causal)[0]
+            return self.dropout1(taken)  # type: ignore[no-any-return]
+
+        def think(x: Tensor) -> Tensor:
+            return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))  # type: ignore[no-any-return]
+
+        if self.norm_first:
+            src = src + attend(self.norm1(src))
+            return src + think(self.norm2(src))
+        src = self.norm1(src + attend(src))
+        return self.norm2(src + think(src))  # type: ignore[no-any-return]

@@ -1,0 +1,166 @@
+"""Modules that hold modules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from operator import index
+from typing import Any
+
+from .module import Module
+from .parameter import Parameter
+
+__all__ = ["ModuleDict", "ModuleList", "ParameterList", "Sequential"]
+
+
+class _Numbered(Module):
+    """Modules by their position."""
+
+    def _position(self, position: Any) -> str:
+        number = index(position)
+        if not -len(self) <= number < len(self):
+            raise IndexError(f"module {number} of {len(self)}")
+        return list(self._modules)[number]
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(list(self._modules.values()))
+
+    def __getitem__(self, position: Any) -> Any:
+        if isinstance(position, slice):
+            return type(self)._of(list(self._modules.items())[position])
+        return self._modules[self._position(position)]
+
+    @classmethod
+    def _of(cls, named: list[tuple[str, Any]]) -> Any:
+        made = cls()
+        for number, (_, each) in enumerate(named):
+            made.add_module(str(number), each)
+        return made
+
+    def __setitem__(self, position: Any, module: Module) -> None:
+        self._modules[self._position(position)] = module
+
+    def __delitem__(self, position: Any) -> None:
+        del self._modules[self._position(position)]
+        rest = list(self._modules.values())
+        self._modules.clear()
+        for number, each in enumerate(rest):
+            self._modules[str(number)] = each
+
+    def append(self, module: Module) -> Any:
+        """Add a module at the end. Returns the container."""
+        self.add_module(str(len(self)), module)
+        return self
+
+    def extend(self, modules: Iterable[Module]) -> Any:
+        """Add modules at the end. Returns the container."""
+        for each in modules:
+            self.append(each)
+        return self
+
+    def insert(self, position: int, module: Module) -> Any:
+        """Add a module before a position. Returns the container."""
+        rest = list(self._modules.values())
+        rest.insert(position, module)
+        self._modules.clear()
+        return self.extend(rest)
+
+
+class Sequential(_Numbered):
+    """Modules one after the other, each of what the one before made."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__()
+        if len(args) == 1 and isinstance(args[0], Mapping):
+            for name, each in args[0].items():
+                self.add_module(name, each)
+        else:
+            self.extend(args)
+
+    def forward(self, input: Any) -> Any:
+        """What the last module makes."""
+        for each in self:
+            input = each(input)
+        return input
+
+
+class ModuleList(_Numbered):
+    """A list of modules."""
+
+    def __init__(self, modules: Iterable[Module] | None = None) -> None:
+        super().__init__()
+        if modules is not None:
+            self.extend(modules)
+
+    def __iadd__(self, modules: Iterable[Module]) -> Any:
+        return self.extend(modules)
+
+
+class ModuleDict(Module):
+    """Modules by name."""
+
+    def __init__(self, modules: Any = None) -> None:
+        super().__init__()
+        if modules is not None:
+            self.update(modules)
+
+    def update(self, modules: Any) -> None:
+        """Add modules by name."""
+        for name, each in modules.items() if isinstance(modules, (Mapping, ModuleDict)) else modules:
+            self.add_module(name, each)
+
+    def __getitem__(self, key: str) -> Any:
+        return self._modules[key]
+
+    def __setitem__(self, key: str, module: Module) -> None:
+        self.add_module(key, module)
+
+    def __delitem__(self, key: str) -> None:
+        del self._modules[key]
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._modules
+
+    def keys(self) -> Iterable[str]:
+        """The names."""
+        return self._modules.keys()
+
+    def items(self) -> Iterable[tuple[str, Any]]:
+        """Names and modules."""
+        return self._modules.items()
+
+    def values(self) -> Iterable[Any]:
+        """The modules."""
+        return self._modules.values()
+
+
+class ParameterList(Module):
+    """A list of parameters."""
+
+    def __init__(self, values: Iterable[Any] | None = None) -> None:
+        super().__init__()
+        for each in values or ():
+            self.append(each)
+
+    def append(self, value: Any) -> Any:
+        """Add a parameter at the end. Returns the list."""
+        made = value if isinstance(value, Parameter) else Parameter(value)
+        self.register_parameter(str(len(self)), made)
+        return self
+
+    def __len__(self) -> int:
+        return len(self._parameters)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(list(self._parameters.values()))
+
+    def __getitem__(self, position: int) -> Any:
+        return list(self._parameters.values())[position]

@@ -1,0 +1,169 @@
+"""Convolutions, as products of matrices with the windows of images. On every place the same; cuDNN would be faster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..autograd import Function
+from ..tensor.core.tensor import Tensor
+from ..tensor.core.tensor_errors import ArgumentError, ShapeError
+from ..tensor.ops.matmul import matmul
+from ..tensor.ops.reductions import sum as sum_of
+from .casting import cast_to_fast
+from .windows import Window, columns_of, images_of, pair
+
+__all__ = ["conv1d", "conv2d", "conv_transpose2d"]
+
+
+def conv2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
+    """The correlation of images with filters.
+
+    Args:
+        input: images, (n, channels, height, width) or without n.
+        weight: filters, (filters, channels / groups, height, width).
+        bias: one number for each filter, or None.
+        stride: by how much filters move, a number or (down, right).
+        padding: how many zeros stand around the images, a number or (above and below, left and right); or ``same`` or
+            ``valid``.
+        dilation: how far a filter's elements are apart.
+        groups: into how many groups the channels are divided, each with filters of its own.
+
+    Raises:
+        ValueError: the shapes do not fit.
+    """
+    if input.ndim == 3:
+        return conv2d(input.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
+    if input.ndim != 4 or weight.ndim != 4:
+        raise ShapeError(f"conv2d: images of shape {list(input.shape)} and filters of shape {list(weight.shape)}")
+    if input.shape[1] != weight.shape[1] * groups or weight.shape[0] % groups:
+        raise ShapeError(
+            f"conv2d: filters of shape {list(weight.shape)} in {groups} groups do not fit {input.shape[1]} channels"
+        )
+    size = (weight.shape[2], weight.shape[3])
+    if isinstance(padding, str):
+        if padding == "same":
+            reach = [step * (length - 1) for step, length in zip(pair(dilation), size, strict=True)]
+            if any(each % 2 for each in reach) or pair(stride) != (1, 1):
+                raise ArgumentError("conv2d: padding='same' needs filters of odd lengths and a stride of 1")
+            padding = tuple(each // 2 for each in reach)
+        else:
+            padding = 0
+    input, weight, bias = cast_to_fast(input, weight, bias)
+    window = Window(size, pair(stride), pair(padding), pair(dilation))
+    made: Tensor = _Convolution.apply(input, weight, window, groups)
+    return made if bias is None else made + bias.view(1, -1, 1, 1)
+
+
+class _Convolution(Function):
+    """Keeps images and filters; the windows are taken apart again for the gradient, so that they need not be kept."""
+
+    @staticmethod
+    def forward(ctx: Any, images: Tensor, filters: Tensor, window: Window, groups: int) -> Tensor:
+        ctx.save_for_backward(images, filters)
+        ctx.window, ctx.groups = window, groups
+        steps = window.steps((images.shape[2], images.shape[3]))
+        made = matmul(_grouped_filters(filters, groups), _grouped(images, window, steps, groups))
+        return made.view(images.shape[0], filters.shape[0], *steps)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        images, filters = ctx.saved_tensors
+        window, groups = ctx.window, ctx.groups
+        image = (images.shape[2], images.shape[3])
+        steps = window.steps(image)
+        gradient = grad_outputs[0].reshape(images.shape[0], groups, filters.shape[0] // groups, -1)
+        to_images = to_filters = None
+        if ctx.needs_input_grad[0]:
+            columns = matmul(_grouped_filters(filters, groups).transpose(-1, -2), gradient)
+            to_images = images_of(
+                columns.reshape(images.shape[0], images.shape[1], -1, steps[0] * steps[1]), window, steps, image
+            )
+        if ctx.needs_input_grad[1]:
+            columns = _grouped(images, window, steps, groups)
+            to_filters = sum_of(matmul(gradient, columns.transpose(-1, -2)), 0, dtype=filters.dtype).view(filters.shape)
+        return to_images, to_filters, None, None
+
+
+def _grouped_filters(filters: Tensor, groups: int) -> Tensor:
+    return filters.reshape(1, groups, filters.shape[0] // groups, -1)
+
+
+def _grouped(images: Tensor, window: Window, steps: tuple[int, int], groups: int) -> Tensor:
+    return columns_of(images, window, steps).reshape(images.shape[0], groups, -1, steps[0] * steps[1])
+
+
+def conv1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
+    """``conv2d`` of rows: inputs (n, channels, length), filters (filters, channels / groups, length).
+
+    Raises:
+        ValueError: the shapes do not fit.
+    """
+    across = [(0, padding) if isinstance(padding, int) else padding if isinstance(padding, str) else (0, *padding)]
+    down = [(1, each) if isinstance(each, int) else (1, *each) for each in (stride, dilation)]
+    return conv2d(input.unsqueeze(-2), weight.unsqueeze(-2), bias, down[0], across[0], down[1], groups).squeeze(-2)
+
+
+def conv_transpose2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
+    """What ``conv2d`` does to gradients: each element spreads a filter.
+
+    Args:
+        input: images, (n, channels, height, width) or without n.
+        weight: filters, (channels, results / groups, height, width).
+        bias: one number for each channel of the result, or None.
+        stride: by how much filters move.
+        padding: how much is cut off around the result.
+        output_padding: how much longer the result is below and on the right.
+        groups: into how many groups the channels are divided.
+        dilation: how far a filter's elements are apart.
+
+    Raises:
+        ValueError: the shapes do not fit.
+    """
+    if input.ndim == 3:
+        return conv_transpose2d(
+            input.unsqueeze(0), weight, bias, stride, padding, output_padding, groups, dilation
+        ).squeeze(0)
+    if input.ndim != 4 or weight.ndim != 4 or input.shape[1] != weight.shape[0]:
+        raise ShapeError(f"conv_transpose2d: {list(input.shape)} does not fit filters of {list(weight.shape)}")
+    input, weight, bias = cast_to_fast(input, weight, bias)
+    window = Window((weight.shape[2], weight.shape[3]), pair(stride), pair(padding), pair(dilation))
+    steps = (input.shape[2], input.shape[3])
+    lengths = [
+        (count - 1) * step - 2 * cut + apart * (size - 1) + more + 1
+        for count, step, cut, apart, size, more in zip(
+            steps, window.stride, window.padding, window.dilation, window.size, pair(output_padding), strict=True
+        )
+    ]
+    count = input.shape[0]
+    parts = input.reshape(count, groups, -1, steps[0] * steps[1])
+    filters = weight.reshape(1, groups, weight.shape[0] // groups, -1)
+    columns = matmul(filters.transpose(-1, -2), parts)
+    channels = weight.shape[1] * groups
+    columns = columns.reshape(count, channels, -1, steps[0] * steps[1])
+    made = images_of(columns, window, steps, (lengths[0], lengths[1]))
+    return made if bias is None else made + bias.view(1, -1, 1, 1)

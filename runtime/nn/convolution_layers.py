@@ -1,0 +1,257 @@
+"""Layers that slide over images and rows."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..tensor.core.tensor import Tensor
+from ..tensor.core.tensor_errors import ArgumentError
+from ..tensor.ops.creation import empty
+from . import init
+from .convolution import conv1d, conv2d, conv_transpose2d
+from .module import Module
+from .parameter import Parameter
+from .pooling import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    avg_pool1d,
+    avg_pool2d,
+    interpolate,
+    max_pool1d,
+    max_pool2d,
+    unfold,
+)
+
+__all__ = [
+    "AdaptiveAvgPool1d",
+    "AdaptiveAvgPool2d",
+    "AvgPool1d",
+    "AvgPool2d",
+    "Conv1d",
+    "Conv2d",
+    "ConvTranspose2d",
+    "MaxPool1d",
+    "MaxPool2d",
+    "Unfold",
+    "Upsample",
+]
+
+
+class _Filters(Module):
+    """Filters that slide, of one or two dimensions.
+
+    Raises:
+        ValueError: padding is not zeros.
+    """
+
+    directions = 2
+    transposed = False
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if padding_mode != "zeros":
+            raise ArgumentError(f"padding_mode is 'zeros' here, not {padding_mode!r}; use functional.pad")
+        self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
+        size = (kernel_size,) * self.directions if isinstance(kernel_size, int) else tuple(kernel_size)
+        self.kernel_size, self.stride, self.padding, self.dilation = size, stride, padding, dilation
+        first = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
+        shape = (first[0], first[1] // groups, *size)
+        self.weight = Parameter(empty(shape, device=device, dtype=dtype))
+        self.register_parameter("bias", Parameter(empty(out_channels, device=device, dtype=dtype)) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Give first values."""
+        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        if self.bias is not None:
+            bound = 1 / math.sqrt(math.prod(self.weight.shape[1:]))
+            init.uniform_(self.bias, -bound, bound)
+
+    def extra_repr(self) -> str:
+        """The lengths."""
+        return f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
+
+
+class Conv2d(_Filters):
+    """``functional.conv2d`` with filters of its own."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The correlation with each filter."""
+        return conv2d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+
+
+class Conv1d(_Filters):
+    """``functional.conv1d`` with filters of its own."""
+
+    directions = 1
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The correlation with each filter."""
+        return conv1d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+
+
+class ConvTranspose2d(_Filters):
+    """``functional.conv_transpose2d`` with filters of its own."""
+
+    transposed = True
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Any = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype
+        )
+        self.output_padding = output_padding
+
+    def forward(self, input: Tensor) -> Tensor:
+        """What each element spreads."""
+        return conv_transpose2d(
+            input,
+            self.weight,
+            self.bias,
+            self.stride,
+            self.padding,
+            self.output_padding,
+            self.groups,
+            self.dilation,
+        )
+
+
+class MaxPool2d(Module):
+    """``functional.max_pool2d``."""
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        return_indices: bool = False,
+        ceil_mode: bool = False,
+    ) -> None:
+        super().__init__()
+        self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
+        self.dilation, self.return_indices, self.ceil_mode = dilation, return_indices, ceil_mode
+
+    def forward(self, input: Tensor) -> Any:
+        """The largest element of each window."""
+        return max_pool2d(
+            input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
+        )
+
+
+class MaxPool1d(MaxPool2d):
+    """``functional.max_pool1d``."""
+
+    def forward(self, input: Tensor) -> Any:
+        """The largest element of each window."""
+        return max_pool1d(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
+
+
+class AvgPool2d(Module):
+    """``functional.avg_pool2d``."""
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
+        self.ceil_mode, self.count_include_pad, self.divisor_override = ceil_mode, count_include_pad, divisor_override
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The mean of each window."""
+        return avg_pool2d(
+            input,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.ceil_mode,
+            self.count_include_pad,
+            self.divisor_override,
+        )
+
+
+class AvgPool1d(AvgPool2d):
+    """``functional.avg_pool1d``."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The mean of each window."""
+        return avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
+
+
+class AdaptiveAvgPool2d(Module):
+    """``functional.adaptive_avg_pool2d``."""
+
+    def __init__(self, output_size: Any) -> None:
+        super().__init__()
+        self.output_size = output_size
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The means of as many windows as asked for."""
+        return adaptive_avg_pool2d(input, self.output_size)
+
+
+class AdaptiveAvgPool1d(AdaptiveAvgPool2d):
+    """``functional.adaptive_avg_pool1d``."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The means of as many windows as asked for."""
+        return adaptive_avg_pool1d(input, self.output_size)
+
+
+class Upsample(Module):
+    """``functional.interpolate``."""
+
+    def __init__(
+        self, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None
+    ) -> None:
+        super().__init__()
+        self.size, self.scale_factor, self.mode, self.align_corners = size, scale_factor, mode, align_corners
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The images in another size."""
+        return interpolate(input, self.size, self.scale_factor, self.mode, self.align_corners)
+
+
+class Unfold(Module):
+    """``functional.unfold``."""
+
+    def __init__(self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> None:
+        super().__init__()
+        self.kernel_size, self.dilation, self.padding, self.stride = kernel_size, dilation, padding, stride
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The windows as columns."""
+        return unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)

@@ -1,0 +1,8 @@
+"""``cuplug.nn.functional``: what layers compute, as functions."""
+
+from .activations import *  # noqa: F403
+from .attention import scaled_dot_product_attention as scaled_dot_product_attention
+from .convolution import *  # noqa: F403
+from .losses import *  # noqa: F403
+from .normalisation import *  # noqa: F403
+from .pooling import *  # noqa: F403

@@ -1,0 +1,235 @@
+"""What is minimised: distances between what a network says and what it should say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..tensor.core.dtypes import int64
+from ..tensor.core.tensor import Tensor
+from ..tensor.core.tensor_errors import ArgumentError, ShapeError
+from ..tensor.ops import elementwise_functions as each
+from ..tensor.ops.arithmetic import clamp, where
+from ..tensor.ops.reductions import mean
+from ..tensor.ops.reductions import sum as sum_of
+from .activations import log_softmax
+from .casting import cast_to_full
+
+__all__ = [
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "cosine_similarity",
+    "cross_entropy",
+    "huber_loss",
+    "kl_div",
+    "l1_loss",
+    "mse_loss",
+    "nll_loss",
+    "smooth_l1_loss",
+]
+
+
+def _reduced(losses: Tensor, reduction: str) -> Tensor:
+    if reduction not in ("mean", "sum", "none"):
+        raise ArgumentError(f"reduction is 'mean', 'sum' or 'none', not {reduction!r}")
+    return mean(losses) if reduction == "mean" else sum_of(losses) if reduction == "sum" else losses
+
+
+def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+    """The squared differences.
+
+    Raises:
+        ValueError: there is no such reduction: ``mean``, ``sum`` or ``none``; or the shapes do not broadcast.
+    """
+    input, target = cast_to_full(input, target)
+    return _reduced(each.square(input - target), reduction)
+
+
+def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+    """The absolute differences.
+
+    Raises:
+        ValueError: there is no such reduction, or the shapes do not broadcast.
+    """
+    input, target = cast_to_full(input, target)
+    return _reduced(each.abs(input - target), reduction)
+
+
+def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0) -> Tensor:
+    """Absolute differences less ``beta / 2``; below ``beta`` the squared ones divided by ``2 * beta``.
+
+    Raises:
+        ValueError: there is no such reduction, or the shapes do not broadcast.
+    """
+    input, target = cast_to_full(input, target)
+    apart = each.abs(input - target)
+    if beta == 0:
+        return _reduced(apart, reduction)
+    return _reduced(where(apart < beta, apart * apart * (0.5 / beta), apart - 0.5 * beta), reduction)
+
+
+def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
+    """``smooth_l1_loss`` times ``delta``.
+
+    Raises:
+        ValueError: there is no such reduction, or the shapes do not broadcast.
+    """
+    return smooth_l1_loss(input, target, reduction, delta) * delta
+
+
+def binary_cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
+) -> Tensor:
+    """The cross entropy of probabilities; logarithms are -100 at least.
+
+    Raises:
+        ValueError: there is no such reduction, or the shapes differ.
+    """
+    if input.shape != target.shape:
+        raise ShapeError(f"binary_cross_entropy: {list(input.shape)} and {list(target.shape)} differ")
+    losses = -(target * clamp(each.log(input), min=-100) + (1 - target) * clamp(each.log(1 - input), min=-100))
+    return _reduced(losses if weight is None else losses * weight, reduction)
+
+
+def binary_cross_entropy_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:
+    """The cross entropy of ``sigmoid(input)``, exact also far from 0.
+
+    Args:
+        input: logits.
+        target: probabilities, of the same shape.
+        weight: a factor for each element, or None.
+        reduction: ``mean``, ``sum`` or ``none``.
+        pos_weight: a factor for what is 1, or None.
+
+    Raises:
+        ValueError: there is no such reduction, or the shapes differ.
+    """
+    if input.shape != target.shape:
+        raise ShapeError(f"binary_cross_entropy_with_logits: {list(input.shape)} and {list(target.shape)} differ")
+    input, target = cast_to_full(input, target)
+    spread = each.log1p(each.exp(-each.abs(input))) + clamp(-input, min=0)
+    factor: Any = 1 if pos_weight is None else (pos_weight - 1) * target + 1
+    losses = (1 - target) * input + factor * spread
+    return _reduced(losses if weight is None else losses * weight, reduction)
+
+
+def kl_div(input: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False) -> Tensor:
+    """How far probabilities are from ``target``; ``input`` has their logarithms.
+
+    Args:
+        input: logarithms of probabilities.
+        target: probabilities, or their logarithms.
+        reduction: ``batchmean``, ``mean``, ``sum`` or ``none``.
+        log_target: whether ``target`` has logarithms.
+
+    Raises:
+        ValueError: there is no such reduction.
+    """
+    if log_target:
+        losses = each.exp(target) * (target - input)
+    else:
+        losses = where(target > 0, target * each.log(where(target > 0, target, 1.0)), 0.0) - target * input
+    if reduction == "batchmean":
+        return sum_of(losses) / input.shape[0]
+    return _reduced(losses, reduction)
+
+
+def nll_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    """The negative logarithms of the probabilities of the classes that are right.
+
+    Args:
+        input: logarithms of probabilities, (n, classes, ...) or (classes,).
+        target: the classes, int64, (n, ...) or without dimensions.
+        weight: a factor for each class, or None; the mean is then a weighted one.
+        ignore_index: a class that does not count.
+        reduction: ``mean``, ``sum`` or ``none``.
+
+    Raises:
+        ValueError: there is no such reduction, or the shapes do not fit.
+        TypeError: the classes are not of int64.
+    """
+    return _of_classes(input, target, weight, ignore_index, reduction, 0.0)
+
+
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """``nll_loss`` of ``log_softmax``; or the cross entropy with probabilities, where ``target`` has the input's shape.
+
+    Args:
+        input: logits, (n, classes, ...) or (classes,).
+        target: the classes, int64, (n, ...) or without dimensions; or probabilities.
+        weight: a factor for each class, or None; the mean is then a weighted one.
+        ignore_index: a class that does not count.
+        reduction: ``mean``, ``sum`` or ``none``.
+        label_smoothing: which part of the probability all classes have in equal parts.
+
+    Raises:
+        ValueError: there is no such reduction, or the shapes do not fit.
+        TypeError: the classes are not of int64.
+    """
+    (input,) = cast_to_full(input)
+    axis = 0 if input.ndim == 1 else 1
+    logs = log_softmax(input, axis)
+    if target.is_floating_point():
+        if target.shape != input.shape:
+            raise ShapeError(f"cross_entropy: probabilities of shape {list(target.shape)} for {list(input.shape)}")
+        if label_smoothing:
+            target = target * (1 - label_smoothing) + label_smoothing / input.shape[axis]
+        if weight is not None:
+            target = target * weight.view(*_by_class(input, axis))
+        losses = -sum_of(logs * target, axis)
+        if reduction == "mean":
+            return sum_of(losses) / (input.numel() // input.shape[axis])
+        return _reduced(losses, reduction)
+    return _of_classes(logs, target, weight, ignore_index, reduction, label_smoothing)
+
+
+def _by_class(input: Tensor, axis: int) -> list[int]:
+    shape = [1] * input.ndim
+    shape[axis] = input.shape[axis]
+    return shape
+
+
+def _of_classes(
+    logs: Tensor, target: Tensor, weight: Tensor | None, ignored: int, reduction: str, smoothing: float
+) -> Tensor:
+    axis = 0 if logs.ndim == 1 else 1
+    if target.dtype is not int64:
+        raise TypeError(f"classes are of int64, and these of {target.dtype!r}; convert with .long()")
+    if tuple(target.shape) != (*logs.shape[:axis], *logs.shape[axis + 1 :]):
+        raise ShapeError(f"classes of shape {list(target.shape)} for logarithms of shape {list(logs.shape)}")
+    counts = target != ignored
+    classes: Tensor = where(counts, target, 0)
+    factors = counts.to(logs.dtype)
+    if weight is not None:
+        factors = factors * weight[classes]
+    losses = -logs.gather(axis, classes.unsqueeze(axis)).squeeze(axis) * factors
+    total = sum_of(factors)
+    if smoothing:
+        every = logs if weight is None else logs * weight.view(*_by_class(logs, axis))
+        smooth = -sum_of(every, axis) * counts.to(logs.dtype)
+        losses = losses * (1 - smoothing) + smooth * (smoothing / logs.shape[axis])
+    return sum_of(losses) / total if reduction == "mean" else _reduced(losses, reduction)
+
+
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """The cosine of the angle between vectors along a dimension."""
+    lengths = each.clamp_min(x1.norm(2, dim), eps) * each.clamp_min(x2.norm(2, dim), eps)
+    return sum_of(x1 * x2, dim) / lengths

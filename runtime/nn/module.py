@@ -1,0 +1,400 @@
+"""``Module``: what networks are made of. Parameters, buffers and other modules are attributes, and found by name."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+from ...allocators.errors import CuplugError
+from ..autograd import no_grad
+from ..autograd.graph import RemovableHandle
+from ..tensor.core.dtypes import bfloat16, float16, float32, float64
+from ..tensor.core.tensor import Tensor
+from .module_scope import entered
+from .parameter import Parameter
+
+__all__ = ["IncompatibleKeys", "Module"]
+
+
+class IncompatibleKeys(NamedTuple):
+    """What ``load_state_dict`` found to differ."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+
+class Module:
+    """A part of a network. A subclass makes its parts in ``__init__`` and computes in ``forward``."""
+
+    training: bool
+    dump_patches: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        setter = super().__setattr__
+        setter("training", True)
+        setter("_parameters", {})
+        setter("_buffers", {})
+        setter("_modules", {})
+        setter("_transient", set())
+        setter("_forward_hooks", {})
+        setter("_forward_pre_hooks", {})
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the result.
+
+        Raises:
+            NotImplementedError: a subclass has to say how.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no forward")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """``forward``, with hooks around it."""
+        with entered(self):
+            for hook in list(self._forward_pre_hooks.values()):
+                changed = hook(self, args)
+                if changed is not None:
+                    args = changed if isinstance(changed, tuple) else (changed,)
+            result = self.forward(*args, **kwargs)
+            for hook in list(self._forward_hooks.values()):
+                changed = hook(self, args, result)
+                if changed is not None:
+                    result = changed
+            return result
+
+    # --- attributes
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        fields = self.__dict__
+        if "_parameters" not in fields:
+            if isinstance(value, (Parameter, Module)):
+                raise AttributeError(f"{type(self).__name__}: call super().__init__() before parts are assigned")
+            super().__setattr__(name, value)
+            return
+        for kind, table in ((Parameter, "_parameters"), (Module, "_modules")):
+            if isinstance(value, kind) or (value is None and name in fields[table]):
+                for other in ("_parameters", "_modules", "_buffers"):
+                    if other != table:
+                        fields[other].pop(name, None)
+                fields.pop(name, None)
+                fields[table][name] = value
+                return
+        if name in fields["_buffers"] and (value is None or isinstance(value, Tensor)):
+            fields["_buffers"][name] = value
+            return
+        if name in fields["_parameters"] or name in fields["_modules"]:
+            raise TypeError(f"{name} is a part of {type(self).__name__}, and {type(value).__name__} cannot replace it")
+        super().__setattr__(name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        fields = self.__dict__
+        for table in ("_parameters", "_buffers", "_modules"):
+            if name in fields.get(table, ()):
+                return fields[table][name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        for table in (self._parameters, self._buffers, self._modules):
+            if name in table:
+                del table[name]
+                return
+        super().__delattr__(name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._parameters, *self._buffers, *self._modules})
+
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
+        """Add a parameter, or a place for one."""
+        self._parameters[name] = param
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Add a tensor that is not trained; unless ``persistent`` it is no part of the state."""
+        self._buffers[name] = tensor
+        if not persistent:
+            self._transient.add(name)
+
+    def register_module(self, name: str, module: Module | None) -> None:
+        """Add a module."""
+        self._modules[name] = module
+
+    add_module = register_module
+
+    def get_submodule(self, target: str) -> Module:
+        """The module at a path such as ``layer2.0.conv1``.
+
+        Raises:
+            AttributeError: there is none.
+        """
+        found = self
+        for name in target.split(".") if target else ():
+            found = getattr(found, name)
+            if not isinstance(found, Module):
+                raise AttributeError(f"{target}: {name} is no module")  # noqa: TRY004 - torch's
+        return found
+
+    def get_parameter(self, target: str) -> Parameter:
+        """The parameter at a path.
+
+        Raises:
+            AttributeError: there is none.
+        """
+        path, _, name = target.rpartition(".")
+        found = getattr(self.get_submodule(path), name)
+        if not isinstance(found, Parameter):
+            raise AttributeError(f"{target} is no parameter")  # noqa: TRY004 - torch's
+        return found
+
+    # --- parts by name
+
+    def named_modules(
+        self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
+        """This module and all within it, with their paths; each once."""
+        seen = set() if memo is None else memo
+        if self in seen:
+            return
+        if remove_duplicate:
+            seen.add(self)
+        yield prefix, self
+        for name, each in self._modules.items():
+            if each is not None:
+                yield from each.named_modules(seen, f"{prefix}.{name}" if prefix else name, remove_duplicate)
+
+    def modules(self) -> Iterator[Module]:
+        """This module and all within it."""
+        return (each for _, each in self.named_modules())
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """The modules directly within this one, with their names; each once."""
+        seen = set()
+        for name, each in self._modules.items():
+            if each is not None and each not in seen:
+                seen.add(each)
+                yield name, each
+
+    def children(self) -> Iterator[Module]:
+        """The modules directly within this one."""
+        return (each for _, each in self.named_children())
+
+    def _named(self, table: str, prefix: str, recurse: bool, once: bool) -> Iterator[tuple[str, Any]]:
+        seen: set[int] = set()
+        parts = self.named_modules(prefix=prefix) if recurse else iter([(prefix, self)])
+        for path, module in parts:
+            for name, each in getattr(module, table).items():
+                if each is None or (once and id(each) in seen):
+                    continue
+                seen.add(id(each))
+                yield f"{path}.{name}" if path else name, each
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
+        """All parameters with their paths; each once."""
+        return self._named("_parameters", prefix, recurse, remove_duplicate)
+
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        """All parameters."""
+        return (each for _, each in self.named_parameters(recurse=recurse))
+
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """All buffers with their paths; each once."""
+        return self._named("_buffers", prefix, recurse, remove_duplicate)
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """All buffers."""
+        return (each for _, each in self.named_buffers(recurse=recurse))
+
+    # --- state
+
+    def state_dict(
+        self, *, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False
+    ) -> dict[str, Any]:
+        """All parameters and persistent buffers by path, sharing their memory.
+
+        Args:
+            destination: a dictionary to add to.
+            prefix: what stands before each path.
+            keep_vars: whether parameters are given themselves, instead of without gradients.
+        """
+        made: dict[str, Any] = OrderedDict() if destination is None else destination
+        for name, parameter in self._parameters.items():
+            if parameter is not None:
+                made[prefix + name] = parameter if keep_vars else parameter.detach()
+        for name, buffer in self._buffers.items():
+            if buffer is not None and name not in self._transient:
+                made[prefix + name] = buffer if keep_vars else buffer.detach()
+        for name, module in self._modules.items():
+            if module is not None:
+                module.state_dict(destination=made, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
+        return made
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> IncompatibleKeys:
+        """Copy the elements of a state's tensors, or of NumPy's arrays, into the parameters and buffers of these paths.
+
+        Args:
+            state_dict: by path.
+            strict: whether missing and unexpected paths are an error.
+            assign: whether to take the tensors themselves, instead of their elements.
+
+        Raises:
+            CuplugError: paths or shapes differ.
+        """
+        own = self.state_dict(keep_vars=True)
+        missing = [name for name in own if name not in state_dict]
+        unexpected = [name for name in state_dict if name not in own]
+        wrong = [
+            f"{name} has shape {list(own[name].shape)}, and {list(given.shape)} was given"
+            for name, given in state_dict.items()
+            if name in own and tuple(own[name].shape) != tuple(given.shape)
+        ]
+        found = [f"missing: {', '.join(missing)}"] if missing and strict else []
+        found += [f"unexpected: {', '.join(unexpected)}"] if unexpected and strict else []
+        if found or wrong:
+            raise CuplugError(f"load_state_dict of {type(self).__name__}: {'; '.join([*found, *wrong])}")
+        from ..tensor.ops.creation import as_tensor
+
+        with no_grad():
+            for name, given in state_dict.items():
+                if name not in own:
+                    continue
+                tensor = given if isinstance(given, Tensor) else as_tensor(given)
+                if not assign:
+                    own[name].copy_(tensor)
+                    continue
+                path, _, last = name.rpartition(".")
+                module = self.get_submodule(path)
+                if last in module._parameters:
+                    module._parameters[last] = Parameter(tensor, own[name].requires_grad)
+                else:
+                    module._buffers[last] = tensor
+        return IncompatibleKeys(missing, unexpected)
+
+    # --- changes of all parts
+
+    def apply(self, fn: Callable[[Module], Any]) -> Any:
+        """Call ``fn`` with every module within this one, and with this. Returns the module."""
+        for each in self.children():
+            each.apply(fn)
+        fn(self)
+        return self
+
+    def _apply(self, change: Callable[[Tensor], Tensor]) -> Any:
+        for each in self.children():
+            each._apply(change)
+        with no_grad():
+            for parameter in self._parameters.values():
+                if parameter is None:
+                    continue
+                made = change(parameter.detach())
+                gradient = parameter.grad
+                if made._storage is not parameter._storage:
+                    parameter.grad = None
+                    parameter.data = made
+                    if gradient is not None:
+                        parameter.grad = change(gradient)
+            for name, buffer in self._buffers.items():
+                if buffer is not None:
+                    self._buffers[name] = change(buffer)
+        return self
+
+    def to(self, *args: Any, **kwargs: Any) -> Any:
+        """Move and convert all parameters and buffers, in place; only floating-point ones are converted.
+
+        ``to(device)``, ``to(dtype)``, ``to(device, dtype)``, ``to(tensor)``. Returns the module.
+
+        Raises:
+            CuplugError: there is no such device.
+        """
+        from ..tensor.ops.copying import destination
+
+        def change(tensor: Tensor) -> Tensor:
+            place, kind, non_blocking = destination(tensor, args, kwargs)
+            return tensor.to(place.device, kind if tensor.is_floating_point() else None, non_blocking=non_blocking)
+
+        return self._apply(change)
+
+    def cuda(self, device: Any = None) -> Any:
+        """Move all parameters and buffers to a CUDA device, by default the current one. Returns the module.
+
+        Raises:
+            CuplugError: there is no CUDA device.
+        """
+        return self._apply(lambda tensor: tensor.cuda(device))
+
+    def cpu(self) -> Any:
+        """Move all parameters and buffers to the CPU. Returns the module."""
+        return self._apply(lambda tensor: tensor.cpu())
+
+    def type(self, dst_type: Any) -> Any:
+        """Convert all parameters and buffers. Returns the module."""
+        return self._apply(lambda tensor: tensor.type(dst_type))
+
+    def _floats(self, kind: Any) -> Any:
+        return self._apply(lambda tensor: tensor.to(kind) if tensor.is_floating_point() else tensor)
+
+    def half(self) -> Any:
+        """Convert floating-point parameters and buffers to float16. Returns the module."""
+        return self._floats(float16)
+
+    def bfloat16(self) -> Any:
+        """Convert floating-point parameters and buffers to bfloat16. Returns the module."""
+        return self._floats(bfloat16)
+
+    def float(self) -> Any:
+        """Convert floating-point parameters and buffers to float32. Returns the module."""
+        return self._floats(float32)
+
+    def double(self) -> Any:
+        """Convert floating-point parameters and buffers to float64. Returns the module."""
+        return self._floats(float64)
+
+    def train(self, mode: bool = True) -> Any:
+        """Let this module and all within it be trained, or evaluated. Returns the module."""
+        for each in self.modules():
+            each.training = bool(mode)
+        return self
+
+    def eval(self) -> Any:
+        """Let this module and all within it be evaluated: no dropout, statistics as they are. Returns the module."""
+        return self.train(False)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Any:
+        """Let gradients be computed for all parameters, or not. Returns the module."""
+        for each in self.parameters():
+            each.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Take away the gradients of all parameters, or make them 0."""
+        for each in self.parameters():
+            if each.grad is not None:
+                if set_to_none:
+                    each.grad = None
+                else:
+                    each.grad.detach_().zero_()
+
+    # --- hooks and text
+
+    def register_forward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(module, args, result)`` after ``forward``; it may return another result."""
+        return RemovableHandle(self._forward_hooks, hook)
+
+    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(module, args)`` before ``forward``; it may return other arguments."""
+        return RemovableHandle(self._forward_pre_hooks, hook)
+
+    def extra_repr(self) -> str:
+        """What stands in the parentheses of the module's text."""
+        return ""
+
+    def __repr__(self) -> str:
+        inner = [f"({name}): " + repr(each).replace("\n", "\n  ") for name, each in self._modules.items()]
+        head = self.extra_repr()
+        if not inner:
+            return f"{type(self).__name__}({head})"
+        lines = "\n  ".join([*([head] if head else []), *inner])
+        return f"{type(self).__name__}(\n  {lines}\n)"

@@ -1,0 +1,160 @@
+"""Layers that standardise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..tensor.core.dtypes import int64
+from ..tensor.core.tensor import Tensor
+from ..tensor.core.tensor_errors import ShapeError
+from ..tensor.ops.creation import ones, tensor, zeros
+from .module import Module
+from .normalisation import batch_norm, group_norm, layer_norm, rms_norm
+from .parameter import Parameter
+
+__all__ = ["BatchNorm1d", "BatchNorm2d", "GroupNorm", "LayerNorm", "RMSNorm"]
+
+
+class _BatchNorm(Module):
+    """Channels standardised over all samples: by those at hand while training, then by what was seen.
+
+    Raises:
+        ValueError: the input has not the dimensions of this layer.
+    """
+
+    dimensions: tuple[int, ...] = ()
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.num_features, self.eps, self.momentum = num_features, eps, momentum
+        self.affine, self.track_running_stats = affine, track_running_stats
+        made = {"device": device, "dtype": dtype}
+        self.register_parameter("weight", Parameter(ones(num_features, **made)) if affine else None)
+        self.register_parameter("bias", Parameter(zeros(num_features, **made)) if affine else None)
+        self.register_buffer("running_mean", zeros(num_features, **made) if track_running_stats else None)
+        self.register_buffer("running_var", ones(num_features, **made) if track_running_stats else None)
+        count = tensor(0, dtype=int64, device=device) if track_running_stats else None
+        self.register_buffer("num_batches_tracked", count)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The channels standardised.
+
+        Raises:
+            ValueError: the input has not the dimensions of this layer.
+        """
+        if input.ndim not in self.dimensions:
+            raise ShapeError(f"{type(self).__name__}: an input of {input.ndim} dimensions")
+        momentum = self.momentum
+        if self.training and self.track_running_stats:
+            self.num_batches_tracked.add_(1)
+            if momentum is None:
+                momentum = 1 / int(self.num_batches_tracked)
+        fresh = self.training or not self.track_running_stats
+        return batch_norm(
+            input,
+            self.running_mean if self.track_running_stats else None,
+            self.running_var if self.track_running_stats else None,
+            self.weight,
+            self.bias,
+            fresh,
+            momentum or 0.0,
+            self.eps,
+        )
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        return f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}"
+
+
+class BatchNorm1d(_BatchNorm):
+    """``functional.batch_norm`` of (n, channels) or (n, channels, length)."""
+
+    dimensions = (2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    """``functional.batch_norm`` of (n, channels, height, width)."""
+
+    dimensions = (4,)
+
+
+class LayerNorm(Module):
+    """The last dimensions standardised."""
+
+    def __init__(
+        self,
+        normalized_shape: Any,
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        self.normalized_shape, self.eps, self.elementwise_affine = shape, eps, elementwise_affine
+        made = {"device": device, "dtype": dtype}
+        self.register_parameter("weight", Parameter(ones(shape, **made)) if elementwise_affine else None)
+        self.register_parameter("bias", Parameter(zeros(shape, **made)) if elementwise_affine and bias else None)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The last dimensions standardised."""
+        return layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+
+
+class GroupNorm(Module):
+    """Groups of channels standardised, of each sample."""
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
+        made = {"device": device, "dtype": dtype}
+        self.register_parameter("weight", Parameter(ones(num_channels, **made)) if affine else None)
+        self.register_parameter("bias", Parameter(zeros(num_channels, **made)) if affine else None)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The groups standardised."""
+        return group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
+
+
+class RMSNorm(Module):
+    """The last dimensions divided by the root of their mean square."""
+
+    def __init__(
+        self,
+        normalized_shape: Any,
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        self.normalized_shape, self.eps = shape, eps
+        made = Parameter(ones(shape, device=device, dtype=dtype)) if elementwise_affine else None
+        self.register_parameter("weight", made)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The last dimensions divided."""
+        return rms_norm(input, self.normalized_shape, self.weight, self.eps)

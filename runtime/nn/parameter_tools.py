@@ -1,0 +1,76 @@
+"""``cuplug.nn.utils``: gradients kept within limits, and parameters as one vector."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..autograd import no_grad
+from ..tensor.core.tensor import Tensor
+from ..tensor.core.tensor_errors import NoElementsError
+from ..tensor.ops.arithmetic import clamp
+from ..tensor.ops.creation import tensor
+from ..tensor.ops.joining import cat, stack
+
+__all__ = ["clip_grad_norm_", "clip_grad_value_", "parameters_to_vector", "vector_to_parameters"]
+
+
+def _several(parameters: Any) -> list[Tensor]:
+    return [parameters] if isinstance(parameters, Tensor) else list(parameters)
+
+
+@no_grad()
+def clip_grad_norm_(
+    parameters: Any, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: Any = None
+) -> Tensor:
+    """Scale all gradients so that the norm of all together is ``max_norm`` at most. It does not wait for a device.
+
+    Args:
+        parameters: a tensor, or several.
+        max_norm: the limit.
+        norm_type: which norm.
+        error_if_nonfinite: whether a norm that is no number raises; that waits.
+        foreach: as torch's; makes no difference.
+
+    Returns:
+        The norm before.
+
+    Raises:
+        ValueError: the norm is no number, and that is to raise.
+    """
+    del foreach
+    gradients = [each.grad for each in _several(parameters) if each.grad is not None]
+    if not gradients:
+        return tensor(0.0)
+    first = gradients[0].device
+    total = stack([each.norm(norm_type).to(first) for each in gradients]).norm(norm_type)
+    if error_if_nonfinite and not bool(total.isfinite()):
+        raise NoElementsError(f"clip_grad_norm_: the norm of the gradients is {float(total)}")
+    factor = clamp(max_norm / (total + 1e-6), max=1.0)
+    for each in gradients:
+        each.mul_(factor.to(each.device, each.dtype))
+    return total
+
+
+@no_grad()
+def clip_grad_value_(parameters: Any, clip_value: float, foreach: Any = None) -> None:
+    """Keep each element of all gradients within ``-clip_value`` and ``clip_value``."""
+    del foreach
+    for each in _several(parameters):
+        if each.grad is not None:
+            each.grad.clamp_(-clip_value, clip_value)
+
+
+def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
+    """All elements of all parameters, in one dimension."""
+    return cat([each.reshape(-1) for each in parameters])
+
+
+@no_grad()
+def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
+    """Write the elements of one dimension back to the parameters."""
+    start = 0
+    for each in parameters:
+        count = each.numel()
+        each.copy_(vec[start : start + count].view(each.shape))
+        start += count

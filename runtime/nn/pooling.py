@@ -1,0 +1,328 @@
+"""Windows of images made one element each; images made larger, smaller, or taken apart."""
+
+from __future__ import annotations
+
+from math import floor
+from typing import Any
+
+from ..autograd import Function
+from ..tensor.core.dtypes import int64
+from ..tensor.core.tensor import Tensor
+from ..tensor.core.tensor_errors import ArgumentError
+from ..tensor.ops.creation import full, ones, tensor, zeros
+from ..tensor.ops.joining import stack
+from ..tensor.ops.reductions import mean
+from ..tensor.ops.reductions import sum as sum_of
+from .windows import Window, columns_of, images_of, pair
+
+__all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "avg_pool1d",
+    "avg_pool2d",
+    "fold",
+    "interpolate",
+    "max_pool1d",
+    "max_pool2d",
+    "pad",
+    "unfold",
+]
+
+
+def max_pool2d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest element of each window.
+
+    Args:
+        input: images, (n, channels, height, width) or without n.
+        kernel_size: the window.
+        stride: by how much it moves; its size if None.
+        padding: how much stands around the images, which is never chosen.
+        dilation: how far the window's elements are apart.
+        ceil_mode: whether windows may reach beyond the image.
+        return_indices: not here.
+
+    Raises:
+        ValueError: ``return_indices`` is asked for, or the image is too small.
+    """
+    if return_indices:
+        raise ArgumentError("max_pool2d: return_indices is not part of cuplug")
+    if input.ndim == 3:
+        return max_pool2d(input.unsqueeze(0), kernel_size, stride, padding, dilation, ceil_mode).squeeze(0)
+    window = Window(pair(kernel_size), pair(kernel_size if stride is None else stride), pair(padding), pair(dilation))
+    return _Largest.apply(input, window, window.steps((input.shape[2], input.shape[3]), ceil=ceil_mode))
+
+
+class _Largest(Function):
+    """Keeps where the largest elements are, and nothing else."""
+
+    @staticmethod
+    def forward(ctx: Any, images: Tensor, window: Window, steps: tuple[int, int]) -> Tensor:
+        columns = columns_of(images, window, steps, float("-inf"))
+        found = columns.max(2)
+        ctx.window, ctx.steps, ctx.image = window, steps, (images.shape[2], images.shape[3])
+        ctx.columns = tuple(columns.shape)
+        ctx.save_for_backward(found.indices)
+        return found.values.view(images.shape[0], images.shape[1], *steps)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        (indices,) = ctx.saved_tensors
+        gradient = grad_outputs[0]
+        columns = zeros(ctx.columns, dtype=gradient.dtype, device=gradient.device)
+        flat = gradient.reshape(*ctx.columns[:2], 1, -1)
+        columns = columns.scatter(2, indices.unsqueeze(2), flat)
+        return images_of(columns, ctx.window, ctx.steps, ctx.image), None, None
+
+
+def max_pool1d(
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> Tensor:
+    """``max_pool2d`` of rows, (n, channels, length)."""
+    size, step, edge, apart = (_one(each) for each in (kernel_size, stride, padding, dilation))
+    made: Tensor = max_pool2d(
+        input.unsqueeze(-2), (1, size), None if step is None else (1, step), (0, edge or 0), (1, apart or 1), ceil_mode
+    )
+    return made.squeeze(-2)
+
+
+def _one(given: Any) -> int | None:
+    return given if given is None or isinstance(given, int) else int(given[0])
+
+
+def avg_pool2d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """The mean of each window.
+
+    Args:
+        input: images, (n, channels, height, width) or without n.
+        kernel_size: the window.
+        stride: by how much it moves; its size if None.
+        padding: how many zeros stand around the images.
+        ceil_mode: whether windows may reach beyond the image; there elements count as if not there.
+        count_include_pad: whether zeros around count.
+        divisor_override: what to divide by instead.
+
+    Raises:
+        ValueError: the image is too small.
+    """
+    if input.ndim == 3:
+        return avg_pool2d(
+            input.unsqueeze(0), kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+        ).squeeze(0)
+    window = Window(pair(kernel_size), pair(kernel_size if stride is None else stride), pair(padding))
+    image = (input.shape[2], input.shape[3])
+    steps = window.steps(image, ceil=ceil_mode)
+    total = sum_of(columns_of(input, window, steps), 2)
+    made = total.view(input.shape[0], input.shape[1], *steps)
+    if divisor_override is not None:
+        return made / divisor_override
+    if not ceil_mode and (count_include_pad or window.padding == (0, 0)):
+        return made / (window.size[0] * window.size[1])
+    return made / _counts(input, window, steps, count_include_pad)
+
+
+def _counts(input: Tensor, window: Window, steps: tuple[int, int], padded: bool) -> Tensor:
+    (top, left), (height, width) = window.padding, (input.shape[2], input.shape[3])
+    if padded:  # zeros within the padding count, those beyond it do not
+        plain = Window(window.size, window.stride, (0, 0))
+        shape = (1, 1, height + 2 * top, width + 2 * left)
+        there = columns_of(ones(shape, dtype=input.dtype, device=input.device), plain, steps)
+    else:
+        there = columns_of(ones((1, 1, height, width), dtype=input.dtype, device=input.device), window, steps)
+    return sum_of(there, 2).view(1, 1, *steps)
+
+
+def avg_pool1d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
+    """``avg_pool2d`` of rows, (n, channels, length)."""
+    size, step, edge = (_one(each) for each in (kernel_size, stride, padding))
+    return avg_pool2d(
+        input.unsqueeze(-2),
+        (1, size),
+        None if step is None else (1, step),
+        (0, edge or 0),
+        ceil_mode,
+        count_include_pad,
+    ).squeeze(-2)
+
+
+def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
+    """The means of as many windows as asked for, which cover the image.
+
+    Args:
+        input: images, (n, channels, height, width) or without n.
+        output_size: (height, width) of the result, or one number; None keeps a length.
+    """
+    wanted = (output_size, output_size) if output_size is None or isinstance(output_size, int) else output_size
+    height, width = input.shape[-2:]
+    rows, columns = (own if want is None else int(want) for own, want in zip((height, width), wanted, strict=True))
+    if (rows, columns) == (1, 1):
+        return mean(input, (-2, -1), True)
+    if not height % rows and not width % columns:
+        return avg_pool2d(input, (height // rows, width // columns))
+
+    def parts(length: int, count: int) -> list[slice]:
+        return [slice(n * length // count, -(-(n + 1) * length // count)) for n in range(count)]
+
+    made = [
+        stack([mean(input[..., down, across], (-2, -1)) for across in parts(width, columns)], -1)
+        for down in parts(height, rows)
+    ]
+    return stack(made, -2)
+
+
+def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
+    """``adaptive_avg_pool2d`` of rows, (n, channels, length)."""
+    return adaptive_avg_pool2d(input.unsqueeze(-2), (1, _one(output_size))).squeeze(-2)
+
+
+def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
+    """The windows of images as columns, (n, channels * elements of a window, positions).
+
+    Raises:
+        ValueError: the image is too small.
+    """
+    window = Window(pair(kernel_size), pair(stride), pair(padding), pair(dilation))
+    made = columns_of(input, window, window.steps((input.shape[2], input.shape[3])))
+    return made.reshape(input.shape[0], -1, made.shape[-1])
+
+
+def fold(
+    input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> Tensor:
+    """Images of (height, width) ``output_size`` with the sums of columns that ``unfold`` makes.
+
+    Raises:
+        ValueError: the image is too small.
+    """
+    window, image = Window(pair(kernel_size), pair(stride), pair(padding), pair(dilation)), pair(output_size)
+    elements = window.size[0] * window.size[1]
+    columns = input.reshape(input.shape[0], -1, elements, input.shape[-1])
+    return images_of(columns, window, window.steps(image), image)
+
+
+def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = None) -> Tensor:
+    """Elements added at both ends of the last dimensions, or taken away where a number is negative.
+
+    Args:
+        input: the tensor.
+        pad: how many, in pairs, from the last dimension on.
+        mode: ``constant``, ``reflect``, ``replicate`` or ``circular``.
+        value: of what is added by ``constant``; 0 if None.
+
+    Raises:
+        ValueError: there is no such mode.
+    """
+    made = input
+    for number in range(len(pad) // 2):
+        before, after = pad[2 * number], pad[2 * number + 1]
+        axis = made.ndim - 1 - number
+        length = made.shape[axis]
+        if mode == "constant":
+            continue
+        positions = range(-before, length + after)
+        if mode == "reflect":
+            last = max(length - 1, 1)
+            chosen = [last - abs(last - each % (2 * last)) for each in positions]
+        elif mode == "replicate":
+            chosen = [min(max(each, 0), length - 1) for each in positions]
+        elif mode == "circular":
+            chosen = [each % length for each in positions]
+        else:
+            raise ArgumentError(f"pad: mode is constant, reflect, replicate or circular, not {mode!r}")
+        made = made.index_select(axis, tensor(chosen, dtype=int64, device=made.device))
+    if mode != "constant":
+        return made
+    shape, start, end = list(input.shape), [0] * input.ndim, list(input.shape)
+    for number in range(len(pad) // 2):
+        before, after = pad[2 * number], pad[2 * number + 1]
+        axis = input.ndim - 1 - number
+        start[axis], end[axis] = max(-before, 0), shape[axis] - max(-after, 0)
+        shape[axis] += before + after
+    inside = input[tuple(slice(a, b) for a, b in zip(start, end, strict=True))]
+    out = full(shape, 0.0 if value is None else value, dtype=input.dtype, device=input.device)
+    place = [slice(None)] * input.ndim
+    for number in range(len(pad) // 2):
+        axis = input.ndim - 1 - number
+        first = max(pad[2 * number], 0)
+        place[axis] = slice(first, first + inside.shape[axis])
+    out[tuple(place)] = inside
+    return out
+
+
+def interpolate(
+    input: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """Images (n, channels, height, width) in another size.
+
+    Args:
+        input: the images.
+        size: (height, width), or one number for both.
+        scale_factor: instead by how much they become larger.
+        mode: ``nearest`` or ``bilinear``.
+        align_corners: for ``bilinear``: whether the centres of the corners stay, instead of their outer edges.
+
+    Raises:
+        ValueError: there is no such mode, or neither size nor factor.
+    """
+    if size is None and scale_factor is None:
+        raise ArgumentError("interpolate: give size or scale_factor")
+    own = (input.shape[2], input.shape[3])
+    if size is None:
+        factors = (scale_factor, scale_factor) if isinstance(scale_factor, (int, float)) else tuple(scale_factor)
+        wanted = (floor(own[0] * factors[0]), floor(own[1] * factors[1]))
+        scales = [1 / each for each in factors]
+    else:
+        wanted = pair(size)
+        scales = [a / b for a, b in zip(own, wanted, strict=True)]
+    made = input
+    for axis, (length, count, scale) in enumerate(zip(own, wanted, scales, strict=True), 2):
+        if mode == "nearest":
+            chosen = [min(floor(n * scale), length - 1) for n in range(count)]
+            made = made.index_select(axis, tensor(chosen, dtype=int64, device=made.device))
+        elif mode == "bilinear":
+            made = _between(made, axis, length, count, scale, bool(align_corners))
+        else:
+            raise ArgumentError(f"interpolate: mode is nearest or bilinear, not {mode!r}")
+    return made
+
+
+def _between(images: Tensor, axis: int, length: int, count: int, scale: float, corners: bool) -> Tensor:
+    if corners:
+        scale = (length - 1) / (count - 1) if count > 1 else 0.0
+        places = [n * scale for n in range(count)]
+    else:
+        places = [max((n + 0.5) * scale - 0.5, 0.0) for n in range(count)]
+    low = [min(floor(each), length - 1) for each in places]
+    high = [min(each + 1, length - 1) for each in low]
+    shape = [1] * images.ndim
+    shape[axis] = count
+    weight = tensor([a - b for a, b in zip(places, low, strict=True)], dtype=images.dtype, device=images.device)
+    weight = weight.view(shape)
+    first, second = (images.index_select(axis, tensor(each, dtype=int64, device=images.device)) for each in (low, high))
+    return first * (1 - weight) + second * weight

@@ -1,0 +1,226 @@
+"""Layers and losses beside PyTorch's: what they make, and the gradients of inputs and parameters."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+from typing import Any
+
+import cuplug
+import numpy as np
+import pytest
+
+IMAGE = (2, 4, 7, 6)
+LAYERS: dict[str, tuple[int, ...]] = {
+    "Linear(5, 3)": (2, 4, 5),
+    "Linear(5, 3, bias=False)": (5,),
+    "Conv1d(4, 6, 3, stride=2, padding=1)": (2, 4, 9),
+    "Conv2d(4, 6, 3)": IMAGE,
+    "Conv2d(4, 6, (3, 2), stride=(2, 1), padding=(1, 0), dilation=(1, 2), groups=2, bias=False)": IMAGE,
+    "Conv2d(4, 4, 3, padding='same', groups=4)": IMAGE,
+    "Conv2d(4, 8, 1, stride=2)": IMAGE,
+    "ConvTranspose2d(4, 6, 3, stride=2, padding=1, output_padding=1)": IMAGE,
+    "ConvTranspose2d(4, 6, 2, groups=2, dilation=2)": IMAGE,
+    "BatchNorm1d(5)": (6, 5),
+    "BatchNorm2d(4)": IMAGE,
+    "BatchNorm2d(4, affine=False, momentum=None)": IMAGE,
+    "BatchNorm2d(4).eval()": IMAGE,
+    "LayerNorm(6)": IMAGE,
+    "LayerNorm((7, 6), bias=False)": IMAGE,
+    "GroupNorm(2, 4)": IMAGE,
+    "RMSNorm(6)": IMAGE,
+    "ReLU()": IMAGE,
+    "ReLU6()": IMAGE,
+    "LeakyReLU(0.2)": IMAGE,
+    "ELU()": IMAGE,
+    "GELU()": IMAGE,
+    "GELU('tanh')": IMAGE,
+    "SiLU()": IMAGE,
+    "Mish()": IMAGE,
+    "Sigmoid()": IMAGE,
+    "LogSigmoid()": IMAGE,
+    "Tanh()": IMAGE,
+    "Softplus()": IMAGE,
+    "Hardtanh()": IMAGE,
+    "Softmax(dim=1)": IMAGE,
+    "LogSoftmax(dim=-1)": IMAGE,
+    "MaxPool2d(2)": IMAGE,
+    "MaxPool2d(3, stride=2, padding=1)": IMAGE,
+    "MaxPool2d(2, ceil_mode=True)": IMAGE,
+    "MaxPool1d(2)": (2, 4, 9),
+    "AvgPool2d(2)": IMAGE,
+    "AvgPool2d(3, stride=2, padding=1)": IMAGE,
+    "AvgPool2d(3, stride=2, padding=1, count_include_pad=False)": IMAGE,
+    "AvgPool2d(2, ceil_mode=True)": IMAGE,
+    "AvgPool1d(3, stride=2)": (2, 4, 9),
+    "AdaptiveAvgPool2d(1)": IMAGE,
+    "AdaptiveAvgPool2d((3, 2))": IMAGE,
+    "Upsample(scale_factor=2)": IMAGE,
+    "Upsample(size=(9, 5), mode='bilinear')": IMAGE,
+    "Upsample(scale_factor=2, mode='bilinear', align_corners=True)": IMAGE,
+    "Unfold(3, padding=1, stride=2)": IMAGE,
+    "Flatten()": IMAGE,
+    "TransformerEncoderLayer(8, 2, 16, 0.0)": (5, 2, 8),
+    "TransformerEncoderLayer(8, 2, 16, 0.0, 'gelu', batch_first=True, norm_first=True)": (2, 5, 8),
+    "Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 2))": (3, 5),
+}
+FUNCTIONS = (
+    "F.cross_entropy(a, c)",
+    "F.cross_entropy(a, c, weight=w, label_smoothing=0.1, ignore_index=2)",
+    "F.cross_entropy(a, c, reduction='none', ignore_index=0)",
+    "F.cross_entropy(a, c, reduction='sum', label_smoothing=0.3)",
+    "F.cross_entropy(a, b.softmax(1), label_smoothing=0.1, weight=w)",
+    "F.cross_entropy(a.view(1, 4, 3), c[:3].view(1, 3))",
+    "F.nll_loss(a.log_softmax(1), c, weight=w)",
+    "F.mse_loss(a, b)",
+    "F.l1_loss(a, b, reduction='sum')",
+    "F.smooth_l1_loss(a, b, beta=0.5)",
+    "F.huber_loss(a, b, delta=0.7)",
+    "F.binary_cross_entropy(a.sigmoid(), b.sigmoid())",
+    "F.binary_cross_entropy_with_logits(a, b.sigmoid(), pos_weight=w[:3])",
+    "F.kl_div(a.log_softmax(1), b.softmax(1), reduction='batchmean')",
+    "F.kl_div(a.log_softmax(1), b.log_softmax(1), reduction='sum', log_target=True)",
+    "F.scaled_dot_product_attention(a.view(1, 4, 3), b.view(1, 4, 3), b.view(1, 4, 3), is_causal=True)",
+    "F.scaled_dot_product_attention(a.view(1, 4, 3), b.view(1, 4, 3), a.view(1, 4, 3), attn_mask=b @ b.t())",
+    "F.pad(a, (1, 2, -1, 1), value=0.5)",
+    "F.pad(a.view(1, 4, 3), (1, 2), mode='reflect')",
+    "F.pad(a.view(1, 4, 3), (1, 2), mode='replicate')",
+    "F.pad(a.view(1, 4, 3), (1, 2), mode='circular')",
+    "F.embedding(c, a, padding_idx=1)",
+    "F.fold(a.view(1, 4, 3), (2, 4), 2)",
+    "F.normalize(a)",
+    "F.cosine_similarity(a, b)",
+)
+
+
+def tensor_of(torch: Any, array: Any, device: str) -> Any:
+    kind = torch.int64 if array.dtype.kind == "i" else torch.float64
+    return torch.tensor(array.tolist(), dtype=kind, device=device)
+
+
+def layer_of(torch: Any, text: str) -> Any:
+    return eval(f"nn.{text}", {"nn": torch.nn}).double()
+
+
+def made_of(layer: Any, value: Any) -> dict[str, np.ndarray[Any, Any]]:
+    """What a layer makes, its buffers then, and the gradients."""
+    result = layer(value)
+    (result.sin() * 1.5).sum().backward()
+    found = {"result": result, "input": value.grad}
+    found |= {name: each.grad for name, each in layer.named_parameters()}
+    found |= dict(layer.named_buffers())
+    return {name: each.detach().cpu().numpy() for name, each in found.items()}
+
+
+@pytest.mark.needs_torch
+@pytest.mark.parametrize("text", LAYERS)
+def test_layers_and_their_gradients_are_pytorchs(text: str, device: str) -> None:
+    import torch
+
+    array = np.random.default_rng(1).standard_normal(LAYERS[text])
+    theirs, ours = layer_of(torch, text), layer_of(cuplug, text)
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+    ours.load_state_dict({name: each.numpy() for name, each in theirs.state_dict().items()})
+    ours.to(device)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = made_of(theirs, tensor_of(torch, array, "cpu").requires_grad_())
+    found = made_of(ours, tensor_of(cuplug, array, device).requires_grad_())
+    assert set(found) == set(expected)
+    for name, each in expected.items():
+        np.testing.assert_allclose(found[name], each, rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+@pytest.mark.needs_torch
+@pytest.mark.parametrize("text", FUNCTIONS)
+def test_functions_and_their_gradients_are_pytorchs(text: str, device: str) -> None:
+    import torch
+
+    random = np.random.default_rng(2)
+    arrays = {"a": random.standard_normal((4, 3)), "b": random.standard_normal((4, 3)), "c": np.array([0, 2, 1, 0])}
+    arrays["w"] = np.array([0.5, 1.0, 2.0])
+    outcomes = []
+    for library, place in ((torch, "cpu"), (cuplug, device)):
+        given = {name: tensor_of(library, each, place) for name, each in arrays.items()}
+        given["a"].requires_grad_()
+        given["b"].requires_grad_()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            value = eval(text, {"F": library.nn.functional, **given})
+        (value.sin() * 2).sum().backward()
+        outcomes.append([value, given["a"].grad, given["b"].grad])
+    for expected, found in zip(*outcomes, strict=True):
+        assert (expected is None) == (found is None)
+        if expected is not None:
+            np.testing.assert_allclose(found.detach().cpu().numpy(), expected.detach().numpy(), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("text", ["Conv2d(4, 2, 2)", "MaxPool2d(2)", "LayerNorm(6)", "GELU()", "AvgPool2d(2)"])
+def test_layers_can_be_differentiated_twice(text: str, running: str) -> None:
+    layer = layer_of(cuplug, text)
+    x = cuplug.randn(1, 4, 2, 6, dtype=cuplug.float64, requires_grad=True)
+    assert cuplug.autograd.gradcheck(layer, x)
+    assert cuplug.autograd.gradgradcheck(lambda x: layer(x).sin(), x)
+
+
+def test_parts_are_found_by_their_paths(running: str) -> None:
+    nn = cuplug.nn
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Linear(2, 3)
+            self.rest = nn.ModuleList([nn.BatchNorm1d(3), nn.ModuleDict({"last": nn.Linear(3, 1, bias=False)})])
+            self.shared = self.first
+            self.register_buffer("scale", cuplug.ones(1), persistent=False)
+
+        def forward(self, x: Any) -> Any:
+            return self.rest[1]["last"](self.rest[0](self.shared(x)))
+
+    net = Net()
+    assert [name for name, _ in net.named_parameters()] == [
+        "first.weight",
+        "first.bias",
+        "rest.0.weight",
+        "rest.0.bias",
+        "rest.1.last.weight",
+    ]
+    assert "shared.weight" in net.state_dict()
+    assert "scale" not in net.state_dict()
+    assert net.get_submodule("rest.1.last") is net.rest[1]["last"]
+    with pytest.raises(cuplug.CuplugError, match=r"missing: .*first\.bias.*unexpected: odd"):
+        net.load_state_dict({"odd": cuplug.ones(1)})
+    seen = []
+    handle = net.first.register_forward_hook(lambda module, args, result: seen.append(tuple(result.shape)))
+    net(cuplug.ones(4, 2))
+    handle.remove()
+    net(cuplug.ones(4, 2))
+    assert seen == [(4, 3)]
+    moved = net.to("cuda", cuplug.float64)
+    assert moved is net
+    assert {str(each.device) for each in net.parameters()} == {"cuda:0"}
+    assert net.rest[0].num_batches_tracked.dtype is cuplug.int64
+    twin = copy.deepcopy(net)
+    with cuplug.no_grad():
+        twin.first.weight.fill_(7.0)
+    assert not bool((net.first.weight == 7).any())
+    again = pickle.loads(pickle.dumps(nn.Linear(2, 2)))
+    assert isinstance(again.weight, nn.Parameter)
+    assert again.weight.requires_grad
+
+
+def test_packages_are_importable_by_statement(running: str) -> None:
+    import cuplug.autograd
+    import cuplug.nn.functional as functional
+    from cuplug.nn import Linear
+    from cuplug.nn.utils import clip_grad_norm_
+
+    assert cuplug.nn.functional is functional
+    assert Linear is cuplug.nn.Linear
+    layer = Linear(2, 2)
+    layer(cuplug.ones(1, 2) * 100).sum().backward()
+    before = clip_grad_norm_(layer.parameters(), 1.0)
+    assert float(before) > 1
+    norms = cuplug.stack([each.grad.norm() for each in layer.parameters() if each.grad is not None])
+    assert float(norms.norm()) == pytest.approx(1.0, rel=1e-4)
