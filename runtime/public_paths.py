@@ -23,6 +23,8 @@ PATHS: dict[str, str] = {
     "nn.init": "nn.init",
     "nn.parameter": "nn.parameter",
     "nn.utils": "nn.parameter_tools",
+    "optim": "optim",
+    "optim.lr_scheduler": "optim.lr_scheduler",
 }
 """By torch's path, without ``torch.``: the path below ``runtime``."""
 

@@ -68,7 +68,8 @@ def fitted(gradient: Any, layout: Layout) -> Tensor:
         gradient = _summed(gradient, shape)
     if gradient._layout.dtype is not layout.dtype or gradient._layout.place is not layout.place:
         gradient = copied_to(gradient, place_at(layout), layout.dtype)
-    return gradient
+    made: Tensor = gradient
+    return made
 
 
 def _summed(gradient: Any, shape: Shape) -> Any:

@@ -196,7 +196,7 @@ class TransformerEncoderLayer(Module):
             raise ArgumentError(
                 f"TransformerEncoderLayer: activation is 'relu', 'gelu' or a function, not {activation!r}"
             )
-        self.activation = known[activation] if isinstance(activation, str) else activation
+        self.activation: Any = known[activation] if isinstance(activation, str) else activation
 
     def forward(
         self,

@@ -157,7 +157,7 @@ class _Loss(_Function):
             if isinstance(self.__dict__.get(name), Tensor):
                 self.register_buffer(name, self.__dict__.pop(name), persistent=True)
 
-    def forward(self, input: Tensor, target: Tensor) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Any:  # type: ignore[override]
         """The loss."""
         return type(self).function(input, target, **{name: getattr(self, name) for name, _ in self.settings})
 

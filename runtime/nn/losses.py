@@ -8,7 +8,8 @@ from ..tensor.core.dtypes import int64
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
 from ..tensor.ops import elementwise_functions as each
-from ..tensor.ops.arithmetic import clamp, where
+from ..tensor.ops.arithmetic import clamp
+from ..tensor.ops.arithmetic import where as _where
 from ..tensor.ops.reductions import mean
 from ..tensor.ops.reductions import sum as sum_of
 from .activations import log_softmax
@@ -26,6 +27,12 @@ __all__ = [
     "nll_loss",
     "smooth_l1_loss",
 ]
+
+
+def where(condition: Tensor, chosen: Any, other: Any) -> Tensor:
+    """``where`` with both alternatives, which makes one tensor."""
+    made: Tensor = _where(condition, chosen, other)
+    return made
 
 
 def _reduced(losses: Tensor, reduction: str) -> Tensor:

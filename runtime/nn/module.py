@@ -29,6 +29,13 @@ class Module:
 
     training: bool
     dump_patches: ClassVar[bool] = False
+    _parameters: dict[str, Any]
+    _buffers: dict[str, Any]
+    _modules: dict[str, Any]
+    _transient: set[str]
+    """The names of buffers that are no part of the state."""
+    _forward_hooks: dict[int, Callable[..., Any]]
+    _forward_pre_hooks: dict[int, Callable[..., Any]]
 
     def __init__(self) -> None:
         setter = super().__setattr__

@@ -36,7 +36,7 @@ class Parameter(Tensor):
         found = memo.get(id(self))
         if found is None:
             found = memo[id(self)] = type(self)(clone(detach(self)), self.requires_grad)
-        return found  # type: ignore[no-any-return]
+        return found
 
     def __reduce_ex__(self, _: Any) -> tuple[Any, ...]:
         return type(self), (detach(self), self.requires_grad)

@@ -57,7 +57,8 @@ def max_pool2d(
     if input.ndim == 3:
         return max_pool2d(input.unsqueeze(0), kernel_size, stride, padding, dilation, ceil_mode).squeeze(0)
     window = Window(pair(kernel_size), pair(kernel_size if stride is None else stride), pair(padding), pair(dilation))
-    return _Largest.apply(input, window, window.steps((input.shape[2], input.shape[3]), ceil=ceil_mode))
+    made: Tensor = _Largest.apply(input, window, window.steps((input.shape[2], input.shape[3]), ceil=ceil_mode))
+    return made
 
 
 class _Largest(Function):

@@ -185,6 +185,8 @@ def tensor_stub() -> str:
         member = members[name]
         if isinstance(member, property):
             text += "    @property\n" + _indented(_signature(name, member.fget, method=True))  # type: ignore[arg-type]
+            if member.fset is not None:
+                text += f"    @{name}.setter\n" + _indented(_signature(name, member.fset, method=True))
         elif callable(member):
             text += _indented(_signature(name, member, method=True))
     return text

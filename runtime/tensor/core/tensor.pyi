@@ -1037,6 +1037,8 @@ class Tensor:
             TypeError: what is set is no tensor.
         """
         ...
+    @data.setter
+    def data(self, other: Tensor) -> None: ...
     def data_ptr(self) -> _int:
         """The address of the first element; 0 if there are no elements."""
         ...
@@ -1483,6 +1485,8 @@ class Tensor:
             ValueError: what is set is of another shape, element type or device.
         """
         ...
+    @grad.setter
+    def grad(self, gradient: Tensor | None) -> None: ...
     @property
     def grad_fn(self) -> Any:
         """The node of the graph that made this tensor; None of a leaf."""
@@ -2701,6 +2705,8 @@ class Tensor:
             ValueError: it is set, and the elements are not floating-point numbers, or the tensor is no leaf.
         """
         ...
+    @requires_grad.setter
+    def requires_grad(self, wanted: _bool) -> None: ...
     def requires_grad_(self, requires_grad: _bool = True) -> Tensor:
         """Let gradients be computed for this tensor, or no longer. Returns the tensor.
 

@@ -1,0 +1,336 @@
+"""How the rate of learning changes from step to step: ``cuplug.optim.lr_scheduler``."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..tensor.core.tensor_errors import ArgumentError
+from .optimizer import Optimizer
+
+__all__ = [
+    "ConstantLR",
+    "CosineAnnealingLR",
+    "ExponentialLR",
+    "LRScheduler",
+    "LambdaLR",
+    "LinearLR",
+    "MultiStepLR",
+    "OneCycleLR",
+    "ReduceLROnPlateau",
+    "SequentialLR",
+    "StepLR",
+]
+
+
+class LRScheduler:
+    """Sets ``lr`` of an optimiser's groups anew at each ``step``. Subclasses say what it is, in ``get_lr``."""
+
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
+        self.optimizer = optimizer
+        if last_epoch == -1:
+            for group in optimizer.param_groups:
+                group.setdefault("initial_lr", group["lr"])
+        self.base_lrs: list[float] = [group["initial_lr"] for group in optimizer.param_groups]
+        self.last_epoch = last_epoch
+        self._last_lr: list[float] = [group["lr"] for group in optimizer.param_groups]
+        self.step()
+
+    def get_lr(self) -> list[float]:
+        """The rates at step ``last_epoch``, for each group.
+
+        Raises:
+            NotImplementedError: a subclass has to say.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not say what the rates are")
+
+    def get_last_lr(self) -> list[float]:
+        """The rates that were set last."""
+        return self._last_lr
+
+    def _current(self) -> list[float]:
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+    def step(self, epoch: int | None = None) -> None:
+        """Go one step on, or to step ``epoch``."""
+        if epoch is None:
+            self.last_epoch += 1
+            self._set(self.get_lr())
+            return
+        self._set(self.base_lrs)
+        for self.last_epoch in range(epoch + 1):
+            self._set(self.get_lr())
+
+    def _set(self, rates: Sequence[float]) -> None:
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+        self._last_lr = list(rates)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that is remembered but the optimiser and functions."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("optimizer", "lr_lambdas")}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over what another one remembered."""
+        self.__dict__.update(state_dict)
+
+
+class LambdaLR(LRScheduler):
+    """The first rate times what a function makes of the step."""
+
+    def __init__(self, optimizer: Optimizer, lr_lambda: Any, last_epoch: int = -1) -> None:
+        several = isinstance(lr_lambda, (list, tuple))
+        self.lr_lambdas: list[Callable[[int], float]] = (
+            list(lr_lambda) if several else [lr_lambda] * len(optimizer.param_groups)
+        )
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        """The rates at step ``last_epoch``, for each group."""
+        return [base * each(self.last_epoch) for base, each in zip(self.base_lrs, self.lr_lambdas, strict=True)]
+
+
+class StepLR(LRScheduler):
+    """Times ``gamma`` every ``step_size`` steps."""
+
+    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
+        self.step_size, self.gamma = step_size, gamma
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        """The rates at step ``last_epoch``, for each group."""
+        if not self.last_epoch or self.last_epoch % self.step_size:
+            return self._current()
+        return [each * self.gamma for each in self._current()]
+
+
+class MultiStepLR(LRScheduler):
+    """Times ``gamma`` at each of ``milestones``."""
+
+    def __init__(
+        self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1, last_epoch: int = -1
+    ) -> None:
+        self.milestones, self.gamma = Counter(milestones), gamma
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        """The rates at step ``last_epoch``, for each group."""
+        return [each * self.gamma ** self.milestones[self.last_epoch] for each in self._current()]
+
+
+class ExponentialLR(LRScheduler):
+    """Times ``gamma`` at each step."""
+
+    def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        """The rates at step ``last_epoch``, for each group."""
+        return [each * self.gamma if self.last_epoch else each for each in self._current()]
+
+
+class ConstantLR(LRScheduler):
+    """Times ``factor`` until step ``total_iters``."""
+
+    def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5, last_epoch: int = -1) -> None:
+        self.factor, self.total_iters = factor, total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        """The rates at step ``last_epoch``, for each group."""
+        return [each * (self.factor if self.last_epoch < self.total_iters else 1) for each in self.base_lrs]
+
+
+class LinearLR(LRScheduler):
+    """From ``start_factor`` to ``end_factor`` times the first rate, in ``total_iters`` equal steps."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        start_factor: float = 1 / 3,
+        end_factor: float = 1.0,
+        total_iters: int = 5,
+        last_epoch: int = -1,
+    ) -> None:
+        self.start_factor, self.end_factor, self.total_iters = start_factor, end_factor, total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        """The rates at step ``last_epoch``, for each group."""
+        done = min(self.last_epoch, self.total_iters) / self.total_iters
+        return [each * (self.start_factor + (self.end_factor - self.start_factor) * done) for each in self.base_lrs]
+
+
+class CosineAnnealingLR(LRScheduler):
+    """Along half a cosine to ``eta_min`` at step ``T_max``, and back."""
+
+    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:  # noqa: N803
+        self.T_max, self.eta_min = T_max, eta_min
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        """The rates at step ``last_epoch``, for each group."""
+        share = (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
+        return [self.eta_min + (each - self.eta_min) * share for each in self.base_lrs]
+
+
+class OneCycleLR(LRScheduler):
+    """Up to ``max_lr`` and down again along half cosines or lines, and momentum the other way.
+
+    Raises:
+        ValueError: neither ``total_steps`` nor epochs and their steps are given, or there are too many steps.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        max_lr: Any,
+        total_steps: int | None = None,
+        epochs: int | None = None,
+        steps_per_epoch: int | None = None,
+        pct_start: float = 0.3,
+        anneal_strategy: str = "cos",
+        cycle_momentum: bool = True,
+        base_momentum: float = 0.85,
+        max_momentum: float = 0.95,
+        div_factor: float = 25.0,
+        final_div_factor: float = 1e4,
+        three_phase: bool = False,
+        last_epoch: int = -1,
+    ) -> None:
+        if total_steps is None:
+            if epochs is None or steps_per_epoch is None:
+                raise ArgumentError("OneCycleLR: give total_steps, or epochs and steps_per_epoch")
+            total_steps = epochs * steps_per_epoch
+        self.total_steps, self.anneal_strategy, self.cycle_momentum = total_steps, anneal_strategy, cycle_momentum
+        top = pct_start * total_steps - 1
+        if three_phase:
+            self.phases = [
+                (top, "low", "top", "most", "least"),
+                (2 * top, "top", "low", "least", "most"),
+                (total_steps - 1.0, "low", "end", "most", "most"),
+            ]
+        else:
+            self.phases = [(top, "low", "top", "most", "least"), (total_steps - 1.0, "top", "end", "least", "most")]
+        highest = max_lr if isinstance(max_lr, (list, tuple)) else [max_lr] * len(optimizer.param_groups)
+        self.limits = []
+        for group, most in zip(optimizer.param_groups, highest, strict=True):
+            low = most / div_factor
+            limits = {"low": low, "top": most, "end": low / final_div_factor}
+            self.limits.append({**limits, "least": base_momentum, "most": max_momentum})
+            group["initial_lr"] = low
+        super().__init__(optimizer, last_epoch)
+
+    def _between(self, start: float, end: float, share: float) -> float:
+        if self.anneal_strategy == "cos":
+            return end + (start - end) / 2 * (1 + math.cos(math.pi * share))
+        return start + (end - start) * share
+
+    def get_lr(self) -> list[float]:
+        """The rates at step ``last_epoch``, for each group; momentum is set, too.
+
+        Raises:
+            ValueError: there are too many steps.
+        """
+        if self.last_epoch >= self.total_steps:
+            raise ArgumentError(f"OneCycleLR: step {self.last_epoch} of {self.total_steps}")
+        begin = 0.0
+        for number, phase in enumerate(self.phases):
+            if self.last_epoch <= phase[0] or number == len(self.phases) - 1:
+                break
+            begin = phase[0]
+        share = (self.last_epoch - begin) / (phase[0] - begin)
+        rates = []
+        for group, limits in zip(self.optimizer.param_groups, self.limits, strict=True):
+            rates.append(self._between(limits[phase[1]], limits[phase[2]], share))
+            if self.cycle_momentum:
+                momentum = self._between(limits[phase[3]], limits[phase[4]], share)
+                if "betas" in group:
+                    group["betas"] = (momentum, *group["betas"][1:])
+                else:
+                    group["momentum"] = momentum
+        return rates
+
+
+class SequentialLR(LRScheduler):
+    """Schedulers one after the other, changing at ``milestones``."""
+
+    def __init__(
+        self, optimizer: Optimizer, schedulers: Sequence[Any], milestones: Sequence[int], last_epoch: int = -1
+    ) -> None:
+        self.schedulers, self.milestones = list(schedulers), list(milestones)
+        self.optimizer, self.last_epoch = optimizer, last_epoch + 1
+        for group in optimizer.param_groups:
+            group["lr"] = group["initial_lr"]
+        for each in self.schedulers:
+            each.last_epoch -= 1
+        self.schedulers[0].step()
+        self._last_lr = self.schedulers[0].get_last_lr()
+
+    def step(self, epoch: int | None = None) -> None:
+        """Go one step on."""
+        del epoch
+        self.last_epoch += 1
+        number = bisect_right(self.milestones, self.last_epoch)
+        if number and self.milestones[number - 1] == self.last_epoch:
+            self.schedulers[number].step(0)
+        else:
+            self.schedulers[number].step()
+        self._last_lr = self.schedulers[number].get_last_lr()
+
+
+class ReduceLROnPlateau(LRScheduler):
+    """Times ``factor`` when a measure has not become better for ``patience`` steps.
+
+    Raises:
+        ValueError: ``factor`` is 1 or more, or there is no such mode.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        mode: str = "min",
+        factor: float = 0.1,
+        patience: int = 10,
+        threshold: float = 1e-4,
+        threshold_mode: str = "rel",
+        cooldown: int = 0,
+        min_lr: float = 0,
+        eps: float = 1e-8,
+    ) -> None:
+        if factor >= 1 or mode not in ("min", "max"):
+            raise ArgumentError(f"ReduceLROnPlateau: factor {factor} must be below 1, and mode {mode!r} 'min' or 'max'")
+        self.optimizer, self.mode, self.factor, self.patience = optimizer, mode, factor, patience
+        self.threshold, self.threshold_mode, self.cooldown = threshold, threshold_mode, cooldown
+        self.min_lr, self.eps, self.last_epoch = min_lr, eps, 0
+        self.best = math.inf if mode == "min" else -math.inf
+        self.num_bad_epochs = self.cooldown_counter = 0
+        self._last_lr = self._current()
+
+    def _better(self, measure: float) -> bool:
+        sign = 1 if self.mode == "min" else -1
+        margin = self.threshold * (abs(self.best) if self.threshold_mode == "rel" else 1)
+        return sign * measure < sign * self.best - (margin if math.isfinite(self.best) else 0)
+
+    def step(self, metrics: Any = None, epoch: int | None = None) -> None:  # type: ignore[override]
+        """Take a measure into account."""
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+        measure = float(metrics)
+        if self._better(measure):
+            self.best, self.num_bad_epochs = measure, 0
+        else:
+            self.num_bad_epochs += 1
+        if self.cooldown_counter > 0:
+            self.cooldown_counter -= 1
+            self.num_bad_epochs = 0
+        if self.num_bad_epochs > self.patience:
+            for group in self.optimizer.param_groups:
+                rate = max(group["lr"] * self.factor, self.min_lr)
+                if group["lr"] - rate > self.eps:
+                    group["lr"] = rate
+            self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
+        self._last_lr = self._current()

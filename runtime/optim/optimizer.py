@@ -1,0 +1,135 @@
+"""``Optimizer``: what all optimisers are: groups of parameters with settings, and what is remembered of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ..autograd import enable_grad, no_grad
+from ..tensor.core.tensor import Tensor
+from ..tensor.core.tensor_errors import ArgumentError
+
+__all__ = ["Optimizer"]
+
+
+class Optimizer:
+    """Changes parameters by their gradients. Subclasses say how, in ``_change``."""
+
+    def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
+        """Take parameters, or groups: dictionaries with ``params`` and settings of their own.
+
+        Raises:
+            ValueError: there are no parameters, one is named twice, or a setting is negative.
+            TypeError: something is no tensor.
+        """
+        for name in ("lr", "weight_decay", "momentum", "eps"):
+            if name in defaults and not isinstance(defaults[name], Tensor) and not defaults[name] >= 0:
+                raise ArgumentError(f"{type(self).__name__}: {name} is {defaults[name]}, and must not be negative")
+        self.defaults = defaults
+        self.state: dict[Tensor, dict[str, Any]] = {}
+        self.param_groups: list[dict[str, Any]] = []
+        if isinstance(params, Tensor):
+            raise TypeError("an optimiser takes several parameters, as model.parameters(), not one tensor")
+        given = list(params)
+        if not given:
+            raise ArgumentError(f"{type(self).__name__}: there are no parameters")
+        for each in given if isinstance(given[0], dict) else [{"params": given}]:
+            self.add_param_group(each)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add parameters with settings of their own.
+
+        Raises:
+            ValueError: a parameter is named twice, or is no leaf.
+            TypeError: something is no tensor.
+        """
+        group = dict(param_group)
+        listed = group["params"]
+        found = [listed] if isinstance(listed, Tensor) else list(listed)
+        found = [each[1] if isinstance(each, tuple) else each for each in found]
+        known = {each for other in self.param_groups for each in other["params"]}
+        for each in found:
+            if not isinstance(each, Tensor):
+                raise TypeError(f"an optimiser changes tensors, not {type(each).__name__}")
+            if not each.is_leaf:
+                raise ArgumentError("an optimiser changes leaves, and this tensor was made by an operation")
+        if len(set(found)) != len(found) or known & set(found):
+            raise ArgumentError("a parameter is named twice")
+        self.param_groups.append({**self.defaults, **group, "params": found})
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Take away the gradients of all parameters, or make them 0."""
+        for group in self.param_groups:
+            for each in group["params"]:
+                if each.grad is not None:
+                    if set_to_none:
+                        each.grad = None
+                    else:
+                        each.grad.detach_().zero_()
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Change all parameters that have gradients.
+
+        Args:
+            closure: computes the loss anew, with gradients; called first.
+
+        Returns:
+            What ``closure`` returns.
+        """
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        with no_grad():
+            for group in self.param_groups:
+                for each in group["params"]:
+                    if each.grad is not None:
+                        # Without gradients: operations of plain tensors take the short way.
+                        self._change(each.detach(), each.grad.detach(), self.state.setdefault(each, {}), group)
+        return loss
+
+    def _change(self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: Mapping[str, Any]) -> None:
+        raise NotImplementedError(f"{type(self).__name__} does not say how parameters change")
+
+    def state_dict(self) -> dict[str, Any]:
+        """What is remembered, and the settings; parameters are numbered."""
+        numbers: dict[Tensor, int] = {}
+        groups = []
+        for group in self.param_groups:
+            for each in group["params"]:
+                numbers.setdefault(each, len(numbers))
+            packed = {name: value for name, value in group.items() if name != "params"}
+            groups.append({**packed, "params": [numbers[each] for each in group["params"]]})
+        return {"state": {numbers[each]: dict(kept) for each, kept in self.state.items()}, "param_groups": groups}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over what another optimiser of such parameters remembered.
+
+        Raises:
+            ValueError: there are other groups, or groups of other lengths.
+        """
+        groups = state_dict["param_groups"]
+        own = [len(each["params"]) for each in self.param_groups]
+        if [len(each["params"]) for each in groups] != own:
+            raise ArgumentError(f"load_state_dict: groups of {[len(each['params']) for each in groups]} for {own}")
+        by_number: dict[int, Tensor] = {}
+        for group, mine in zip(groups, self.param_groups, strict=True):
+            by_number.update(zip(group["params"], mine["params"], strict=True))
+            mine.update({name: value for name, value in group.items() if name != "params"})
+        self.state.clear()
+        for number, kept in state_dict["state"].items():
+            parameter = by_number[int(number)]
+            self.state[parameter] = {name: _like(value, parameter, name) for name, value in kept.items()}
+
+    def __repr__(self) -> str:
+        groups: Iterable[str] = (
+            f"({', '.join(f'{name}: {value}' for name, value in each.items() if name != 'params')})"
+            for each in self.param_groups
+        )
+        return f"{type(self).__name__} {' '.join(groups)}"
+
+
+def _like(value: Any, parameter: Tensor, name: str) -> Any:
+    if not isinstance(value, Tensor) or name == "step":
+        return value
+    return value.to(parameter.device, parameter.dtype if value.is_floating_point() else None, copy=True)

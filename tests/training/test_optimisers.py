@@ -1,0 +1,121 @@
+"""Optimisers and schedulers beside PyTorch's, step by step; and what is learned."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import cuplug
+import numpy as np
+import pytest
+
+OPTIMISERS = (
+    "SGD(params, 0.1)",
+    "SGD(params, 0.1, momentum=0.9, dampening=0.1, weight_decay=0.01)",
+    "SGD(params, 0.1, momentum=0.9, nesterov=True, maximize=True)",
+    "Adam(params, 0.05)",
+    "Adam(params, 0.05, weight_decay=0.1, amsgrad=True)",
+    "AdamW(params, 0.05, betas=(0.8, 0.9))",
+    "RMSprop(params, 0.01)",
+    "RMSprop(params, 0.01, momentum=0.5, centered=True, weight_decay=0.1)",
+    "Adagrad(params, 0.1, lr_decay=0.1)",
+    "SGD([{'params': params[:1], 'lr': 0.5}, {'params': params[1:]}], lr=0.1, momentum=0.3)",
+)
+SCHEDULERS = (
+    "StepLR(o, 3)",
+    "MultiStepLR(o, [2, 5, 5], 0.5)",
+    "ExponentialLR(o, 0.9)",
+    "ConstantLR(o, 0.5, 3)",
+    "LinearLR(o, total_iters=6)",
+    "CosineAnnealingLR(o, 8, 0.01)",
+    "LambdaLR(o, lambda n: 0.95 ** n)",
+    "OneCycleLR(o, 0.4, total_steps=12)",
+    "OneCycleLR(o, 0.4, total_steps=12, anneal_strategy='linear', three_phase=True)",
+    "SequentialLR(o, [s.LinearLR(o, 0.1, total_iters=4), s.ExponentialLR(o, 0.8)], [4])",
+)
+
+
+def run(torch: Any, text: str, device: str, steps: int = 5) -> list[Any]:
+    params = [
+        torch.linspace(-1, 2, 6, dtype=torch.float64, device=device).reshape(2, 3).clone().requires_grad_(),
+        torch.ones(3, dtype=torch.float64, device=device, requires_grad=True),
+        torch.ones(3, dtype=torch.float64, device=device, requires_grad=True),
+    ]
+    optimiser = eval(f"torch.optim.{text}", {"torch": torch, "params": params})
+
+    def closure() -> Any:
+        optimiser.zero_grad()
+        loss = ((params[0] @ params[1] - 2) ** 2).sum() + params[0].sin().sum()
+        loss.backward()
+        return loss
+
+    losses = [float(optimiser.step(closure).detach()) for _ in range(steps)]
+    return [losses, *(each.detach().cpu().numpy() for each in params)]
+
+
+@pytest.mark.needs_torch
+@pytest.mark.parametrize("text", OPTIMISERS)
+def test_steps_are_pytorchs(text: str, device: str) -> None:
+    import torch
+
+    for found, expected in zip(run(cuplug, text, device), run(torch, text, "cpu"), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def rates(torch: Any, text: str) -> list[Any]:
+    optimiser = torch.optim.SGD([torch.ones(1, requires_grad=True)], 0.2, momentum=0.9)
+    scheduler = eval(f"s.{text}", {"s": torch.optim.lr_scheduler, "o": optimiser})
+    found = []
+    for _ in range(10):
+        optimiser.step()
+        group = optimiser.param_groups[0]
+        found.append((group["lr"], group["momentum"], scheduler.get_last_lr()[0]))
+        scheduler.step()
+    return found
+
+
+@pytest.mark.needs_torch
+@pytest.mark.parametrize("text", SCHEDULERS)
+def test_rates_are_pytorchs(text: str, running: str) -> None:
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = rates(torch, text)
+    np.testing.assert_allclose(rates(cuplug, text), expected, rtol=1e-12)
+
+
+def test_the_rate_falls_when_a_measure_stays(running: str) -> None:
+    optimiser = cuplug.optim.SGD([cuplug.ones(1, requires_grad=True)], 1.0)
+    scheduler = cuplug.optim.lr_scheduler.ReduceLROnPlateau(optimiser, patience=1)
+    found = []
+    for measure in (3.0, 2.0, 2.0, 2.0, 1.0, 1.0, 1.0):
+        scheduler.step(measure)
+        found.append(optimiser.param_groups[0]["lr"])
+    assert found == pytest.approx([1, 1, 1, 0.1, 0.1, 0.1, 0.01])
+
+
+def test_a_state_goes_on_where_it_was_saved(running: str) -> None:
+    def steps(count: int, saved: Any = None) -> Any:
+        x = cuplug.ones(2, dtype=cuplug.float64, requires_grad=True)
+        optimiser = cuplug.optim.AdamW([x], 0.1)
+        if saved is not None:
+            x.data.copy_(saved[0])
+            optimiser.load_state_dict(saved[1])
+        for _ in range(count):
+            optimiser.zero_grad()
+            (x**2).sum().backward()
+            optimiser.step()
+        return x.detach().clone(), optimiser.state_dict()
+
+    assert cuplug.equal(steps(2, steps(3))[0], steps(5)[0])
+
+
+def test_what_is_no_leaf_or_named_twice_is_refused(running: str) -> None:
+    x = cuplug.ones(2, requires_grad=True)
+    with pytest.raises(ValueError, match="leaves"):
+        cuplug.optim.SGD([x * 2], 0.1)
+    with pytest.raises(ValueError, match="twice"):
+        cuplug.optim.SGD([x, x], 0.1)
+    with pytest.raises(ValueError, match="no parameters"):
+        cuplug.optim.SGD([], 0.1)
