@@ -25,6 +25,8 @@ PATHS: dict[str, str] = {
     "nn.utils": "nn.parameter_tools",
     "optim": "optim",
     "optim.lr_scheduler": "optim.lr_scheduler",
+    "utils": "utils",
+    "utils.data": "utils.data",
 }
 """By torch's path, without ``torch.``: the path below ``runtime``."""
 

@@ -142,7 +142,8 @@ def kl_div(input: Tensor, target: Tensor, reduction: str = "mean", log_target: b
     else:
         losses = where(target > 0, target * each.log(where(target > 0, target, 1.0)), 0.0) - target * input
     if reduction == "batchmean":
-        return sum_of(losses) / input.shape[0]
+        mean_of_samples: Tensor = sum_of(losses) / input.shape[0]
+        return mean_of_samples
     return _reduced(losses, reduction)
 
 
@@ -203,7 +204,8 @@ def cross_entropy(
             target = target * weight.view(*_by_class(input, axis))
         losses = -sum_of(logs * target, axis)
         if reduction == "mean":
-            return sum_of(losses) / (input.numel() // input.shape[axis])
+            weighted: Tensor = sum_of(losses) / (input.numel() // input.shape[axis])
+            return weighted
         return _reduced(losses, reduction)
     return _of_classes(logs, target, weight, ignore_index, reduction, label_smoothing)
 

@@ -71,7 +71,8 @@ class _Largest(Function):
         ctx.window, ctx.steps, ctx.image = window, steps, (images.shape[2], images.shape[3])
         ctx.columns = tuple(columns.shape)
         ctx.save_for_backward(found.indices)
-        return found.values.view(images.shape[0], images.shape[1], *steps)
+        values: Tensor = found.values
+        return values.view(images.shape[0], images.shape[1], *steps)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:

@@ -1,0 +1,60 @@
+"""Samples put together to batches, and batches taken to pinned memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...tensor.core.dtypes import float64
+from ...tensor.core.tensor import Tensor
+from ...tensor.ops.creation import as_tensor, tensor
+from ...tensor.ops.joining import stack
+
+__all__ = ["default_collate", "default_convert", "mapped"]
+
+
+def default_collate(batch: Sequence[Any]) -> Any:
+    """Samples as one: tensors, arrays and numbers become tensors with a dimension more; containers keep their form.
+
+    Raises:
+        TypeError: samples are of another type.
+    """
+    first = batch[0]
+    if isinstance(first, Tensor):
+        return stack(list(batch))
+    if isinstance(first, (np.ndarray, np.generic)):
+        return stack([as_tensor(np.asarray(each)) for each in batch])
+    if isinstance(first, bool):
+        return tensor(list(batch))
+    if isinstance(first, float):
+        return tensor(list(batch), dtype=float64)
+    if isinstance(first, int):
+        return tensor(list(batch))
+    if isinstance(first, (str, bytes)):
+        return list(batch)
+    if isinstance(first, Mapping):
+        return {key: default_collate([each[key] for each in batch]) for key in first}
+    if isinstance(first, tuple) and hasattr(first, "_fields"):
+        return type(first)(*(default_collate(each) for each in zip(*batch, strict=True)))
+    if isinstance(first, Sequence):
+        made = [default_collate(each) for each in zip(*batch, strict=True)]
+        return made if isinstance(first, tuple) else type(first)(made)  # type: ignore[call-arg]
+    raise TypeError(f"samples are tensors, arrays, numbers, texts or containers of them, not {type(first).__name__}")
+
+
+def default_convert(data: Any) -> Any:
+    """A sample whose arrays are tensors."""
+    return mapped(data, lambda each: as_tensor(each) if isinstance(each, (np.ndarray, np.generic)) else each)
+
+
+def mapped(data: Any, change: Callable[[Any], Any]) -> Any:
+    """Containers as they are, with what is in them changed."""
+    if isinstance(data, Mapping):
+        return {key: mapped(each, change) for key, each in data.items()}
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return type(data)(*(mapped(each, change) for each in data))
+    if isinstance(data, (list, tuple)):
+        return type(data)(mapped(each, change) for each in data)
+    return change(data)

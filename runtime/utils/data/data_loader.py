@@ -1,0 +1,324 @@
+"""``DataLoader``: batches of a data set, made here or by other processes, and pinned by a thread."""
+
+from __future__ import annotations
+
+import multiprocessing
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from itertools import repeat
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from ....allocators.errors import CuplugError
+from ... import accelerator
+from ...tensor.core.tensor import Tensor
+from ...tensor.core.tensor_errors import ArgumentError
+from .collation import default_collate, default_convert, mapped
+from .datasets import IterableDataset
+from .loading_processes import Failure, Finished, Task, discard, load, receive
+from .samplers import BatchSampler, RandomSampler, SequentialSampler, fresh_seed
+
+__all__ = ["DataLoader"]
+
+
+class DataLoader:
+    """Batches of a data set, one epoch for each iteration."""
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Any = None,
+        batch_sampler: Any = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[Any], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], Any] | None = None,
+        multiprocessing_context: Any = None,
+        generator: Any = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+    ) -> None:
+        """Say what is loaded, and how.
+
+        Args:
+            dataset: the data set.
+            batch_size: samples of a batch; None gives samples as they are.
+            shuffle: whether they come by chance.
+            sampler: gives their numbers instead.
+            batch_sampler: gives lists of numbers instead.
+            num_workers: processes that load, which are spawned; 0 loads here.
+            collate_fn: makes a batch of samples.
+            pin_memory: whether a thread copies batches to page-locked memory, where there is a CUDA device.
+            drop_last: whether a last batch that is shorter is left out.
+            timeout: how long a batch may take, in seconds; 0 for any time.
+            worker_init_fn: called in each worker with its number.
+            multiprocessing_context: makes the processes instead.
+            generator: whose numbers the order and the workers' seeds are taken from.
+            prefetch_factor: how many batches each worker makes ahead; 2 if None.
+            persistent_workers: whether workers stay for the next epoch.
+            pin_memory_device: as torch's; makes no difference.
+            in_order: as torch's; batches always come in order.
+
+        Raises:
+            ValueError: settings contradict each other.
+        """
+        del pin_memory_device, in_order
+        iterable = isinstance(dataset, IterableDataset)
+        if iterable and (shuffle or sampler is not None or batch_sampler is not None):
+            raise ArgumentError("DataLoader: an IterableDataset has an order of its own; no shuffle and no sampler")
+        if sampler is not None and shuffle:
+            raise ArgumentError("DataLoader: give a sampler or shuffle, not both")
+        if batch_sampler is not None and (batch_size != 1 or shuffle or sampler is not None or drop_last):
+            raise ArgumentError("DataLoader: a batch_sampler says all of batch_size, shuffle, sampler and drop_last")
+        if num_workers < 0 or timeout < 0:
+            raise ArgumentError(f"DataLoader: num_workers {num_workers} and timeout {timeout} must not be negative")
+        if not num_workers and (prefetch_factor is not None or timeout or persistent_workers):
+            raise ArgumentError("DataLoader: prefetch_factor, timeout and persistent_workers need num_workers")
+        if batch_sampler is not None:
+            batch_size, drop_last = None, False
+        if sampler is None and not iterable:
+            sampler = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
+        if batch_size is not None and batch_sampler is None and not iterable:
+            batch_sampler = BatchSampler(sampler, batch_size, drop_last)
+        self.dataset, self.batch_size, self.sampler, self.batch_sampler = dataset, batch_size, sampler, batch_sampler
+        self.num_workers, self.pin_memory, self.drop_last, self.timeout = num_workers, pin_memory, drop_last, timeout
+        self.worker_init_fn, self.generator, self.persistent_workers = worker_init_fn, generator, persistent_workers
+        self.multiprocessing_context = multiprocessing_context
+        self.prefetch_factor = 2 if prefetch_factor is None and num_workers else prefetch_factor
+        batched = batch_size is not None or batch_sampler is not None
+        self.collate_fn = collate_fn or (default_collate if batched else default_convert)
+        self._iterable = iterable
+        self._crew: _Crew | None = None
+
+    def _numbers(self) -> Iterator[Any]:
+        """What each batch is made of: numbers of samples; of an ``IterableDataset`` nothing that says so."""
+        if self._iterable:
+            return repeat(0)
+        return iter(self.sampler if self.batch_sampler is None else self.batch_sampler)
+
+    def __len__(self) -> int:
+        if self._iterable:
+            count = len(self.dataset)
+            if self.batch_size is None:
+                return count
+            return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
+        return len(self.sampler if self.batch_sampler is None else self.batch_sampler)
+
+    def __iter__(self) -> Iterator[Any]:
+        made = self._by_workers() if self.num_workers else self._here()
+        return _pinned(made) if self.pin_memory and accelerator.is_available() else made
+
+    def task(self, number: int, seed: int) -> Task:
+        """What worker ``number`` is told."""
+        return Task(
+            self.dataset,
+            self.collate_fn,
+            self._iterable,
+            self.batch_size,
+            self.drop_last,
+            number,
+            self.num_workers,
+            seed + number,
+            self.worker_init_fn,
+        )
+
+    def _here(self) -> Iterator[Any]:
+        if not self._iterable:
+            for asked in self._numbers():
+                samples = [self.dataset[each] for each in asked] if isinstance(asked, list) else self.dataset[asked]
+                yield self.collate_fn(samples)
+            return
+        found: list[Any] = []
+        for each in self.dataset:
+            if self.batch_size is None:
+                yield self.collate_fn(each)
+                continue
+            found.append(each)
+            if len(found) == self.batch_size:
+                yield self.collate_fn(found)
+                found = []
+        if found and not self.drop_last:
+            yield self.collate_fn(found)
+
+    def _by_workers(self) -> Iterator[Any]:
+        seed = fresh_seed(self.generator)
+        crew, self._crew = self._crew, None
+        if crew is None:
+            crew = _Crew(self, seed)
+        kept = False
+        try:
+            yield from crew.epoch(self._numbers())
+            kept = self.persistent_workers
+        finally:
+            if kept:
+                self._crew = crew
+            else:
+                crew.close()
+
+
+class _Crew:
+    """The workers of a loader."""
+
+    def __init__(self, loader: DataLoader, seed: int) -> None:
+        given = loader.multiprocessing_context
+        context: Any = multiprocessing.get_context(given) if given is None or isinstance(given, str) else given
+        if given is None:
+            context = multiprocessing.get_context("spawn")
+        self._timeout, self._ahead = loader.timeout, (loader.prefetch_factor or 2)
+        self._pipes: list[Connection] = []
+        self._processes: list[Any] = []
+        self._waiting: list[int] = []
+        """By worker: how many answers are to come."""
+        try:
+            for number in range(loader.num_workers):
+                own, theirs = context.Pipe()
+                process = context.Process(target=load, args=(loader.task(number, seed), theirs), daemon=True)
+                process.start()
+                theirs.close()
+                self._pipes.append(own)
+                self._processes.append(process)
+                self._waiting.append(0)
+        except BaseException:
+            self.close()
+            raise
+
+    def epoch(self, numbers: Iterator[Any]) -> Iterator[Any]:
+        """The batches of one epoch, in order."""
+        count = len(self._pipes)
+        for pipe in self._pipes:
+            pipe.send(None)
+        active = list(range(count))
+        order: list[int] = []
+        """The workers that batches are to come from."""
+        turn = 0
+        more = True
+
+        def ask() -> None:
+            nonlocal turn, more
+            while more and active and len(order) < self._ahead * count:
+                worker = active[turn % len(active)]
+                try:
+                    asked = next(numbers)
+                except StopIteration:
+                    more = False
+                    return
+                turn += 1
+                self._send(worker, asked)
+                order.append(worker)
+
+        ask()
+        while order:
+            worker = order.pop(0)
+            answer = self._answer(worker)
+            if isinstance(answer, Failure):
+                raise answer.again(worker)
+            if isinstance(answer, Finished):
+                if worker in active:
+                    active.remove(worker)
+                ask()
+                continue
+            ask()
+            yield receive(answer)
+
+    def _send(self, worker: int, asked: Any) -> None:
+        try:
+            self._pipes[worker].send(asked)
+        except (BrokenPipeError, OSError):
+            raise self._lost(worker) from None
+        self._waiting[worker] += 1
+
+    def _answer(self, worker: int) -> Any:
+        pipe, process = self._pipes[worker], self._processes[worker]
+        if not wait([pipe, process.sentinel], self._timeout or None):
+            raise CuplugError(f"worker {worker} of a DataLoader made no batch within {self._timeout} seconds")
+        try:
+            answer = pipe.recv()
+        except (EOFError, OSError):
+            raise self._lost(worker) from None
+        self._waiting[worker] -= 1
+        return answer
+
+    def _lost(self, worker: int) -> CuplugError:
+        process = self._processes[worker]
+        process.join(1)
+        return CuplugError(
+            f"worker {worker} of a DataLoader, process {process.pid}, ended by itself with exit code "
+            f"{process.exitcode}; a negative one is the number of the signal that killed it"
+        )
+
+    def close(self) -> None:
+        """End the workers. Batches that nobody took leave no memory."""
+        for pipe, waiting in zip(self._pipes, self._waiting, strict=False):
+            try:
+                for _ in range(waiting):
+                    if not pipe.poll(5):
+                        break
+                    discard(pipe.recv())
+            except (EOFError, OSError):
+                pass
+            pipe.close()
+        self._pipes = []
+        for process in self._processes:
+            process.join(5)
+            if process.is_alive():
+                process.terminate()
+                process.join()
+        self._processes = []
+
+    def __del__(self) -> None:
+        if self._pipes:
+            self.close()
+
+
+def _pinned(batches: Iterator[Any]) -> Iterator[Any]:
+    """Batches copied to page-locked memory by a thread, one ahead."""
+    ready: queue.Queue[Any] = queue.Queue(2)
+    stop = threading.Event()
+
+    def put(item: Any) -> bool:
+        while not stop.is_set():
+            try:
+                ready.put(item, timeout=0.1)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+    def pin() -> None:
+        try:
+            for batch in batches:
+                if not put((mapped(batch, _pin), None)):
+                    return
+            put((None, StopIteration()))
+        except BaseException as error:
+            put((None, error))
+        finally:
+            close = getattr(batches, "close", None)
+            if close is not None:
+                close()
+
+    thread = threading.Thread(target=pin, name="cuplug pins batches", daemon=True)
+    thread.start()
+    try:
+        while True:
+            batch, error = ready.get()
+            if isinstance(error, StopIteration):
+                return
+            if error is not None:
+                raise error
+            yield batch
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _pin(each: Any) -> Any:
+    return each.pin_memory() if isinstance(each, Tensor) and each.is_cpu else each

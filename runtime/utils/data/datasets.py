@@ -1,0 +1,126 @@
+"""Samples by number, or one after the other."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from math import floor, isclose
+from typing import Any, Generic, TypeVar
+
+from ...tensor.core.tensor import Tensor
+from ...tensor.core.tensor_errors import ArgumentError
+from ...tensor.ops.random_numbers import randperm
+
+__all__ = ["ConcatDataset", "Dataset", "IterableDataset", "Subset", "TensorDataset", "random_split"]
+
+Sample = TypeVar("Sample", covariant=True)
+
+
+class Dataset(Generic[Sample]):
+    """Samples by number. A subclass has ``__getitem__`` and, for most uses, ``__len__``."""
+
+    def __getitem__(self, index: Any) -> Sample:
+        """The sample of a number.
+
+        Raises:
+            NotImplementedError: a subclass has to say.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no __getitem__")
+
+    def __add__(self, other: Dataset[Any]) -> ConcatDataset[Any]:
+        return ConcatDataset([self, other])
+
+
+class IterableDataset(Dataset[Sample]):
+    """Samples one after the other. A subclass has ``__iter__``; a worker's part is what ``get_worker_info`` says."""
+
+    def __iter__(self) -> Iterator[Sample]:
+        """The samples.
+
+        Raises:
+            NotImplementedError: a subclass has to say.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no __iter__")
+
+
+class TensorDataset(Dataset[tuple[Tensor, ...]]):
+    """The positions of the first dimension of tensors, which are of equal length there.
+
+    Raises:
+        ValueError: the lengths differ.
+    """
+
+    def __init__(self, *tensors: Tensor) -> None:
+        if len({each.shape[0] for each in tensors}) > 1:
+            raise ArgumentError(f"TensorDataset: lengths {[each.shape[0] for each in tensors]} differ")
+        self.tensors = tensors
+
+    def __getitem__(self, index: Any) -> tuple[Tensor, ...]:
+        return tuple(each[index] for each in self.tensors)
+
+    def __len__(self) -> int:
+        return self.tensors[0].shape[0]
+
+
+class Subset(Dataset[Sample]):
+    """Some samples of a data set."""
+
+    def __init__(self, dataset: Dataset[Sample], indices: Sequence[int]) -> None:
+        self.dataset, self.indices = dataset, indices
+
+    def __getitem__(self, index: Any) -> Sample:
+        return self.dataset[self.indices[index]]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+class ConcatDataset(Dataset[Sample]):
+    """Data sets one after the other.
+
+    Raises:
+        ValueError: there are none.
+        IndexError: there is no such sample.
+    """
+
+    def __init__(self, datasets: Iterable[Any]) -> None:
+        self.datasets = list(datasets)
+        if not self.datasets:
+            raise ArgumentError("ConcatDataset: there must be a data set at least")
+        self.cumulative_sizes = list(accumulate(len(each) for each in self.datasets))
+
+    def __len__(self) -> int:
+        return self.cumulative_sizes[-1]
+
+    def __getitem__(self, index: Any) -> Sample:
+        position = index + len(self) if index < 0 else index
+        if not 0 <= position < len(self):
+            raise IndexError(f"sample {index} of {len(self)}")
+        number = bisect_right(self.cumulative_sizes, position)
+        before = self.cumulative_sizes[number - 1] if number else 0
+        found: Sample = self.datasets[number][position - before]
+        return found
+
+
+def random_split(dataset: Any, lengths: Sequence[float], generator: Any = None) -> list[Subset[Any]]:
+    """A data set divided by chance.
+
+    Args:
+        dataset: the data set.
+        lengths: how many samples each part has; or shares that add up to 1, where what is left goes to the first parts.
+        generator: whose numbers are taken.
+
+    Raises:
+        ValueError: the lengths do not add up.
+    """
+    sizes = [int(each) for each in lengths]
+    if isclose(sum(lengths), 1) and sum(lengths) <= 1 + 1e-9:
+        sizes = [floor(len(dataset) * each) for each in lengths]
+        for position in range(len(dataset) - sum(sizes)):
+            sizes[position % len(sizes)] += 1
+    if sum(sizes) != len(dataset):
+        raise ArgumentError(f"random_split: {list(lengths)} do not add up to {len(dataset)} samples")
+    order = randperm(len(dataset), generator=generator).tolist()
+    ends = list(accumulate(sizes))
+    return [Subset(dataset, order[end - size : end]) for end, size in zip(ends, sizes, strict=True)]

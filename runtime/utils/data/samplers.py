@@ -1,0 +1,176 @@
+"""In which order samples come, as numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from ...tensor.core.dtypes import int64
+from ...tensor.core.generator import Generator
+from ...tensor.core.tensor_errors import ArgumentError
+from ...tensor.ops.creation import as_tensor, empty
+from ...tensor.ops.drawing import multinomial
+from ...tensor.ops.random_numbers import randint, randperm
+
+__all__ = [
+    "BatchSampler",
+    "DistributedSampler",
+    "RandomSampler",
+    "Sampler",
+    "SequentialSampler",
+    "SubsetRandomSampler",
+    "WeightedRandomSampler",
+    "fresh_seed",
+]
+
+
+def fresh_seed(generator: Any = None) -> int:
+    """A number from a generator, to seed others with."""
+    return int(empty((), dtype=int64).random_(generator=generator).item())
+
+
+class Sampler:
+    """Numbers of samples, or lists of them. A subclass has ``__iter__``."""
+
+    def __init__(self, data_source: Any = None) -> None:
+        del data_source
+
+    def __iter__(self) -> Iterator[Any]:
+        """The numbers.
+
+        Raises:
+            NotImplementedError: a subclass has to say.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no __iter__")
+
+
+class SequentialSampler(Sampler):
+    """All samples in order."""
+
+    def __init__(self, data_source: Any) -> None:
+        self.data_source = data_source
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self.data_source)))
+
+    def __len__(self) -> int:
+        return len(self.data_source)
+
+
+class RandomSampler(Sampler):
+    """Samples by chance: all once, or ``num_samples`` of them, also several times."""
+
+    def __init__(
+        self, data_source: Any, replacement: bool = False, num_samples: int | None = None, generator: Any = None
+    ) -> None:
+        self.data_source, self.replacement, self.generator = data_source, replacement, generator
+        self._count = num_samples
+
+    @property
+    def num_samples(self) -> int:
+        """How many."""
+        return len(self.data_source) if self._count is None else self._count
+
+    def __iter__(self) -> Iterator[int]:
+        generator = self.generator
+        if generator is None:
+            generator = Generator().manual_seed(fresh_seed())
+        length = len(self.data_source)
+        if self.replacement:
+            yield from randint(0, length, (self.num_samples,), generator=generator).tolist()
+            return
+        left = self.num_samples
+        while left > 0:
+            yield from randperm(length, generator=generator).tolist()[:left]
+            left -= length
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class SubsetRandomSampler(Sampler):
+    """Given numbers, by chance."""
+
+    def __init__(self, indices: Sequence[int], generator: Any = None) -> None:
+        self.indices, self.generator = indices, generator
+
+    def __iter__(self) -> Iterator[int]:
+        return (self.indices[each] for each in randperm(len(self.indices), generator=self.generator).tolist())
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+class WeightedRandomSampler(Sampler):
+    """Numbers by chance, in proportion to weights."""
+
+    def __init__(self, weights: Any, num_samples: int, replacement: bool = True, generator: Any = None) -> None:
+        self.weights = as_tensor(weights).double()
+        self.num_samples, self.replacement, self.generator = num_samples, replacement, generator
+
+    def __iter__(self) -> Iterator[int]:
+        drawn = multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator)
+        return iter(drawn.tolist())
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class BatchSampler(Sampler):
+    """Lists of ``batch_size`` numbers that another sampler gives; a shorter last one unless ``drop_last``."""
+
+    def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool) -> None:
+        if not isinstance(batch_size, int) or batch_size < 1:
+            raise ArgumentError(f"a batch has 1 sample or more, not {batch_size!r}")
+        self.sampler, self.batch_size, self.drop_last = sampler, batch_size, drop_last
+
+    def __iter__(self) -> Iterator[list[int]]:
+        batch: list[int] = []
+        for each in self.sampler:
+            batch.append(each)
+            if len(batch) == self.batch_size:
+                yield batch
+                batch = []
+        if batch and not self.drop_last:
+            yield batch
+
+    def __len__(self) -> int:
+        count = len(self.sampler)  # type: ignore[arg-type]
+        return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
+
+
+class DistributedSampler(Sampler):
+    """The part of the samples that is one process's of several. ``set_epoch`` gives another order."""
+
+    def __init__(
+        self,
+        dataset: Any,
+        num_replicas: int,
+        rank: int,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+    ) -> None:
+        if not 0 <= rank < num_replicas:
+            raise ArgumentError(f"DistributedSampler: rank {rank} of {num_replicas}")
+        self.dataset, self.num_replicas, self.rank = dataset, num_replicas, rank
+        self.shuffle, self.seed, self.drop_last, self.epoch = shuffle, seed, drop_last, 0
+        length = len(dataset)
+        self.num_samples = length // num_replicas if drop_last else math.ceil(length / num_replicas)
+        self.total_size = self.num_samples * num_replicas
+
+    def __iter__(self) -> Iterator[int]:
+        order = list(range(len(self.dataset)))
+        if self.shuffle:
+            order = randperm(len(order), generator=Generator().manual_seed(self.seed + self.epoch)).tolist()
+        while order and len(order) < self.total_size:
+            order += order[: self.total_size - len(order)]
+        return iter(order[: self.total_size][self.rank :: self.num_replicas])
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+    def set_epoch(self, epoch: int) -> None:
+        """Say which epoch it is."""
+        self.epoch = epoch

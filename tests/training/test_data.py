@@ -1,0 +1,123 @@
+"""Data sets, samplers and loaders, with workers and without."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+from pathlib import Path
+from typing import Any
+
+import cuplug
+import pytest
+from cuplug.utils.data import (
+    BatchSampler,
+    ConcatDataset,
+    DataLoader,
+    DistributedSampler,
+    Subset,
+    TensorDataset,
+    WeightedRandomSampler,
+    random_split,
+)
+
+from .loading_samples import Counted, Failing, Killed, Numbers
+
+
+@pytest.fixture(autouse=True)
+def _workers_find_the_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spawned processes import this folder's modules by the names that they have here."""
+    for each in (Numbers, Failing, Killed, Counted):
+        monkeypatch.setattr(each, "__module__", "loading_samples")
+    monkeypatch.setitem(sys.modules, "loading_samples", sys.modules[Numbers.__getitem__.__globals__["__name__"]])
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+
+
+@pytest.fixture
+def _nothing_is_left() -> Any:
+    """No process runs afterwards, and no shared memory is there."""
+    before = set(Path("/dev/shm").glob("psm_*")) if Path("/dev/shm").exists() else set()
+    yield
+    assert not multiprocessing.active_children()
+    if Path("/dev/shm").exists():
+        assert set(Path("/dev/shm").glob("psm_*")) <= before
+
+
+def test_batches_keep_the_form_of_samples(running: str) -> None:
+    batches = list(DataLoader(Numbers(), batch_size=4))
+    assert [each["number"].tolist() for each in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert batches[2]["square"].tolist() == [[64.0] * 3, [81.0] * 3]
+    assert batches[0]["array"].dtype is cuplug.int32
+    assert len(DataLoader(Numbers(), batch_size=4, drop_last=True)) == 2
+
+
+@pytest.mark.usefixtures("_nothing_is_left")
+def test_workers_give_the_same_batches_in_order(running: str) -> None:
+    loader = DataLoader(Numbers(), batch_size=3, num_workers=2, persistent_workers=True)
+    for _ in range(2):
+        batches = list(loader)
+        assert [each["number"].tolist() for each in batches] == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9]]
+        assert [each["worker"].tolist()[0] for each in batches] == [0, 1, 0, 1]
+        assert batches[1]["square"].tolist() == [[9.0] * 3, [16.0] * 3, [25.0] * 3]
+    del loader
+
+
+@pytest.mark.usefixtures("_nothing_is_left")
+def test_an_exception_in_a_worker_comes_with_its_traceback(running: str) -> None:
+    loader = DataLoader(Failing(), batch_size=2, num_workers=2)
+    with pytest.raises(KeyError, match=r"(?s)in worker 1 of a DataLoader.*loading_samples.py.*no sample seven"):
+        list(loader)
+
+
+@pytest.mark.usefixtures("_nothing_is_left")
+def test_a_worker_that_is_killed_is_noticed(running: str) -> None:
+    with pytest.raises(cuplug.CuplugError, match=r"worker 1 of a DataLoader.*exit code -9"):
+        list(DataLoader(Killed(), batch_size=2, num_workers=2))
+
+
+@pytest.mark.usefixtures("_nothing_is_left")
+def test_who_stops_early_leaves_nothing(running: str) -> None:
+    batches = iter(DataLoader(Numbers(), batch_size=1, num_workers=2, prefetch_factor=3))
+    next(batches)
+    batches.close()
+
+
+@pytest.mark.usefixtures("_nothing_is_left")
+def test_samples_one_after_the_other_are_divided_among_workers(running: str) -> None:
+    assert [each.tolist() for each in DataLoader(Counted(), batch_size=4)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8]]
+    found = [each.tolist() for each in DataLoader(Counted(), batch_size=2, num_workers=2)]
+    assert sorted(number for batch in found for number in batch) == list(range(9))
+    assert found[:2] == [[0, 2], [1, 3]]
+
+
+def test_batches_are_pinned(running: str) -> None:
+    batches = list(DataLoader(Numbers(), batch_size=5, pin_memory=True))
+    assert all(each["square"].is_pinned() for each in batches)
+    assert batches[1]["square"].cuda(non_blocking=True).cpu().tolist()[0] == [25.0] * 3
+
+
+def test_an_exception_is_raised_through_the_pinning_thread(running: str) -> None:
+    with pytest.raises(KeyError, match="no sample seven"):
+        list(DataLoader(Failing(), batch_size=5, pin_memory=True))
+
+
+def test_data_sets_are_joined_divided_and_drawn_from(running: str) -> None:
+    x = cuplug.arange(6)
+    data = TensorDataset(x, x * 2)
+    assert [int(each) for each in data[2]] == [2, 4]
+    both = ConcatDataset([data, Subset(data, [5, 0])])
+    assert [int(both[position][0]) for position in (5, 6, 7, -1)] == [5, 5, 0, 0]
+    parts = random_split(data, [0.5, 0.5], generator=cuplug.Generator().manual_seed(1))
+    assert sorted(int(each[0]) for part in parts for each in (part[0], part[1], part[2])) == list(range(6))
+    assert list(BatchSampler(range(5), 2, False)) == [[0, 1], [2, 3], [4]]
+    assert set(WeightedRandomSampler([0.0, 1.0, 0.0], 8)) == {1}
+    ranks = [list(DistributedSampler(data, 4, rank, shuffle=False)) for rank in range(4)]
+    assert ranks == [[0, 4], [1, 5], [2, 0], [3, 1]]
+
+
+def test_a_seed_gives_the_order_again(running: str) -> None:
+    def order() -> list[Any]:
+        generator = cuplug.Generator().manual_seed(3)
+        return [each["number"].tolist() for each in DataLoader(Numbers(), 4, shuffle=True, generator=generator)]
+
+    assert order() == order()
+    assert sorted(number for batch in order() for number in batch) == list(range(10))
