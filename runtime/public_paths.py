@@ -17,7 +17,9 @@ from types import ModuleType
 __all__ = ["PACKAGES", "PATHS", "put_in_place"]
 
 PATHS: dict[str, str] = {
+    "amp": "amp",
     "autograd": "autograd",
+    "cuda.amp": "amp",
     "nn": "nn",
     "nn.functional": "nn.functional",
     "nn.init": "nn.init",
@@ -30,7 +32,7 @@ PATHS: dict[str, str] = {
 }
 """By torch's path, without ``torch.``: the path below ``runtime``."""
 
-PACKAGES = tuple(dict.fromkeys(path.partition(".")[0] for path in PATHS))
+PACKAGES = tuple(path for path in PATHS if "." not in path)
 """Torch's packages that are here."""
 
 

@@ -60,7 +60,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
         return tuple(each[index] for each in self.tensors)
 
     def __len__(self) -> int:
-        return self.tensors[0].shape[0]
+        return int(self.tensors[0].shape[0])
 
 
 class Subset(Dataset[Sample]):

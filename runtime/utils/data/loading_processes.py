@@ -158,7 +158,8 @@ def _share(made: list[_Shared], each: Any) -> Any:
     made.append(shared)
     if source.nbytes:
         elements = place_at(source._layout).read(source)
-        block.buf[: source.nbytes] = np.ascontiguousarray(elements).reshape(-1).view(np.uint8).data
+        memory: Any = block.buf
+        memory[: source.nbytes] = np.ascontiguousarray(elements).reshape(-1).view(np.uint8).data
     block.close()
     return shared
 
@@ -174,7 +175,8 @@ def _received(each: Any) -> Any:
     block = SharedMemory(each.name)
     try:
         count = int(np.prod(each.shape))
-        view = frombuffer(bytearray(block.buf[: count * each.kind.itemsize]), dtype=each.kind) if count else None
+        memory: Any = block.buf
+        view = frombuffer(bytearray(memory[: count * each.kind.itemsize]), dtype=each.kind) if count else None
         if view is None:
             return empty(each.shape, dtype=each.kind)
         return reshape(view, each.shape)

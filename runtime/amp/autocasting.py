@@ -1,0 +1,54 @@
+"""``autocast``: products of matrices and convolutions in a half type, sums and losses in float32.
+
+What runs in which type is said where it runs, in networks' functions: see ``nn/casting.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from ..nn.casting import autocasting
+from ..tensor.core.dtypes import bfloat16, dtype_of, float16
+from ..tensor.core.tensor_errors import ArgumentError
+
+__all__ = ["autocast"]
+
+
+class autocast:  # noqa: N801 - torch's name
+    """``with autocast("cuda"):`` or ``@autocast("cuda")``: layers compute in a half type where that does no harm.
+
+    Raises:
+        ValueError: there is no such kind of device, or the type is no half type.
+    """
+
+    def __init__(
+        self, device_type: str = "cuda", dtype: Any = None, enabled: bool = True, cache_enabled: bool | None = None
+    ) -> None:
+        if device_type not in ("cuda", "cpu"):
+            raise ArgumentError(f"autocast: device_type is 'cuda' or 'cpu', not {device_type!r}")
+        kind = dtype_of(dtype) if dtype is not None else float16 if device_type == "cuda" else bfloat16
+        if not kind.is_half:
+            raise ArgumentError(f"autocast: dtype is float16 or bfloat16, not {kind!r}")
+        self.device_type, self.fast_dtype = device_type, kind
+        self._enabled, self._caches = enabled, cache_enabled is not False
+        self._before: list[tuple[Any, Any]] = []
+
+    def __enter__(self) -> None:
+        self._before.append((autocasting.fast.get(self.device_type), autocasting.cache))
+        autocasting.fast[self.device_type] = self.fast_dtype if self._enabled else None
+        if autocasting.cache is None and self._caches:
+            autocasting.cache = {}
+
+    def __exit__(self, *_: object) -> None:
+        # The outermost context lets the converted weights go.
+        autocasting.fast[self.device_type], autocasting.cache = self._before.pop()
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def within(*args: Any, **kwargs: Any) -> Any:
+            with type(self)(self.device_type, self.fast_dtype, self._enabled, self._caches):
+                return function(*args, **kwargs)
+
+        return within

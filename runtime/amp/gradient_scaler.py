@@ -1,0 +1,124 @@
+"""``GradScaler``: losses made larger, so that gradients of a half type do not vanish; steps left out that overflow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...allocators.errors import CuplugError
+from ..autograd import no_grad
+from ..tensor.core.tensor import Tensor
+from ..tensor.ops.creation import full
+from ..tensor.ops.elementwise_functions import isfinite
+from ..tensor.ops.joining import stack
+from ..tensor.ops.reductions import all as all_of
+
+__all__ = ["GradScaler"]
+
+
+class GradScaler:
+    """Scales losses, and gradients back. The scale grows while steps go well, and falls after one that overflows.
+
+    Whether one overflowed is found on the device, and waited for once in each ``step``.
+    """
+
+    def __init__(
+        self,
+        device: str = "cuda",
+        init_scale: float = 2.0**16,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        enabled: bool = True,
+    ) -> None:
+        self._device, self._enabled = device, enabled
+        self._scale, self._growth, self._backoff = float(init_scale), growth_factor, backoff_factor
+        self._interval, self._well = growth_interval, 0
+        self._unscaled: dict[int, bool] = {}
+        """By optimiser whose gradients were scaled back: whether all are finite."""
+        self._stepped: set[int] = set()
+
+    def is_enabled(self) -> bool:
+        """Whether this does anything."""
+        return self._enabled
+
+    def get_scale(self) -> float:
+        """By what losses are multiplied."""
+        return self._scale if self._enabled else 1.0
+
+    def scale(self, outputs: Any) -> Any:
+        """A loss, or several, times the scale."""
+        if not self._enabled:
+            return outputs
+        if isinstance(outputs, Tensor):
+            return outputs * full((), self._scale, dtype=outputs.dtype, device=outputs.device)
+        return type(outputs)(self.scale(each) for each in outputs)
+
+    @no_grad()
+    def unscale_(self, optimizer: Any) -> None:
+        """Divide the gradients of an optimiser's parameters by the scale, once for each step.
+
+        Raises:
+            CuplugError: they were divided already, or the step is done.
+        """
+        if not self._enabled:
+            return
+        if id(optimizer) in self._unscaled or id(optimizer) in self._stepped:
+            raise CuplugError("unscale_ was called for this optimiser since the last update()")
+        finite: dict[str, list[Tensor]] = {}
+        for group in optimizer.param_groups:
+            for each in group["params"]:
+                if each.grad is not None:
+                    each.grad.mul_(1.0 / self._scale)
+                    finite.setdefault(str(each.device), []).append(all_of(isfinite(each.grad)))
+        self._unscaled[id(optimizer)] = all(bool(all_of(stack(found))) for found in finite.values())
+
+    def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        """The optimiser's step, on gradients that were scaled back; nothing if one is infinite or NaN.
+
+        Raises:
+            CuplugError: it was called since the last ``update``.
+        """
+        if not self._enabled:
+            return optimizer.step(*args, **kwargs)
+        if id(optimizer) in self._stepped:
+            raise CuplugError("step was called for this optimiser since the last update()")
+        if id(optimizer) not in self._unscaled:
+            self.unscale_(optimizer)
+        self._stepped.add(id(optimizer))
+        return optimizer.step(*args, **kwargs) if self._unscaled[id(optimizer)] else None
+
+    def update(self, new_scale: float | None = None) -> None:
+        """Change the scale by how the steps since the last call went.
+
+        Raises:
+            CuplugError: there was none.
+        """
+        if not self._enabled:
+            return
+        if new_scale is not None:
+            self._scale = float(new_scale)
+        elif not self._unscaled:
+            raise CuplugError("update: there was no step since the last one")
+        elif all(self._unscaled.values()):
+            self._well += 1
+            if self._well == self._interval:
+                self._scale, self._well = self._scale * self._growth, 0
+        else:
+            self._scale, self._well = self._scale * self._backoff, 0
+        self._unscaled.clear()
+        self._stepped.clear()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What has to be kept to go on."""
+        if not self._enabled:
+            return {}
+        settings = {"growth_factor": self._growth, "backoff_factor": self._backoff, "growth_interval": self._interval}
+        return {"scale": self._scale, **settings, "_growth_tracker": self._well}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on where another one was."""
+        if self._enabled:
+            self._scale, self._well = state_dict["scale"], state_dict["_growth_tracker"]
+            self._growth, self._backoff = state_dict["growth_factor"], state_dict["backoff_factor"]
+            self._interval = state_dict["growth_interval"]

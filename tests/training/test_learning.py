@@ -1,0 +1,227 @@
+"""Whole networks: they learn, they load PyTorch's states by the same names, and they learn in mixed precision."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import cuplug
+import numpy as np
+import pytest
+
+
+def resnet18(nn: Any, width: int = 64, classes: int = 1000) -> Any:
+    """A ResNet-18 whose parts have the names that torchvision gives them."""
+
+    class Block(nn.Module):  # type: ignore[misc]
+        def __init__(self, inside: int, outside: int, stride: int) -> None:
+            super().__init__()
+            self.conv1 = nn.Conv2d(inside, outside, 3, stride, 1, bias=False)
+            self.bn1 = nn.BatchNorm2d(outside)
+            self.relu = nn.ReLU(inplace=True)
+            self.conv2 = nn.Conv2d(outside, outside, 3, 1, 1, bias=False)
+            self.bn2 = nn.BatchNorm2d(outside)
+            self.downsample = None
+            if stride != 1 or inside != outside:
+                parts = nn.Conv2d(inside, outside, 1, stride, bias=False), nn.BatchNorm2d(outside)
+                self.downsample = nn.Sequential(*parts)
+
+        def forward(self, x: Any) -> Any:
+            short = x if self.downsample is None else self.downsample(x)
+            return self.relu(self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x))))) + short)
+
+    class Net(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv1 = nn.Conv2d(3, width, 7, 2, 3, bias=False)
+            self.bn1 = nn.BatchNorm2d(width)
+            self.relu = nn.ReLU(inplace=True)
+            self.maxpool = nn.MaxPool2d(3, 2, 1)
+            inside = width
+            for number in range(4):
+                outside = width * 2**number
+                blocks = Block(inside, outside, 1 if not number else 2), Block(outside, outside, 1)
+                setattr(self, f"layer{number + 1}", nn.Sequential(*blocks))
+                inside = outside
+            self.avgpool = nn.AdaptiveAvgPool2d((1, 1))
+            self.fc = nn.Linear(inside, classes)
+
+        def forward(self, x: Any) -> Any:
+            x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
+            for number in range(1, 5):
+                x = getattr(self, f"layer{number}")(x)
+            return self.fc(self.avgpool(x).flatten(1))
+
+    return Net()
+
+
+def gpt2(torch: Any, layers: int = 2, size: int = 32, heads: int = 4, words: int = 50, length: int = 16) -> Any:
+    """A GPT-2 whose parts have the names that transformers gives them; its ``Conv1D`` keeps weights transposed."""
+    nn = torch.nn
+
+    class Conv1D(nn.Module):  # type: ignore[misc]
+        def __init__(self, outside: int, inside: int) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(inside, outside) * 0.02)
+            self.bias = nn.Parameter(torch.zeros(outside))
+
+        def forward(self, x: Any) -> Any:
+            return torch.addmm(self.bias, x.reshape(-1, x.shape[-1]), self.weight).view(*x.shape[:-1], -1)
+
+    class Attention(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.c_attn, self.c_proj = Conv1D(3 * size, size), Conv1D(size, size)
+
+        def forward(self, x: Any) -> Any:
+            count, steps, _ = x.shape
+            parts = [each.view(count, steps, heads, -1).transpose(1, 2) for each in self.c_attn(x).split(size, 2)]
+            made = nn.functional.scaled_dot_product_attention(*parts, is_causal=True)
+            return self.c_proj(made.transpose(1, 2).reshape(count, steps, size))
+
+    class Mlp(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.c_fc, self.c_proj = Conv1D(4 * size, size), Conv1D(size, 4 * size)
+
+        def forward(self, x: Any) -> Any:
+            return self.c_proj(nn.functional.gelu(self.c_fc(x), approximate="tanh"))
+
+    class Block(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.ln_1, self.attn = nn.LayerNorm(size), Attention()
+            self.ln_2, self.mlp = nn.LayerNorm(size), Mlp()
+
+        def forward(self, x: Any) -> Any:
+            x = x + self.attn(self.ln_1(x))
+            return x + self.mlp(self.ln_2(x))
+
+    class Net(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            parts = {"wte": nn.Embedding(words, size), "wpe": nn.Embedding(length, size)}
+            blocks = nn.ModuleList([Block() for _ in range(layers)])
+            self.transformer = nn.ModuleDict({**parts, "h": blocks, "ln_f": nn.LayerNorm(size)})
+            self.lm_head = nn.Linear(size, words, bias=False)
+            self.lm_head.weight = self.transformer["wte"].weight
+
+        def forward(self, x: Any) -> Any:
+            where = torch.arange(x.shape[1], device=x.device)
+            made = self.transformer["wte"](x) + self.transformer["wpe"](where)
+            for each in self.transformer["h"]:
+                made = each(made)
+            return self.lm_head(self.transformer["ln_f"](made))
+
+    return Net()
+
+
+def outcome(torch: Any, net: Any, x: Any, target: Any) -> dict[str, Any]:
+    logits = net(x)
+    torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), target.reshape(-1)).backward()
+    found = {"logits": logits, **{name: each.grad for name, each in net.named_parameters()}}
+    return {name: each.detach().cpu().numpy() for name, each in found.items()}
+
+
+def compare(theirs: Any, ours: Any, x: Any, target: Any, device: str) -> None:
+    import torch
+
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+    ours.load_state_dict({name: each.numpy() for name, each in theirs.state_dict().items()})
+    ours.to(device)
+    given = torch.tensor(x), torch.tensor(target), cuplug.tensor(x, device=device), cuplug.tensor(target, device=device)
+    single = [outcome(torch, theirs, *given[:2]), outcome(cuplug, ours, *given[2:])]
+    np.testing.assert_allclose(single[1]["logits"], single[0]["logits"], rtol=1e-4, atol=1e-4)
+    # In single precision a rectifier may decide otherwise; what is compared to many digits is computed to many.
+    theirs.double().zero_grad()
+    ours.double().zero_grad()
+    wide = [each.double() if each.is_floating_point() else each for each in given]
+    expected, found = outcome(torch, theirs, *wide[:2]), outcome(cuplug, ours, *wide[2:])
+    for name, each in expected.items():
+        np.testing.assert_allclose(found[name], each, rtol=1e-6, atol=1e-8, err_msg=name)
+
+
+@pytest.mark.needs_torch
+def test_a_resnet_18_loads_pytorchs_state_and_gives_its_logits_and_gradients(device: str) -> None:
+    import torch
+
+    torch.manual_seed(0)
+    random = np.random.default_rng(0)
+    x = random.standard_normal((4, 3, 64, 64)).astype(np.float32)
+    compare(resnet18(torch.nn, 16, 10), resnet18(cuplug.nn, 16, 10), x, random.integers(0, 10, 4), device)
+
+
+@pytest.mark.needs_torch
+def test_a_gpt_2_loads_pytorchs_state_and_gives_its_logits_and_gradients(device: str) -> None:
+    import torch
+
+    torch.manual_seed(0)
+    words = np.random.default_rng(0).integers(0, 50, (3, 13))
+    compare(gpt2(torch), gpt2(cuplug), words[:, :-1].copy(), words[:, 1:].copy(), device)
+
+
+def digits() -> tuple[Any, Any]:
+    found = pytest.importorskip("sklearn.datasets").load_digits()
+    return found.images.astype(np.float32)[:, None] / 16, found.target.astype(np.int64)
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_a_small_network_learns_digits(device: str, mixed: bool) -> None:
+    images, classes = digits()
+    mixed_up = np.random.default_rng(0).permutation(len(classes))
+    images, classes = images[mixed_up], classes[mixed_up]
+    torch, nn = cuplug, cuplug.nn
+    torch.manual_seed(0)
+    x, y = torch.tensor(images, device=device), torch.tensor(classes, device=device)
+    net = nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(256, 10)
+    ).to(device)
+    optimiser = torch.optim.AdamW(net.parameters(), lr=0.02)
+    scaler = torch.amp.GradScaler(enabled=mixed)
+    order = torch.randperm(1500, generator=torch.Generator().manual_seed(1)).tolist()
+    for start in range(0, 1500 * 6, 125):
+        chosen = torch.tensor([order[each % 1500] for each in range(start, start + 125)], device=device)
+        optimiser.zero_grad()
+        with torch.amp.autocast(device, enabled=mixed):
+            loss = nn.functional.cross_entropy(net(x[chosen]), y[chosen])
+        scaler.scale(loss).backward()
+        scaler.step(optimiser)
+        scaler.update()
+    net.eval()
+    with torch.no_grad():
+        right = (net(x[1500:]).argmax(1) == y[1500:]).float().mean()
+    assert float(right) >= 0.97
+    assert math.isfinite(float(loss.detach()))
+
+
+def test_autocast_computes_layers_in_a_half_type_and_losses_in_float32(device: str) -> None:
+    layer = cuplug.nn.Linear(4, 3).to(device)
+    x = cuplug.ones(2, 4, device=device)
+    with cuplug.amp.autocast(device, cuplug.bfloat16):
+        made = layer(x)
+        assert made.dtype is cuplug.bfloat16
+        assert cuplug.nn.functional.softmax(made, 1).dtype is cuplug.float32
+        with cuplug.amp.autocast(device, enabled=False):
+            assert layer(x).dtype is cuplug.float32
+    assert layer(x).dtype is cuplug.float32
+    made.float().sum().backward()
+    assert layer.weight.grad is not None
+    assert layer.weight.grad.dtype is cuplug.float32
+
+
+def test_a_step_that_overflows_is_left_out_and_the_scale_falls(device: str) -> None:
+    x = cuplug.ones(2, device=device, requires_grad=True)
+    optimiser = cuplug.optim.SGD([x], 1.0)
+    scaler = cuplug.amp.GradScaler(init_scale=8.0, growth_interval=1)
+    scaler.scale((x * float("inf")).sum()).backward()
+    scaler.step(optimiser)
+    scaler.update()
+    assert x.tolist() == [1.0, 1.0]
+    assert scaler.get_scale() == 4.0
+    optimiser.zero_grad()
+    scaler.scale((x * 0.5).sum()).backward()
+    assert x.grad.tolist() == [2.0, 2.0]
+    scaler.step(optimiser)
+    scaler.update()
+    assert x.tolist() == [0.5, 0.5]
+    assert scaler.get_scale() == 8.0
