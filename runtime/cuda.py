@@ -200,13 +200,22 @@ else:
     def __getattr__(name):
         """What needs tensors, imported at first use: the legacy constructors (``FloatTensor``, ...) and seeds."""
         # The import system asks for names with underscores, which must not import tensors.
-        found = None if name.startswith("__") else _of_tensors().get(name)
+        found = None if name.startswith("__") else _mixed_precision() if name == "amp" else _of_tensors().get(name)
         if found is None:
             raise AttributeError(f"module 'cuplug.cuda' has no attribute {name!r}")
         return found
 
     def __dir__():
         return sorted({*__all__, *_of_tensors()})
+
+
+__path__: list[str] = []  # a package to the import system: ``import cuplug.cuda.amp``, see ``public_paths.py``
+
+
+def _mixed_precision() -> Any:
+    from . import amp
+
+    return amp
 
 
 def _of_tensors() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Mixed precision, with torch's names: ``cuplug.amp``, ``cuplug.autocast`` and ``cuplug.cuda.amp``."""
+"""Mixed precision, with torch's names: ``cuplug.amp`` and ``cuplug.cuda.amp``."""
 
 from .autocasting import autocast
 from .gradient_scaler import GradScaler

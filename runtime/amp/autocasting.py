@@ -24,8 +24,10 @@ class autocast:  # noqa: N801 - torch's name
     """
 
     def __init__(
-        self, device_type: str = "cuda", dtype: Any = None, enabled: bool = True, cache_enabled: bool | None = None
+        self, device_type: Any = "cuda", dtype: Any = None, enabled: bool = True, cache_enabled: bool | None = None
     ) -> None:
+        if isinstance(device_type, bool):  # autocast(enabled) of cuda.amp, as in old programs
+            device_type, enabled = "cuda", device_type
         if device_type not in ("cuda", "cpu"):
             raise ArgumentError(f"autocast: device_type is 'cuda' or 'cpu', not {device_type!r}")
         kind = dtype_of(dtype) if dtype is not None else float16 if device_type == "cuda" else bfloat16

@@ -225,3 +225,21 @@ def test_a_step_that_overflows_is_left_out_and_the_scale_falls(device: str) -> N
     scaler.update()
     assert x.tolist() == [0.5, 0.5]
     assert scaler.get_scale() == 8.0
+
+
+def test_the_loop_of_mixed_precision_in_old_programs_runs(running: str) -> None:
+    from cuplug.cuda.amp import GradScaler, autocast
+
+    model, scaler = cuplug.nn.Linear(2, 1).cuda(), GradScaler()
+    optimizer = cuplug.optim.SGD(model.parameters(), lr=0.1)
+    losses = []
+    for _ in range(5):
+        optimizer.zero_grad()
+        with autocast():
+            loss = cuplug.nn.functional.mse_loss(model(cuplug.ones(4, 2).cuda()), cuplug.ones(4, 1).cuda())
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < losses[0]
+    assert cuplug.cuda.amp.autocast is autocast
