@@ -26,7 +26,7 @@ class Parameter(Tensor):
         """
         source = empty(0) if data is None else data
         made = object.__new__(cls)
-        made._storage, made._offset, made._array = source._storage, source._offset, None
+        made._storage, made._offset, made._array, made._gradient = source._storage, source._offset, None, None
         layout = source._layout.plain
         made._layout = layout.twin if requires_grad else layout
         return made
