@@ -7,8 +7,8 @@ What holds between any two operations (the tests check each), beside what ``expa
    program does and whatever the plan says.
 2. Each range belongs to one stream, and everything in it is reused in that stream's order alone.
 3. A follower's position moves only when a request has been served, so that a request that is tried again is the same.
-4. What a range has mapped is not moved elsewhere; under want of memory (``_release_cached``) it is given back where
-   it is free, and mapped again where the plan needs it.
+4. What a range has mapped is not moved elsewhere while the program follows the plan; under want of memory
+   (``_release_cached``) it is given back where it is free. It is mapped again where the plan needs it.
 """
 
 from __future__ import annotations
@@ -168,7 +168,8 @@ class PlannedAllocator(ExpandableAllocator):
         self._fill(space, whole, self._creatable(nbytes))
 
     def _movable_spaces(self) -> Iterator[Space]:
-        mine = [] if self._gives_up_ranges else [follower.space for follower in self._followers.values()]
+        followers = [] if self._gives_up_ranges else self._followers.values()
+        mine = [follower.space for follower in followers if follower.follows]
         yield from (space for space in super()._movable_spaces() if not any(space is one for one in mine))
 
     def _release_cached(self) -> int:
@@ -218,6 +219,11 @@ class _Follower:
     def range_bytes(self, granularity: int) -> int:
         """The size of the range."""
         return -(-self.cycle.height // granularity) * granularity
+
+    @property
+    def follows(self) -> bool:
+        """Whether the program follows the plan, as far as is known."""
+        return self._next is not None and not self._lacking
 
     def propose(self, nbytes: int) -> int:
         """The offset that the plan has for the next request; ``UNPLANNED`` for none. Changes nothing."""

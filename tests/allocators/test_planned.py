@@ -259,6 +259,21 @@ def test_without_anything_that_repeats_it_does_what_expandable_does(planned: Any
     assert figures[0] == figures[1]
 
 
+def test_the_range_of_a_plan_that_does_not_suit_serves_others(planned: Any) -> None:
+    program, other = Program(12, largest=8 * MIB), Program(13, largest=8 * MIB)
+    peaks = []
+    for make in (planned(program.requests(4)), ExpandableAllocator):
+        allocator = make(NullUpstream())
+        allocator.free(allocator.allocate(program.sizes[0], stream=0))  # it begins alike
+        for number in range(20):  # so many strange ones, and the plan is given up
+            allocator.free(allocator.allocate(1 + number, stream=0))
+        other.run(allocator, 4, {})
+        peaks.append(allocator.statistics().all.reserved_bytes.peak)
+    need = make_cycle(0, program.requests(4), seconds=0)
+    assert need is not None
+    assert peaks[0] <= 1.1 * max(peaks[1], need.height) + 4 * MIB
+
+
 def test_a_cycle_is_what_repeats_twice_at_the_end_and_explains_the_most() -> None:
     assert find_cycle([9, 8, *[1, 2, 3] * 4]) == (2, 3)
     assert find_cycle([7, *[1, 1, 2] * 3, 1]) == (1, 3)
