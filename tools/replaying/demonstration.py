@@ -58,8 +58,12 @@ def history() -> Trace:
 
 
 def bundled_allocators() -> list[str]:
-    """The names of the allocators that the package itself brings."""
-    return [entry.name for entry in default_manager().describe_allocators() if entry.plugin == "cuplug"]
+    """The names of the allocators that the package itself brings, but for those that cannot do without an option."""
+    return [
+        entry.name
+        for entry in default_manager().describe_allocators()
+        if entry.plugin == "cuplug" and not any(option.required for option in entry.options)
+    ]
 
 
 def run_one(trace: Trace, allocator: str, driver: str, directory: Path, done: Callable[[int], None]) -> Outcome:

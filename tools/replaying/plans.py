@@ -10,10 +10,13 @@ __all__ = ["plan_of", "requests_of"]
 
 
 def plan_of(program: Program, *, seconds: float = 8.0) -> Plan:
-    """The plan of one device's history; without cycles where nothing repeats. ``seconds``: for packing, in all."""
+    """The plan of one device's history; without cycles where nothing repeats that could be planned.
+
+    ``seconds``: for packing, in all.
+    """
     streams = requests_of(program)
     made = [make_cycle(stream, asked, seconds=seconds / len(streams)) for stream, asked in streams.items()]
-    return Plan([cycle for cycle in made if cycle is not None])
+    return Plan([cycle for cycle in made if cycle is not None and cycle.planned_bytes])
 
 
 def requests_of(program: Program) -> dict[int, list[Request]]:

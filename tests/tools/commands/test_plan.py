@@ -80,3 +80,17 @@ def test_a_run_in_which_nothing_repeats_gives_status_one_and_no_file(command: Co
 
 def test_a_device_that_is_not_there_is_refused(refused: Callable[..., str], repeating: Path, tmp_path: Path) -> None:
     assert "of device 3" in refused("plan", repeating, "-o", tmp_path / "none.plan", "--device", 3)
+
+
+def test_what_repeats_without_a_free_is_no_plan(command: Command, tmp_path: Path) -> None:
+    trace = tmp_path / "run.cuplug"
+    writer = TraceWriter(trace, {"driver": "sim", "argv": ["train.py"]})
+    writer.describe(allocators={"0": "caching"})
+    thread = writer.thread("MainThread")
+    for number in range(4):
+        writer.append(EventKind.ALLOCATE, 0, 1000 * number, thread, 0, (1 + number) << 24, 1 << 20, 1 << 20, 0)
+    writer.close()
+    result = command("plan", trace, "-o", tmp_path / "run.plan")
+    assert result.exit_code == 1
+    assert "nothing repeats" in result.stderr
+    assert not (tmp_path / "run.plan").exists()
