@@ -9,12 +9,16 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
+import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from cuplug.allocators.events import EventKind
 from cuplug.plugins.tracing.reader import read_trace
 from cuplug.plugins.tracing.writer import write_trace
+from cuplug.tools.analysis.checkup import Check
 from cuplug.tools.commands import app
 from cuplug.tools.replaying.replayer import ReplayResult
 from rich.cells import cell_len
@@ -35,7 +39,29 @@ COMMANDS = {
     "dump": "dump run.cuplug",
     "allocators": "allocators",
     "allocators-drivers": "allocators --drivers",
+    "report": "report run.cuplug -o page.html",
+    "export": "export run.cuplug -o run.json",
+    "plan": "plan run.cuplug -o run.plan",
+    "pack": "pack buffers.csv --capacity 4096 -o packed.csv",
+    "record": "record -d sim -o recorded.cuplug program.py",
+    "run": "run -d sim -a direct program.py",
+    "demo": "demo -d sim -o traces",
+    "doctor": "doctor",
 }
+STATUSES = {"plan": 1, "doctor": 1}
+"""Of the commands that have something to complain of."""
+IN_PROCESSES_OF_THEIR_OWN = ("record", "run")
+PROGRAM = """
+import cuplug
+
+blocks = [cuplug.cuda.alloc(1 << 20) for _ in range(4)]
+print("what the program prints")
+"""
+MACHINE = [
+    Check("Python", "fine", "3.12 (CPython, x86_64) /usr/bin/python3"),
+    Check("CUDA driver", "absent", "no NVIDIA driver", "for a GPU, install NVIDIA's driver; else programs run on sim"),
+    Check("settings", "wrong", "CUPLUG_DRIVER=simm: there is no driver 'simm'", "choose one of cuda and sim"),
+]
 SUBCOMMANDS = sorted(one.name or one.callback.__name__ for one in app.registered_commands if one.callback)
 
 
@@ -49,22 +75,48 @@ def test_what_a_command_prints_is_what_is_stored(
     trace.events["requested"][trace.events["kind"] == EventKind.ALLOCATE] //= 2
     write_trace(trace, small_trace.parent / "later.cuplug")
     monkeypatch.setattr(ReplayResult, "events_per_second", 123456.0)  # it is measured
+    monkeypatch.setattr(import_module("cuplug.tools.commands.doctor"), "check_machine", lambda: MACHINE)
+    demo = import_module("cuplug.tools.commands.demo")
+    monkeypatch.setattr(demo, "bundled_allocators", lambda: ["bump", "caching"])  # the others take seconds
     monkeypatch.chdir(small_trace.parent)
+    Path("buffers.csv").write_text("id,lower,upper,size\na,0,3,1024\nb,1,2,2048\nc,2,4,1024\n", encoding="utf-8")
+    Path("program.py").write_text(PROGRAM, encoding="utf-8")
     if columns == "piped":
         monkeypatch.delenv("COLUMNS", raising=False)
     else:
         monkeypatch.setenv("COLUMNS", columns)
-    result = command(*COMMANDS[name].split())
-    assert result.exit_code == 0, result.output
-    for line in result.stdout.splitlines():
+    words = COMMANDS[name].split()
+    if name in IN_PROCESSES_OF_THEIR_OWN:
+        status, found, complaints = _run_apart(words)
+    else:
+        result = command(*words)
+        status, found, complaints = result.exit_code, result.stdout, result.stderr
+    assert status == STATUSES.get(name, 0), complaints
+    for line in found.splitlines():
         assert line == line.rstrip(), repr(line)
     path = STORED / f"{name}.{columns}.txt"
-    found = result.stdout
+    if complaints:
+        found += f"--- on standard error\n{complaints}"
+    found = re.sub(r"(?m)^time .* m?s$", "time  (measured)", found)
     for others in ("\ncaching\n", "\nsim\n"):  # of allocators and drivers those that hardly ever change
         found = found.partition(others)[0]
     if os.environ.get("CUPLUG_STORE_OUTPUTS"):
         path.write_text(found, encoding="utf-8")
     assert found == path.read_text(encoding="utf-8")
+
+
+def _run_apart(words: list[str]) -> tuple[int, str, str]:
+    """What a command that runs a program gives: its status, and what it writes to both outputs."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("CUPLUG_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "cuplug.tools.trace", *words], env=clean, capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_the_output_of_every_command_is_stored() -> None:
+    stored = {line.split()[0] for line in COMMANDS.values()}
+    assert stored == set(SUBCOMMANDS) - {"top"}  # an older name of watch
 
 
 @pytest.mark.parametrize("name", SUBCOMMANDS)

@@ -12,6 +12,7 @@ from ..replaying.demonstration import LeftOut, Outcome, bundled_allocators, hist
 from ..replaying.driver_choice import choose_driver
 from ..replaying.program import decode
 from ..reporters.demo_text import print_comparison
+from ..reporters.tables import print_paragraph
 
 
 def demo(
@@ -29,10 +30,10 @@ def demo(
     with progress("reading the history"):
         trace = history()
     console = out()
-    console.print(
+    print_paragraph(
+        console,
         f"The {len(trace.events):,} events of a ResNet-50 training run (PyTorch, H200; 24 iterations of batch 32, "
         f"resolution 160 to 320), on the driver {chosen}:",
-        soft_wrap=True,
     )
     console.print()
     steps = sum(len(program.steps) for program in decode(trace))
