@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -20,6 +21,9 @@ from pathlib import Path
 import hypothesis
 import pytest
 from cuplug.plugins.selection import parse_selection
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in its background
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # tests press Ctrl-C, in child processes too
 
 pytest_plugins = ["cuplug.plugins.conformance"]
 

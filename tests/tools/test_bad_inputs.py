@@ -21,7 +21,7 @@ from cuplug.plugins.tracing.writer import TraceWriter
 COMMANDS = (
     "summary {}", "summary --json {}", "report {} -o page.html", "replay {}", "advise {}", "fit {}", "watch --once {}",
     "compare {}", "compare {} -o page.html", "diff {0} {0}", "export {} -o out.json", "export {} -o out.csv", "dump {}",
-    "dump -f jsonl {}",
+    "dump -f jsonl {}", "plan {} -o run.plan", "pack {} -o packed.csv",
 )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TextIO
 
 from ...allocators.packing import Buffer
@@ -22,6 +23,8 @@ def read_buffers(path: str | os.PathLike[str]) -> tuple[list[str], list[Buffer]]
     Raises:
         UsageError: the file cannot be read, a column is missing, or a line is no buffer; the message names it.
     """
+    if Path(path).exists() and not Path(path).is_file():  # a pipe, say, which nobody may ever write to
+        raise UsageError(f"cannot read {os.fspath(path)}: it is not a regular file")
     try:
         with open(path, encoding="utf-8", newline="") as file:
             return _read(path, csv.DictReader(file, skipinitialspace=True))
