@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -52,7 +53,7 @@ def test_output_that_is_not_a_terminal_has_no_control_characters(tmp_path: Path,
 
 def test_a_reader_that_stops_early_is_no_error(tmp_path: Path) -> None:
     history = Path(door.__file__).parent / "data" / "resnet_multiscale.pickle.xz"
-    command = f"{sys.executable} {door.__file__} dump {history} | head -1"
+    command = f"{shlex.join([sys.executable, str(door.__file__), 'dump', str(history)])} | head -1"
     done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stdout.startswith("event")
     assert done.stderr == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import subprocess
 import sys
@@ -19,7 +20,7 @@ needs_dev_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this
 
 
 def run(command: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    line = f"{sys.executable} {door.__file__} {command}"
+    line = f"{shlex.join([sys.executable, str(door.__file__)])} {command}"
     return subprocess.run(
         ["sh", "-c", line], cwd=cwd, env={**os.environ, **environment}, capture_output=True, text=True, check=False
     )
