@@ -38,8 +38,7 @@ def current(monkeypatch):
 
 
 @pytest.fixture
-def runtime(make_simulated, monkeypatch):
-    monkeypatch.setenv("CUPLUG_NATIVE", "1")
+def runtime(make_simulated):
     return make_simulated()
 
 
@@ -121,7 +120,6 @@ def test_a_trace_tells_cupys_allocations_with_the_programs_call_stacks(make_simu
     from cuplug.plugins.tracing.reader import read_trace
     from cupy.cuda.memory import CFunctionAllocatorMemory
 
-    monkeypatch.setenv("CUPLUG_NATIVE", "1")
     monkeypatch.setenv("CUPLUG_TRACE_STACKS", "python")
     runtime = make_simulated(trace=tmp_path / "t.cuplug")
     under_cupy.allocator(runtime=runtime)
