@@ -247,12 +247,6 @@ def test_both_forms_say_the_same_when_memory_is_short() -> None:
 # --- owners
 
 
-@pytest.fixture(autouse=True)
-def _native_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the simulator too, where the bundled plugin takes the form in Python by default."""
-    monkeypatch.setenv("CUPLUG_NATIVE", "1")
-
-
 class Held(Owner):
     __slots__ = ()
 

@@ -23,8 +23,7 @@ from cuplug.allocators.native.strategies import NativeCaching
 
 
 @pytest.fixture(autouse=True)
-def _native_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("CUPLUG_NATIVE", "1")
+def _shut_down() -> Iterator[None]:
     yield
     cuplug.shutdown()
 
