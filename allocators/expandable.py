@@ -23,7 +23,7 @@ from .block import Block, BlockInfo, Segment
 from .errors import DriverError, OutOfMemoryError
 from .events import EventKind
 from .pages import Move, Page, Pages
-from .spans import FREE, HOLE, Place, Range, Space, Span
+from .spans import FREE, HOLE, Opening, Range, Space, Span
 from .stamps import Stamps
 from .statistics import SMALL_BLOCK
 from .upstream import Upstream, VirtualMemory
@@ -137,15 +137,15 @@ class ExpandableAllocator(Allocator):
     def _grow(self, space: Space, nbytes: int) -> Span:
         """Take a block where memory has to be mapped first."""
         self._poll()
-        place = space.place(nbytes) or self._place_in_new_range(space, nbytes)
+        opening = space.place(nbytes) or self._place_in_new_range(space, nbytes)
         creatable = sys.maxsize if self._is_kept(space.stream) else self._creatable(nbytes)
         try:
-            span = self._fill(space, place, creatable)
+            span = self._fill(space, opening, creatable)
         except OutOfMemoryError:
             if not creatable:
                 raise
-            span = self._fill(space, place, 0)
-        return space.take_at(span, place.address, nbytes)
+            span = self._fill(space, opening, 0)
+        return space.take_at(span, opening.address, nbytes)
 
     def _creatable(self, nbytes: int) -> int:
         """How many bytes of new pages may be created before free ones are moved."""
@@ -157,20 +157,20 @@ class ExpandableAllocator(Allocator):
         slack = max(int(most * _LEAST_SLACK), slack)
         return max(0, most + slack - self._ledger.reserved) // self._granularity * self._granularity
 
-    def _fill(self, space: Space, place: Place, creatable: int) -> Span:
-        """Map what ``place`` misses; with new pages up to ``creatable`` bytes, then with free ones while there are any.
+    def _fill(self, space: Space, opening: Opening, creatable: int) -> Span:
+        """Map what ``opening`` misses; with new pages up to ``creatable`` bytes, then with free ones while there are.
 
         Returns:
             The free span that has come about there.
         """
-        plan = self._plan(space, place, creatable)
+        plan = self._plan(space, opening, creatable)
         excess = plan.fresh - creatable
         if excess > 0 and plan.coarse:
             for span, page in plan.coarse:
                 if excess > 0:
                     excess -= page.nbytes
                     self._give_back(span, page)
-            plan = self._plan(space, place, creatable)
+            plan = self._plan(space, opening, creatable)
         limit = self.memory_limit
         if limit is not None and self._ledger.reserved + plan.fresh > limit:
             raise OutOfMemoryError(f"the memory limit of {limit} bytes leaves no room for {plan.fresh} more")
@@ -191,13 +191,13 @@ class ExpandableAllocator(Allocator):
                 self._ledger.created_page()
         return span
 
-    def _plan(self, space: Space, place: Place, creatable: int) -> _Plan:
+    def _plan(self, space: Space, opening: Opening, creatable: int) -> _Plan:
         plan = _Plan()
-        runs = [[start, end] for _, start, end in place.holes]
-        wanted = place.missing - creatable
+        runs = [[start, end] for _, start, end in opening.holes]
+        wanted = opening.missing - creatable
         if wanted > 0:
-            start = place.address // self._granularity * self._granularity
-            end = place.address + place.nbytes
+            start = opening.address // self._granularity * self._granularity
+            end = opening.address + opening.nbytes
             for span, page in self._movable(space):
                 if wanted <= 0:
                     break
@@ -238,7 +238,7 @@ class ExpandableAllocator(Allocator):
         most = min(fresh // _PAGES_OF_BLOCK, self._ledger.reserved // _PAGES_OF_ALL)
         return _power_of_two(most, self._granularity)
 
-    def _place_in_new_range(self, space: Space, nbytes: int) -> Place:
+    def _place_in_new_range(self, space: Space, nbytes: int) -> Opening:
         self._drop_empty_ranges(self._ownerless)
         least = -(-nbytes // self._granularity) * self._granularity
         size = max(self._range_bytes[space.small], least)
@@ -256,9 +256,9 @@ class ExpandableAllocator(Allocator):
                 break
         self._range_bytes[space.small] = size
         space.add(made)
-        place = space.place(nbytes)
-        assert place is not None
-        return place
+        opening = space.place(nbytes)
+        assert opening is not None
+        return opening
 
     # --- giving memory back
 
@@ -376,7 +376,7 @@ class ExpandableAllocator(Allocator):
 
 
 class _Plan:
-    """How the memory that a place misses is to be had."""
+    """How the memory that an opening misses is to be had."""
 
     def __init__(self) -> None:
         self.moves: list[Move] = []

@@ -23,7 +23,7 @@ from .block import Block
 from .errors import DriverError, OutOfMemoryError
 from .expandable import ExpandableAllocator
 from .planning import UNPLANNED, Cycle, Plan
-from .spans import FREE, LIVE, Place, Range, Space, Span
+from .spans import FREE, LIVE, Opening, Range, Space, Span
 from .upstream import Upstream
 
 __all__ = ["PlannedAllocator", "Served"]
@@ -139,8 +139,8 @@ class PlannedAllocator(ExpandableAllocator):
             if first.kind == FREE and first.end >= address + nbytes:
                 span = space.take_at(first, address, nbytes)
             else:
-                place = Place(address, nbytes, space.missing(found, address, address + nbytes), 0)
-                span = self._fill(space, place, self._creatable(nbytes))
+                opening = Opening(address, nbytes, space.missing(found, address, address + nbytes), 0)
+                span = self._fill(space, opening, self._creatable(nbytes))
                 span = space.take_at(span, address, nbytes)
         except (OutOfMemoryError, DriverError):
             return None  # as without a plan: what is short or out of order shows there
@@ -164,7 +164,7 @@ class PlannedAllocator(ExpandableAllocator):
             self._ranges.remove(made)
             raise
         space.add(made)
-        whole = Place(made.address, nbytes, [(made.first, made.address, made.address + nbytes)], nbytes)
+        whole = Opening(made.address, nbytes, [(made.first, made.address, made.address + nbytes)], nbytes)
         self._fill(space, whole, self._creatable(nbytes))
 
     def _movable_spaces(self) -> Iterator[Space]:

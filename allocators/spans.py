@@ -16,7 +16,7 @@ from .pages import Page
 from .stamps import Stamps
 from .statistics import Ledger
 
-__all__ = ["FREE", "HOLE", "LIVE", "Place", "Range", "Space", "Span"]
+__all__ = ["FREE", "HOLE", "LIVE", "Opening", "Range", "Space", "Span"]
 
 LIVE, FREE, HOLE = 0, 1, 2
 _ADDRESS_BITS = 64
@@ -69,7 +69,7 @@ class Span:
         return self.address + self.nbytes
 
 
-class Place:
+class Opening:
     """Where a block could lie that no free span can hold: among free spans and holes between two live blocks."""
 
     __slots__ = ("address", "holes", "missing", "nbytes", "room")
@@ -155,12 +155,12 @@ class Space:
 
     # --- pages
 
-    def place(self, nbytes: int) -> Place | None:
+    def place(self, nbytes: int) -> Opening | None:
         """Where to put a block that no free span holds, so that little has to be mapped; None if nowhere.
 
         Of places that miss equally much, one between live blocks that are close together, then the lowest.
         """
-        best: Place | None = None
+        best: Opening | None = None
         looked_at: set[int] = set()
         for hole in self._holes.values():
             if hole.address in looked_at:
@@ -173,13 +173,13 @@ class Space:
             starts = {span.address for span in gap if span.address + nbytes <= end}
             starts |= {span.end - nbytes for span in gap if span.kind == FREE and span.end - nbytes >= start}
             for address in starts:
-                found = Place(address, nbytes, self.missing(gap, address, address + nbytes), end - start)
+                found = Opening(address, nbytes, self.missing(gap, address, address + nbytes), end - start)
                 if best is None or _rank(found) < _rank(best):
                     best = found
         return best
 
     def missing(self, gap: list[Span], start: int, end: int) -> list[tuple[Span, int, int]]:
-        """What has to be mapped for a block at ``start``, of the spans in ``gap``: as ``Place.holes``."""
+        """What has to be mapped for a block at ``start``, of the spans in ``gap``: as ``Opening.holes``."""
         page = self._granularity
         start, end = start // page * page, -(-end // page) * page
         return [
@@ -379,5 +379,5 @@ def _gap(hole: Span) -> list[Span]:
     return gap
 
 
-def _rank(place: Place) -> tuple[int, int, int]:
-    return place.missing, place.room, place.address
+def _rank(opening: Opening) -> tuple[int, int, int]:
+    return opening.missing, opening.room, opening.address

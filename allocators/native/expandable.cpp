@@ -95,17 +95,17 @@ void ExpandableAllocator::poll() {
 Block *ExpandableAllocator::grow(Space *space, uint64_t nbytes) {
   pages_.begin();
   poll();
-  Place place;
-  if (!space->place(nbytes, &place)) place_in_new_range(space, nbytes, &place);
+  Opening opening;
+  if (!space->place(nbytes, &opening)) place_in_new_range(space, nbytes, &opening);
   uint64_t may_create = is_kept(space->stream) ? NO_LIMIT : creatable(nbytes);
   Block *span = nullptr;
   try {
-    span = fill(space, place, may_create);
+    span = fill(space, opening, may_create);
   } catch (const OutOfMemory &) {
     if (may_create == 0) throw;
   }
-  if (span == nullptr) span = fill(space, place, 0);
-  return space->take_at(span, place.address, nbytes);
+  if (span == nullptr) span = fill(space, opening, 0);
+  return space->take_at(span, opening.address, nbytes);
 }
 
 /* How many bytes of new pages may be created before free ones are moved. */
@@ -119,10 +119,10 @@ uint64_t ExpandableAllocator::creatable(uint64_t nbytes) {
   return most <= reserved ? 0 : (most - reserved) / granularity_ * granularity_;
 }
 
-/* Map what `place` misses; with new pages up to `creatable` bytes, then with free ones while there are any. Returns the
+/* Map what `opening` misses; with new pages up to `creatable` bytes, then with free ones while there are. Returns the
  * free part that has come about there. */
-Block *ExpandableAllocator::fill(Space *space, const Place &place, uint64_t creatable) {
-  make_plan(space, place, creatable);
+Block *ExpandableAllocator::fill(Space *space, const Opening &opening, uint64_t creatable) {
+  make_plan(space, opening, creatable);
   if (plan_.fresh > creatable && !plan_.coarse.empty()) {
     int64_t excess = int64_t(plan_.fresh - creatable);
     prepare(plan_.coarse.size());
@@ -131,14 +131,14 @@ Block *ExpandableAllocator::fill(Space *space, const Place &place, uint64_t crea
       excess -= int64_t(source.page->nbytes);
       give_back(source);
     }
-    make_plan(space, place, creatable);
+    make_plan(space, opening, creatable);
   }
   if (exceeds_limit(plan_.fresh)) throw OutOfMemory();
   if (plan_.fresh >= MUCH && plan_.fresh > upstream_.free_bytes()) pages_.probe(plan_.fresh);
   for (const Source &source : plan_.sources) space_at(source.span)->stamps->wait(source.span->stamp);
 
   prepare(plan_.moves.size());
-  for (const Place::Hole &hole : place.holes) space->range_of(hole.start)->prepare(hole.start, hole.end);
+  for (const Opening::Hole &hole : opening.holes) space->range_of(hole.start)->prepare(hole.start, hole.end);
   std::vector<uint64_t> was;
   for (const Source &source : plan_.sources) was.push_back(source.page->address);
   auto note_what_left = [&] {
@@ -162,20 +162,20 @@ Block *ExpandableAllocator::fill(Space *space, const Place &place, uint64_t crea
   return span;
 }
 
-void ExpandableAllocator::make_plan(Space *space, const Place &place, uint64_t creatable) {
+void ExpandableAllocator::make_plan(Space *space, const Opening &opening, uint64_t creatable) {
   plan_.moves.clear();
   plan_.sources.clear();
   plan_.coarse.clear();
-  std::vector<Place::Hole> runs = place.holes;
-  int64_t wanted = creatable >= place.missing ? 0 : int64_t(place.missing - creatable);
+  std::vector<Opening::Hole> runs = opening.holes;
+  int64_t wanted = creatable >= opening.missing ? 0 : int64_t(opening.missing - creatable);
   if (wanted > 0) {
-    uint64_t start = place.address / granularity_ * granularity_, end = place.address + place.nbytes;
+    uint64_t start = opening.address / granularity_ * granularity_, end = opening.address + opening.nbytes;
     for (Block *span : movable(space)) {
       uint64_t at = span->end();
       while (Page *page = wanted > 0 ? space_at(span)->page_before(span, &at) : nullptr) {
         if (start < page->address + page->nbytes && page->address < end) continue;
         auto run = std::find_if(runs.begin(), runs.end(),
-                                [&](const Place::Hole &hole) { return hole.end - hole.start >= page->nbytes; });
+                                [&](const Opening::Hole &hole) { return hole.end - hole.start >= page->nbytes; });
         if (run == runs.end()) {
           plan_.coarse.push_back({span, page});
           continue;
@@ -189,9 +189,9 @@ void ExpandableAllocator::make_plan(Space *space, const Place &place, uint64_t c
     }
   }
   plan_.fresh = 0;
-  for (const Place::Hole &run : runs) plan_.fresh += run.end - run.start;
+  for (const Opening::Hole &run : runs) plan_.fresh += run.end - run.start;
   uint64_t largest = page_size(plan_.fresh);
-  for (Place::Hole &run : runs) {
+  for (Opening::Hole &run : runs) {
     while (run.start < run.end) {
       uint64_t size = std::min(largest, power_of_two(run.end - run.start, granularity_));
       plan_.moves.push_back({run.start, size, nullptr});
@@ -227,7 +227,7 @@ uint64_t ExpandableAllocator::page_size(uint64_t fresh) const {
   return power_of_two(std::min(fresh / PAGES_OF_BLOCK, ledger_.reserved() / PAGES_OF_ALL), granularity_);
 }
 
-void ExpandableAllocator::place_in_new_range(Space *space, uint64_t nbytes, Place *place) {
+void ExpandableAllocator::place_in_new_range(Space *space, uint64_t nbytes, Opening *opening) {
   std::vector<Space *> ownerless;
   for (const auto &left : ownerless_) ownerless.push_back(left.get());
   drop_empty_ranges(ownerless);
@@ -248,7 +248,7 @@ void ExpandableAllocator::place_in_new_range(Space *space, uint64_t nbytes, Plac
   }
   usual = size;
   space->add(std::make_unique<Range>(address, size, granularity_));
-  space->place(nbytes, place);
+  space->place(nbytes, opening);
 }
 
 /* --- giving memory back */

@@ -51,7 +51,7 @@ class ExpandableAllocator final : public Allocator {
     Page *page;
   };
 
-  /* How the memory that a place misses is to be had. */
+  /* How the memory that an opening misses is to be had. */
   struct Plan {
     std::vector<Move> moves;
     std::vector<Source> sources; /* the free pages that move; within a part, from its end on */
@@ -63,11 +63,11 @@ class ExpandableAllocator final : public Allocator {
   Stream *stream_of(uint64_t stream);
   Block *grow(Space *space, uint64_t nbytes);
   uint64_t creatable(uint64_t nbytes);
-  Block *fill(Space *space, const Place &place, uint64_t creatable);
-  void make_plan(Space *space, const Place &place, uint64_t creatable);
+  Block *fill(Space *space, const Opening &opening, uint64_t creatable);
+  void make_plan(Space *space, const Opening &opening, uint64_t creatable);
   std::vector<Block *> movable(const Space *space) const;
   uint64_t page_size(uint64_t fresh) const;
-  void place_in_new_range(Space *space, uint64_t nbytes, Place *place);
+  void place_in_new_range(Space *space, uint64_t nbytes, Opening *opening);
   std::vector<Source> every_free_page() const;
   void give_back(const Source &source);
   void prepare(size_t steps);

@@ -225,12 +225,12 @@ PyTypeObject owner_type() {
 
 uint64_t generation = 1; /* raised when places become invalid */
 
-struct Place {
+struct ThreadPlace {
   uint64_t generation;
   Allocator *allocator; /* borrowed: an allocator that goes raises the generation */
   uint64_t stream;
 };
-CUPLUG_THREAD_LOCAL Place place = {0, nullptr, 0};
+CUPLUG_THREAD_LOCAL ThreadPlace place = {0, nullptr, 0};
 
 struct Quick {
   PyObject_HEAD
@@ -243,7 +243,7 @@ struct Quick {
 PyObject *call_quick(PyObject *self, PyObject *const *arguments, size_t flags, PyObject *keywords) {
   Quick *quick = reinterpret_cast<Quick *>(self);
   if (keywords == nullptr && PyVectorcall_NARGS(flags) == 1 && PyLong_CheckExact(arguments[0])) {
-    const Place here = place;
+    const ThreadPlace here = place;
     uint64_t nbytes;
     if (here.generation == generation) {
       if (size_of(arguments[0], &nbytes) < 0) { /* the function says it in its own words */

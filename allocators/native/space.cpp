@@ -112,7 +112,7 @@ void Space::put(Block *block) {
 
 /* --- pages */
 
-bool Space::place(uint64_t nbytes, Place *best) const {
+bool Space::place(uint64_t nbytes, Opening *best) const {
   const Block *best_gap = nullptr;
   for (const Block *hole : holes_) {
     const Block *gap = hole; /* its first part */
@@ -149,13 +149,13 @@ bool Space::place(uint64_t nbytes, Place *best) const {
 }
 
 /* The bytes of the holes of a gap in which pages are missing for a block from `start` to `end`. `holes` gets them. */
-uint64_t Space::missing(const Block *gap, uint64_t start, uint64_t end, std::vector<Place::Hole> *holes) const {
+uint64_t Space::missing(const Block *gap, uint64_t start, uint64_t end, std::vector<Opening::Hole> *holes) const {
   start = start / granularity_ * granularity_;
   end = (end + granularity_ - 1) / granularity_ * granularity_;
   uint64_t total = 0;
   for (const Block *span = gap; in_gap(span) && span->address < end; span = span->after) {
     if (span->kind != HOLE || span->end() <= start) continue;
-    Place::Hole hole{std::max(span->address, start), std::min(span->end(), end)};
+    Opening::Hole hole{std::max(span->address, start), std::min(span->end(), end)};
     total += hole.end - hole.start;
     if (holes != nullptr) holes->push_back(hole);
   }
