@@ -48,3 +48,29 @@ def test_deterministic_training_ends_with_the_weights_of_native_pytorch(allocato
     lines = [run("deterministic_training_prints_its_weights", each).stdout.splitlines() for each in ("", allocator)]
     assert lines[0][0].startswith("weights ")
     assert lines[0][0] == lines[1][0]
+
+
+TWO_GPUS = Path(__file__).parent / "two_gpus.py"
+
+
+@pytest.mark.parametrize("allocator", ["expandable", "caching"])
+@pytest.mark.parametrize(
+    "name", ["replicas_train_alike", "shards_train", "flat_shards_train", "devices_copy_to_each_other"]
+)
+def test_two_gpus_end_with_what_native_pytorch_ends_with(name: str, allocator: str) -> None:
+    torch = pytest.importorskip("torch")
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    found = []
+    for each in ("", allocator):
+        environment = {name: value for name, value in os.environ.items() if name != "CUPLUG_TORCH"} | DETERMINISTIC
+        if each:
+            environment["CUPLUG_TORCH"] = each
+        command = [*launcher, str(TWO_GPUS), name]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
+        lines = sorted(line.split() for line in done.stdout.splitlines() if line.startswith("passed "))
+        assert [line[4] for line in lines] == ["cuplug" if each else "native"] * 2
+        found.append([line[5] for line in lines])
+    assert found[0] == found[1]
