@@ -31,6 +31,8 @@ __all__ = [
     "function_position",
     "identifiers",
     "is_function",
+    "is_name",
+    "is_word",
     "read_declarations",
     "split",
 ]
@@ -309,6 +311,16 @@ def is_function(tokens: Tokens, head: int, semicolon: int) -> bool:
         if tokens[position] == "(":
             return True
     return False
+
+
+def is_word(text: str) -> bool:
+    """Whether a token is a keyword or a name."""
+    return text[:1].isalpha() or (text[:1] in "_$" and text != "")
+
+
+def is_name(text: str) -> bool:
+    """Whether a token is a name."""
+    return is_word(text) and text not in KEYWORDS
 
 
 def split(tokens: Tokens, start: int, end: int) -> Iterator[tuple[int, int]]:
