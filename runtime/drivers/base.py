@@ -297,8 +297,24 @@ class Driver(Protocol):
         """The offset and size in bytes of each parameter of a kernel."""
         ...
 
-    def launch(self, function: int, grid: Dim3, block: Dim3, *, shared: int, stream: int, parameters: bytes) -> None:
-        """Queue a kernel. ``parameters`` is the parameter block, laid out as ``function_parameters`` says."""
+    def launch(
+        self,
+        function: int,
+        grid: Dim3,
+        block: Dim3,
+        *,
+        shared: int,
+        stream: int,
+        parameters: bytes,
+        cooperative: bool = False,
+    ) -> None:
+        """Queue a kernel. ``parameters`` is the parameter block, laid out as ``function_parameters`` says.
+
+        The blocks of a ``cooperative`` launch are all resident at once, so that they may wait for one another.
+
+        Raises:
+            DriverError: ``CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE``: the device cannot hold as many at once.
+        """
         ...
 
 
@@ -352,6 +368,7 @@ _ERROR_NAMES = {
     717: "CUDA_ERROR_INVALID_ADDRESS_SPACE",
     718: "CUDA_ERROR_INVALID_PC",
     719: "CUDA_ERROR_LAUNCH_FAILED",
+    720: "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
     801: "CUDA_ERROR_NOT_SUPPORTED",
     999: "CUDA_ERROR_UNKNOWN",
 }

@@ -109,6 +109,22 @@ def test_a_launch_hands_over_its_geometry_its_stream_and_where_its_parameters_li
     ]
 
 
+def test_a_cooperative_launch_says_so_by_its_only_attribute() -> None:
+    seen = []
+
+    def launch_kernel(config: int, *_: int | None) -> int:
+        attributes, count = struct.unpack("@PI", ctypes.string_at(config + 40, 12))
+        seen.append((count, struct.unpack("@IIi60x", ctypes.string_at(attributes, 72))))
+        return 0
+
+    with_types = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4)(launch_kernel)
+    called = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.cast(with_types, ctypes.c_void_p).value)
+    slot = Slot(called, 8, (1, 1, 1), (1, 1, 1), shared=0, nbytes=0, cooperative=True)
+    assert slot.call() == 0
+    cooperative = 2  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+    assert seen == [(1, (cooperative, 0, 1))]
+
+
 # --- the current context. What CUDA does is simple enough to be stood in for: a stack of contexts for each thread.
 
 

@@ -371,21 +371,43 @@ class CudaDriver:
         """
         return function_parameters(self._calls, function)
 
-    def launch(self, function: int, grid: Dim3, block: Dim3, *, shared: int, stream: int, parameters: bytes) -> None:
+    def launch(
+        self,
+        function: int,
+        grid: Dim3,
+        block: Dim3,
+        *,
+        shared: int,
+        stream: int,
+        parameters: bytes,
+        cooperative: bool = False,
+    ) -> None:
         """Queue a kernel. ``parameters`` is the parameter block, laid out as ``function_parameters`` says.
 
         A kernel that asks for more dynamic shared memory than CUDA gives without asking (48 KiB) is allowed it.
         """
-        launch(self._calls, function, grid, block, shared=shared, stream=stream, parameters=parameters)
+        launch(
+            self._calls,
+            function,
+            grid,
+            block,
+            shared=shared,
+            stream=stream,
+            parameters=parameters,
+            cooperative=cooperative,
+        )
 
-    def launch_slot(self, function: int, grid: Dim3, block: Dim3, *, shared: int, nbytes: int) -> Slot:
+    def launch_slot(
+        self, function: int, grid: Dim3, block: Dim3, *, shared: int, nbytes: int, cooperative: bool = False
+    ) -> Slot:
         """``launch`` with all but the stream and the parameters settled, for hot loops.
 
         Its ``call`` must not be used once the driver is closed or its process forked. Where it returns another
         CUresult than 0, ``launch`` may succeed: a kernel belongs to a context, and CUDA refuses where another one is
         current, or none.
         """
-        return Slot(self._calls.cuda.cuLaunchKernelEx, function, grid, block, shared=shared, nbytes=nbytes)
+        launch_kernel = self._calls.cuda.cuLaunchKernelEx
+        return Slot(launch_kernel, function, grid, block, shared=shared, nbytes=nbytes, cooperative=cooperative)
 
     def _refuse(self, refusal: Refusal) -> None:
         """From now on raise instead of calling CUDA."""

@@ -34,13 +34,30 @@ class _Config(ctypes.Structure):
     ]
 
 
+class _Attribute(ctypes.Structure):
+    """CUlaunchAttribute."""
+
+    _fields_ = [("id", ctypes.c_uint), ("padding", ctypes.c_uint), ("value", ctypes.c_int), ("rest", ctypes.c_int * 15)]
+
+
+_COOPERATIVE = _Attribute(id=2, value=1)  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+
+
 class Slot:
     """All that a launch of one kernel with one geometry hands to CUDA. One launch at a time has it."""
 
     __slots__ = ("_config", "call", "parameters", "stream")
 
     def __init__(
-        self, launch_kernel: Callable[..., int], function: int, grid: Dim3, block: Dim3, *, shared: int, nbytes: int
+        self,
+        launch_kernel: Callable[..., int],
+        function: int,
+        grid: Dim3,
+        block: Dim3,
+        *,
+        shared: int,
+        nbytes: int,
+        cooperative: bool = False,
     ) -> None:
         """Room for a parameter block of ``nbytes`` bytes.
 
@@ -51,12 +68,15 @@ class Slot:
             block: the threads of a block.
             shared: bytes of dynamic shared memory of each block.
             nbytes: the size of the parameter block.
+            cooperative: whether all blocks are to be resident at once, and may wait for one another.
         """
         self.parameters: Any = (ctypes.c_char * nbytes)()
         """The parameter block, writable."""
         self.stream = 0
         """Where ``call`` launches; ``move`` changes it."""
         self._config = _Config(grid, block, shared)
+        if cooperative:
+            self._config.attributes, self._config.attribute_count = ctypes.addressof(_COOPERATIVE), 1
         extra = None
         if nbytes:
             # The array ``extra``, and the size to which it points.

@@ -11,6 +11,7 @@ from .launch import Slot
 __all__ = ["function_attributes", "function_parameters", "launch", "load_module"]
 
 _INVALID_VALUE = 1
+_TOO_LARGE = 720  # CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
 _LOG_BYTES = 16384
 _ERROR_LOG, _ERROR_LOG_BYTES = 5, 6  # CU_JIT_ERROR_LOG_BUFFER and ..._SIZE_BYTES
 # CUfunction_attribute, in the order of FunctionAttributes: threads a block, shared, const, local bytes, registers.
@@ -54,12 +55,21 @@ def function_parameters(calls: Calls, function: int) -> list[tuple[int, int]]:
 
 
 def launch(
-    calls: Calls, function: int, grid: Dim3, block: Dim3, *, shared: int, stream: int, parameters: bytes
+    calls: Calls,
+    function: int,
+    grid: Dim3,
+    block: Dim3,
+    *,
+    shared: int,
+    stream: int,
+    parameters: bytes,
+    cooperative: bool,
 ) -> None:
     """Queue a kernel. One that asks for more dynamic shared memory than CUDA gives without asking is allowed it."""
     if stream <= PER_THREAD_STREAM:
         calls.contexts.here()
-    slot = Slot(calls.cuda.cuLaunchKernelEx, function, grid, block, shared=shared, nbytes=len(parameters))
+    launch_kernel, nbytes = calls.cuda.cuLaunchKernelEx, len(parameters)
+    slot = Slot(launch_kernel, function, grid, block, shared=shared, nbytes=nbytes, cooperative=cooperative)
     ctypes.memmove(slot.parameters, bytes(parameters), len(parameters))
     slot.move(stream)
     # On a default stream too: if that is another context's, CUDA refuses (400, seen), and the context is switched.
@@ -72,6 +82,8 @@ def launch(
         code = calls.run_in_context(slot.call)
     if code:
         detail = f"grid {grid}, block {block}, {shared} bytes of dynamic shared memory"
+        if code == _TOO_LARGE:
+            detail += ": all blocks of a cooperative launch must fit on the device at once; launch fewer"
         raise calls.cuda.error("cuLaunchKernelEx", code, detail)
 
 

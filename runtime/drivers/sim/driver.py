@@ -440,10 +440,29 @@ class SimDriver:
         return self._modules().function_parameters(function)
 
     @light_call
-    def launch(self, function: int, grid: Dim3, block: Dim3, *, shared: int, stream: int, parameters: bytes) -> None:
+    def launch(
+        self,
+        function: int,
+        grid: Dim3,
+        block: Dim3,
+        *,
+        shared: int,
+        stream: int,
+        parameters: bytes,
+        cooperative: bool = False,
+    ) -> None:
         """See ``Driver``."""
         loader, device = self._modules(), self._here().ordinal
-        loader.launch(function, grid, block, shared=shared, stream=stream, parameters=parameters, device=device)
+        loader.launch(
+            function,
+            grid,
+            block,
+            shared=shared,
+            stream=stream,
+            parameters=parameters,
+            device=device,
+            cooperative=cooperative,
+        )
 
     # --- what only a simulator can do
 

@@ -41,7 +41,16 @@ class ModuleLoader(Protocol):
         ...
 
     def launch(
-        self, function: int, grid: Dim3, block: Dim3, *, shared: int, stream: int, parameters: bytes, device: int
+        self,
+        function: int,
+        grid: Dim3,
+        block: Dim3,
+        *,
+        shared: int,
+        stream: int,
+        parameters: bytes,
+        device: int,
+        cooperative: bool = False,
     ) -> None:
         """See ``Driver.launch``; ``device`` is the ordinal of the current device."""
         ...

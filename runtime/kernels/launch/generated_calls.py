@@ -48,11 +48,11 @@ _BRANCH = """if {condition}:
         el"""
 _CALL = (
     """
-def call({parameters}*rest, grid=1, block, shared=0, stream=None):
+def call({parameters}*rest, grid=1, block, shared=0, stream=None, cooperative=False):
     given = stream
     try:
         current = runtime.threads.current
-        if given is not None:
+        if given is not None or cooperative:
             raise KeyError
         target = targets[grid, block, shared, current.device]"""
     + _BODY
@@ -74,13 +74,13 @@ def generate_call(
     """Make a call of ``function`` take the short way where there is one.
 
     Args:
-        function: a ``partial`` of what launches in any case: ``launch(args, grid, block, shared, stream)``. Its
-            function becomes one of ``(*args, grid, block, shared, stream)``.
+        function: a ``partial`` of what launches in any case: ``launch(args, grid, block, shared, stream,
+            cooperative)``. Its function becomes one of ``(*args, grid, block, shared, stream, cooperative)``.
         runtime: the kernel's.
         packer: the kernel's.
         targets: what is known, by grid, block, shared memory and device.
     """
-    template = partial(_CALL.format, stream="current.stream", geometry=", grid, block, shared, given")
+    template = partial(_CALL.format, stream="current.stream", geometry=", grid, block, shared, given, cooperative")
     _settle(function, runtime, packer, template, targets=targets)
 
 

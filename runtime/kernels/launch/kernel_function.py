@@ -40,12 +40,14 @@ class Function(partial[None]):
     parameter's kind and size, plain Python numbers, which are converted, and for structures NumPy's structured
     scalars, ctypes structures or bytes. ``grid`` is the number of blocks, or up to three for x, y and z; ``block`` the
     threads of a block likewise; ``shared`` the bytes of dynamic shared memory of each block; ``stream`` where to queue
-    it: a ``Stream``, another library's or a handle, by default the current one.
+    it: a ``Stream``, another library's or a handle, by default the current one. With ``cooperative=True`` all blocks
+    are resident at once and may wait for one another (``cooperative_groups::this_grid().sync()``).
 
     Raises:
         TypeError: the wrong number of arguments, or one of the wrong kind or size; the message names it.
         ValueError: grid, block or shared memory are beyond the device's limits; the message names the limit.
-        DriverError: the launch failed, or the device is in a sticky error state.
+        DriverError: the launch failed, or the device is in a sticky error state; or
+            ``CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE``: the device cannot hold all blocks at once.
     """
 
     name: str
@@ -53,7 +55,15 @@ class Function(partial[None]):
 
     if TYPE_CHECKING:
 
-        def __call__(self, *args: Any, grid: Any = 1, block: Any, shared: int = 0, stream: Any = None) -> None: ...
+        def __call__(
+            self,
+            *args: Any,
+            grid: Any = 1,
+            block: Any,
+            shared: int = 0,
+            stream: Any = None,
+            cooperative: bool = False,
+        ) -> None: ...
 
     def __new__(cls, runtime: Runtime, name: str, load: LoadKernel) -> Self:
         """A kernel, loaded on the current device.
@@ -82,14 +92,16 @@ class Function(partial[None]):
             )
         return self.prepare(*geometry)
 
-    def prepare(self, grid: Any, block: Any, shared: int = 0, stream: Any = None) -> PreparedLaunch:
+    def prepare(
+        self, grid: Any, block: Any, shared: int = 0, stream: Any = None, *, cooperative: bool = False
+    ) -> PreparedLaunch:
         """Settle everything but the arguments, for loops that launch again and again: ``launch = fn.prepare(...)``,
         then ``launch(*args)``. On the device that is current now, or that of ``stream``; without ``stream``, on the
         stream that is current at each launch. Raises as calling does.
         """
         kernel = self._kernel
         ordinal = kernel.runtime.current.device if stream is None else kernel.runtime.stream_device(stream)
-        target = kernel.target(grid, block, shared, ordinal)
+        target = kernel.target(grid, block, shared, ordinal, cooperative=cooperative)
         return PreparedLaunch(self.name, target, kernel.packer, None if stream is None else stream_handle(stream))
 
     @property
@@ -155,13 +167,17 @@ class _Kernel:
         self.name = name
         self.runtime = runtime
         self.targets: dict[tuple[Any, Any, Any, int], Target] = {}
+        self.cooperative: dict[tuple[Any, Any, Any, int], Target] = {}
+        """The targets of cooperative launches."""
         self._load = load
         self._driver: Driver = runtime.driver
         self._handles: dict[int, int] = {}
         self.packer: Packer
         self._handle(self.runtime.current.device)
 
-    def call(self, args: tuple[Any, ...], grid: Any, block: Any, shared: int, stream: Any) -> None:
+    def call(
+        self, args: tuple[Any, ...], grid: Any, block: Any, shared: int, stream: Any, cooperative: bool = False
+    ) -> None:
         """Launch in any case that the fast call leaves."""
         current = self.runtime.current
         if stream is None:
@@ -171,19 +187,21 @@ class _Kernel:
         else:
             ordinal, handle = self.runtime.stream_device(stream), stream_handle(stream)
         try:
-            target = self.targets[grid, block, shared, ordinal]
+            target = (self.cooperative if cooperative else self.targets)[grid, block, shared, ordinal]
         except (KeyError, TypeError):
-            target = self.target(grid, block, shared, ordinal)
+            target = self.target(grid, block, shared, ordinal, cooperative=cooperative)
         launch(target, self.packer, current, handle, args)
 
-    def target(self, grid: Any, block: Any, shared: int, ordinal: int) -> Target:
+    def target(self, grid: Any, block: Any, shared: int, ordinal: int, *, cooperative: bool = False) -> Target:
         """Check the geometry, and settle all that it settles."""
         geometry = self._geometry(grid, block, shared, ordinal)
-        target = Target(self.runtime, self._handle(ordinal), geometry, ordinal, self.packer.nbytes)
-        if len(self.targets) >= _GEOMETRIES:
-            self.targets.clear()
+        handle, nbytes = self._handle(ordinal), self.packer.nbytes
+        target = Target(self.runtime, handle, geometry, ordinal, nbytes, cooperative=cooperative)
+        targets = self.cooperative if cooperative else self.targets
+        if len(targets) >= _GEOMETRIES:
+            targets.clear()
         with suppress(TypeError):  # a list, say
-            self.targets[grid, block, shared, ordinal] = target
+            targets[grid, block, shared, ordinal] = target
         return target
 
     def attributes(self, ordinal: int) -> FunctionAttributes:

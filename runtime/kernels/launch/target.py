@@ -40,21 +40,32 @@ class Slot(Protocol):
 class Target:
     """A kernel on one device with its geometry."""
 
-    __slots__ = ("accepted", "function", "geometry", "ordinal", "pop", "push", "room", "runtime")
+    __slots__ = ("accepted", "cooperative", "function", "geometry", "ordinal", "pop", "push", "room", "runtime")
 
     def __init__(
-        self, runtime: Runtime, function: int, geometry: tuple[Dim3, Dim3, int], ordinal: int, nbytes: int
+        self,
+        runtime: Runtime,
+        function: int,
+        geometry: tuple[Dim3, Dim3, int],
+        ordinal: int,
+        nbytes: int,
+        *,
+        cooperative: bool = False,
     ) -> None:
         """For the driver's handle of a kernel whose parameter block has ``nbytes`` bytes."""
         self.runtime = runtime
         self.function = function
         self.geometry = geometry
         self.ordinal = ordinal
+        self.cooperative: dict[str, Any] = {"cooperative": True} if cooperative else {}
+        """What a cooperative launch tells the driver besides."""
         self.accepted: dict[int, set[Any]] = defaultdict(set)
         """For each place the layouts of tensors that were found to fit."""
         make_slot: Any = getattr(runtime.driver, "launch_slot", None) or partial(_DriverSlot, runtime.driver)
         grid, block, shared = geometry
-        self.room: Callable[[], Slot] = partial(make_slot, function, grid, block, shared=shared, nbytes=nbytes)
+        self.room: Callable[[], Slot] = partial(
+            make_slot, function, grid, block, shared=shared, nbytes=nbytes, **self.cooperative
+        )
         slots: list[Slot] = []
         # Taking and giving back are single operations of a list: safe with threads, and in a finaliser that launches.
         self.pop, self.push = slots.pop, slots.append
@@ -87,7 +98,9 @@ class Target:
             driver.set_device(self.ordinal)
         grid, block, shared = self.geometry
         parameters = bytes(slot.parameters)
-        driver.launch(self.function, grid, block, shared=shared, stream=slot.stream, parameters=parameters)
+        driver.launch(
+            self.function, grid, block, shared=shared, stream=slot.stream, parameters=parameters, **self.cooperative
+        )
 
 
 def launch(target: Target, packer: Packer, current: Current, handle: int, args: tuple[Any, ...]) -> None:
@@ -128,8 +141,10 @@ def _order(target: Target, streams: list[int], handle: int) -> None:
 class _DriverSlot:
     """A ``Slot`` for drivers that have none of their own."""
 
-    def __init__(self, driver: Driver, function: int, grid: Dim3, block: Dim3, *, shared: int, nbytes: int) -> None:
-        self._launch = partial(driver.launch, function, grid, block, shared=shared)
+    def __init__(
+        self, driver: Driver, function: int, grid: Dim3, block: Dim3, *, shared: int, nbytes: int, **cooperative: Any
+    ) -> None:
+        self._launch = partial(driver.launch, function, grid, block, shared=shared, **cooperative)
         self.parameters = bytearray(nbytes)
         self.stream = 0
 

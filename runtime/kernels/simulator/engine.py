@@ -19,7 +19,7 @@ from .host_compiler import compile_engine
 
 __all__ = ["Engine", "Fault", "HostKernel", "HostModule", "HostParameter", "default_workers", "engine"]
 
-ABI = 4
+ABI = 5
 _MAX_WORKERS = 64
 _MOST_STANDING = 16
 _TIMED_OUT = 702
@@ -99,6 +99,7 @@ class _Launch(ctypes.Structure):
         ("shared_limit", c_uint32),
         ("checked", c_uint32),
         ("races", c_uint32),
+        ("cooperative", c_uint32),
         ("constant_count", c_uint32),
         ("constants", c_void_p),
         ("block_count", c_uint64),
@@ -253,6 +254,7 @@ class Engine:
         parameters: bytes,
         ranges: array[int] | None,
         workers: int,
+        cooperative: bool = False,
         timeout_s: float | None = None,
     ) -> tuple[Fault | None, str]:
         """Run a kernel to its end.
@@ -266,6 +268,7 @@ class Engine:
             parameters: the parameter block.
             ranges: addresses and sizes, alternating, of the memory that a checked kernel may touch, in order.
             workers: how many threads run blocks.
+            cooperative: whether blocks may wait for one another: then each has a thread of its own.
             timeout_s: how many seconds it may run.
 
         Returns:
@@ -286,6 +289,7 @@ class Engine:
             shared_limit=shared_limit,
             checked=kernel.module.checked,
             races=kernel.module.races,
+            cooperative=cooperative,
             constant_count=len(kernel.module.constants) // 2,
             constants=kernel.module.constants.buffer_info()[0],
             timeout_ns=int((timeout_s or 0) * 1e9),

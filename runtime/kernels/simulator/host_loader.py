@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....allocators.block import Block, Segment
-from ...drivers.base import Dim3, FunctionAttributes, driver_error
+from ...drivers.base import DeviceProperties, Dim3, FunctionAttributes, driver_error
 from ..compile.compile_cache import Cache, decode
 from .engine import Engine, Fault, HostKernel, HostModule, default_workers, engine
 
@@ -33,6 +33,8 @@ _POINTER = 8
 _FEW = 64
 """Of so many blocks all can be looked at, to tell whether they are the same as before; of more, what was counted."""
 _TIMED_OUT = 702
+_MOST_RESIDENT = 32
+"""Blocks on a multiprocessor at once (CUDA C++ Programming Guide, "Compute Capabilities")."""
 
 
 class HostLoader:
@@ -119,7 +121,16 @@ class HostLoader:
         return [(parameter.offset, parameter.nbytes) for parameter in self.kernel(function).parameters]
 
     def launch(
-        self, function: int, grid: Dim3, block: Dim3, *, shared: int, stream: int, parameters: bytes, device: int
+        self,
+        function: int,
+        grid: Dim3,
+        block: Dim3,
+        *,
+        shared: int,
+        stream: int,
+        parameters: bytes,
+        device: int,
+        cooperative: bool = False,
     ) -> None:
         """See ``ModuleLoader.launch``. What the kernel may touch is what is live now, not when it runs: memory that the
         program gives back meanwhile, in the order of the stream, is still the kernel's."""
@@ -129,12 +140,14 @@ class HostLoader:
                 1,
                 f"launch of {kernel.name}: {len(parameters)} of {kernel.parameter_bytes} bytes of parameters",
             )
+        if cooperative:
+            _check_residence(self._driver.device_properties(device), kernel, grid, block, shared)
         accessible = self._find_accessible(device)
         reads, writes = _touched(kernel, parameters, accessible)
         limit = self._shared_limits.get(device)
         if limit is None:
             limit = self._shared_limits[device] = self._driver.device_properties(device).shared_memory_per_block_optin
-        body = partial(self._run, kernel, grid, block, shared, limit, parameters, accessible)
+        body = partial(self._run, kernel, grid, block, shared, limit, parameters, accessible, cooperative=cooperative)
         self._driver.launch_host(body, stream=stream, reads=reads, writes=writes, name=kernel.name)
 
     # --- beyond that
@@ -191,6 +204,8 @@ class HostLoader:
         limit: int,
         parameters: bytes,
         accessible: Accessible,
+        *,
+        cooperative: bool,
     ) -> None:
         """The operation."""
         fault, printed = kernel.module.engine.run(
@@ -202,6 +217,7 @@ class HostLoader:
             parameters=parameters,
             ranges=accessible.pairs if kernel.module.checked else None,
             workers=self.workers,
+            cooperative=cooperative,
             timeout_s=self._driver.timeout_s,
         )
         if printed:
@@ -209,6 +225,22 @@ class HostLoader:
             sys.stdout.flush()
         if fault is not None:
             raise driver_error(fault.code, _explain(kernel, fault, accessible, parameters))
+
+
+def _check_residence(device: DeviceProperties, kernel: HostKernel, grid: Dim3, block: Dim3, shared: int) -> None:
+    """Refuse a cooperative launch of more blocks than the device holds at once."""
+    warps = -(-block[0] * block[1] * block[2] // device.warp_size)
+    beside = min(_MOST_RESIDENT, device.max_threads_per_multi_processor // (warps * device.warp_size))
+    used = shared + kernel.static_shared
+    if used:
+        beside = min(beside, max(1, device.shared_memory_per_block_optin // used))
+    blocks, most = grid[0] * grid[1] * grid[2], beside * device.multi_processor_count
+    if blocks > most:
+        raise driver_error(
+            720,
+            f"cooperative launch of {kernel.name}: {blocks} blocks of {block}; the device holds {most} of them at once "
+            f"({beside} on each of its {device.multi_processor_count} multiprocessors). Launch fewer",
+        )
 
 
 class DriverMemory:

@@ -33,6 +33,7 @@ _MEETING = frozenset(
         *("__any_sync", "__all_sync", "__ballot_sync", "__uni_sync", "__match_any_sync", "__match_all_sync"),
         *("__reduce_add_sync", "__reduce_min_sync", "__reduce_max_sync", "__reduce_and_sync"),
         *("__reduce_or_sync", "__reduce_xor_sync", "__nanosleep", "this_thread_block", "tiled_partition"),
+        *("this_grid", "grid_group"),
         *("asm", "__asm__", "__asm"),  # which may ask for the lane
         *(
             "coalesced_threads",
@@ -49,11 +50,15 @@ _MEETING = frozenset(
 """What lets threads wait for one another: a kernel from which one of these can be reached needs fibres."""
 _REPORTING = frozenset({"printf", "failed_assertion", "__trap"})
 _UNSUPPORTED = {
+    **dict.fromkeys(("this_cluster", "cluster_group", "map_shared_rank"), "clusters and distributed shared memory"),
+    **dict.fromkeys(("this_multi_grid", "multi_grid_group"), "grids over several devices, which CUDA 13 has no more"),
     "surface": "surface references, which CUDA 12 has no more; surface objects take their place",
     **dict.fromkeys(("texCubemap", "texCubemapLod", "texCubemapLayered", "surfCubemapread"), "cube maps"),
     **dict.fromkeys(("tex1DLayered", "tex2DLayered", "surf2DLayeredwrite", "surf2DLayeredread"), "layered textures"),
     **dict.fromkeys(("tex2Dgather", "tex1DGrad", "tex2DGrad", "tex3DGrad"), "gathers and gradients of textures"),
 }
+_OF_GROUPS = frozenset({"this_cluster", "cluster_group", "map_shared_rank", "this_multi_grid", "multi_grid_group"})
+"""Those that stand in the namespace of cooperative groups, and so mostly behind ``::``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +213,7 @@ def _refuse_unsupported(tokens: Tokens) -> None:
                 "Launch from Python instead."
             )
         what = _UNSUPPORTED.get(tokens[position])
-        if what is None or tokens[position - 1] in (".", "->", "::"):
+        if what is None or (tokens[position - 1] in (".", "->", "::") and tokens[position] not in _OF_GROUPS):
             continue
         if tokens[position] == "surface" and tokens[position + 1] != "<":
             continue

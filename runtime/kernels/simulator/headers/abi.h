@@ -5,7 +5,7 @@ typedef __SIZE_TYPE__ cuplug_size;
 typedef unsigned long long cuplug_u64;
 typedef unsigned int cuplug_u32;
 
-#define CUPLUG_ABI 4
+#define CUPLUG_ABI 5
 
 namespace __cuplug {
 
@@ -88,6 +88,8 @@ struct Api {
     void (*begin_thread)(cuplug_u32 thread);
     void (*end_thread)();
     int (*barrier)(int line, int reduction, int value);
+    void (*meet_grid)(int line);
+    void (*meet_tile)(cuplug_u32 first, cuplug_u32 count, Exchange*);  // threads of a block, by their linear index
     void (*exchange)(Exchange*);
     void (*yield)();
     void* (*shared)(SharedSlot* slot, cuplug_u64 nbytes, cuplug_u64 alignment);
@@ -126,6 +128,7 @@ struct Worker {
     SharedSlot* slots;
     cuplug_u64 block;         // counts up with every block that this worker runs, never 0
     cuplug_u32 spins;
+    cuplug_u32 cooperative;   // whether the blocks of the grid may wait for one another
 };
 
 constexpr cuplug_u64 REGION = 1ull << 29;

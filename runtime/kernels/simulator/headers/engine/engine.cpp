@@ -88,11 +88,13 @@ static void run_block(State* state, cuplug_u64 index) {
     state->blockIdx = {(cuplug_u32)(index % grid.x), (cuplug_u32)(index / grid.x % grid.y),
                        (cuplug_u32)(index / grid.x / grid.y)};
     ++state->block;
+    if (state->cooperative) grid::begin_block(state);
     if (state->launch->races) races::begin_block(state);
     if (state->shared_nbytes) memset(state->shared, UNINITIALISED, state->shared_nbytes);
     if (state->kernel->fibres) run_fibres(state);
     else state->kernel->run(state);
     if (state->launch->races) races::end_block(state);
+    if (state->cooperative) grid::end_block(state);
 }
 
 // The main stack's function: takes chunks of blocks until there are none, or a fault before them.
@@ -119,6 +121,7 @@ static void run_worker(State* state, Launch* launch) {
     ours.ss_size = sizeof state->signal_stack;
     sigaltstack(&ours, &before);
     state->launch = launch;
+    state->cooperative = launch->cooperative;
     state->kernel = launch->kernel;
     state->blockDim = launch->block;
     state->gridDim = launch->grid;
@@ -128,6 +131,7 @@ static void run_worker(State* state, Launch* launch) {
     state->in_kernel = state->in_engine = 0;
     current_state = state;
     if (sigsetjmp(state->escape, 1) == 0) cuplug_switch(&state->native, fresh_stack(main_stack_top(state), run_blocks));
+    else if (state->cooperative) grid::end_block(state);
     state->in_kernel = 0;
     current_state = nullptr;
     cuplug_u32 most = launch->static_shared;
@@ -167,19 +171,28 @@ static void* helper(void* number) {
     return nullptr;
 }
 
-static const Api API = {begin_thread, end_thread,     barrier,    exchange, yield,           shared,
+static const Api API = {begin_thread, end_thread,     barrier,    meet_grid, meet_tile, exchange, yield,           shared,
                         illegal_access, misaligned, stop,     failed_assertion, print,  allocate, release,
                         images::look, images::surface, races::touch, races::fence, races::add_name, races::begin_local,
                         races::end_local};
 
+// While one lives, threads that start do not get signals to the process: those are the program's.
+struct SignalsElsewhere {
+    sigset_t before;
+    SignalsElsewhere() {
+        sigset_t all;
+        sigfillset(&all);
+        for (int number : CAUGHT) sigdelset(&all, number);
+        sigdelset(&all, END);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+    }
+    ~SignalsElsewhere() { pthread_sigmask(SIG_SETMASK, &before, nullptr); }
+};
+
 static bool start_workers(cuplug_u32 count) {
     for (cuplug_u32 i = 0; i < count; ++i)
         if (!workers[i] && !(workers[i] = make_worker(API))) return i > 0;
-    sigset_t all, before;
-    sigfillset(&all);
-    for (int number : CAUGHT) sigdelset(&all, number);
-    sigdelset(&all, END);
-    pthread_sigmask(SIG_SETMASK, &all, &before);  // signals to the process are the program's, not the helpers'
+    SignalsElsewhere guard;
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, 256 << 10);
@@ -190,8 +203,76 @@ static bool start_workers(cuplug_u32 count) {
         ++threads_started;
     }
     pthread_attr_destroy(&attributes);
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
     return true;
+}
+
+static void run_in_pool(Launch* launch, cuplug_u32 team) {
+    begin_watch(launch, workers, team);
+    if (team > 1) {
+        pthread_mutex_lock(&pool_lock);
+        offered = launch;
+        wanted = team;
+        busy = team - 1;
+        ++offer;
+        pthread_cond_broadcast(&wake);
+        pthread_mutex_unlock(&pool_lock);
+    }
+    run_worker(workers[0], launch);
+    if (team > 1) {
+        pthread_mutex_lock(&pool_lock);
+        while (busy) pthread_cond_wait(&finished, &pool_lock);
+        wanted = 0;
+        pthread_mutex_unlock(&pool_lock);
+    }
+    end_watch();
+}
+
+// --- cooperative launches: a worker and a thread for each block
+
+constexpr cuplug_u32 GUARDED_STACKS = 8192;  // a guard costs two mappings, of which a process has some 65,000
+
+static void* run_in_thread(void* state) {
+    run_worker((State*)state, ((State*)state)->launch);
+    return nullptr;
+}
+
+static void run_cooperatively(Launch* launch) {
+    const cuplug_u32 count = (cuplug_u32)launch->block_count;
+    const cuplug_u32 threads = launch->block.x * launch->block.y * launch->block.z;
+    for (cuplug_u32 i = 0; i < count; ++i) {
+        State*& state = grid_workers[i];
+        if (!state && !(state = make_worker(API))) {
+            refuse(launch, "the process has no room for the blocks of this cooperative launch");
+            return;
+        }
+        if ((cuplug_u64)count * threads > GUARDED_STACKS) prepare_stacks(state, threads);
+        state->launch = launch;
+        state->native_thread = pthread_self();
+        if (launch->races) races::clear_stacks(state);
+    }
+    grid::begin(launch);
+    begin_watch(launch, grid_workers, 1);
+    static pthread_t started[MAX_BLOCKS];
+    cuplug_u32 running = 1;
+    {
+        SignalsElsewhere guard;
+        pthread_attr_t attributes;
+        pthread_attr_init(&attributes);
+        pthread_attr_setstacksize(&attributes, 256 << 10);
+        for (; running < count; ++running) {
+            if (pthread_create(&started[running], &attributes, run_in_thread, grid_workers[running])) break;
+            grid_workers[running]->native_thread = started[running];
+            watch_more(running + 1);
+        }
+        pthread_attr_destroy(&attributes);
+    }
+    if (running < count) refuse(launch, "the process cannot start a thread for each block of this cooperative launch");
+    else run_worker(grid_workers[0], launch);
+    grid::wake();
+    for (cuplug_u32 i = 1; i < running; ++i) pthread_join(started[i], nullptr);
+    end_watch();
+    // Of so many blocks the stacks would keep much memory.
+    for (cuplug_u32 i = 0; i < count; ++i) madvise(grid_workers[i]->base() + STACKS, threads * STACK_NBYTES, MADV_DONTNEED);
 }
 
 static char* output = nullptr;
@@ -203,17 +284,18 @@ static int by_block(const void* a, const void* b) {
 }
 
 // What the workers printed, in the order of blocks.
-static cuplug_u64 gather_output(cuplug_u32 count) {
+static cuplug_u64 gather_output(State** team, cuplug_u32 count) {
     cuplug_u64 entries = 0, nbytes = 0;
-    for (cuplug_u32 i = 0; i < count; ++i) entries += workers[i]->printed_count, nbytes += workers[i]->text_nbytes;
+    for (cuplug_u32 i = 0; i < count; ++i)
+        if (team[i]) entries += team[i]->printed_count, nbytes += team[i]->text_nbytes;
     if (!entries) return 0;
     struct Source { Printed entry; const char* text; };
     Source* all = (Source*)malloc(entries * sizeof(Source));
     output = (char*)realloc(output, nbytes + 1);
     cuplug_u64 n = 0, used = 0;
     for (cuplug_u32 i = 0; i < count; ++i) {
-        State* state = workers[i];
-        for (cuplug_u64 j = 0; j < state->printed_count; ++j)
+        State* state = team[i];
+        for (cuplug_u64 j = 0; state && j < state->printed_count; ++j)
             all[n++] = {state->printed[j], state->text + state->printed[j].offset};
     }
     qsort(all, n, sizeof(Source), by_block);
@@ -222,7 +304,8 @@ static cuplug_u64 gather_output(cuplug_u32 count) {
         used += all[i].entry.nbytes;
     }
     free(all);
-    for (cuplug_u32 i = 0; i < count; ++i) workers[i]->printed_count = workers[i]->text_nbytes = 0;
+    for (cuplug_u32 i = 0; i < count; ++i)
+        if (team[i]) team[i]->printed_count = team[i]->text_nbytes = 0;
     return used;
 }
 
@@ -285,31 +368,16 @@ PUBLIC int cuplug_run(Launch* launch, const shadow::Range* ranges, cuplug_u64 co
     launch->chunk = launch->block_count / (team * 8ull);
     if (launch->chunk < 1) launch->chunk = 1;
     if (launch->chunk > 64) launch->chunk = 64;
+    if (launch->cooperative) launch->chunk = 1;
     if (launch->checked && !shadow::broken) shadow::apply(ranges, count);
     if (launch->races) races::begin_launch(workers[0], launch);
     catch_signals();
-    begin_watch(launch, team);
-    if (team > 1) {
-        pthread_mutex_lock(&pool_lock);
-        offered = launch;
-        wanted = team;
-        busy = team - 1;
-        ++offer;
-        pthread_cond_broadcast(&wake);
-        pthread_mutex_unlock(&pool_lock);
-    }
-    run_worker(workers[0], launch);
-    if (team > 1) {
-        pthread_mutex_lock(&pool_lock);
-        while (busy) pthread_cond_wait(&finished, &pool_lock);
-        wanted = 0;
-        pthread_mutex_unlock(&pool_lock);
-    }
-    end_watch();
+    if (launch->cooperative) run_cooperatively(launch);
+    else run_in_pool(launch, team);
     release_signals();
     shadow::unmap_forbidden();
     if (launch->races) races::end_launch();
-    *text_nbytes = gather_output(team);
+    *text_nbytes = launch->cooperative ? gather_output(grid_workers, (cuplug_u32)launch->block_count) : gather_output(workers, team);
     *text = output;
     pthread_mutex_unlock(&launch_lock);
     return launch->fault.code;

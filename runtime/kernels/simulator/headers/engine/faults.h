@@ -31,6 +31,23 @@ static void record(State* state, int code, cuplug_u64 address, cuplug_u64 nbytes
     pthread_mutex_unlock(&fault_lock);
 }
 
+// A launch that cannot begin.
+static void refuse(Launch* launch, const char* why) {
+    pthread_mutex_lock(&fault_lock);
+    if (!launch->fault.code) {
+        memset(&launch->fault, 0, sizeof launch->fault);
+        launch->fault.code = FAULT_RESOURCES;
+        launch->fault.write = -1;
+        snprintf(launch->fault.text, sizeof launch->fault.text, "%s", why);
+    }
+    launch->stop_at = 0;
+    pthread_mutex_unlock(&fault_lock);
+}
+
+static void record_end(State* state) {
+    record(state, FAULT_TIMEOUT, 0, 0, -1, "%s", state->launch->ended == INTERRUPTED ? "was ended by an interrupt" : "ran too long");
+}
+
 __attribute__((noreturn)) static void escape(State* state) { siglongjmp(state->escape, 1); }
 
 __attribute__((noreturn)) static void stop(int code, const char* message) {

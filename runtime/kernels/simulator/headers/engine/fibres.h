@@ -4,7 +4,7 @@
 // another warp. Nothing here depends on time, so a block always runs alike.
 #pragma once
 
-#include "races.h"
+#include "grid.h"
 
 static void enter_thread(State* state, cuplug_u32 thread) {
     Dim size = state->blockDim;
@@ -74,7 +74,7 @@ static void run_fibres(State* state) {
     for (cuplug_u32 warp = 0; warp < state->warps; ++warp) {
         cuplug_u32 lanes = count - warp * 32;
         state->live[warp] = lanes >= 32 ? ~0u : (1u << lanes) - 1;
-        state->ready[warp] = state->exchanging[warp] = state->at_barrier[warp] = 0;
+        state->ready[warp] = state->exchanging[warp] = state->at_barrier[warp] = state->at_tile[warp] = 0;
     }
     memset(state->status, UNBORN, count);
     memset(state->line, 0, count * sizeof state->line[0]);
@@ -85,9 +85,14 @@ static void run_fibres(State* state) {
 
 // --- barriers
 
+constexpr int MEET_GRID = 4;  // a `reduction`: the block's last thread waits for the other blocks
+
 static int barrier(int line, int reduction, int value) {
     State* state = (State*)self();
-    if (state->thread_count == 1) return value != 0;
+    if (state->thread_count == 1) {
+        if (reduction == MEET_GRID) grid::meet(state, line);
+        return value != 0;
+    }
     if (!state->kernel->fibres)
         stop(FAULT_LAUNCH_FAILED, "a barrier or warp function was reached that the translation of the source did not "
                                   "see; compile with the option -DCUPLUG_BARRIERS and please report it");
@@ -112,10 +117,48 @@ static int barrier(int line, int reduction, int value) {
         }
         state->ready[warp] &= ~(1u << thread % 32);
         state->status[thread] = RUNNABLE;
+        if (reduction == MEET_GRID) grid::meet(state, line);
     } else {
         wait(state);
     }
     return state->barrier_result;
+}
+
+static void meet_grid(int line) {
+    State* state = (State*)self();
+    if (!state->launch->cooperative)
+        stop(FAULT_LAUNCH_FAILED, "grid-wide synchronisation needs a cooperative launch: call the kernel with cooperative=True");
+    barrier(line, MEET_GRID, 0);
+}
+
+// The threads of a tile that is larger than a warp meet: the last one computes what all of them get.
+static void meet_tile(cuplug_u32 first, cuplug_u32 count, Exchange* e) {
+    State* state = (State*)self();
+    if (!state->kernel->fibres) barrier(0, 0, 0);  // reports it
+    const cuplug_u32 thread = state->thread, warp = first / 32;
+    state->exchange[thread] = e;
+    state->line[thread] = (int)e->line;
+    state->status[thread] = AT_TILE;
+    if (first + count > state->thread_count)
+        stop(FAULT_LAUNCH_FAILED, "a tile needs all of its threads, and the block has too few");
+    if (++state->at_tile[warp] < count) {
+        wait(state);
+        return;
+    }
+    state->at_tile[warp] = 0;
+    if (state->launch->races) races::at_barrier(state);
+    Exchange** all = &state->exchange[first];
+    cuplug_u64 total = 0;
+    for (cuplug_u32 i = 0; i < count; ++i) total += all[i]->value[0] != 0;
+    for (cuplug_u32 i = 0; i < count; ++i) {
+        const Exchange* source = all[all[i]->argument % count];
+        all[i]->flag = (cuplug_u32)total;
+        all[i]->result[0] = source->value[0];
+        all[i]->result[1] = source->value[1];
+        state->status[first + i] = RUNNABLE;
+    }
+    for (cuplug_u32 other = warp; other < warp + count / 32; ++other) state->ready[other] = ~0u;
+    state->ready[thread / 32] &= ~(1u << thread % 32);
 }
 
 static void describe(State* state, char* text, size_t room, Status status, const char* where) {
@@ -136,11 +179,13 @@ static void describe(State* state, char* text, size_t room, Status status, const
 
 __attribute__((noreturn)) static void report_deadlock(State* state) {
     char text[900];
-    bool at_barrier = state->arrived > 0;
+    bool at_barrier = state->arrived > 0, in_tile = false;
+    for (cuplug_u32 warp = 0; warp < state->warps; ++warp) in_tile |= state->at_tile[warp] > 0;
     snprintf(text, sizeof text, at_barrier ? "divergent barrier: not all threads of the block reach the same __syncthreads()"
+                              : in_tile    ? "divergent tile: not all of its threads reach the same function of the tile"
                                            : "divergent warp function: not all lanes of its mask reach it");
     cuplug_u32 first = 0;
-    while (first < state->thread_count && state->status[first] != AT_BARRIER && state->status[first] != EXCHANGING) ++first;
+    while (first < state->thread_count && (state->status[first] < AT_BARRIER || state->status[first] > EXCHANGING)) ++first;
     cuplug_u32 reporter = first < state->thread_count ? first : 0;
     describe(state, text, sizeof text, AT_BARRIER, "waits at the barrier in line %d");
     for (cuplug_u32 thread = 0; thread < state->thread_count; ++thread)  // a second barrier, elsewhere
@@ -150,6 +195,7 @@ __attribute__((noreturn)) static void report_deadlock(State* state) {
             reporter = thread;
             break;
         }
+    describe(state, text, sizeof text, AT_TILE, "waits for its tile in line %d");
     describe(state, text, sizeof text, EXCHANGING, "waits in the warp function in line %d");
     describe(state, text, sizeof text, GONE, "has returned without it");
     enter_thread(state, reporter);

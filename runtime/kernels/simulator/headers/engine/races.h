@@ -83,7 +83,7 @@ static cuplug_u32 place_count = 0, visit = 0;
 
 // --- the time, and what each thread of the running block knows
 
-static cuplug_u32 now = 1, launch_time = 1, block_time = 1, barrier_time = 1, block = 0;
+static cuplug_u32 now = 1, launch_time = 1, grid_time = 1, block_time = 1, barrier_time = 1, block = 0;
 static cuplug_u32 warp_time[MAX_WARPS], fence_time[MAX_THREADS];
 static cuplug_u32 known[MAX_THREADS][32];  // up to when a thread knows what each lane of its warp did
 static Views views[MAX_THREADS], of_block;
@@ -255,6 +255,7 @@ static bool in_views(const Views& seen, const Access& access) {
 }
 
 static bool ordered(cuplug_u32 thread, const Access& access) {
+    if (access.time < grid_time) return true;
     if (access.block == block) {
         if (in_lockstep && access.thread / 32 == thread / 32) return true;
         if (access.thread == thread || access.time < barrier_time) return true;
@@ -515,6 +516,12 @@ static void forget_places() {
     any_views = false;
 }
 
+// Stacks that an earlier kernel was taken from in its middle may still have what nobody may touch.
+static void clear_stacks(State* state) {
+    memset((void*)shadow::of((cuplug_u64)state->base() + MAIN_STACK), 0,
+           (STACKS - MAIN_STACK + (cuplug_u64)state->stacks_ready * STACK_NBYTES) / 8);
+}
+
 static void begin_launch(State* state, const Launch* launch) {
     const cuplug_u64* ranges = launch->constants;
     const cuplug_u32 count = launch->constant_count;
@@ -522,15 +529,13 @@ static void begin_launch(State* state, const Launch* launch) {
         of_shared = (Cell*)mmap(nullptr, SHARED_NBYTES / CELL * sizeof(Cell), PROT_READ | PROT_WRITE,
                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     forget_places();
-    launch_time = ++now;
+    launch_time = grid_time = ++now;
     in_lockstep = launch->kernel->habits & LOCKSTEP;
     constant_count = count < 256 ? count : 256;
     memcpy(constants, ranges, constant_count * 2 * sizeof(cuplug_u64));
     shared_names.count = local_names.count = 0;
     pending.waits = unwritten.waits = false;
-    // Stacks that an earlier kernel was taken from in its middle may still have what nobody may touch.
-    memset((void*)shadow::of((cuplug_u64)state->base() + MAIN_STACK), 0,
-           (STACKS - MAIN_STACK + (cuplug_u64)state->stacks_ready * STACK_NBYTES) / 8);
+    clear_stacks(state);
 }
 
 // Forgets what was done to memory that is given out anew.
@@ -550,6 +555,12 @@ static void begin_block(State* state) {
     if (any_views)
         for (Views& its : views) its.count = 0;
     of_block.count = 0;
+}
+
+// Goes on with a block behind a meeting of the whole grid, which orders all that was before.
+static void resume_block(State* state) {
+    begin_block(state);
+    grid_time = block_time;
 }
 
 // What an earlier launch did is told by its time. Cells go back where they are many.

@@ -8,14 +8,16 @@
 #include <semaphore.h>
 #include <time.h>
 
-#include "faults.h"
+#include "grid.h"
 
-constexpr cuplug_u32 MAX_WORKERS = 64;
+constexpr cuplug_u32 MAX_WORKERS = 64, MAX_BLOCKS = 1024;
 constexpr cuplug_u64 PATIENCE_NS = 250000000;  // what a kernel is given to end by itself after an interrupt
 constexpr cuplug_u64 AGAIN_NS = 5000000;
 constexpr int END = SIGURG;                    // which does nothing to whoever does not expect it
 
 static State* workers[MAX_WORKERS];
+static State* grid_workers[MAX_BLOCKS];  // of cooperative launches
+static State** volatile watched_workers = workers;
 static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
 static Launch* volatile watched = nullptr;
 static volatile cuplug_u32 watched_count = 0;  // workers of the launch
@@ -45,7 +47,8 @@ static void* watchdog(void*) {
         if (next && now_ns() >= next) {
             watched->ended = end_reason;
             watched->stop_at = 0;
-            for (cuplug_u32 i = 0; i < watched_count; ++i) pthread_kill(workers[i]->native_thread, END);
+            for (cuplug_u32 i = 0; i < watched_count; ++i) pthread_kill(watched_workers[i]->native_thread, END);
+            grid::wake();
             next = now_ns() + AGAIN_NS;
         }
         pthread_mutex_unlock(&watch_lock);
@@ -106,7 +109,7 @@ static void handle_end(int number, siginfo_t* information, void* context) {
     Launch* launch = state->launch;
     cuplug_u32 place = __atomic_fetch_add(&launch->standing_count, 1, __ATOMIC_RELAXED);
     if (place < MAX_STANDING) describe_standing(state, launch->standing[place], (ucontext_t*)context);
-    record(state, FAULT_TIMEOUT, 0, 0, -1, "%s", launch->ended == INTERRUPTED ? "was ended by an interrupt" : "ran too long");
+    record_end(state);
     escape(state);
 }
 
@@ -143,15 +146,17 @@ static void notice_interrupts() {
     set_handler(SIGINT, handle_interrupt, nullptr);
 }
 
-static void begin_watch(Launch* launch, cuplug_u32 team) {
+// Of a team's workers the first is this thread's.
+static void begin_watch(Launch* launch, State** team, cuplug_u32 count) {
     start_watchdog();
     if (!watching) return;
     set_handler(END, handle_end, &before_end);
     pthread_mutex_lock(&watch_lock);
-    workers[0]->native_thread = pthread_self();
+    team[0]->native_thread = pthread_self();
+    watched_workers = team;
     end_reason = TIMED_OUT;
     end_at = launch->timeout_ns ? now_ns() + launch->timeout_ns : 0;
-    watched_count = team;
+    watched_count = count;
     watched = launch;
     if (interrupts != launch->interrupts_seen) {  // one came after Python had looked for it last
         end_reason = INTERRUPTED;
@@ -159,6 +164,12 @@ static void begin_watch(Launch* launch, cuplug_u32 team) {
     }
     pthread_mutex_unlock(&watch_lock);
     if (end_at) sem_post(&wake_watchdog);
+}
+
+static void watch_more(cuplug_u32 count) {
+    pthread_mutex_lock(&watch_lock);
+    watched_count = count;
+    pthread_mutex_unlock(&watch_lock);
 }
 
 static void end_watch() {

@@ -55,6 +55,7 @@ struct Launch {
     cuplug_u32 shared_limit;       // bytes of shared memory that a block may use in all
     cuplug_u32 checked;            // whether the kernel was compiled with checks
     cuplug_u32 races;              // and whether it tells of every access
+    cuplug_u32 cooperative;        // whether blocks may wait for one another
     cuplug_u32 constant_count;     // ranges of __constant__ memory
     const cuplug_u64* constants;   // their addresses and sizes, in turn
     // Set by the engine:
@@ -75,7 +76,7 @@ struct Printed {
     cuplug_u64 block, order, offset, nbytes;
 };
 
-enum Status : unsigned char { UNBORN, RUNNABLE, AT_BARRIER, EXCHANGING, GONE };
+enum Status : unsigned char { UNBORN, RUNNABLE, AT_BARRIER, AT_TILE, EXCHANGING, GONE };
 
 struct State : Worker {
     Api functions;
@@ -94,6 +95,7 @@ struct State : Worker {
     int reduction, reduced, barrier_result;
     int warp_line[MAX_WARPS];             // where the lanes of a warp that are at a barrier wait
     cuplug_u32 at_barrier[MAX_WARPS];     // how many do
+    cuplug_u32 at_tile[MAX_WARPS];        // how many threads wait for those of a tile that begins with this warp
     cuplug_u32 ready[MAX_WARPS], live[MAX_WARPS], exchanging[MAX_WARPS];
     void* stack[MAX_THREADS];
     Exchange* exchange[MAX_THREADS];
@@ -147,6 +149,14 @@ static char* stack_top(State* state, cuplug_u32 number) {
         state->stacks_ready = number + 1;
     }
     return start + STACK_NBYTES - 64 - (number % 11) * 320;
+}
+
+// Makes the stacks of a block usable at once, without guards between them, where there are so many blocks that the
+// process could not have as many mappings.
+static void prepare_stacks(State* state, cuplug_u32 count) {
+    if (state->stacks_ready >= count) return;
+    mprotect(state->base() + STACKS, count * STACK_NBYTES, PROT_READ | PROT_WRITE);
+    state->stacks_ready = count;
 }
 
 // What a stack overflow or a wild access in the region's guard pages looks like.

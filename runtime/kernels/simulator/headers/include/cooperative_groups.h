@@ -1,4 +1,5 @@
-// The parts of cooperative groups that one block can carry out: thread blocks, tiles of a warp, coalesced groups.
+// Cooperative groups: grids of cooperative launches, thread blocks, tiles, coalesced groups. Clusters are refused by name
+// (translate.py).
 #pragma once
 #ifdef CUPLUG_SCAN
 #pragma cuplug_include cooperative_groups.h
@@ -45,7 +46,8 @@ inline thread_block this_thread_block() {
 }
 
 struct grid_group {
-    static bool is_valid() { return false; }
+    struct arrival_token {};
+    static bool is_valid() { return __cuplug::self()->cooperative != 0; }
     static dim3 group_dim() { return __cuplug_gridDim; }
     static dim3 dim_blocks() { return __cuplug_gridDim; }
     static dim3 block_index() { return dim3(__cuplug_blockIdx); }
@@ -63,10 +65,9 @@ struct grid_group {
     static unsigned long long thread_rank() {
         return block_rank() * __cuplug::self()->thread_count + __cuplug::self()->thread;
     }
-    static void sync() {
-        __cuplug::self()->api->stop(__cuplug::FAULT_LAUNCH_FAILED,
-                                    "grid-wide synchronisation needs a cooperative launch, which this is not");
-    }
+    static void sync(int line = __builtin_LINE()) { __cuplug::self()->api->meet_grid(line); }
+    static arrival_token barrier_arrive() { return {}; }
+    static void barrier_wait(arrival_token&&, int line = __builtin_LINE()) { sync(line); }
 };
 inline grid_group this_grid() { return {}; }
 
@@ -92,6 +93,56 @@ template <class Derived> struct warp_functions {
 }  // namespace __details
 
 template <unsigned Size, class Parent = void> struct thread_block_tile : thread_block_tile<Size, void> {};
+
+namespace __details {
+// Tiles of several warps, whose threads meet in the engine.
+template <unsigned Size> struct large_tile {
+    static_assert(Size <= 1024 && (Size & (Size - 1)) == 0, "tiles have 1, 2, 4, ..., 512 or 1024 threads");
+    static constexpr unsigned size() { return Size; }
+    static constexpr unsigned num_threads() { return Size; }
+    static unsigned thread_rank() { return __cuplug::self()->thread & (Size - 1); }
+    static unsigned meta_group_rank() { return __cuplug::self()->thread / Size; }
+    static unsigned meta_group_size() { return (__cuplug::self()->thread_count + Size - 1) / Size; }
+    template <class T> static T meet(T value, unsigned rank, int line, unsigned* total = nullptr) {
+        static_assert(sizeof(T) <= 16, "functions of tiles take values of up to 16 bytes");
+        __cuplug::Exchange e = {};
+        __builtin_memcpy((void*)e.value, (const void*)&value, sizeof(T));
+        e.argument = rank;
+        e.line = (unsigned)line;
+        __cuplug::self()->api->meet_tile(meta_group_rank() * Size, Size, &e);
+        T result;
+        __builtin_memcpy((void*)&result, (const void*)e.result, sizeof(T));
+        if (total) *total = e.flag;
+        return result;
+    }
+    static unsigned count(bool predicate, int line) {
+        unsigned total;
+        meet<unsigned>(predicate, 0, line, &total);
+        return total;
+    }
+    void sync(int line = __builtin_LINE()) const { meet(0, 0, line); }
+    int any(int predicate, int line = __builtin_LINE()) const { return count(predicate != 0, line) != 0; }
+    int all(int predicate, int line = __builtin_LINE()) const { return count(predicate != 0, line) == Size; }
+    template <class T> T shfl(T value, unsigned rank, int line = __builtin_LINE()) const { return meet(value, rank, line); }
+    template <class T> T shfl_up(T value, unsigned delta, int line = __builtin_LINE()) const {
+        return meet(value, thread_rank() >= delta ? thread_rank() - delta : thread_rank(), line);
+    }
+    template <class T> T shfl_down(T value, unsigned delta, int line = __builtin_LINE()) const {
+        return meet(value, thread_rank() + delta < Size ? thread_rank() + delta : thread_rank(), line);
+    }
+    template <class T> T shfl_xor(T value, unsigned lanes, int line = __builtin_LINE()) const {
+        return meet(value, thread_rank() ^ lanes, line);
+    }
+};
+}  // namespace __details
+#define CUPLUG_LARGE_TILE(Size) template <> struct thread_block_tile<Size, void> : __details::large_tile<Size> {};
+CUPLUG_LARGE_TILE(64)
+CUPLUG_LARGE_TILE(128)
+CUPLUG_LARGE_TILE(256)
+CUPLUG_LARGE_TILE(512)
+CUPLUG_LARGE_TILE(1024)
+#undef CUPLUG_LARGE_TILE
+
 template <unsigned Size>
 struct thread_block_tile<Size, void> : thread_group, __details::warp_functions<thread_block_tile<Size, void>> {
     static_assert(Size >= 1 && Size <= 32 && (Size & (Size - 1)) == 0, "tiles have 1, 2, 4, 8, 16 or 32 threads here");
@@ -158,10 +209,12 @@ inline coalesced_group coalesced_threads(int line = __builtin_LINE()) { return _
 
 template <unsigned Size, class Parent> inline thread_block_tile<Size, Parent> tiled_partition(const Parent&) {
     thread_block_tile<Size, Parent> tile;
-    tile.mask = tile.lane_mask();
-    tile.lanes = Size;
-    tile.rank_ = tile.thread_rank();
-    tile.kind = 1;
+    if constexpr (Size <= 32) {
+        tile.mask = tile.lane_mask();
+        tile.lanes = Size;
+        tile.rank_ = tile.thread_rank();
+        tile.kind = 1;
+    }
     return tile;
 }
 inline coalesced_group tiled_partition(const coalesced_group& group, unsigned size) {
@@ -186,7 +239,7 @@ inline coalesced_group binary_partition(const Group& group, bool predicate, int 
 }
 
 template <class Group> inline void sync(const Group& group, int line = __builtin_LINE()) { group.sync(line); }
-inline void sync(const grid_group& group) { group.sync(); }
+inline void sync(const grid_group&, int line = __builtin_LINE()) { grid_group::sync(line); }
 
 template <class Group, class F, class... A> inline void invoke_one(const Group& group, F&& function, A&&... arguments) {
     if (group.thread_rank() == 0) function(static_cast<A&&>(arguments)...);
