@@ -165,3 +165,22 @@ def test_what_the_library_refuses_is_still_there() -> None:
     with pytest.raises(DriverError, match="destroy"):
         made.destroy(handle)
     assert handle in made.live
+
+
+def test_a_handle_that_another_thread_is_given_as_soon_as_it_is_free_is_that_threads() -> None:
+    made, library = make_made()
+    handle = made.make(None)
+    destroy, found = library.destroy, []
+
+    def destroy_while_another_makes(handle: int) -> int:
+        library.destroy = destroy  # type: ignore[method-assign]
+        code = destroy(handle)
+        found.append(made.make(None))
+        return code
+
+    library.destroy = destroy_while_another_makes  # type: ignore[method-assign]
+    made.destroy(handle)
+    assert found == [handle]
+    assert set(made.live) == {handle}
+    made.destroy(handle)
+    assert not made.live

@@ -103,8 +103,6 @@ class Made:
         """Which of them were made by calls that were interrupted, so that nobody else knows them."""
         self._gone: dict[int, None] = {}
         """Which of them were destroyed by calls that were interrupted, so that whoever has them does not know."""
-        self._leaving: dict[int, None] = {}
-        """Which of them some thread is just about to destroy."""
 
     def make(self, *arguments: Any, device: int | None = None, detail: Detail = "") -> int:
         """Make a thing on the current device or ``device``: a call whose first argument is where its handle goes."""
@@ -142,36 +140,39 @@ class Made:
             DriverError: ``invalid``: this driver has not made it, or has destroyed it. CUDA is not asked: it crashes
                 on the handle of a destroyed stream.
         """
-        calls, live, leaving = self._calls, self.live, self._leaving
+        calls, live = self._calls, self.live
         if device is None:
             calls.contexts.here()
         function = getattr(calls.cuda, self._destroy)
+        taken: list[int | None] = []
         codes: list[int] = []
-        ordinal = live.get(handle, 0)
-        if handle not in live or handle in leaving:
-            calls.contexts.check()
-            name = self._destroy
-            raise driver_error(
-                self._invalid, f"{name} of {handle:#x}: this driver did not make it, or destroyed it before"
-            )
-        leaving[handle] = None
         try:
-            if handle in self._gone:
-                del self._gone[handle]
-            else:
+            # Before the call: CUDA may give the same handle to another thread as soon as it is free.
+            taken.extend(map(live.pop, (handle,), (None,)))
+            ordinal = taken[0]
+            if ordinal is not None:
+                if handle in self._gone:
+                    del self._gone[handle]
+                    return
                 codes.extend(map(function, (handle,)))
                 # CUDA finds a thing's context by itself (seen on driver 580); where it fails, it is told.
                 if codes[0] and codes[0] not in LOST:
                     codes[0] = calls.code(self._destroy, handle, ordinal=ordinal)
         except BaseException:
-            if codes and (not codes[0] or codes[0] in LOST):
-                self._gone[handle] = None
-            del leaving[handle]
+            if taken and taken[0] is not None:
+                if codes and (not codes[0] or codes[0] in LOST):
+                    self._gone[handle] = None
+                live[handle] = taken[0]
             raise
-        del leaving[handle]
-        if codes and codes[0] and codes[0] not in LOST:
+        if ordinal is None:
+            calls.contexts.check()
+            name = self._destroy
+            raise driver_error(
+                self._invalid, f"{name} of {handle:#x}: this driver did not make it, or destroyed it before"
+            )
+        if codes[0] and codes[0] not in LOST:
+            live[handle] = ordinal
             raise calls.cuda.error(self._destroy, codes[0])
-        del live[handle]
 
     def destroy_all(self) -> None:
         """Destroy what is left. Errors are ignored."""
