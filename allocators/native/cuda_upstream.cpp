@@ -4,12 +4,15 @@
  * and have not changed since 10.2). They are declared here since the core is built without CUDA's headers. */
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "block.h"
@@ -157,11 +160,27 @@ struct Cuda {
   CUdevice device;
   CUcontext context; /* the device's primary context */
   CUmemAllocationProp properties;
-  CUmemAccessDesc access;
   std::vector<CUevent> spare_events;
+
+  /* Of pages, unlike memory of cuMemAlloc, every device that may touch them has to be named for each mapping. */
+  std::mutex mutex; /* of what follows */
+  std::vector<CUmemAccessDesc> access; /* the device itself, then its peers */
+  std::map<uint64_t, uint64_t> mapped; /* where pages are mapped, and how many bytes */
 };
 
 Cuda &cuda_of(void *context) { return *static_cast<Cuda *>(context); }
+
+/* The upstreams of the process, and which devices may touch the pages of which. */
+struct Everywhere {
+  std::mutex mutex;
+  std::vector<Cuda *> upstreams;
+  std::vector<std::pair<int, int>> peers; /* whose memory, for whom */
+};
+
+Everywhere &everywhere() {
+  static Everywhere *const kept = new Everywhere; /* for ever: threads may end after the process's statics */
+  return *kept;
+}
 
 std::atomic<int> captures{0}; /* how many are under way (cuplug_cuda_capture) */
 constexpr int CAPTURE_MODE_RELAXED = 2; /* CU_STREAM_CAPTURE_MODE_RELAXED */
@@ -373,24 +392,62 @@ int release_page(void *context, uint64_t handle) {
 }
 
 int map(void *context, uint64_t address, uint64_t nbytes, uint64_t handle) {
-  Relaxed relaxed(cuda_of(context).driver);
-  return answer_of(cuda_of(context).driver.cuMemMap(address, nbytes, 0, handle, 0));
+  Cuda &cuda = cuda_of(context);
+  Relaxed relaxed(cuda.driver);
+  std::lock_guard<std::mutex> guard(cuda.mutex);
+  try {
+    cuda.mapped[address] = nbytes;
+  } catch (const std::bad_alloc &) {
+    last_code = ERROR_OUT_OF_MEMORY;
+    return CUPLUG_FAILED;
+  }
+  CUresult code = cuda.driver.cuMemMap(address, nbytes, 0, handle, 0);
+  if (code != SUCCESS) cuda.mapped.erase(address);
+  return answer_of(code);
 }
 
 int set_access(void *context, uint64_t address, uint64_t nbytes) {
-  Relaxed relaxed(cuda_of(context).driver);
-  return answer_of(cuda_of(context).driver.cuMemSetAccess(address, nbytes, &cuda_of(context).access, 1));
+  Cuda &cuda = cuda_of(context);
+  Relaxed relaxed(cuda.driver);
+  std::lock_guard<std::mutex> guard(cuda.mutex);
+  return answer_of(cuda.driver.cuMemSetAccess(address, nbytes, cuda.access.data(), cuda.access.size()));
 }
 
 int unmap(void *context, uint64_t address, uint64_t nbytes) {
-  Relaxed relaxed(cuda_of(context).driver);
-  return answer_of_return(cuda_of(context).driver.cuMemUnmap(address, nbytes));
+  Cuda &cuda = cuda_of(context);
+  Relaxed relaxed(cuda.driver);
+  std::lock_guard<std::mutex> guard(cuda.mutex);
+  int answer = answer_of_return(cuda.driver.cuMemUnmap(address, nbytes));
+  if (answer == CUPLUG_OK)
+    cuda.mapped.erase(cuda.mapped.lower_bound(address), cuda.mapped.lower_bound(address + nbytes));
+  return answer;
+}
+
+CUmemAccessDesc access_for(int ordinal) { return {{LOCATION_DEVICE, ordinal}, ACCESS_READWRITE}; }
+
+/* Let the device `peer` touch what is mapped and what will be. */
+CUresult admit(Cuda &cuda, int peer) {
+  std::lock_guard<std::mutex> guard(cuda.mutex);
+  const CUmemAccessDesc theirs = access_for(peer);
+  for (const CUmemAccessDesc &access : cuda.access)
+    if (access.location.id == peer) return SUCCESS;
+  for (const auto &[address, nbytes] : cuda.mapped) {
+    CUresult code = cuda.driver.cuMemSetAccess(address, nbytes, &theirs, 1);
+    if (code != SUCCESS) return code;
+  }
+  cuda.access.push_back(theirs);
+  return SUCCESS;
 }
 
 /* --- the whole */
 
 void close(void *context) {
   Cuda *cuda = &cuda_of(context);
+  {
+    Everywhere &all = everywhere();
+    std::lock_guard<std::mutex> guard(all.mutex);
+    all.upstreams.erase(std::remove(all.upstreams.begin(), all.upstreams.end(), cuda), all.upstreams.end());
+  }
   for (CUevent event : cuda->spare_events) cuda->driver.cuEventDestroy(event);
   cuda->driver.cuDevicePrimaryCtxRelease(cuda->device);
   delete cuda;
@@ -432,8 +489,16 @@ EXPORT int cuplug_cuda_upstream(int ordinal, cuplug_upstream *made) {
   CUmemAllocationProp properties{};
   properties.type = ALLOCATION_PINNED;
   properties.location = where;
-  Cuda *cuda = new (std::nothrow) Cuda{*driver, device, context, properties, {where, ACCESS_READWRITE}, {}};
-  if (cuda == nullptr) {
+  Cuda *cuda = nullptr;
+  try {
+    std::unique_ptr<Cuda> whole(new Cuda{*driver, device, context, properties, {}, {}, {access_for(ordinal)}, {}});
+    Everywhere &all = everywhere();
+    std::lock_guard<std::mutex> guard(all.mutex);
+    for (const auto &[owner, peer] : all.peers)
+      if (owner == ordinal) whole->access.push_back(access_for(peer));
+    all.upstreams.push_back(whole.get());
+    cuda = whole.release();
+  } catch (const std::bad_alloc &) {
     driver->cuDevicePrimaryCtxRelease(device);
     return CUPLUG_NO_HOST_MEMORY;
   }
@@ -441,6 +506,24 @@ EXPORT int cuplug_cuda_upstream(int ordinal, cuplug_upstream *made) {
                           fence_done,    fence_wait, fence_drop,  512,          page_granularity_of(*cuda),
                           reserve_range, free_range, create_page, release_page, map,
                           set_access,    unmap,      close};
+  return CUPLUG_OK;
+}
+
+EXPORT int cuplug_cuda_admit_peer(int ordinal, int peer) {
+  Everywhere &all = everywhere();
+  std::lock_guard<std::mutex> guard(all.mutex);
+  const std::pair<int, int> both(ordinal, peer);
+  try {
+    if (std::find(all.peers.begin(), all.peers.end(), both) != all.peers.end()) return CUPLUG_OK;
+    all.peers.reserve(all.peers.size() + 1);
+    for (Cuda *cuda : all.upstreams) {
+      CUresult code = cuda->properties.location.id == ordinal ? admit(*cuda, peer) : SUCCESS;
+      if (code != SUCCESS) return answer_of(code);
+    }
+  } catch (const std::bad_alloc &) {
+    return CUPLUG_NO_HOST_MEMORY;
+  }
+  all.peers.push_back(both);
   return CUPLUG_OK;
 }
 

@@ -228,6 +228,9 @@ typedef struct cuplug_null_counts { /* NullUpstream.calls by their names in the 
 int cuplug_null_upstream_counts(const cuplug_upstream *upstream, cuplug_null_counts *counts);
 /* A CUDA device's memory by the driver's own functions (libcuda.so.1, found at run time), in its primary context. */
 int cuplug_cuda_upstream(int ordinal, cuplug_upstream *made);
+/* Let the device `peer` read and write the pages that allocators of this process map on the device `ordinal`, now and
+ * later, as peer access does for memory that has no pages. Peer access has to be possible. */
+int cuplug_cuda_admit_peer(int ordinal, int peer);
 /* Work is being captured from now on (+1), or no longer (-1), somewhere in the process. Meanwhile calls of the driver are
  * made so that they do not break a capture off, and what is queued on a stream that captures is marked once it does
  * not. */

@@ -204,6 +204,9 @@ class Bridge final : public CUDAAllocator {
       (void)cudaGetLastError();
     else
       C10_CUDA_CHECK(error);
+    TORCH_CHECK(core_.cuda_admit_peer(peer, device) == CUPLUG_OK, "cuplug: device ", int(device),
+                " cannot be given access to the pages that are mapped on device ", int(peer), ": CUDA error ",
+                core_.cuda_last_result());
   }
   cudaError_t memcpyAsync(void *to, int to_device, const void *from, int from_device, size_t nbytes,
                           cudaStream_t stream, bool peers) override {
