@@ -54,10 +54,10 @@ class Environment:
         lines = [f"import site; site.addsitedir({path!r})\n" for path in sorted(paths)]
         (Path(site) / "the_tests_own.pth").write_text("".join(lines))
 
-    def install(self, *what: str) -> None:
+    def install(self, *what: str, **variables: str) -> None:
         """Install from folders at hand, without the network."""
         options = ("--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check", "-q")
-        done = self.run("-m", "pip", "install", *options, *what)
+        done = self.run("-m", "pip", "install", *options, *what, **variables)
         assert done.returncode == 0, done.stderr
 
     def run(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
