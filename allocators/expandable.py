@@ -118,12 +118,15 @@ class ExpandableAllocator(Allocator):
         span.range.space.put(span)
 
     def _new_space(self, stream: int, nbytes: int) -> Space:
+        small = nbytes <= SMALL_BLOCK
+        made = Space(self._ledger, stream, self._stamps_of(stream), self._granularity, small=small)
+        return self._spaces.setdefault((stream, small), made)
+
+    def _stamps_of(self, stream: int) -> Stamps:
         stamps = self._stamps.get(stream)
         if stamps is None:
             stamps = self._stamps[stream] = Stamps(self.upstream, stream)
-        small = nbytes <= SMALL_BLOCK
-        made = Space(self._ledger, stream, stamps, self._granularity, small=small)
-        return self._spaces.setdefault((stream, small), made)
+        return stamps
 
     def _poll(self) -> None:
         for stream, stamps in self._stamps.items():

@@ -65,16 +65,20 @@ ExpandableAllocator::Stream *ExpandableAllocator::stream_of(uint64_t stream) {
   return found;
 }
 
-Space *ExpandableAllocator::space_of(uint64_t stream, bool small) {
+ExpandableAllocator::Stream *ExpandableAllocator::stream_made(uint64_t stream) {
   Stream *found = stream_of(stream);
-  if (found == nullptr) {
-    by_stream_.prepare();
-    auto made = std::make_unique<Stream>();
-    made->stamps = std::make_shared<Stamps>(upstream_, stream);
-    streams_.push_back(std::move(made));
-    found = streams_.back().get();
-    by_stream_.insert(stream, found);
-  }
+  if (found != nullptr) return found;
+  by_stream_.prepare();
+  auto made = std::make_unique<Stream>();
+  made->stamps = std::make_shared<Stamps>(upstream_, stream);
+  streams_.push_back(std::move(made));
+  found = streams_.back().get();
+  by_stream_.insert(stream, found);
+  return found;
+}
+
+Space *ExpandableAllocator::space_of(uint64_t stream, bool small) {
+  Stream *found = stream_made(stream);
   Space *&space = small ? found->small : found->large;
   if (space == nullptr) {
     spaces_.push_back(std::make_unique<Space>(stream, small, found->stamps, granularity_, ledger_, parts_, runs_));
@@ -326,12 +330,13 @@ void ExpandableAllocator::forget(uint64_t stream) {
   Stream *found = stream_of(stream);
   if (found == nullptr) return;
   bool any_left = false;
-  for (Space *space : {found->small, found->large}) any_left = any_left || (space != nullptr && !space->ranges.empty());
+  for (Space *space : {found->small, found->large, found->planned})
+    any_left = any_left || (space != nullptr && !space->ranges.empty());
   if (any_left)
     found->stamps->forget();
   else
     found->stamps->drop();
-  for (Space *space : {found->small, found->large}) {
+  for (Space *space : {found->small, found->large, found->planned}) {
     if (space == nullptr) continue;
     auto place = std::find_if(spaces_.begin(), spaces_.end(), [&](const auto &other) { return other.get() == space; });
     if (!space->ranges.empty()) ownerless_.push_back(std::move(*place));

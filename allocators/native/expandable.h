@@ -21,7 +21,7 @@ struct ExpandableOptions {
 };
 
 /* The rules, and what holds between any two operations, stand in expandable.py. */
-class ExpandableAllocator final : public Allocator {
+class ExpandableAllocator : public Allocator {
  public:
   ExpandableAllocator(const cuplug_upstream &table, const ExpandableOptions &options);
 
@@ -35,7 +35,8 @@ class ExpandableAllocator final : public Allocator {
   void forget(uint64_t stream) override;
   void poll() override;
 
- private:
+  /* --- what `planned` builds on */
+
   using Spaces = std::vector<std::unique_ptr<Space>>;
 
   /* What belongs to one stream; a space is null until something was asked for in it. */
@@ -43,6 +44,7 @@ class ExpandableAllocator final : public Allocator {
     std::shared_ptr<Stamps> stamps;
     Space *small = nullptr;
     Space *large = nullptr;
+    Space *planned = nullptr; /* what `planned` keeps apart */
   };
 
   /* A free page, and the free part in which it lies. */
@@ -60,6 +62,7 @@ class ExpandableAllocator final : public Allocator {
   };
 
   Space *space_of(uint64_t stream, bool small);
+  Stream *stream_made(uint64_t stream);
   Stream *stream_of(uint64_t stream);
   Block *grow(Space *space, uint64_t nbytes);
   uint64_t creatable(uint64_t nbytes);
@@ -73,7 +76,7 @@ class ExpandableAllocator final : public Allocator {
   void prepare(size_t steps);
   void drop_empty_ranges(const std::vector<Space *> &spaces);
   std::vector<Space *> every_space() const;
-  std::vector<Space *> movable_spaces() const;
+  virtual std::vector<Space *> movable_spaces() const;
 
   const uint64_t granularity_, slack_;
   Pages pages_;

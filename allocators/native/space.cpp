@@ -148,7 +148,6 @@ bool Space::place(uint64_t nbytes, Opening *best) const {
   return true;
 }
 
-/* The bytes of the holes of a gap in which pages are missing for a block from `start` to `end`. `holes` gets them. */
 uint64_t Space::missing(const Block *gap, uint64_t start, uint64_t end, std::vector<Opening::Hole> *holes) const {
   start = start / granularity_ * granularity_;
   end = (end + granularity_ - 1) / granularity_ * granularity_;

@@ -100,6 +100,9 @@ class Space {
   /* Where to put a block that no free part holds, so that little has to be mapped. Whether there is a place. Of places
    * that miss equally much, one between blocks that are close together, then the lowest. */
   bool place(uint64_t nbytes, Opening *best) const;
+  /* The bytes of the holes in which pages are missing for a block from `start` to `end`, in the gap whose first part is
+   * `gap`. `holes` gets them. */
+  uint64_t missing(const Block *gap, uint64_t start, uint64_t end, std::vector<Opening::Hole> *holes) const;
   /* Call `work` with each free part of at least a page's size, smallest first. */
   template <class Work>
   void each_free(Work work) const {
@@ -115,7 +118,6 @@ class Space {
   void unmapped(Block *span, uint64_t address, uint64_t nbytes);
 
  private:
-  uint64_t missing(const Block *gap, uint64_t start, uint64_t end, std::vector<Opening::Hole> *holes) const;
   Block *hole_at(uint64_t address) const;
   void add_hole(Block *hole);
   void drop_hole(Block *hole);
