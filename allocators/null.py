@@ -25,7 +25,10 @@ class NullUpstream:
         *,
         page_granularity: int = 2 << 20,
         virtual: bool = True,
+        ordinal: int = 0,
     ) -> None:
+        self.ordinal = ordinal
+        """Of the device in whose place it stands."""
         self.total_bytes = total_bytes
         """The device's capacity in bytes."""
         self.granularity = granularity

@@ -26,7 +26,7 @@ from .planning import UNPLANNED, Cycle, Plan
 from .spans import FREE, LIVE, Opening, Range, Space, Span
 from .upstream import Upstream
 
-__all__ = ["PlannedAllocator", "Served"]
+__all__ = ["PlannedAllocator", "Served", "device_of"]
 
 _MIB = 1 << 20
 _WINDOW = 16
@@ -78,7 +78,9 @@ class PlannedAllocator(ExpandableAllocator):
             ValueError: ``slack`` is negative.
         """
         super().__init__(upstream, memory_limit=memory_limit, slack=slack)
-        self._followers = {cycle.stream: _Follower(cycle) for cycle in Plan.read(plan).cycles}
+        cycles = Plan.read(plan).cycles
+        device = device_of(upstream)
+        self._followers = {cycle.stream: _Follower(cycle) for cycle in cycles if cycle.device == device}
         self._served = Served()
         self._gives_up_ranges = False
 
@@ -152,8 +154,7 @@ class PlannedAllocator(ExpandableAllocator):
         stream, nbytes = follower.cycle.stream, follower.range_bytes(self._granularity)
         space = follower.space
         if space is None:
-            large = self._spaces.get((stream, False)) or self._new_space(stream, nbytes)
-            space = Space(self._ledger, stream, large.stamps, self._granularity, small=False)
+            space = Space(self._ledger, stream, self._stamps_of(stream), self._granularity, small=False)
             self._spaces[stream, None] = space
             follower.begins(space)
         made = Range(nbytes, space)
@@ -284,6 +285,12 @@ class _Follower:
         """The block at ``address`` is leaving the range."""
         del self._spans[address]
         del self._addresses[bisect_left(self._addresses, address)]
+
+
+def device_of(upstream: Upstream) -> int:
+    """The ordinal of the device whose memory ``upstream`` gives; 0 where it does not say."""
+    ordinal: int = getattr(upstream, "ordinal", 0)
+    return ordinal
 
 
 def _windows(cycle: Cycle) -> _Windows:

@@ -23,7 +23,7 @@ __all__ = ["UNPLANNED", "Cycle", "Plan", "Request", "find_cycle", "make_cycle"]
 
 UNPLANNED = -1
 """In place of an offset: the block lives longer than a cycle, and is no part of the plan."""
-_FORMAT, _VERSION = "cuplug plan", 1
+_FORMAT, _VERSION = "cuplug plan", 2
 _FOREVER = 1 << 62
 _LEAST_SHARE = 1 / 4
 """Of the requests on a stream, what repeats has to be at least this much."""
@@ -34,7 +34,10 @@ Request = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """The requests on one stream: those of the beginning, then the ones that repeat. Sizes and offsets are bytes."""
+    """The requests on one stream of one device: those of the beginning, then the ones that repeat.
+
+    Sizes and offsets are bytes.
+    """
 
     stream: int
     sizes: list[int]
@@ -47,6 +50,8 @@ class Cycle:
     """The bytes of the range."""
     bound: int
     """The most bytes that live at once, of those in the plan: what no plan can do without."""
+    device: int = 0
+    """The ordinal of the device."""
 
     @property
     def planned_bytes(self) -> int:
@@ -62,7 +67,7 @@ class Cycle:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The cycles of a program on one device. Empty where nothing repeats."""
+    """The cycles of a program, on all its devices. Empty where nothing repeats."""
 
     cycles: list[Cycle]
 
@@ -72,7 +77,7 @@ class Plan:
         for cycle in self.cycles:
             pairs = ",\n".join(f"[{size},{at}]" for size, at in zip(cycle.sizes, cycle.offsets, strict=True))
             parts.append(
-                f'{{"stream":{cycle.stream},"height":{cycle.height},"bound":{cycle.bound},"begin":{cycle.begin},'
+                f'{{"device":{cycle.device},"stream":{cycle.stream},"height":{cycle.height},"bound":{cycle.bound},"begin":{cycle.begin},'
                 f'"requests":[\n{pairs}]}}'
             )
         return f'{{"format":"{_FORMAT}","version":{_VERSION},"cycles":[{",".join(parts)}]}}\n'
@@ -103,7 +108,7 @@ class Plan:
             read = None
         if not isinstance(read, dict) or read.get("format") != _FORMAT:
             raise CuplugError(f"{name} is no plan; cuplug-trace plan makes one from a trace")
-        if read.get("version") != _VERSION:
+        if read.get("version") not in (1, _VERSION):  # the first one knew no devices
             raise CuplugError(
                 f"{name} is a plan of version {read.get('version')}, and this cuplug reads version {_VERSION}; make it "
                 "anew"
@@ -118,15 +123,23 @@ def _checked(part: Any) -> Cycle:
     sizes = [size for size, _ in part["requests"]]
     offsets = [at for _, at in part["requests"]]
     stream, begin, height, bound = part["stream"], part["begin"], part["height"], part["bound"]
-    if not all(type(number) is int for number in (stream, begin, height, bound, *sizes, *offsets)):
+    device = part.get("device", 0)
+    if not all(type(number) is int for number in (device, stream, begin, height, bound, *sizes, *offsets)):
         raise ValueError("a number is missing")
-    if not 0 <= begin < len(sizes) or min(sizes) <= 0 or min(offsets) < UNPLANNED or not 0 <= stream < 1 << 64:
+    if (
+        not 0 <= begin < len(sizes)
+        or min(sizes) <= 0
+        or min(offsets) < UNPLANNED
+        or device < 0
+        or not 0 <= stream < 1 << 64
+    ):
         raise ValueError("a number is out of its range")
     if any(number % ALIGNMENT for number in (*sizes, *(at for at in offsets if at != UNPLANNED))):
         raise ValueError(f"a number is no multiple of {ALIGNMENT}")
-    if not max(at + size for at, size in zip(offsets, sizes, strict=True)) <= height < 1 << 46:
+    ends = (at + size for at, size in zip(offsets, sizes, strict=True) if at != UNPLANNED)
+    if not max(ends, default=0) <= height < 1 << 46:
         raise ValueError("its height is wrong")
-    return Cycle(stream, sizes, begin, offsets, height, bound)
+    return Cycle(stream, sizes, begin, offsets, height, bound, device)
 
 
 def find_cycle(sizes: Sequence[int]) -> tuple[int, int] | None:

@@ -23,7 +23,7 @@ class Bundled:
             "bump": _LazyFactory("allocators.bump", "BumpAllocator", replayed="ReplayedBump"),
             "caching": _LazyFactory("allocators.caching", "CachingAllocator", native="NativeCaching"),
             "expandable": _LazyFactory("allocators.expandable", "ExpandableAllocator", native="NativeExpandable"),
-            "planned": _LazyFactory("allocators.planned", "PlannedAllocator"),
+            "planned": _LazyFactory("allocators.planned", "PlannedAllocator", native="NativePlanned"),
         }
 
     @hookimpl

@@ -181,6 +181,11 @@ int Allocator::statistics(cuplug_statistics *statistics) {
   return operate([&] { ledger_.copy(statistics); });
 }
 
+int Allocator::served(cuplug_served *served) {
+  if (served_by_plan() == nullptr) return CUPLUG_INVALID;
+  return operate([&] { *served = *served_by_plan(); });
+}
+
 int Allocator::reset_peaks() {
   return operate([&] { ledger_.reset_peaks(); });
 }

@@ -48,6 +48,7 @@ class Allocator : public cuplug_allocator {
   int close();
   void abandon();
   int statistics(cuplug_statistics *statistics);
+  int served(cuplug_served *served);
   int reset_peaks();
   int reset_accumulated();
   int segments(cuplug_map **map);
@@ -81,6 +82,8 @@ class Allocator : public cuplug_allocator {
   virtual uint64_t rounded(uint64_t nbytes) const { return round_up(nbytes); }
   /* Fence what is cached for `stream` and make it available to others. */
   virtual void forget(uint64_t stream) = 0;
+  /* How much a plan has served; null where the strategy follows none. */
+  virtual const cuplug_served *served_by_plan() const { return nullptr; }
   /* Look whether fences of the strategy's own have passed. Called before each allocation. */
   virtual void poll() {}
 

@@ -75,7 +75,9 @@ typedef struct cuplug_option {
   const char *value;
 } cuplug_option;
 
-/* A new allocator over a copy of `upstream`. `strategy` is "caching" or "expandable". */
+/* A new allocator over a copy of `upstream`. `strategy` is "caching", "expandable" or
+ * "planned", which takes the options of "expandable", "plan", a file that cuplug-trace plan wrote, and "device", the ordinal
+ * whose part of the plan counts (0). */
 int cuplug_allocator_create(const char *strategy, const cuplug_option *options, size_t count,
                             const cuplug_upstream *upstream, cuplug_allocator **made);
 /* Frees the handle itself. Close it first; what is not closed is left to the driver. Blocks must not be used after. */
@@ -172,6 +174,13 @@ typedef struct cuplug_statistics {
 int cuplug_get_statistics(cuplug_allocator *, cuplug_statistics *);
 int cuplug_reset_peaks(cuplug_allocator *);
 int cuplug_reset_accumulated(cuplug_allocator *);
+
+/* How much of what was asked for a plan has served ("planned"; CUPLUG_INVALID from others). */
+typedef struct cuplug_served {
+  uint64_t requests, requested_bytes; /* on any stream, planned or not */
+  uint64_t planned_requests, planned_bytes; /* of these, what lay where the plan says */
+} cuplug_served;
+int cuplug_get_served(cuplug_allocator *, cuplug_served *);
 
 enum { CUPLUG_ACTIVE = 0, CUPLUG_PENDING = 1, CUPLUG_INACTIVE = 2 };
 typedef struct cuplug_piece {

@@ -119,6 +119,12 @@ EXPORT int cuplug_get_statistics(cuplug_allocator *allocator, cuplug_statistics 
   return core(allocator).statistics(statistics);
 }
 
+EXPORT int cuplug_get_served(cuplug_allocator *allocator, cuplug_served *served) {
+  const int answer = core(allocator).served(served);
+  if (answer == CUPLUG_INVALID) cuplug::set_last_error("this allocator follows no plan");
+  return answer;
+}
+
 EXPORT int cuplug_reset_peaks(cuplug_allocator *allocator) { return core(allocator).reset_peaks(); }
 EXPORT int cuplug_reset_accumulated(cuplug_allocator *allocator) { return core(allocator).reset_accumulated(); }
 

@@ -1,11 +1,14 @@
 #include "options.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
 #include "caching.h"
 #include "expandable.h"
+#include "planned.h"
+#include "plans.h"
 #include "replayed.h"
 
 namespace cuplug {
@@ -72,19 +75,43 @@ CachingOptions caching_options(const cuplug_option *options, size_t count, const
   return parsed;
 }
 
+/* Whether `option` is one that `expandable` has, and then its value goes into `parsed`. */
+bool is_for_expandable(const cuplug_option &option, ExpandableOptions *parsed) {
+  if (is(option, "slack")) {
+    int64_t value = whole_number(option);
+    check(value >= 0, option, "zero or more bytes");
+    parsed->slack = uint64_t(value);
+  } else if (is(option, "memory_limit")) {
+    parsed->memory_limit = limit_of(option);
+  } else {
+    return false;
+  }
+  return true;
+}
+
 ExpandableOptions expandable_options(const cuplug_option *options, size_t count) {
   ExpandableOptions parsed;
+  for (const cuplug_option *option = options; option != options + count; ++option)
+    if (!is_for_expandable(*option, &parsed)) throw Invalid{std::string("expandable has no option ") + option->name};
+  return parsed;
+}
+
+PlannedOptions planned_options(const cuplug_option *options, size_t count) {
+  PlannedOptions parsed;
+  uint64_t device = 0;
   for (const cuplug_option *option = options; option != options + count; ++option) {
-    if (is(*option, "slack")) {
+    if (is(*option, "plan")) {
+      parsed.cycles = read_plan(option->value);
+    } else if (is(*option, "device")) {
       int64_t value = whole_number(*option);
-      check(value >= 0, *option, "zero or more bytes");
-      parsed.slack = uint64_t(value);
-    } else if (is(*option, "memory_limit")) {
-      parsed.memory_limit = limit_of(*option);
-    } else {
-      throw Invalid{std::string("expandable has no option ") + option->name};
+      check(value >= 0, *option, "zero or more");
+      device = uint64_t(value);
+    } else if (!is_for_expandable(*option, &parsed.expandable)) {
+      throw Invalid{std::string("planned has no option ") + option->name};
     }
   }
+  auto is_elsewhere = [device](const Cycle &cycle) { return cycle.device != device; };
+  parsed.cycles.erase(std::remove_if(parsed.cycles.begin(), parsed.cycles.end(), is_elsewhere), parsed.cycles.end());
   return parsed;
 }
 
@@ -117,6 +144,11 @@ Allocator *make_allocator(const char *strategy, const cuplug_option *options, si
                           const cuplug_upstream &table) {
   if (std::strcmp(strategy, "caching") == 0) return new CachingAllocator(table, caching_options(options, count, table));
   if (Allocator *replayed = make_replayed(strategy, options, count, table)) return replayed;
+  if (std::strcmp(strategy, "planned") == 0) {
+    PlannedOptions parsed = planned_options(options, count);
+    if (table.page_granularity == 0) throw Unsupported();
+    return new PlannedAllocator(table, std::move(parsed));
+  }
   if (std::strcmp(strategy, "expandable") != 0) throw Invalid{std::string("no strategy is called ") + strategy};
   ExpandableOptions parsed = expandable_options(options, count);
   if (table.page_granularity == 0) throw Unsupported();

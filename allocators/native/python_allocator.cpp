@@ -544,7 +544,8 @@ PyObject *open_core(PyObject *object, PyObject *arguments) {
     return nullptr;
   }
   Py_XSETREF(self->upstream, Py_NewRef(upstream));
-  if (make_upstream(self, std::strcmp(strategy, "expandable") == 0) < 0) return nullptr;
+  const bool pages = std::strcmp(strategy, "expandable") == 0 || std::strcmp(strategy, "planned") == 0;
+  if (make_upstream(self, pages) < 0) return nullptr;
   cuplug_option given[16];
   size_t count = 0;
   PyObject *name, *value;
@@ -641,6 +642,23 @@ PyObject *read_statistics(PyObject *object, PyObject *) {
                            static_cast<long long>(counted.num_sync_all_streams),
                            static_cast<long long>(counted.num_device_alloc),
                            static_cast<long long>(counted.num_device_free));
+  }
+  return conclude(self, answer, operation, result);
+}
+
+/* (requests, requested_bytes, planned_requests, planned_bytes) of a strategy that follows a plan. */
+PyObject *read_served(PyObject *object, PyObject *) {
+  Allocator *self = as_allocator(object);
+  if (check_entry(self) < 0) return nullptr;
+  Operation operation(self);
+  cuplug_served served;
+  const int answer = cuplug_get_served(self->core, &served);
+  PyObject *result = nullptr;
+  if (answer == CUPLUG_OK) {
+    result = Py_BuildValue("KKKK", static_cast<unsigned long long>(served.requests),
+                           static_cast<unsigned long long>(served.requested_bytes),
+                           static_cast<unsigned long long>(served.planned_requests),
+                           static_cast<unsigned long long>(served.planned_bytes));
   }
   return conclude(self, answer, operation, result);
 }
@@ -845,6 +863,7 @@ PyMethodDef methods[] = {
     {"_observe", observe, METH_VARARGS, nullptr},
     {"_open", open_core, METH_VARARGS, nullptr},
     {"_read_segments", read_segments, METH_NOARGS, nullptr},
+    {"_read_served", read_served, METH_NOARGS, nullptr},
     {"_read_statistics", read_statistics, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };

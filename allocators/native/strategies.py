@@ -1,6 +1,8 @@
-"""``caching`` and ``expandable`` in C++: the same options, addresses, calls upstream, events and figures as in Python.
+"""``caching``, ``expandable`` and ``planned`` in C++: the same options, addresses, calls upstream, events and
+figures as in Python.
 
-``caching.py`` and ``expandable.py`` say what they do. Here is what happens seldom: options, observers, figures.
+``caching.py``, ``expandable.py`` and ``planned.py`` say what they do. Here is what happens seldom: options, observers,
+figures.
 """
 
 from __future__ import annotations
@@ -23,11 +25,13 @@ from ..libraries import OWN
 from ..lock import Lock
 from ..observation import warn
 from ..out_of_memory import shortage_message
+from ..planned import PlannedAllocator, Served, device_of
+from ..planning import Plan
 from ..statistics import Statistics
 from ..upstream import Upstream
 from .delivery import Delivery
 
-__all__ = ["NativeCaching", "NativeExpandable", "NativeStrategy", "complete"]
+__all__ = ["NativeCaching", "NativeExpandable", "NativePlanned", "NativeStrategy", "complete"]
 
 _STATES: tuple[Literal["active_allocated", "active_pending_free", "inactive"], ...] = (
     "active_allocated",
@@ -161,10 +165,29 @@ class NativeExpandable(NativeStrategy):
 
     def __init__(self, upstream: Upstream, **options: Any) -> None:
         given = complete(ExpandableAllocator, options)
-        native = getattr(upstream, "native_ordinal", None) is not None or hasattr(upstream, "native_null")
-        if given["slack"] >= 0 and not native:  # a wrong slack is said first
-            virtual_memory_of(upstream)  # raises where there is none
+        _check_expandable(upstream, given)
         super().__init__("expandable", upstream, given.pop("memory_limit"), given)
+
+
+class NativePlanned(NativeStrategy):
+    __doc__ = PlannedAllocator.__doc__
+
+    def __init__(self, upstream: Upstream, **options: Any) -> None:
+        given = complete(PlannedAllocator, options)
+        _check_expandable(upstream, given)
+        Plan.read(given["plan"])  # its errors say more
+        super().__init__("planned", upstream, given.pop("memory_limit"), {**given, "device": device_of(upstream)})
+
+    def served(self) -> Served:
+        """See ``PlannedAllocator.served``."""
+        return Served(*self._read_served())
+
+
+def _check_expandable(upstream: Upstream, given: dict[str, Any]) -> None:
+    """Raise where there is no virtual memory; a wrong slack is said first."""
+    native = getattr(upstream, "native_ordinal", None) is not None or hasattr(upstream, "native_null")
+    if given["slack"] >= 0 and not native:
+        virtual_memory_of(upstream)
 
 
 def _mover(allocator: NativeStrategy) -> Callable[[deque[Any]], int]:
@@ -189,3 +212,4 @@ Allocator.register(NativeStrategy)
 # So that they have the options of the specification for whoever looks (plugins/selection.py, help).
 update_wrapper(NativeCaching.__init__, CachingAllocator.__init__)
 update_wrapper(NativeExpandable.__init__, ExpandableAllocator.__init__)
+update_wrapper(NativePlanned.__init__, PlannedAllocator.__init__)

@@ -11,7 +11,15 @@ __all__ = ["NativeNullUpstream", "calls_of"]
 class NativeNullUpstream:
     """As ``NullUpstream``, for native allocators alone: one allocator each. ``calls_of`` tells what was asked of it."""
 
-    def __init__(self, total_bytes: int = 1 << 50, granularity: int = 512, *, page_granularity: int = 2 << 20) -> None:
+    def __init__(
+        self,
+        total_bytes: int = 1 << 50,
+        granularity: int = 512,
+        *,
+        page_granularity: int = 2 << 20,
+        ordinal: int = 0,
+    ) -> None:
+        self.ordinal = ordinal
         self.native_null = (total_bytes, granularity, page_granularity)
 
     def memory_info(self) -> tuple[int, int]:

@@ -16,6 +16,8 @@ class UpstreamAdaptor:
     def __init__(self, upstream: Upstream) -> None:
         self.upstream = upstream
         self.granularity = upstream.granularity
+        self.ordinal: int = getattr(upstream, "ordinal", 0)
+        """Of the device; 0 where that is not known."""
         virtual = upstream.virtual
         self.virtual: VirtualMemory | None = None if virtual is None else self._adapt(virtual)
 

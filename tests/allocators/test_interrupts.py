@@ -52,22 +52,23 @@ PLAN = Plan(
 """What the program asks for on its first stream; some of it lies where something else still does."""
 
 
-def planned(upstream: Any) -> Allocator:
+def planned(upstream: Any, made: Callable[..., Allocator] = PlannedAllocator) -> Allocator:
     with tempfile.NamedTemporaryFile("w", suffix=".plan") as file:
         file.write(PLAN.to_text())
         file.flush()
-        return PlannedAllocator(upstream, plan=file.name, slack=0)
+        return made(upstream, plan=file.name, slack=0)
 
 
 FACTORIES["planned"] = planned
 IN_PYTHON = list(FACTORIES)
 if is_available():  # of these only what is in Python has lines; signals and exceptions from upstream reach all
-    from cuplug.allocators.native.strategies import NativeCaching, NativeExpandable
+    from cuplug.allocators.native.strategies import NativeCaching, NativeExpandable, NativePlanned
 
     FACTORIES["native"] = NativeCaching
     FACTORIES["native torch"] = lambda upstream: NativeCaching(
         upstream, preset="torch", garbage_collection_threshold=0.3
     )
+    FACTORIES["native planned"] = lambda upstream: planned(upstream, NativePlanned)
     FACTORIES["native expandable"] = lambda upstream: NativeExpandable(upstream, slack=0)
 
 

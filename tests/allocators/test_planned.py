@@ -283,7 +283,7 @@ def test_a_cycle_is_what_repeats_twice_at_the_end_and_explains_the_most() -> Non
 
 
 def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
-    made = Plan([Cycle(7, [512, 1024, 512], 1, [UNPLANNED, 0, 1024], 1536, 1536)])
+    made = Plan([Cycle(7, [4096, 1024, 512], 1, [UNPLANNED, 0, 1024], 1536, 1536, device=3)])
     path = tmp_path / "a.plan"
     path.write_text(made.to_text())
     assert Plan.read(str(path)) == made
@@ -293,7 +293,7 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
     ("text", "why"),
     [
         ("", "is no plan"),
-        ('{"format":"cuplug plan","version":2}', "of version 2"),
+        ('{"format":"cuplug plan","version":3}', "of version 3"),
         ('{"format":"cuplug plan","version":1}', "damaged"),
         (Plan([Cycle(0, [512], 0, [512], 512, 512)]).to_text(), "its height is wrong"),
         (Plan([Cycle(0, [512], 1, [0], 512, 512)]).to_text(), "out of its range"),

@@ -257,6 +257,11 @@ class Core:
         self._call("cuplug_get_statistics", ctypes.byref(counted))
         return flat(counted)
 
+    def served(self) -> tuple[int, ...]:
+        counted = (_U64 * 4)()
+        self._call("cuplug_get_served", ctypes.byref(counted))
+        return tuple(counted)
+
     def segments(self) -> list[tuple[Any, ...]]:
         made = ctypes.POINTER(_Map)()
         self._call("cuplug_get_segments", ctypes.byref(made))

@@ -13,6 +13,7 @@ from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.errors import DriverError, OutOfMemoryError
 from cuplug.allocators.expandable import ExpandableAllocator
 from cuplug.allocators.null import NullUpstream
+from cuplug.allocators.planned import PlannedAllocator
 from cuplug.tools.foreign.load import load
 from cuplug.tools.replaying.program import Program, decode
 
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.skipif(core.compiler() is None, reason="there is no C++
 SEEDS = int(os.environ.get("CUPLUG_EQUIVALENCE_SEEDS", "60"))
 OPERATIONS = int(os.environ.get("CUPLUG_EQUIVALENCE_OPERATIONS", "400"))
 KIB, MIB = 1 << 10, 1 << 20
+FORMS: dict[str, Any] = {"caching": CachingAllocator, "expandable": ExpandableAllocator, "planned": PlannedAllocator}
 STREAMS = [0, 7, 7 | 3 << 48, 9, (1 << 63) | 11]  # the third names a private pool
 
 
@@ -135,6 +137,10 @@ class Python:
         seen, self.seen = self.seen, []
         return seen
 
+    def served(self) -> tuple[int, ...]:
+        counted = self.allocator.served()  # type: ignore[attr-defined]
+        return counted.requests, counted.requested_bytes, counted.planned_requests, counted.planned_bytes
+
     def statistics(self) -> dict[str, Any]:
         return core.flat(self.allocator.statistics())
 
@@ -151,9 +157,8 @@ class Pair:
 
     def __init__(self, strategy: str, upstreams: tuple[Scripted, Scripted], options: dict[str, Any]) -> None:
         self.upstreams = upstreams
-        make = {"caching": CachingAllocator, "expandable": ExpandableAllocator}[strategy]
         self.sides: tuple[Any, Any] = (
-            Python(make(upstreams[0], **options)),
+            Python(FORMS[strategy](upstreams[0], **options)),
             core.Core(strategy, upstreams[1], **options),
         )
         for side in self.sides:
@@ -287,7 +292,7 @@ def test_recorded_histories_go_the_same_way_on_both(name: str, strategy: str, op
 def follow(program: Program, strategy: str, options: dict[str, Any]) -> float:
     """Compare the two on a recorded history. The seconds that it took natively, unobserved."""
     upstream = NullUpstream()
-    python = Python({"caching": CachingAllocator, "expandable": ExpandableAllocator}[strategy](upstream, **options))
+    python = Python(FORMS[strategy](upstream, **options))
     native, unobserved = core.Core(strategy, None, **options), core.Core(strategy, None, **options)
     for side in (python, native):
         side.observe()

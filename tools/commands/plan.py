@@ -18,7 +18,7 @@ from .options import TraceFile, load_one
 def plan(
     file: TraceFile,
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the plan.")],
-    device: Annotated[int | None, typer.Option("--device", "-d", help="Of which device; by default the first.")] = None,
+    device: Annotated[int | None, typer.Option("--device", "-d", help="Of which device; by default of all.")] = None,
 ) -> None:
     """Work out where the blocks of a program that repeats itself go, for --allocator planned:plan=OUTPUT.
 
@@ -26,11 +26,11 @@ def plan(
     """
     trace = load_one(file)
     programs = {program.device: program for program in decode(trace) if len(program.steps)}
-    chosen = next(iter(programs), None) if device is None else device
-    if chosen is None or chosen not in programs:
+    chosen = [program for ordinal, program in programs.items() if device is None or ordinal == device]
+    if not chosen:
         raise UsageError(f"{file} has no allocations" + (f" of device {device}" if device is not None else ""))
     with progress("planning"):
-        made = plan_of(programs[chosen])
+        made = plan_of(chosen)
     if not made.cycles:
         say(f"nothing repeats in {file}: expandable serves such a program best")
         raise typer.Exit(1)
@@ -38,9 +38,10 @@ def plan(
         text.write(made.to_text())
     for cycle in made.cycles:
         share = cycle.planned_bytes / max(cycle.cycle_bytes, 1)
+        where = f"device {cycle.device}, " if len(programs) > 1 else ""
         say(
-            f"stream {cycle.stream:#x}: {len(cycle.sizes) - cycle.begin} requests repeat, behind {cycle.begin} at the "
-            f"beginning; {share:.2%} of their bytes lie in one range of {format_size(cycle.height)} "
+            f"{where}stream {cycle.stream:#x}: {len(cycle.sizes) - cycle.begin} requests repeat, behind {cycle.begin} "
+            f"at the beginning; {share:.2%} of their bytes lie in one range of {format_size(cycle.height)} "
             f"({cycle.height / max(cycle.bound, 1):.4f} of what lives at once, which is the least that is possible)"
         )
     say(f"{output} written, for --allocator planned:plan={output}")

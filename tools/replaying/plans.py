@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from ...allocators.block import ALIGNMENT
 from ...allocators.planning import Plan, Request, make_cycle
 from .program import Program
@@ -9,14 +12,17 @@ from .program import Program
 __all__ = ["plan_of", "requests_of"]
 
 
-def plan_of(program: Program, *, seconds: float = 8.0) -> Plan:
-    """The plan of one device's history; without cycles where nothing repeats that could be planned.
+def plan_of(programs: Sequence[Program], *, seconds: float = 8.0) -> Plan:
+    """The plan of a history on its devices; without cycles where nothing repeats that could be planned.
 
     ``seconds``: for packing, in all.
     """
-    streams = requests_of(program)
-    made = [make_cycle(stream, asked, seconds=seconds / len(streams)) for stream, asked in streams.items()]
-    return Plan([cycle for cycle in made if cycle is not None and cycle.planned_bytes])
+    streams = [
+        (program.device, stream, asked) for program in programs for stream, asked in requests_of(program).items()
+    ]
+    each = seconds / max(len(streams), 1)
+    made = [(device, make_cycle(stream, asked, seconds=each)) for device, stream, asked in streams]
+    return Plan([replace(cycle, device=device) for device, cycle in made if cycle is not None and cycle.planned_bytes])
 
 
 def requests_of(program: Program) -> dict[int, list[Request]]:

@@ -129,7 +129,7 @@ def run(work: Work) -> Outcome:
 
     def make_upstream(ordinal: int) -> Any:
         if device is None:
-            return null_upstream(work.allocator, work.memory)
+            return null_upstream(work.allocator, work.memory, ordinal)
         upstream = DeviceUpstream(device, ordinal)
         return upstream if work.memory is None else LimitedUpstream(upstream, work.memory)
 
@@ -168,17 +168,18 @@ def has_native_form(allocator: str) -> bool:
     return bool(getattr(default_manager().allocator_factory(allocator), "has_native_form", False))
 
 
-def null_upstream(allocator: str, memory: int | None) -> Any:
+def null_upstream(allocator: str, memory: int | None, ordinal: int = 0) -> Any:
     """An upstream without a device, for the allocator of that selection: the core's own where it can run there.
 
-    ``memory``: its capacity in bytes; None for more than any history needs.
+    ``memory``: its capacity in bytes; None for more than any history needs. ``ordinal``: of the device whose part of
+    the history is replayed.
     """
     sizes = () if memory is None else (memory,)
     if not runs_in_the_core(allocator):
-        return NullUpstream(*sizes)
+        return NullUpstream(*sizes, ordinal=ordinal)
     from ...allocators.native.without_device import NativeNullUpstream
 
-    return NativeNullUpstream(*sizes)
+    return NativeNullUpstream(*sizes, ordinal=ordinal)
 
 
 def _driver(work: Work, programs: list[Program]) -> Any:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cuplug.allocators.events import EventKind
 from cuplug.allocators.null import NullUpstream
 from cuplug.allocators.planned import PlannedAllocator
+from cuplug.allocators.planning import Plan
+from cuplug.plugins.manager import default_manager
+from cuplug.plugins.specs import hookimpl
 from cuplug.plugins.tracing.writer import TraceWriter
+from cuplug.tools.replaying import workload
 
 from ..conftest import Command
 
@@ -69,6 +74,46 @@ def test_replay_takes_a_plan(command: Command, repeating: Path, tmp_path: Path) 
     assert command("plan", repeating, "-o", plan).exit_code == 0
     result = command("replay", repeating, "-a", f"planned:plan={plan}")
     assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize("form", ["native", "in Python"])
+def test_a_run_on_several_devices_has_one_plan_for_all(
+    command: Command, tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace, plan = tmp_path / "run.cuplug", tmp_path / "run.plan"
+    writer = TraceWriter(trace, {"driver": "sim", "argv": ["train.py"]})
+    writer.describe(allocators={"0": "caching", "1": "caching"})
+    thread = writer.thread("MainThread")
+    for device in (0, 1):
+        for time, (kind, nbytes, number) in enumerate(program(6)):
+            nbytes *= 1 + device
+            rounded = -(-nbytes // 512) * 512
+            writer.append(kind, device, 1000 * time, thread, 0, (1 + number) << 24, rounded, nbytes, 0)
+    writer.close()
+    result = command("plan", trace, "-o", plan)
+    assert "device 0, stream 0x0: 8 requests repeat" in result.stderr
+    assert "device 1, stream 0x0: 8 requests repeat" in result.stderr
+    if form == "in Python":
+        monkeypatch.setattr(workload, "runs_in_the_core", lambda _allocator: False)
+        selection = f"specified:plan={plan}"
+        default_manager().register(Specified(), "specified")
+    else:
+        selection = f"planned:plan={plan}"
+    try:
+        served = workload.run(workload.Work(str(trace), selection)).result
+    finally:
+        if form == "in Python":
+            default_manager().unregister("specified")
+    in_ranges = sum(cycle.height for cycle in Plan.read(str(plan)).cycles)
+    assert in_ranges == sum(BATCHES[3]) * 3
+    assert served.peak_reserved_bytes <= 3 * sum(WEIGHTS) + in_ranges + 16 * (2 << 20)
+    assert served.driver_calls["cuMemAddressReserve"] >= 4  # on each device a range of the plan's, and one beside
+
+
+class Specified:
+    @hookimpl
+    def cuplug_allocators(self) -> dict[str, Any]:
+        return {"specified": PlannedAllocator}
 
 
 def test_a_run_in_which_nothing_repeats_gives_status_one_and_no_file(command: Command, tmp_path: Path) -> None:

@@ -114,8 +114,8 @@ def in_python(monkeypatch: pytest.MonkeyPatch, work: Work) -> Outcome:
         return workload.run(work)
 
 
-def _python_upstream(_allocator: str, memory: int | None) -> Any:
-    return workload.NullUpstream() if memory is None else workload.NullUpstream(memory)
+def _python_upstream(_allocator: str, memory: int | None, ordinal: int = 0) -> Any:
+    return workload.NullUpstream(*() if memory is None else (memory,), ordinal=ordinal)
 
 
 def timeless(outcome: Outcome) -> Outcome:
@@ -161,9 +161,7 @@ def test_the_least_memory_found_is_that_of_replays_in_python(
 @needs_core
 def test_only_what_the_core_has_is_replayed_there() -> None:
     names = [entry.name for entry in default_manager().describe_allocators() if entry.plugin == "cuplug"]
-    kinds = {name: type(workload.null_upstream(name, None)).__name__ for name in names}
-    assert kinds.pop("planned") == "NullUpstream"  # it has no form in the core
-    assert set(kinds.values()) == {"NativeNullUpstream"}
+    assert {type(workload.null_upstream(name, None)).__name__ for name in names} == {"NativeNullUpstream"}
     manager = default_manager()
     manager.register(ThirdParty(), "third party")
     try:
