@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from .native import is_available, why_not
+from .core_choice import is_available, why_not
 
 __all__ = [
     "ORDERS",

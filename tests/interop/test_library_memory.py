@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cuplug.allocators import native
+from cuplug.allocators import core_choice
 from cuplug.allocators.errors import CuplugError, OutOfMemoryError
 from cuplug.allocators.libraries import library_number, split_context
 from cuplug.runtime.interop.library_memory import LibraryMemory
@@ -106,9 +106,9 @@ def test_a_free_after_the_end_of_the_runtime_does_nothing(runtime):
 def form(request, monkeypatch):
     """Which form of the allocators runtimes take that are made in the test."""
     if request.param == "python":
-        monkeypatch.setattr(native, "_problem", "a test takes those in Python")
-    elif not native.is_available():
-        pytest.skip(f"the native core: {native.why_not()}")
+        monkeypatch.setattr(core_choice, "_problem", "a test takes those in Python")
+    elif not core_choice.is_available():
+        pytest.skip(f"the native core: {core_choice.why_not()}")
     return request.param
 
 
