@@ -24,7 +24,7 @@ def sources():
 def shared_names() -> set[str]:
     by_name: dict[str, list[Path]] = defaultdict(list)
     for path in sources():
-        if path.name != "__init__.py":
+        if path.name not in ("__init__.py", "__main__.py"):
             by_name[path.name].append(path)
     return {
         name

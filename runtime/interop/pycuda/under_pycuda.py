@@ -1,4 +1,4 @@
-"""``cuplug.interop.pycuda``: cuplug's memory under PyCUDA, as an allocator for its arrays and in its pool's place."""
+"""Cuplug's memory under PyCUDA, as an allocator for its arrays and in its pool's place."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from functools import cache
 from types import FunctionType, ModuleType
 from typing import Any
 
-from ...allocators.base import Allocator
-from ...allocators.errors import CuplugError
-from ..default_runtime import runtime_or_default
-from ..foreign_handles import stream_handle
-from ..runtime import Runtime
-from ..settings import AllocatorChoice
-from .installations import check_new, import_library, note_installed, runtime_for
-from .library_memory import LibraryMemory
+from ....allocators.base import Allocator
+from ....allocators.errors import CuplugError
+from ...default_runtime import runtime_or_default
+from ...foreign_handles import stream_handle
+from ...runtime import Runtime
+from ...settings import AllocatorChoice
+from ..installations import check_new, import_library, note_installed, runtime_for
+from ..library_memory import LibraryMemory
 
 __all__ = ["DeviceMemoryPool", "allocator", "check", "install"]
 

@@ -1,0 +1,65 @@
+"""``cuplug.interop.pycuda``: PyCUDA's programs on cuplug's memory, and on its simulator where there is no GPU.
+
+On a GPU, PyCUDA itself allocates from cuplug. On the simulator a package of cuplug's stands in PyCUDA's place, which
+need not be installed: programs run as they are.
+"""
+
+from __future__ import annotations
+
+from ....plugins.selection import parse_selection
+from ...default_runtime import default_runtime, init, is_initialized
+from ...settings import AllocatorChoice, Settings
+from ..installations import check_new, note_installed
+from . import shadowing, under_pycuda
+from .under_pycuda import DeviceMemoryPool, allocator
+
+__all__ = ["DeviceMemoryPool", "allocator", "check", "install"]
+
+
+def check() -> None:
+    """Find out whether ``install`` can do its work; changes nothing.
+
+    Raises:
+        CuplugError: PyCUDA has cuplug already; there is no device; on a GPU PyCUDA is not installed.
+    """
+    check_new("pycuda", "PyCUDA")
+    if not _simulated():
+        under_pycuda.check()
+
+
+def install(allocator: AllocatorChoice | None = None) -> None:
+    """Serve programs that use PyCUDA, for the rest of the process.
+
+    On a GPU PyCUDA allocates from cuplug: ``mem_alloc``, hence ``In``, ``Out``, ``GPUArray`` and ``to_gpu`` by default,
+    and ``pycuda.tools.DeviceMemoryPool``. It has no current stream: memory belongs to cuplug's
+    (``cuplug.cuda.stream``), by default the default stream; once freed it waits, without holding up the program, for
+    every stream that waits for the default stream, as those of ``pycuda.driver.Stream`` do. Other streams that use it
+    are named with its ``record_stream``.
+
+    On the simulator (``cuplug.init(driver="sim")``, ``CUPLUG_DRIVER=sim``) cuplug's stand-in takes PyCUDA's place:
+    ``import pycuda`` finds that one from now on.
+
+    Args:
+        allocator: the selection; by default that of the runtime in use (``cuplug.interop.install``).
+
+    Raises:
+        CuplugError: as ``check``; or the runtime in use has another allocator; or PyCUDA itself was imported before,
+            and the device is simulated.
+        UnknownAllocatorError: no plugin contributes the allocator.
+    """
+    check()
+    if not _simulated():
+        under_pycuda.install(allocator)
+        return
+    runtime = init(allocator=allocator)
+    shadowing.shadow()
+    note_installed("pycuda", runtime)
+
+
+def _simulated() -> bool:
+    """Whether the default runtime's device is simulated, or would be if it started now."""
+    if is_initialized():
+        runtime = default_runtime()
+        return bool(runtime.device_count()) and runtime.driver.simulator is not None
+    chosen = Settings().resolved().driver
+    return isinstance(chosen, str) and parse_selection(chosen).name == "sim"

@@ -1,0 +1,68 @@
+"""Puts the stand-in where programs look for PyCUDA: ``import pycuda.driver`` finds ``stand_in/pycuda_driver.py``."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+from ....allocators.errors import CuplugError
+
+__all__ = ["MODULES", "is_shadowed", "shadow"]
+
+MODULES = (
+    "autoinit",
+    "autoprimaryctx",
+    "characterize",
+    "compiler",
+    "driver",
+    "tools",
+)
+"""What the stand-in serves of PyCUDA, without ``pycuda.``."""
+
+_HERE = f"{__package__}.stand_in"
+
+
+def shadow() -> None:
+    """Let every import of ``pycuda`` find the stand-in, for the rest of the process. Again it does nothing.
+
+    Raises:
+        CuplugError: PyCUDA itself was imported before.
+    """
+    if is_shadowed():
+        return
+    if "pycuda" in sys.modules:
+        raise CuplugError(
+            "PyCUDA was imported before cuplug could take its place: install cuplug at the start of the program"
+        )
+    sys.meta_path.insert(0, _Finder())
+
+
+def is_shadowed() -> bool:
+    """Whether imports of ``pycuda`` find the stand-in."""
+    return any(isinstance(each, _Finder) for each in sys.meta_path)
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds PyCUDA's modules, and puts the stand-in's there."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,  # noqa: ARG002 - the import system gives it
+        target: ModuleType | None = None,  # noqa: ARG002
+    ) -> importlib.machinery.ModuleSpec | None:
+        head, _, rest = fullname.partition(".")
+        if head != "pycuda":
+            return None
+        if rest and rest not in MODULES:
+            raise ModuleNotFoundError(f"cuplug's stand-in for PyCUDA has no module {fullname}", name=fullname)
+        return importlib.machinery.ModuleSpec(fullname, self, is_package=not rest)
+
+    def exec_module(self, module: ModuleType) -> None:
+        rest = module.__name__.partition(".")[2]
+        # The import system then takes what stands there.
+        sys.modules[module.__name__] = importlib.import_module(f"{_HERE}.pycuda_{rest}" if rest else _HERE)

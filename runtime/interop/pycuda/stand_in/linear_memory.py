@@ -1,0 +1,361 @@
+"""Device memory of ``pycuda.driver``: allocations, copies and filling."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from ....runtime import Runtime
+from .device_contexts import current_ordinal, library_memory, runtime
+from .driver_errors import LogicError, lacking, translated
+from .page_locked import page_locked_base
+from .queues import handle_of
+
+__all__ = [
+    "DeviceAllocation",
+    "IPCMemoryHandle",
+    "PointerHolderBase",
+    "address_of",
+    "from_device",
+    "from_device_like",
+    "host_bytes",
+    "mem_alloc",
+    "mem_alloc_like",
+    "mem_alloc_pitch",
+    "mem_get_ipc_handle",
+    "memcpy_dtod",
+    "memcpy_dtod_async",
+    "memcpy_dtoh",
+    "memcpy_dtoh_async",
+    "memcpy_htod",
+    "memcpy_htod_async",
+    "memcpy_peer",
+    "memcpy_peer_async",
+    "memset_d2d8",
+    "memset_d2d8_async",
+    "memset_d2d16",
+    "memset_d2d16_async",
+    "memset_d2d32",
+    "memset_d2d32_async",
+    "memset_d8",
+    "memset_d8_async",
+    "memset_d16",
+    "memset_d16_async",
+    "memset_d32",
+    "memset_d32_async",
+    "to_device",
+]
+
+_PITCH = 512
+
+
+class PointerHolderBase:
+    """What holds a device address; classes derived from it say which by ``get_pointer``."""
+
+    def get_pointer(self) -> int:
+        """The device address; derived classes have it. Raises NotImplementedError here."""
+        raise NotImplementedError(f"{type(self).__name__} needs a method get_pointer, which returns the address")
+
+    def as_buffer(self, size: int, offset: int = 0) -> memoryview:
+        """``size`` bytes from ``offset`` on, as the host sees them. Waits for the work that is queued."""
+        with runtime().on_device(current_ordinal()):
+            runtime().driver.synchronize()
+        return memoryview((ctypes.c_char * size).from_address(int(self) + offset)).cast("B")
+
+    def __int__(self) -> int:
+        return int(self.get_pointer())
+
+    __index__ = __int__
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+class DeviceAllocation(PointerHolderBase):
+    """Device memory of cuplug's allocator. It goes back when nobody holds it any more."""
+
+    def __init__(self, nbytes: int) -> None:
+        """``nbytes`` bytes of the current device. Raises MemoryError if there is not that much left."""
+        self._nbytes, self._device = nbytes, current_ordinal()
+        memory = library_memory()
+        self._address = memory.allocate_unordered(nbytes, device=self._device)
+        self._memory: Any = memory
+
+    def get_pointer(self) -> int:
+        """The device address. Raises LogicError once the memory was freed."""
+        if self._memory is None:
+            raise LogicError("this memory was freed")
+        return self._address
+
+    def free(self) -> None:
+        """Give the memory up now. Raises LogicError if that was done before."""
+        if self._memory is None:
+            raise LogicError("this memory was freed before")
+        memory, self._memory = self._memory, None
+        memory.free(self._address, device=self._device)
+
+    def __len__(self) -> int:
+        return self._nbytes
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __del__(self) -> None:
+        if getattr(self, "_memory", None) is not None:
+            self.free()
+
+
+class IPCMemoryHandle:
+    """Refused: the simulator is one process."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        """Refused. Raises NotImplementedError."""
+        lacking("IPCMemoryHandle")
+
+
+def mem_get_ipc_handle(devptr: Any) -> bytes:  # noqa: ARG001 - as PyCUDA's
+    """Refused. Raises NotImplementedError."""
+    lacking("mem_get_ipc_handle")
+
+
+# --- allocations
+
+
+@translated
+def mem_alloc(bytes: int) -> DeviceAllocation:  # noqa: A002 - PyCUDA's name
+    """Device memory of that many bytes.
+
+    Raises:
+        MemoryError: there is not that much left.
+        LogicError: the size is 0 or negative.
+    """
+    nbytes = int(bytes)
+    if nbytes <= 0:
+        raise LogicError(f"mem_alloc({nbytes}): ask for one byte or more")
+    return DeviceAllocation(nbytes)
+
+
+def mem_alloc_like(ary: Any) -> DeviceAllocation:
+    """Device memory of the size of an array. Raises as ``mem_alloc``."""
+    return mem_alloc(ary.nbytes)
+
+
+def mem_alloc_pitch(width: int, height: int, access_size: int) -> tuple[DeviceAllocation, int]:  # noqa: ARG001
+    """Device memory for ``height`` rows of ``width`` bytes, and the bytes from one row to the next."""
+    pitch = -(-int(width) // _PITCH) * _PITCH
+    return mem_alloc(pitch * int(height)), pitch
+
+
+def to_device(buffer: Any) -> DeviceAllocation:
+    """Device memory with a copy of what ``buffer`` holds. Raises as ``mem_alloc``."""
+    made = mem_alloc(host_bytes(buffer)[1])
+    memcpy_htod(made, buffer)
+    return made
+
+
+def from_device(devptr: Any, shape: Any, dtype: Any, order: str = "C") -> Any:
+    """A new NumPy array with a copy of device memory."""
+    made: Any = np.empty(shape, dtype, order)  # type: ignore[call-overload]
+    memcpy_dtoh(made, devptr)
+    return made
+
+
+def from_device_like(devptr: Any, other_ary: Any) -> Any:
+    """The same, with the shape, type and order of another array."""
+    made = np.empty_like(other_ary)
+    memcpy_dtoh(made, devptr)
+    return made
+
+
+# --- copies
+
+
+@translated
+def memcpy_htod(dest: Any, src: Any) -> None:
+    """Copy all of a buffer to device memory, and wait."""
+    memcpy_htod_async(dest, src)
+    _wait()
+
+
+@translated
+def memcpy_htod_async(dest: Any, src: Any, stream: Any = None) -> None:
+    """Queue a copy of all of a buffer to device memory."""
+    address, nbytes, kept = host_bytes(src)
+    here, queue = _here(), handle_of(stream)
+    if nbytes:
+        with here.on_device(current_ordinal()):
+            here.driver.memcpy_htod(address_of(dest), address, nbytes, stream=queue)
+        _keep(kept, queue)
+
+
+@translated
+def memcpy_dtoh(dest: Any, src: Any) -> None:
+    """Copy from device memory to all of a buffer, and wait."""
+    memcpy_dtoh_async(dest, src)
+    _wait()
+
+
+@translated
+def memcpy_dtoh_async(dest: Any, src: Any, stream: Any = None) -> None:
+    """Queue a copy from device memory to all of a buffer."""
+    address, nbytes, kept = host_bytes(dest, writable=True)
+    here, queue = _here(), handle_of(stream)
+    if nbytes:
+        with here.on_device(current_ordinal()):
+            here.driver.memcpy_dtoh(address, address_of(src), nbytes, stream=queue)
+        _keep(kept, queue)
+
+
+@translated
+def memcpy_dtod(dest: Any, src: Any, size: int) -> None:
+    """Copy ``size`` bytes between places in device memory."""
+    memcpy_dtod_async(dest, src, size)
+
+
+@translated
+def memcpy_dtod_async(dest: Any, src: Any, size: int, stream: Any = None) -> None:
+    """Queue a copy of ``size`` bytes between places in device memory."""
+    here = _here()
+    if size:
+        with here.on_device(current_ordinal()):
+            here.driver.memcpy_dtod(address_of(dest), address_of(src), int(size), stream=handle_of(stream))
+
+
+@translated
+def memcpy_peer(dest: Any, src: Any, size: int, dest_context: Any = None, src_context: Any = None) -> None:
+    """Copy ``size`` bytes between devices, and wait."""
+    memcpy_peer_async(dest, src, size, dest_context, src_context)
+    _wait()
+
+
+@translated
+def memcpy_peer_async(
+    dest: Any, src: Any, size: int, dest_context: Any = None, src_context: Any = None, stream: Any = None
+) -> None:
+    """Queue a copy of ``size`` bytes between devices, by default both the current one."""
+    here, current = _here(), current_ordinal()
+    to, of = (current if each is None else each._device.ordinal for each in (dest_context, src_context))
+    with here.on_device(current):
+        here.driver.memcpy_peer(address_of(dest), to, address_of(src), of, int(size), stream=handle_of(stream))
+
+
+# --- filling
+
+
+@translated
+def _fill(dest: Any, data: int, count: int, width: int, stream: Any = None) -> None:
+    here = _here()
+    value = int(data) % (1 << 8 * width)
+    with here.on_device(current_ordinal()):
+        here.driver.memset(address_of(dest), value, int(count), width=width, stream=handle_of(stream))
+
+
+def _fill_rows(dest: Any, pitch: int, data: int, width: int, height: int, size: int, stream: Any = None) -> None:
+    for row in range(int(height)):
+        _fill(address_of(dest) + row * int(pitch), data, width, size, stream)
+
+
+def memset_d8(dest: Any, data: int, count: int) -> None:
+    """Fill ``count`` bytes."""
+    _fill(dest, data, count, 1)
+
+
+def memset_d16(dest: Any, data: int, count: int) -> None:
+    """Fill ``count`` elements of 2 bytes."""
+    _fill(dest, data, count, 2)
+
+
+def memset_d32(dest: Any, data: int, count: int) -> None:
+    """Fill ``count`` elements of 4 bytes."""
+    _fill(dest, data, count, 4)
+
+
+def memset_d8_async(dest: Any, data: int, count: int, stream: Any = None) -> None:
+    """Queue filling ``count`` bytes."""
+    _fill(dest, data, count, 1, stream)
+
+
+def memset_d16_async(dest: Any, data: int, count: int, stream: Any = None) -> None:
+    """Queue filling ``count`` elements of 2 bytes."""
+    _fill(dest, data, count, 2, stream)
+
+
+def memset_d32_async(dest: Any, data: int, count: int, stream: Any = None) -> None:
+    """Queue filling ``count`` elements of 4 bytes."""
+    _fill(dest, data, count, 4, stream)
+
+
+def memset_d2d8(dest: Any, pitch: int, data: int, width: int, height: int) -> None:
+    """Fill ``height`` rows of ``width`` bytes, ``pitch`` bytes apart."""
+    _fill_rows(dest, pitch, data, width, height, 1)
+
+
+def memset_d2d16(dest: Any, pitch: int, data: int, width: int, height: int) -> None:
+    """Fill ``height`` rows of ``width`` elements of 2 bytes, ``pitch`` bytes apart."""
+    _fill_rows(dest, pitch, data, width, height, 2)
+
+
+def memset_d2d32(dest: Any, pitch: int, data: int, width: int, height: int) -> None:
+    """Fill ``height`` rows of ``width`` elements of 4 bytes, ``pitch`` bytes apart."""
+    _fill_rows(dest, pitch, data, width, height, 4)
+
+
+def memset_d2d8_async(dest: Any, pitch: int, data: int, width: int, height: int, stream: Any = None) -> None:
+    """Queue what ``memset_d2d8`` does."""
+    _fill_rows(dest, pitch, data, width, height, 1, stream)
+
+
+def memset_d2d16_async(dest: Any, pitch: int, data: int, width: int, height: int, stream: Any = None) -> None:
+    """Queue what ``memset_d2d16`` does."""
+    _fill_rows(dest, pitch, data, width, height, 2, stream)
+
+
+def memset_d2d32_async(dest: Any, pitch: int, data: int, width: int, height: int, stream: Any = None) -> None:
+    """Queue what ``memset_d2d32`` does."""
+    _fill_rows(dest, pitch, data, width, height, 4, stream)
+
+
+# --- helpers
+
+
+def address_of(pointer: Any) -> int:
+    """The device address that something stands for: a number, an allocation, an array."""
+    interface = getattr(pointer, "__cuda_array_interface__", None)
+    return int(pointer) if interface is None else int(interface["data"][0])
+
+
+def host_bytes(buffer: Any, *, writable: bool = False) -> tuple[int, int, Any]:
+    """Address and size in bytes of host memory, and what keeps it alive.
+
+    Raises:
+        ValueError: its elements are not contiguous, or it is read-only and is to be written.
+        TypeError: it has no buffer protocol.
+    """
+    array = buffer if isinstance(buffer, np.ndarray) else None
+    if array is None:
+        array = np.asarray(buffer) if isinstance(buffer, np.generic) else np.frombuffer(buffer, np.uint8)
+    if not (array.flags.c_contiguous or array.flags.f_contiguous):
+        raise ValueError("the array is not contiguous: copy it first, with numpy.ascontiguousarray")
+    if writable and not array.flags.writeable:
+        raise ValueError("the buffer is read-only, and is to be written")
+    return array.ctypes.data, array.nbytes, array
+
+
+def _here() -> Runtime:
+    found = runtime()
+    found.current.have_context()
+    return found
+
+
+def _wait() -> None:
+    with runtime().on_device(current_ordinal()):
+        runtime().driver.stream_synchronize(0)
+
+
+def _keep(array: Any, queue: int) -> None:
+    """Page-locked memory stays usable by the copy when the program drops it meanwhile."""
+    base = page_locked_base(array)
+    if base is not None:
+        base.used_by(current_ordinal(), queue)

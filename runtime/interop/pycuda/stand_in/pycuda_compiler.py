@@ -1,0 +1,83 @@
+"""``pycuda.compiler``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from ....kernels.source_module import SourceModule as CuplugSourceModule
+from .device_contexts import runtime
+from .driver_errors import lacking, translated
+from .launches import Module
+
+__all__ = ["DEFAULT_NVCC_FLAGS", "DynamicModule", "DynamicSourceModule", "SourceModule", "compile"]
+
+_FLAGS = os.environ.get("PYCUDA_DEFAULT_NVCC_FLAGS")
+DEFAULT_NVCC_FLAGS: list[str] = [each for each in (_FLAGS or "").split(",") if each]
+"""The options of sources that say none."""
+
+
+class SourceModule(Module):
+    """Kernels from CUDA C++ source, compiled for the simulator."""
+
+    @translated
+    def __init__(
+        self,
+        source: Any,
+        nvcc: str = "nvcc",  # noqa: ARG002 - another compiler is at work
+        options: Sequence[str] | None = None,
+        keep: bool = False,  # noqa: ARG002
+        no_extern_c: bool = False,
+        arch: str | None = None,
+        code: str | None = None,  # noqa: ARG002
+        cache_dir: Any = None,
+        include_dirs: Sequence[str] = (),
+    ) -> None:
+        """Compile ``source``.
+
+        Args:
+            source: the text, or what gives it by ``str``.
+            nvcc: as PyCUDA's; a C++ compiler for this machine is used.
+            options: for the compiler, by default ``DEFAULT_NVCC_FLAGS``.
+            keep: as PyCUDA's; nothing is left over.
+            no_extern_c: as PyCUDA's; kernels are found by their plain names in either case.
+            arch: for example ``sm_90``.
+            code: as PyCUDA's.
+            cache_dir: False keeps nothing on disk.
+            include_dirs: where ``#include`` looks.
+
+        Raises:
+            CompileError: it does not compile.
+        """
+        compiled = CuplugSourceModule(
+            str(source),
+            options=list(DEFAULT_NVCC_FLAGS if options is None else options),
+            no_extern_c=bool(no_extern_c),
+            arch=arch,
+            include_dirs=list(include_dirs),
+            cache=cache_dir is not False,
+            runtime=runtime(),
+        )
+        super().__init__(compiled)
+
+
+class DynamicModule:
+    """Refused: the simulator's kernels launch none."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        """Refused. Raises NotImplementedError."""
+        lacking(type(self).__name__, "kernels that launch kernels need a GPU")
+
+
+class DynamicSourceModule(DynamicModule):
+    """Refused: the simulator's kernels launch none."""
+
+
+def compile(*_: Any, **__: Any) -> bytes:  # noqa: A001 - PyCUDA's name
+    """Refused: there is no code for GPUs. Raises NotImplementedError."""
+    lacking("compiler.compile", "it makes code for GPUs; SourceModule compiles for the simulator")
+
+
+def __getattr__(name: str) -> Any:
+    raise AttributeError(f"cuplug's stand-in for PyCUDA has no pycuda.compiler.{name}")

@@ -1,0 +1,83 @@
+"""Programs of PyCUDA's, as they are, in processes of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.needs_sim
+
+PROGRAM = """
+import sys
+import numpy
+import pycuda.autoinit
+import pycuda.driver as cuda
+from pycuda.compiler import SourceModule
+
+values = numpy.ones(4, numpy.float32)
+module = SourceModule("__global__ void triple(float *a) { a[threadIdx.x] *= 3; }")
+module.get_function("triple")(cuda.InOut(values), block=(4, 1, 1))
+print(values.sum(), pycuda.autoinit.device.name(), sys.argv[1:], __name__)
+"""
+EXPECTED = "12.0 cuplug simulated device ['--fast'] __main__"
+
+
+@pytest.fixture
+def program(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    return str(path)
+
+
+def run(*command):
+    return subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
+
+
+def test_a_program_runs_on_the_simulator_as_it_is(program):
+    done = run("-m", "cuplug.interop.pycuda", "-d", "sim:memory=1GiB", program, "--fast")
+    assert done.stdout.strip() == EXPECTED, done.stderr
+
+
+def test_its_allocations_are_recorded_under_its_name(program, tmp_path):
+    trace = tmp_path / "run.cuplug"
+    recorded = run("-m", "cuplug.tools.trace", "record", "--pycuda", "-d", "sim", "-o", str(trace), program, "--fast")
+    assert recorded.stdout.strip() == EXPECTED, recorded.stderr
+    summary = run("-m", "cuplug.tools.trace", "summary", "--by", "library", str(trace))
+    assert "pycuda" in summary.stdout, summary.stderr
+
+
+def test_installing_puts_the_stand_in_there_and_says_what_it_lacks(run_program):
+    done = run_program(
+        "import cuplug, cuplug.interop.pycuda as ours\n"
+        "cuplug.init(driver='sim')\n"
+        "ours.install()\n"
+        "import pycuda\n"
+        "print(pycuda.VERSION_TEXT)\n"
+        "try:\n"
+        "    import pycuda.gl\n"
+        "except ImportError as error:\n"
+        "    print(error)\n"
+    )
+    assert done.stdout.splitlines() == ["2024.1+cuplug", "cuplug's stand-in for PyCUDA has no module pycuda.gl"]
+
+
+def test_without_an_installation_pycuda_is_what_python_finds(run_program):
+    done = run_program(
+        "import cuplug.interop.pycuda, importlib.util\n"
+        "found = importlib.util.find_spec('pycuda')\n"
+        "print(found is None or 'cuplug' not in (found.origin or ''))"
+    )
+    assert done.stdout.strip() == "True", done.stderr
+
+
+def test_pycuda_that_was_imported_before_is_not_replaced(run_program):
+    done = run_program(
+        "import sys, types\n"
+        "sys.modules['pycuda'] = types.ModuleType('pycuda')\n"
+        "import cuplug, cuplug.interop.pycuda\n"
+        "cuplug.init(driver='sim')\n"
+        "cuplug.interop.pycuda.install()"
+    )
+    assert "PyCUDA was imported before cuplug could take its place" in done.stderr
