@@ -26,6 +26,7 @@ from typing import Any, Protocol
 
 from ...allocators.errors import DriverError, OutOfMemoryError
 from ...allocators.upstream import VirtualMemory
+from .textures import Textures
 
 __all__ = [
     "LEGACY_STREAM",
@@ -165,6 +166,10 @@ class Driver(Protocol):
 
     def virtual_memory(self, ordinal: int) -> VirtualMemory | None:
         """The virtual memory of a device, or None where the device or the installation lacks it."""
+        ...
+
+    def textures(self, ordinal: int) -> Textures | None:
+        """The texture units of a device, or None where kernels' own engine stands in for them: on the simulator."""
         ...
 
     # --- copies. Asynchronous on ``stream`` as CUDA's are: from page-locked host memory they only queue; from pageable

@@ -15,6 +15,6 @@ On top stand ``source_module.py``, whose ``SourceModule`` compiles when it is ma
 from .launch.global_symbol import GlobalSymbol
 from .launch.kernel_function import Function, PreparedLaunch
 from .source_module import SourceModule
-from .texture import Texture
+from .texture import Texture, TextureReference
 
-__all__ = ["Function", "GlobalSymbol", "PreparedLaunch", "SourceModule", "Texture"]
+__all__ = ["Function", "GlobalSymbol", "PreparedLaunch", "SourceModule", "Texture", "TextureReference"]

@@ -22,6 +22,7 @@ from .launch.global_symbol import GlobalSymbol
 from .launch.kernel_function import Function
 from .source.kernel_names import demangle, find_kernel, plain_name, typed_name
 from .source.signatures import Signature, kinds, pointees, signatures
+from .texture import TextureReference
 
 if TYPE_CHECKING:
     from ..drivers.sim import SimDriver
@@ -128,6 +129,15 @@ class SourceModule:
         read_only = self._simulated and self._loader.is_constant(module, name)
         return GlobalSymbol(name, address, nbytes, ordinal, self.runtime, read_only=read_only)
 
+    def get_texref(self, name: str) -> TextureReference:
+        """A texture reference of the current device by its name (``texture<float, 2> image;``, as CUDA had them until
+        version 11): what kernels see through it is settled by ``bind``.
+
+        Raises:
+            DriverError: ``CUDA_ERROR_NOT_FOUND``.
+        """
+        return TextureReference(self.get_global(name))
+
     @property
     def log(self) -> str:
         """What the compiler said (warnings), if anything."""
@@ -198,9 +208,11 @@ class SourceModule:
 
     def _compile_for_gpu(self, settings: _CompilerSettings) -> Entry:
         from .compile.gpu_compiler import compile_for_gpu
+        from .compile.texture_references import with_texture_references
         from .source.host_code import without_host_code
 
-        return compile_for_gpu(without_host_code(self.source), **settings._asdict())
+        source = with_texture_references(without_host_code(self.source))
+        return compile_for_gpu(source, **settings._asdict())
 
     def _gpu_name(self, name: str) -> str:
         from .compile.gpu_compiler import kernel_symbols

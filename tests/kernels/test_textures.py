@@ -1,4 +1,4 @@
-"""Texture and surface objects, and old texture references, on the simulator."""
+"""Texture and surface objects, and old texture references."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuplug.allocators.errors import DriverError
+from cuplug.allocators.errors import CuplugError, DriverError
+from cuplug.runtime.copies import memcpy
 from cuplug.runtime.kernels import Texture
 
-pytestmark = [pytest.mark.needs_sim, pytest.mark.one_schedule]
+pytestmark = pytest.mark.one_schedule
 
 SOURCE = """
-texture<float, cudaTextureType2D, cudaReadModeElementType> reference;
 __global__ void line(float *out, cudaTextureObject_t t, float start, float step) {
     out[threadIdx.x] = tex1D<float>(t, start + step * threadIdx.x);
 }
@@ -24,14 +24,29 @@ __global__ void space(float *out, cudaTextureObject_t t) {
 }
 __global__ void colours(uchar4 *out, cudaTextureObject_t t) { out[threadIdx.x] = tex1Dfetch<uchar4>(t, threadIdx.x); }
 __global__ void shares(float4 *out, cudaTextureObject_t t) { out[threadIdx.x] = tex1D<float4>(t, threadIdx.x + 0.5f); }
-__global__ void by_reference(float *out, int w) {
-    out[threadIdx.x] = tex2D(reference, threadIdx.x % w, threadIdx.x / w);
-}
 __global__ void fill(cudaSurfaceObject_t s) {
     surf2Dwrite(threadIdx.x + 10.0f * threadIdx.y, s, threadIdx.x * 4, threadIdx.y);
 }
 """
+REFERENCES = """
+texture<float, cudaTextureType2D, cudaReadModeElementType> reference;
+static texture<uchar4, 2, cudaReadModeNormalizedFloat> colours;
+__global__ void by_reference(float *out, float4 *shares, int w) {
+    out[threadIdx.x] = tex2D(reference, threadIdx.x % w, threadIdx.x / w);
+    shares[threadIdx.x] = tex2D(colours, threadIdx.x % w, threadIdx.x / w);
+}
+"""
 VALUES = np.arange(24, dtype=np.float32).reshape(4, 6)
+
+
+@pytest.fixture
+def textures(machine: Any) -> Any:
+    """Makes textures, by default with texels of their own, which all devices can show in every way."""
+
+    def make(memory: Any, shape: Any, dtype: Any, *, in_place: bool = False, **options: Any) -> Texture:
+        return Texture(memory, shape, dtype, in_place=in_place, runtime=machine.runtime, **options)
+
+    return make
 
 
 def sample(machine: Any, texture: Texture, start: float, step: float, count: int) -> Any:
@@ -40,16 +55,16 @@ def sample(machine: Any, texture: Texture, start: float, step: float, count: int
     return machine.down(out, count, np.float32)
 
 
-def test_points_are_the_texels_that_coordinates_lie_in(machine: Any) -> None:
-    texture = Texture(machine.up(VALUES), (4, 6), np.float32, runtime=machine.runtime)
+def test_points_are_the_texels_that_coordinates_lie_in(machine: Any, textures: Any) -> None:
+    texture = textures(machine.up(VALUES), (4, 6), np.float32)
     out = machine.empty(24, np.float32)
     machine.module(SOURCE).get_function("plane")(out, texture.handle, 6, 1.0, grid=1, block=(6, 4))
     assert (machine.down(out, (4, 6), np.float32) == VALUES).all()
 
 
-def test_linear_filtering_lies_between_neighbours_with_eight_bits_of_the_fraction(machine: Any) -> None:
+def test_linear_filtering_lies_between_neighbours_with_eight_bits_of_the_fraction(machine: Any, textures: Any) -> None:
     values = np.array([0, 256, 512, 1024], np.float32)
-    texture = Texture(machine.up(values), 4, np.float32, filter="linear", runtime=machine.runtime)
+    texture = textures(machine.up(values), 4, np.float32, filter="linear")
     expected = np.interp(np.arange(0, 4, 0.125) - 0.5, np.arange(4), values)
     assert np.allclose(sample(machine, texture, 0, 0.125, 32), expected)
     assert sample(machine, texture, 0.5 + 1 / 1024, 1, 1)[0] == 0  # a quarter of 1/256 is rounded away
@@ -65,53 +80,97 @@ def test_linear_filtering_lies_between_neighbours_with_eight_bits_of_the_fractio
         ("wrap", False, [1, 1, 1, 2, 3, 4, 4, 4]),  # for coordinates that are not normalised it is clamp
     ],
 )
-def test_beyond_the_edges(machine: Any, edges: str, normalized: bool, expected: list[float]) -> None:
+def test_beyond_the_edges(machine: Any, textures: Any, edges: str, normalized: bool, expected: list[float]) -> None:
     memory = machine.up(np.arange(1, 5, dtype=np.float32))
-    texture = Texture(memory, 4, np.float32, address=edges, normalized_coordinates=normalized, runtime=machine.runtime)
+    texture = textures(memory, 4, np.float32, address=edges, normalized_coordinates=normalized)
     scale = 0.25 if normalized else 1.0
     assert sample(machine, texture, -1.5 * scale, scale, 8).tolist() == expected
 
 
-def test_three_dimensions_channels_and_shares_of_integers(machine: Any) -> None:
+def test_three_dimensions_channels_and_shares_of_integers(machine: Any, textures: Any) -> None:
     module = machine.module(SOURCE)
     cube = np.arange(12, dtype=np.float32)
-    texture = Texture(machine.up(cube), (2, 2, 3), np.float32, runtime=machine.runtime)
+    texture = textures(machine.up(cube), (2, 2, 3), np.float32)
     out = machine.empty(12, np.float32)
     module.get_function("space")(out, texture.handle, grid=1, block=12)
     assert (machine.down(out, 12, np.float32) == cube).all()
     pixels = np.arange(0, 240, 6, dtype=np.uint8)
     memory = machine.up(pixels)
-    texture = Texture(memory, 10, np.uint8, channels=4, runtime=machine.runtime)
+    texture = textures(memory, 10, np.uint8, channels=4, in_place=True)
     out = machine.empty(40, np.uint8)
     module.get_function("colours")(out, texture.handle, grid=1, block=10)
     assert (machine.down(out, 40, np.uint8) == pixels).all()
-    texture = Texture(memory, 10, np.uint8, channels=4, normalized_values=True, runtime=machine.runtime)
+    texture = textures(memory, 10, np.uint8, channels=4, normalized_values=True)
     out = machine.empty(40, np.float32)
     module.get_function("shares")(out, texture.handle, grid=1, block=10)
     assert np.allclose(machine.down(out, 40, np.float32), pixels / 255)
 
 
-def test_a_texture_reference_shows_what_its_symbol_holds(machine: Any) -> None:
-    module = machine.module(SOURCE)
-    texture = Texture(machine.up(VALUES), (4, 6), np.float32, runtime=machine.runtime)
-    module.get_global("reference").copy_from(np.uint64(texture.handle))
-    out = machine.empty(24, np.float32)
-    module.get_function("by_reference")(out, 6, grid=1, block=24)
-    assert (machine.down(out, (4, 6), np.float32) == VALUES).all()
+def test_a_texture_reference_shows_what_it_is_bound_to(machine: Any, textures: Any) -> None:
+    module = machine.module(REFERENCES)
+    pixels = np.arange(96, dtype=np.uint8)
+    colours = textures(machine.up(pixels), (4, 6), np.uint8, channels=4, normalized_values=True)
+    module.get_texref("colours").bind(colours)
+    out, shares = machine.empty(24, np.float32), machine.empty(96, np.float32)
+    for values in (VALUES, VALUES[::-1]):
+        texture = textures(machine.up(values), (4, 6), np.float32)
+        module.get_texref("reference").bind(texture)
+        module.get_function("by_reference")(out, shares, 6, grid=1, block=24)
+        assert (machine.down(out, (4, 6), np.float32) == values).all()
+        assert np.allclose(machine.down(shares, 96, np.float32), pixels / 255)
 
 
-def test_surfaces_are_written_and_end_at_their_edges(machine: Any) -> None:
-    memory = machine.up(VALUES)
-    texture = Texture(memory, (4, 6), np.float32, runtime=machine.runtime)
-    fill = machine.module(SOURCE).get_function("fill")
-    fill(texture.handle, grid=1, block=(6, 4))
-    expected = np.arange(6) + 10 * np.arange(4)[:, None]
+def test_surfaces_write_texels(machine: Any, textures: Any) -> None:
+    texture, memory = textures(machine.up(VALUES), (4, 6), np.float32), machine.empty((4, 6), np.float32)
+    machine.module(SOURCE).get_function("fill")(texture.surface, grid=1, block=(6, 3))
+    texture.copy_to(memory)
+    expected = np.concatenate((np.arange(6) + 10 * np.arange(3)[:, None], VALUES[3:]))
     assert (machine.down(memory, (4, 6), np.float32) == expected).all()
-    fill(texture.handle, grid=1, block=(7, 4))
+    texture.copy_from(machine.up(VALUES))
+    texture.copy_to(memory)
+    assert (machine.down(memory, (4, 6), np.float32) == VALUES).all()
+
+
+@pytest.mark.needs_sim
+def test_surfaces_end_at_their_edges(machine: Any, textures: Any) -> None:
+    texture = textures(machine.up(VALUES), (4, 6), np.float32)
+    machine.module(SOURCE).get_function("fill")(texture.surface, grid=1, block=(7, 4))
     with pytest.raises(DriverError, match="byte 24 of 24, row 0 of 4"):
         machine.synchronize()
 
 
+@pytest.mark.parametrize("pitch", [24, 32])
+def test_rows_of_memory_may_lie_apart(machine: Any, textures: Any, pitch: int) -> None:
+    padded = np.zeros((4, pitch // 4), np.float32)
+    padded[:, :6] = VALUES
+    texture, memory = textures(machine.up(padded), (4, 6), np.float32, pitch=pitch), machine.zeros((4, 8), np.float32)
+    texture.copy_to(memory, pitch=32)
+    assert (machine.down(memory, (4, 8), np.float32)[:, :6] == VALUES).all()
+
+
+def test_memory_that_is_shown_in_place_shows_what_is_written_there(machine: Any, textures: Any) -> None:
+    padded = np.zeros((4, 128), np.float32)
+    padded[:, :6] = VALUES
+    memory, out = machine.up(padded), machine.empty(24, np.float32)
+    texture = textures(memory, (4, 6), np.float32, pitch=512, in_place=True)
+    plane = machine.module(SOURCE).get_function("plane")
+    for values in (padded, padded + 1):
+        memcpy(memory, values, runtime=machine.runtime)
+        plane(out, texture.handle, 6, 1.0, grid=1, block=(6, 4))
+        assert (machine.down(out, (4, 6), np.float32) == values[:, :6]).all()
+    with pytest.raises(CuplugError, match="in place"):
+        texture.copy_to(memory)
+
+
+@pytest.mark.needs_sim
+def test_a_fetch_by_index_needs_memory_in_place_as_on_gpus(machine: Any, textures: Any) -> None:
+    texture, out = textures(machine.up(VALUES), 6, np.uint8, channels=4), machine.empty(24, np.uint8)
+    machine.module(SOURCE).get_function("colours")(out, texture.handle, grid=1, block=6)
+    with pytest.raises(DriverError, match="in_place=True, or use tex1D"):
+        machine.synchronize()
+
+
+@pytest.mark.needs_sim
 def test_a_number_that_is_no_texture_is_an_illegal_address(machine: Any) -> None:
     out = machine.empty(4, np.float32)
     machine.module(SOURCE).get_function("line")(out, 0x1234, 0, 1, grid=1, block=4)
@@ -126,7 +185,9 @@ def test_a_number_that_is_no_texture_is_an_illegal_address(machine: Any) -> None
         ({"channels": 3}, "1, 2 or 4"),
         ({"dtype": np.float64}, "float64"),
         ({"filter": "cubic"}, "filter"),
-        ({"dtype": np.int32, "filter": "linear"}, "normalized_values"),
+        ({"dtype": np.int16, "filter": "linear"}, "normalized_values"),
+        ({"dtype": np.int32, "normalized_values": True}, "8 and 16 bits alone"),
+        ({"shape": (40, 40)}, "needs 6400 bytes of memory, which has 96"),
         ({"pitch": 4}, "a row has 16"),
     ],
 )

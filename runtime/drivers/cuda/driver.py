@@ -19,6 +19,7 @@ from .contexts import Contexts
 from .launch import Slot
 from .modules import function_attributes, function_parameters, launch, load_module
 from .properties import device_properties, has_virtual_memory
+from .texture_units import CudaTextures
 from .virtual import CudaVirtualMemory, import_bindings
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class CudaDriver:
         self._events = Made(calls, "cuEventCreate", "cuEventDestroy", invalid=400)
         self._modules = Made(calls, "cuModuleLoadDataEx", "cuModuleUnload", invalid=400)
         self._virtual: dict[int, CudaVirtualMemory] = {}
+        self._textures: dict[int, CudaTextures] = {}
         _open_drivers.add(self)
 
     @property
@@ -130,6 +132,8 @@ class CudaDriver:
             self._contexts.refuse(refusal)
             return
         with suppress(Exception):
+            for textures in self._textures.values():
+                textures.close()
             for virtual in self._virtual.values():
                 virtual.close()
             for made in (self._modules, self._events, self._streams, self._memory, self._host):
@@ -185,6 +189,13 @@ class CudaDriver:
             made = CudaVirtualMemory(self._bindings, self._contexts.api, self._contexts, ordinal)
             self._virtual.setdefault(ordinal, made)
         return self._virtual[ordinal]
+
+    def textures(self, ordinal: int) -> CudaTextures:
+        """The texture units of a device."""
+        self._contexts.retain(ordinal)
+        if ordinal not in self._textures:
+            self._textures.setdefault(ordinal, CudaTextures(self._calls, ordinal))
+        return self._textures[ordinal]
 
     # --- copies. CUDA documents only that it *may* have read, or written, pageable memory when these return ("API
     # synchronization behavior"). It had for all sizes tried (4 bytes to 16 MiB, driver 580), and a test keeps watch.

@@ -227,6 +227,9 @@ class SimDriver:
         device = self._retain(ordinal)
         return SimVirtualMemory(self._calls, device) if self._has_virtual_memory else None
 
+    def textures(self, ordinal: int) -> None:
+        """None: the engine of the kernels stands in for texture units."""
+
     # --- copies
 
     @changing_call

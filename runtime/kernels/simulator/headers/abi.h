@@ -5,7 +5,7 @@ typedef __SIZE_TYPE__ cuplug_size;
 typedef unsigned long long cuplug_u64;
 typedef unsigned int cuplug_u32;
 
-#define CUPLUG_ABI 5
+#define CUPLUG_ABI 6
 
 namespace __cuplug {
 
@@ -72,6 +72,7 @@ struct Image {
     char kind;                            // of a channel: f, i, u or h
     unsigned char nbytes, channels;
     unsigned char linear, normalized_coordinates, normalized_values;
+    unsigned char array;                  // whether it shows an array, which has no addresses for tex1Dfetch
     unsigned char address[3];             // beyond the edges, by axis: 0 wrap, 1 clamp, 2 mirror, 3 border (zero)
 };
 

@@ -77,6 +77,9 @@ static void look(cuplug_u64 handle, Look* it) {
     float reals[4];
     it->is_float = gives_floats(image);
     if (!it->dimensions) {
+        if (image.array)
+            stop(FAULT_LAUNCH_FAILED, "tex1Dfetch of a texture with texels of its own, which GPUs cannot do: make it with "
+                                      "in_place=True, or use tex1D");
         if (it->index < 0 || (cuplug_u32)it->index >= image.width) read_texel(image, -1, 0, 0, reals, it->result);
         else read_texel(image, it->index, 0, 0, reals, it->result);
         if (it->is_float) memcpy(it->result, reals, sizeof reals);
