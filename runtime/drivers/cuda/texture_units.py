@@ -181,11 +181,17 @@ class CudaTextures:
             self._in_context(made.destroy_all)
 
     def _make(self, made: Made, *arguments: Any, detail: str = "") -> int:
-        return self._in_context(partial(made.make, *arguments, device=self._ordinal, detail=detail))
+        make = partial(made.make, *arguments, device=self._ordinal, detail=detail)
+        return self._calls.run_in_context(make, ordinal=self._ordinal)
 
-    def _in_context(self, function: Callable[..., Any]) -> Any:
-        """Call what makes or destroys: CUDA's handles of these things mean something within their context alone."""
-        return self._calls.run_in_context(function, ordinal=self._ordinal)
+    def _in_context(self, destroy: Callable[[], None]) -> None:
+        """Destroy in the device's context: CUDA's handles of these things mean something within it alone."""
+
+        def call() -> int:
+            destroy()
+            return 0
+
+        self._calls.run_in_context(call, ordinal=self._ordinal)
 
 
 def _format(texels: Texels) -> int:
