@@ -15,7 +15,8 @@ from .allocators.errors import (
     TraceError,
     UnknownAllocatorError,
 )
-from .runtime import cuda, interop
+from .runtime import cuda as _cuda
+from .runtime import interop
 from .runtime import public_paths as _public_paths
 from .runtime.buffer import Buffer
 from .runtime.default_runtime import default_runtime, init, shutdown
@@ -45,8 +46,8 @@ __all__ = [
 __version__ = "0.1.0"
 
 # The façade lives on its floor; `import cuplug.cuda` finds it all the same. A module `cuda.py` here would hide NVIDIA's
-# package `cuda` from programs that run in this folder. Type checkers read `cuda.pyi`.
-_sys.modules[f"{__name__}.cuda"] = cuda
+# package `cuda` from programs that run in this folder. Type checkers read `cuda/__init__.pyi`.
+_sys.modules[f"{__name__}.cuda"] = _cuda
 # The same for what puts cuplug under other libraries: `import cuplug.interop.cupy` finds it, once under each name.
 _sys.modules[f"{__name__}.interop"] = interop
 for _library in interop.LIBRARIES:
@@ -55,6 +56,15 @@ for _library in interop.LIBRARIES:
 _public_paths.put_in_place(__name__)
 
 if TYPE_CHECKING:
+    from . import amp as amp
+    from . import autograd as autograd
+    from . import backends as backends
+    from . import cuda as cuda
+    from . import nn as nn
+    from . import optim as optim
+    from . import utils as utils
+    from .runtime.amp import GradScaler as GradScaler
+    from .runtime.amp import autocast as autocast
     from .runtime.autograd import enable_grad as enable_grad
     from .runtime.autograd import inference_mode as inference_mode
     from .runtime.autograd import is_grad_enabled as is_grad_enabled
@@ -80,6 +90,7 @@ if TYPE_CHECKING:
     from .runtime.tensor.ops.triangles import *  # noqa: F403
 else:
     # Hidden from type checkers, which would take every name to exist.
+    cuda = _cuda
 
     def __getattr__(name):
         """``SourceModule``, tensors and their functions (``tensor``, ``float32``, ...), imported at first use."""
@@ -87,6 +98,8 @@ else:
             from .runtime import kernels
 
             found = getattr(kernels, name)
+        elif name in ("autocast", "GradScaler"):  # tensors do without them
+            found = getattr(_import_module(f"{__name__}.runtime.amp"), name)
         elif name in _public_paths.PACKAGES:
             found = _import_module(f"{__name__}.{name}")
         else:
@@ -101,7 +114,8 @@ else:
         return found
 
     def __dir__():
-        return sorted({*globals(), "SourceModule", "Texture", *_public_paths.PACKAGES, *_public()} - {"TYPE_CHECKING"})
+        later = {"GradScaler", "SourceModule", "Texture", "autocast", *_public_paths.PACKAGES, *_public()}
+        return sorted({*globals(), *later} - {"TYPE_CHECKING"})
 
     def _public():
         """The names of tensors, and of what stands above them and belongs beside their functions."""

@@ -200,7 +200,7 @@ else:
     def __getattr__(name):
         """What needs tensors, imported at first use: the legacy constructors (``FloatTensor``, ...) and seeds."""
         # The import system asks for names with underscores, which must not import tensors.
-        found = None if name.startswith("__") else _mixed_precision() if name == "amp" else _of_tensors().get(name)
+        found = None if name.startswith("__") else _module(name) if name in _MODULES else _of_tensors().get(name)
         if found is None:
             raise AttributeError(f"module 'cuplug.cuda' has no attribute {name!r}")
         return found
@@ -212,10 +212,17 @@ else:
 __path__: list[str] = []  # a package to the import system: ``import cuplug.cuda.amp``, see ``public_paths.py``
 
 
-def _mixed_precision() -> Any:
-    from . import amp
+_MODULES = ("amp", "comm")
 
-    return amp
+
+def _module(name: str) -> Any:
+    if name == "amp":
+        from . import amp
+
+        return amp
+    from .tensor.ops import communication
+
+    return communication
 
 
 def _of_tensors() -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 The packages live on their floors and are imported at first use. A folder at the top for each would be another place for
 the same thing, and a module ``nn.py`` there would hide others of that name from programs that run in this folder. Type
-checkers read ``nn.pyi`` and the like.
+checkers read the folders of stubs there: ``nn/__init__.pyi`` and the like.
 """
 
 from __future__ import annotations
@@ -19,15 +19,21 @@ __all__ = ["PACKAGES", "PATHS", "put_in_place"]
 PATHS: dict[str, str] = {
     "amp": "amp",
     "autograd": "autograd",
+    "backends": "tensor.torch_settings",
+    "backends.cuda": "tensor.cublas_switches",
+    "backends.cudnn": "tensor.cudnn_switches",
     "cuda.amp": "amp",
+    "cuda.comm": "tensor.ops.communication",
     "nn": "nn",
     "nn.functional": "nn.functional",
     "nn.init": "nn.init",
+    "nn.parallel": "nn.parallel",
     "nn.parameter": "nn.parameter",
     "nn.utils": "nn.parameter_tools",
     "optim": "optim",
     "optim.lr_scheduler": "optim.lr_scheduler",
     "utils": "utils",
+    "utils.checkpoint": "utils.checkpoint",
     "utils.data": "utils.data",
 }
 """By torch's path, without ``torch.``: the path below ``runtime``."""

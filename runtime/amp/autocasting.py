@@ -5,19 +5,23 @@ What runs in which type is said where it runs, in networks' functions: see ``nn/
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from ..device import is_available
 from ..nn.casting import autocasting
 from ..tensor.core.dtypes import bfloat16, dtype_of, float16
 from ..tensor.core.tensor_errors import ArgumentError
 
-__all__ = ["autocast"]
+__all__ = ["autocast", "without_cuda"]
 
 
 class autocast:  # noqa: N801 - torch's name
     """``with autocast("cuda"):`` or ``@autocast("cuda")``: layers compute in a half type where that does no harm.
+
+    For ``cuda`` it warns and does nothing where there is no CUDA device.
 
     Raises:
         ValueError: there is no such kind of device, or the type is no half type.
@@ -34,6 +38,7 @@ class autocast:  # noqa: N801 - torch's name
         if not kind.is_half:
             raise ArgumentError(f"autocast: dtype is float16 or bfloat16, not {kind!r}")
         self.device_type, self.fast_dtype = device_type, kind
+        enabled = enabled and not (device_type == "cuda" and without_cuda("autocast"))
         self._enabled, self._caches = enabled, cache_enabled is not False
         self._before: list[tuple[Any, Any]] = []
 
@@ -54,3 +59,11 @@ class autocast:  # noqa: N801 - torch's name
                 return function(*args, **kwargs)
 
         return within
+
+
+def without_cuda(what: str) -> bool:
+    """Whether there is no CUDA device; then it also warns that ``what`` does nothing."""
+    if is_available():
+        return False
+    warnings.warn(f"{what} is for CUDA devices, and CUDA is not available: it does nothing", stacklevel=3)
+    return True

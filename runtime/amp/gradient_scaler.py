@@ -12,6 +12,7 @@ from ..tensor.ops.creation import full
 from ..tensor.ops.elementwise_functions import isfinite
 from ..tensor.ops.joining import stack
 from ..tensor.ops.reductions import all as all_of
+from .autocasting import without_cuda
 
 __all__ = ["GradScaler"]
 
@@ -19,19 +20,22 @@ __all__ = ["GradScaler"]
 class GradScaler:
     """Scales losses, and gradients back. The scale grows while steps go well, and falls after one that overflows.
 
-    Whether one overflowed is found on the device, and waited for once in each ``step``.
+    Whether one overflowed is found on the device, and waited for once in each ``step``. For ``cuda`` it warns and does
+    nothing where there is no CUDA device.
     """
 
     def __init__(
         self,
-        device: str = "cuda",
+        device: str | float = "cuda",
         init_scale: float = 2.0**16,
         growth_factor: float = 2.0,
         backoff_factor: float = 0.5,
         growth_interval: int = 2000,
         enabled: bool = True,
     ) -> None:
-        self._device, self._enabled = device, enabled
+        if not isinstance(device, str):  # GradScaler(init_scale) of cuda.amp, as in old programs
+            init_scale, device = device, "cuda"
+        self._enabled = enabled and not (device == "cuda" and without_cuda("GradScaler"))
         self._scale, self._growth, self._backoff = float(init_scale), growth_factor, backoff_factor
         self._interval, self._well = growth_interval, 0
         self._unscaled: dict[int, bool] = {}

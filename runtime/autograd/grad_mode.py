@@ -24,6 +24,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class _Mode(threading.local):
     enabled = True
     inference = False
+    keeper: Callable[[Any], Callable[[], Any]] | None = None
+    """Takes what is to be kept for gradients, and gives what makes it again: None where it is simply kept."""
 
 
 recording = _Mode()

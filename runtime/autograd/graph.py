@@ -151,14 +151,19 @@ class GradientState:
 class Kept:
     """A tensor that a gradient needs, as it was: an operand, or a result of the node itself."""
 
-    __slots__ = ("_own", "_tensor", "_version", "number")
+    __slots__ = ("_again", "_own", "_tensor", "_version", "number")
 
     def __init__(self, tensor: Tensor, *, own: bool = False, number: int = 0) -> None:
         # A node must not keep the tensor that it made: a circle.
-        self._tensor = plain(tensor) if own else tensor
+        self._tensor: Tensor | None = plain(tensor) if own else tensor
         self._own = own
         self._version = tensor._storage.version
         self.number = number
+        self._again: Callable[[], Tensor] | None = None
+        """What computes the tensor again, where it is not kept: see ``utils.checkpoint``."""
+        if recording.keeper is not None:
+            self._again = recording.keeper(tensor)
+            self._tensor = None
 
     def get(self, node: Node) -> Tensor:
         """The tensor; as part of the graph, if gradients are recorded.
@@ -167,6 +172,9 @@ class Kept:
             CuplugError: it was written to in place since.
         """
         tensor = self._tensor
+        if tensor is None:
+            assert self._again is not None
+            return self._again()
         if tensor._storage.version != self._version:
             raise CuplugError(
                 f"{node.title}: a tensor of shape {list(tensor.shape)} that is needed to compute its gradient was "

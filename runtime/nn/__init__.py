@@ -5,6 +5,7 @@ Convolutions are products of matrices with windows, on every place; there are no
 
 from . import functional as functional
 from . import init as init
+from . import parallel as parallel
 from . import parameter as parameter
 from . import parameter_tools as utils
 from .attention import MultiheadAttention, TransformerEncoderLayer
@@ -18,9 +19,11 @@ from .linear_layers import __all__ as _linear
 from .module import Module
 from .normalisation_layers import *  # noqa: F403
 from .normalisation_layers import __all__ as _normalisations
+from .parallel import DataParallel
 from .parameter import Parameter
 
 __all__ = [
+    "DataParallel",
     "Module",
     "ModuleDict",
     "ModuleList",
@@ -31,6 +34,7 @@ __all__ = [
     "TransformerEncoderLayer",
     "functional",
     "init",
+    "parallel",
     "utils",
 ]
 __all__ += _convolutions

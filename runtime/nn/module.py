@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 from ...allocators.errors import CuplugError
+from ...plugins.tracing.training_scope import entered
 from ..autograd import no_grad
 from ..autograd.graph import RemovableHandle
 from ..tensor.core.dtypes import bfloat16, float16, float32, float64
 from ..tensor.core.tensor import Tensor
-from .module_scope import entered
 from .parameter import Parameter
 
 __all__ = ["IncompatibleKeys", "Module"]

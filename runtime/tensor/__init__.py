@@ -44,6 +44,13 @@ from .core.dtypes import bool_ as bool
 from .core.generator import Generator, initial_seed, manual_seed, seed
 from .core.memory_formats import contiguous_format, layout, memory_format, preserve_format, strided
 from .core.shapes import Size
+from .core.switches import (
+    are_deterministic_algorithms_enabled,
+    get_float32_matmul_precision,
+    is_deterministic_algorithms_warn_only_enabled,
+    set_float32_matmul_precision,
+    use_deterministic_algorithms,
+)
 from .methods import Tensor
 from .ops import (
     combined_reductions,
@@ -163,7 +170,6 @@ from .ops.views import (
     unsqueeze,
 )
 from .ops.views import common_shape as broadcast_shapes
-from .torch_settings import backends
 
 __all__ = [
     "BFloat16Tensor",
@@ -189,12 +195,12 @@ __all__ = [
     "amin",
     "any",
     "arange",
+    "are_deterministic_algorithms_enabled",
     "argmax",
     "argmin",
     "as_strided",
     "as_tensor",
     "asarray",
-    "backends",
     "bfloat16",
     "bmm",
     "bool",
@@ -238,6 +244,7 @@ __all__ = [
     "full_like",
     "get_default_device",
     "get_default_dtype",
+    "get_float32_matmul_precision",
     "get_rng_state",
     "half",
     "iinfo",
@@ -250,6 +257,7 @@ __all__ = [
     "int32",
     "int64",
     "is_complex",
+    "is_deterministic_algorithms_warn_only_enabled",
     "is_floating_point",
     "is_nonzero",
     "is_same_size",
@@ -302,6 +310,7 @@ __all__ = [
     "select",
     "set_default_device",
     "set_default_dtype",
+    "set_float32_matmul_precision",
     "set_printoptions",
     "set_rng_state",
     "short",
@@ -327,6 +336,7 @@ __all__ = [
     "unbind",
     "unflatten",
     "unsqueeze",
+    "use_deterministic_algorithms",
     "var",
     "where",
     "zeros",

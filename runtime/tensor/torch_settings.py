@@ -1,22 +1,7 @@
-"""Names of torch by which programs set what does not exist here: they can be set, and change nothing.
+"""``cuplug.backends``: what programs set for the libraries below torch."""
 
-There are no convolutions for cuDNN to choose among.
-"""
+from . import cublas_switches as cuda
+from . import cudnn_switches as cudnn
 
-from __future__ import annotations
-
-from types import SimpleNamespace
-
-__all__ = ["backends"]
-
-backends = SimpleNamespace(
-    cudnn=SimpleNamespace(
-        allow_tf32=True,
-        benchmark=False,
-        deterministic=False,
-        enabled=True,
-        is_available=lambda: False,
-        version=lambda: None,
-    )
-)
-"""``torch.backends``: ``backends.cudnn.benchmark = True`` and the like."""
+__all__ = ["cuda", "cudnn"]
+__path__: list[str] = []  # a package to the import system: ``import cuplug.backends.cudnn``, see ``public_paths.py``

@@ -1,5 +1,6 @@
 """What stands beside networks, with torch's names: ``cuplug.utils``."""
 
+from . import checkpoint as checkpoint
 from . import data as data
 
-__all__ = ["data"]
+__all__ = ["checkpoint", "data"]

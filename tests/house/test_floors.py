@@ -98,7 +98,8 @@ def test_only_tools_import_the_package_itself():
 
     graph = grimp.build_graph("cuplug", cache_dir=None)
     importers = graph.find_modules_that_directly_import("cuplug")
-    assert not [name for name in sorted(importers) if not name.startswith("cuplug.tools.")]
+    # The package names its stubs to type checkers, which to the graph are itself.
+    assert not [name for name in sorted(importers - {"cuplug"}) if not name.startswith("cuplug.tools.")]
 
 
 def test_a_circle_breaks_a_contract(copy):

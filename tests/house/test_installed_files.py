@@ -22,6 +22,7 @@ BESIDE = {"cuplug_torch.py", "cuplug_pytest.py"}
 def files(root: Path) -> set[str]:
     beside = [path for path in root.iterdir() if path.suffix in (".py", ".pyi", ".typed")]
     beside = [path for path in beside if path.name not in {"setup.py", *BESIDE}]
+    beside += [path for path in root.glob("*/*.pyi") if (path.parent / "__init__.pyi").exists()]
     below = [path for floor in FLOORS for path in (root / floor).rglob("*") if path.is_file()]
     return {str(path.relative_to(root)) for path in (*beside, *below) if path.suffix not in MADE}
 
@@ -48,7 +49,8 @@ def test_nothing_else_is(installed):
 def test_it_is_more_than_sources(installed):
     for name in (
         "py.typed",
-        "cuda.pyi",
+        "cuda/__init__.pyi",
+        "utils/data.pyi",
         "allocators/native/cuplug_allocator.h",
         "runtime/tensor/core/tensor.pyi",
         "tools/data/report.html",

@@ -16,6 +16,7 @@ import cuplug
 import cuplug.cuda
 import cuplug.interop
 import pytest
+from cuplug.runtime import public_paths
 
 pytestmark = pytest.mark.one_schedule
 
@@ -68,7 +69,7 @@ def check(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[dict[str,
     package = Path(cuplug.__file__).parent
     (tmp_path / "cuplug").mkdir()
     for entry in package.iterdir():
-        if entry.suffix in (".py", ".pyi", ".typed") or (entry / "__init__.py").exists():
+        if entry.suffix in (".py", ".pyi", ".typed") or any(entry.glob("__init__.py*")):
             (tmp_path / "cuplug" / entry.name).symlink_to(entry)
     cache = Path(request.config.cache.mkdir("type_checkers"))  # type: ignore[union-attr]
 
@@ -105,6 +106,21 @@ def test_every_public_name_is_seen(check: Callable[[dict[str, str]], Found]) -> 
     imports = "import cuplug\nimport cuplug.cuda\nimport cuplug.interop\n"
     program = f"{imports}\nseen = [\n" + "".join(f"    {name},\n" for name in names) + "]\n"
     unseen = {program.splitlines()[line - 1].strip(" ,") for _, line in check({"names.py": program})}
+    assert not unseen
+
+
+def test_every_path_of_torchs_is_seen_and_imported(check: Callable[[dict[str, str]], Found]) -> None:
+    paths = [f"cuplug.{path}" for path in public_paths.PATHS]
+    program = "".join(f"import {path}\n" for path in paths)
+    program += "seen = [\n    cuplug.autocast,\n    cuplug.GradScaler,\n"
+    for path in paths:
+        exec(f"import {path}")
+        module = sys.modules[path]
+        names = getattr(module, "__all__", None) or [name for name in dir(module) if not name.startswith("_")]
+        program += "".join(f"    {path}.{name},\n" for name in names)
+    program += "]\nfrom cuplug.backends import cudnn\ncudnn.benchmark = True\n"
+    program += "from cuplug.nn import DataParallel\nfrom cuplug.cuda.amp import GradScaler, autocast\n"
+    unseen = {program.splitlines()[line - 1].strip(" ,") for _, line in check({"paths.py": program})}
     assert not unseen
 
 

@@ -14,13 +14,14 @@ from typing import Any
 from ....allocators.errors import CuplugError
 from ...drivers.device_upstream import on_device
 from ..core.layout import Layout
+from ..core.switches import switches
 from ..core.tensor import Tensor
 from .device_place import DevicePlace
 
 __all__ = ["Blas", "Gemm", "cublas"]
 
 _TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}  # cudaDataType
-_COMPUTE_32F, _COMPUTE_64F = 68, 70  # cublasComputeType_t
+_COMPUTE_32F, _COMPUTE_64F, _COMPUTE_32F_FAST_TF32 = 68, 70, 77  # cublasComputeType_t
 _DEFAULT_ALGORITHM = -1
 _NO, _TRANSPOSED = 0, 1
 _WORKSPACE = 32 << 20
@@ -136,10 +137,10 @@ class Gemm:
             *(columns, rows, inner, ctypes.addressof(self._one)),
         )
         self._b, self._a = (kind, b_step, b_batch), (kind, a_step, a_batch)
-        self._after = (
-            *(kind, columns, rows * columns, count),
-            *(_COMPUTE_64F if double else _COMPUTE_32F, _DEFAULT_ALGORITHM),
-        )
+        after = kind, columns, rows * columns, count
+        self._after = (*after, _COMPUTE_64F if double else _COMPUTE_32F, _DEFAULT_ALGORITHM)
+        single = out.dtype.name == "float32"
+        self._after_rounded = (*after, _COMPUTE_32F_FAST_TF32, _DEFAULT_ALGORITHM) if single else self._after
         if max(columns, rows, inner, a_step, b_step, count) >= 2**31:
             raise CuplugError(f"matmul: {a.shape} @ {b.shape}: cuBLAS takes lengths below 2**31")
 
@@ -160,7 +161,8 @@ class Gemm:
                 *self._before,
                 *(b._address, *self._b),
                 *(a._address, *self._a),
-                *(ctypes.addressof(self._zero), out._address, *self._after),
+                *(ctypes.addressof(self._zero), out._address),
+                *(self._after if switches.precision == "highest" else self._after_rounded),
             )
         finally:
             if before != place.ordinal:

@@ -1,0 +1,6 @@
+from ..runtime.nn.activations import *  # noqa: F403
+from ..runtime.nn.attention import scaled_dot_product_attention as scaled_dot_product_attention
+from ..runtime.nn.convolution import *  # noqa: F403
+from ..runtime.nn.losses import *  # noqa: F403
+from ..runtime.nn.normalisation import *  # noqa: F403
+from ..runtime.nn.pooling import *  # noqa: F403

@@ -1,0 +1,157 @@
+"""``cuplug.cuda.comm``: tensors sent to several devices, and brought together from them.
+
+Copies between devices are the driver's peer copies, which need no peer access; each is ordered with the current streams
+of both devices. None of these functions waits for a device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...device_name import device as Device  # noqa: N812 - torch's class has a small name
+from ..core.tensor import Tensor
+from ..core.tensor_errors import ArgumentError, ShapeError
+from ..places.registry import place_of
+from .arithmetic import add
+from .copying import clone, copied_to, copy_
+from .joining import cat
+from .views import chunk, split
+
+__all__ = ["broadcast", "broadcast_coalesced", "gather", "reduce_add", "reduce_add_coalesced", "scatter"]
+
+
+def broadcast(
+    tensor: Tensor, devices: Sequence[Any] | None = None, *, out: Sequence[Tensor] | None = None
+) -> tuple[Tensor, ...]:
+    """A tensor on each of several devices: itself where it is, and copies.
+
+    Args:
+        tensor: what is sent.
+        devices: where to: CUDA devices, their texts or ordinals.
+        out: tensors on CUDA devices to write to, instead of ``devices``.
+
+    Raises:
+        ValueError: both are given or none, or a shape of ``out`` differs.
+    """
+    if (devices is None) == (out is None):
+        raise ArgumentError("broadcast: give either devices or out")
+    if out is not None:
+        for each in out:
+            if each.shape != tensor.shape:
+                raise ShapeError(f"broadcast: out has shape {list(each.shape)}, and the tensor {list(tensor.shape)}")
+            copy_(each, tensor, non_blocking=True)
+        return tuple(out)
+    assert devices is not None
+    return tuple(_sent(tensor, each) for each in devices)
+
+
+def broadcast_coalesced(
+    tensors: Sequence[Tensor], devices: Sequence[Any], buffer_size: int = 10 << 20
+) -> list[tuple[Tensor, ...]]:
+    """For each device the tensors on it. See ``broadcast``.
+
+    Args:
+        tensors: what is sent.
+        devices: where to.
+        buffer_size: as torch's; each tensor is sent by a copy of its own.
+    """
+    del buffer_size
+    return [tuple(_sent(tensor, each) for tensor in tensors) for each in devices]
+
+
+def reduce_add(inputs: Sequence[Tensor], destination: Any = None) -> Tensor:
+    """The sum of tensors of one shape on several devices, in their order.
+
+    Args:
+        inputs: what is added up.
+        destination: on which device, by default the first tensor's.
+
+    Raises:
+        ValueError: there are none, or shapes differ.
+    """
+    if not inputs:
+        raise ArgumentError("reduce_add: there are no tensors to add up")
+    for each in inputs:
+        if each.shape != inputs[0].shape:
+            raise ShapeError(f"reduce_add: shapes {list(inputs[0].shape)} and {list(each.shape)} differ")
+    where = inputs[0].device if destination is None else destination
+    total = _sent(inputs[0], where)
+    for each in inputs[1:]:
+        total = add(total, _sent(each, where))
+    return clone(total) if total is inputs[0] else total
+
+
+def reduce_add_coalesced(
+    inputs: Sequence[Sequence[Tensor]], destination: Any = None, buffer_size: int = 10 << 20
+) -> tuple[Tensor, ...]:
+    """The sums of tensors that stand at one position of each device's list. See ``reduce_add``.
+
+    Args:
+        inputs: for each device its tensors.
+        destination: on which device.
+        buffer_size: as torch's; each tensor is sent by a copy of its own.
+    """
+    del buffer_size
+    return tuple(reduce_add(each, destination) for each in zip(*inputs, strict=True))
+
+
+def scatter(
+    tensor: Tensor,
+    devices: Sequence[Any] | None = None,
+    chunk_sizes: Sequence[int] | None = None,
+    dim: int = 0,
+    streams: Sequence[Any] | None = None,
+    *,
+    out: Sequence[Tensor] | None = None,
+) -> tuple[Tensor, ...]:
+    """The parts of a tensor along a dimension, one on each device.
+
+    Args:
+        tensor: what is divided, on the CPU or a device.
+        devices: where to. Without ``chunk_sizes`` there may be fewer parts than devices.
+        chunk_sizes: how long the parts are; by default alike.
+        dim: along which dimension.
+        streams: as torch's; copies are ordered with the devices' current streams.
+        out: tensors to write to, instead of ``devices``.
+
+    Raises:
+        ValueError: both are given or none, or the sizes do not fit.
+    """
+    del streams
+    if (devices is None) == (out is None):
+        raise ArgumentError("scatter: give either devices or out")
+    if out is not None:
+        parts = split(tensor, [each.shape[dim] for each in out], dim)
+        return tuple(copy_(to, part, non_blocking=True) for to, part in zip(out, parts, strict=True))
+    assert devices is not None
+    if chunk_sizes is not None and len(chunk_sizes) != len(devices):
+        raise ArgumentError(f"scatter: {len(chunk_sizes)} chunk_sizes for {len(devices)} devices")
+    parts = chunk(tensor, len(devices), dim) if chunk_sizes is None else split(tensor, list(chunk_sizes), dim)
+    return tuple(_sent(part, each) for part, each in zip(parts, devices, strict=False))
+
+
+def gather(tensors: Sequence[Tensor], dim: int = 0, destination: Any = None, *, out: Tensor | None = None) -> Tensor:
+    """Tensors of several devices, one behind the other.
+
+    Args:
+        tensors: what is joined; all dimensions but ``dim`` are alike.
+        dim: along which dimension.
+        destination: on which device, by default the current one; ``"cpu"`` or -1 for the CPU.
+        out: where to write it, instead.
+
+    Raises:
+        ValueError: ``destination`` and ``out`` are given, or shapes do not fit.
+    """
+    if out is not None:
+        if destination is not None:
+            raise ArgumentError("gather: give either destination or out")
+        return copy_(out, gather(tensors, dim, out.device))
+    where = "cpu" if destination == -1 else "cuda" if destination is None else destination
+    return cat([_sent(each, where) for each in tensors], dim)
+
+
+def _sent(tensor: Tensor, where: Any) -> Tensor:
+    """A tensor on a device, as a copy that does not wait; to the CPU it does."""
+    place = place_of(Device(where))
+    return copied_to(tensor, place, non_blocking=place.device.type != "cpu")
