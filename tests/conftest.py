@@ -94,6 +94,25 @@ def make_environment(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., 
     return make
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Run everything in two processes, where pytest-xdist is installed and there are two cores.
+
+    Only when nothing is said of it, neither which tests (so that a few run in this process, under a debugger too) nor
+    how many processes, and not on a GPU, whose memory the processes would share.
+    """
+    if (
+        getattr(config.option, "numprocesses", 0) is None
+        and not hasattr(config, "workerinput")  # this is one of the two
+        and config.args_source is pytest.Config.ArgsSource.TESTPATHS
+        and parse_selection(config.getoption("--driver")).name == "sim"
+        and not config.getoption("usepdb")
+        and (os.cpu_count() or 1) > 1
+    ):
+        config.option.numprocesses = 2
+        config.option.dist = "loadfile"
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(RootIsNoTestPackage(), "cuplug-root")
     config.addinivalue_line("markers", "needs_sim: tests what only the simulator does")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from operator import attrgetter
 from typing import Annotated
 
 import typer
@@ -51,7 +52,7 @@ def replay(
     processes = jobs or 1 if shared_device else checked_jobs(jobs)
     quick = driver == "null" and all(map(runs_in_the_core, allocators))
     outcomes = in_parallel(run, work, jobs=processes, description="replaying", threads=quick, scheduler=scheduler)
-    results = [outcome.result for outcome in outcomes]
+    results = list(map(attrgetter("result"), outcomes))
     if as_json:
         typer.echo(json.dumps([result.as_dict() for result in results]))
     else:

@@ -59,34 +59,28 @@ def in_parallel(
         UsageError: a process died, for example because memory ran out; or Dask is not to be had.
         Exception: whatever ``function`` raises.
     """
-    items = list(items)
-    with progress(description, UNITS * len(items)) as done:
-        if scheduler is not None:
-            return on_dask(function, items, scheduler, jobs, lambda: done(UNITS))
-        if min(jobs, len(items)) <= 1:
-            return _here(function, items, done)
-        if threads:
-            return _in_threads(function, items, min(jobs, len(items)), done)
-        return _elsewhere(function, items, min(jobs, len(items)), done)
-
-
-def _here(function: Callable[[T], R], items: list[T], done: Callable[[int], None]) -> list[R]:
     global _report
-    before, counter = _report, _Counter(done)
-    _report = counter.add
-    try:
-        return [function(item) for item in items]
-    finally:
-        _report = before
+    items = list(items)
+    counter = _Counter()
+    with progress(description, UNITS * len(items)) as counter.done:
+        if scheduler is not None:
+            return on_dask(function, items, scheduler, jobs, lambda: counter.done(UNITS))
+        if min(jobs, len(items)) > 1:
+            return (_in_threads if threads else _elsewhere)(function, items, min(jobs, len(items)), counter)
+        before, _report = _report, counter.add
+        try:
+            return list(map(function, items))
+        finally:
+            _report = before
 
 
 class _StoppedError(Exception):
     """Ends a thread's work that nobody waits for any more."""
 
 
-def _in_threads(function: Callable[[T], R], items: list[T], jobs: int, done: Callable[[int], None]) -> list[R]:
+def _in_threads(function: Callable[[T], R], items: list[T], jobs: int, counter: _Counter) -> list[R]:
     global _report
-    before, counter, lock, stopped = _report, _Counter(done), threading.Lock(), threading.Event()
+    before, lock, stopped = _report, threading.Lock(), threading.Event()
 
     def add(fraction: float) -> None:
         if stopped.is_set():
@@ -104,11 +98,10 @@ def _in_threads(function: Callable[[T], R], items: list[T], jobs: int, done: Cal
         _report = before
 
 
-def _elsewhere(function: Callable[[T], R], items: list[T], jobs: int, done: Callable[[int], None]) -> list[R]:
+def _elsewhere(function: Callable[[T], R], items: list[T], jobs: int, counter: _Counter) -> list[R]:
     # A new interpreter for each process: a CUDA context does not survive a fork, nor do the threads of progress bars.
     context = multiprocessing.get_context("spawn")
     shared = context.Value("d", 0.0)
-    counter = _Counter(done)
     pool = ProcessPoolExecutor(jobs, context, _set_up, (shared,))
     try:
         futures = [pool.submit(function, item) for item in items]
@@ -132,8 +125,9 @@ def _elsewhere(function: Callable[[T], R], items: list[T], jobs: int, done: Call
 class _Counter:
     """Turns fractions into whole units of the progress bar."""
 
-    def __init__(self, done: Callable[[int], None]) -> None:
-        self._done = done
+    def __init__(self) -> None:
+        self.done: Callable[[int], None] = lambda _units: None
+        """Takes how many more units are done."""
         self._told = 0
         self._sum = 0.0
 
@@ -145,7 +139,7 @@ class _Counter:
         more = int(total * UNITS) - self._told
         if more > 0:
             self._told += more
-            self._done(more)
+            self.done(more)
 
 
 def _set_up(shared: Any) -> None:

@@ -41,7 +41,6 @@ class NativeRun:
     ) -> None:
         """Take every step, then read the figures, then close the allocator. The arguments are those of ``replay``."""
         from ...allocators import _native
-        from ...allocators.native.without_device import calls_of
 
         program, allocator = self.program, self.allocator
         steps, sizes, streams = map(np.ascontiguousarray, (program.steps, program.sizes, program.streams))
@@ -54,7 +53,7 @@ class NativeRun:
             taken += count
             if taken == program.setup:
                 allocator.reset_peaks()
-                before.update(calls_of(allocator))
+                before.update(_native.null_counts(allocator))
             progress(count)
 
         setup = (program.setup,) if program.setup else ()
@@ -75,11 +74,11 @@ class NativeRun:
         self.peak_requested = counted.requested_bytes.peak
         self.peak_allocated = counted.allocated_bytes.peak
         self.peak_reserved = counted.reserved_bytes.peak
-        figures = {name: figure - before.get(name, 0) for name, figure in calls_of(allocator).items()}
+        figures = {name: figure - before.get(name, 0) for name, figure in _native.null_counts(allocator).items()}
         self.driver_time_us = figures["driver_time_us"]
         self.calls = {name: int(count) for name, count in figures.items() if name.startswith("cu") and count}
         allocator.close()
-        self.failure = self.failure or lost_bytes(int(calls_of(allocator)["used_bytes"]))
+        self.failure = self.failure or lost_bytes(int(_native.null_counts(allocator)["used_bytes"]))
 
 
 def _message(allocator: Any, shortage: tuple[int, ...]) -> str:

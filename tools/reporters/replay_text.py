@@ -40,8 +40,9 @@ def print_results(results: Sequence[ReplayResult], console: Console, *, estimate
             console.print()
         first = rows[0]
         requested = first.peak_requested_bytes
+        cells = [_row(row) for row in rows]
         print_paragraph(console, f"{trace}: {first.events} events, {requested} bytes requested at the peak")
-        print_table(console, _COLUMNS, map(_row, rows))
+        print_table(console, _COLUMNS, cells)
     console.print()
     print_paragraph(console, ESTIMATED if estimated else MEASURED)
 
@@ -74,14 +75,15 @@ _COLUMNS = (
 
 
 def _row(row: ReplayResult) -> Sequence[Cell]:
+    speed, over_requested = row.events_per_second, row.reserved_over_requested
     return (
         row.allocator,
         str(row.peak_allocated_bytes),
         str(row.peak_reserved_bytes),
         size(row.peak_reserved_bytes),
-        f"{row.reserved_over_requested:.3f}",
+        f"{over_requested:.3f}",
         *driver_time(row.driver_time_us, row.run_seconds),
         Text(str(row.out_of_memory_events), style="red" if row.out_of_memory_events else ""),
-        f"{row.events_per_second:,.0f}",
+        f"{speed:,.0f}",
         calls_text(row.driver_calls),
     )
