@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cuplug.allocators.errors import DriverError
 
 pytestmark = pytest.mark.one_schedule
 
@@ -102,3 +103,39 @@ def test_pairs_of_bfloats(machine: Any) -> None:
     expected = [(a + b) * b, -a, np.maximum(a, b), a > b, np.sqrt(b), abs(a), a - b, a, a[[1, 1]], b]
     assert np.allclose(found, np.stack(expected), rtol=2**-8)
     assert np.array_equal(found[[0, 1, 2, 3, 5, 6, 7, 8, 9]], np.stack(expected)[[0, 1, 2, 3, 5, 6, 7, 8, 9]])
+
+
+def test_largest_and_smallest_of_sums_and_of_three(machine: Any, intrinsics: Any) -> None:
+    words = a, b, c = 0x80017FF0, 0xFFF00020, 0x0005FFFF
+    out, first = machine.empty(16, np.uint32), machine.empty(6, np.bool_)
+    intrinsics.get_function("extremes")(a, b, c, out, first, grid=1, block=1)
+    sa, sb, sc = (np.array([word], np.uint32).view(np.int16) for word in words)
+    ua, ub, uc = (np.array([word], np.uint32).view(np.uint16) for word in words)
+    ia, ib, ic = (np.array([word], np.uint32).view(np.int32) for word in words)
+    wa, wb, wc = (np.array([word], np.uint32) for word in words)
+    most, least = np.maximum, np.minimum
+    expected = [
+        *(most(sa + sb, sc), most(most(sa + sb, sc), 0), least(ua + ub, uc)),
+        *(most(ia + ib, ic), most(least(ia + ib, ic), 0), least(wa + wb, wc)),
+        *(most(most(sa, sb), sc), least(least(ua, ub), uc), most(most(most(ia, ib), ic), 0)),
+        *(least(least(wa, wb), wc), most(most(sa, sb), 0), most(least(ia, ib), 0)),
+        *(most(sa, sb), least(ua, ub), most(ia, ib), wa),
+    ]
+    assert machine.down(out, 16, np.uint32).tolist() == [int(value.view(np.uint32)[0]) for value in expected]
+    was_first = [*(sa >= sb)[::-1], *(ua <= ub)[::-1], (ia >= ib)[0], True]
+    assert machine.down(first, 6, np.bool_).tolist() == was_first
+
+
+def test_atomic_functions_with_an_order_and_a_scope(machine: Any) -> None:
+    module = machine.module("intrinsics.cu")
+    values = np.random.default_rng(3).random(192).astype(np.float32)
+    sums, largest = machine.up(np.int32([0, 0, 0, 0, 5])), machine.zeros(1, np.float32)
+    bits = machine.zeros(1, np.uint64)
+    try:
+        kernel = module.get_function("ordered")
+    except DriverError:
+        pytest.skip("the compiler is older than CUDA 12.8")
+    kernel(sums, largest, bits, machine.up(values), grid=3, block=64)
+    assert machine.down(sums, 5, np.int32).tolist() == [192 * 191 // 2, 191, 42, 5, 7]
+    assert machine.down(largest, 1, np.float32)[0] == values.max()
+    assert machine.down(bits, 1, np.uint64)[0] == 2**64 - 1

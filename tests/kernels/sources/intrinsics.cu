@@ -40,3 +40,31 @@ __global__ void functions(const double *x, double *out) {
     out[4] = rnorm4d(x[0], x[1], x[2], x[3]);
     out[5] = cyl_bessel_i0f((float)x[1]);
 }
+
+__global__ void extremes(unsigned a, unsigned b, unsigned c, unsigned *out, bool *first) {
+    unsigned all[] = {
+        __viaddmax_s16x2(a, b, c), __viaddmax_s16x2_relu(a, b, c), __viaddmin_u16x2(a, b, c),
+        (unsigned)__viaddmax_s32(a, b, c), (unsigned)__viaddmin_s32_relu(a, b, c), __viaddmin_u32(a, b, c),
+        __vimax3_s16x2(a, b, c), __vimin3_u16x2(a, b, c), (unsigned)__vimax3_s32_relu(a, b, c),
+        __vimin3_u32(a, b, c), __vimax_s16x2_relu(a, b), (unsigned)__vimin_s32_relu(a, b),
+        __vibmax_s16x2(a, b, first, first + 1), __vibmin_u16x2(a, b, first + 2, first + 3),
+        (unsigned)__vibmax_s32(a, b, first + 4), __vibmin_u32(a, a, first + 5)};
+    for (int i = 0; i < 16; ++i) out[i] = all[i];
+}
+
+#if CUDART_VERSION >= 12080
+__global__ void ordered(int *sums, float *largest, unsigned long long *bits, const float *x) {
+    int i = threadIdx.x + blockIdx.x * blockDim.x;
+    __nv_atomic_fetch_add(sums, i, __NV_ATOMIC_RELAXED, __NV_THREAD_SCOPE_DEVICE);
+    __nv_atomic_max(sums + 1, i, __NV_ATOMIC_RELAXED, __NV_THREAD_SCOPE_DEVICE);
+    __nv_atomic_fetch_or(bits, 1ull << i % 64, __NV_ATOMIC_ACQ_REL, __NV_THREAD_SCOPE_SYSTEM);
+    unsigned *words = (unsigned *)largest, old = __nv_atomic_load_n(words, __NV_ATOMIC_RELAXED);
+    while (__uint_as_float(old) < x[i] &&
+           !__nv_atomic_compare_exchange_n(words, &old, __float_as_uint(x[i]), false, __NV_ATOMIC_SEQ_CST,
+                                           __NV_ATOMIC_RELAXED, __NV_THREAD_SCOPE_DEVICE)) {
+    }
+    if (i == 0) __nv_atomic_store_n(sums + 2, 42, __NV_ATOMIC_RELEASE, __NV_THREAD_SCOPE_DEVICE);
+    if (i == 1) sums[3] = __nv_atomic_exchange_n(sums + 4, 7, __NV_ATOMIC_RELAXED, __NV_THREAD_SCOPE_DEVICE);
+    __nv_atomic_thread_fence(__NV_ATOMIC_SEQ_CST, __NV_THREAD_SCOPE_DEVICE);
+}
+#endif
