@@ -294,6 +294,10 @@ def _check_out(
             f"{operation.name}: the result is of {result!r} and cannot be stored in a tensor of {own.dtype!r}; "
             "convert the tensor first, or use the operation that makes a new one"
         )
+    if operation.exact_out and own.dtype is not result and sum(each is not None for each in operands) == 1:
+        raise ElementTypeError(
+            f"{operation.name}: the result is of {result!r}, and out= names a tensor of {own.dtype!r}"
+        )
     if own.overlaps_itself() and not (operation is COPY and operands == [None]):  # one number may go to all
         raise ShapeError(
             f"{operation.name}: several indices of the tensor to be written, of shape {list(own.shape)} and strides "
