@@ -16,7 +16,7 @@ from .absent import ABSENT_OF_TENSORS
 from .dtypes import dtype
 from .gradient_seam import engine
 from .layout import Layout
-from .memory_formats import contiguous_format, is_in_format
+from .memory_formats import contiguous_format, is_in_format, layout, strided
 from .shapes import Shape, Size
 from .storage import Storage
 
@@ -300,6 +300,11 @@ class Tensor:
         """The ordinal of the CUDA device, or -1 on the CPU."""
         number = self._layout.place.device.index
         return -1 if number is None else number
+
+    @property
+    def layout(self) -> layout:
+        """How the elements are kept: ``strided``."""
+        return strided
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         """Whether the elements lie side by side, in row-major order or the one that ``memory_format`` names."""

@@ -1012,12 +1012,12 @@ class Tensor:
             IndexError: there is no such dimension.
         """
         ...
-    def cumprod(self, dim: _int, *, dtype: Any = None, out: Tensor | None = None) -> Tensor:
+    def cumprod(self, dim: _int | None = None, *, axis: _int | None = None, dtype: Any = None, out: Tensor | None = None) -> Tensor:
         """The product of the elements up to each one, along a dimension. Integers and bool multiply in int64.
 
         Args:
             input: the tensor.
-            dim: the dimension.
+            dim: the dimension; ``axis`` means the same.
             dtype: the element type of the result, to which elements are converted first.
             out: where to write the result; it is given the result's shape.
 
@@ -1025,17 +1025,17 @@ class Tensor:
             IndexError: there is no such dimension.
         """
         ...
-    def cumprod_(self, dim: _int, *, dtype: Any = None) -> Tensor:
+    def cumprod_(self, dim: _int | None = None, *, axis: _int | None = None, dtype: Any = None) -> Tensor:
         """``cumprod``, written to the tensor itself. It raises what ``cumprod`` raises, and where the
         result does not fit the tensor.
         """
         ...
-    def cumsum(self, dim: _int, *, dtype: Any = None, out: Tensor | None = None) -> Tensor:
+    def cumsum(self, dim: _int | None = None, *, axis: _int | None = None, dtype: Any = None, out: Tensor | None = None) -> Tensor:
         """The sum of the elements up to each one, along a dimension. Integers and bool add up in int64.
 
         Args:
             input: the tensor.
-            dim: the dimension.
+            dim: the dimension; ``axis`` means the same.
             dtype: the element type of the result, to which elements are converted first.
             out: where to write the result; it is given the result's shape.
 
@@ -1043,7 +1043,7 @@ class Tensor:
             IndexError: there is no such dimension.
         """
         ...
-    def cumsum_(self, dim: _int, *, dtype: Any = None) -> Tensor:
+    def cumsum_(self, dim: _int | None = None, *, axis: _int | None = None, dtype: Any = None) -> Tensor:
         """``cumsum``, written to the tensor itself. It raises what ``cumsum`` raises, and where the
         result does not fit the tensor.
         """
@@ -1805,6 +1805,10 @@ class Tensor:
             IndexError: there is no such dimension.
             ValueError: it has not so many elements.
         """
+        ...
+    @property
+    def layout(self) -> layout:
+        """How the elements are kept: ``strided``."""
         ...
     def le(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """Whether ``input <= other``, element by element. The result is of bool.

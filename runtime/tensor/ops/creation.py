@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from math import ceil, isfinite
 from operator import index
@@ -126,6 +126,8 @@ def _array_of(data: Any, wanted: dtype | None) -> Any:
     try:
         array = np.array(data)
     except ValueError:
+        if any(isinstance(each, str) for each in _leaves(data)):
+            raise ElementTypeError("tensor(): the elements must be numbers, and one of them is text") from None
         raise ArgumentError("tensor(): nested sequences must have equal lengths at each level") from None
     except OverflowError:
         array = np.array(data, dtype=object)
@@ -159,15 +161,26 @@ def _without_typed(data: Any) -> tuple[Any, set[dtype]]:
     return plain(data), kinds
 
 
-def _holds_typed(data: Any) -> bool:
+def _leaves(data: Any) -> Iterator[Any]:
+    for each in data:
+        if isinstance(each, (list, tuple)):
+            yield from _leaves(each)
+        else:
+            yield each
+
+
+def _holds_typed(data: Any, depth: int = 0) -> bool:
     if not isinstance(data, (list, tuple)):
         return False
+    if depth > _DEEPEST:
+        raise ElementTypeError(f"tensor(): the sequences are nested in more than {_DEEPEST} levels, or in themselves")
     kinds = set(map(type, data))  # of few kinds, however many there are
     if any(issubclass(each, (Tensor, *_NUMPYS)) for each in kinds):
         return True
-    return not kinds.isdisjoint((list, tuple)) and any(map(_holds_typed, data))
+    return not kinds.isdisjoint((list, tuple)) and any(_holds_typed(each, depth + 1) for each in data)
 
 
+_DEEPEST = 64
 _NUMPYS = (np.ndarray, np.generic)
 
 
@@ -470,14 +483,16 @@ def _filled(
     pin_memory: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
+    check_layout(layout)
     if out is not None and not (device is None or place_of(device) is out._layout.place):
         raise ArgumentError(f"out= names a tensor on {out.device}, and the result is to be on {device}")
-    made = empty(
-        shape, dtype=kind if out is None else None, device=device, layout=layout, pin_memory=pin_memory, out=out
-    )
+    if out is not None and len(shape) == 1 and out.numel() == shape[0]:
+        made = out  # it keeps its shape
+    else:
+        made = empty(shape, dtype=kind if out is None else None, device=device, pin_memory=pin_memory, out=out)
     if not made.numel():
         return made
-    filled = made if made._layout.contiguous else empty(shape, dtype=made.dtype, device=made.device)
+    filled = made if made._layout.contiguous else empty(made.shape, dtype=made.dtype, device=made.device)
     dispatch(pattern, _prepare_fill, (filled,), *parameters)
     return made if filled is made else apply_into(COPY, made, filled)
 

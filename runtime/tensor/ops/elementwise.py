@@ -106,8 +106,10 @@ def apply_out(operation: Elementwise, out: Tensor, *operands: Any) -> Tensor:
     Raises as ``apply_into`` does, but for shapes.
     """
     ready = [each if isinstance(each, Tensor) else number_of(each) for each in operands]
-    shapes = [each._layout.shape for each in ready if isinstance(each, Tensor)]
-    resize_output(out, broadcast_shapes(*shapes or [Size()]))
+    layouts = [each._layout for each in ready if isinstance(each, Tensor)]
+    shape = broadcast_shapes(*[each.shape for each in layouts] or [Size()])
+    if out._layout.shape != shape:
+        resize_output(out, shape, _result_strides(shape, layouts) if layouts else None)
     return apply_into(operation, out, *ready)
 
 

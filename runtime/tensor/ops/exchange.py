@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -203,6 +204,12 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
     if not _is_buffer(buffer):
         raise ArgumentError(f"frombuffer: a {type(buffer).__name__} does not show its memory by the buffer protocol")
     array = np.frombuffer(buffer, np.uint8)
+    if not array.flags.writeable:
+        warnings.warn(
+            "frombuffer: the buffer is read-only and tensors are not; to write to this one, copy the buffer first",
+            UserWarning,
+            stacklevel=2,
+        )
     left = array.size - offset
     if not 0 <= offset < max(array.size, 1) or not array.size or count == 0:
         raise ArgumentError(f"frombuffer: {count} elements from byte {offset} on of a buffer of {array.size} bytes")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from math import inf
 from operator import index
@@ -12,6 +13,7 @@ import numpy as np
 from ....allocators.errors import DeviceMismatchError
 from ...device import device_count
 from ...device_name import current_factory_device, device
+from ..core.dtype_limits import finfo
 from ..core.dtypes import dtype, dtype_of, get_default_dtype, int64, uint8
 from ..core.generator import Generator, default_generator
 from ..core.gradient_seam import required
@@ -71,8 +73,9 @@ def uniform_(input: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: G
         ValueError: ``to`` is less than ``from_``, or a limit is not finite.
         TypeError: the elements are not floating-point.
     """
-    if not 0 <= to - from_ < inf:
-        raise ArgumentError(f"uniform_: the range from {from_} to {to} is none")
+    most = finfo(input.dtype).max if input.dtype.kind == "f" else inf
+    if not (-most <= from_ <= to <= most and to - from_ <= most < inf):
+        raise ArgumentError(f"uniform_: the range from {from_} to {to} is none, or more than {input.dtype!r} holds")
     return _drawn(input, "uniform", float(from_), float(to), generator)
 
 
@@ -127,6 +130,12 @@ def _integers(tensor: Tensor, low: int, high: int, generator: Generator | None) 
     if kind.kind != "f" and not (kind.minimum <= low and high - 1 <= kind.maximum):
         raise ArgumentError(f"{kind!r} does not hold integers from {low} up to but without {high}")
     if kind.kind == "f":
+        if max(-low, high - 1) > _WHOLE[kind.name]:
+            warnings.warn(
+                f"not all integers from {low} up to but without {high} are numbers of {kind!r}: some are never drawn",
+                UserWarning,
+                stacklevel=4,
+            )
         low, high = _held(low, high, kind)
     return _drawn(tensor, integers_of(high - low), int(low), int(high) - int(low), generator)
 
@@ -226,6 +235,8 @@ def normal(
         return required(normal_(made, mean, std, generator=generator), requires_grad)
     if any(each.dtype.kind != "f" for each in given):
         raise ElementTypeError("normal: means and standard deviations are floating-point numbers")
+    if not isinstance(std, Tensor) and not std >= 0:
+        raise ArgumentError(f"normal: a standard deviation is 0 or more, not {std}")
     if isinstance(std, Tensor) and std.numel() and truth(any_of(each_of.lt(std, 0))):
         raise ArgumentError("normal: a standard deviation is negative; they are 0 or more")
     like = empty_like(given[0]) if len(given) == 1 else apply(BY_NAME["add"], *given)

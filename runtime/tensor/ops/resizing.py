@@ -34,7 +34,9 @@ def resize_(input: Tensor, *lengths: Any, memory_format: Any = None) -> Tensor:
     """
     shape = shape_of((as_lengths(lengths),))
     own = input._layout
-    if memory_format is not None and memory_format is preserve_format:
+    if own.shape == shape and memory_format is None:
+        return input
+    if memory_format is preserve_format:
         raise ArgumentError("resize_: elements lie in an order that is named; preserve_format names none")
     target = Layout.of(own.place, own.dtype, shape, None if memory_format is None else strides_in(memory_format, shape))
     have, need = input._storage.length, input._offset * own.dtype.itemsize + target.nbytes
