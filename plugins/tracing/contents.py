@@ -98,6 +98,13 @@ class Header:
         return {int(number): str(name) for number, name in pairs if str(number).isdecimal()}
 
     @property
+    def tags(self) -> dict[int, str]:
+        """Names of what was put to sleep, by the numbers in its events."""
+        found = self.fields.get("tags")
+        pairs = found.items() if isinstance(found, dict) else ()
+        return {int(number): str(name) for number, name in pairs if str(number).isdecimal()}
+
+    @property
     def older_events(self) -> int:
         """How many events at the start build up what was there before the history began. No program caused them."""
         older = self.fields.get("older_events", 0)
@@ -147,6 +154,10 @@ class Trace:
             return _LIBRARY_OF_SOURCE.get(self.header.source, self.header.source)
         number = split_context(int(context))[1]
         return known.get(number, f"library {number}")
+
+    def tag(self, number: int) -> str:
+        """The memory tag of that number (``requested`` of SLEEP and WAKE)."""
+        return self.header.tags.get(int(number), f"tag {int(number)}")
 
     def name(self, number: int) -> str:
         """The name of that number (a marker's ``requested``)."""
