@@ -29,7 +29,7 @@ from .sleeping import Keep, Sleeper, Sleeping
 from .spans import FREE, HOLE, Opening, Range, Space, Span
 from .stamps import Stamps
 from .statistics import SMALL_BLOCK
-from .tags import UNTAGGED, current_tag, tag_name
+from .tags import UNTAGGED, here, tag_name
 from .upstream import Upstream, VirtualMemory
 
 __all__ = ["ExpandableAllocator", "virtual_memory_of"]
@@ -113,7 +113,7 @@ class ExpandableAllocator(Allocator):
     # --- allocation and free
 
     def _allocate(self, requested: int, nbytes: int, stream: int) -> Block:
-        tag = current_tag()
+        tag = here.tag
         if tag in self._asleep:
             raise CuplugError(
                 f"memory tagged {tag_name(tag)!r} is asleep; wake it before more is allocated with that tag"

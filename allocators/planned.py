@@ -24,7 +24,7 @@ from .errors import DriverError, OutOfMemoryError
 from .expandable import ExpandableAllocator
 from .planning import UNPLANNED, Cycle, Plan
 from .spans import FREE, LIVE, Opening, Range, Space, Span
-from .tags import UNTAGGED, current_tag
+from .tags import UNTAGGED, here
 from .upstream import Upstream
 
 __all__ = ["PlannedAllocator", "Served", "device_of"]
@@ -99,7 +99,7 @@ class PlannedAllocator(ExpandableAllocator):
 
     def _allocate(self, requested: int, nbytes: int, stream: int) -> Block:
         follower = self._followers.get(stream)
-        offset = UNPLANNED if follower is None or current_tag() != UNTAGGED else follower.propose(nbytes)
+        offset = UNPLANNED if follower is None or here.tag != UNTAGGED else follower.propose(nbytes)
         span = None
         if follower is not None and offset != UNPLANNED:
             self._allocations += 1

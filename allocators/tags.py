@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["MOST_TAGS", "UNTAGGED", "current_tag", "known_tags", "memory_tag", "tag_name", "tag_number"]
+__all__ = ["MOST_TAGS", "UNTAGGED", "here", "known_tags", "memory_tag", "tag_name", "tag_number"]
 
 UNTAGGED = 0
 """The number of no tag."""
@@ -43,7 +43,8 @@ class _Thread(threading.local):
 
 
 _tags = _Tags()
-_thread = _Thread()
+here = _Thread()
+"""``here.tag`` is the number of the calling thread's tag; ``UNTAGGED`` for none."""
 
 
 @contextmanager
@@ -71,11 +72,6 @@ def memory_tag(name: str) -> Iterator[None]:
         _enter(before)
 
 
-def current_tag() -> int:
-    """The number of the calling thread's tag; ``UNTAGGED`` for none."""
-    return _thread.tag
-
-
 def tag_number(name: str) -> int | None:
     """The number of the tag ``name``; None if nothing was ever tagged so."""
     return _tags.find(name)
@@ -93,6 +89,6 @@ def known_tags() -> list[str]:
 
 
 def _enter(tag: int) -> int:
-    before = _thread.tag
-    _thread.tag = tag
+    before = here.tag
+    here.tag = tag
     return before

@@ -17,7 +17,7 @@ from ..analysis.blocks import find_blocks
 from ..analysis.findings import Finding, findings
 from ..analysis.page_data import Payload, pack
 from ..analysis.sites import Site
-from ..analysis.summarize import DeviceSummary, summarize
+from ..analysis.summarize import DeviceSummary, Sleep, summarize
 from .units import duration, share, size
 
 __all__ = ["Aligned", "Shown", "of_the_job", "shown_devices", "write_report"]
