@@ -12,6 +12,7 @@ import numpy as np
 
 from ...allocators.events import EventKind
 from ...allocators.libraries import split_context
+from .training_scope import PHASES
 
 __all__ = ["CLOSING", "EVENT_DTYPE", "NO_DEVICE", "UNKNOWN", "EventArray", "Frame", "Header", "Trace"]
 
@@ -51,6 +52,8 @@ class Frame(NamedTuple):
     function: str
 
     def __str__(self) -> str:
+        if not self.line and self.filename in PHASES:  # a module of a network: see ``stacks.ModuleStacks``
+            return f"{self.function} ({self.filename})"
         return f"{self.function} ({self.filename}:{self.line})"
 
 
@@ -89,6 +92,11 @@ class Header:
         """The recorded program's command line."""
         argv = self.fields.get("argv")
         return [str(word) for word in argv] if isinstance(argv, list) else []
+
+    @property
+    def has_modules(self) -> bool:
+        """Whether contexts are modules of networks and phases of a training, instead of call stacks."""
+        return self.fields.get("stacks") == "modules"
 
     @cached_property
     def libraries(self) -> dict[int, str]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...allocators.errors import CuplugError
+from ...plugins.tracing.training_scope import BACKWARD, in_phase, scope
 from ..tensor.core.tensor import Tensor
 from ..tensor.ops.arithmetic import add
 from ..tensor.ops.copying import clone
@@ -189,9 +190,16 @@ class _Pass:
                 started.discard(id(node))
                 self._enqueue(node)
         self._roots = ()
-        while self._queue:
-            node = heapq.heappop(self._queue)[2]
-            self._run(node)
+        outer = scope.known_path
+        try:
+            with in_phase(BACKWARD):
+                while self._queue:
+                    node = heapq.heappop(self._queue)[2]
+                    scope.known_path = node.where
+                    self._run(node)
+                    del node  # what it keeps must not live until the next one is done
+        finally:
+            scope.known_path = outer
         for stream in self._streams:
             caller = callers.get(stream.device_index)
             if caller is None:

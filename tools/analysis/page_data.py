@@ -171,6 +171,7 @@ def _texts(trace: Trace, events: EventArray) -> dict[str, Any]:
         "stacks": stacks,
         "program": own,
         "libraries": [trace.library(number) for number in contexts.tolist()],
+        "modules": trace.header.has_modules,
     }
 
 

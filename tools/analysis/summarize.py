@@ -10,6 +10,7 @@ import numpy.typing as npt
 from ...allocators.events import EventKind
 from ...plugins.tracing.contents import EventArray, Trace
 from .blocks import Blocks, Curves, curves, find_blocks
+from .module_use import ModuleUse, module_uses
 from .sites import Site, sites
 
 __all__ = [
@@ -145,6 +146,8 @@ class DeviceSummary:
     sleeps: list[Sleep]
     sites_at_peak: list[Site] = field(default_factory=list)
     sites_of_live: list[Site] = field(default_factory=list)
+    modules: list[ModuleUse] = field(default_factory=list)
+    """Of a history that knows the modules of networks."""
 
 
 @dataclass(frozen=True)
@@ -219,6 +222,7 @@ def _of_device(trace: Trace, device: int, top: int) -> DeviceSummary:
         sleeps=_sleeps(trace, events),
         sites_at_peak=sites(trace, contexts[at_peak], requested[at_peak], top) if has_stacks else [],
         sites_of_live=sites(trace, contexts[live], requested[live], top) if has_stacks else [],
+        modules=module_uses(trace, device),
     )
 
 
