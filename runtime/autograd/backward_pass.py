@@ -110,7 +110,11 @@ def run(
     *,
     add_up: bool = False,
 ) -> list[Tensor | None] | None:
-    """One pass: adds to ``grad`` of all leaves, or of ``inputs``; or returns the gradients of ``inputs``."""
+    """One pass: adds to ``grad`` of all leaves, or of ``inputs``; or returns the gradients of ``inputs``.
+
+    Raises:
+        CuplugError: gradients and tensors differ in number, or an input requires no gradients.
+    """
     if len(gradients) != len(tensors):
         raise CuplugError(f"backward: {len(gradients)} gradients for {len(tensors)} tensors")
     roots = [(edge_of(each), _first(each, one)) for each, one in zip(tensors, gradients, strict=True) if _ready(each)]

@@ -430,6 +430,9 @@ def linspace(
     """``steps`` numbers at equal distances, the first ``start`` and the last ``end``.
 
     ``out`` says which tensor to give this shape and to fill, instead of a new one.
+
+    Raises:
+        ArgumentError: ``steps`` is negative.
     """
     _check_out_type("linspace", dtype, out)
     kind = out.dtype if out is not None else get_default_dtype() if dtype is None else dtype_of(dtype)

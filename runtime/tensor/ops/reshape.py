@@ -111,7 +111,11 @@ def _in_order(input: Tensor, memory_format: Any) -> Tensor:
 
 
 def completed(size: Sequence[Any], numel: int) -> Shape:
-    """The shape wanted, with -1 replaced by what makes ``numel`` elements."""
+    """The shape wanted, with -1 replaced by what makes ``numel`` elements.
+
+    Raises:
+        ShapeError: no such shape has that many elements.
+    """
     wanted = as_lengths(size)
     if wanted.count(-1) == 1:
         known = prod(length for length in wanted if length != -1)

@@ -56,7 +56,11 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
 
 
 def movedim(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
-    """Dimensions moved to other positions; the others keep their order."""
+    """Dimensions moved to other positions; the others keep their order.
+
+    Raises:
+        ArgumentError: the two name different numbers of dimensions, or one dimension twice.
+    """
     ndim = input.ndim
     old = [normal_axis(axis, ndim) for axis in ([source] if isinstance(source, int) else source)]
     new = [normal_axis(axis, ndim) for axis in ([destination] if isinstance(destination, int) else destination)]
@@ -248,7 +252,11 @@ def split(input: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple
 
 
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """At most ``chunks`` pieces of equal size (the last may be smaller) along one dimension."""
+    """At most ``chunks`` pieces of equal size (the last may be smaller) along one dimension.
+
+    Raises:
+        ArgumentError: ``chunks`` is less than 1.
+    """
     if chunks < 1:
         raise ArgumentError(f"chunk: into 1 piece at least, not {chunks}")
     length = input._layout.shape[existing_axis(dim, input.ndim)]
@@ -256,7 +264,11 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 
 
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """The elements whose positions in two dimensions differ by ``offset``, as the last dimension."""
+    """The elements whose positions in two dimensions differ by ``offset``, as the last dimension.
+
+    Raises:
+        ArgumentError: the two dimensions are the same.
+    """
     a, b = normal_axis(dim1, input.ndim), normal_axis(dim2, input.ndim)
     if a == b:
         raise ArgumentError("diagonal: the two dimensions must differ")
