@@ -32,7 +32,6 @@ from .device import (
     set_device,
     synchronize,
 )
-from .memory_sleep import memory_tag, sleep, wake
 from .memory_stats import (
     empty_cache,
     max_memory_allocated,
@@ -106,7 +105,6 @@ __all__ = [
     "memory_stats",
     "memory_stats_as_nested_dict",
     "memory_summary",
-    "memory_tag",
     "memset",
     "reset_accumulated_memory_stats",
     "reset_max_memory_allocated",
@@ -115,10 +113,8 @@ __all__ = [
     "set_device",
     "set_per_process_memory_fraction",
     "set_stream",
-    "sleep",
     "stream",
     "synchronize",
-    "wake",
 ]
 
 

@@ -36,8 +36,7 @@ _TAKEN = (EventKind.SEGMENT_RESERVE, EventKind.PAGE_MAP)
 _GIVEN = (EventKind.SEGMENT_RELEASE, EventKind.PAGE_UNMAP)
 _MISCELLANEOUS = (
     EventKind.RECORD_STREAM, EventKind.SEGMENT_RESERVE, EventKind.SEGMENT_RELEASE, EventKind.PAGE_CREATE,
-    EventKind.PAGE_MAP, EventKind.PAGE_UNMAP, EventKind.PAGE_RELEASE, EventKind.OUT_OF_MEMORY, EventKind.SLEEP,
-    EventKind.WAKE,
+    EventKind.PAGE_MAP, EventKind.PAGE_UNMAP, EventKind.PAGE_RELEASE, EventKind.OUT_OF_MEMORY,
 )  # fmt: skip
 Column = npt.NDArray[Any]
 
@@ -171,7 +170,6 @@ def _texts(trace: Trace, events: EventArray) -> dict[str, Any]:
         "stacks": stacks,
         "program": own,
         "libraries": [trace.library(number) for number in contexts.tolist()],
-        "modules": trace.header.has_modules,
     }
 
 

@@ -10,20 +10,9 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from ....allocators.errors import CuplugError
+from . import stand_in
 
-__all__ = ["MODULES", "is_shadowed", "shadow"]
-
-MODULES = (
-    "autoinit",
-    "autoprimaryctx",
-    "characterize",
-    "compiler",
-    "driver",
-    "tools",
-)
-"""What the stand-in serves of PyCUDA, without ``pycuda.``."""
-
-_HERE = f"{__package__}.stand_in"
+__all__ = ["is_shadowed", "shadow"]
 
 
 def shadow() -> None:
@@ -58,11 +47,11 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         head, _, rest = fullname.partition(".")
         if head != "pycuda":
             return None
-        if rest and rest not in MODULES:
+        if rest and rest not in stand_in.MODULES:
             raise ModuleNotFoundError(f"cuplug's stand-in for PyCUDA has no module {fullname}", name=fullname)
         return importlib.machinery.ModuleSpec(fullname, self, is_package=not rest)
 
     def exec_module(self, module: ModuleType) -> None:
         rest = module.__name__.partition(".")[2]
         # The import system then takes what stands there.
-        sys.modules[module.__name__] = importlib.import_module(f"{_HERE}.pycuda_{rest}" if rest else _HERE)
+        sys.modules[module.__name__] = getattr(stand_in, rest) if rest else stand_in

@@ -121,11 +121,7 @@ class _Import:
 
 
 def import_(source: Any) -> Tensor:
-    """See ``exchange.from_dlpack``.
-
-    Raises:
-        TypeError: it gives no capsule, or one that was used before, or memory of neither the CPU nor CUDA.
-    """
+    """See ``exchange.from_dlpack``."""
     capsule: Any = source
     place: Place | None = None
     if hasattr(source, "__dlpack__"):

@@ -28,11 +28,7 @@ __all__ = ["check_index_place", "check_mask", "found_there", "is_searched_there"
 
 
 def resolve(tensor: Tensor, key: Any, *, writing: bool) -> tuple[Tensor, list[Tensor | None] | None]:
-    """The view that the basic parts of ``key`` give, and the index tensors at its dimensions, None at others.
-
-    Raises:
-        IndexError: a number is outside its dimension.
-    """
+    """The view that the basic parts of ``key`` give, and the index tensors at its dimensions, None at others."""
     if isinstance(key, Tensor) and key.ndim and tensor.ndim:
         return _resolve_one(tensor, key, writing)
     parts = _parts(key, tensor.ndim)

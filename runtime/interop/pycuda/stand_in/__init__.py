@@ -6,9 +6,26 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
-__all__ = ["VERSION", "VERSION_STATUS", "VERSION_TEXT"]
+__all__ = ["MODULES", "VERSION", "VERSION_STATUS", "VERSION_TEXT"]
+
+MODULES = (
+    "autoinit",
+    "autoprimaryctx",
+    "characterize",
+    "compiler",
+    "cumath",
+    "curandom",
+    "driver",
+    "elementwise",
+    "gpuarray",
+    "reduction",
+    "scan",
+    "tools",
+)
+"""What the stand-in serves of PyCUDA, without ``pycuda.``."""
 
 VERSION = (2024, 1)
 """The version of PyCUDA whose interface is served."""
@@ -17,4 +34,6 @@ VERSION_TEXT = ".".join(map(str, VERSION)) + VERSION_STATUS
 
 
 def __getattr__(name: str) -> Any:
+    if name in MODULES:  # for `from pycuda import gpuarray`
+        return import_module(f".pycuda_{name}", __name__)
     raise AttributeError(f"cuplug's stand-in for PyCUDA has no pycuda.{name}")

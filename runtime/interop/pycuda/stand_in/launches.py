@@ -123,7 +123,7 @@ class Function:
         self, arg_types: str | Iterable[Any], shared: int | None = None, texrefs: Sequence[TextureReference] = ()
     ) -> Function:
         """Settle the arguments' types: characters of ``struct``, with ``F`` and ``D`` for complex numbers, or NumPy's
-        types. ``shared``: bytes of dynamic shared memory. Returns this function.
+        types. Returns this function.
 
         Raises:
             TypeError: a character is unknown.
@@ -260,7 +260,7 @@ class Module:
 
     def __init__(self, module: SourceModule) -> None:
         self._compiled = module
-        self._references: dict[str, Any] = {}
+        self._references: dict[str, TextureReference] = {}
         self._functions: dict[str, Function] = {}
 
     @translated
@@ -286,18 +286,15 @@ class Module:
     @translated
     def get_texref(self, name: str) -> TextureReference:
         """A texture reference by its name. Raises LogicError if there is none."""
-        return self._reference(name, TextureReference)  # type: ignore[no-any-return]
+        found = self._references.get(name)
+        if found is None:
+            found = self._references[name] = TextureReference(name, self._compiled.get_texref(name))
+        return found
 
     @translated
     def get_surfref(self, name: str) -> SurfaceReference:
-        """A surface reference by its name. Raises LogicError if there is none."""
-        return self._reference(name, SurfaceReference)  # type: ignore[no-any-return]
-
-    def _reference(self, name: str, kind: type[Any]) -> Any:
-        found = self._references.get(name)
-        if found is None:
-            found = self._references[name] = kind(name, self._compiled.get_global(name))
-        return found
+        """Refused. Raises NotImplementedError."""
+        return SurfaceReference(name)
 
     def bind(self, texrefs: Iterable[TextureReference] = ()) -> None:
         """Let kernels see what the references were set to since the last launch. ``texrefs`` may be of other modules'.

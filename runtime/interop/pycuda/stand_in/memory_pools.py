@@ -75,8 +75,9 @@ class DeviceMemoryPool:
     @staticmethod
     def bin_number(size: int) -> int:
         """Which bin a size belongs to: arithmetic alone here, for cuplug's allocator rounds by its own rules."""
-        exponent = max(int(size).bit_length() - 4, 0)
-        return exponent * _STEPS + (int(size) >> exponent)
+        size = max(int(size), 1)
+        exponent = max(size.bit_length() - 4, 0)
+        return exponent * _STEPS + (size >> exponent)
 
     @staticmethod
     def alloc_size(bin_nr: int) -> int:

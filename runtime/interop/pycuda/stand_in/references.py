@@ -4,31 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from ....kernels.launch.global_symbol import GlobalSymbol
-from ....kernels.texture import Texture
+from ....kernels import texture
 from .cuda_arrays import Array, ArrayDescriptor, dtype_of_format
+from .device_contexts import Context
 from .driver_constants import TRSF_NORMALIZED_COORDINATES, TRSF_READ_AS_INTEGER, address_mode, array_format, filter_mode
 from .driver_errors import LogicError, lacking
 
 __all__ = ["SurfaceReference", "TextureReference"]
 
+_MOST_BOUND = 64
+
 
 class TextureReference:
     """What a ``texture<…>`` of a module reads. Made by ``Module.get_texref``."""
 
-    def __init__(self, name: str = "", symbol: GlobalSymbol | None = None) -> None:
+    def __init__(self, name: str = "", reference: texture.TextureReference | None = None) -> None:
         """The reference of a module. Raises NotImplementedError without one: CUDA gave those up."""
-        if symbol is None:
+        if reference is None:
             lacking("TextureReference of no module", "use Module.get_texref")
-        self._name, self._symbol = name, symbol
+        self._name, self._reference = name, reference
         self._source: Any = None
         self._format: tuple[array_format, int] | None = None
         self._address_modes = [address_mode.CLAMP] * 3
         self._filter_mode = filter_mode.POINT
         self._flags = 0
-        self._bound: Texture | None = None
+        self._bound: list[Any] = []
+        """What kernels may still look at: the textures up to now, and what they show."""
         self._changed = False
 
     def set_array(self, array: Array) -> None:
@@ -105,8 +106,7 @@ class TextureReference:
             memory, shape = source[0], (source[1] // (dtype.itemsize * channels),)
         else:
             memory, shape, pitch = source
-        as_integer = dtype.kind == "f" or bool(self._flags & TRSF_READ_AS_INTEGER)
-        self._bound = Texture(
+        shown = texture.Texture(
             int(memory),
             shape,
             dtype,
@@ -115,11 +115,18 @@ class TextureReference:
             filter=self._filter_mode.name.lower(),
             address=[mode.name.lower() for mode in self._address_modes],
             normalized_coordinates=bool(self._flags & TRSF_NORMALIZED_COORDINATES),
-            normalized_values=not as_integer and self._filter_mode is filter_mode.LINEAR,
-            runtime=self._symbol._runtime,
+            normalized_values=self._reads_as_floats(dtype),
+            in_place=True,
         )
-        self._symbol.copy_from(np.uint64(self._bound.handle), stream=0)
+        self._reference.bind(shown, stream=0)
+        if len(self._bound) >= _MOST_BOUND:
+            Context.synchronize()
+            self._bound.clear()
+        self._bound.append((shown, source))
         self._changed = False
+
+    def _reads_as_floats(self, dtype: Any) -> bool:
+        return dtype.kind in "iu" and not self._flags & TRSF_READ_AS_INTEGER and dtype.itemsize < 4
 
 
 class SurfaceReference:
