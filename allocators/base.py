@@ -31,7 +31,9 @@ from .lock import Lock
 from .observation import Observation
 from .out_of_memory import out_of_memory_message
 from .private_streams import names_pool, without_pool
+from .sleeping import Keep, Sleeping
 from .statistics import Ledger, Statistics
+from .tags import UNTAGGED, tag_number
 from .upstream import Fence, Upstream
 from .waiting import Waiting, fence_or_error
 
@@ -54,6 +56,8 @@ class Allocator(ABC):
     """Called with bytes and stream when nothing else helps; frees something and answers whether to try again."""
     frees_at_once = False
     """Whether a free makes the strategy work at once, if nobody else is inside, instead of at the next operation."""
+    can_sleep = False
+    """Whether the strategy can put tagged memory to sleep (``sleeping.py``)."""
     counts_splits = False
     """Whether the strategy counts free blocks that share a segment with used ones (``Ledger.split``)."""
 
@@ -116,11 +120,13 @@ class Allocator(ABC):
         if self._observation.observers:
             request.context = self._observation.context(library)
         try:
-            return self._obtain(request)
+            self._obtain(request)
         except BaseException:
             if request.block is not None:  # its caller never gets it
                 self.give_back(request.block)
             raise
+        assert request.block is not None
+        return request.block
 
     def free(self, block: Block) -> None:
         """Give ``block`` up: reusable at once on its own stream, elsewhere when fences say so. Never blocks.
@@ -200,6 +206,57 @@ class Allocator(ABC):
     def statistics(self) -> Statistics:
         """What has been counted up to now, exact to the byte."""
         return self._operate(self._ledger.statistics.copy)
+
+    def sleep(self, tag: str, *, keep: Keep | None = None) -> int:
+        """Give back upstream what stands behind the blocks tagged ``tag``; they stay live, at their addresses.
+
+        The work that was queued before on the streams of these blocks, and on those recorded for them, is waited for.
+        Until ``wake``, using the memory is an error of the program; freeing it is none. A tag that is asleep already,
+        or that has no memory, is passed over.
+
+        Args:
+            tag: as ``memory_tag`` had it.
+            keep: keeps the contents of a block; None drops them all.
+
+        Returns:
+            The bytes given back.
+
+        Raises:
+            OutOfMemoryError: the host has no room for the contents. Nothing has changed.
+            DriverError: the device is in a sticky error state, or a call failed. Nothing has changed.
+            CuplugError: the allocator cannot put memory to sleep.
+        """
+        number = self._check_sleep(tag)
+        return self._operate(self._fall_asleep, number, keep) if number is not None else 0
+
+    def wake(self, tag: str) -> int:
+        """Bring memory and contents of the blocks tagged ``tag`` back to their addresses.
+
+        When memory is short, what ``allocate`` does is done here. What fails leaves the tag asleep. A tag that is
+        awake is passed over.
+
+        Returns:
+            The bytes taken from upstream.
+
+        Raises:
+            OutOfMemoryError: nothing helped.
+            DriverError: the device is in a sticky error state, or a call failed.
+            CuplugError: the allocator cannot put memory to sleep.
+        """
+        number = self._check_sleep(tag)
+        if number is None:
+            return 0
+        request = _Request(0, 0)
+        request.tag = number
+        try:
+            self._obtain(request)
+        except OutOfMemoryError as error:
+            raise OutOfMemoryError(f"memory tagged {tag!r} sleeps on, since it cannot wake: {error}") from None
+        return request.nbytes
+
+    def asleep(self) -> list[Sleeping]:
+        """What sleeps, by tags."""
+        return self._operate(self._asleep_now)
 
     def reset_peaks(self) -> None:
         """Start every peak again from its current value (``reset_peak_memory_stats``)."""
@@ -285,6 +342,26 @@ class Allocator(ABC):
     @abstractmethod
     def _segments(self) -> Iterable[Segment]:
         """The map of what is held, in any order. ``self._state(block)`` is the entry of a block."""
+
+    def _fall_asleep(self, tag: int, keep: Keep | None) -> int:
+        """Put what is tagged so to sleep: see ``sleep``."""
+        raise NotImplementedError
+
+    def _wake(self, tag: int) -> int:
+        """Wake what is tagged so, and return the bytes taken. A tag that is awake takes none.
+
+        Raises:
+            OutOfMemoryError: there is no room; ``_needed`` says for how much. It sleeps on.
+        """
+        raise NotImplementedError
+
+    def _needed(self, tag: int) -> int:  # noqa: ARG002
+        """How many bytes ``_wake`` would take."""
+        return 0
+
+    def _asleep_now(self) -> list[Sleeping]:
+        """What sleeps."""
+        return []
 
     def _recover(self) -> None:
         """Make the strategy's own lists anew from ``_in_use`` and ``_held``: an operation broke off anywhere.
@@ -457,31 +534,20 @@ class Allocator(ABC):
         block.live = True
         return block
 
-    def _obtain(self, request: _Request) -> Block:
+    def _obtain(self, request: _Request) -> None:
         while self._operate(self._serve, request):
             # Here no lock is held and no exception handled: a hook may free what a traceback would keep alive.
             hook = self.on_out_of_memory
             if hook is None or not request.may_ask() or not hook(request.nbytes, request.stream):
                 self._operate(self._give_up, request)
                 raise OutOfMemoryError(request.failure)
-        assert request.block is not None
-        return request.block
 
     def _serve(self, request: _Request) -> bool:
         """One pass through everything that the allocator itself can do. Whether memory is still short."""
-        self._check_open()
-        self._poll_fences()
-        block = self._try(request)
-        if block is None and self._waiting.queues:
-            self._await_waiting()
-            block = self._try(request)
-        if block is None and self._release_cached():
-            block = self._try(request)
-            self._ledger.statistics.num_alloc_retries += block is not None
+        if request.tag:
+            return self._find(request, self._try_to_wake) is None
+        block = self._find(request, self._try)
         if block is None:
-            counted = self._ledger.statistics.all
-            lying = counted.reserved_bytes.current - counted.allocated_bytes.current
-            request.available = self.upstream.memory_info()[0] + lying
             return True
         request.block = block
         block.live = True
@@ -490,6 +556,24 @@ class Allocator(ABC):
         if self._observation.observers:
             self._observation.emit_block(EventKind.ALLOCATE, block, request.context)
         return False
+
+    def _find(self, request: _Request, attempt: Callable[[_Request], T | None]) -> T | None:
+        """What ``attempt`` gives, tried again after each thing that makes room; None if memory is short still."""
+        self._check_open()
+        self._poll_fences()
+        found = attempt(request)
+        if found is None and self._waiting.queues:
+            self._await_waiting()
+            found = attempt(request)
+        if found is None and self._release_cached():
+            found = attempt(request)
+            self._ledger.statistics.num_alloc_retries += found is not None
+        if found is None:
+            counted = self._ledger.statistics.all
+            sleeping = sum(one.nbytes for one in self._asleep_now())
+            lying = counted.reserved_bytes.current - (counted.allocated_bytes.current - sleeping)
+            request.available = self.upstream.memory_info()[0] + lying
+        return found
 
     def _try(self, request: _Request) -> Block | None:
         try:
@@ -505,6 +589,23 @@ class Allocator(ABC):
         request.failure = out_of_memory_message(
             request.nbytes, request.stream, free, total, self.memory_limit, counted, self._segments()
         )
+
+    def _try_to_wake(self, request: _Request) -> bool | None:
+        try:
+            request.nbytes = self._wake(request.tag)
+        except OutOfMemoryError:
+            request.nbytes = self._needed(request.tag)
+            return None
+        return True
+
+    def _check_sleep(self, tag: str) -> int | None:
+        """The tag's number; None if nothing was ever tagged so."""
+        if not self.can_sleep:
+            raise CuplugError(
+                f"{type(self).__name__} cannot put memory to sleep, since its addresses go with its memory; choose the "
+                "allocator expandable"
+            )
+        return tag_number(tag)
 
     # --- blocks that come back ----------------------------------------------------------------------------------------
 
@@ -634,7 +735,7 @@ class Allocator(ABC):
 class _Request:
     """One call of ``allocate``, from its beginning to its end."""
 
-    __slots__ = ("_asked", "_most_available", "available", "block", "context", "failure", "nbytes", "stream")
+    __slots__ = ("_asked", "_most_available", "available", "block", "context", "failure", "nbytes", "stream", "tag")
 
     def __init__(self, nbytes: int, stream: int) -> None:
         self.nbytes = nbytes
@@ -644,6 +745,8 @@ class _Request:
         self.available = 0
         """Bytes that the device has free or the allocator holds unused, after the latest attempt."""
         self.failure = ""
+        self.tag = UNTAGGED
+        """What is to wake, if that is what was asked for; ``nbytes`` is then how much it takes."""
         self._asked = 0
         self._most_available = -1
 

@@ -107,3 +107,7 @@ class Segment:
     blocks: tuple[BlockInfo, ...]
     expandable: bool = False
     """Whether the segment is mapped page by page (virtual memory)."""
+    tag: str = ""
+    """The tag of its blocks (``memory_tag``); empty for none."""
+    asleep: bool = False
+    """Whether it sleeps: no memory stands behind it, and it does not count as reserved."""

@@ -31,6 +31,11 @@ class EventKind(enum.IntEnum):
     """``requested`` is what was asked for, ``nbytes`` what the device had free."""
     MARKER = 12
     """A name given by the program; ``requested`` is its number in the trace's side table."""
+    SLEEP = 13
+    """Tagged memory fell asleep: ``nbytes`` went back to the device, ``requested`` is the tag's number. What happened
+    to pages is told before."""
+    WAKE = 14
+    """Tagged memory woke: ``nbytes`` were taken for it, ``requested`` is the tag's number."""
 
 
 class Observer(Protocol):

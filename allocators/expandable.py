@@ -10,6 +10,8 @@ What holds between any two operations (the tests check each):
 4. No page is unmapped before a fence has passed that was made after the last free in it (``stamps.py``), also when
    the same stream gets the page at another address: queued work may use the old one.
 5. A driver's call that fails leaves 1 to 4 as they were (``pages.py``).
+
+Memory that sleeps is left out of all this; ``sleeping.py`` says what holds for it.
 """
 
 from __future__ import annotations
@@ -20,12 +22,14 @@ from typing import Annotated, Literal, TypeVar
 
 from .base import Allocator
 from .block import Block, BlockInfo, Segment
-from .errors import DriverError, OutOfMemoryError
+from .errors import CuplugError, DriverError, OutOfMemoryError
 from .events import EventKind
 from .pages import Move, Page, Pages
+from .sleeping import Keep, Sleeper, Sleeping
 from .spans import FREE, HOLE, Opening, Range, Space, Span
 from .stamps import Stamps
 from .statistics import SMALL_BLOCK
+from .tags import UNTAGGED, here, tag_name
 from .upstream import Upstream, VirtualMemory
 
 __all__ = ["ExpandableAllocator", "virtual_memory_of"]
@@ -63,10 +67,13 @@ class ExpandableAllocator(Allocator):
     too large for where memory is missing is given back, and smaller ones are created instead. The slack bounds how
     often pages move: as a rule, only blocks for which the slack holds no room cause it.
 
+    Tagged memory can be put to sleep and woken (``sleep``, ``wake``).
+
     Addresses of live blocks never change. Memory on virtual addresses cannot be shared with other processes through
     ``cuIpcGetMemHandle``: for that, use ``caching``.
     """
 
+    can_sleep = True
     counts_splits = True
 
     def __init__(
@@ -89,8 +96,8 @@ class ExpandableAllocator(Allocator):
         self._granularity = virtual.granularity
         self._slack = slack
         self._pages = Pages(virtual, self._tell)
-        self._spaces: dict[tuple[int, bool | None], Space] = {}
-        """By stream, and whether for small blocks; None for what a strategy derived from this keeps apart."""
+        self._spaces: dict[tuple[int, bool | None, int], Space] = {}
+        """By stream, whether for small blocks (None for what a strategy derived from this keeps apart), and tag."""
         self._ownerless: list[Space] = []
         """Spaces of streams that have been destroyed. Nothing is allocated in them any more."""
         self._stamps: dict[int, Stamps] = {}
@@ -100,13 +107,20 @@ class ExpandableAllocator(Allocator):
         self._allocated_bytes = 0
         self._ranges: list[Range] = []
         """Every range that the driver may know."""
+        self._asleep: dict[int, Sleeper] = {}
+        """The tags that are asleep, and with them all their spaces."""
 
     # --- allocation and free
 
     def _allocate(self, requested: int, nbytes: int, stream: int) -> Block:
+        tag = here.tag
+        if tag in self._asleep:
+            raise CuplugError(
+                f"memory tagged {tag_name(tag)!r} is asleep; wake it before more is allocated with that tag"
+            )
         self._allocations += 1
         self._allocated_bytes += nbytes
-        space = self._spaces.get((stream, nbytes <= SMALL_BLOCK)) or self._new_space(stream, nbytes)
+        space = self._spaces.get((stream, nbytes <= SMALL_BLOCK, tag)) or self._new_space(stream, nbytes, tag)
         span = space.find(nbytes)
         span = space.take(span, nbytes) if span is not None else self._grow(space, nbytes)
         block = Block(self, span.address, nbytes, requested, stream)
@@ -115,12 +129,15 @@ class ExpandableAllocator(Allocator):
 
     def _free(self, block: Block) -> None:
         span = block.place
-        span.range.space.put(span)
+        space = span.range.space
+        if space.asleep:
+            self._asleep[space.tag].copies.pop(block.address, None)
+        space.put(span)
 
-    def _new_space(self, stream: int, nbytes: int) -> Space:
+    def _new_space(self, stream: int, nbytes: int, tag: int = UNTAGGED) -> Space:
         small = nbytes <= SMALL_BLOCK
-        made = Space(self._ledger, stream, self._stamps_of(stream), self._granularity, small=small)
-        return self._spaces.setdefault((stream, small), made)
+        made = Space(self._ledger, stream, self._stamps_of(stream), self._granularity, small=small, tag=tag)
+        return self._spaces.setdefault((stream, small, tag), made)
 
     def _stamps_of(self, stream: int) -> Stamps:
         stamps = self._stamps.get(stream)
@@ -266,16 +283,28 @@ class ExpandableAllocator(Allocator):
     # --- giving memory back
 
     def _release_cached(self) -> int:
-        leaving = list(self._movable_of_all())
+        released = self._give_back_free(self._movable_spaces())
+        self._pages.release_strays()
+        self._drop_empty_ranges(list(self._every_space()))
+        return released
+
+    def _give_back_free(self, spaces: Iterable[Space]) -> int:
+        """Give back the free pages of ``spaces``, and return their bytes."""
+        leaving = [
+            (span, page) for space in spaces for span in space.free_spans() for page in space.whole_pages(span)
+        ]  # fmt: skip
         for span, _ in leaving:
             span.range.space.stamps.wait(span.stamp)
         for span, page in leaving:
             self._give_back(span, page)
-        self._pages.release_strays()
-        self._drop_empty_ranges(list(self._every_space()))
         return sum(page.nbytes for _, page in leaving)
 
     def _release_all(self) -> None:
+        for tag in list(self._asleep):
+            self._drop_unused(tag)
+            for space in self._tagged(tag):
+                space.wake()
+            del self._asleep[tag]
         super()._release_all()
         for stamps in self._stamps.values():
             stamps.drop()
@@ -289,12 +318,6 @@ class ExpandableAllocator(Allocator):
             if not page.address:
                 space.unmapped(span, address, page.nbytes)
                 self._ledger.released_page()
-
-    def _movable_of_all(self) -> Iterator[tuple[Span, Page]]:
-        for space in self._movable_spaces():
-            for span in space.free_spans():
-                for page in space.whole_pages(span):
-                    yield span, page
 
     def _drop_empty_ranges(self, spaces: list[Space]) -> None:
         for space in spaces:
@@ -313,18 +336,149 @@ class ExpandableAllocator(Allocator):
         stamps = self._stamps.get(stream)
         if stamps is None:
             return
-        spaces = [self._spaces[key] for key in ((stream, True), (stream, False), (stream, None)) if key in self._spaces]
-        left = [space for space in spaces if space.ranges]
+        keys = sorted((key for key in self._spaces if key[0] == stream), key=_order_of_key)
+        left = [self._spaces[key] for key in keys if self._spaces[key].ranges]
         if left:
             stamps.forget()
             self._ownerless += left
         else:
             stamps.drop()
-        for key in ((stream, True), (stream, False), (stream, None)):
-            self._spaces.pop(key, None)
+        for key in keys:
+            del self._spaces[key]
         del self._stamps[stream]
 
+    # --- sleep
+
+    def _fall_asleep(self, tag: int, keep: Keep | None) -> int:
+        self._check_open()
+        self._poll_fences()
+        self._await_waiting()
+        spaces = self._tagged(tag)
+        if tag in self._asleep or not spaces:
+            return 0
+        blocks = self._blocks_tagged(tag)
+        self._await_streams(spaces, blocks)
+        self._give_back_free(space for space in spaces if not self._stays(space))
+        copies = {block.address: keep(block.address, block.nbytes) for block in blocks} if keep is not None else {}
+        for copy in copies.values():
+            copy.wait()
+        pages = [page for space in spaces for page in space.distinct_pages()]
+        if not pages:
+            return 0
+        # From the next line on it is asleep: what an interrupt leaves undone, _recover does.
+        self._asleep[tag] = Sleeper({page.address: page for page in pages}, copies)
+        self._pages.retire(pages)
+        for space in spaces:
+            space.fall_asleep()
+        for _ in pages:
+            self._ledger.released_page()
+        nbytes = sum(page.nbytes for page in pages)
+        self._tell(EventKind.SLEEP, 0, 0, nbytes, tag)
+        return nbytes
+
+    def _await_streams(self, spaces: list[Space], blocks: list[Block]) -> None:
+        """Wait for the work queued on the streams of ``spaces``, and on those that use ``blocks`` besides."""
+        streams = {space.stream for space in spaces if not space.stamps.forgotten}
+        for stream in sorted(streams.union(*(block.streams for block in blocks))):
+            self.upstream.fence(stream).wait()
+        for block in blocks:
+            for _, fence in block.fences:
+                fence.wait()
+
+    def _wake(self, tag: int) -> int:
+        sleeper = self._asleep.get(tag)
+        if sleeper is None:
+            return 0
+        self._pages.release_strays()
+        self._drop_unused(tag)
+        needed = self._needed(tag)
+        limit = self.memory_limit
+        if limit is not None and self._ledger.reserved + needed > limit:
+            raise OutOfMemoryError(f"the memory limit of {limit} bytes leaves no room for {needed} more")
+        if needed >= _MUCH and needed > self.upstream.memory_info()[0]:
+            self._pages.probe(needed)
+        filled: list[tuple[Space, list[Page]]] = []
+        try:
+            for space in self._tagged(tag):
+                for moves in self._moves_to_wake(space, needed):
+                    pages = self._pages.carry_out(moves, space.stream)
+                    filled.append((space, pages))
+            for copy in sleeper.copies.values():
+                copy.restore()
+            for copy in sleeper.copies.values():
+                copy.wait()
+        except CuplugError:
+            self._pages.retire(page for _, pages in filled for page in pages)
+            raise
+        del self._asleep[tag]  # from here on it is awake
+        for space, pages in filled:
+            space.replace_pages(pages)
+            for _ in pages:
+                self._ledger.created_page()
+        for space in self._tagged(tag):
+            space.wake()
+        self._tell(EventKind.WAKE, 0, 0, needed, tag)
+        return needed
+
+    def _needed(self, tag: int) -> int:
+        return sum(page.nbytes for page in self._asleep[tag].pages.values())
+
+    def _drop_unused(self, tag: int) -> None:
+        """Let go of sleeping pages in which nothing lies any more."""
+        pages = self._asleep[tag].pages
+        for space in self._tagged(tag):
+            if self._stays(space):
+                continue
+            for span in space.free_spans():
+                for page in space.whole_pages(span):
+                    pages.pop(page.address, None)
+                    space.unmapped(span, page.address, page.nbytes)
+
+    def _moves_to_wake(self, space: Space, needed: int) -> Iterator[list[Move]]:
+        """What to map for a space, one range at a time; in fewer pages than before, if it was built up bit by bit."""
+        largest = _power_of_two(needed // _PAGES_OF_ALL, self._granularity)
+        pages = space.distinct_pages()
+        for found in space.ranges.values():
+            moves: list[Move] = []
+            inside = [page for page in pages if found.address <= page.address < found.address + found.nbytes]
+            for start, end in _runs(inside):
+                at = start
+                while at < end:
+                    size = min(largest, _power_of_two(end - at, self._granularity))
+                    moves.append(Move(at, size))
+                    at += size
+            if moves:
+                yield moves
+
+    def _asleep_now(self) -> list[Sleeping]:
+        found = []
+        for tag, sleeper in sorted(self._asleep.items()):
+            sizes = {block.address: block.nbytes for block in self._blocks_tagged(tag)}
+            kept = sum(sizes[address] for address in sleeper.copies)
+            found.append(Sleeping(tag_name(tag), len(sizes), sum(sizes.values()), kept))
+        return found
+
+    def _tagged(self, tag: int) -> list[Space]:
+        return [space for space in self._every_space() if space.tag == tag]
+
+    def _blocks_tagged(self, tag: int) -> list[Block]:
+        found = [block for block in self._in_use.values() if block.place.range.space.tag == tag]
+        return sorted(found, key=int)
+
+    def _stays(self, space: Space) -> bool:
+        """Whether the free memory of a space stays where it is: it belongs to a private pool that has not ended."""
+        return self._is_kept(space.stream) and not space.stamps.forgotten
+
+    # --- after an interrupt
+
     def _recover(self) -> None:
+        for sleeper in self._asleep.values():
+            sleeper.copies = {address: copy for address, copy in sleeper.copies.items() if address in self._in_use}
+        self._pages.retire(
+            page
+            for page in list(self._pages.known.values())
+            if page.mapped and any(_lies_in(page, found) for found in self._ranges if found.space.tag in self._asleep)
+        )
         self._pages.recover()
         self._ranges = [found for found in self._ranges if found.address and found.present]
         pages = [page for page in self._pages.known.values() if page.mapped]
@@ -334,7 +488,9 @@ class ExpandableAllocator(Allocator):
         self._stamps = {stream: stamps for stream, stamps in self._stamps.items() if not stamps.forgotten}
         for space in spaces.values():
             ranges = [found for found in self._ranges if found.space is space]
-            space.recover(ranges, _within(ranges, pages), _within(ranges, self._in_use.values()))
+            space.asleep = space.tag in self._asleep
+            standing = self._asleep[space.tag].pages.values() if space.asleep else pages
+            space.recover(ranges, _within(ranges, standing), _within(ranges, self._in_use.values()))
 
     # --- the map
 
@@ -343,9 +499,8 @@ class ExpandableAllocator(Allocator):
         yield from self._ownerless
 
     def _movable_spaces(self) -> Iterator[Space]:
-        """Those whose pages may be moved or given back: not the private pools."""
-        yield from (space for space in self._spaces.values() if not self._is_kept(space.stream))
-        yield from self._ownerless
+        """Those whose pages may be moved or given back: not the private pools, and not what sleeps."""
+        yield from (space for space in self._every_space() if not self._stays(space) and not space.asleep)
 
     def _spans(self) -> Iterator[Span]:
         for space in self._every_space():
@@ -372,7 +527,10 @@ class ExpandableAllocator(Allocator):
         )
         space, start = run[0].range.space, run[0].address
         kind: Literal["small", "large"] = "small" if space.small else "large"
-        return Segment(start, run[-1].end - start, space.stream, kind, infos, expandable=True)
+        return Segment(
+            start, run[-1].end - start, space.stream, kind, infos,
+            expandable=True, tag=tag_name(space.tag), asleep=space.asleep,
+        )  # fmt: skip
 
     def _tell(self, kind: EventKind, stream: int, address: int, nbytes: int, requested: int) -> None:
         self._emit(kind, stream, address, nbytes, requested)
@@ -393,6 +551,27 @@ class _Plan:
 
 def _within(ranges: list[Range], found: Iterable[T]) -> list[T]:
     return [one for one in found if any(part.address <= one.address < part.address + part.nbytes for part in ranges)]
+
+
+def _lies_in(page: Page, found: Range) -> bool:
+    return found.address <= page.address < found.address + found.nbytes
+
+
+def _runs(pages: list[Page]) -> list[tuple[int, int]]:
+    """The first address and the end of each row of pages without a gap. ``pages`` are in order of address."""
+    runs: list[tuple[int, int]] = []
+    for page in pages:
+        end = page.address + page.nbytes
+        if runs and runs[-1][1] == page.address:
+            runs[-1] = runs[-1][0], end
+        else:
+            runs.append((page.address, end))
+    return runs
+
+
+def _order_of_key(key: tuple[int, bool | None, int]) -> tuple[int, int]:
+    """The order of one stream's spaces: by tag, those for small blocks first."""
+    return key[2], (True, False, None).index(key[1])
 
 
 def _power_of_two(nbytes: int, granularity: int) -> int:

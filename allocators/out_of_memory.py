@@ -31,7 +31,8 @@ def out_of_memory_message(
         counted: the allocator's counters.
         segments: its map.
     """
-    inactive = [info.nbytes for segment in segments for info in segment.blocks if info.state == "inactive"]
+    awake = [segment for segment in segments if not segment.asleep]
+    inactive = [info.nbytes for segment in awake for info in segment.blocks if info.state == "inactive"]
     largest, lost = max(inactive, default=0), sum(inactive)
     in_use, asked, held = counted.allocated_bytes, counted.requested_bytes, counted.reserved_bytes
     return shortage_message(

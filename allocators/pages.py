@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from .errors import DriverError, OutOfMemoryError
@@ -17,7 +17,7 @@ Emit = Callable[[EventKind, int, int, int, int], None]
 class Page:
     """Physical memory behind one handle, mapped in one place or, while it is on its way, nowhere."""
 
-    __slots__ = ("address", "handle", "mapped", "nbytes", "released", "stream", "told")
+    __slots__ = ("address", "handle", "mapped", "nbytes", "released", "retired", "stream", "told")
 
     def __init__(self, nbytes: int) -> None:
         self.handle = 0
@@ -33,6 +33,8 @@ class Page:
         """The stream for which it is mapped."""
         self.told = 0
         """The address at which the observers know it to be mapped; 0 for nowhere."""
+        self.retired = False
+        """Whether it is to be unmapped and released, whatever stands behind its addresses later."""
 
 
 class Move:
@@ -59,7 +61,7 @@ class Pages:
         self.known: dict[int, Page] = {}
         """Every page that the driver may know, by the identity of its object."""
         self._emit = emit
-        self._stray: list[Page] = []  # mapped nowhere, and their release has failed so far
+        self._stray: list[Page] = []  # of no use any more, and their release has failed so far
 
     def carry_out(self, moves: list[Move], stream: int) -> list[Page]:
         """Create, unmap and map as ``moves`` say, for ``stream``, and return the pages in the same order.
@@ -120,14 +122,28 @@ class Pages:
         page.address = 0
         self._tell_gone(page)
 
+    def retire(self, pages: Iterable[Page]) -> None:
+        """Unmap and release ``pages``, in use or not: their contents are lost. They keep their addresses.
+
+        What the driver refuses now is tried again later (``release_strays``).
+        """
+        for page in pages:
+            page.retired = True
+            self._discard(page)
+            if page.told:
+                self._tell_gone(page)
+
     def release_strays(self) -> None:
-        """Try again to release what the driver would neither map back nor release.
+        """Try again to unmap and release what the driver would not before.
 
         Raises:
             DriverError: it refuses still.
         """
         while self._stray:
-            self._release(self._stray[-1])
+            page = self._stray[-1]
+            if page.mapped:
+                self._unmap(page)
+            self._release(page)
             self._stray.pop()
 
     def recover(self) -> None:
@@ -136,13 +152,13 @@ class Pages:
         for page in list(self.known.values()):
             if not page.handle or page.released:
                 del self.known[id(page)]
-            elif page.mapped:
+            elif page.mapped and not page.retired:
                 self.virtual.set_access(page.address, page.nbytes)
             else:
                 self._discard(page)
-            if page.told and (page.told != page.address or not page.mapped):
+            if page.told and (page.told != page.address or not page.mapped or page.retired):
                 self._tell_gone(page)
-            if page.mapped and not page.told:
+            if page.mapped and not page.told and not page.retired:
                 page.told = page.address
                 self._emit(EventKind.PAGE_CREATE, page.stream, page.handle, page.nbytes, page.nbytes)
                 self._emit(EventKind.PAGE_MAP, page.stream, page.address, page.nbytes, page.handle)

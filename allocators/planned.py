@@ -24,6 +24,7 @@ from .errors import DriverError, OutOfMemoryError
 from .expandable import ExpandableAllocator
 from .planning import UNPLANNED, Cycle, Plan
 from .spans import FREE, LIVE, Opening, Range, Space, Span
+from .tags import UNTAGGED, here
 from .upstream import Upstream
 
 __all__ = ["PlannedAllocator", "Served", "device_of"]
@@ -98,7 +99,7 @@ class PlannedAllocator(ExpandableAllocator):
 
     def _allocate(self, requested: int, nbytes: int, stream: int) -> Block:
         follower = self._followers.get(stream)
-        offset = UNPLANNED if follower is None else follower.propose(nbytes)
+        offset = UNPLANNED if follower is None or here.tag != UNTAGGED else follower.propose(nbytes)
         span = None
         if follower is not None and offset != UNPLANNED:
             self._allocations += 1
@@ -155,7 +156,7 @@ class PlannedAllocator(ExpandableAllocator):
         space = follower.space
         if space is None:
             space = Space(self._ledger, stream, self._stamps_of(stream), self._granularity, small=False)
-            self._spaces[stream, None] = space
+            self._spaces[stream, None, UNTAGGED] = space
             follower.begins(space)
         made = Range(nbytes, space)
         self._ranges.append(made)
@@ -192,7 +193,7 @@ class PlannedAllocator(ExpandableAllocator):
         for stream in list(self._followers):
             before = self._followers[stream]
             follower = self._followers[stream] = _Follower(before.cycle, before.windows)
-            space = self._spaces.get((stream, None))
+            space = self._spaces.get((stream, None, UNTAGGED))
             if space is not None:
                 follower.begins(space)
 

@@ -15,6 +15,7 @@ from .block import Block
 from .pages import Page
 from .stamps import Stamps
 from .statistics import Ledger
+from .tags import UNTAGGED
 
 __all__ = ["FREE", "HOLE", "LIVE", "Opening", "Range", "Space", "Span"]
 
@@ -87,11 +88,17 @@ class Opening:
 class Space:
     """The address ranges of one stream, for small or for large blocks."""
 
-    def __init__(self, ledger: Ledger, stream: int, stamps: Stamps, granularity: int, *, small: bool) -> None:
+    def __init__(
+        self, ledger: Ledger, stream: int, stamps: Stamps, granularity: int, *, small: bool, tag: int = UNTAGGED
+    ) -> None:
         self.stream = stream
         self.stamps = stamps
         """Tells when work that was queued on the stream before a free has passed."""
         self.small = small
+        self.tag = tag
+        """Of all blocks in it (``tags.py``)."""
+        self.asleep = False
+        """Whether no memory stands behind its pages (``sleeping.py``)."""
         self.ranges: dict[int, Range] = {}
         self.pages: dict[int, Page] = {}
         """The page mapped at each address that is a multiple of the granularity; large ones stand at each of theirs."""
@@ -201,6 +208,26 @@ class Space:
                 yield page
             at = page.address
 
+    def distinct_pages(self) -> list[Page]:
+        """Its pages in order of address, each once."""
+        return [page for at, page in sorted(self.pages.items()) if at == page.address]
+
+    def replace_pages(self, pages: Iterable[Page]) -> None:
+        """Let ``pages`` stand where others have stood up to now, which they cover exactly."""
+        for page in pages:
+            for at in range(page.address, page.address + page.nbytes, self._granularity):
+                self.pages[at] = page
+
+    def fall_asleep(self) -> None:
+        """No memory stands behind the pages from now on, and nothing here is counted until ``wake``."""
+        self._count(-1)
+        self.asleep = True
+
+    def wake(self) -> None:
+        """Memory stands behind the pages again."""
+        self.asleep = False
+        self._count(1)
+
     def mapped(self, page: Page) -> Span:
         """``page`` has been mapped, in a hole: free memory now. Returns the free span that it is a part of."""
         hole = self._hole_at(page.address)
@@ -233,7 +260,8 @@ class Space:
                 self._list(part)
         before, after = hole.before, hole.after
         beside = (before is not None and before.kind != HOLE) + (after is not None and after.kind != HOLE)
-        self._ledger.mapped(beside - 1, -nbytes, small=self.small)
+        if not self.asleep:
+            self._ledger.mapped(beside - 1, -nbytes, small=self.small)
         for at in range(address, address + nbytes, self._granularity):
             del self.pages[at]
         if after is not None and after.kind == HOLE:
@@ -359,8 +387,19 @@ class Space:
     def _count_shared(self) -> None:
         blocks, nbytes = self._shared
         if blocks or nbytes:
-            self._ledger.split(blocks, nbytes, small=self.small)
+            if not self.asleep:
+                self._ledger.split(blocks, nbytes, small=self.small)
             self._shared = [0, 0]
+
+    def _count(self, sign: int) -> None:
+        """Count all that stands in pages here, or take it off what is counted."""
+        spans = [span for found in self.ranges.values() for span in found.spans()]
+        segments = sum(span.kind != HOLE and (span.before is None or span.before.kind == HOLE) for span in spans)
+        nbytes = sum(span.nbytes for span in spans if span.kind != HOLE)
+        shared = [span.nbytes for span in spans if span.kind == FREE and span.shared]
+        self._ledger.mapped(sign * segments, sign * nbytes, small=self.small)
+        if shared:
+            self._ledger.split(sign * len(shared), sign * sum(shared), small=self.small)
 
 
 def _lies_in(address: int, within: Range) -> bool:

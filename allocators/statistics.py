@@ -231,6 +231,8 @@ class Ledger:
             present = now[block.nbytes <= SMALL_BLOCK]
             present.add(1 - block.waiting, block.nbytes, block.requested)
         for segment in segments:
+            if segment.asleep:
+                continue
             inactive = [info.nbytes for info in segment.blocks if info.state == "inactive"]
             shared = inactive if splits and len(segment.blocks) > 1 else []
             now[segment.pool == "small"].add_segment(segment.nbytes, len(shared), sum(shared))

@@ -32,6 +32,7 @@ from .device import (
     set_device,
     synchronize,
 )
+from .memory_sleep import memory_tag, sleep, wake
 from .memory_stats import (
     empty_cache,
     max_memory_allocated,
@@ -105,6 +106,7 @@ __all__ = [
     "memory_stats",
     "memory_stats_as_nested_dict",
     "memory_summary",
+    "memory_tag",
     "memset",
     "reset_accumulated_memory_stats",
     "reset_max_memory_allocated",
@@ -113,8 +115,10 @@ __all__ = [
     "set_device",
     "set_per_process_memory_fraction",
     "set_stream",
+    "sleep",
     "stream",
     "synchronize",
+    "wake",
 ]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..allocators.base import Allocator
+from ..allocators.sleeping import Sleeping
 from ..allocators.statistics import Statistics
 from . import checks
 from .default_runtime import runtime_or_default
@@ -86,9 +87,10 @@ def memory_stats(device: Any = None, *, runtime: Runtime | None = None) -> dict[
 
     ``{figure}.{pool}.{what}``: figures are those of ``allocators.statistics.Counters``; pools ``all``, ``small_pool``
     and ``large_pool``; and ``current``, ``peak``, ``allocated`` and ``freed`` (the sums of increases and decreases).
-    Besides ``num_alloc_retries``, ``num_ooms`` and their kin.
+    Besides ``num_alloc_retries``, ``num_ooms`` and their kin; and of what sleeps (``cuplug.cuda.sleep``) ``asleep`` and
+    ``asleep_bytes``, the blocks and their bytes, and ``asleep_kept_bytes``, those of them whose contents are kept.
     """
-    statistics = _statistics(device, runtime)
+    statistics, sleeping = _statistics(device, runtime), _sleeping(device, runtime)
     figures = {
         f"{name}.{pool}.{what}": value
         for pool, counters in statistics.pools()
@@ -96,6 +98,9 @@ def memory_stats(device: Any = None, *, runtime: Runtime | None = None) -> dict[
         for what, value in counter.as_dict().items()
     }
     figures.update({name: getattr(statistics, name) for name in statistics.__slots__ if name.startswith("num_")})
+    figures["asleep"] = sum(one.blocks for one in sleeping)
+    figures["asleep_bytes"] = sum(one.nbytes for one in sleeping)
+    figures["asleep_kept_bytes"] = sum(one.kept_bytes for one in sleeping)
     return dict(sorted(figures.items()))
 
 
@@ -109,6 +114,7 @@ def memory_summary(device: Any = None, abbreviated: bool = False, *, runtime: Ru
         f"memory of device {ordinal}, allocator {name}",
         f"failed for lack of memory: {statistics.num_ooms}; succeeded after a retry: {statistics.num_alloc_retries}",
         f"driver allocations: {statistics.num_device_alloc}; driver frees: {statistics.num_device_free}",
+        *(_asleep_line(one) for one in _sleeping(ordinal, runtime)),
         "",
         f"{'':28}" + "".join(f"{title:>14}" for title in ("current", "peak", "allocated", "freed")),
     ]
@@ -121,6 +127,11 @@ def memory_summary(device: Any = None, abbreviated: bool = False, *, runtime: Ru
             values = getattr(counters, figure).as_dict().values()
             lines.append(f"{label:28}" + "".join(f"{show(value):>14}" for value in values))
     return "\n".join(lines) + "\n"
+
+
+def _asleep_line(one: Sleeping) -> str:
+    kept = f"{_show_bytes(one.kept_bytes)} kept on the host" if one.kept_bytes else "contents not kept"
+    return f"asleep: {one.tag}, {_show_bytes(one.nbytes)} in {one.blocks} blocks, {kept}"
 
 
 _TITLES = {
@@ -185,6 +196,8 @@ def _segments(ordinal: int, allocator: Allocator | None) -> list[dict[str, Any]]
                 "stream": segment.stream,
                 "segment_type": segment.pool,
                 "is_expandable": segment.expandable,
+                "tag": segment.tag,
+                "asleep": segment.asleep,
                 "blocks": [
                     {
                         "address": block.address,
@@ -235,6 +248,11 @@ def _allocator(device: Any, runtime: Runtime | None) -> Allocator | None:
     if not runtime.device_count() and device is None:
         return None
     return runtime.find_allocator(device_index(device, runtime))
+
+
+def _sleeping(device: Any, runtime: Runtime | None) -> list[Sleeping]:
+    allocator = _allocator(device, runtime)
+    return [] if allocator is None else allocator.asleep()
 
 
 def _statistics(device: Any, runtime: Runtime | None) -> Statistics:

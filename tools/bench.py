@@ -69,9 +69,10 @@ def alloc(
 def tensor(
     size: Annotated[str, typer.Option(help="bytes of each operand of what memory bounds")] = "256MiB",
     device: Annotated[str | None, typer.Option(help="cuda or cpu; by default cuda where there is one")] = None,
+    only: Annotated[str, typer.Option(help="measure the operations that have this in their names")] = "",
     rounds: Annotated[int, typer.Option(help="rounds; the medians are over them")] = 15,
 ) -> None:
-    """Operations of tensors beside those of PyTorch, CuPy and NumPy."""
+    """Operations of tensors beside those of PyTorch, CuPy and NumPy: of large operands, and of 1,024 elements."""
     from .benchmarks.tensor_speed import cases
 
     found, missing = cases(parse_size(size), device)
@@ -82,6 +83,8 @@ def tensor(
     for column in (*names, "of the best peer"):
         table.add_column(column, justify="right")
     for case in found:
+        if only not in case.name:
+            continue
         timings = time_in_turn(case.contenders, calls=case.calls, rounds=rounds)
         cells = [f"{case.figure(timings[name].median_ns):.2f}" if name in timings else "" for name in names]
         table.add_row(case.name, case.unit, *cells, _beside_peers({name: t.median_ns for name, t in timings.items()}))

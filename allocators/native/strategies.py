@@ -19,6 +19,7 @@ from .._native import NativeAllocator, record
 from ..base import Allocator
 from ..block import Block, BlockInfo, Segment
 from ..caching import CachingAllocator, limit_of
+from ..errors import CuplugError
 from ..events import Observer
 from ..expandable import ExpandableAllocator, virtual_memory_of
 from ..libraries import OWN
@@ -27,6 +28,7 @@ from ..observation import warn
 from ..out_of_memory import shortage_message
 from ..planned import PlannedAllocator, Served, device_of
 from ..planning import Plan
+from ..sleeping import Keep, Sleeping
 from ..statistics import Statistics
 from ..upstream import Upstream
 from .delivery import Delivery
@@ -45,6 +47,7 @@ class NativeStrategy(NativeAllocator):
     """An allocator of the native core. It is an ``Allocator`` for ``isinstance``, and behaves as one."""
 
     frees_at_once = False
+    can_sleep = False
     counts_splits = True
 
     def __init__(self, strategy: str, upstream: Upstream, memory_limit: int | None, options: dict[str, Any]) -> None:
@@ -75,6 +78,18 @@ class NativeStrategy(NativeAllocator):
             )
             for address, nbytes, stream, is_small, is_expandable, pieces in self._read_segments()
         ]
+
+    def sleep(self, tag: str, *, keep: Keep | None = None) -> int:  # noqa: ARG002
+        """See ``Allocator.sleep``."""
+        raise CuplugError(f"{type(self).__name__} cannot put memory to sleep yet; set CUPLUG_NATIVE=0")
+
+    def wake(self, tag: str) -> int:  # noqa: ARG002
+        """See ``Allocator.wake``."""
+        raise CuplugError(f"{type(self).__name__} cannot put memory to sleep yet; set CUPLUG_NATIVE=0")
+
+    def asleep(self) -> list[Sleeping]:
+        """See ``Allocator.asleep``."""
+        return []
 
     def attach(self, observer: Observer, *, context: Callable[[], int] | None = None) -> None:
         """See ``Allocator.attach``."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...allocators.events import EventKind
 from ...allocators.libraries import split_context
+from .training_scope import PHASES
 
 __all__ = ["CLOSING", "EVENT_DTYPE", "NO_DEVICE", "UNKNOWN", "EventArray", "Frame", "Header", "Trace"]
 
@@ -51,6 +52,8 @@ class Frame(NamedTuple):
     function: str
 
     def __str__(self) -> str:
+        if not self.line and self.filename in PHASES:  # a module of a network: see ``stacks.ModuleStacks``
+            return f"{self.function} ({self.filename})"
         return f"{self.function} ({self.filename}:{self.line})"
 
 
@@ -90,10 +93,22 @@ class Header:
         argv = self.fields.get("argv")
         return [str(word) for word in argv] if isinstance(argv, list) else []
 
+    @property
+    def has_modules(self) -> bool:
+        """Whether contexts are modules of networks and phases of a training, instead of call stacks."""
+        return self.fields.get("stacks") == "modules"
+
     @cached_property
     def libraries(self) -> dict[int, str]:
         """Names of the libraries that may have asked, by number. Empty where contexts name none: older traces."""
         found = self.fields.get("libraries")
+        pairs = found.items() if isinstance(found, dict) else ()
+        return {int(number): str(name) for number, name in pairs if str(number).isdecimal()}
+
+    @property
+    def tags(self) -> dict[int, str]:
+        """Names of what was put to sleep, by the numbers in its events."""
+        found = self.fields.get("tags")
         pairs = found.items() if isinstance(found, dict) else ()
         return {int(number): str(name) for number, name in pairs if str(number).isdecimal()}
 
@@ -147,6 +162,10 @@ class Trace:
             return _LIBRARY_OF_SOURCE.get(self.header.source, self.header.source)
         number = split_context(int(context))[1]
         return known.get(number, f"library {number}")
+
+    def tag(self, number: int) -> str:
+        """The memory tag of that number (``requested`` of SLEEP and WAKE)."""
+        return self.header.tags.get(int(number), f"tag {int(number)}")
 
     def name(self, number: int) -> str:
         """The name of that number (a marker's ``requested``)."""

@@ -15,7 +15,8 @@ from ...allocators.events import EventKind, Observer
 from ...allocators.libraries import LIBRARIES
 from ...runtime.drivers.forking import in_forked_child
 from .contents import CLOSING, NO_DEVICE
-from .stacks import DEFAULT_DEPTH, PythonStacks, parse_stacks
+from .stacks import DEFAULT_DEPTH, ModuleStacks, PythonStacks, parse_stacks
+from .training_scope import ITERATION, watch
 from .writer import TraceWriter
 
 __all__ = ["TraceRecorder"]
@@ -35,8 +36,9 @@ class TraceRecorder:
 
         Args:
             path: where; ``{pid}`` in it becomes the number of the process. An older trace there is replaced.
-            stacks: ``none``; or ``python`` to record the Python call stack of every allocation and free. By default
-                what ``CUPLUG_TRACE_STACKS`` says, else ``none``. ``python:8`` sets the depth as well.
+            stacks: ``none``; ``python`` to record the Python call stack of every allocation and free; or ``modules``
+                to record the module of a network and the phase of the training instead, and the end of each iteration.
+                By default what ``CUPLUG_TRACE_STACKS`` says, else ``none``. ``python:8`` sets the depth as well.
             depth: how many levels of a stack to keep.
             fields: what else is known of the run (see ``describe``).
 
@@ -52,6 +54,10 @@ class TraceRecorder:
         """What allocators call for an event's context (``Allocator.attach``). None when no stacks are recorded."""
         if kind == "python":
             self.context = PythonStacks(self._writer.stack, depth or levels or DEFAULT_DEPTH).context
+        self._end_watch: Callable[[], None] | None = None
+        if kind == "modules":
+            self.context = ModuleStacks(self._writer.stack).context
+            self._end_watch = watch(_Iterations(self))
         self._closer = weakref.finalize(self, self._writer.close)
         self._closer.atexit = False  # it might run before the runtime's own end, whose events belong in the trace
         _writers.add(self._writer)
@@ -132,7 +138,21 @@ class TraceRecorder:
 
     def close(self) -> None:
         """Mark the trace as whole. Events that come later are dropped. Idempotent."""
+        if self._end_watch is not None:
+            self._end_watch()
         self._writer.close()
+
+
+class _Iterations:
+    """Marks the end of each iteration, for as long as there is the recorder."""
+
+    def __init__(self, recorder: TraceRecorder) -> None:
+        self._recorder = weakref.ref(recorder)
+
+    def __call__(self) -> None:
+        recorder = self._recorder()
+        if recorder is not None:
+            recorder.marker(ITERATION)
 
 
 class _Threads(dict[int, int]):

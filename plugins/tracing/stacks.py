@@ -12,8 +12,9 @@ from typing import TypeAlias
 from ...allocators import native
 from ...allocators.errors import TraceError
 from ...allocators.libraries import split_context
+from .training_scope import NO_MODULE, scope
 
-__all__ = ["DEFAULT_DEPTH", "CallStacks", "Level", "PythonStacks", "parse_stacks"]
+__all__ = ["DEFAULT_DEPTH", "CallStacks", "Level", "ModuleStacks", "PythonStacks", "parse_stacks"]
 
 DEFAULT_DEPTH = 16
 """Levels of a call stack that are kept, counted from the program's innermost."""
@@ -103,6 +104,32 @@ class PythonStacks:
         return self._number_of(levels) if levels else 0
 
 
+class ModuleStacks:
+    """Numbers for where a training is: modules as levels, the innermost first, with the phase in place of a file.
+
+    ``layer1.0.conv`` in the phase ``forward`` has the levels ``("forward", 0, "layer1.0.conv")``, then those of
+    ``layer1.0`` and ``layer1``. Outside of modules, and in no phase, there is no stack.
+    """
+
+    def __init__(self, number_of: Callable[[Iterable[Level]], int]) -> None:
+        """Make a source of contexts. ``number_of`` gives levels their number, which is not 0; once for each."""
+        self._number_of = number_of
+        self._numbers: dict[tuple[str, str], int] = {("", ""): 0}
+
+    def context(self) -> int:
+        """The number of the module and phase in which this thread is."""
+        key = scope.path(), scope.phase_here()
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = self._number_of(_module_levels(*key))
+        return number
+
+
+def _module_levels(path: str, phase: str) -> list[Level]:
+    parts = path.split(".") if path else [NO_MODULE]
+    return [(phase, 0, ".".join(parts[:count])) for count in range(len(parts), 0, -1)]
+
+
 class CallStacks:
     """Call stacks in memory, for an observer that wants to know where the program was.
 
@@ -140,7 +167,8 @@ class CallStacks:
 
 
 def parse_stacks(text: str | None) -> tuple[str, int | None]:
-    """The kind of stacks and the depth, None for the default, that ``none``, ``python`` or ``python:DEPTH`` mean.
+    """The kind of stacks and the depth, None for the default, that ``none``, ``python``, ``python:DEPTH`` or
+    ``modules`` mean.
 
     Raises:
         TraceError: it is none of these.
@@ -148,8 +176,11 @@ def parse_stacks(text: str | None) -> tuple[str, int | None]:
     if text is None:
         text = os.environ.get("CUPLUG_TRACE_STACKS") or "none"
     kind, _, levels = text.partition(":")
-    if kind not in ("none", "python") or (levels and not (levels.isdecimal() and 0 < int(levels) < 1000)):
-        raise TraceError(f"cannot record stacks as {text!r}: write none, python, or python:DEPTH with 1 to 999 levels")
+    fits = kind == "python" and levels.isdecimal() and 0 < int(levels) < 1000 if levels else ":" not in text
+    if kind not in ("none", "python", "modules") or not fits:
+        raise TraceError(
+            f"cannot record stacks as {text!r}: write none, python, python:DEPTH with 1 to 999 levels, or modules"
+        )
     return kind, int(levels) if levels else None
 
 

@@ -15,10 +15,27 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["BACKWARD", "DATA", "FORWARD", "ITERATION", "OPTIMISER", "entered", "in_phase", "iteration_done", "scope"]
+__all__ = [
+    "BACKWARD",
+    "DATA",
+    "FORWARD",
+    "ITERATION",
+    "NO_MODULE",
+    "OPTIMISER",
+    "PHASES",
+    "entered",
+    "in_phase",
+    "iteration_done",
+    "scope",
+    "watch",
+]
 
 FORWARD, BACKWARD, OPTIMISER, DATA = "forward", "backward", "optimiser", "data"
+PHASES = (FORWARD, BACKWARD, OPTIMISER, DATA)
 """The phases of a training. Outside of them the phase is empty."""
+
+NO_MODULE = "outside modules"
+"""What stands in place of a module's path where there is none."""
 
 ITERATION = "cuplug: the end of an iteration"
 """The marker that a trace has at the end of each iteration: of each step of an optimiser."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...allocators.errors import CuplugError
+from ...plugins.tracing.training_scope import BACKWARD, in_phase, scope
 from ..tensor.core.tensor import Tensor
 from ..tensor.ops.arithmetic import add
 from ..tensor.ops.copying import clone
@@ -109,7 +110,11 @@ def run(
     *,
     add_up: bool = False,
 ) -> list[Tensor | None] | None:
-    """One pass: adds to ``grad`` of all leaves, or of ``inputs``; or returns the gradients of ``inputs``."""
+    """One pass: adds to ``grad`` of all leaves, or of ``inputs``; or returns the gradients of ``inputs``.
+
+    Raises:
+        CuplugError: gradients and tensors differ in number, or an input requires no gradients.
+    """
     if len(gradients) != len(tensors):
         raise CuplugError(f"backward: {len(gradients)} gradients for {len(tensors)} tensors")
     roots = [(edge_of(each), _first(each, one)) for each, one in zip(tensors, gradients, strict=True) if _ready(each)]
@@ -189,9 +194,16 @@ class _Pass:
                 started.discard(id(node))
                 self._enqueue(node)
         self._roots = ()
-        while self._queue:
-            node = heapq.heappop(self._queue)[2]
-            self._run(node)
+        outer = scope.known_path
+        try:
+            with in_phase(BACKWARD):
+                while self._queue:
+                    node = heapq.heappop(self._queue)[2]
+                    scope.known_path = node.where
+                    self._run(node)
+                    del node  # what it keeps must not live until the next one is done
+        finally:
+            scope.known_path = outer
         for stream in self._streams:
             caller = callers.get(stream.device_index)
             if caller is None:

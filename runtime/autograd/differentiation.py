@@ -39,7 +39,11 @@ class Engine:
         begin_history(base)
 
     def become(self, tensor: Tensor, view: Tensor) -> None:
-        """``tensor``, tracked, takes the place of ``view``, a view of it."""
+        """``tensor``, tracked, takes the place of ``view``, a view of it.
+
+        Raises:
+            CuplugError: the tensor is a leaf that requires gradients.
+        """
         if state_of(tensor).node is None:
             raise CuplugError("a leaf that requires gradients cannot be made a view of itself; use the view")
         own, new = state_of(tensor), state_of(view)
@@ -48,7 +52,12 @@ class Engine:
         tensor._gradient = new
 
     def require(self, tensor: Tensor, wanted: bool) -> None:
-        """Let a tensor require gradients from now on, or no longer."""
+        """Let a tensor require gradients from now on, or no longer.
+
+        Raises:
+            ElementTypeError: the elements are no floating-point numbers.
+            ArgumentError: an operation made the tensor.
+        """
         layout = tensor._layout
         if bool(wanted) == layout.tracked:
             return
@@ -70,7 +79,12 @@ class Engine:
         return state_of(tensor).grad
 
     def set_gradient(self, tensor: Tensor, gradient: Tensor | None) -> None:
-        """Put a tensor in the place of what was accumulated."""
+        """Put a tensor in the place of what was accumulated.
+
+        Raises:
+            TypeError: it is neither a tensor nor None.
+            ArgumentError: it is of another shape, element type or device.
+        """
         if gradient is not None:
             if not isinstance(gradient, Tensor):
                 raise TypeError(f"grad is a tensor or None, not {type(gradient).__name__}")
@@ -104,7 +118,11 @@ class Engine:
         node.keeping[number] = weakref.ref(tensor)
 
     def forget(self, tensor: Tensor) -> None:
-        """Take a tensor out of the graph, in place."""
+        """Take a tensor out of the graph, in place.
+
+        Raises:
+            CuplugError: the tensor is a view.
+        """
         state = state_of(tensor)
         if state.base is not None:
             raise CuplugError("a view cannot be detached in place: its base would still know of it; use .detach()")
@@ -112,7 +130,11 @@ class Engine:
         tensor._layout = tensor._layout.plain
 
     def hook(self, tensor: Tensor, function: Callable[..., Any], *, after: bool) -> RemovableHandle:
-        """Call a function with a tensor's gradient; or, ``after`` it was accumulated, with the tensor."""
+        """Call a function with a tensor's gradient; or, ``after`` it was accumulated, with the tensor.
+
+        Raises:
+            CuplugError: ``after``, and the tensor is no leaf.
+        """
         node, number = self._history(tensor)
         state = state_of(tensor)
         if after:

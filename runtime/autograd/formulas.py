@@ -188,7 +188,11 @@ def _cumprod_by_pairs(g: Tensor, a: Tensor) -> Tensor:
 
 
 def logcumsumexp_gradient(g: Tensor, a: Tensor, y: Tensor) -> Tensor:
-    """Of logarithms of sums, without overflow: positive and negative gradients apart. It is not differentiable."""
+    """Of logarithms of sums, without overflow: positive and negative gradients apart. It is not differentiable.
+
+    Raises:
+        CuplugError: gradients of it are asked for.
+    """
     if any(each._layout.tracked for each in (g, a, y)):
         raise CuplugError("logcumsumexp: its gradient cannot be differentiated here; use logsumexp, or cumsum of exp")
     up = where(g > 0, each.log(where(g > 0, g, 1)), -math.inf)

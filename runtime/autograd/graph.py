@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...allocators.errors import CuplugError
+from ...plugins.tracing.training_scope import scope
 from ..tensor.core.layout import Layout
 from ..tensor.core.tensor import Tensor, make_tensor
 from .grad_mode import recording
@@ -51,6 +52,7 @@ class Node:
         "sequence",
         "stream",
         "title",
+        "where",
     )
 
     def __init__(
@@ -80,6 +82,8 @@ class Node:
         self.layouts: list[Layout] | None = None
         """Of all outputs, where zeros have to stand for what has no gradient."""
         self.metadata: dict[Any, Any] | None = None
+        self.where = scope.path() if scope.watched else None
+        """The path of the module that computed, where somebody records that."""
 
     def __call__(self, *gradients: Any) -> Any:
         """The gradients of the operands.

@@ -89,11 +89,11 @@ def _repeats(layout: Layout) -> bool:
 
 
 def _order(shape: Shape, strides: Shape, own: Shape, own_strides: Shape) -> list[int] | None:
-    """In which order the view's dimensions are the source's, but for those of length 1; None if they are others."""
+    """In which order the view's dimensions are the source's, but for lengths of 0 and 1; None if they are others."""
     known = [(n, step) for n, step in zip(own, own_strides, strict=True) if n > 1]
     if len({step for _, step in known}) != len(known):
         return None
-    ones = [axis for axis, n in enumerate(shape) if n == 1]
+    ones = [axis for axis, n in enumerate(shape) if n <= 1]
     axes = {(n, strides[axis]): axis for axis, n in enumerate(shape) if n > 1}
     if len(axes) == len(known) and all(each in axes for each in known):
         return [axes[each] for each in known] + ones

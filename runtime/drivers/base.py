@@ -313,7 +313,8 @@ class Driver(Protocol):
         parameters: bytes,
         cooperative: bool = False,
     ) -> None:
-        """Queue a kernel. ``parameters`` is the parameter block, laid out as ``function_parameters`` says.
+        """Queue a kernel, with ``shared`` bytes of dynamic shared memory. ``parameters`` is the parameter block, laid
+        out as ``function_parameters`` says.
 
         The blocks of a ``cooperative`` launch are all resident at once, so that they may wait for one another.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ...plugins.tracing.training_scope import OPTIMISER, in_phase, iteration_done
 from ..autograd import enable_grad, no_grad
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
@@ -80,12 +81,13 @@ class Optimizer:
         if closure is not None:
             with enable_grad():
                 loss = closure()
-        with no_grad():
+        with no_grad(), in_phase(OPTIMISER):
             for group in self.param_groups:
                 for each in group["params"]:
                     if each.grad is not None:
                         # Without gradients: operations of plain tensors take the short way.
                         self._change(each.detach(), each.grad.detach(), self.state.setdefault(each, {}), group)
+        iteration_done()
         return loss
 
     def _change(self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: Mapping[str, Any]) -> None:

@@ -42,7 +42,15 @@ from .core.dtypes import (
 )
 from .core.dtypes import bool_ as bool
 from .core.generator import Generator, initial_seed, manual_seed, seed
-from .core.memory_formats import contiguous_format, layout, memory_format, preserve_format, strided
+from .core.memory_formats import (
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    layout,
+    memory_format,
+    preserve_format,
+    strided,
+)
 from .core.shapes import Size
 from .core.switches import (
     are_deterministic_algorithms_enabled,
@@ -67,10 +75,10 @@ from .ops import (
     stacking,
     triangles,
 )
-from .ops.arithmetic import add, clamp, div, result_type, sub, where
+from .ops.arithmetic import add, clamp, clamp_, div, result_type, sub, where
 from .ops.combined_reductions import *  # noqa: F403
 from .ops.comparing import allclose, equal, isclose
-from .ops.copying import clone
+from .ops.copying import clone, detach
 from .ops.counting import *  # noqa: F403
 from .ops.creation import (
     arange,
@@ -93,6 +101,7 @@ from .ops.drawing import bernoulli, multinomial
 from .ops.elementwise_functions import *  # noqa: F403 - the functions of the table
 from .ops.exchange import asarray, from_dlpack, frombuffer
 from .ops.facts import is_complex, is_floating_point, is_same_size, is_signed, is_tensor, numel
+from .ops.filling import fill_, zero_
 from .ops.index_writes import *  # noqa: F403
 from .ops.indexing import index_select, masked_fill, masked_select, nonzero
 from .ops.joining import cat, stack
@@ -145,6 +154,7 @@ from .ops.reductions import (
 from .ops.repairing import *  # noqa: F403
 from .ops.repeating import flip, fliplr, flipud, repeat_interleave, roll, tile
 from .ops.reshape import flatten, ravel, reshape, unflatten
+from .ops.resizing import resize_as_
 from .ops.saving import load, save
 from .ops.scalars import truth as is_nonzero
 from .ops.scans import *  # noqa: F403
@@ -209,14 +219,19 @@ __all__ = [
     "broadcast_to",
     "can_cast",
     "cat",
+    "channels_last",
+    "channels_last_3d",
     "chunk",
     "clamp",
+    "clamp_",
     "clip",
+    "clip_",
     "clone",
     "concat",
     "concatenate",
     "contiguous_format",
     "count_nonzero",
+    "detach",
     "device",
     "diagonal",
     "div",
@@ -230,6 +245,7 @@ __all__ = [
     "empty_strided",
     "equal",
     "eye",
+    "fill_",
     "finfo",
     "flatten",
     "flip",
@@ -303,6 +319,7 @@ __all__ = [
     "randperm",
     "ravel",
     "reshape",
+    "resize_as_",
     "result_type",
     "save",
     "scalar_tensor",
@@ -339,6 +356,7 @@ __all__ = [
     "use_deterministic_algorithms",
     "var",
     "where",
+    "zero_",
     "zeros",
     "zeros_like",
 ]
@@ -358,6 +376,7 @@ __all__ += ["bernoulli", "fliplr", "flipud", "linalg", "multinomial", "repeat_in
 
 # Older and other names.
 clip = clamp
+clip_ = clamp_
 concat = concatenate = cat
 double = float64
 float = float32

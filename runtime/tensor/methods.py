@@ -63,7 +63,7 @@ _BY_THEIR_NAMES: dict[ModuleType, str] = {
     ),
     indexing: "index_select masked_fill masked_fill_ masked_select nonzero",
     matmul: "bmm dot matmul mm mv",
-    new_tensors: "new new_empty new_full new_ones new_tensor new_zeros",
+    new_tensors: "new new_empty new_empty_strided new_full new_ones new_tensor new_zeros",
     products: (
         "addbmm addbmm_ addcdiv addcdiv_ addcmul addcmul_ addmm addmm_ addmv addmv_ addr addr_ baddbmm baddbmm_ inner "
         "outer vdot"
@@ -73,7 +73,7 @@ _BY_THEIR_NAMES: dict[ModuleType, str] = {
     repairing: "nan_to_num nan_to_num_ round round_",
     repeating: "flip fliplr flipud repeat repeat_interleave roll tile",
     reshape: "contiguous flatten ravel reshape reshape_as unflatten view view_as",
-    resizing: "resize_ resize_as_ unfold",
+    resizing: "is_set_to resize_ resize_as_ set_ unfold",
     scalars: "item tolist",
     scans: "cummax cummin cumprod cumprod_ cumsum cumsum_ logcumsumexp",
     scattering: ("gather scatter scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_ take take_along_dim"),
@@ -83,8 +83,8 @@ _BY_THEIR_NAMES: dict[ModuleType, str] = {
     combined_reductions: "aminmax nanmean nansum",
     triangles: "diag diag_embed diagflat trace tril tril_ triu triu_",
     views: (
-        "as_strided broadcast_to chunk diagonal expand expand_as movedim narrow permute select split squeeze squeeze_ "
-        "t t_ transpose transpose_ unbind unsqueeze unsqueeze_"
+        "adjoint as_strided as_strided_ broadcast_to chunk diagonal expand expand_as movedim narrow permute select "
+        "split squeeze squeeze_ t t_ transpose transpose_ unbind unsqueeze unsqueeze_"
     ),
 }
 """The functions of each module that are methods of the same name. Those of the table are, too."""
@@ -138,7 +138,9 @@ _BY_OTHER_NAMES: dict[str, Callable[..., Any]] = {
     "__setitem__": indexing.set_item,
 }
 _PROPERTIES: dict[str, Callable[[Tensor], Any]] = {
+    "H": views.transposed_matrix,
     "T": views.reversed_dimensions,
+    "mH": views.adjoint,
     "mT": views.transposed_matrices,
     "__cuda_array_interface__": exchange.cuda_array_interface,
 }

@@ -74,10 +74,16 @@ def elementwise_source(table: Iterable[Elementwise] = TABLE) -> str:
     """The source of ``ops/elementwise_functions.py``."""
     lines = [each for each in table if each.name not in BY_HAND]
     public = [name for each in lines if each.name not in _INTERNAL for name in (each.name, *each.aliases)]
+    public += [f"{name}_" for each in lines if _in_place_function(each) for name in (each.name, *each.aliases)]
     methods = [name for each in lines for name in (each.name, *each.aliases)]
     methods += [f"{name}_" for each in lines if each.in_place for name in (each.name, *each.aliases)]
     text = f"{_HEAD}__all__ = [\n{_listed(public)}]\n\nMETHODS = (\n{_listed(methods)})\n"
     return text + '"""All functions here, as the names of methods."""\n' + "".join(map(_functions, lines))
+
+
+def _in_place_function(line: Elementwise) -> bool:
+    """Whether what is written to a tensor itself is a function of ``cuplug``, as of torch, and not a method only."""
+    return line.in_place and (line.arity == 1 or line.name in ("clamp_max", "clamp_min"))
 
 
 def _listed(names: list[str]) -> str:

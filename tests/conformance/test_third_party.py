@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,8 @@ def test_allocators_written_from_the_documentation_alone_pass(make_environment):
     environment = make_environment(DATA / "strangers")
     kit = ("-m", "pytest", "-p", "cuplug.plugins.conformance", "-p", "no:cacheprovider", "-q")
     both = ("--allocator", "buddy", "--allocator", "slab")
-    done = environment.run(*kit, *both, "--driver", "sim:schedule=random,seed=7")
+    # Interrupts and threads at every line take a minute. CUPLUG_STRANGERS=all has them too.
+    chosen = () if os.environ.get("CUPLUG_STRANGERS") == "all" else ("-k", "not interrupted and not meet")
+    done = environment.run(*kit, *both, *chosen, "--driver", "sim:schedule=random,seed=7")
     assert done.returncode == 0, done.stdout
     assert " passed" in done.stdout.splitlines()[-1]

@@ -157,7 +157,9 @@ class Caller:
         return chunk
 
 
-@pytest.mark.parametrize("factory", [Caller(), partial(Caller(), chunk=1), Caller().__call__], ids=str)
+@pytest.mark.parametrize(
+    "factory", [Caller(), partial(Caller(), chunk=1), Caller().__call__], ids=["an object", "a partial", "a method"]
+)
 def test_any_callable_can_be_a_factory(factory):
     assert options_of(factory)["chunk"].description == "text"
     assert build("allocator", "a", factory, {"chunk": "1KiB"}, None) == 1024

@@ -83,6 +83,8 @@ class Curves:
     """That, and what was freed and still waits for streams."""
     reserved: Indices
     """Held from the device."""
+    asleep: Indices
+    """Given back to the device, with blocks that sleep in it."""
 
 
 def curves(events: EventArray, blocks: Blocks) -> Curves:
@@ -95,7 +97,19 @@ def curves(events: EventArray, blocks: Blocks) -> Curves:
         _running(count, (blocks.allocated, nbytes), (blocks.freed, -nbytes)),
         _running(count, (blocks.allocated, nbytes), (blocks.reusable, -nbytes)),
         _reserved(events),
+        _asleep(events),
     )
+
+
+def _asleep(events: EventArray) -> Indices:
+    levels: Indices = np.zeros(len(events), np.int64)
+    asleep: dict[int, int] = {}
+    for place in np.flatnonzero(np.isin(events["kind"], (EventKind.SLEEP, EventKind.WAKE))).tolist():
+        tag = int(events["requested"][place])
+        sleeps = events["kind"][place] == EventKind.SLEEP
+        before, asleep[tag] = asleep.get(tag, 0), int(events["nbytes"][place]) if sleeps else 0
+        levels[place] = asleep[tag] - before
+    return np.cumsum(levels)
 
 
 def _running(count: int, *changes: tuple[Indices, Indices]) -> Indices:

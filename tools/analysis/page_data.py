@@ -36,7 +36,8 @@ _TAKEN = (EventKind.SEGMENT_RESERVE, EventKind.PAGE_MAP)
 _GIVEN = (EventKind.SEGMENT_RELEASE, EventKind.PAGE_UNMAP)
 _MISCELLANEOUS = (
     EventKind.RECORD_STREAM, EventKind.SEGMENT_RESERVE, EventKind.SEGMENT_RELEASE, EventKind.PAGE_CREATE,
-    EventKind.PAGE_MAP, EventKind.PAGE_UNMAP, EventKind.PAGE_RELEASE, EventKind.OUT_OF_MEMORY,
+    EventKind.PAGE_MAP, EventKind.PAGE_UNMAP, EventKind.PAGE_RELEASE, EventKind.OUT_OF_MEMORY, EventKind.SLEEP,
+    EventKind.WAKE,
 )  # fmt: skip
 Column = npt.NDArray[Any]
 
@@ -170,6 +171,7 @@ def _texts(trace: Trace, events: EventArray) -> dict[str, Any]:
         "stacks": stacks,
         "program": own,
         "libraries": [trace.library(number) for number in contexts.tolist()],
+        "modules": trace.header.has_modules,
     }
 
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from ...allocators.events import EventKind
 from ...plugins.tracing.contents import EventArray, Trace
 from .blocks import Blocks, Curves, curves, find_blocks
+from .module_use import ModuleUse, module_uses
 from .sites import Site, sites
 
 __all__ = [
@@ -95,6 +96,17 @@ class OutOfMemory:
 
 
 @dataclass(frozen=True)
+class Sleep:
+    """What was put to sleep of one memory tag. Sizes are bytes given back to the device."""
+
+    tag: str
+    times: int
+    most_bytes: int
+    at_end_bytes: int
+    """Of what slept when the history ended."""
+
+
+@dataclass(frozen=True)
 class Fragmentation:
     """The share of reserved memory that no block uses, blocks that wait for streams counting as used."""
 
@@ -131,8 +143,11 @@ class DeviceSummary:
     live_blocks: int
     live_bytes: int
     out_of_memory: list[OutOfMemory]
+    sleeps: list[Sleep]
     sites_at_peak: list[Site] = field(default_factory=list)
     sites_of_live: list[Site] = field(default_factory=list)
+    modules: list[ModuleUse] = field(default_factory=list)
+    """Of a history that knows the modules of networks."""
 
 
 @dataclass(frozen=True)
@@ -204,8 +219,10 @@ def _of_device(trace: Trace, device: int, top: int) -> DeviceSummary:
         live_blocks=int(np.count_nonzero(live)),
         live_bytes=int(requested[live].sum()),
         out_of_memory=_out_of_memory(events, times, memory),
+        sleeps=_sleeps(trace, events),
         sites_at_peak=sites(trace, contexts[at_peak], requested[at_peak], top) if has_stacks else [],
         sites_of_live=sites(trace, contexts[live], requested[live], top) if has_stacks else [],
+        modules=module_uses(trace, device),
     )
 
 
@@ -230,10 +247,11 @@ def _fragmentation(memory: Curves, times: npt.NDArray[np.float64]) -> Fragmentat
     if most <= 0:
         return Fragmentation()
     # The peak of reserved memory lasts; its least unused share is what fragmentation cost there.
-    least_unused = int((most - memory.active[memory.reserved == most]).min())
+    unused_bytes = np.maximum(memory.reserved - memory.active + memory.asleep, 0)
+    least_unused = int(unused_bytes[memory.reserved == most].min())
     seconds = np.diff(times, append=times[-1])
     held = float((memory.reserved * seconds).sum())
-    unused = float(((memory.reserved - memory.active) * seconds).sum())
+    unused = float((unused_bytes * seconds).sum())
     peak = int(memory.requested.max())
     return Fragmentation(least_unused / most, unused / held if held > 0 else 0.0, most / peak if peak > 0 else 0.0)
 
@@ -299,6 +317,17 @@ def _libraries(
             )
         )
     return sorted(found, key=lambda use: (-use.at_peak_bytes, -use.nbytes, use.library))
+
+
+def _sleeps(trace: Trace, events: EventArray) -> list[Sleep]:
+    of_sleep = events[np.isin(events["kind"], (EventKind.SLEEP, EventKind.WAKE))]
+    found = []
+    for tag in np.unique(of_sleep["requested"]).tolist():
+        own = of_sleep[of_sleep["requested"] == tag]
+        slept = own["nbytes"][own["kind"] == EventKind.SLEEP]
+        ends_asleep = own["kind"][-1] == EventKind.SLEEP
+        found.append(Sleep(trace.tag(tag), len(slept), int(slept.max(initial=0)), int(slept[-1]) if ends_asleep else 0))
+    return found
 
 
 def _out_of_memory(events: EventArray, times: npt.NDArray[np.float64], memory: Curves) -> list[OutOfMemory]:

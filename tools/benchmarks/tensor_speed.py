@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 from ... import cuda
 from ...runtime import tensor as _tensors
+from .tensor_rows import ROWS, Operands
 
 __all__ = ["Case", "cases"]
 
@@ -19,6 +22,7 @@ Repeat = Callable[[int], None]
 Operation = Callable[..., Any]
 
 _MATRIX = 4096
+_SMALL = 1024
 
 
 @dataclass
@@ -49,6 +53,8 @@ class _Library:
     exp: Operation
     transposed: Operation
     wait: Callable[[], object]
+    module: Any = None
+    """What the rows of ``tensor_rows`` call; None where they are not measured."""
 
 
 def cases(nbytes: int = 256 << 20, device: str | None = None) -> tuple[list[Case], dict[str, str]]:
@@ -74,7 +80,27 @@ def cases(nbytes: int = 256 << 20, device: str | None = None) -> tuple[list[Case
     made = [build(libraries, nbytes) for build in (_product_and_sum, _exp, _sum, _transposed)]
     made.append(_small(libraries))
     made += [_matmul(libraries, kind, where) for kind in ("float32", "float16") if where != "cpu" or kind == "float32"]
+    sharing = [library for library in libraries if library.module is not None]
+    for count, calls in ((max(nbytes // 4 // _SMALL, 1) * _SMALL, 3), (_SMALL, 200)):
+        made += _rows(sharing, count, calls, large=calls == 3)
     return made, missing
+
+
+def _rows(libraries: list[_Library], count: int, calls: int, *, large: bool) -> list[Case]:
+    """A case for each line of ``tensor_rows``, of operands of ``count`` elements."""
+    operands = {each.name: Operands.of(each.module, partial(_random, each), count) for each in libraries}
+    made = []
+    for row in ROWS:
+        if large and not row.large:
+            continue
+        case = Case(f"{row.name} of {count:,} elements", calls, 0, "us")
+        for library in libraries:
+            run = row.cupy if library.name == "cupy" else row.torch
+            if run is not None:
+                operation = partial(run, library.module, operands[library.name])
+                case.contenders[library.name] = _repeated(library, operation)
+        made.append(case)
+    return made
 
 
 def _repeated(library: _Library, operation: Callable[[], Any]) -> Repeat:
@@ -86,6 +112,10 @@ def _repeated(library: _Library, operation: Callable[[], Any]) -> Repeat:
         wait()
 
     return repeat
+
+
+def _random(library: _Library, count: int) -> Any:
+    return library.make((count,), "float32")
 
 
 def _product_and_sum(libraries: list[_Library], nbytes: int) -> Case:
@@ -147,7 +177,8 @@ def _cuplug(where: str) -> _Library:
         return rand(*shape, device=where).to(kind)
 
     wait = cuda.synchronize if where != "cpu" else _nothing
-    return _Library("cuplug", make, exp, lambda x: x.t().contiguous(), wait)
+    module = SimpleNamespace(**_tensors.PUBLIC)
+    return _Library("cuplug", make, exp, lambda x: x.t().contiguous(), wait, module)
 
 
 def _torch(where: str) -> _Library:
@@ -158,7 +189,7 @@ def _torch(where: str) -> _Library:
 
     torch.zeros(1, device=where)  # raises where it has no such device
     wait = torch.cuda.synchronize if where != "cpu" else _nothing
-    return _Library("torch", make, torch.exp, lambda x: x.t().contiguous(), wait)
+    return _Library("torch", make, torch.exp, lambda x: x.t().contiguous(), wait, torch)
 
 
 def _cupy(where: str) -> _Library:  # noqa: ARG001 - it has one kind of device
@@ -168,7 +199,7 @@ def _cupy(where: str) -> _Library:  # noqa: ARG001 - it has one kind of device
         return cupy.random.rand(*shape).astype(kind)
 
     return _Library(
-        "cupy", make, cupy.exp, lambda x: cupy.ascontiguousarray(x.T), cupy.cuda.get_current_stream().synchronize
+        "cupy", make, cupy.exp, lambda x: cupy.ascontiguousarray(x.T), cupy.cuda.get_current_stream().synchronize, cupy
     )
 
 

@@ -35,7 +35,12 @@ def record(
         str | None, typer.Option("--allocator", "-a", help="For example caching, or bump:chunk_size=64MiB.")
     ] = None,
     driver: Annotated[str | None, typer.Option("--driver", "-d", help="For example cuda, or sim:memory=16GiB.")] = None,
-    stacks: Annotated[str, typer.Option(help="Call stacks to record: none, python, or python:DEPTH.")] = "none",
+    stacks: Annotated[
+        str,
+        typer.Option(
+            help="What to record of each event: none, python or python:DEPTH (call stacks), modules (of networks)."
+        ),
+    ] = "none",
     torch: Torch = False,
     cupy: Cupy = False,
     numba: Numba = False,

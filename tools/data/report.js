@@ -9,7 +9,7 @@ const cuplug = (window.cuplug = { ready: false });
   let view = views[0];
   const both = page.compare; // two runs, one above the other, by iteration
   const MODES = ["site", "module", "phase", "library", "stream", "size", "age"];
-  let mode = views.some((one) => one.texts.some((stack) => stack.length)) ? "site" : "size";
+  let mode = views.some((one) => one.modules) ? "module" : views.some((one) => one.texts.some((stack) => stack.length)) ? "site" : "size";
   let depth = 0, finds = null, dark = matchMedia("(prefers-color-scheme: dark)").matches;
   let pinned = null; // { view, id, part, b }
   let cursor = view.peak, cursorTime = view.peakTime, queue = Promise.resolve();

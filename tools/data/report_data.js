@@ -205,7 +205,9 @@ class View {
   }
   libraryOf(sort) { return this.libraries[this.o.sort_stack[sort]] || "unknown"; }
   streamOf(sort) { return "stream " + this.streams[this.o.sort_stream[sort]]; }
+  // Where the stacks are modules, a frame is "layer1.0.conv (forward)".
   moduleOf(sort) {
+    if (this.modules) return this.stackOf(sort).length ? this.siteOf(sort).replace(/ \(\w+\)$/, "") : "outside modules";
     const layer = this.stackOf(sort).map((frame) => /\/nn\/modules\/(?!module\.py)(\w+)\.py/.exec(frame)).find(Boolean);
     if (layer) return layer[1];
     const file = /\(([^()]*):\d+\)$/.exec(this.siteOf(sort));
@@ -213,6 +215,7 @@ class View {
   }
   // By the markers that the program has set, or else by the names of the functions on the stack.
   phaseOf(sort, time) {
+    if (this.modules) return (/ \((\w+)\)$/.exec(this.siteOf(sort)) || [0, "no phase"])[1];
     if (this.markers.length) {
       let low = 0, high = this.markers.length;
       while (low < high) { const mid = (low + high) >> 1; if (this.markers[mid][1] <= time) low = mid + 1; else high = mid; }

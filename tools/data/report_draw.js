@@ -34,7 +34,7 @@ function colouring(view, mode, depth) {
     const bySort = Uint32Array.from({ length: view.sorts }, (_, s) => code(Math.log2(o.sort_requested[s] + 1)));
     return { keys, of: (blocks, b) => bySort[blocks.sort[b]] };
   }
-  const timed = mode === "phase" && view.markers.length > 0;
+  const timed = mode === "phase" && view.markers.length > 0 && !view.modules;
   const name = { site: (s) => view.siteAt(s, depth), module: (s) => view.moduleOf(s), library: (s) => view.libraryOf(s),
     stream: (s) => view.streamOf(s), phase: (s) => view.phaseOf(s, 0) }[mode];
   const held = new Map();

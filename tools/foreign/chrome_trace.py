@@ -27,6 +27,8 @@ _INSTANTS = {
     EventKind.PAGE_UNMAP: "page unmapped",
     EventKind.PAGE_RELEASE: "page released",
     EventKind.OUT_OF_MEMORY: "out of memory",
+    EventKind.SLEEP: "memory asleep",
+    EventKind.WAKE: "memory awake",
 }
 
 

@@ -12,6 +12,7 @@ from ...allocators.null import NullUpstream
 from ...allocators.upstreams import LimitedUpstream
 from ...plugins.manager import default_manager
 from ...runtime.drivers.device_upstream import DeviceUpstream
+from ..analysis.module_use import layer_at_peak
 from ..console import UsageError
 from ..foreign.load import load
 from .jobs import report_progress
@@ -68,6 +69,8 @@ class History:
     """Where the history begins late, and segments are known: programs that begin with these (``late_start``)."""
     held_at_start: int = 0
     """The most bytes that one device then held."""
+    layer: str = ""
+    """Which module of a network holds most at the peak, as a sentence; empty where the history knows none."""
 
     def programs_for(self, allocator: str, memory: int | None) -> list[Program]:
         """What to replay on an allocator: the recorded one begins with its segments, where there is memory for them."""
@@ -109,7 +112,9 @@ def _read(path: str) -> History:
     if not any(len(program.steps) for program in programs):
         raise UsageError(f"{path} has no allocations to replay")
     times = trace.events["time"]
-    return History(programs, times - times[0], trace.note, as_recorded(programs, trace), held_at_start(trace))
+    return History(
+        programs, times - times[0], trace.note, as_recorded(programs, trace), held_at_start(trace), layer_at_peak(trace)
+    )
 
 
 def run(work: Work) -> Outcome:

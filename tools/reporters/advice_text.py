@@ -39,6 +39,7 @@ def advice_as_dict(advice: Advice) -> dict[str, object]:
         "tried": [{**_figures(result), "risk": _risk(result, advice)} for result in advice.ranking],
         "left_out": advice.problems,
         "reference": _figures(advice.reference),
+        **({"layer": advice.layer} if advice.layer else {}),
     }
 
 
@@ -74,6 +75,8 @@ def print_advice(advice: Advice, console: Console) -> None:
             f"for every block (direct) would come to {size(reference.peak_reserved_bytes)}, and take "
             f"{spent} in the driver ({part} of the run).",
         )
+    if advice.layer:
+        print_paragraph(console, advice.layer)
     print_paragraph(console, ESTIMATED)
     if best is None:
         print_paragraph(

@@ -17,7 +17,7 @@ from ..analysis.blocks import find_blocks
 from ..analysis.findings import Finding, findings
 from ..analysis.page_data import Payload, pack
 from ..analysis.sites import Site
-from ..analysis.summarize import DeviceSummary, summarize
+from ..analysis.summarize import DeviceSummary, Sleep, summarize
 from .units import duration, share, size
 
 __all__ = ["Aligned", "Shown", "of_the_job", "shown_devices", "write_report"]
@@ -151,10 +151,22 @@ def _rest(number: int, one: Shown) -> str:
         f'<div data-view="{number}"{" hidden" if number else ""}><section><h2>Call sites at the peak</h2>'
         f"{_table(device.sites_at_peak, device.requested.nbytes)}</section>"
         f"<section><h2>Fragmentation</h2><p>{share(unused.at_peak_reserved)} of the reserved memory is unused at its "
-        f"peak, {share(unused.mean_over_time)} on average.</p></section>"
+        f"peak, {share(unused.mean_over_time)} on average.</p></section>{_asleep(device.sleeps)}"
         f'<div class="pair"><section><h2>Sizes</h2>{_bars("requested size up to", sizes)}</section>'
         f"<section><h2>Lifetimes</h2>{_bars('lifetime up to', _lifetimes(one))}</section></div></div>"
     )
+
+
+def _asleep(sleeps: list[Sleep]) -> str:
+    if not sleeps:
+        return ""
+    rows = "".join(
+        f"<tr><td>{escape(one.tag)}</td><td>{one.times}</td><td>{size(one.most_bytes)}</td>"
+        f"<td>{size(one.at_end_bytes)}</td></tr>"
+        for one in sleeps
+    )
+    head = "<tr><th>tag</th><th>times</th><th>at most</th><th>asleep at the end</th></tr>"
+    return f"<section><h2>Memory that slept</h2><table>{head}{rows}</table></section>"
 
 
 def _lifetimes(one: Shown) -> list[tuple[str, int, str]]:

@@ -15,8 +15,8 @@ from .units import duration, share, size
 __all__ = ["print_summary"]
 
 
-def print_summary(summary: Summary, console: Console, *, only_libraries: bool = False) -> None:
-    """Print every device's tables, or only which library asked for how much."""
+def print_summary(summary: Summary, console: Console, *, by: str | None = None) -> None:
+    """Print every device's tables, or only which ``library``, or ``module``, asked for how much."""
     console.print(Text(summary.path, style="bold"), soft_wrap=True)
     foreign = {
         "pytorch": "a PyTorch memory snapshot",
@@ -37,8 +37,10 @@ def print_summary(summary: Summary, console: Console, *, only_libraries: bool = 
         allocator = summary.allocators.get(device.device)
         title = f"Device {device.device}" + (f", allocator {allocator}" if allocator else "")
         console.print(Text(title, style="bold"), soft_wrap=True)
-        if only_libraries:
+        if by == "library":
             _print_libraries(device, console)
+        elif by == "module":
+            _print_modules(device, console)
         else:
             _print_device(device, console)
 
@@ -97,6 +99,9 @@ def _facts(device: DeviceSummary) -> Iterator[tuple[str, str]]:
         ratio = f"{waste.reserved_over_requested:.3f} reserved for 1 requested"
         yield "fragmentation", f"{unused}, {share(waste.mean_over_time)} on average; {ratio}"
     yield "memory calls", ", ".join(f"{count} {name}" for name, count in device.driver_calls.items()) or "none"
+    for slept in device.sleeps:
+        at_end = f", {size(slept.at_end_bytes)} asleep at the end" if slept.at_end_bytes else ""
+        yield "asleep", f"{slept.tag}: {slept.times} times, at most {size(slept.most_bytes)}{at_end}"
     yield "out of memory", str(len(device.out_of_memory))
 
 
@@ -130,6 +135,35 @@ def _print_libraries(device: DeviceSummary, console: Console) -> None:
         for use in device.libraries
     ]
     print_table(console, columns, rows)
+
+
+def _print_modules(device: DeviceSummary, console: Console) -> None:
+    columns = (
+        Column("Saved by forward"), Column("bytes", rank=3), Column("at the peak"), Column("forward in all", rank=1),
+        Column("backward in all", rank=1), Column("optimiser in all", rank=2), Column("allocations", rank=4),
+        Column("Module", left=True),
+    )  # fmt: skip
+    rows = [
+        (
+            size(use.saved_bytes),
+            str(use.saved_bytes),
+            size(use.at_peak_bytes),
+            size(use.forward_bytes),
+            size(use.backward_bytes),
+            size(use.optimiser_bytes),
+            str(use.allocations),
+            use.module,
+        )
+        for use in device.modules
+    ]
+    print_table(console, columns, rows)
+    top = device.modules[0] if device.modules else None
+    if top is not None and top.saved_bytes:
+        print_paragraph(
+            console,
+            f"{top.module} saves the most activations: {top.saved_bytes} bytes ({size(top.saved_bytes)}) of what its "
+            f"forward allocated are held when the backward pass begins, in iteration {top.saved_iteration}.",
+        )
 
 
 def _print_sites(title: str, sites: list[Site], console: Console) -> None:

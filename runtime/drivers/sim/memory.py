@@ -15,7 +15,7 @@ from .ranges import Page, Ranges
 
 __all__ = ["DeviceMemory", "HostMemory"]
 
-_DEVICE_BASE, _DEVICE_END, _LEAST_SPAN = 0x2000_0000_0000, 0x7000_0000_0000, 1 << 32
+_DEVICE_BASE, _DEVICE_END, _USUAL_SPAN, _LEAST_SPAN = 0x2000_0000_0000, 0x7000_0000_0000, 1 << 39, 1 << 32
 # Not below 16 TiB: the tables that checked kernels read lie there (runtime/kernels/simulator/headers/engine/shadow.h).
 _HOST_BASE, _HOST_END, _HOST_SPAN = 0x1000_0000_0000, 0x2000_0000_0000, 1 << 38
 _HOST_PAGE = 4096
@@ -28,8 +28,8 @@ class DeviceMemory:
     def __init__(self, capacity: int, ordinal: int) -> None:
         self.physical = PhysicalMemory(capacity)
         # What runs out should be memory, and not addresses in one piece: allocators reserve a range of the device's
-        # size for every stream. Where a process has many devices, less must do.
-        span = least = _LEAST_SPAN
+        # size, or of 64 GiB, for every stream and tag. Where a process has many devices, less must do.
+        span, least = _USUAL_SPAN, _LEAST_SPAN
         while span < 32 * capacity:
             span *= 2
         while least < 4 * capacity:

@@ -26,7 +26,11 @@ class Generator:
         self._counter = 0
 
     def manual_seed(self, seed: int) -> Generator:
-        """Start again from ``seed``, any integer of 64 bits; negative ones count from 2**64."""
+        """Start again from ``seed``, any integer of 64 bits; negative ones count from 2**64.
+
+        Raises:
+            ArgumentError: the seed has more than 64 bits.
+        """
         seed = int(seed)
         if not -(2**63) <= seed < 2**64:
             raise ArgumentError(f"a seed has 64 bits; {seed} does not fit")

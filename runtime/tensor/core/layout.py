@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from ...device_name import device
 from .dtypes import dtype
 from .shapes import Shape, Size, contiguous_strides, is_contiguous, iteration_strides
+from .tensor_errors import ShapeError
 
 __all__ = ["Layout", "Location", "TrackedLayout"]
 
@@ -35,6 +36,8 @@ class Layout:
         """In elements. The stride of a dimension of length 0 or 1 means nothing."""
         self.numel = prod(shape)
         self.nbytes = self.numel * dtype.itemsize
+        if self.nbytes >= 2**63:
+            raise ShapeError(f"a tensor of the shape {list(shape)} has more bytes than 64 bits count")
         """The bytes of all elements, as if they lay side by side."""
         self.contiguous = is_contiguous(shape, strides)
         """Whether the elements lie side by side in row-major order."""

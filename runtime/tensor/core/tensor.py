@@ -16,6 +16,7 @@ from .absent import ABSENT_OF_TENSORS
 from .dtypes import dtype
 from .gradient_seam import engine
 from .layout import Layout
+from .memory_formats import contiguous_format, is_in_format, layout, strided
 from .shapes import Shape, Size
 from .storage import Storage
 
@@ -300,9 +301,16 @@ class Tensor:
         number = self._layout.place.device.index
         return -1 if number is None else number
 
-    def is_contiguous(self) -> bool:
-        """Whether the elements lie side by side in row-major order."""
-        return self._layout.contiguous
+    @property
+    def layout(self) -> layout:
+        """How the elements are kept: ``strided``."""
+        return strided
+
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        """Whether the elements lie side by side, in row-major order or the one that ``memory_format`` names."""
+        if memory_format is None or memory_format is contiguous_format:
+            return self._layout.contiguous
+        return is_in_format(memory_format, self._layout.shape, self._layout.strides)
 
     def is_floating_point(self) -> bool:
         """Whether the element type is a floating-point one."""

@@ -63,6 +63,14 @@ class Tensor:
     _address: _int
     def __new__(cls, *args: Any, device: Any = None) -> Tensor: ...
     @property
+    def H(self) -> Tensor:
+        """The two dimensions of a matrix exchanged; a tensor without dimensions as it is.
+
+        Raises:
+            ValueError: it has another number of dimensions.
+        """
+        ...
+    @property
     def T(self) -> Tensor:
         """All dimensions in reverse order."""
         ...
@@ -190,6 +198,7 @@ class Tensor:
         """``input + value * tensor1 * tensor2``, element by element; all broadcast together.
 
         Raises:
+            TypeError: all elements are of bool.
             ValueError: the shapes do not broadcast.
         """
         ...
@@ -235,6 +244,13 @@ class Tensor:
     def addr_(self, vec1: Tensor, vec2: Tensor, *, beta: _float = 1, alpha: _float = 1) -> Tensor:
         """``addr``, written to the tensor itself. It raises what ``addr`` raises, and where the
         result does not fit the tensor.
+        """
+        ...
+    def adjoint(self) -> Tensor:
+        """The last two dimensions exchanged: the conjugate transpose of matrices of real numbers.
+
+        Raises:
+            ValueError: the tensor has one dimension.
         """
         ...
     def all(self, dim: Any = None, keepdim: _bool = False, *, out: Tensor | None = None, axis: Any = None, keepdims: _bool = False) -> Tensor:
@@ -468,6 +484,9 @@ class Tensor:
         Raises:
             ValueError: they reach beyond the storage.
         """
+        ...
+    def as_strided_(self, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
+        """``as_strided``, in place: the tensor itself becomes the view."""
         ...
     def asin(self, *, out: Tensor | None = None) -> Tensor:
         """The arc sine in radians, element by element. The result is floating-point: integers and bool become the default dtype.
@@ -867,14 +886,15 @@ class Tensor:
     def clone(self, *, memory_format: Any = None) -> Tensor:
         """A copy with the same strides where they leave no gaps, else with the dimensions in the same order in memory.
 
-        With ``memory_format=contiguous_format`` the copy is in row-major order.
+        With ``memory_format=contiguous_format`` the copy is in row-major order, with ``channels_last`` in that one.
         """
         ...
     def contiguous(self, memory_format: Any = None) -> Tensor:
-        """This tensor if its elements lie side by side in row-major order, else a copy in which they do.
+        """This tensor if its elements lie side by side in row-major order, else a copy in which they do; or in the order
+        that ``memory_format`` names.
 
         Raises:
-            ValueError: ``memory_format`` is another one.
+            ValueError: there is no such order, or not for tensors of so many dimensions.
         """
         ...
     def copy_(self, src: Any, non_blocking: _bool = False) -> Tensor:
@@ -992,12 +1012,12 @@ class Tensor:
             IndexError: there is no such dimension.
         """
         ...
-    def cumprod(self, dim: _int, *, dtype: Any = None, out: Tensor | None = None) -> Tensor:
+    def cumprod(self, dim: _int | None = None, *, axis: _int | None = None, dtype: Any = None, out: Tensor | None = None) -> Tensor:
         """The product of the elements up to each one, along a dimension. Integers and bool multiply in int64.
 
         Args:
             input: the tensor.
-            dim: the dimension.
+            dim: the dimension; ``axis`` means the same.
             dtype: the element type of the result, to which elements are converted first.
             out: where to write the result; it is given the result's shape.
 
@@ -1005,17 +1025,17 @@ class Tensor:
             IndexError: there is no such dimension.
         """
         ...
-    def cumprod_(self, dim: _int, *, dtype: Any = None) -> Tensor:
+    def cumprod_(self, dim: _int | None = None, *, axis: _int | None = None, dtype: Any = None) -> Tensor:
         """``cumprod``, written to the tensor itself. It raises what ``cumprod`` raises, and where the
         result does not fit the tensor.
         """
         ...
-    def cumsum(self, dim: _int, *, dtype: Any = None, out: Tensor | None = None) -> Tensor:
+    def cumsum(self, dim: _int | None = None, *, axis: _int | None = None, dtype: Any = None, out: Tensor | None = None) -> Tensor:
         """The sum of the elements up to each one, along a dimension. Integers and bool add up in int64.
 
         Args:
             input: the tensor.
-            dim: the dimension.
+            dim: the dimension; ``axis`` means the same.
             dtype: the element type of the result, to which elements are converted first.
             out: where to write the result; it is given the result's shape.
 
@@ -1023,7 +1043,7 @@ class Tensor:
             IndexError: there is no such dimension.
         """
         ...
-    def cumsum_(self, dim: _int, *, dtype: Any = None) -> Tensor:
+    def cumsum_(self, dim: _int | None = None, *, axis: _int | None = None, dtype: Any = None) -> Tensor:
         """``cumsum``, written to the tensor itself. It raises what ``cumsum`` raises, and where the
         result does not fit the tensor.
         """
@@ -1684,8 +1704,8 @@ class Tensor:
     def is_complex(self) -> _bool:
         """False: there are no complex types here."""
         ...
-    def is_contiguous(self) -> _bool:
-        """Whether the elements lie side by side in row-major order."""
+    def is_contiguous(self, memory_format: Any = None) -> _bool:
+        """Whether the elements lie side by side, in row-major order or the one that ``memory_format`` names."""
         ...
     @property
     def is_cpu(self) -> _bool:
@@ -1714,6 +1734,9 @@ class Tensor:
         ...
     def is_same_size(self, other: Tensor) -> _bool:
         """Whether ``other`` has the same shape."""
+        ...
+    def is_set_to(self, tensor: Tensor) -> _bool:
+        """Whether two tensors are the same elements of the same memory, in the same order."""
         ...
     def is_signed(self) -> _bool:
         """Whether the element type has negative numbers."""
@@ -1782,6 +1805,10 @@ class Tensor:
             IndexError: there is no such dimension.
             ValueError: it has not so many elements.
         """
+        ...
+    @property
+    def layout(self) -> layout:
+        """How the elements are kept: ``strided``."""
         ...
     def le(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """Whether ``input <= other``, element by element. The result is of bool.
@@ -2051,8 +2078,20 @@ class Tensor:
         """
         ...
     @property
+    def mH(self) -> Tensor:
+        """The last two dimensions exchanged: the conjugate transpose of matrices of real numbers.
+
+        Raises:
+            ValueError: the tensor has one dimension.
+        """
+        ...
+    @property
     def mT(self) -> Tensor:
-        """The last two dimensions exchanged."""
+        """The last two dimensions exchanged; a tensor without dimensions as it is.
+
+        Raises:
+            ValueError: it has one dimension.
+        """
         ...
     def masked_fill(self, mask: Tensor, value: Any) -> Tensor:
         """A copy with ``value``, a number or a tensor without dimensions, where ``mask`` is True. It has the shape to which
@@ -2314,11 +2353,12 @@ class Tensor:
     def nansum(self, dim: Any = None, keepdim: _bool = False, *, dtype: Any = None, out: Tensor | None = None) -> Tensor:
         """The sum of the elements that are not NaN: see ``sum``, whose arguments and errors these are."""
         ...
-    def narrow(self, dim: _int, start: _int, length: _int) -> Tensor:
-        """``length`` positions of one dimension from ``start`` on.
+    def narrow(self, dim: _int, start: _int | Tensor, length: _int) -> Tensor:
+        """``length`` positions of one dimension from ``start`` on, which may be a tensor without dimensions.
 
         Raises:
             IndexError: they reach beyond the dimension.
+            TypeError: ``start`` is no integer.
         """
         ...
     @property
@@ -2391,7 +2431,7 @@ class Tensor:
     def new(self, *args: Any) -> Tensor:
         """As the legacy constructor of this type: ``new(2, 3)``, ``new(size)``, ``new([[1, 2]])``, ``new()``."""
         ...
-    def new_empty(self, *lengths: Any, size: Any = None, dtype: Any = None, device: Any = None) -> Tensor:
+    def new_empty(self, *lengths: Any, size: Any = None, dtype: Any = None, device: Any = None, layout: Any = None, requires_grad: _bool = False) -> Tensor:
         """An uninitialised tensor of this shape, with the type and on the device of ``input`` unless told otherwise.
 
         Raises:
@@ -2399,16 +2439,19 @@ class Tensor:
             ValueError: a length is negative.
         """
         ...
-    def new_full(self, size: Any, fill_value: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    def new_empty_strided(self, size: Any, stride: Any, dtype: Any = None, device: Any = None, requires_grad: _bool = False) -> Tensor:
+        """``empty_strided``, with the type and on the device of ``input`` unless told otherwise."""
+        ...
+    def new_full(self, size: Any, fill_value: Any, dtype: Any = None, device: Any = None, layout: Any = None, requires_grad: _bool = False) -> Tensor:
         """A tensor of this shape with ``fill_value`` everywhere."""
         ...
-    def new_ones(self, *lengths: Any, size: Any = None, dtype: Any = None, device: Any = None) -> Tensor:
+    def new_ones(self, *lengths: Any, size: Any = None, dtype: Any = None, device: Any = None, layout: Any = None, requires_grad: _bool = False) -> Tensor:
         """``new_empty``, with 1 everywhere."""
         ...
-    def new_tensor(self, data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    def new_tensor(self, data: Any, dtype: Any = None, device: Any = None, requires_grad: _bool = False) -> Tensor:
         """A tensor with a copy of ``data``."""
         ...
-    def new_zeros(self, *lengths: Any, size: Any = None, dtype: Any = None, device: Any = None) -> Tensor:
+    def new_zeros(self, *lengths: Any, size: Any = None, dtype: Any = None, device: Any = None, layout: Any = None, requires_grad: _bool = False) -> Tensor:
         """``new_empty``, with 0 everywhere."""
         ...
     def nonzero(self, as_tuple: _bool = False, *, out: Tensor | None = None) -> Any:
@@ -2724,17 +2767,22 @@ class Tensor:
     def reshape_as(self, other: Tensor) -> Tensor:
         """``reshape`` with the shape of ``other``."""
         ...
-    def resize_(self, *lengths: Any) -> Tensor:
+    def resize_(self, *lengths: Any, memory_format: Any = None) -> Tensor:
         """The tensor itself with another shape, contiguous, over the same memory; if that does not suffice, over new
         memory, to which what was there is copied. What is new is uninitialised.
 
+        Args:
+            input: the tensor.
+            lengths: the shape, as integers or as one sequence.
+            memory_format: in which order elements lie: ``contiguous_format``, if None, or ``channels_last``.
+
         Raises:
             OutOfMemoryError: the device has not that much memory left.
-            ValueError: a length is negative.
+            ValueError: a length is negative, or there is no such order for so many dimensions.
         """
         ...
-    def resize_as_(self, other: Tensor) -> Tensor:
-        """``resize_`` to the shape of ``other``."""
+    def resize_as_(self, other: Tensor, *, memory_format: Any = None) -> Tensor:
+        """``resize_`` to the shape of ``other``; with ``memory_format=preserve_format`` in its order, too."""
         ...
     def retain_grad(self) -> None:
         """Let this tensor, which is no leaf, keep its gradient, too.
@@ -2854,6 +2902,22 @@ class Tensor:
 
         Raises:
             IndexError: there is no such position.
+        """
+        ...
+    def set_(self, source: Tensor | Storage | None = None, storage_offset: _int = 0, size: Sequence[_int] | None = None, stride: Sequence[_int] | None = None) -> Tensor:
+        """Let the tensor be elements of other memory: from now on it shares that of ``source``.
+
+        Args:
+            input: the tensor that changes.
+            source: a tensor, whose shape and strides count where ``size`` is None; memory, all of which is taken there; or
+                None for no elements.
+            storage_offset: where the elements begin, in elements; with ``size``, or of memory.
+            size: the shape.
+            stride: the strides, in elements; row-major ones if None.
+
+        Raises:
+            TypeError: ``source`` has elements of another type.
+            ValueError: shape and strides reach beyond the memory, or ``source`` is on another device.
         """
         ...
     @property
@@ -3190,7 +3254,7 @@ class Tensor:
 
         ``to(device)``, ``to(dtype)``, ``to(device, dtype)`` or ``to(other)`` (the device and type of a tensor), each also
         by keyword, with ``non_blocking`` (see ``copy_``), ``copy`` (make a copy in any case) and ``memory_format``
-        (``preserve_format``, or ``contiguous_format`` for a copy in row-major order).
+        (``preserve_format``, or for a copy ``contiguous_format``, row-major, or ``channels_last``).
 
         Raises:
             TypeError: the arguments are none of these.

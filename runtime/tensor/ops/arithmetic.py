@@ -137,6 +137,10 @@ def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Tenso
     """
     if input is None and other is None:
         return nonzero(condition, as_tuple=True)
+    if out is not None and out.dtype is not common_dtype((input, other)):
+        raise ElementTypeError(
+            f"where: the result is of {common_dtype((input, other))!r}, and out= names a tensor of {out.dtype!r}"
+        )
     return run(_WHERE, out, condition, input, other)
 
 

@@ -10,7 +10,7 @@ from ..backends.host_place import HOST
 from ..core.dtypes import bfloat16, bool_, dtype, dtype_of, float16, float32, float64, int8, int16, int32, int64, uint8
 from ..core.gradient_seam import engine
 from ..core.layout import Layout
-from ..core.memory_formats import contiguous_format, preserve_format
+from ..core.memory_formats import channels_last, channels_last_3d, contiguous_format, is_in_format, preserve_format
 from ..core.storage import pinned_storage
 from ..core.tensor import Tensor, make_tensor
 from ..core.tensor_errors import ArgumentError, ShapeError
@@ -50,22 +50,29 @@ __all__ = [
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy with the same strides where they leave no gaps, else with the dimensions in the same order in memory.
 
-    With ``memory_format=contiguous_format`` the copy is in row-major order.
+    With ``memory_format=contiguous_format`` the copy is in row-major order, with ``channels_last`` in that one.
     """
     return apply1(COPY, input) if memory_format is None else in_format(apply1(COPY, input), memory_format, input)
 
 
 def in_format(made: Tensor, memory_format: Any, source: Tensor | None = None) -> Tensor:
-    """A new tensor in the order that is asked for; one that is ``source`` itself stays.
+    """A new tensor in the order that is asked for. One that is ``source`` itself stays where row-major order is asked
+    for, unless its channels come last.
 
     Raises:
         ValueError: there is no such order here.
     """
-    if memory_format is None or made is source or memory_format is preserve_format:
+    if memory_format is None or memory_format is preserve_format:
         return made
-    if memory_format is not contiguous_format:
-        raise ArgumentError(f"memory_format is contiguous_format or preserve_format here, not {memory_format!r}")
-    return contiguous(made)
+    if made is source and memory_format is contiguous_format and not _channels_come_last(made._layout):
+        return made
+    return contiguous(made, memory_format)
+
+
+def _channels_come_last(layout: Layout) -> bool:
+    if layout.contiguous or len(layout.shape) not in (4, 5):
+        return False
+    return is_in_format(channels_last if len(layout.shape) == 4 else channels_last_3d, layout.shape, layout.strides)
 
 
 def detach(input: Tensor) -> Tensor:
@@ -100,7 +107,7 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 
     ``to(device)``, ``to(dtype)``, ``to(device, dtype)`` or ``to(other)`` (the device and type of a tensor), each also
     by keyword, with ``non_blocking`` (see ``copy_``), ``copy`` (make a copy in any case) and ``memory_format``
-    (``preserve_format``, or ``contiguous_format`` for a copy in row-major order).
+    (``preserve_format``, or for a copy ``contiguous_format``, row-major, or ``channels_last``).
 
     Raises:
         TypeError: the arguments are none of these.

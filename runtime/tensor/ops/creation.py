@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from math import ceil, isfinite
 from operator import index
@@ -15,7 +15,7 @@ from ..core.dtypes import dtype, dtype_of, get_default_dtype, int64, promote_typ
 from ..core.dtypes import from_numpy as dtype_from_numpy
 from ..core.gradient_seam import required
 from ..core.layout import Layout
-from ..core.memory_formats import preserve_format
+from ..core.memory_formats import check_layout, preserve_format, strides_in
 from ..core.shapes import given_once, shape_of
 from ..core.tensor import Tensor
 from ..core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
@@ -126,6 +126,8 @@ def _array_of(data: Any, wanted: dtype | None) -> Any:
     try:
         array = np.array(data)
     except ValueError:
+        if any(isinstance(each, str) for each in _leaves(data)):
+            raise ElementTypeError("tensor(): the elements must be numbers, and one of them is text") from None
         raise ArgumentError("tensor(): nested sequences must have equal lengths at each level") from None
     except OverflowError:
         array = np.array(data, dtype=object)
@@ -159,15 +161,26 @@ def _without_typed(data: Any) -> tuple[Any, set[dtype]]:
     return plain(data), kinds
 
 
-def _holds_typed(data: Any) -> bool:
+def _leaves(data: Any) -> Iterator[Any]:
+    for each in data:
+        if isinstance(each, (list, tuple)):
+            yield from _leaves(each)
+        else:
+            yield each
+
+
+def _holds_typed(data: Any, depth: int = 0) -> bool:
     if not isinstance(data, (list, tuple)):
         return False
+    if depth > _DEEPEST:
+        raise ElementTypeError(f"tensor(): the sequences are nested in more than {_DEEPEST} levels, or in themselves")
     kinds = set(map(type, data))  # of few kinds, however many there are
     if any(issubclass(each, (Tensor, *_NUMPYS)) for each in kinds):
         return True
-    return not kinds.isdisjoint((list, tuple)) and any(map(_holds_typed, data))
+    return not kinds.isdisjoint((list, tuple)) and any(_holds_typed(each, depth + 1) for each in data)
 
 
+_DEEPEST = 64
 _NUMPYS = (np.ndarray, np.generic)
 
 
@@ -176,9 +189,11 @@ def empty(
     size: Any = None,
     dtype: Any = None,
     device: Device = None,
+    layout: Any = None,
     pin_memory: bool = False,
     out: Tensor | None = None,
     requires_grad: bool = False,
+    memory_format: Any = None,
 ) -> Tensor:
     """A tensor of this shape, uninitialised.
 
@@ -186,13 +201,17 @@ def empty(
         lengths: the shape, as integers or as one sequence; ``size`` means the same.
         dtype: the element type; the default dtype if None.
         device: where; the CPU, or the device of ``with device(...)``, if None.
+        layout: how elements are kept; ``strided``, which there is alone.
         pin_memory: whether to use page-locked memory of the CPU.
         out: a tensor to give this shape and to return, instead of a new one.
+        requires_grad: whether the tensor requires gradients.
+        memory_format: in which order elements lie: ``contiguous_format``, if None, or ``channels_last``.
 
     Raises:
         OutOfMemoryError: the device has not that much memory left.
-        ValueError: a length is negative.
+        ValueError: a length is negative, or there is no such layout or order.
     """
+    check_layout(layout)
     if out is not None:
         if dtype is not None and dtype_of(dtype) is not out.dtype:
             raise ElementTypeError(f"out= names a tensor of {out.dtype!r}, and the result is to be of {dtype!r}")
@@ -200,15 +219,24 @@ def empty(
         return required(out, requires_grad)
     kind = get_default_dtype() if dtype is None else dtype_of(dtype)
     place = _place(device)
-    layout = Layout.of(place, kind, shape_of(given_once(lengths, size, "size")))
+    shape = shape_of(given_once(lengths, size, "size"))
+    target = Layout.of(place, kind, shape, None if memory_format is None else strides_in(memory_format, shape))
     if pin_memory:
         if place.device.type != "cpu":
             raise ArgumentError(f"only memory of the CPU can be pinned, and this tensor is to be on {place.device}")
-        return required(pinned_empty(layout), requires_grad)
-    return required(place.empty(layout), requires_grad)
+        return required(pinned_empty(target), requires_grad)
+    return required(place.empty(target), requires_grad)
 
 
-def empty_strided(size: Sequence[int], stride: Sequence[int], *, dtype: Any = None, device: Device = None) -> Tensor:
+def empty_strided(
+    size: Sequence[int],
+    stride: Sequence[int],
+    *,
+    dtype: Any = None,
+    device: Device = None,
+    layout: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """An uninitialised tensor with these strides, in elements.
 
     Raises:
@@ -216,8 +244,10 @@ def empty_strided(size: Sequence[int], stride: Sequence[int], *, dtype: Any = No
     """
     if len(size) != len(stride):
         raise ShapeError(f"empty_strided: {len(size)} lengths and {len(stride)} strides")
+    check_layout(layout)
     kind = get_default_dtype() if dtype is None else dtype_of(dtype)
-    return _place(device).empty(Layout.of(_place(device), kind, shape_of((tuple(size),)), tuple(stride)))
+    made = _place(device).empty(Layout.of(_place(device), kind, shape_of((tuple(size),)), tuple(stride)))
+    return required(made, requires_grad)
 
 
 def full(
@@ -226,6 +256,7 @@ def full(
     *,
     dtype: Any = None,
     device: Device = None,
+    layout: Any = None,
     pin_memory: bool = False,
     out: Tensor | None = None,
     requires_grad: bool = False,
@@ -237,7 +268,8 @@ def full(
     value = fill_value if isinstance(fill_value, Tensor) else number_of(fill_value)
     kind = common_dtype((value,)) if dtype is None and out is None else dtype
     return required(
-        apply_into(COPY, empty(size, dtype=kind, device=device, pin_memory=pin_memory, out=out), value), requires_grad
+        apply_into(COPY, empty(size, dtype=kind, device=device, layout=layout, pin_memory=pin_memory, out=out), value),
+        requires_grad,
     )
 
 
@@ -246,12 +278,13 @@ def zeros(
     size: Any = None,
     dtype: Any = None,
     device: Device = None,
+    layout: Any = None,
     pin_memory: bool = False,
     out: Tensor | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of this shape with 0 everywhere. Arguments and errors are those of ``empty``; ``out`` is filled."""
-    made = empty(*lengths, size=size, dtype=dtype, device=device, pin_memory=pin_memory, out=out)
+    made = empty(*lengths, size=size, dtype=dtype, device=device, layout=layout, pin_memory=pin_memory, out=out)
     return required(apply_into(COPY, made, 0), requires_grad)
 
 
@@ -260,39 +293,81 @@ def ones(
     size: Any = None,
     dtype: Any = None,
     device: Device = None,
+    layout: Any = None,
     pin_memory: bool = False,
     out: Tensor | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of this shape with 1 everywhere. Arguments and errors are those of ``empty``; ``out`` is filled."""
-    made = empty(*lengths, size=size, dtype=dtype, device=device, pin_memory=pin_memory, out=out)
+    made = empty(*lengths, size=size, dtype=dtype, device=device, layout=layout, pin_memory=pin_memory, out=out)
     return required(apply_into(COPY, made, 1), requires_grad)
 
 
-def empty_like(input: Tensor, *, dtype: Any = None, device: Device = None, memory_format: Any = None) -> Tensor:
+def empty_like(
+    input: Tensor,
+    *,
+    dtype: Any = None,
+    device: Device = None,
+    layout: Any = None,
+    memory_format: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """An uninitialised tensor with the shape, type and device of another."""
+    check_layout(layout)
     own = input._layout
     kind = own.dtype if dtype is None else dtype_of(dtype)
     place = place_at(own) if device is None else place_of(device)
     kept = own.kept_strides() if memory_format in (None, preserve_format) else None
-    return in_format(place.empty(Layout.of(place, kind, own.shape, kept)), memory_format)
+    return required(in_format(place.empty(Layout.of(place, kind, own.shape, kept)), memory_format), requires_grad)
 
 
 def full_like(
-    input: Tensor, fill_value: Any, *, dtype: Any = None, device: Device = None, memory_format: Any = None
+    input: Tensor,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    device: Device = None,
+    layout: Any = None,
+    memory_format: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """A tensor with the shape, type and device of another and ``fill_value`` everywhere."""
-    return apply_into(COPY, empty_like(input, dtype=dtype, device=device, memory_format=memory_format), fill_value)
+    return required(
+        apply_into(
+            COPY, empty_like(input, dtype=dtype, device=device, layout=layout, memory_format=memory_format), fill_value
+        ),
+        requires_grad,
+    )
 
 
-def zeros_like(input: Tensor, *, dtype: Any = None, device: Device = None, memory_format: Any = None) -> Tensor:
+def zeros_like(
+    input: Tensor,
+    *,
+    dtype: Any = None,
+    device: Device = None,
+    layout: Any = None,
+    memory_format: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """A tensor with the shape, type and device of another and 0 everywhere."""
-    return full_like(input, 0, dtype=dtype, device=device, memory_format=memory_format)
+    return required(
+        full_like(input, 0, dtype=dtype, device=device, layout=layout, memory_format=memory_format), requires_grad
+    )
 
 
-def ones_like(input: Tensor, *, dtype: Any = None, device: Device = None, memory_format: Any = None) -> Tensor:
+def ones_like(
+    input: Tensor,
+    *,
+    dtype: Any = None,
+    device: Device = None,
+    layout: Any = None,
+    memory_format: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """A tensor with the shape, type and device of another and 1 everywhere."""
-    return full_like(input, 1, dtype=dtype, device=device, memory_format=memory_format)
+    return required(
+        full_like(input, 1, dtype=dtype, device=device, layout=layout, memory_format=memory_format), requires_grad
+    )
 
 
 def arange(
@@ -302,6 +377,7 @@ def arange(
     step: Any = 1,
     dtype: Any = None,
     device: Device = None,
+    layout: Any = None,
     pin_memory: bool = False,
     out: Tensor | None = None,
     requires_grad: bool = False,
@@ -335,7 +411,7 @@ def arange(
         start, step, floating = int(start), int(step), False
     pattern = "arange_float" if floating else "arange_int"
     return required(
-        _filled(pattern, (count,), kind, device, start, step, pin_memory=pin_memory, out=out), requires_grad
+        _filled(pattern, (count,), kind, device, layout, start, step, pin_memory=pin_memory, out=out), requires_grad
     )
 
 
@@ -346,6 +422,7 @@ def linspace(
     *,
     dtype: Any = None,
     device: Device = None,
+    layout: Any = None,
     pin_memory: bool = False,
     out: Tensor | None = None,
     requires_grad: bool = False,
@@ -353,6 +430,9 @@ def linspace(
     """``steps`` numbers at equal distances, the first ``start`` and the last ``end``.
 
     ``out`` says which tensor to give this shape and to fill, instead of a new one.
+
+    Raises:
+        ArgumentError: ``steps`` is negative.
     """
     _check_out_type("linspace", dtype, out)
     kind = out.dtype if out is not None else get_default_dtype() if dtype is None else dtype_of(dtype)
@@ -364,7 +444,7 @@ def linspace(
     step = (end - start) / (steps - 1) if steps > 1 else 0.0
     parameters = start, end, step, float(steps)
     return required(
-        _filled("linspace", (steps,), kind, device, *parameters, pin_memory=pin_memory, out=out), requires_grad
+        _filled("linspace", (steps,), kind, device, layout, *parameters, pin_memory=pin_memory, out=out), requires_grad
     )
 
 
@@ -374,6 +454,7 @@ def eye(
     *,
     dtype: Any = None,
     device: Device = None,
+    layout: Any = None,
     pin_memory: bool = False,
     out: Tensor | None = None,
     requires_grad: bool = False,
@@ -385,7 +466,9 @@ def eye(
     columns = n if m is None else m
     _check_out_type("eye", dtype, out)
     kind = get_default_dtype() if dtype is None else dtype_of(dtype)
-    return required(_filled("eye", (n, columns), kind, device, columns, pin_memory=pin_memory, out=out), requires_grad)
+    return required(
+        _filled("eye", (n, columns), kind, device, layout, columns, pin_memory=pin_memory, out=out), requires_grad
+    )
 
 
 def _check_out_type(name: str, asked: Any, out: Tensor | None) -> None:
@@ -398,16 +481,21 @@ def _filled(
     shape: tuple[int, ...],
     kind: dtype,
     device: Device,
+    layout: Any,
     *parameters: Any,
     pin_memory: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
+    check_layout(layout)
     if out is not None and not (device is None or place_of(device) is out._layout.place):
         raise ArgumentError(f"out= names a tensor on {out.device}, and the result is to be on {device}")
-    made = empty(shape, dtype=kind if out is None else None, device=device, pin_memory=pin_memory, out=out)
+    if out is not None and len(shape) == 1 and out.numel() == shape[0]:
+        made = out  # it keeps its shape
+    else:
+        made = empty(shape, dtype=kind if out is None else None, device=device, pin_memory=pin_memory, out=out)
     if not made.numel():
         return made
-    filled = made if made._layout.contiguous else empty(shape, dtype=made.dtype, device=made.device)
+    filled = made if made._layout.contiguous else empty(made.shape, dtype=made.dtype, device=made.device)
     dispatch(pattern, _prepare_fill, (filled,), *parameters)
     return made if filled is made else apply_into(COPY, made, filled)
 

@@ -121,7 +121,11 @@ class _Import:
 
 
 def import_(source: Any) -> Tensor:
-    """See ``exchange.from_dlpack``."""
+    """See ``exchange.from_dlpack``.
+
+    Raises:
+        TypeError: it gives no capsule, or one that was used before, or memory of neither the CPU nor CUDA.
+    """
     capsule: Any = source
     place: Place | None = None
     if hasattr(source, "__dlpack__"):

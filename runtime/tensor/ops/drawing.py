@@ -12,6 +12,7 @@ from . import elementwise_functions as each
 from .copying import to
 from .creation import empty_like
 from .elementwise import apply, apply_into
+from .out_argument import resize_output
 from .random_numbers import uniform_
 from .reductions import all as all_of
 from .reductions import amin
@@ -43,7 +44,11 @@ def bernoulli(input: Tensor, p: Any = None, *, generator: Generator | None = Non
     """
     if p is None and input.dtype.kind != "f":
         raise ElementTypeError(f"bernoulli: probabilities are floating-point numbers, and these are {input.dtype!r}")
-    return into(out, bernoulli_(empty_like(input), input if p is None else p, generator=generator))
+    drawn = bernoulli_(empty_like(input), input if p is None else p, generator=generator)
+    if out is None:
+        return drawn
+    resize_output(out, drawn.shape)
+    return apply_into(COPY, out, each.ne(drawn, 0))
 
 
 def bernoulli_(input: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:

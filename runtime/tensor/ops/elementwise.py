@@ -106,8 +106,10 @@ def apply_out(operation: Elementwise, out: Tensor, *operands: Any) -> Tensor:
     Raises as ``apply_into`` does, but for shapes.
     """
     ready = [each if isinstance(each, Tensor) else number_of(each) for each in operands]
-    shapes = [each._layout.shape for each in ready if isinstance(each, Tensor)]
-    resize_output(out, broadcast_shapes(*shapes or [Size()]))
+    layouts = [each._layout for each in ready if isinstance(each, Tensor)]
+    shape = broadcast_shapes(*[each.shape for each in layouts] or [Size()])
+    if out._layout.shape != shape:
+        resize_output(out, shape, _result_strides(shape, layouts) if layouts else None)
     return apply_into(operation, out, *ready)
 
 
@@ -293,6 +295,10 @@ def _check_out(
         raise ElementTypeError(
             f"{operation.name}: the result is of {result!r} and cannot be stored in a tensor of {own.dtype!r}; "
             "convert the tensor first, or use the operation that makes a new one"
+        )
+    if operation.exact_out and own.dtype is not result and sum(each is not None for each in operands) == 1:
+        raise ElementTypeError(
+            f"{operation.name}: the result is of {result!r}, and out= names a tensor of {own.dtype!r}"
         )
     if own.overlaps_itself() and not (operation is COPY and operands == [None]):  # one number may go to all
         raise ShapeError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,11 @@ from ...foreign_handles import device_of as ordinal_of
 from ..backends.device_place import DevicePlace
 from ..core.dtypes import dtype_of, get_default_dtype
 from ..core.dtypes import from_numpy as dtype_from_numpy
+from ..core.gradient_seam import required
 from ..core.tensor import Tensor
 from ..core.tensor_errors import ArgumentError
 from ..places.registry import place_of
-from .copying import clone, cpu
+from .copying import clone, cpu, detach
 from .creation import Device, as_tensor, tensor
 from .dlpack import device_of, export, import_
 from .foreign_memory import device_memory
@@ -185,7 +187,7 @@ def from_interface(source: Any) -> Tensor:
     return device_memory(place, interface["data"][0], kind, shape, strides, source)
 
 
-def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0) -> Tensor:
+def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
     """The bytes of an object that shows them by Python's buffer protocol, as elements, in the same memory.
 
     Args:
@@ -195,10 +197,19 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0) -> 
         offset: how many bytes to leave out at the beginning.
 
     Raises:
-        ValueError: there are not so many bytes, or none; or what is left is no whole number of elements.
+        ValueError: there are not so many bytes, or none; or what is left is no whole number of elements; or the object
+            has no buffer.
     """
     kind = dtype_of(dtype)
+    if not _is_buffer(buffer):
+        raise ArgumentError(f"frombuffer: a {type(buffer).__name__} does not show its memory by the buffer protocol")
     array = np.frombuffer(buffer, np.uint8)
+    if not array.flags.writeable:
+        warnings.warn(
+            "frombuffer: the buffer is read-only and tensors are not; to write to this one, copy the buffer first",
+            UserWarning,
+            stacklevel=2,
+        )
     left = array.size - offset
     if not 0 <= offset < max(array.size, 1) or not array.size or count == 0:
         raise ArgumentError(f"frombuffer: {count} elements from byte {offset} on of a buffer of {array.size} bytes")
@@ -207,7 +218,7 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0) -> 
     wanted = (left // kind.itemsize if count < 0 else count) * kind.itemsize
     if wanted > left:
         raise ArgumentError(f"frombuffer: {count} elements of {kind.itemsize} bytes do not lie in {left} bytes")
-    return from_numpy(array[offset : offset + wanted].view(kind.numpy))
+    return required(from_numpy(array[offset : offset + wanted].view(kind.numpy)), requires_grad)
 
 
 def _is_buffer(obj: Any) -> bool:
@@ -218,14 +229,41 @@ def _is_buffer(obj: Any) -> bool:
     return True
 
 
-def asarray(obj: Any, *, dtype: Any = None, device: Device = None, copy: bool | None = None) -> Tensor:
-    """``obj`` as a tensor, sharing memory where it can: also by DLPack and the CUDA Array Interface."""
+def asarray(
+    obj: Any,
+    *,
+    dtype: Any = None,
+    device: Device = None,
+    copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """``obj`` as a tensor, sharing memory where it can: also by DLPack, the CUDA Array Interface and Python's buffers.
+
+    Args:
+        obj: a tensor, an array, what exports one, a buffer, nested sequences or a number.
+        dtype: the element type; that of ``obj`` if None.
+        device: where; where ``obj`` is, if None.
+        copy: True for a copy in any case, False for none in any case, None for one where it is needed.
+        requires_grad: whether the tensor requires gradients.
+
+    Raises:
+        ValueError: ``copy`` is False, and a copy is needed.
+    """
+    source = obj
+    if not isinstance(obj, (Tensor, np.ndarray)):
+        if hasattr(obj, "__cuda_array_interface__"):
+            source = from_interface(obj)
+        elif hasattr(obj, "__dlpack__") or type(obj).__name__ == "PyCapsule":
+            source = from_dlpack(obj)
+        elif not isinstance(obj, np.generic) and _is_buffer(obj):
+            source = frombuffer(obj, dtype=get_default_dtype() if dtype is None else dtype)
     if copy:
-        return tensor(obj, dtype=dtype, device=device)
-    if not isinstance(obj, (Tensor, np.ndarray)) and (
-        hasattr(obj, "__cuda_array_interface__") or hasattr(obj, "__dlpack__")
-    ):
-        obj = from_interface(obj) if hasattr(obj, "__cuda_array_interface__") else from_dlpack(obj)
-    elif not isinstance(obj, (Tensor, np.ndarray, np.generic)) and _is_buffer(obj):
-        obj, dtype = frombuffer(obj, dtype=get_default_dtype() if dtype is None else dtype), None
-    return as_tensor(obj, dtype=dtype, device=device)
+        return tensor(source, dtype=dtype, device=device, requires_grad=requires_grad)
+    if isinstance(source, np.ndarray):
+        source = from_numpy(source)
+    made = as_tensor(source, dtype=dtype, device=device)
+    if copy is False and (not isinstance(source, Tensor) or made._storage is not source._storage):
+        raise ArgumentError(f"asarray: a {type(obj).__name__} becomes this tensor only by a copy, and copy is False")
+    if requires_grad or made.requires_grad:
+        made = required(detach(made), requires_grad)
+    return made

@@ -28,7 +28,11 @@ __all__ = ["check_index_place", "check_mask", "found_there", "is_searched_there"
 
 
 def resolve(tensor: Tensor, key: Any, *, writing: bool) -> tuple[Tensor, list[Tensor | None] | None]:
-    """The view that the basic parts of ``key`` give, and the index tensors at its dimensions, None at others."""
+    """The view that the basic parts of ``key`` give, and the index tensors at its dimensions, None at others.
+
+    Raises:
+        IndexError: a number is outside its dimension.
+    """
     if isinstance(key, Tensor) and key.ndim and tensor.ndim:
         return _resolve_one(tensor, key, writing)
     parts = _parts(key, tensor.ndim)

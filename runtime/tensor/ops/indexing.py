@@ -84,6 +84,7 @@ def masked_fill_(input: Tensor, mask: Tensor, value: Any) -> Tensor:
         ValueError: ``value`` has dimensions, or ``mask`` does not broadcast to the tensor.
         TypeError: ``mask`` is not of bool.
     """
+    _check_mask_type(mask)
     return apply_into(_WHERE, input, mask, fill_value_of(input, value), input)
 
 
@@ -95,10 +96,16 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
         ValueError: ``value`` has dimensions, or the shapes do not broadcast.
         TypeError: ``mask`` is not of bool.
     """
+    _check_mask_type(mask)
     return apply(_WHERE, mask, fill_value_of(input, value), input)
 
 
 _WHERE = BY_NAME["where"]
+
+
+def _check_mask_type(mask: Tensor) -> None:
+    if mask.dtype is not bool_:
+        raise ElementTypeError(f"masked_fill: the mask must be of {bool_!r}, and is of {mask.dtype!r}")
 
 
 def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -189,7 +196,13 @@ def length(input: Tensor) -> int:
 
 
 def contains(input: Tensor, value: Any) -> bool:
-    """Whether an element equals ``value``, a number or a tensor that broadcasts. Waits until the elements are there."""
+    """Whether an element equals ``value``, a number or a tensor that broadcasts. Waits until the elements are there.
+
+    Raises:
+        TypeError: ``value`` is neither.
+    """
+    if not isinstance(value, (Tensor, bool, int, float, np.generic)):
+        raise ElementTypeError(f"a tensor holds numbers; whether it holds a {type(value).__name__} cannot be asked")
     return truth(any_of(apply(BY_NAME["eq"], input, value)))
 
 

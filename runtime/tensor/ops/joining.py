@@ -82,7 +82,7 @@ class _Join:
         self._layouts = [shown[k]._layout for k in self._used]
         first = self._layouts[0].shape
         if name == "cat":
-            self._axis = normal_axis(dim, len(first))
+            self._axis = normal_axis(dim, len(first)) if first != (0,) else 0
         axis = self._axis
         rest = [(*each.shape[:axis], *each.shape[axis + 1 :]) for each in self._layouts]
         if not first or any(each != rest[0] for each in rest):

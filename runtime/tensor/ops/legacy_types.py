@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...device_name import device as torch_device
 from ..core.dtypes import (
     bfloat16,
     bool_,
@@ -20,6 +21,7 @@ from ..core.dtypes import (
 )
 from ..core.shapes import Size, shape_of
 from ..core.tensor import Tensor
+from ..core.tensor_errors import ArgumentError
 from .creation import empty, tensor
 
 __all__ = ["LEGACY", "LegacyType", "legacy_name", "legacy_tensor", "named_type"]
@@ -50,7 +52,9 @@ class LegacyType:
         self.dtype = kind
         self.device = device
 
-    def __call__(self, *args: Any) -> Tensor:
+    def __call__(self, *args: Any, device: Any = None) -> Tensor:
+        if device is not None and torch_device(device).type != self.device:
+            raise ArgumentError(f"{self!r} makes tensors on {self.device}, not on {device}")
         return legacy_tensor(self.dtype, self.device, args)
 
     def __instancecheck__(self, thing: Any) -> bool:

@@ -46,7 +46,8 @@ def vector_norm(
         TypeError: the elements are not floating-point numbers.
     """
     kind = x.dtype if dtype is None else dtype_of(dtype)
-    if kind.kind != "f":
+    if kind.kind != "f" or x.dtype.kind != "f":
+        kind = kind if kind.kind != "f" else x.dtype
         raise ElementTypeError(f"linalg.vector_norm needs floating-point elements and this tensor has {kind!r}")
     return into(out, norm_of(to(x, kind), ord, dim, keepdim), exact=True)
 

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core.gradient_seam import required
 from ..core.shapes import given_once, shape_of
 from ..core.tensor import Tensor
 from .copying import to
-from .creation import empty, tensor
+from .creation import empty, empty_strided, tensor
 from .filling import fill_, zero_
 from .legacy_types import LegacyType, legacy_name, legacy_tensor, named_type
 
-__all__ = ["as_type", "new", "new_empty", "new_full", "new_ones", "new_tensor", "new_zeros"]
+__all__ = ["as_type", "new", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_tensor", "new_zeros"]
 
 
-def new_empty(input: Tensor, *lengths: Any, size: Any = None, dtype: Any = None, device: Any = None) -> Tensor:
+def new_empty(
+    input: Tensor,
+    *lengths: Any,
+    size: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+    layout: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """An uninitialised tensor of this shape, with the type and on the device of ``input`` unless told otherwise.
 
     Raises:
@@ -22,27 +31,65 @@ def new_empty(input: Tensor, *lengths: Any, size: Any = None, dtype: Any = None,
         ValueError: a length is negative.
     """
     shape = shape_of(given_once(lengths, size, "size"))
-    return empty(shape, dtype=_type(input, dtype), device=_device(input, device))
+    return required(
+        empty(shape, dtype=_type(input, dtype), device=_device(input, device), layout=layout), requires_grad
+    )
 
 
-def new_zeros(input: Tensor, *lengths: Any, size: Any = None, dtype: Any = None, device: Any = None) -> Tensor:
+def new_zeros(
+    input: Tensor,
+    *lengths: Any,
+    size: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+    layout: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """``new_empty``, with 0 everywhere."""
-    return zero_(new_empty(input, *lengths, size=size, dtype=dtype, device=device))
+    return required(
+        zero_(new_empty(input, *lengths, size=size, dtype=dtype, device=device, layout=layout)), requires_grad
+    )
 
 
-def new_ones(input: Tensor, *lengths: Any, size: Any = None, dtype: Any = None, device: Any = None) -> Tensor:
+def new_ones(
+    input: Tensor,
+    *lengths: Any,
+    size: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+    layout: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """``new_empty``, with 1 everywhere."""
-    return fill_(new_empty(input, *lengths, size=size, dtype=dtype, device=device), 1)
+    return required(
+        fill_(new_empty(input, *lengths, size=size, dtype=dtype, device=device, layout=layout), 1), requires_grad
+    )
 
 
-def new_full(input: Tensor, size: Any, fill_value: Any, dtype: Any = None, device: Any = None) -> Tensor:
+def new_full(
+    input: Tensor,
+    size: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    device: Any = None,
+    layout: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """A tensor of this shape with ``fill_value`` everywhere."""
-    return fill_(new_empty(input, size, dtype=dtype, device=device), fill_value)
+    return required(fill_(new_empty(input, size, dtype=dtype, device=device, layout=layout), fill_value), requires_grad)
 
 
-def new_tensor(input: Tensor, data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+def new_tensor(input: Tensor, data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor with a copy of ``data``."""
-    return tensor(data, dtype=_type(input, dtype), device=_device(input, device))
+    return tensor(data, dtype=_type(input, dtype), device=_device(input, device), requires_grad=requires_grad)
+
+
+def new_empty_strided(
+    input: Tensor, size: Any, stride: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """``empty_strided``, with the type and on the device of ``input`` unless told otherwise."""
+    made = empty_strided(size, stride, dtype=_type(input, dtype), device=_device(input, device))
+    return required(made, requires_grad)
 
 
 def new(input: Tensor, *args: Any) -> Tensor:

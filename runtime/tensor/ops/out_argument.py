@@ -12,8 +12,8 @@ from ..places.place import place_at
 __all__ = ["resize_output"]
 
 
-def resize_output(out: Tensor, shape: Shape) -> None:
-    """Give ``out`` this shape, contiguous, if it has another one, in the same memory if that suffices.
+def resize_output(out: Tensor, shape: Shape, strides: Shape | None = None) -> None:
+    """Give ``out`` this shape, contiguous or with ``strides``, if it has another one; in the same memory if that does.
 
     A tensor that has elements is resized with a warning: who passes one usually means the shape it has.
     """
@@ -28,7 +28,7 @@ def resize_output(out: Tensor, shape: Shape) -> None:
             stacklevel=4,
         )
     place = place_at(layout)
-    target = Layout.of(place, layout.dtype, shape)
+    target = Layout.of(place, layout.dtype, shape, strides)
     if out._offset * layout.dtype.itemsize + target.nbytes > out._storage.length:
         out._storage, out._offset = place.allocate(target.nbytes), 0
     out._layout, out._array = target, None

@@ -44,6 +44,9 @@ def set_printoptions(
         linewidth: characters of a line.
         profile: ``default``, ``short`` or ``full``, before the others.
         sci_mode: whether to print floats in scientific notation; None lets the values decide.
+
+    Raises:
+        ValueError: there is no such profile.
     """
     profiles = {
         "default": (4, 1000, 3, 80),

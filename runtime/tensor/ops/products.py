@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
+from ..core.dtypes import bool_
 from ..core.dtypes import dtype as ElementType  # noqa: N812 - as the other modules here say
 from ..core.tensor import Tensor
 from ..core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
@@ -19,7 +20,20 @@ from .reshape import reshape
 from .results import in_place, into
 from .views import diagonal, expand, permute, unsqueeze
 
-__all__ = ["addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "baddbmm", "einsum", "inner", "outer", "vdot"]
+__all__ = [
+    "addbmm",
+    "addcdiv",
+    "addcmul",
+    "addmm",
+    "addmv",
+    "addmv_",
+    "addr",
+    "baddbmm",
+    "einsum",
+    "inner",
+    "outer",
+    "vdot",
+]
 
 _ADD, _MUL, _DIV = BY_NAME["add"], BY_NAME["mul"], BY_NAME["div"]
 
@@ -160,8 +174,11 @@ def addcmul(input: Tensor, tensor1: Any, tensor2: Any, *, value: float = 1, out:
     """``input + value * tensor1 * tensor2``, element by element; all broadcast together.
 
     Raises:
+        TypeError: all elements are of bool.
         ValueError: the shapes do not broadcast.
     """
+    if common_dtype((input, tensor1, tensor2)) is bool_:
+        raise ElementTypeError(f"addcmul() does not take elements of {bool_!r} alone")
     return into(out, _combined(_MUL, input, tensor1, tensor2, value))
 
 

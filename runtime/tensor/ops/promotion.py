@@ -41,10 +41,10 @@ def result_types(operation: Elementwise, operands: Sequence[Any]) -> tuple[tuple
         raise OperandTypeError(f"{operation.name}() takes tensors, and no numbers beside them")
     tensors = [each for each in operands if hasattr(each, "_layout")]
     # The last one may be a number, or a tensor that stands for one.
-    if (
-        rule is TypeRule.ALIKE
-        and len({each.dtype for each in tensors if each._layout.shape or each is not operands[-1]}) > 1
-    ):
+    whole = [each for each in tensors if each._layout.shape or each is not operands[-1]]
+    if rule is TypeRule.ALIKE and any(each.dtype.kind != "f" for each in whole):
+        raise ElementTypeError(f"{operation.name}() takes floating-point tensors")
+    if rule is TypeRule.ALIKE and len({each.dtype for each in whole}) > 1:
         raise ElementTypeError(f"{operation.name}() takes tensors of one type; convert those of others")
     if rule is TypeRule.COUNTED and common is bool_:
         common = int64

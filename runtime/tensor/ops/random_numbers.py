@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from math import inf
 from operator import index
@@ -12,9 +13,11 @@ import numpy as np
 from ....allocators.errors import DeviceMismatchError
 from ...device import device_count
 from ...device_name import current_factory_device, device
+from ..core.dtype_limits import finfo
 from ..core.dtypes import dtype, dtype_of, get_default_dtype, int64, uint8
 from ..core.generator import Generator, default_generator
 from ..core.gradient_seam import required
+from ..core.memory_formats import check_layout
 from ..core.shapes import given_once, shape_of
 from ..core.tensor import Tensor
 from ..core.tensor_errors import ArgumentError, ElementTypeError
@@ -70,8 +73,9 @@ def uniform_(input: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: G
         ValueError: ``to`` is less than ``from_``, or a limit is not finite.
         TypeError: the elements are not floating-point.
     """
-    if not 0 <= to - from_ < inf:
-        raise ArgumentError(f"uniform_: the range from {from_} to {to} is none")
+    most = finfo(input.dtype).max if input.dtype.kind == "f" else inf
+    if not (-most <= from_ <= to <= most and to - from_ <= most < inf):
+        raise ArgumentError(f"uniform_: the range from {from_} to {to} is none, or more than {input.dtype!r} holds")
     return _drawn(input, "uniform", float(from_), float(to), generator)
 
 
@@ -126,6 +130,12 @@ def _integers(tensor: Tensor, low: int, high: int, generator: Generator | None) 
     if kind.kind != "f" and not (kind.minimum <= low and high - 1 <= kind.maximum):
         raise ArgumentError(f"{kind!r} does not hold integers from {low} up to but without {high}")
     if kind.kind == "f":
+        if max(-low, high - 1) > _WHOLE[kind.name]:
+            warnings.warn(
+                f"not all integers from {low} up to but without {high} are numbers of {kind!r}: some are never drawn",
+                UserWarning,
+                stacklevel=4,
+            )
         low, high = _held(low, high, kind)
     return _drawn(tensor, integers_of(high - low), int(low), int(high) - int(low), generator)
 
@@ -146,6 +156,7 @@ def rand(
     generator: Generator | None = None,
     dtype: Any = None,
     device: Any = None,
+    layout: Any = None,
     pin_memory: bool = False,
     out: Tensor | None = None,
     requires_grad: bool = False,
@@ -164,7 +175,7 @@ def rand(
         TypeError: ``dtype`` is no floating-point type.
         DeviceMismatchError: the generator is of another device.
     """
-    made = _floating(given_once(lengths, size, "size"), dtype, device, pin_memory, out)
+    made = _floating(given_once(lengths, size, "size"), dtype, device, layout, pin_memory, out)
     return required(uniform_(made, generator=generator), requires_grad)
 
 
@@ -174,13 +185,14 @@ def randn(
     generator: Generator | None = None,
     dtype: Any = None,
     device: Any = None,
+    layout: Any = None,
     pin_memory: bool = False,
     out: Tensor | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of this shape with random numbers of the standard normal distribution: see ``rand``, whose arguments
     and errors these are."""
-    made = _floating(given_once(lengths, size, "size"), dtype, device, pin_memory, out)
+    made = _floating(given_once(lengths, size, "size"), dtype, device, layout, pin_memory, out)
     return required(normal_(made, generator=generator), requires_grad)
 
 
@@ -192,8 +204,10 @@ def normal(
     generator: Generator | None = None,
     dtype: Any = None,
     device: Any = None,
+    layout: Any = None,
     pin_memory: bool = False,
     out: Tensor | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """Random numbers of normal distributions.
 
@@ -204,6 +218,7 @@ def normal(
         generator: where random numbers come from.
         dtype: with ``size``: the element type; the default dtype if None.
         device: with ``size``: where; the CPU, or the device of ``with device(...)``, if None.
+        layout: how elements are kept; ``strided``, which there is alone.
         pin_memory: with ``size``: whether to use page-locked memory of the CPU.
         out: where to write the result; it is given the result's shape.
 
@@ -216,21 +231,24 @@ def normal(
     if not given:
         if size is None:
             raise TypeError("normal() takes a size where mean and std are numbers")
-        return normal_(_floating((size,), dtype, device, pin_memory, out), mean, std, generator=generator)
+        made = _floating((size,), dtype, device, layout, pin_memory, out)
+        return required(normal_(made, mean, std, generator=generator), requires_grad)
     if any(each.dtype.kind != "f" for each in given):
         raise ElementTypeError("normal: means and standard deviations are floating-point numbers")
+    if not isinstance(std, Tensor) and not std >= 0:
+        raise ArgumentError(f"normal: a standard deviation is 0 or more, not {std}")
     if isinstance(std, Tensor) and std.numel() and truth(any_of(each_of.lt(std, 0))):
         raise ArgumentError("normal: a standard deviation is negative; they are 0 or more")
     like = empty_like(given[0]) if len(given) == 1 else apply(BY_NAME["add"], *given)
     made = apply(BY_NAME["add"], apply(BY_NAME["mul"], normal_(like, generator=generator), std), mean)
-    return into(out, made)
+    return required(into(out, made), requires_grad)
 
 
-def _floating(size: Any, dtype: Any, device: Any, pin_memory: bool, out: Tensor | None) -> Tensor:
+def _floating(size: Any, dtype: Any, device: Any, layout: Any, pin_memory: bool, out: Tensor | None) -> Tensor:
     kind = (get_default_dtype() if out is None else out.dtype) if dtype is None else dtype_of(dtype)
     if kind.kind != "f":
         raise ElementTypeError(f"random numbers of this distribution are floating-point; {kind!r} is not")
-    return empty(*size, dtype=kind, device=device, pin_memory=pin_memory, out=out)
+    return empty(*size, dtype=kind, device=device, layout=layout, pin_memory=pin_memory, out=out)
 
 
 def randint(
@@ -241,8 +259,10 @@ def randint(
     generator: Generator | None = None,
     dtype: Any = None,
     device: Any = None,
+    layout: Any = None,
     pin_memory: bool = False,
     out: Tensor | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """``randint(high, size)`` or ``randint(low, high, size)``: random integers from ``low`` (0) up to but without
     ``high``, of int64 unless ``dtype`` says otherwise. ``out`` says which tensor to give this shape and to fill.
@@ -256,8 +276,8 @@ def randint(
         *limits, size = limits  # type: ignore[assignment]
     first, last = _limits("randint", limits, low, high)
     kind = int64 if dtype is None and out is None else dtype
-    made = empty(shape_of((tuple(size),)), dtype=kind, device=device, pin_memory=pin_memory, out=out)
-    return _integers(made, first, last, generator)
+    made = empty(shape_of((tuple(size),)), dtype=kind, device=device, layout=layout, pin_memory=pin_memory, out=out)
+    return required(_integers(made, first, last, generator), requires_grad)
 
 
 def _limits(name: str, limits: Sequence[Any], low: Any, high: Any) -> tuple[int, int]:
@@ -278,8 +298,10 @@ def randperm(
     generator: Generator | None = None,
     dtype: Any = int64,
     device: Any = None,
+    layout: Any = None,
     pin_memory: bool = False,
     out: Tensor | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """The integers from 0 to ``n - 1`` in random order. Made on the CPU: the same everywhere.
 
@@ -294,6 +316,7 @@ def randperm(
     Raises:
         ValueError: ``n`` is negative.
     """
+    check_layout(layout)
     n = index(n)
     if n < 0:
         raise ArgumentError(f"randperm: there are no {n} integers")
@@ -309,17 +332,21 @@ def randperm(
     keys.sort()
     keys &= low
     made = copied_to(adopt_array(keys.view(np.int64)), place, dtype_of(dtype))
-    return into(out, pin_memory_of(made) if pin_memory else made)
+    return required(into(out, pin_memory_of(made) if pin_memory else made), requires_grad)
 
 
-def rand_like(input: Tensor, *, dtype: Any = None, device: Any = None) -> Tensor:
+def rand_like(
+    input: Tensor, *, dtype: Any = None, device: Any = None, layout: Any = None, requires_grad: bool = False
+) -> Tensor:
     """``rand`` with the shape, type and device of another tensor."""
-    return uniform_(empty_like(input, dtype=dtype, device=device))
+    return required(uniform_(empty_like(input, dtype=dtype, device=device, layout=layout)), requires_grad)
 
 
-def randn_like(input: Tensor, *, dtype: Any = None, device: Any = None) -> Tensor:
+def randn_like(
+    input: Tensor, *, dtype: Any = None, device: Any = None, layout: Any = None, requires_grad: bool = False
+) -> Tensor:
     """``randn`` with the shape, type and device of another tensor."""
-    return normal_(empty_like(input, dtype=dtype, device=device))
+    return required(normal_(empty_like(input, dtype=dtype, device=device, layout=layout)), requires_grad)
 
 
 def randint_like(
@@ -329,10 +356,14 @@ def randint_like(
     high: int | None = None,
     dtype: Any = None,
     device: Any = None,
+    layout: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """``randint`` with the shape, type and device of another tensor."""
     first, last = _limits("randint_like", limits, low, high)
-    return _integers(empty_like(input, dtype=dtype, device=device), first, last, None)
+    return required(
+        _integers(empty_like(input, dtype=dtype, device=device, layout=layout), first, last, None), requires_grad
+    )
 
 
 def _of_cuda(given: Any = "cuda") -> Generator:

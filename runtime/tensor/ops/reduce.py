@@ -30,7 +30,11 @@ def reduced(
     dtype: Any = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """The first result of a line of the table of reductions, written to ``out`` if that is given."""
+    """The first result of a line of the table of reductions, written to ``out`` if that is given.
+
+    Raises:
+        ElementTypeError: the result is of type bool, and ``out`` of another.
+    """
     asked = (name, dim if type(dim) is not list else tuple(dim), keepdim, dtype)
     if out is None:
         return dispatch(asked, _prepare, (input,), parameter)[0]  # type: ignore[no-any-return]

@@ -8,7 +8,7 @@ from typing import Any
 from ..core.named_results import ValuesAndIndices
 from ..core.shapes import normal_axes, normal_axis
 from ..core.tensor import Tensor
-from ..core.tensor_errors import ArgumentError, NoElementsError
+from ..core.tensor_errors import ArgumentError, ElementTypeError, NoElementsError
 from ..places.elementwise_table import BY_NAME
 from ..places.reduction_table import REDUCTIONS
 from .copying import to
@@ -212,13 +212,16 @@ def norm(
     if isinstance(p, str) and p != "fro":
         raise ArgumentError(f"norm: there are norms of vectors here, by numbers and 'fro'; {p!r} is none of them")
     order = 2.0 if p in ("fro", None) else float(p)
-    input = input if dtype is None else to(input, dtype)
+    REDUCTIONS["norm"].types(input.dtype)
+    if dtype is not None:
+        input = to(input, dtype)
+        if out is not None and out.dtype is not input.dtype:
+            raise ElementTypeError(f"norm: dtype= says {input.dtype!r}, and out= names a tensor of {out.dtype!r}")
     dim, keepdim = dim if axis is None else axis, keepdim or keepdims
-    if order < 0 and 0 in [input.shape[each] for each in normal_axes(dim, input.ndim)]:
+    if (order < 0 or order == inf) and 0 in [input.shape[each] for each in normal_axes(dim, input.ndim)]:
         raise NoElementsError(f"norm: of no elements there is none of the order {order}")
     if order not in (0.0, -inf):
         return reduced("norm", input, dim, keepdim, order, out=out)
-    REDUCTIONS["norm"].types(input.dtype)
     if order:
         return reduced("amin", apply(_ABS, input), dim, keepdim, out=out)
     return into(out, reduced("sum", to(apply(_NE, input, 0), input.dtype), dim, keepdim))

@@ -11,7 +11,7 @@ from .copying import clone
 from .elementwise import apply
 from .results import in_place, into
 
-__all__ = ["nan_to_num", "round"]
+__all__ = ["nan_to_num", "nan_to_num_", "round", "round_"]
 
 _WHERE, _ROUND = BY_NAME["where"], BY_NAME["round"]
 

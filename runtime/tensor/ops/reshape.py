@@ -7,12 +7,15 @@ from math import prod
 from typing import Any
 
 from ..core.dtypes import dtype
+from ..core.gradient_seam import begin_history
 from ..core.layout import Layout
-from ..core.memory_formats import contiguous_format
+from ..core.memory_formats import contiguous_format, is_in_format, strides_in
 from ..core.shapes import Shape, as_lengths, contiguous_strides, existing_axis, given_once, normal_axis, shape_of
 from ..core.tensor import Tensor, make_tensor, view_of
 from ..core.tensor_errors import ArgumentError, ShapeError
+from ..places.elementwise_table import COPY
 from ..places.place import place_at
+from .elementwise import apply_into
 
 
 def view(input: Tensor, *size: Any) -> Tensor:
@@ -87,18 +90,32 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
 
 
 def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
-    """This tensor if its elements lie side by side in row-major order, else a copy in which they do.
+    """This tensor if its elements lie side by side in row-major order, else a copy in which they do; or in the order
+    that ``memory_format`` names.
 
     Raises:
-        ValueError: ``memory_format`` is another one.
+        ValueError: there is no such order, or not for tensors of so many dimensions.
     """
-    if memory_format not in (None, contiguous_format):
-        raise ArgumentError(f"contiguous: memory_format is contiguous_format here, not {memory_format!r}")
+    if memory_format is not None and memory_format is not contiguous_format:
+        return _in_order(input, memory_format)
     return input if input._layout.contiguous else place_at(input._layout).contiguous_copy(input)
 
 
+def _in_order(input: Tensor, memory_format: Any) -> Tensor:
+    own = input._layout
+    if is_in_format(memory_format, own.shape, own.strides):
+        return input
+    made = place_at(own).empty(Layout.of(own.place, own.dtype, own.shape, strides_in(memory_format, own.shape)))
+    begin_history(made, input)
+    return apply_into(COPY, made, input)
+
+
 def completed(size: Sequence[Any], numel: int) -> Shape:
-    """The shape wanted, with -1 replaced by what makes ``numel`` elements."""
+    """The shape wanted, with -1 replaced by what makes ``numel`` elements.
+
+    Raises:
+        ShapeError: no such shape has that many elements.
+    """
     wanted = as_lengths(size)
     if wanted.count(-1) == 1:
         known = prod(length for length in wanted if length != -1)

@@ -17,34 +17,38 @@ from .results import in_place, into
 __all__ = ["cummax", "cummin", "cumprod", "cumsum", "logcumsumexp"]
 
 
-def cumsum(input: Tensor, dim: int, *, dtype: Any = None, out: Tensor | None = None) -> Tensor:
+def cumsum(
+    input: Tensor, dim: int | None = None, *, axis: int | None = None, dtype: Any = None, out: Tensor | None = None
+) -> Tensor:
     """The sum of the elements up to each one, along a dimension. Integers and bool add up in int64.
 
     Args:
         input: the tensor.
-        dim: the dimension.
+        dim: the dimension; ``axis`` means the same.
         dtype: the element type of the result, to which elements are converted first.
         out: where to write the result; it is given the result's shape.
 
     Raises:
         IndexError: there is no such dimension.
     """
-    return _total("cumsum", input, dim, dtype, out)
+    return _total("cumsum", input, dim if axis is None else axis, dtype, out)
 
 
-def cumprod(input: Tensor, dim: int, *, dtype: Any = None, out: Tensor | None = None) -> Tensor:
+def cumprod(
+    input: Tensor, dim: int | None = None, *, axis: int | None = None, dtype: Any = None, out: Tensor | None = None
+) -> Tensor:
     """The product of the elements up to each one, along a dimension. Integers and bool multiply in int64.
 
     Args:
         input: the tensor.
-        dim: the dimension.
+        dim: the dimension; ``axis`` means the same.
         dtype: the element type of the result, to which elements are converted first.
         out: where to write the result; it is given the result's shape.
 
     Raises:
         IndexError: there is no such dimension.
     """
-    return _total("cumprod", input, dim, dtype, out)
+    return _total("cumprod", input, dim if axis is None else axis, dtype, out)
 
 
 def logcumsumexp(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor:
@@ -92,7 +96,7 @@ def cummin(input: Tensor, dim: int, *, out: tuple[Tensor, Tensor] | None = None)
     return into(out, ValuesAndIndices(*_scanned("cummin", input, dim, (input.dtype, int64))), exact=True)
 
 
-def _total(name: str, input: Tensor, dim: int, dtype: Any, out: Tensor | None) -> Tensor:
+def _total(name: str, input: Tensor, dim: int | None, dtype: Any, out: Tensor | None) -> Tensor:
     if dtype is not None:
         kind = dtype_of(dtype)
     elif out is not None:
@@ -102,7 +106,9 @@ def _total(name: str, input: Tensor, dim: int, dtype: Any, out: Tensor | None) -
     return into(out, _scanned(name, to(input, kind), dim, (kind,))[0], exact=True)
 
 
-def _scanned(name: str, input: Tensor, dim: int, kinds: tuple[ElementType, ...]) -> list[Tensor]:
+def _scanned(name: str, input: Tensor, dim: int | None, kinds: tuple[ElementType, ...]) -> list[Tensor]:
+    if dim is None:
+        raise TypeError(f"{name}() needs a dimension: dim=")
     axis = normal_axis(dim, input.ndim)
     rows = as_rows(input, axis)
     return [from_rows(each, input.shape, axis) for each in run_rows(name, kinds, tuple(rows.shape), [rows])]

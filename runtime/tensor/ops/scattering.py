@@ -157,7 +157,12 @@ _REDUCES = {
 
 
 def scattered(name: str, target: Tensor, dim: int, index: Tensor, src: Any, reduce: str | None) -> Tensor:
-    """Write ``src`` to ``target`` itself at indices of a dimension."""
+    """Write ``src`` to ``target`` itself at indices of a dimension.
+
+    Raises:
+        ElementTypeError: the source is of another element type than the tensor.
+        ShapeError: the index and the source differ in dimensions, or the index is longer somewhere.
+    """
     axis = normal_axis(dim, target.ndim)
     if isinstance(src, Tensor) and src.dtype is not target.dtype:
         raise ElementTypeError(f"{name}: the source is of {src.dtype!r} and the tensor of {target.dtype!r}")

@@ -143,6 +143,8 @@ def kthvalue(
     """
     axis = normal_axis(dim, input.ndim)
     length = input.shape[axis] if input.ndim else 1
+    if not length:
+        raise NoElementsError(f"kthvalue: dimension {dim} has no elements")
     if not 1 <= k <= length:
         raise ArgumentError(f"kthvalue: the {k}. of a dimension of length {length}")
     return into(out, _picked(_sorted(input, axis, False), axis, k - 1, keepdim), exact=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..core.dtypes import int64
 from ..core.shapes import existing_axis
 from ..core.tensor import Tensor
 from ..core.tensor_errors import ArgumentError, ShapeError
@@ -63,13 +64,21 @@ def _three(tensor: Tensor) -> Tensor:
     return tensor if tensor.ndim > 2 else unsqueeze(_two(tensor), -1)
 
 
+def _sequence(name: str, tensors: Any) -> Sequence[Tensor]:
+    if isinstance(tensors, (list, tuple)) and all(isinstance(each, Tensor) for each in tensors):
+        return tensors
+    found = type(tensors).__name__
+    raise TypeError(f"{name}: a list or tuple of tensors is needed, and this is a {found}, or has something else in it")
+
+
 def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Tensors side by side along the second dimension; those of one dimension one after the other.
 
     Raises:
         ValueError: there are none, or their other dimensions differ.
+        TypeError: one tensor is given in place of a sequence, or something that is no tensor.
     """
-    given = [_one(each) for each in tensors]
+    given = [_one(each) for each in _sequence("hstack", tensors)]
     return into(out, cat(given, 0 if given and given[0].ndim == 1 else 1))
 
 
@@ -78,8 +87,9 @@ def vstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
 
     Raises:
         ValueError: there are none, or their other dimensions differ.
+        TypeError: one tensor is given in place of a sequence, or something that is no tensor.
     """
-    return into(out, cat([_two(each) for each in tensors], 0))
+    return into(out, cat([_two(each) for each in _sequence("vstack", tensors)], 0))
 
 
 def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
@@ -87,8 +97,9 @@ def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
 
     Raises:
         ValueError: there are none, or their other dimensions differ.
+        TypeError: one tensor is given in place of a sequence, or something that is no tensor.
     """
-    return into(out, cat([_three(each) for each in tensors], 2))
+    return into(out, cat([_three(each) for each in _sequence("dstack", tensors)], 2))
 
 
 def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
@@ -96,8 +107,10 @@ def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Ten
 
     Raises:
         ValueError: there are none, or their other dimensions differ.
+        TypeError: one tensor is given in place of a sequence, or something that is no tensor.
     """
-    return into(out, cat([each if each.ndim > 1 else reshape(each, -1, 1) for each in tensors], 1))
+    given = _sequence("column_stack", tensors)
+    return into(out, cat([each if each.ndim > 1 else reshape(each, -1, 1) for each in given], 1))
 
 
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
@@ -114,12 +127,21 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
     """
     axis = existing_axis(dim, input.ndim)
     length = input.shape[axis]
-    given = tolist(indices_or_sections) if isinstance(indices_or_sections, Tensor) else indices_or_sections
+    given = indices_or_sections
+    if isinstance(given, Tensor):
+        if given.dtype is not int64 or given.ndim > 1 or not given.is_cpu:
+            raise ArgumentError(
+                f"tensor_split: positions are a CPU tensor of {int64!r} with one dimension at most, not of "
+                f"{given.dtype!r} with {given.ndim} on {given.device}"
+            )
+        given = tolist(given)
     if isinstance(given, int):
         if given < 1:
             raise ArgumentError(f"tensor_split: into 1 part at least, not {given}")
         small, more = divmod(length, given)
         return split(input, [small + 1] * more + [small] * (given - more), axis)
+    if not isinstance(given, (list, tuple)):
+        raise TypeError(f"tensor_split: a number of parts or a sequence of positions is needed, not {given!r}")
     parts = []
     start = 0
     for position in (*given, length):

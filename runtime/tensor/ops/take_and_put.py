@@ -151,7 +151,11 @@ def fill_where(target: Tensor, mask: Tensor, value: Any) -> None:
 
 
 def fill_value_of(target: Tensor, value: Any) -> Any:
-    """``value`` as what fills a tensor, in its type."""
+    """``value`` as what fills a tensor, in its type.
+
+    Raises:
+        ShapeError: the value has dimensions.
+    """
     kind = target._layout.dtype
     if isinstance(value, Tensor):
         if value.ndim:

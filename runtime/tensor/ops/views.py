@@ -20,7 +20,7 @@ from ..core.shapes import (
     normal_axis,
 )
 from ..core.tensor import Tensor, make_tensor, view_of
-from ..core.tensor_errors import ArgumentError, RangeError, ShapeError
+from ..core.tensor_errors import ArgumentError, ElementTypeError, RangeError, ShapeError
 
 
 def permute(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
@@ -56,7 +56,11 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
 
 
 def movedim(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
-    """Dimensions moved to other positions; the others keep their order."""
+    """Dimensions moved to other positions; the others keep their order.
+
+    Raises:
+        ArgumentError: the two name different numbers of dimensions, or one dimension twice.
+    """
     ndim = input.ndim
     old = [normal_axis(axis, ndim) for axis in ([source] if isinstance(source, int) else source)]
     new = [normal_axis(axis, ndim) for axis in ([destination] if isinstance(destination, int) else destination)]
@@ -84,8 +88,34 @@ def reversed_dimensions(input: Tensor) -> Tensor:
 
 
 def transposed_matrices(input: Tensor) -> Tensor:
-    """The last two dimensions exchanged."""
-    return transpose(input, -2, -1)
+    """The last two dimensions exchanged; a tensor without dimensions as it is.
+
+    Raises:
+        ValueError: it has one dimension.
+    """
+    if input.ndim == 1:
+        raise ShapeError("matrices have two dimensions at least, and this tensor has one")
+    return transpose(input, -2, -1) if input.ndim else transpose(input, 0, 0)
+
+
+def transposed_matrix(input: Tensor) -> Tensor:
+    """The two dimensions of a matrix exchanged; a tensor without dimensions as it is.
+
+    Raises:
+        ValueError: it has another number of dimensions.
+    """
+    if input.ndim not in (0, 2):
+        raise ShapeError(f".H is for matrices, and this tensor has {input.ndim} dimensions; use .mH for several")
+    return transposed_matrices(input)
+
+
+def adjoint(input: Tensor) -> Tensor:
+    """The last two dimensions exchanged: the conjugate transpose of matrices of real numbers.
+
+    Raises:
+        ValueError: the tensor has one dimension.
+    """
+    return transposed_matrices(input)
 
 
 def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
@@ -135,12 +165,18 @@ def broadcast_to(input: Tensor, *size: Any) -> Tensor:
     return expand(input, *size)
 
 
-def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
-    """``length`` positions of one dimension from ``start`` on.
+def narrow(input: Tensor, dim: int, start: int | Tensor, length: int) -> Tensor:
+    """``length`` positions of one dimension from ``start`` on, which may be a tensor without dimensions.
 
     Raises:
         IndexError: they reach beyond the dimension.
+        TypeError: ``start`` is no integer.
     """
+    if isinstance(start, Tensor) and (start.ndim or start.dtype.kind not in "ui"):
+        raise ElementTypeError(
+            f"narrow: the start is an integer, or a tensor of one without dimensions; this one is of {start.dtype!r} "
+            f"and has {start.ndim}"
+        )
     axis = existing_axis(dim, input.ndim)
     have = input._layout.shape[axis]
     start = integer(start)
@@ -216,7 +252,11 @@ def split(input: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple
 
 
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """At most ``chunks`` pieces of equal size (the last may be smaller) along one dimension."""
+    """At most ``chunks`` pieces of equal size (the last may be smaller) along one dimension.
+
+    Raises:
+        ArgumentError: ``chunks`` is less than 1.
+    """
     if chunks < 1:
         raise ArgumentError(f"chunk: into 1 piece at least, not {chunks}")
     length = input._layout.shape[existing_axis(dim, input.ndim)]
@@ -224,7 +264,11 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 
 
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """The elements whose positions in two dimensions differ by ``offset``, as the last dimension."""
+    """The elements whose positions in two dimensions differ by ``offset``, as the last dimension.
+
+    Raises:
+        ArgumentError: the two dimensions are the same.
+    """
     a, b = normal_axis(dim1, input.ndim), normal_axis(dim2, input.ndim)
     if a == b:
         raise ArgumentError("diagonal: the two dimensions must differ")
@@ -258,6 +302,11 @@ def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storag
             f"a storage of {input._storage.length // input.itemsize} elements"
         )
     return view_of(input, tuple(size), tuple(stride), offset)
+
+
+def as_strided_(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
+    """``as_strided``, in place: the tensor itself becomes the view."""
+    return _become(input, as_strided(input, size, stride, storage_offset))
 
 
 def squeeze_(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:

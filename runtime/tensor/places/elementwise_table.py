@@ -62,6 +62,9 @@ class Elementwise:
     """Whether a Python number may stand beside tensors."""
     check: Callable[[dtype], Callable[[Any], None] | None] = lambda kind: None  # noqa: ARG005
     """For a Python number as the last operand: what looks at it, given the type it is converted to, and may raise."""
+    exact: bool | None = None
+    """Whether ``out=`` beside one tensor must be of the result's type, as torch has it; None for what is usual: so it
+    is of one operand, but where the result is floating-point in any case."""
     keywords: tuple[str, ...] = ()
     """What torch calls the operands, where that is not ``input`` and ``other``."""
     gradient: tuple[str, ...] | None = None
@@ -75,6 +78,13 @@ class Elementwise:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "into", ElementwiseInto(self))
+
+    @property
+    def exact_out(self) -> bool:
+        """``exact``, settled."""
+        if self.exact is not None:
+            return self.exact
+        return self.arity == 1 and self.rule not in (TypeRule.FLOAT, TypeRule.FIRST)
 
     def __repr__(self) -> str:
         return f"<operation {self.name}>"
@@ -260,10 +270,10 @@ TABLE = (
     Elementwise("minimum", 2, np.minimum, "minimum(a, b)", S, in_place=False, numbers=False,
                 gradient=("chosen(g, a < b, a == b, a)", "chosen(g, b < a, a == b, a)"),
                 doc="The smaller of two elements; NaN if one is NaN"),
-    Elementwise("clamp_min", 2, np.maximum, "maximum(a, b)", N,
+    Elementwise("clamp_min", 2, np.maximum, "maximum(a, b)", N, exact=True,
                 gradient=("where(a >= b, g, 0)", "where(a < b, g, 0)"),
                 doc="The larger of each element and ``other``: a lower limit"),
-    Elementwise("clamp_max", 2, np.minimum, "minimum(a, b)", N,
+    Elementwise("clamp_max", 2, np.minimum, "minimum(a, b)", N, exact=True,
                 gradient=("where(a <= b, g, 0)", "where(a > b, g, 0)"),
                 doc="The smaller of each element and ``other``: an upper limit"),
     Elementwise("fmax", 2, np.fmax, "isnan_(a) || b > a ? b : a", S, in_place=False, numbers=False,
@@ -310,7 +320,7 @@ TABLE = (
     Elementwise("logical_xor", 2, _logical(np.logical_xor), "(a != T(0)) != (b != T(0))", T, numbers=False,
                 gradient=(),
                 doc="Whether exactly one element of the two differs from 0"),
-    Elementwise("logical_not", 1, np.logical_not, "a == T(0)", T,
+    Elementwise("logical_not", 1, np.logical_not, "a == T(0)", T, exact=False,
                 gradient=(),
                 doc="Whether an element is 0"),
     Elementwise("bitwise_and", 2, np.bitwise_and, "a & b", I, "and",
@@ -345,7 +355,7 @@ TABLE = (
     Elementwise("sign", 1, _sign, "sign(a)", S,
                 gradient=("0",),
                 doc="1, 0 or -1 by the sign; 0 for NaN"),
-    Elementwise("square", 1, np.square, "a * a", TypeRule.COUNTED,
+    Elementwise("square", 1, np.square, "a * a", TypeRule.COUNTED, exact=False,
                 gradient=("g * (2 * a)",),
                 doc="The square"),
     Elementwise("reciprocal", 1, np.reciprocal, "T(1) / a", F,
@@ -474,7 +484,7 @@ TABLE = (
                 keywords=("input", "other", "alpha"),
                 gradient=("g", "-g * c", "-g * b"),
                 doc="``input - alpha * other``"),
-    Elementwise("clamp_both", 3, np.clip, "minimum(maximum(a, b), c)", N, keywords=("input", "low", "high"),
+    Elementwise("clamp_both", 3, np.clip, "minimum(maximum(a, b), c)", N, exact=True, keywords=("input", "low", "high"),
                 gradient=("where((a >= b) & (a <= c), g, 0)", "where((a < b) & (b < c), g, 0)",
                           "where((a > c) | (c < b), g, 0)"),
                 doc="Each element kept within ``low`` and ``high``"),

@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from ....allocators.errors import CuplugError
+from ....plugins.tracing.training_scope import DATA, in_phase, scope
 from ... import accelerator
 from ...tensor.core.tensor import Tensor
 from ...tensor.core.tensor_errors import ArgumentError
@@ -114,6 +115,7 @@ class DataLoader:
 
     def __iter__(self) -> Iterator[Any]:
         made = self._by_workers() if self.num_workers else self._here()
+        made = _in_data_phase(made) if scope.watched else made
         return _pinned(made) if self.pin_memory and accelerator.is_available() else made
 
     def task(self, number: int, seed: int) -> Task:
@@ -322,3 +324,19 @@ def _pinned(batches: Iterator[Any]) -> Iterator[Any]:
 
 def _pin(each: Any) -> Any:
     return each.pin_memory() if isinstance(each, Tensor) and each.is_cpu else each
+
+
+def _in_data_phase(batches: Iterator[Any]) -> Iterator[Any]:
+    """The batches; what is allocated while they are made belongs to the phase ``data`` of a training."""
+    try:
+        while True:
+            with in_phase(DATA):
+                try:
+                    batch = next(batches)
+                except StopIteration:
+                    return
+            yield batch
+    finally:
+        close = getattr(batches, "close", None)
+        if close is not None:
+            close()

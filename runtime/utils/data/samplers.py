@@ -118,7 +118,11 @@ class WeightedRandomSampler(Sampler):
 
 
 class BatchSampler(Sampler):
-    """Lists of ``batch_size`` numbers that another sampler gives; a shorter last one unless ``drop_last``."""
+    """Lists of ``batch_size`` numbers that another sampler gives; a shorter last one unless ``drop_last``.
+
+    Raises:
+        ArgumentError: ``batch_size`` is less than 1.
+    """
 
     def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool) -> None:
         if not isinstance(batch_size, int) or batch_size < 1:
@@ -141,7 +145,11 @@ class BatchSampler(Sampler):
 
 
 class DistributedSampler(Sampler):
-    """The part of the samples that is one process's of several. ``set_epoch`` gives another order."""
+    """The part of the samples that is one process's of several. ``set_epoch`` gives another order.
+
+    Raises:
+        ArgumentError: ``rank`` is not from 0 to ``num_replicas`` - 1.
+    """
 
     def __init__(
         self,

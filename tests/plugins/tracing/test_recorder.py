@@ -132,7 +132,7 @@ def test_code_that_has_gone_is_not_confused_with_later_code(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("stacks", ["perl", "python:0", "python:x", "python:1000"])
 def test_an_unknown_kind_of_stacks_is_refused(tmp_path: Path, stacks: str) -> None:
-    with pytest.raises(TraceError, match="write none, python, or python:DEPTH"):
+    with pytest.raises(TraceError, match="write none, python, python:DEPTH with 1 to 999 levels, or modules"):
         TraceRecorder(tmp_path / "t.cuplug", stacks=stacks)
 
 

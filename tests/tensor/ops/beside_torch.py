@@ -1,12 +1,14 @@
 """Random expressions evaluated by PyTorch (on the CPU) and by cuplug, side by side.
 
 ``python tests/tensor/ops/beside_torch.py 20000 cpu`` tries so many, on ``cpu``, on ``cuda`` (the simulator unless
-``CUPLUG_DRIVER`` says otherwise) or on ``kernels``: a simulated device that runs generated kernels. It prints every
-difference that ``KNOWN`` does not name. A test runs a few where PyTorch is installed.
+``CUPLUG_DRIVER`` says otherwise: with ``cuda`` PyTorch computes there, too) or on ``kernels``: a simulated device that
+runs generated kernels. It prints every difference that ``KNOWN`` does not name. A test runs a few where PyTorch is
+installed.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import sys
@@ -307,6 +309,50 @@ def _three(draw: Drawn) -> Case:
     return Case(text, {"x": x, "y": y, "z": z})
 
 
+def _normed(draw: Drawn) -> Case:
+    x = operand(draw, kind=draw.choice(("float32", "float64", "float16", "bfloat16", "int64")))
+    p, d = draw.choice(("2", "1", "0", "3", "0.5", "float('inf')", "float('-inf')")), dim_of(draw, x[0].shape)
+    keep = draw.choice(("", ", keepdim=True"))
+    return Case(
+        draw.choice(
+            (
+                f"torch.linalg.vector_norm(x, {p})",
+                f"torch.linalg.vector_norm(x, {p}, {d}{keep})",
+                f"torch.linalg.vector_norm(x, {p}, dtype=torch.float64)",
+                f"torch.norm(x, {p}, {d}{keep})",
+                f"torch.norm(x, {p}, dtype=torch.float64)",
+                "torch.linalg.norm(x)",
+                f"torch.linalg.norm(x, dim={d}{keep})",
+            )
+        ),
+        {"x": x},
+    )
+
+
+def _strided(draw: Drawn) -> Case:
+    x = operand(draw)
+    count = x[0].size
+    size = tuple(draw.randrange(0, 4) for _ in range(draw.randrange(0, 3)))
+    steps = tuple(draw.randrange(0, 3) for _ in size)
+    offset = draw.randrange(0, max(count, 1))
+    text = draw.choice(
+        (
+            f"torch.as_strided(x, {size}, {steps}, {offset})",
+            f"x.clone().resize_({size}).shape",
+            f"torch.clone(x).as_strided_({size}, {steps}, {offset})",
+            "x.set_(x.clone()); x",
+            "torch.clip(x, -1, 2)",
+            "torch.clip(x, max=1)",
+            "torch.clamp_(x, 0, 2)",
+            "torch.ravel(x)",
+            "x.mT",
+            "x.H",
+            "x.contiguous(memory_format=torch.channels_last).stride()",
+        )
+    )
+    return Case(text, {"x": (x[0], x[1], "plain")})
+
+
 _KEEP = lambda draw: draw.choice(("", ", keepdim=True"))  # noqa: E731
 MAKERS: dict[str, Callable[[Drawn], Case]] = {
     "scan": _along("cumsum cumprod cummax cummin logcumsumexp"),
@@ -328,21 +374,30 @@ MAKERS: dict[str, Callable[[Drawn], Case]] = {
     "masked": _masked,
     "grid": _grid,
     "three": _three,
+    "normed": _normed,
+    "strided": _strided,
 }
-_OUT = re.compile(r"^torch\.(\w+)\((.*)\)$")
+_OUT = re.compile(r"^torch\.([\w.]+)\((.*)\)$")
 
 
 def with_out(draw: Drawn, case: Case) -> Case:
-    """The same with ``out=``: an empty tensor of the type that the result has, or of another one."""
+    """The same with ``out=``: empty, of the result's shape, with gaps, of another shape; sometimes of another type."""
     found = _OUT.match(case.text)
-    if found is None or found[1] not in WITH_OUT:
+    if found is None:
         return case
-    kind = draw.choice(TYPES) if draw.random() < 0.3 else None
-    chosen = f"torch.{kind}" if kind else f"({case.text}).dtype"
-    text = f"torch.{found[1]}({found[2]}, out=torch.empty(0, dtype={chosen}, device=x.device))"
-    return Case(text, case.tensors)
+    call = f"torch.{found[1]}({found[2]}, out=o)"
+    if found[1] in WITH_TWO_OUTS:
+        made = "(torch.empty(0, dtype=r[0].dtype, device=x.device), torch.empty(0, dtype=r[1].dtype, device=x.device))"
+        return Case(f"r = {case.text}; o = {made}; torch.{found[1]}({found[2]}, out=o); o", case.tensors)
+    if found[1] not in WITH_OUT:
+        return case
+    kind = f"torch.{draw.choice(TYPES)}" if draw.random() < 0.3 else "r.dtype"
+    shape, part = draw.choice((("0", ""), ("r.shape", ""), ("(*r.shape, 2)", "[..., 0]"), ("(2, *r.shape)", "")))
+    made = f"torch.zeros({shape}, dtype={kind}, device=x.device){part}"
+    return Case(f"r = {case.text}; o = {made}; {call}; o", case.tensors)
 
 
+WITH_TWO_OUTS = frozenset(["aminmax", "cummax", "cummin", "kthvalue", "median", "nanmedian", "sort", "topk"])
 WITH_OUT = frozenset(
     [
         "cumsum",
@@ -397,6 +452,23 @@ WITH_OUT = frozenset(
         "bucketize",
         "isin",
         "histc",
+        "linalg.vector_norm",
+        "round",
+        "maximum",
+        "fmin",
+        "clip",
+        "where",
+        "lerp",
+        "addcmul",
+        "amin",
+        "index_copy",
+        "index_add",
+        "scatter_reduce",
+        "masked_select",
+        "nonzero",
+        "diag",
+        "inner",
+        "roll",
     ]
 )
 
@@ -471,12 +543,8 @@ KNOWN: tuple[tuple[str, str, str], ...] = (
     # Where expression and types, torch's outcome and ours match these, the difference is known.
     # torch has no kernel for this type, or no such overload
     ("", "not implemented for|NotImplementedError|does not support bool|Unsupported input type", "^[^!]"),
-    (r"\(x, out=", "received an invalid combination of arguments", "^[^!]"),
-    (
-        r"out=.*neg|out=.*abs|(neg|abs|sign|floor|round|square|nan_to_num)\(x",
-        "Found dtype .* but expected|should be same as input",
-        "^[^!]",
-    ),
+    # of all elements with ``out=``: torch wants ``dim`` beside it
+    (r"torch\.(sum|prod|nansum|std|var)\(x, out=", "received an invalid combination of arguments", "^[^!]"),
     # beside an infinity the mean is infinite here, as `mean` says; torch's is NaN
     ("(var|std)_mean", "nan", "inf|nan"),
     # integers divided by zero are an error on the CPU; on a device the result is undefined, here 0
@@ -496,11 +564,13 @@ def known(case: Case, theirs: Any, mine: Any) -> bool:
     return any(all(re.search(*pair) for pair in zip(line, found, strict=True)) for line in KNOWN)
 
 
-def differences(torch: Any, cuplug: Any, count: int, seed: int, device: str, only: str = "") -> Iterator[str]:
-    """What PyTorch and cuplug make different, as text."""
+def differences(
+    torch: Any, cuplug: Any, count: int, seed: int, device: str, only: str = "", torchs: str = "cpu"
+) -> Iterator[str]:
+    """What PyTorch, on the device ``torchs``, and cuplug make different, as text."""
     for number, case in cases(count, seed, only):
         with np.errstate(all="ignore"):
-            theirs, mine = outcome(torch, case, "cpu"), outcome(cuplug, case, device)
+            theirs, mine = outcome(torch, case, torchs), outcome(cuplug, case, device)
         tolerance = max((TOLERANCE.get(kind, 0) for _, kind, _ in case.tensors.values()), default=0)
         if not alike(mine, theirs, max(tolerance, 1e-7)) and not known(case, theirs, mine):
             given = ", ".join(
@@ -517,7 +587,9 @@ def main() -> None:
 
     count, device = int(sys.argv[1]), sys.argv[2]
     seed = int(sys.argv[3]) if len(sys.argv) > 3 else 0
-    cuplug.init(driver="sim:devices=2" if device != "cpu" else "auto")
+    chosen = os.environ.get("CUPLUG_DRIVER")
+    cuplug.init(driver=(chosen or "sim:devices=2") if device != "cpu" else "auto")
+    torchs = "cuda" if chosen == "cuda" and torch.cuda.is_available() else "cpu"
     if device == "kernels":
         from cuplug.runtime.tensor.backends.cuda_place import CudaPlace
 
@@ -525,8 +597,8 @@ def main() -> None:
         runtime.device(1).objects["tensor.place"] = CudaPlace(runtime, 1)
         device = "cuda:1"
     kinds: Counter[str] = Counter()
-    for text in differences(torch, cuplug, count, seed, device, sys.argv[4] if len(sys.argv) > 4 else ""):
-        print(text)
+    for text in differences(torch, cuplug, count, seed, device, sys.argv[4] if len(sys.argv) > 4 else "", torchs):
+        print(text, flush=True)
         kinds[text.split(" ", 1)[1].split("(")[0]] += 1
     print(f"{count} expressions, {kinds.total()} differences: {kinds.most_common()}")
 

@@ -60,7 +60,10 @@ def test_the_full_summary_shows_libraries_where_there_are_several(
 
 
 def test_a_summary_by_something_else_is_refused(refused: Callable[..., str], shared: Path) -> None:
-    assert refused("summary", shared, "--by", "colour") == "cannot summarise by 'colour'; write --by library"
+    assert (
+        refused("summary", shared, "--by", "colour")
+        == "cannot summarise by 'colour'; write --by library, or --by module"
+    )
 
 
 def test_call_stacks_are_found_below_the_librarys_number(shared: Path) -> None:

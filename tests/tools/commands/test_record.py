@@ -119,7 +119,7 @@ def test_a_program_that_never_uses_cuplug_leaves_no_trace_and_that_is_said(tmp_p
         (["-a", "bump:chunk_size=big", "{program}"], "big"),
         (["-d", "abacus", "{program}"], "the driver 'abacus'"),
         (["-d", "sim:wheels=4", "{program}"], "has no option 'wheels'"),
-        (["--stacks", "perl", "{program}"], "none, python, or python:DEPTH"),
+        (["--stacks", "perl", "{program}"], "none, python, python:DEPTH with 1 to 999 levels, or modules"),
         (["nothing.py"], "no script nothing.py"),
         (["-m", "no.such.module"], "no module no.such.module"),
         (["-o", "/nowhere/t.cuplug", "{program}"], "no directory /nowhere"),

@@ -133,6 +133,7 @@ struct Worker {
 };
 
 constexpr cuplug_u64 REGION = 1ull << 29;
+constexpr cuplug_u64 OWN = 512 << 10;  // of it, what the worker itself has; the block's shared memory comes next
 
 struct Parameter {
     cuplug_u32 offset, nbytes, alignment;
@@ -173,7 +174,7 @@ struct Module {
     char *begin, *end;       // the module in memory
 };
 
-inline Worker* self() {
+__attribute__((always_inline)) inline Worker* self() {
     cuplug_u64 stack;
 #if defined(__x86_64__)
     asm("mov %%rsp, %0" : "=r"(stack));

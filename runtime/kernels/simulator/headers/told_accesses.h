@@ -20,8 +20,10 @@ template <class S, int number, class V> struct Guarded {
 }  // namespace __cuplug
 
 #define CUPLUG_HOOK __attribute__((no_sanitize("thread"), no_sanitize("undefined"), used, visibility("hidden"), noinline))
-#define CUPLUG_TOUCH(p, n, kind) \
-    __cuplug::self()->api->touch((cuplug_u64)(p), (cuplug_u32)(n), (kind), (cuplug_u64)__builtin_return_address(0) - 1)
+// Parameters lie in the worker, which is nobody else's.
+#define CUPLUG_TOUCH(p, n, kind)                                                                                    \
+    if (const __cuplug::Worker* worker = __cuplug::self(); (cuplug_u64)(p) - (cuplug_u64)worker >= __cuplug::OWN)    \
+        worker->api->touch((cuplug_u64)(p), (cuplug_u32)(n), (kind), (cuplug_u64)__builtin_return_address(0) - 1)
 #define CUPLUG_HOOKS(n)                                                                                                        \
     CUPLUG_HOOK void __tsan_read##n(void* p) { CUPLUG_TOUCH(p, n, __cuplug::TOUCH_READ); }                                      \
     CUPLUG_HOOK void __tsan_write##n(void* p) { CUPLUG_TOUCH(p, n, __cuplug::TOUCH_WRITE); }                                    \

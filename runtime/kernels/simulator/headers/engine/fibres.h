@@ -9,7 +9,8 @@
 static void enter_thread(State* state, cuplug_u32 thread) {
     Dim size = state->blockDim;
     state->thread = thread;
-    state->threadIdx = {thread % size.x, thread / size.x % size.y, thread / size.x / size.y};
+    if (thread < size.x) state->threadIdx = {thread, 0, 0};
+    else state->threadIdx = {thread % size.x, thread / size.x % size.y, thread / size.x / size.y};
 }
 
 static void begin_thread(cuplug_u32 thread) {

@@ -17,10 +17,13 @@ namespace races {
 constexpr cuplug_u32 CELL = 4, PAGE = 4096, CELLS = PAGE / CELL;
 constexpr unsigned char POISON = 0xCB;
 
+// Small, since there are three for each four bytes of memory: when, whose and how.
 struct Access {
-    cuplug_u32 time, block, code;  // `code` is an offset into the module; a time of 0: none
-    unsigned short thread;
-    unsigned char bytes, kind;     // a bit for each byte of the cell; see `Touch`
+    cuplug_u32 time;  // 0: none. It tells the block, too
+    cuplug_u32 thread : 10, bytes : 4, kind : 5, place : 13;  // a bit for each byte of the cell; see `Touch`; see `Codes`
+
+    cuplug_u32 block() const;
+    cuplug_u32 code() const;
 };
 
 struct Cell {
@@ -36,9 +39,61 @@ struct Page {
 constexpr cuplug_u32 BUCKETS = 1 << 14;
 static Page* buckets[BUCKETS];
 static Page* latest = nullptr;
+static Page* recently[64];  // by their numbers
 static cuplug_u32 page_count = 0;
 constexpr cuplug_u32 KEPT_PAGES = 4096;  // from one launch to the next: 200 MB
 static Cell* of_shared = nullptr;  // shared memory has a table of its own
+
+// The instructions that touch memory, as offsets into the module, by numbers that fit into an access. 0: not known.
+struct Codes {
+    cuplug_u32 of[1 << 13], count = 1;
+    struct { cuplug_u32 code, number; } table[1 << 14];
+
+    __attribute__((always_inline)) cuplug_u32 number(cuplug_u32 code) {
+        const auto& usual = table[code * 0x9e3779b1u >> 18];
+        return __builtin_expect(usual.code == code, 1) && usual.number ? usual.number : find(code);
+    }
+    cuplug_u32 find(cuplug_u32 code) {
+        for (cuplug_u32 i = code * 0x9e3779b1u >> 18;; ++i) {
+            auto& entry = table[i & ((1 << 14) - 1)];
+            if (entry.code == code && entry.number) return entry.number;
+            if (entry.number) continue;
+            if (count == 1 << 13) return 0;
+            entry = {code, count};
+            of[count] = code;
+            return count++;
+        }
+    }
+    void clear() {
+        count = 1;
+        memset(table, 0, sizeof table);
+    }
+};
+static Codes codes;
+
+// When each block of the launch began, or went on. Times only grow.
+struct Turns {
+    struct Turn { cuplug_u32 time, block; } *items;
+    cuplug_u32 count, capacity;
+
+    void add(cuplug_u32 time, cuplug_u32 block) {
+        if (count == capacity) items = (Turn*)realloc(items, (capacity = capacity * 2 + 64) * sizeof(Turn));
+        items[count++] = {time, block};
+    }
+    cuplug_u32 block_at(cuplug_u32 time) const {
+        cuplug_u32 low = 0, high = count;
+        while (high - low > 1) {
+            const cuplug_u32 middle = (low + high) / 2;
+            if (items[middle].time <= time) low = middle;
+            else high = middle;
+        }
+        return count ? items[low].block : 0;
+    }
+};
+static Turns turns;
+
+inline cuplug_u32 Access::block() const { return turns.block_at(time); }
+inline cuplug_u32 Access::code() const { return codes.of[place]; }
 
 // --- chains of releases and acquires
 
@@ -190,10 +245,10 @@ __attribute__((noreturn)) static void report_race(State* state, cuplug_u64 addre
     pending.waits = unwritten.waits = false;
     describe_place(state, place, sizeof place, address);
     blame(state, mine.thread);
-    describe_thread(state, here, sizeof here, mine.block, mine.thread);
-    describe_thread(state, there, sizeof there, other.block, other.thread);
-    state->launch->fault.places[0] = mine.code;
-    state->launch->fault.places[1] = other.code;
+    describe_thread(state, here, sizeof here, mine.block(), mine.thread);
+    describe_thread(state, there, sizeof there, other.block(), other.thread);
+    state->launch->fault.places[0] = mine.code();
+    state->launch->fault.places[1] = other.code();
     record(state, FAULT_LAUNCH_FAILED, 0, 0, -1,
            "race on %s: %s by %s in [0], and %s by %s in [1], with nothing between that orders them", place,
            verb(mine.kind), here, verb(other.kind), there);
@@ -229,12 +284,13 @@ static bool released(Place* place, cuplug_u32 until, const Access& access) {
     place->visited = visit;
     place->visited_until = until;
     cuplug_u32 low = 0, high = place->count;
+    const cuplug_u32 its = access.block();
     while (low < high) {
         cuplug_u32 middle = (low + high) / 2;
-        if (place->releases[middle].block < access.block) low = middle + 1;
+        if (place->releases[middle].block < its) low = middle + 1;
         else high = middle;
     }
-    for (; low < place->count && place->releases[low].block == access.block; ++low) {
+    for (; low < place->count && place->releases[low].block == its; ++low) {
         const Release& it = place->releases[low];
         if (it.added > until) continue;
         if (access.time < it.block_time) return true;
@@ -256,7 +312,7 @@ static bool in_views(const Views& seen, const Access& access) {
 
 static bool ordered(cuplug_u32 thread, const Access& access) {
     if (access.time < grid_time) return true;
-    if (access.block == block) {
+    if (access.time >= block_time) {  // of the same block
         if (in_lockstep && access.thread / 32 == thread / 32) return true;
         if (access.thread == thread || access.time < barrier_time) return true;
         cuplug_u32 warp = thread / 32;
@@ -404,6 +460,14 @@ __attribute__((noinline)) static void conflict(State* state, cuplug_u64 address,
     pending.other = other;
 }
 
+static void remember_read(Cell& cell, const Access& mine, cuplug_u32 since) {
+    Access& first = cell.reads[0];
+    if (first.time < since ||
+        (first.time >= block_time && (first.thread == mine.thread || ordered(mine.thread, first))))
+        first = mine;
+    else cell.reads[1] = mine;
+}
+
 static void remember(State* state, Cell& cell, const Access& mine, cuplug_u32 since, cuplug_u64 address, cuplug_u32 nbytes) {
     const Access& write = cell.write;
     if (write.time >= since && (write.bytes & mine.bytes) && !(write.kind & mine.kind & TOUCH_ATOMIC) &&
@@ -414,34 +478,83 @@ static void remember(State* state, Cell& cell, const Access& mine, cuplug_u32 si
             if (read.time >= since && (read.bytes & mine.bytes) && !(read.kind & mine.kind & TOUCH_ATOMIC) &&
                 !ordered(mine.thread, read))
                 conflict(state, address, nbytes, mine, read);
-        const unsigned char before = write.time >= since && write.block == mine.block && write.thread == mine.thread ? write.bytes : 0;
+        const bool again = write.time >= since && write.time >= block_time && write.thread == mine.thread;
+        const unsigned before = again ? write.bytes : 0;
         cell.write = mine;
-        cell.write.bytes |= before;
+        cell.write.bytes |= before & 15;
         return;
     }
-    Access& first = cell.reads[0];
-    if (first.time < since || (first.block == mine.block && first.thread == mine.thread) ||
-        (first.block == mine.block && ordered(mine.thread, first)))
-        first = mine;
-    else cell.reads[1] = mine;
+    remember_read(cell, mine, since);
 }
 
-static void touch(cuplug_u64 address, cuplug_u32 nbytes, cuplug_u32 kind, cuplug_u64 code) {
-    State* state = (State*)self();
+// Whether an access can be in no conflict with one of the running thread, as far as is told quickly.
+__attribute__((always_inline)) static inline bool is_past(const Access& access, cuplug_u32 thread, cuplug_u32 since) {
+    return access.time < since ||
+           (access.time >= block_time && (access.thread == thread || access.time < barrier_time));
+}
+
+// A plain access of whole cells of one page, all of which may be touched, that is in conflict with nobody: most are.
+__attribute__((always_inline)) static inline bool is_plain(State* state, cuplug_u64 address, cuplug_u32 nbytes, cuplug_u32 kind,
+                                                           cuplug_u32 place) {
+    const cuplug_u64 offset = address - (cuplug_u64)state->base();
+    const bool is_shared = offset < SHARED + SHARED_NBYTES;
+    if ((kind & TOUCH_ATOMIC) || (nbytes != 4 && nbytes != 8 && nbytes != 16) || (address & (nbytes - 1)) ||
+        pending.waits || (offset < REGION && !is_shared) || offset < SHARED)
+        return false;
+    if (*(const volatile unsigned char*)shadow::of(address)) return false;
+    if (nbytes == 16 && *(const volatile unsigned char*)shadow::of(address + 8)) return false;
+    Cell* cell;
+    if (is_shared) {
+        cell = &of_shared[(offset - SHARED) / CELL];
+    } else {
+        const cuplug_u64 start = address & ~(cuplug_u64)(PAGE - 1);
+        Page*& recent = recently[(cuplug_u32)(address / PAGE) * 0x9e3779b1u >> 26];
+        if ((!recent || recent->address != start) && !(recent = find_page(address))) return false;
+        cell = &recent->cells[address % PAGE / CELL];
+    }
+    const cuplug_u32 thread = state->thread, since = is_shared ? block_time : launch_time;
+    const Access mine = {now, thread, 15, kind, codes.number(place)};
+    Cell* const end = cell + nbytes / CELL;
+    if (kind & TOUCH_WRITE) {
+        if (constant_count) return false;
+        for (Cell* it = cell; it < end; ++it)
+            if (!is_past(it->write, thread, since) || !is_past(it->reads[0], thread, since) ||
+                !is_past(it->reads[1], thread, since))
+                return false;
+        for (Cell* it = cell; it < end; ++it) it->write = mine;
+        return true;
+    }
+    for (Cell* it = cell; it < end; ++it, address += CELL)
+        if (!is_past(it->write, thread, since) || *(const cuplug_u32*)address == POISON * 0x01010101u) return false;
+    for (Cell* it = cell; it < end; ++it) {
+        const bool is_first = is_past(it->reads[0], thread, since) ||
+                              (it->reads[0].time >= block_time && ordered(thread, it->reads[0]));
+        it->reads[!is_first] = mine;
+    }
+    return true;
+}
+
+__attribute__((noinline)) static void touch_any(State* state, cuplug_u64 address, cuplug_u32 nbytes, cuplug_u32 kind,
+                                                cuplug_u32 place) {
     if (pending.waits) settle(state);
     const cuplug_u64 offset = address - (cuplug_u64)state->base(), end = address + nbytes;
     if (offset < SHARED) return;  // the worker's own
-    const cuplug_u32 place = (cuplug_u32)(code - state->launch->code_begin);
     const bool is_local = offset < REGION && offset >= MAIN_STACK;
     const bool is_shared = offset < SHARED + SHARED_NBYTES;
+    const cuplug_u32 since = is_shared ? block_time : launch_time;
     if (!checked(address, end) || (offset < MAIN_STACK && !is_shared)) {
         const bool beside = is_local || (offset < MAIN_STACK && shared_names.find(address, 4096));
         if (beside) report(state, address, place, kind & TOUCH_WRITE ? "a write outside of" : "a read outside of");
         settle_unwritten(state);  // which may have been the address
         illegal_access(address, nbytes, (kind & TOUCH_WRITE) != 0);
     }
-    const cuplug_u32 thread = state->thread, since = is_shared ? block_time : launch_time;
-    const Access mine = {now, block, place, (unsigned short)thread, 0, (unsigned char)kind};
+    const cuplug_u32 thread = state->thread;
+    Access mine;
+    mine.time = now;
+    mine.thread = thread;
+    mine.bytes = 0;
+    mine.kind = kind;
+    mine.place = codes.number(place);
     if (is_local) {  // a thread's own; the arrays that the translation knows begin as poison
         if (kind & TOUCH_READ && nbytes >= 4 && is_poison(address, nbytes) && local_names.find(address))
             report(state, address, place, "a read of local memory that was never written:");
@@ -479,6 +592,12 @@ static void touch(cuplug_u64 address, cuplug_u32 nbytes, cuplug_u32 kind, cuplug
         }
     }
     if (kind & TOUCH_ATOMIC && kind & TOUCH_WRITE) release_at(thread, address, (kind & TOUCH_ORDERED) != 0);
+}
+
+static void touch(cuplug_u64 address, cuplug_u32 nbytes, cuplug_u32 kind, cuplug_u64 code) {
+    State* state = (State*)self();
+    const cuplug_u32 place = (cuplug_u32)(code - state->launch->code_begin);
+    if (!is_plain(state, address, nbytes, kind, place)) touch_any(state, address, nbytes, kind, place);
 }
 
 // --- local arrays
@@ -530,6 +649,8 @@ static void begin_launch(State* state, const Launch* launch) {
                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     forget_places();
     launch_time = grid_time = ++now;
+    turns.count = 0;
+    if (codes.count > 1 << 12) codes.clear();
     in_lockstep = launch->kernel->habits & LOCKSTEP;
     constant_count = count < 256 ? count : 256;
     memcpy(constants, ranges, constant_count * 2 * sizeof(cuplug_u64));
@@ -552,6 +673,7 @@ static void end_block(State* state) {
 static void begin_block(State* state) {
     block = (cuplug_u32)state->block_index;
     block_time = barrier_time = ++now;
+    turns.add(block_time, block);
     if (any_views)
         for (Views& its : views) its.count = 0;
     of_block.count = 0;
@@ -574,6 +696,7 @@ static void end_launch() {
             munmap(page, sizeof(Page));
         }
     latest = nullptr;
+    memset(recently, 0, sizeof recently);
     page_count = 0;
 }
 

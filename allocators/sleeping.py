@@ -1,0 +1,72 @@
+"""Memory that sleeps: it keeps its addresses and its blocks, and the device has its pages back.
+
+What holds between any two operations (the tests check each):
+
+1. A block has the tag that its thread had when it was allocated, for good. Blocks of different tags, or of one and
+   none, never share a page: each tag has address ranges of its own.
+2. A tag is asleep or awake as a whole. While it sleeps, no page stands behind its addresses and none of its bytes is
+   counted as reserved; its blocks stay in the program's hands, and nothing is allocated with that tag.
+3. Memory falls asleep once all work is done that was queued for it before, on the streams of its blocks and on those
+   that were recorded for them; and, if its contents are kept, once their copies are there.
+4. Memory wakes at the addresses where it fell asleep, with the contents that were kept. Before it is awake as a whole
+   it sleeps as before: whatever fails then, no page and no copy is lost.
+5. What is freed in its sleep needs no memory when the tag wakes, unless a private pool holds it, since recorded work
+   comes back to its addresses.
+6. An interrupt leaves the tag either asleep or awake, with its contents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from .pages import Page
+
+__all__ = ["Copy", "Keep", "Sleeper", "Sleeping"]
+
+
+class Copy(Protocol):
+    """The contents of a block on the host. Dropped, it is gone."""
+
+    def restore(self) -> None:
+        """Queue copying the contents back to the address that they came from.
+
+        Raises:
+            DriverError: the device is in a sticky error state.
+        """
+        ...
+
+    def wait(self) -> None:
+        """Block until what was queued last is done: the copy, or the way back.
+
+        Raises:
+            DriverError: the device is in a sticky error state.
+        """
+        ...
+
+
+Keep = Callable[[int, int], Copy]
+"""Queues copying from an address on, so many bytes, to the host. Raises OutOfMemoryError if the host has no room."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sleeping:
+    """What sleeps of one tag."""
+
+    tag: str
+    blocks: int
+    nbytes: int
+    """Of the blocks."""
+    kept_bytes: int
+    """Of those whose contents are kept on the host."""
+
+
+@dataclass(slots=True)
+class Sleeper:
+    """A tag that is asleep."""
+
+    pages: dict[int, Page] = field(default_factory=dict)
+    """By address: what is to be mapped when it wakes. No memory stands behind these."""
+    copies: dict[int, Copy] = field(default_factory=dict)
+    """By the addresses of blocks: what they held."""

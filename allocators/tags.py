@@ -1,0 +1,94 @@
+"""Names for what a program allocates, so that it can be put to sleep together (``sleeping.py``)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["MOST_TAGS", "UNTAGGED", "here", "known_tags", "memory_tag", "tag_name", "tag_number"]
+
+UNTAGGED = 0
+"""The number of no tag."""
+MOST_TAGS = (1 << 20) - 1
+"""How many tags a process may have."""
+
+
+class _Tags:
+    """Numbers by name, in the order in which the names came. They last as long as the process."""
+
+    def __init__(self) -> None:
+        self.names = [""]
+        self._numbers = {"": UNTAGGED}
+        self._lock = threading.Lock()
+
+    def number(self, name: str) -> int:
+        found = self._numbers.get(name)
+        if found is None:
+            with self._lock:
+                if name not in self._numbers:
+                    if len(self.names) > MOST_TAGS:
+                        raise ValueError(f"a process may have {MOST_TAGS} memory tags; use fewer")
+                    self.names.append(name)
+                    self._numbers[name] = len(self.names) - 1
+                found = self._numbers[name]
+        return found
+
+    def find(self, name: str) -> int | None:
+        return self._numbers.get(name)
+
+
+class _Thread(threading.local):
+    tag = UNTAGGED
+
+
+_tags = _Tags()
+here = _Thread()
+"""``here.tag`` is the number of the calling thread's tag; ``UNTAGGED`` for none."""
+
+
+@contextmanager
+def memory_tag(name: str) -> Iterator[None]:
+    """Tag what the calling thread allocates within as ``name``, on every device, for ``sleep`` and ``wake``.
+
+    Of nested tags the innermost counts. Only allocators that can put memory to sleep look at tags; to others they mean
+    nothing. With a tag and without, or with different ones, no two blocks share a page.
+
+    Args:
+        name: any text, such as ``weights``.
+
+    Raises:
+        TypeError: ``name`` is no text.
+        ValueError: ``name`` is empty, or the process has a million tags already.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"a memory tag is a name such as 'weights', not {name!r}")
+    if not name:
+        raise ValueError("a memory tag must have a name, such as 'weights'")
+    before = _enter(_tags.number(name))
+    try:
+        yield
+    finally:
+        _enter(before)
+
+
+def tag_number(name: str) -> int | None:
+    """The number of the tag ``name``; None if nothing was ever tagged so."""
+    return _tags.find(name)
+
+
+def tag_name(number: int) -> str:
+    """The tag of this number, empty for ``UNTAGGED``."""
+    names = _tags.names
+    return names[number] if 0 <= number < len(names) else f"tag {number}"
+
+
+def known_tags() -> list[str]:
+    """The names of all tags, in the order of their first use."""
+    return _tags.names[1:]
+
+
+def _enter(tag: int) -> int:
+    before = here.tag
+    here.tag = tag
+    return before
