@@ -26,3 +26,30 @@ extern "C" __global__ void philox(unsigned *out) {
     begin<curandStatePhilox4_32_10_t>(out, 0, 0);
     begin<curandStatePhilox4_32_10_t>(out + 4, 77, 5);
 }
+extern "C" __global__ void mrg32k3a(unsigned *out) {
+    begin<curandStateMRG32k3a_t>(out, 0, 0);
+    begin<curandStateMRG32k3a_t>(out + 4, 77, 5);
+}
+extern "C" __global__ void mrg_numbers(float *uniform, double *uniforms, float *normal, double *normals, int count) {
+    curandStateMRG32k3a state;
+    curand_init(0, 0, 0, &state);
+    skipahead_sequence(3, &state);
+    for (int i = 0; i < count; ++i) {
+        uniform[i] = curand_uniform(&state);
+        uniforms[i] = curand_uniform_double(&state);
+        normal[i] = curand_normal(&state);
+        normals[i] = curand_normal_double(&state);
+    }
+}
+extern "C" __global__ void sobol(unsigned *vectors, unsigned *out, unsigned *scrambled, float *normal, double *uniform, int count) {
+    curandStateSobol32_t state;
+    curandStateScrambledSobol32_t other;
+    curand_init(vectors, 5, &state);
+    curand_init(vectors, 0xdeadbeefu, 5, &other);
+    for (int i = 0; i < count; ++i) {
+        out[i] = curand(&state);
+        scrambled[i] = curand(&other);
+    }
+    for (int i = 0; i < count; ++i) normal[i] = curand_normal(&state);
+    for (int i = 0; i < count; ++i) uniform[i] = curand_uniform_double(&state);
+}

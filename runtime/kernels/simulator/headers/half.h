@@ -152,3 +152,17 @@ inline float bfloat_to_float(unsigned short h) { return bits<float>((unsigned)h 
     CUPLUG_SMALL_MIXED(H, +, ) CUPLUG_SMALL_MIXED(H, -, ) CUPLUG_SMALL_MIXED(H, *, ) CUPLUG_SMALL_MIXED(H, /, ) \
     CUPLUG_SMALL_MIXED(H, <, ) CUPLUG_SMALL_MIXED(H, <=, ) CUPLUG_SMALL_MIXED(H, >, ) CUPLUG_SMALL_MIXED(H, >=, ) \
     CUPLUG_SMALL_MIXED(H, ==, ) CUPLUG_SMALL_MIXED(H, !=, )
+// The bits by themselves.
+#define CUPLUG_SMALL_RAW(H, H2, raw, raw2)                                                     \
+    struct raw {                                                                               \
+        unsigned short x;                                                                      \
+        raw() = default;                                                                       \
+        raw(H value) : x(value.bits) {}                                                        \
+        operator H() const { return __cuplug::bits<H>(x); }                                    \
+    };                                                                                         \
+    struct __attribute__((aligned(4))) raw2 {                                                  \
+        unsigned short x, y;                                                                   \
+        raw2() = default;                                                                      \
+        raw2(H2 value) : x(value.x.bits), y(value.y.bits) {}                                   \
+        operator H2() const { return H2(__cuplug::bits<H>(x), __cuplug::bits<H>(y)); }         \
+    };

@@ -6,6 +6,7 @@
 
 CUPLUG_SMALL(__half, __half2, float_to_half, half_to_float)
 CUPLUG_SMALL_MIXED_ALL(__half)
+CUPLUG_SMALL_RAW(__half, __half2, __half_raw, __half2_raw)
 typedef __half half;
 typedef __half2 half2;
 

@@ -1,4 +1,4 @@
-// cuRAND's generators for kernels: XORWOW (the default) and Philox, with the sequences that GPUs give.
+// cuRAND's generators for kernels: XORWOW (the default), Philox, MRG32k3a and Sobol32, with the sequences that GPUs give.
 #pragma once
 #ifdef CUPLUG_SCAN
 #pragma cuplug_include curand_kernel.h
@@ -18,6 +18,20 @@ struct curandStatePhilox4_32_10 {
     float boxmuller_extra;
     double boxmuller_extra_double;
 };
+struct curandStateMRG32k3a {
+    unsigned s1[3], s2[3];
+    int boxmuller_flag, boxmuller_flag_double;
+    float boxmuller_extra;
+    double boxmuller_extra_double;
+};
+struct curandStateSobol32 {
+    unsigned i, x, c, direction_vectors[32];
+};
+struct curandStateScrambledSobol32 : curandStateSobol32 {};
+typedef unsigned curandDirectionVectors32_t[32];
+typedef struct curandStateMRG32k3a curandStateMRG32k3a_t;
+typedef struct curandStateSobol32 curandStateSobol32_t;
+typedef struct curandStateScrambledSobol32 curandStateScrambledSobol32_t;
 typedef struct curandStateXORWOW curandStateXORWOW_t, curandState_t, curandState;
 typedef struct curandStatePhilox4_32_10 curandStatePhilox4_32_10_t;
 
@@ -90,6 +104,52 @@ inline void next(curandStatePhilox4_32_10* state) {
     add(state->ctr, 1);
     state->output = philox(state->ctr, state->key);
 }
+
+// --- MRG32k3a: two linear recurrences over three numbers, whose difference counts (L'Ecuyer 1999)
+
+constexpr unsigned long long MRG_FIRST = 4294967087ull, MRG_SECOND = 4294944443ull;
+
+struct MrgMatrix {
+    unsigned long long m[3][3];
+
+    MrgMatrix times(const MrgMatrix& other, unsigned long long modulus) const {
+        MrgMatrix result = {};
+        for (int i = 0; i < 3; ++i)
+            for (int j = 0; j < 3; ++j)
+                for (int k = 0; k < 3; ++k) result.m[i][j] = (result.m[i][j] + m[i][k] * other.m[k][j] % modulus) % modulus;
+        return result;
+    }
+};
+// Takes `count` times 2^`doublings` steps.
+inline void mrg_skip(unsigned* s, MrgMatrix step, unsigned long long modulus, unsigned long long count, int doublings) {
+    for (; doublings; --doublings) step = step.times(step, modulus);
+    for (; count; count >>= 1, step = step.times(step, modulus)) {
+        if (!(count & 1)) continue;
+        unsigned result[3];
+        for (int i = 0; i < 3; ++i) {
+            unsigned long long sum = 0;
+            for (int k = 0; k < 3; ++k) sum = (sum + step.m[i][k] * s[k] % modulus) % modulus;
+            result[i] = (unsigned)sum;
+        }
+        for (int i = 0; i < 3; ++i) s[i] = result[i];
+    }
+}
+inline void mrg_skip(curandStateMRG32k3a* state, unsigned long long count, int doublings) {
+    if (!count) return;
+    mrg_skip(state->s1, {{{0, 1, 0}, {0, 0, 1}, {MRG_FIRST - 810728, 1403580, 0}}}, MRG_FIRST, count, doublings);
+    mrg_skip(state->s2, {{{0, 1, 0}, {0, 0, 1}, {MRG_SECOND - 1370589, 0, 527612}}}, MRG_SECOND, count, doublings);
+}
+// A number from 1 to MRG_FIRST.
+inline unsigned long long mrg(curandStateMRG32k3a* state) {
+    const unsigned long long first = (1403580ull * state->s1[1] + (MRG_FIRST - 810728) * state->s1[0] % MRG_FIRST) % MRG_FIRST;
+    const unsigned long long second =
+        (527612ull * state->s2[2] + (MRG_SECOND - 1370589) * state->s2[0] % MRG_SECOND) % MRG_SECOND;
+    for (int i = 0; i < 2; ++i) state->s1[i] = state->s1[i + 1], state->s2[i] = state->s2[i + 1];
+    state->s1[2] = (unsigned)first;
+    state->s2[2] = (unsigned)second;
+    return first > second ? first - second : first + MRG_FIRST - second;
+}
+constexpr double MRG_SHARE = 2.3283065498378288e-10;  // of the whole, by which a number becomes one up to 1
 
 template <class S> inline void reset(S* state) {
     state->boxmuller_flag = state->boxmuller_flag_double = 0;
@@ -179,6 +239,83 @@ inline uint4 curand4(curandStatePhilox4_32_10* state) {
     const uint4 b = state->output;
     const unsigned both[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}, *from = both + state->STATE;
     return make_uint4(from[0], from[1], from[2], from[3]);
+}
+
+inline void skipahead(unsigned long long count, curandStateMRG32k3a* state) { __cuplug::mrg_skip(state, count, 0); }
+inline void skipahead_subsequence(unsigned long long count, curandStateMRG32k3a* state) { __cuplug::mrg_skip(state, count, 76); }
+inline void skipahead_sequence(unsigned long long count, curandStateMRG32k3a* state) { __cuplug::mrg_skip(state, count, 127); }
+inline void curand_init(unsigned long long seed, unsigned long long subsequence, unsigned long long offset, curandStateMRG32k3a* state) {
+    const unsigned long long x[2] = {(unsigned)seed ^ 0x55555555u, (unsigned)(seed >> 32) ^ 0xaaaaaaaau};
+    for (int i = 0; i < 3; ++i) {
+        state->s1[i] = seed ? (unsigned)(x[i % 2] * 12345u % __cuplug::MRG_FIRST) : 12345u;
+        state->s2[i] = seed ? (unsigned)(x[1 - i % 2] * 12345u % __cuplug::MRG_SECOND) : 12345u;
+    }
+    skipahead_subsequence(subsequence, state);
+    skipahead(offset, state);
+    __cuplug::reset(state);
+}
+inline unsigned curand(curandStateMRG32k3a* state) { return (unsigned)((double)__cuplug::mrg(state) * 1.000000048662); }
+inline double curand_uniform_double(curandStateMRG32k3a* state) { return (double)__cuplug::mrg(state) * __cuplug::MRG_SHARE; }
+inline float curand_uniform(curandStateMRG32k3a* state) { return (float)curand_uniform_double(state); }
+inline float2 curand_normal2(curandStateMRG32k3a* state) {
+    const float x = curand_uniform(state), y = curand_uniform(state) * 6.2831855f, s = sqrtf(-2.0f * logf(x));
+    float2 result;
+    sincosf(y, &result.x, &result.y);
+    return make_float2(result.x * s, result.y * s);
+}
+inline double2 curand_normal2_double(curandStateMRG32k3a* state) {
+    const double x = curand_uniform_double(state), y = curand_uniform_double(state), s = sqrt(-2.0 * log(x));
+    double2 result;
+    sincospi(2.0 * y, &result.x, &result.y);
+    return make_double2(result.x * s, result.y * s);
+}
+
+// --- Sobol's sequence: as many direction vectors as bits, combined by a Gray code of the place
+
+inline void skipahead(unsigned count, curandStateSobol32* state) {
+    state->i += count;
+    state->x = state->c;
+    const unsigned gray = state->i ^ state->i >> 1;
+    for (int bit = 0; bit < 32; ++bit)
+        if (gray >> bit & 1) state->x ^= state->direction_vectors[bit];
+}
+inline void curand_init(const unsigned* direction_vectors, unsigned offset, curandStateSobol32* state) {
+    for (int bit = 0; bit < 32; ++bit) state->direction_vectors[bit] = direction_vectors[bit];
+    state->i = state->c = 0;
+    skipahead(offset, state);
+}
+inline void curand_init(const unsigned* direction_vectors, unsigned scramble, unsigned offset, curandStateScrambledSobol32* state) {
+    curand_init(direction_vectors, 0u, (curandStateSobol32*)state);
+    state->c = scramble;
+    skipahead(offset, state);
+}
+inline unsigned curand(curandStateSobol32* state) {
+    const unsigned result = state->x, place = ~state->i;
+    state->x ^= place ? state->direction_vectors[__builtin_ctz(place)] : 0u;
+    ++state->i;
+    return result;
+}
+inline double curand_uniform_double(curandStateSobol32* state) {
+    return curand(state) * 2.3283064365386963e-10 + 2.3283064365386963e-10;
+}
+// One number gives one, so that the sequence keeps its order: by the inverse of the distribution.
+inline float curand_normal(curandStateSobol32* state) {
+    const unsigned x = curand(state);
+    const bool upper = x > 0x80000000u;
+    const float s = upper ? -1.41421356f : 1.41421356f;
+    return s * erfcinvf(2.0f * __cuplug::uniform(upper ? ~x : x));
+}
+inline double curand_normal_double(curandStateSobol32* state) {
+    const unsigned x = curand(state);
+    const bool upper = x > 0x80000000u;
+    const double s = upper ? -1.4142135623730951 : 1.4142135623730951, p = (upper ? ~x : x) * 2.3283064365386963e-10;
+    return s * erfcinv(2.0 * (p + 2.3283064365386963e-10 / 2.0));
+}
+inline float curand_log_normal(curandStateSobol32* state, float mean, float deviation) {
+    return expf(mean + deviation * curand_normal(state));
+}
+inline double curand_log_normal_double(curandStateSobol32* state, double mean, double deviation) {
+    return exp(mean + deviation * curand_normal_double(state));
 }
 
 template <class S> inline float curand_uniform(S* state) { return __cuplug::uniform(curand(state)); }
