@@ -16,7 +16,7 @@ from .absent import ABSENT_OF_TENSORS
 from .dtypes import dtype
 from .gradient_seam import engine
 from .layout import Layout
-from .memory_formats import contiguous_format, is_in_format, layout, strided
+from .memory_formats import contiguous_format, is_in_format, strided
 from .shapes import Shape, Size
 from .storage import Storage
 
@@ -302,7 +302,7 @@ class Tensor:
         return -1 if number is None else number
 
     @property
-    def layout(self) -> layout:
+    def layout(self) -> Any:
         """How the elements are kept: ``strided``."""
         return strided
 

@@ -1807,7 +1807,7 @@ class Tensor:
         """
         ...
     @property
-    def layout(self) -> layout:
+    def layout(self) -> Any:
         """How the elements are kept: ``strided``."""
         ...
     def le(self, other: Any, *, out: Tensor | None = None) -> Tensor:
