@@ -14,6 +14,32 @@ _COMPILED = "compilers of Python", "SourceModule, for kernels in CUDA C"
 _SEVERAL = "several processes on several GPUs", "PyTorch on cuplug's memory: cuplug.interop"
 _ALGEBRA = "decompositions of matrices", "numpy.linalg on .cpu().numpy()"
 _FOURIER = "Fourier transforms", "numpy.fft on .cpu().numpy()"
+_SPECIAL = "special functions beyond those here", "scipy.special on .cpu().numpy()"
+_NETWORKS = "functions of networks at the top", "cuplug.nn.functional"
+_STATISTICS = "statistics beyond those here", "sort, cumsum and histc, or NumPy on .cpu().numpy()"
+_RARE = "operations that few programs call", "those of the reference, or NumPy on .cpu().numpy()"
+_DRAWN = "further distributions", "uniform_, normal_ and exponential_, or numpy.random"
+_WINDOWS = "windows of signals", "scipy.signal.windows"
+_SETTINGS = "switches of PyTorch's kernels", "what cuplug.backends has"
+_STORAGES = "storages with element types", "untyped_storage()"
+
+_RARE_OF_TENSORS = (
+    *("apply_", "argwhere", "as_strided_scatter", "cross", "diagonal_scatter", "diff", "dist"),
+    *("fill_diagonal_", "float_power", "float_power_", "frexp", "gcd", "gcd_", "ger", "heaviside", "heaviside_"),
+    *("index_reduce", "index_reduce_", "isneginf", "isposinf", "isreal", "kron", "lcm", "lcm_", "ldexp", "ldexp_"),
+    *("logaddexp", "logaddexp2", "map_", "map2_", "matrix_exp", "matrix_power", "narrow_copy", "nextafter"),
+    *("nextafter_", "nonzero_static", "put", "renorm", "renorm_", "rot90", "select_scatter", "sgn", "sgn_"),
+    *("slice_scatter", "split_with_sizes", "sum_to_size"),
+)
+_SPECIAL_NAMES = (
+    *("digamma", "erfinv", "i0", "igamma", "igammac", "lgamma", "logit", "mvlgamma", "polygamma", "sinc", "xlogy"),
+)
+_STATISTICS_NAMES = "corrcoef", "cov", "histogram", "mode", "nanquantile", "quantile"
+_DRAWN_NAMES = "cauchy_", "geometric_", "log_normal_"
+_ALGEBRA_NAMES = (
+    *("cholesky", "cholesky_inverse", "cholesky_solve", "det", "eig", "geqrf", "inverse", "logdet", "lstsq", "lu"),
+    *("lu_solve", "orgqr", "ormqr", "pinverse", "qr", "slogdet", "solve", "svd", "symeig", "triangular_solve"),
+)
 
 ABSENT: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("func", "vmap"), _TRANSFORMS),
@@ -24,8 +50,40 @@ ABSENT: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"), _QUANTISED),
     **dict.fromkeys(("compile", "jit", "fx", "export", "onnx", "library", "ops", "classes", "_dynamo"), _COMPILED),
     **dict.fromkeys(("distributed", "multiprocessing"), _SEVERAL),
-    **dict.fromkeys(("svd", "qr", "cholesky", "inverse", "det", "slogdet", "pinverse", "lu"), _ALGEBRA),
+    **dict.fromkeys((*_ALGEBRA_NAMES, "lobpcg", "lu_unpack", "pca_lowrank", "svd_lowrank"), _ALGEBRA),
     **dict.fromkeys(("fft", "stft", "istft"), _FOURIER),
+    **dict.fromkeys((*_SPECIAL_NAMES, "special"), _SPECIAL),
+    **dict.fromkeys((*_STATISTICS_NAMES, "histogramdd"), _STATISTICS),
+    **dict.fromkeys(("binomial", "poisson", "quasirandom", "distributions"), _DRAWN),
+    **dict.fromkeys([f"{each}_window" for each in ("bartlett", "blackman", "hamming", "hann", "kaiser")], _WINDOWS),
+    **dict.fromkeys(
+        (
+            *(each for each in _RARE_OF_TENSORS if not each.endswith("_") and each != "sum_to_size"),
+            *("block_diag", "cartesian_prod", "cdist", "chain_matmul", "combinations"),
+            *("cumulative_trapezoid", "fill", "gradient", "logspace", "pdist", "range", "rsub", "segment_reduce"),
+            *("tensordot", "trapezoid", "trapz", "unravel_index", "vander"),
+        ),
+        _RARE,
+    ),
+    **dict.fromkeys(
+        (
+            *("adaptive_avg_pool1d", "adaptive_max_pool1d", "alpha_dropout", "avg_pool1d", "batch_norm", "bilinear"),
+            *("celu", "channel_shuffle", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d"),
+            *("conv_transpose3d", "cosine_similarity", "dropout", "embedding", "group_norm", "gru", "gru_cell"),
+            *("hardshrink", "instance_norm", "layer_norm", "lstm", "lstm_cell", "max_pool1d", "max_pool2d"),
+            *("max_pool3d", "pairwise_distance", "pixel_shuffle", "pixel_unshuffle", "prelu", "rms_norm", "rrelu"),
+            *("selu", "threshold"),
+        ),
+        _NETWORKS,
+    ),
+    **dict.fromkeys(
+        (
+            *("get_num_threads", "set_num_threads", "set_flush_denormal"),
+            *("set_default_tensor_type", "set_warn_always"),
+        ),
+        _SETTINGS,
+    ),
+    **dict.fromkeys(("TypedStorage", "FloatStorage", "ByteStorage", "UntypedStorage"), _STORAGES),
 }
 """Names of the package: what they belong to, and what to use."""
 
@@ -33,7 +91,12 @@ ABSENT_OF_TENSORS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("real", "imag", "angle", "conj", "cfloat", "cdouble"), _COMPLEX),
     **dict.fromkeys(("to_sparse", "to_dense", "coalesce", "indices", "values", "sparse_mask"), _SPARSE),
     **dict.fromkeys(("dequantize", "q_scale", "q_zero_point", "int_repr"), _QUANTISED),
-    **dict.fromkeys(("svd", "qr", "cholesky", "inverse", "det", "slogdet", "pinverse", "lu"), _ALGEBRA),
+    **dict.fromkeys(_ALGEBRA_NAMES, _ALGEBRA),
+    **dict.fromkeys(_SPECIAL_NAMES, _SPECIAL),
+    **dict.fromkeys([f"{each}_" for each in _SPECIAL_NAMES], _SPECIAL),
+    **dict.fromkeys(_STATISTICS_NAMES, _STATISTICS),
+    **dict.fromkeys(_DRAWN_NAMES, _DRAWN),
+    **dict.fromkeys(_RARE_OF_TENSORS, _RARE),
 }
 """Attributes of tensors."""
 

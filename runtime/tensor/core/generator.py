@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from ...device_name import CPU, device
 from .tensor_errors import ArgumentError
@@ -19,6 +20,11 @@ class Generator:
     ``manual_seed(s)`` starts every default generator at the same place, so that the same calls give the same numbers
     wherever they run.
     """
+
+    written: ClassVar[Callable[[tuple[int, int]], Any]]
+    """Seed and counter as a tensor; ``random_numbers`` says how, since this stands below the class of tensors."""
+    read: ClassVar[Callable[[Any], tuple[int, int]]]
+    """A tensor as seed and counter."""
 
     def __init__(self, of: Any = "cpu") -> None:
         self.device = device(of)
@@ -47,13 +53,17 @@ class Generator:
         """The seed that the generator started from."""
         return self._seed
 
-    def get_state(self) -> tuple[int, int]:
-        """Seed and position, for ``set_state``."""
-        return self._seed, self._counter
+    def get_state(self) -> Any:
+        """Where the generator stands, as a CPU tensor of bytes, for ``set_state``."""
+        return self.written((self._seed, self._counter))
 
-    def set_state(self, state: tuple[int, int]) -> Generator:
-        """Go to where ``get_state`` was called."""
-        self._seed, self._counter = state
+    def set_state(self, new_state: Any) -> Generator:
+        """Go to where ``get_state`` was called.
+
+        Raises:
+            ValueError: ``new_state`` is no such state.
+        """
+        self._seed, self._counter = self.read(new_state)
         return self
 
     def take(self, words: int) -> tuple[int, int]:

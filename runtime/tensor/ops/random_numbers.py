@@ -393,7 +393,7 @@ def _cuda_initial_seed() -> int:
 
 def get_rng_state(device: Any = "cpu") -> Tensor:
     """Where a device's default generator stands, as a CPU tensor of bytes, for ``set_rng_state``."""
-    return adopt_array(np.array(_of_device(device).get_state(), np.uint64).view(np.uint8))
+    return _of_device(device).get_state()  # type: ignore[no-any-return]
 
 
 def set_rng_state(new_state: Tensor, device: Any = "cpu") -> None:
@@ -402,10 +402,21 @@ def set_rng_state(new_state: Tensor, device: Any = "cpu") -> None:
     Raises:
         ValueError: ``new_state`` is no such state.
     """
-    if new_state.dtype is not uint8 or new_state.numel() != 16 or not new_state.is_cpu:
-        raise ArgumentError("set_rng_state: a state is a CPU tensor of 16 bytes, from get_rng_state")
-    seed, counter = np.array(tolist(new_state), np.uint8).view(np.uint64).tolist()
-    _of_device(device).set_state((seed, counter))
+    _of_device(device).set_state(new_state)
+
+
+def _written(state: tuple[int, int]) -> Tensor:
+    return adopt_array(np.array(state, np.uint64).view(np.uint8))
+
+
+def _read(state: Tensor) -> tuple[int, int]:
+    if not isinstance(state, Tensor) or state.dtype is not uint8 or state.numel() != 16 or not state.is_cpu:
+        raise ArgumentError("the state of a generator is a CPU tensor of 16 bytes, from get_state or get_rng_state")
+    seed, counter = np.array(tolist(state), np.uint8).view(np.uint64).tolist()
+    return seed, counter
+
+
+Generator.written, Generator.read = staticmethod(_written), staticmethod(_read)
 
 
 def _of_device(given: Any) -> Generator:

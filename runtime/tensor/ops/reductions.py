@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
+from ..core.dtypes import bool_, uint8
 from ..core.named_results import ValuesAndIndices
 from ..core.shapes import normal_axes, normal_axis
 from ..core.tensor import Tensor
@@ -439,7 +440,7 @@ def any(
     Raises:
         IndexError: there is no such dimension.
     """
-    return reduced("any", input, dim if axis is None else axis, keepdim or keepdims, out=out)
+    return reduced("any", _tested(input, out), dim if axis is None else axis, keepdim or keepdims, out=out)
 
 
 def all(
@@ -464,7 +465,12 @@ def all(
     Raises:
         IndexError: there is no such dimension.
     """
-    return reduced("all", input, dim if axis is None else axis, keepdim or keepdims, out=out)
+    return reduced("all", _tested(input, out), dim if axis is None else axis, keepdim or keepdims, out=out)
+
+
+def _tested(input: Tensor, out: Tensor | None) -> Tensor:
+    """What ``all`` and ``any`` work on: of uint8 bool, where ``out`` says that the result is to be of bool."""
+    return to(input, bool_) if out is not None and out.dtype is bool_ and input.dtype is uint8 else input
 
 
 def count_nonzero(input: Tensor, dim: Axes = None, *, axis: Axes = None) -> Tensor:

@@ -60,7 +60,7 @@ def gather(
     index = _index("gather", index, input, axis)
     source = _trimmed(input, index, axis)
     if not index.numel():
-        return into(out, full(index.shape, 0, dtype=input.dtype, device=input.device), exact=True)
+        return into(out, clone(reshape(narrow(reshape(input, -1), 0, 0, 0), index.shape)), exact=True)
     rows = as_rows(index, axis)
     made = run_rows("gather", (input.dtype,), tuple(rows.shape), [as_rows(source, axis), rows])[0]
     return into(out, from_rows(made, index.shape, axis), exact=True)

@@ -101,6 +101,9 @@ def test_a_generator_of_ones_own_leaves_the_default_one_alone(device: str) -> No
     state = own.get_state()
     after = cuplug.rand(5, device=device, generator=own).tolist()
     assert cuplug.rand(5, device=device, generator=own.set_state(state)).tolist() == after
+    assert (state.dtype, state.device.type) == (cuplug.uint8, "cpu")
+    with pytest.raises(ValueError, match="16 bytes"):
+        own.set_state(cuplug.zeros(3))
     assert cuplug.rand(5, device=device, generator=own.manual_seed(9)).tolist() == mine
 
 
