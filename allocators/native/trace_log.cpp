@@ -52,7 +52,7 @@ unsigned count_forks() {
 
 }  // namespace
 
-CUPLUG_LOG_LOCAL TraceLog::Current TraceLog::current_{nullptr, 0};
+CUPLUG_LOG_LOCAL TraceLog::Current TraceLog::current_{nullptr, 0, nullptr};
 
 TraceLog::TraceLog(int file, uint64_t start)
     : next_(start),
@@ -91,7 +91,21 @@ void TraceLog::write(const void *record) {
     __atomic_store_n(reinterpret_cast<uint64_t *>(into + RECORD - sizeof last), last, __ATOMIC_RELEASE);
   }
   if (offset == AHEAD) window((place - start_) / WINDOW + 1);
-  done_.fetch_add(RECORD, std::memory_order_release);
+  /* A locked addition would wait until the record has left for the cache. */
+  if (current_.log == this) {
+    std::atomic<uint64_t> &done = current_.share->done;
+    done.store(done.load(std::memory_order_relaxed) + RECORD, std::memory_order_release);
+  } else {
+    done_.fetch_add(RECORD, std::memory_order_release);
+  }
+}
+
+/* How many of the places handed out were dealt with, in bytes. */
+uint64_t TraceLog::count_done() {
+  std::lock_guard<std::mutex> guard(naming_);
+  uint64_t sum = done_.load(std::memory_order_acquire);
+  for (const auto &[thread, share] : shares_) sum += share.done.load(std::memory_order_acquire);
+  return sum;
 }
 
 uint64_t TraceLog::take_place() {
@@ -106,8 +120,10 @@ uint32_t TraceLog::thread_number(uint64_t identity) {
   std::string to_tell;
   bool is_new = false;
   uint32_t number;
+  Share *share;
   {
     std::lock_guard<std::mutex> guard(naming_);
+    share = &shares_[identity];
     auto found = numbers_.find(identity);
     is_new = found == numbers_.end();
     number = is_new ? static_cast<uint32_t>(numbers_.size()) : found->second;
@@ -118,7 +134,7 @@ uint32_t TraceLog::thread_number(uint64_t identity) {
     }
   }
   if (is_new) write_piece(PIECE_THREAD, std::min(number, uint32_t{0xFFFF}), to_tell);
-  if (identity == static_cast<uint64_t>(pthread_self())) current_ = {this, number};
+  if (identity == static_cast<uint64_t>(pthread_self())) current_ = {this, number, share};
   return number;
 }
 
@@ -211,8 +227,8 @@ uint64_t TraceLog::close() {
   const uint64_t end = next_.fetch_or(CLOSED, std::memory_order_acq_rel);
   if ((end & CLOSED) != 0 || is_elsewhere()) return end_;
   end_ = end;
-  for (int tries = 0; tries < 1000 && done_.load(std::memory_order_acquire) != end; ++tries) sched_yield();
-  const bool is_quiet = done_.load(std::memory_order_acquire) == end;
+  bool is_quiet = count_done() == end;
+  for (int tries = 0; tries < 1000 && !is_quiet; ++tries, is_quiet = count_done() == end) sched_yield();
   std::lock_guard<std::mutex> guard(growing_);
   const size_t windows = static_cast<size_t>((end - start_) / WINDOW) + 2;
   for (size_t number = 0; is_quiet && number < std::min(windows, MOST_WINDOWS); ++number) {

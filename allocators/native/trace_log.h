@@ -61,9 +61,13 @@ class TraceLog {
   static constexpr uint64_t RECORD = 48, WINDOW = 20480 * RECORD; /* bytes; writer.py has the same window */
 
  private:
-  struct Current { /* the calling thread's number in the log that it wrote to last */
+  struct alignas(64) Share { /* of one thread in what was dealt with: a sum that nobody else writes */
+    std::atomic<uint64_t> done{0};
+  };
+  struct Current { /* the calling thread's number in the log that it wrote to last, and its share there */
     const TraceLog *log;
     uint32_t number;
+    Share *share;
   };
   static constexpr uint64_t CLOSED = uint64_t{1} << 63;
   static constexpr size_t MOST_WINDOWS = 1 << 16;
@@ -74,10 +78,11 @@ class TraceLog {
   int grow(uint64_t size);
   void cut_off(int error);
   void write(const void *record);
+  uint64_t count_done();
   void write_piece(uint8_t kind, uint32_t number, const std::string &text);
 
   std::atomic<uint64_t> next_; /* the next record's place, with CLOSED once it is closed */
-  std::atomic<uint64_t> done_; /* how many of the places handed out were dealt with, in bytes */
+  std::atomic<uint64_t> done_; /* how many of the places handed out were dealt with, in bytes, beside threads' shares */
   const uint64_t start_;
   uint64_t end_ = 0; /* where the records end, once it is closed */
   std::atomic<char *> *windows_; /* by number; null where a part is not mapped. Its memory is used as it is touched */
@@ -88,6 +93,7 @@ class TraceLog {
   int file_;
   std::mutex naming_;
   std::map<uint64_t, uint32_t> numbers_;
+  std::map<uint64_t, Share> shares_; /* by thread; they stay where they are */
   std::map<uint64_t, std::string> names_;
   static CUPLUG_LOG_LOCAL Current current_;
 };

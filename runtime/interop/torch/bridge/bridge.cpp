@@ -18,7 +18,7 @@ bool is_uncached_by_environment() {
   return is;
 }
 
-class Bridge final : public CUDAAllocator {
+class Bridge final : public VersionedAllocator {
  public:
   Bridge(const char *library, FindHandle find) : core_(library), find_(find) {}
 

@@ -46,6 +46,15 @@ using c10::cuda::CUDACachingAllocator::SnapshotInfo;
 using c10::cuda::CUDACachingAllocator::StreamSegmentSize;
 using Context = std::shared_ptr<c10::GatheredContext>; /* a call stack, in PyTorch's keeping */
 
+/* PyTorch's interface, without what only some versions of it have. */
+class VersionedAllocator : public CUDAAllocator {
+#if CUPLUG_TORCH_VERSION >= 212
+ public:
+  /* Told of requests that PyTorch's own allocator refuses before it asks the driver. Nothing is refused so here. */
+  void attachOomRejectionObserver(c10::cuda::CUDACachingAllocator::OomRejectionObserver) override {}
+#endif
+};
+
 /* Make `allocator` PyTorch's from now on. Throws c10::Error where the one before is in use already. */
 inline void put_in_place(const std::shared_ptr<CUDAAllocator> &allocator) {
   torch::cuda::CUDAPluggableAllocator::changeCurrentAllocator(allocator);
