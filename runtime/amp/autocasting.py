@@ -11,7 +11,8 @@ from functools import wraps
 from typing import Any
 
 from ..device import is_available
-from ..nn.casting import autocasting
+from ..nn import casting as _casting  # noqa: F401 - it registers itself at the seam
+from ..tensor.core.casting_seam import autocasting, casting_as
 from ..tensor.core.dtypes import bfloat16, dtype_of, float16
 from ..tensor.core.tensor_errors import ArgumentError
 
@@ -40,17 +41,17 @@ class autocast:  # noqa: N801 - torch's name
         self.device_type, self.fast_dtype = device_type, kind
         enabled = enabled and not (device_type == "cuda" and without_cuda("autocast"))
         self._enabled, self._caches = enabled, cache_enabled is not False
-        self._before: list[tuple[Any, Any]] = []
+        self._entered: list[Any] = []
 
     def __enter__(self) -> None:
-        self._before.append((autocasting.fast.get(self.device_type), autocasting.cache))
-        autocasting.fast[self.device_type] = self.fast_dtype if self._enabled else None
-        if autocasting.cache is None and self._caches:
-            autocasting.cache = {}
+        fast = {**autocasting.fast, self.device_type: self.fast_dtype if self._enabled else None}
+        # The outermost context lets the converted weights go.
+        cache = {} if autocasting.cache is None and self._caches else autocasting.cache if self._caches else None
+        self._entered.append(casting_as(fast, cache))
+        self._entered[-1].__enter__()
 
     def __exit__(self, *_: object) -> None:
-        # The outermost context lets the converted weights go.
-        autocasting.fast[self.device_type], autocasting.cache = self._before.pop()
+        self._entered.pop().__exit__(None, None, None)
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)

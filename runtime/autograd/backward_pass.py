@@ -9,6 +9,7 @@ from typing import Any
 
 from ...allocators.errors import CuplugError
 from ...plugins.tracing.training_scope import BACKWARD, in_phase, scope
+from ..tensor.core.casting_seam import casting_as
 from ..tensor.core.tensor import Tensor
 from ..tensor.ops.arithmetic import add
 from ..tensor.ops.copying import clone
@@ -196,7 +197,7 @@ class _Pass:
         self._roots = ()
         outer = scope.known_path
         try:
-            with in_phase(BACKWARD):
+            with in_phase(BACKWARD), casting_as({}, None):
                 while self._queue:
                     node = heapq.heappop(self._queue)[2]
                     scope.known_path = node.where

@@ -1,46 +1,76 @@
-"""What mixed precision asks of networks: operands converted to the type in which an operation runs under ``autocast``.
+"""What mixed precision does with operands: each operation runs in the type that torch's lists give it.
 
-``amp`` stands above networks; what it wants of this thread is kept here.
+``amp`` stands above networks and says when; the thread's state is at the seam, ``tensor/core/casting_seam.py``.
 """
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Hashable, Sequence
 from typing import Any
 
+from ..autograd.grad_mode import recording
+from ..tensor.core.casting_seam import autocasting, seam
 from ..tensor.core.dtypes import dtype, float32
 from ..tensor.core.tensor import Tensor
+from ..tensor.places.elementwise_table import Elementwise
 
-__all__ = ["autocasting", "cast_to_fast", "cast_to_full"]
+__all__ = ["cast_to_fast", "cast_to_full"]
+
+_FULL_ON_CUDA = frozenset(
+    (
+        *("acos", "asin", "cosh", "erfinv", "exp", "expm1", "log", "log10", "log1p", "log2", "pow", "reciprocal"),
+        *("rsqrt", "sinh", "tan", "cumprod", "cumsum", "log_softmax", "norm", "prod", "softmax", "sum"),
+    )
+)
+"""What runs in float32 on CUDA devices (PyTorch, "Automatic Mixed Precision: CUDA Ops that can autocast to float32");
+of these, what are lines of tables. Losses and normalisations convert by themselves."""
+_FULL_ON_CPU = frozenset(("prod",))
 
 
-class _Casting(threading.local):
-    """By the kind of device: the fast type while ``autocast`` is on, else None."""
+def _convert(operation: Hashable, operands: Sequence[Any]) -> Sequence[Any]:
+    kind = _wanted(operands)
+    if kind is None:
+        return operands
+    if operation == "matmul":
+        return cast_to_fast(*operands)  # type: ignore[no-any-return]
+    if isinstance(operation, Elementwise):
+        name = operation.name
+        if name == "div" and not isinstance(operands[0], Tensor):
+            name = "reciprocal"
+    elif isinstance(operation, tuple):
+        name = operation[0]
+        if len(operation) == 4 and operation[3] is not None:
+            return operands  # a reduction in a type that was asked for
+    else:
+        return operands
+    first = next(each for each in operands if isinstance(each, Tensor))
+    full = _FULL_ON_CPU if first.device.type == "cpu" else _FULL_ON_CUDA
+    return cast_to_full(*operands) if name in full else operands  # type: ignore[no-any-return]
 
-    def __init__(self) -> None:
-        self.fast: dict[str, dtype | None] = {}
-        self.cache: dict[int, tuple[Tensor, int, Tensor]] | None = None
-        """Weights that were converted, by identity: themselves, their version, and what came of them."""
+
+seam.convert = _convert
 
 
-autocasting = _Casting()
-
-
-def _wanted(tensors: Any) -> dtype | None:
-    if not any(autocasting.fast.values()):
+def _wanted(tensors: Sequence[Any]) -> dtype | None:
+    fast = autocasting.fast
+    if not fast:
         return None
     first = next((each for each in tensors if isinstance(each, Tensor)), None)
-    return None if first is None else autocasting.fast.get(first.device.type)
+    return None if first is None else fast.get(first.device.type)
 
 
 def cast_to_fast(*tensors: Any) -> Any:
-    """Operands of an operation that runs in the fast type: products of matrices and convolutions."""
+    """Operands of an operation that runs in the fast type: products of matrices and convolutions. float64 stays."""
     kind = _wanted(tensors)
     if kind is None:
         return tensors
     return tuple(
-        _converted(each, kind) if isinstance(each, Tensor) and each.is_floating_point() else each for each in tensors
+        _converted(each, kind) if isinstance(each, Tensor) and _can_be_cast(each) else each for each in tensors
     )
+
+
+def _can_be_cast(tensor: Tensor) -> bool:
+    return tensor.dtype.kind == "f" and tensor.dtype.itemsize <= 4
 
 
 def _converted(tensor: Tensor, kind: dtype) -> Tensor:
@@ -51,7 +81,9 @@ def _converted(tensor: Tensor, kind: dtype) -> Tensor:
         return tensor.to(kind)
     found = cache.get(id(tensor))
     if found is not None and found[0] is tensor and found[1] == tensor._version:
-        return found[2]
+        made: Tensor = found[2]
+        if made.requires_grad or not recording.enabled:  # one made within no_grad has no history
+            return made
     made = tensor.to(kind)
     cache[id(tensor)] = (tensor, tensor._version, made)
     return made

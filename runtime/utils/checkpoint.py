@@ -13,8 +13,8 @@ from typing import Any
 from ...allocators.errors import CuplugError
 from ..autograd.grad_mode import enable_grad, recording
 from ..autograd.graph import plain
-from ..nn.casting import autocasting
 from ..nn.module import Module
+from ..tensor.core.casting_seam import autocasting, casting_as
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
 from ..tensor.ops.random_numbers import CUDA_FUNCTIONS, get_rng_state, set_rng_state
@@ -134,20 +134,14 @@ class _Frame:
             return lambda: made
 
         before = None if self._random is None else _random_state(args)
-        fast, cache = dict(autocasting.fast), autocasting.cache
         try:
             if self._random is not None:
                 _set_random_state(self._random)
-            autocasting.fast.update(self._fast)
-            autocasting.cache = {} if any(self._fast.values()) else None
-            with enable_grad(), _keeping(keep):
+            with enable_grad(), _keeping(keep), casting_as(self._fast, {}):
                 function(*_cut(args), **_cut(kwargs))
         except _AllThereError:
             pass
         finally:
-            autocasting.fast.clear()
-            autocasting.fast.update(fast)
-            autocasting.cache = cache
             if before is not None:
                 _set_random_state(before)
         if len(seen) != self._count:

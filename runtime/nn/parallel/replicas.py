@@ -21,10 +21,10 @@ from ...autograd.graph import Node, attach, edge_of, plain
 from ...device import device as current
 from ...device_name import device as Device  # noqa: N812 - torch's class has a small name
 from ...stream import current_stream, stream
+from ...tensor.core.casting_seam import autocasting, casting_as
 from ...tensor.core.tensor import Tensor
 from ...tensor.ops.copying import copied_to, copy_
 from ...tensor.places.registry import place_of
-from ..casting import autocasting
 from ..module import Module
 
 __all__ = ["Copies", "parallel_apply", "replicate"]
@@ -189,11 +189,9 @@ def parallel_apply(
         try:
             recording.inference = inference
             scope.modules[:] = outer
-            autocasting.fast.update(fast)
-            autocasting.cache = {} if any(fast.values()) else None
             on_device = nullcontext() if places[number] is None else current(places[number])
             on_stream = nullcontext() if own is None else stream(own)
-            with set_grad_enabled(enabled), on_device, on_stream:
+            with set_grad_enabled(enabled), on_device, on_stream, casting_as(fast, {}):
                 results[number] = modules[number](*given, **named[number])
         except BaseException as error:
             errors[number] = error

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ....allocators.errors import DeviceMismatchError
+from ..core.casting_seam import seam
 from ..core.dtypes import can_cast, dtype, get_default_dtype
 from ..core.layout import Layout
 from ..core.shapes import Shape, Size, broadcast_shapes, broadcast_strides, contiguous_strides, iteration_strides
@@ -63,7 +64,7 @@ def apply1(operation: Elementwise, a: Any) -> Tensor:
         plan = a._layout.plans.get((operation,))
     except AttributeError:  # a number
         plan = None
-    return apply(operation, a) if plan is None else plan(a)
+    return apply(operation, a) if plan is None or seam.on else plan(a)
 
 
 def apply2(operation: Elementwise, a: Any, b: Any) -> Tensor:
@@ -72,7 +73,7 @@ def apply2(operation: Elementwise, a: Any, b: Any) -> Tensor:
         plan = a._layout.plans.get((operation, b._layout if type(b) is Tensor else type(b)))
     except AttributeError:  # a number comes first
         plan = None
-    return apply(operation, a, b) if plan is None else plan(a, b)
+    return apply(operation, a, b) if plan is None or seam.on else plan(a, b)
 
 
 def apply_into(operation: Elementwise, out: Tensor, *operands: Any) -> Tensor:

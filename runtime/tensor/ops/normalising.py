@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core.casting_seam import for_rows
 from ..core.dtypes import dtype_of
 from ..core.shapes import normal_axes, normal_axis
 from ..core.tensor import Tensor
@@ -57,6 +58,7 @@ def log_softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Tensor | Non
 
 
 def _normalised(name: str, input: Tensor, dim: int, dtype: Any) -> Tensor:
+    input = for_rows(name, input) if dtype is None else input
     kind = input.dtype if dtype is None else dtype_of(dtype)
     axis = normal_axis(dim, input.ndim)
     if kind.kind != "f" and not input.numel() and dtype is None:

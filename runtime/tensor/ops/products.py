@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
+from ..core.casting_seam import for_products
 from ..core.dtypes import bool_
 from ..core.dtypes import dtype as ElementType  # noqa: N812 - as the other modules here say
 from ..core.tensor import Tensor
@@ -112,6 +113,7 @@ def addmm(
         TypeError: the element types differ.
         ValueError: the shapes do not fit.
     """
+    input, mat1, mat2 = for_products(input, mat1, mat2)
     return into(out, _sum_of("addmm", input, _product(mm, mat1, mat2), (beta, alpha), mat1.dtype), exact=True)
 
 
@@ -124,6 +126,7 @@ def addmv(
         TypeError: the element types differ.
         ValueError: the shapes do not fit.
     """
+    input, mat, vec = for_products(input, mat, vec)
     return into(out, _sum_of("addmv", input, _product(mv, mat, vec), (beta, alpha), mat.dtype), exact=True)
 
 
@@ -136,6 +139,7 @@ def addr(
         TypeError: a factor is of a higher kind than the result.
         ValueError: the shapes do not fit.
     """
+    input, vec1, vec2 = for_products(input, vec1, vec2)
     kind = common_dtype((input, vec1, vec2))
     for factor in (beta, alpha):
         if isinstance(factor, float) and kind.kind != "f":
@@ -153,6 +157,7 @@ def baddbmm(
         TypeError: the element types differ.
         ValueError: the shapes do not fit.
     """
+    input, batch1, batch2 = for_products(input, batch1, batch2)
     return into(out, _sum_of("baddbmm", input, _product(bmm, batch1, batch2), (beta, alpha), batch1.dtype), exact=True)
 
 
@@ -165,6 +170,7 @@ def addbmm(
         TypeError: the element types differ.
         ValueError: the shapes do not fit.
     """
+    input, batch1, batch2 = for_products(input, batch1, batch2)
     made = _product(bmm, batch1, batch2)
     product = sum_of(made, 0, dtype=made.dtype)
     return into(out, _sum_of("addbmm", input, product, (beta, alpha), batch1.dtype), exact=True)

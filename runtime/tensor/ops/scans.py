@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core.casting_seam import for_rows
 from ..core.dtypes import dtype as ElementType  # noqa: N812 - `dtype` is an argument here
 from ..core.dtypes import dtype_of, int64
 from ..core.named_results import ValuesAndIndices
@@ -102,6 +103,7 @@ def _total(name: str, input: Tensor, dim: int | None, dtype: Any, out: Tensor | 
     elif out is not None:
         kind = out.dtype
     else:
+        input = for_rows(name, input)
         kind = input.dtype if input.dtype.kind == "f" else int64
     return into(out, _scanned(name, to(input, kind), dim, (kind,))[0], exact=True)
 

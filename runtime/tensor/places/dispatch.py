@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
+from ..core.casting_seam import seam
 from ..core.gradient_seam import engine
 from ..core.tensor import Tensor
 
@@ -44,6 +45,8 @@ def dispatch(operation: Hashable, prepare: Prepare, operands: Sequence[Any], *va
     Returns:
         What the plan returns: usually the result, a new tensor.
     """
+    if seam.on:
+        operands = seam.convert(operation, operands)
     first = operands[0]
     key: tuple[Any, ...]
     if len(operands) == 1:  # the most usual case, which takes no loop

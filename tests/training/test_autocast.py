@@ -1,0 +1,99 @@
+"""``autocast``: which operation runs in which type, with and without networks, and the weights that it keeps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cuplug
+import pytest
+
+FAST = ["x @ y", "torch.mm(x, y)", "torch.matmul(x, y)", "torch.addmm(z, x, y)", "torch.einsum('ij,jk->ik', x, y)"]
+FULL = [
+    *("h.exp()", "h.log()", "h.pow(2)", "2 ** h", "1 / h", "h.rsqrt()", "h.sum()", "h.prod()", "h.cumsum(0)"),
+    *("h.norm()", "torch.softmax(h, 0)", "h.tan()", "h.log_softmax(0)"),
+]
+SAME = ["h + h", "h * x", "h.mean()", "h.tanh()", "h.sum(dtype=torch.float64)", "h.relu()", "h.max()"]
+"""What runs in the type that it would run in without ``autocast``."""
+
+
+def values(torch: Any, device: str) -> dict[str, Any]:
+    x, y, z = (torch.rand(3, 3, device=device) + 0.5 for _ in range(3))
+    return {"torch": torch, "x": x, "y": y, "z": z, "h": (torch.rand(3, 3, device=device) + 0.5).bfloat16()}
+
+
+@pytest.mark.parametrize("expression", FAST + FULL + SAME)
+def test_operations_of_tensors_run_in_the_type_of_torchs_lists_for_cuda(expression: str, running: str) -> None:
+    given = values(cuplug, "cuda")
+    plain = eval(expression, given).dtype
+    wanted = cuplug.bfloat16 if expression in FAST else cuplug.float32 if expression in FULL else plain
+    with cuplug.autocast("cuda", cuplug.bfloat16):
+        assert eval(expression, given).dtype is wanted
+        with cuplug.autocast("cuda", enabled=False):
+            assert eval(expression, given).dtype is plain
+    assert eval(expression, given).dtype is plain
+
+
+@pytest.mark.needs_torch
+@pytest.mark.parametrize("expression", FAST + FULL + SAME)
+def test_the_types_on_the_cpu_are_pytorchs(expression: str, running: str) -> None:
+    import torch
+
+    with torch.autocast("cpu", torch.bfloat16), cuplug.autocast("cpu", cuplug.bfloat16):
+        expected = eval(expression, values(torch, "cpu")).dtype
+        found = eval(expression, values(cuplug, "cpu")).dtype
+    assert repr(found).rpartition(".")[2] == repr(expected).rpartition(".")[2]
+
+
+def test_what_is_written_in_place_and_doubles_keep_their_types(device: str) -> None:
+    half, double = cuplug.ones(2, dtype=cuplug.bfloat16, device=device), cuplug.ones(2, 2, device=device).double()
+    with cuplug.autocast(device, cuplug.bfloat16):
+        assert half.exp_().dtype is cuplug.bfloat16
+        assert (double @ double).dtype is cuplug.float64
+
+
+def test_gradients_come_back_in_the_type_of_the_weights(device: str) -> None:
+    weight = cuplug.rand(3, 3, device=device, requires_grad=True)
+    x = cuplug.rand(2, 3, device=device)
+    with cuplug.autocast(device, cuplug.bfloat16):
+        made = (x @ weight).exp().sum()
+        assert made.dtype is cuplug.float32 or device == "cpu"
+        made.backward()  # within the context too, a pass runs in the types of its operations
+    assert weight.grad.dtype is cuplug.float32
+    expected = cuplug.autograd.grad((x @ weight).exp().sum(), weight)[0]
+    assert cuplug.allclose(weight.grad, expected, rtol=0.05, atol=0.05)
+
+
+def conversions(device: str, monkeypatch: pytest.MonkeyPatch, cached: bool, change: bool = False) -> int:
+    """How often a weight is converted that is used three times within one context."""
+    layer, x = cuplug.nn.Linear(3, 3, bias=False).to(device), cuplug.ones(2, 3, device=device)
+    seen = []
+    to = cuplug.Tensor.to
+    monkeypatch.setattr(cuplug.Tensor, "to", lambda tensor, *args: seen.append(tensor) or to(tensor, *args))
+    with cuplug.autocast(device, cuplug.bfloat16, cache_enabled=cached):
+        for _ in range(3):
+            layer(x)
+            if change:
+                with cuplug.no_grad():
+                    layer.weight.add_(1.0)
+    return sum(each is layer.weight for each in seen)
+
+
+def test_a_weight_is_converted_once_in_a_context(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert conversions(device, monkeypatch, cached=True) == 1
+
+
+def test_a_weight_that_was_changed_is_converted_again(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert conversions(device, monkeypatch, cached=True, change=True) == 3
+
+
+def test_without_the_cache_it_is_converted_each_time(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert conversions(device, monkeypatch, cached=False) == 3
+
+
+def test_a_weight_converted_without_gradients_is_not_used_with_them(device: str) -> None:
+    layer, x = cuplug.nn.Linear(3, 3).to(device), cuplug.ones(2, 3, device=device)
+    with cuplug.autocast(device, cuplug.bfloat16):
+        with cuplug.no_grad():
+            layer(x)
+        layer(x).float().sum().backward()
+    assert layer.weight.grad is not None

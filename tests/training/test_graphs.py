@@ -1,0 +1,269 @@
+"""The graph that gradients are computed by: hooks, versions of tensors, modes, and what is kept until when."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import cuplug
+import pytest
+from cuplug import nn
+from cuplug.utils.checkpoint import checkpoint, checkpoint_sequential
+
+# --- hooks
+
+
+def test_a_hook_of_a_leaf_may_replace_its_gradient_and_be_taken_away(device: str) -> None:
+    x = cuplug.ones(2, device=device, requires_grad=True)
+    seen = []
+    handle = x.register_hook(lambda gradient: seen.append(gradient.tolist()) or gradient * 10)
+    (x * 3).sum().backward()
+    handle.remove()
+    (x * 3).sum().backward()
+    assert seen == [[3.0, 3.0]]
+    assert x.grad.tolist() == [33.0, 33.0]
+
+
+def test_hooks_of_a_result_run_in_order_before_its_gradient_goes_on(device: str) -> None:
+    x = cuplug.ones(2, device=device, requires_grad=True)
+    y = x * 2
+    y.register_hook(lambda gradient: gradient + 1)
+    y.register_hook(lambda gradient: gradient * 5)
+    y.retain_grad()
+    y.sum().backward()
+    assert y.grad.tolist() == [10.0, 10.0]
+    assert x.grad.tolist() == [20.0, 20.0]
+
+
+def test_a_hook_after_accumulation_sees_the_gradient_in_place(device: str) -> None:
+    x = cuplug.ones(2, device=device, requires_grad=True)
+    seen = []
+    x.register_post_accumulate_grad_hook(lambda leaf: seen.append(leaf.grad.tolist()))
+    (x * 3).sum().backward()
+    (x * 3).sum().backward()
+    assert seen == [[3.0, 3.0], [6.0, 6.0]]
+
+
+def test_hooks_of_nodes_see_gradients_of_results_and_of_operands(device: str) -> None:
+    x = cuplug.ones(2, device=device, requires_grad=True)
+    y = x * 4
+    seen = []
+    y.grad_fn.register_prehook(lambda results: seen.append(("of results", results[0].tolist())))
+    y.grad_fn.register_hook(lambda operands, results: seen.append(("of operands", operands[0].tolist())))
+    y.sum().backward()
+    assert seen == [("of results", [1.0, 1.0]), ("of operands", [4.0, 4.0])]
+
+
+def test_what_requires_no_gradient_takes_no_hook(device: str) -> None:
+    with pytest.raises(cuplug.CuplugError, match="requires no gradients"):
+        cuplug.ones(2, device=device).register_hook(print)
+
+
+def test_hooks_of_modules_change_arguments_and_results(running: str) -> None:
+    layer = nn.Linear(2, 2)
+    first = layer.register_forward_pre_hook(lambda module, args: (args[0] * 0,))
+    second = layer.register_forward_hook(lambda module, args, result: result + 1)
+    x = cuplug.ones(1, 2)
+    assert cuplug.equal(layer(x), (layer.bias + 1).unsqueeze(0))
+    first.remove()
+    second.remove()
+    assert not cuplug.equal(layer(x), (layer.bias + 1).unsqueeze(0))
+
+
+# --- versions
+
+
+def test_each_change_in_place_counts_and_views_share_the_count(device: str) -> None:
+    x = cuplug.zeros(4, device=device)
+    view = x[:2]
+    before = x._version
+    assert view._version == before
+    x.add_(1)
+    view.mul_(2)
+    x[0] = 5
+    assert x._version == view._version == x.detach()._version == before + 3
+    other = x.clone()
+    start = other._version
+    x.add_(1)
+    assert other._version == start
+
+
+def test_an_operand_that_is_needed_and_was_changed_is_an_error(device: str) -> None:
+    x = cuplug.ones(2, device=device, requires_grad=True)
+    y = x * 2
+    made = (y * y).sum()
+    y.add_(1)
+    with pytest.raises(cuplug.CuplugError, match=r"MulBackward: .*changed in place: it is at version 1, and 0"):
+        made.backward()
+
+
+def test_a_result_that_is_needed_and_was_changed_is_an_error(device: str) -> None:
+    x = cuplug.ones(2, device=device, requires_grad=True)
+    y = x.exp()
+    y.mul_(2)
+    with pytest.raises(cuplug.CuplugError, match=r"ExpBackward: .*changed in place"):
+        y.sum().backward()
+
+
+def test_a_change_through_a_view_or_without_recording_is_noticed_too(device: str) -> None:
+    for change in (lambda y: y[0].zero_(), lambda y: y.detach().add_(1)):
+        x = cuplug.ones(2, device=device, requires_grad=True)
+        y = x * 2
+        made = (y * y).sum()
+        change(y)
+        with pytest.raises(cuplug.CuplugError, match="changed in place"):
+            made.backward()
+
+
+def test_what_is_not_needed_may_be_changed(device: str) -> None:
+    x = cuplug.ones(2, device=device, requires_grad=True)
+    y = x * 2
+    made = (y + 1).sum()
+    y.add_(1)
+    made.backward()
+    assert x.grad.tolist() == [2.0, 2.0]
+
+
+def test_a_leaf_cannot_be_changed_in_place_while_gradients_are_recorded(device: str) -> None:
+    x = cuplug.ones(2, device=device, requires_grad=True)
+    for target in (x, x[0:1]):
+        with pytest.raises(cuplug.CuplugError, match="leaf that requires gradients cannot be changed in place"):
+            target.add_(1)
+    with cuplug.no_grad():
+        x.add_(1)
+    assert x.tolist() == [2.0, 2.0]
+
+
+# --- modes
+
+
+def test_modes_nest_and_are_left_after_exceptions(running: str) -> None:
+    with cuplug.no_grad():
+        assert not cuplug.is_grad_enabled()
+        with pytest.raises(KeyError), cuplug.enable_grad():
+            assert cuplug.is_grad_enabled()
+            raise KeyError
+        assert not cuplug.is_grad_enabled()
+    assert cuplug.is_grad_enabled()
+
+
+def test_inference_mode_records_nothing_and_can_be_switched_off(device: str) -> None:
+    x = cuplug.ones(2, device=device, requires_grad=True)
+    with cuplug.inference_mode():
+        assert cuplug.is_inference_mode_enabled()
+        assert not cuplug.is_grad_enabled()
+        made = x * 2
+        assert not made.requires_grad
+        assert made.grad_fn is None
+        with cuplug.inference_mode(False):
+            assert not cuplug.is_inference_mode_enabled()
+            assert (x * 2).requires_grad
+    assert not cuplug.is_inference_mode_enabled()
+    assert (x * made).requires_grad  # what was made within is an ordinary tensor
+
+
+def test_inference_mode_decorates_functions_and_generators(running: str) -> None:
+    @cuplug.inference_mode()
+    def asked() -> Any:
+        return cuplug.is_inference_mode_enabled(), cuplug.is_grad_enabled()
+
+    @cuplug.no_grad()
+    def steps() -> Any:
+        yield cuplug.is_grad_enabled()
+        yield cuplug.is_grad_enabled()
+
+    assert asked() == (True, False)
+    found = []
+    for each in steps():
+        found.append((each, cuplug.is_grad_enabled()))
+    assert found == [(False, True), (False, True)]
+
+
+def test_the_mode_is_the_threads_own(running: str) -> None:
+    import threading
+
+    seen = []
+    with cuplug.inference_mode():
+        thread = threading.Thread(target=lambda: seen.append(cuplug.is_grad_enabled()))
+        thread.start()
+        thread.join()
+    assert seen == [True]
+
+
+# --- what is kept
+
+
+def test_what_gradients_need_is_freed_as_the_pass_goes(device: str) -> None:
+    x = cuplug.ones(2, device=device, requires_grad=True)
+    y = x.exp()
+    kept = weakref.ref(y.grad_fn)
+    alive = []
+    middle = y * 1
+    x.register_hook(lambda gradient: alive.append(kept() is not None and kept().kept is not None))
+    made = middle.sum()
+    made.backward()
+    assert alive == [False]
+    with pytest.raises(cuplug.CuplugError, match="second time"):
+        made.backward()
+
+
+def test_a_graph_that_nobody_holds_is_gone(device: str) -> None:
+    x = cuplug.ones(2, device=device, requires_grad=True)
+    gc.disable()
+    try:
+        made = (x.exp() * x).sum()
+        node = weakref.ref(made.grad_fn)
+        del made
+        assert node() is None  # without the collector: there are no circles
+    finally:
+        gc.enable()
+
+
+def net() -> Any:
+    cuplug.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 64), nn.GELU(), nn.Dropout(0.5), nn.Linear(64, 8), nn.Tanh(), nn.Linear(8, 1))
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_checkpoint_gives_the_same_gradients_with_the_same_random_numbers(device: str, mixed: bool) -> None:
+    plain, saving = net().to(device), net().to(device)
+    x = cuplug.randn(5, 8, device=device)
+    for one in (plain, saving):
+        cuplug.manual_seed(7)
+        with cuplug.autocast(device, cuplug.bfloat16, enabled=mixed):
+            made = checkpoint(one, x) if one is saving else one(x)  # no argument requires gradients
+        made.sum().backward()
+    for a, b in zip(plain.parameters(), saving.parameters(), strict=True):
+        assert cuplug.equal(a.grad, b.grad)
+
+
+def test_checkpoint_keeps_less(running: str) -> None:
+    held = []
+    for saves in (False, True):
+        model, x = net().cuda(), cuplug.randn(512, 8).cuda()
+        before = cuplug.cuda.memory_allocated()
+        made = checkpoint_sequential(model, 2, x) if saves else model(x)
+        held.append(cuplug.cuda.memory_allocated() - before)
+        made.sum().backward()
+        del made, x, model
+    assert held[1] < held[0] - 512 * 64 * 4
+
+
+def test_checkpoint_passes_gradients_to_arguments_and_through_grad(device: str) -> None:
+    x = cuplug.rand(3, device=device, requires_grad=True)
+    (found,) = cuplug.autograd.grad(checkpoint(lambda a, factor: (a.exp() * factor).sin(), x, factor=2.0).sum(), x)
+    (expected,) = cuplug.autograd.grad((x.exp() * 2.0).sin().sum(), x)
+    assert cuplug.equal(found, expected)
+
+
+def test_what_computes_something_else_the_second_time_is_an_error(device: str) -> None:
+    x, times = cuplug.rand(3, device=device, requires_grad=True), []
+
+    def changing(a: Any) -> Any:
+        times.append(1)
+        return a.exp().sin() if len(times) == 1 else a.exp()
+
+    with pytest.raises(cuplug.CuplugError, match=r"kept 2 tensors .* and 1 when it ran again"):
+        checkpoint(changing, x).sum().backward()
+    assert not cuplug.autograd.grad(x.exp().sum(), x)[0].requires_grad
