@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 pytestmark = pytest.mark.needs_sim
+
+GUIDE = Path(__file__).parents[3] / "docs" / "guide" / "pycuda-programs.md"
 
 PROGRAM = """
 import sys
@@ -81,3 +85,9 @@ def test_pycuda_that_was_imported_before_is_not_replaced(run_program):
         "cuplug.interop.pycuda.install()"
     )
     assert "PyCUDA was imported before cuplug could take its place" in done.stderr
+
+
+def test_the_guides_program_prints_what_it_says(run_program):
+    (program,) = re.findall(r'^```python title="reflect.py"\n(.*?)^```', GUIDE.read_text(), re.DOTALL | re.MULTILINE)
+    done = run_program(program)
+    assert done.stdout.splitlines() == re.findall(r"^print\(.*\)  # (.*)$", program, re.MULTILINE), done.stderr

@@ -36,8 +36,7 @@ __all__ = [
     "zeros_like",
 ]
 
-_THREADS = 128
-_BLOCKS = 128
+_THREADS, _EACH, _BLOCKS = 32, 64, 64
 
 
 class GPUArray:
@@ -565,10 +564,9 @@ def arange(*args: Any, dtype: Any = None, stream: Any = None, allocator: Any = N
 
 
 def splay(n: int, dev: Any = None) -> tuple[tuple[int, int], tuple[int, int, int]]:
-    """A grid and a block for ``n`` elements, each thread of which takes every so many."""
+    """A grid and a block for ``n`` elements, of which each thread takes several."""
     del dev
-    threads = min(max(-(-n // 32) * 32, 32), _THREADS)
-    return (min(max(-(-n // threads), 1), _BLOCKS), 1), (threads, 1, 1)
+    return (min(max(-(-n // (_THREADS * _EACH)), 1), _BLOCKS), 1), (_THREADS, 1, 1)
 
 
 # --- helpers

@@ -25,21 +25,26 @@ __all__ = [
     "settled",
 ]
 
+# Each thread takes elements that lie together: here threads run one after the other.
 _KERNEL = """
 {preamble}
 __global__ void {name}({parameters})
 {{
     const long tid = threadIdx.x, cta_start = (long)blockDim.x * blockIdx.x;
     const long total_threads = (long)gridDim.x * blockDim.x;
-    long i;
+    const long cuplug_each = ((long){count} + total_threads - 1) / total_threads;
+    const long cuplug_end = min((cta_start + tid + 1) * cuplug_each, (long){count});
     {loop_prep};
-    for ({loop}) {{ {operation}; }}
+    for (long cuplug_at = (cta_start + tid) * cuplug_each; cuplug_at < cuplug_end; ++cuplug_at) {{
+        const long i = {element};
+        {operation};
+    }}
     {after_loop};
 }}
 """
+_ALL = ("n", "cuplug_at")
+_RANGE = ("count", "start + cuplug_at * step")
 _range = range  # which an argument of kernels hides
-_ALL = "i = cta_start + tid; i < n; i += total_threads"
-_RANGE = "i = start + (cta_start + tid) * step; step > 0 ? i < stop : i > stop; i += total_threads * step"
 
 
 def kernel_preamble(arguments: Sequence[Any], preamble: str) -> str:
@@ -93,14 +98,15 @@ def _module(
     preamble: str,
     loop_prep: str,
     after_loop: str,
-    loop: str,
+    loop: tuple[str, str],
 ) -> SourceModule:
     source = _KERNEL.format(
         preamble=kernel_preamble(arguments, preamble),
         name=name,
         parameters=", ".join(each.declarator() for each in arguments),
         loop_prep=loop_prep,
-        loop=loop,
+        count=loop[0],
+        element=loop[1],
         operation=operation,
         after_loop=after_loop,
     )
@@ -159,7 +165,7 @@ class ElementwiseKernel:
         else:
             start, stop, step = part.indices(size)
             count = len(_range(start, stop, step))
-            steps = [("n", size), ("start", start), ("stop", stop), ("step", step)]
+            steps = [("n", size), ("start", start), ("step", step), ("count", count)]
         if not count:
             return
         function = self._functions.get(part is not None)

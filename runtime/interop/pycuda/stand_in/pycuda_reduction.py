@@ -14,10 +14,9 @@ from .pycuda_elementwise import kernel_preamble, settled
 
 __all__ = ["ReductionKernel"]
 
-_THREADS = 128
-_BLOCKS = 64
-# Each block reduces a part of the elements, its threads in halves. The second kernel does so with the blocks' results,
-# in one block.
+_THREADS, _EACH, _BLOCKS = 64, 64, 64
+# Each thread reduces elements that lie together, for here threads run one after the other, and each block its threads'
+# results, in halves. The second kernel does so with the blocks' results, in one block.
 _SOURCE = """
 {preamble}
 typedef {ctype} cuplug_value;
@@ -34,13 +33,16 @@ __device__ inline void cuplug_reduce_block(cuplug_value value, cuplug_value *out
     if (threadIdx.x == 0) out[blockIdx.x] = values[0];
 }}
 __global__ void {name}_stage1({parameters}) {{
-    cuplug_value sum = {neutral};
-    const long all = (long)gridDim.x * blockDim.x;
-    for (long at = (long)blockIdx.x * blockDim.x + threadIdx.x; at < cuplug_count; at += all) {{
-        long i = cuplug_start + at * cuplug_step;
-        sum = cuplug_reduce(sum, {map_expr});
+    cuplug_value cuplug_sum = {neutral};
+    const long cuplug_threads = (long)gridDim.x * blockDim.x;
+    const long cuplug_each = (cuplug_count + cuplug_threads - 1) / cuplug_threads;
+    const long cuplug_first = ((long)blockIdx.x * blockDim.x + threadIdx.x) * cuplug_each;
+    const long cuplug_end = min(cuplug_first + cuplug_each, cuplug_count);
+    for (long cuplug_at = cuplug_first; cuplug_at < cuplug_end; ++cuplug_at) {{
+        const long i = cuplug_start + cuplug_at * cuplug_step;
+        cuplug_sum = cuplug_reduce(cuplug_sum, {map_expr});
     }}
-    cuplug_reduce_block(sum, cuplug_out);
+    cuplug_reduce_block(cuplug_sum, cuplug_out);
 }}
 __global__ void {name}_stage2(cuplug_value *out, cuplug_value *in, int count) {{
     cuplug_value sum = {neutral};
@@ -133,7 +135,7 @@ class ReductionKernel:
         count = max(-(-(stop - start) // step), 0)
         allocator = allocator or self._allocator or next(each.allocator for each in args if isinstance(each, GPUArray))
         made = GPUArray((), self.dtype_out, allocator) if out is None else out
-        blocks = min(max(-(-count // _THREADS), 1), _BLOCKS)
+        blocks = min(max(-(-count // (_THREADS * _EACH)), 1), _BLOCKS)
         block = (_THREADS, 1, 1)
         if blocks == 1:
             self._first.prepared_async_call((1,), block, stream, made.ptr, *values, start, step, count)
