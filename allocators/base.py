@@ -226,7 +226,7 @@ class Allocator(ABC):
             DriverError: the device is in a sticky error state, or a call failed. Nothing has changed.
             CuplugError: the allocator cannot put memory to sleep.
         """
-        number = self._check_sleep(tag)
+        number = check_sleep(type(self), tag)
         return self._operate(self._fall_asleep, number, keep) if number is not None else 0
 
     def wake(self, tag: str) -> int:
@@ -243,7 +243,7 @@ class Allocator(ABC):
             DriverError: the device is in a sticky error state, or a call failed.
             CuplugError: the allocator cannot put memory to sleep.
         """
-        number = self._check_sleep(tag)
+        number = check_sleep(type(self), tag)
         if number is None:
             return 0
         request = _Request(0, 0)
@@ -251,7 +251,7 @@ class Allocator(ABC):
         try:
             self._obtain(request)
         except OutOfMemoryError as error:
-            raise OutOfMemoryError(f"memory tagged {tag!r} sleeps on, since it cannot wake: {error}") from None
+            raise cannot_wake(tag, error) from None
         return request.nbytes
 
     def asleep(self) -> list[Sleeping]:
@@ -598,15 +598,6 @@ class Allocator(ABC):
             return None
         return True
 
-    def _check_sleep(self, tag: str) -> int | None:
-        """The tag's number; None if nothing was ever tagged so."""
-        if not self.can_sleep:
-            raise CuplugError(
-                f"{type(self).__name__} cannot put memory to sleep, since its addresses go with its memory; choose the "
-                "allocator expandable"
-            )
-        return tag_number(tag)
-
     # --- blocks that come back ----------------------------------------------------------------------------------------
 
     def _take_back_returned(self) -> None:
@@ -730,6 +721,25 @@ class Allocator(ABC):
         if block.allocator is not self:
             return f"{block!r} belongs to another allocator ({block.allocator!r}); free it there"
         return f"{block!r} is not in the program's hands: it was freed before, or its allocator was closed"
+
+
+def check_sleep(strategy: type[Any], tag: str) -> int | None:
+    """The number of a tag that is to sleep or to wake; None if nothing was ever tagged so.
+
+    Raises:
+        CuplugError: the allocator cannot put memory to sleep.
+    """
+    if not strategy.can_sleep:
+        raise CuplugError(
+            f"{strategy.__name__} cannot put memory to sleep, since its addresses go with its memory; choose "
+            "the allocator expandable"
+        )
+    return tag_number(tag) or None
+
+
+def cannot_wake(tag: str, error: OutOfMemoryError) -> OutOfMemoryError:
+    """The error for memory that sleeps on, for want of room."""
+    return OutOfMemoryError(f"memory tagged {tag!r} sleeps on, since it cannot wake: {error}")
 
 
 class _Request:

@@ -32,7 +32,7 @@ from .statistics import SMALL_BLOCK
 from .tags import UNTAGGED, here, tag_name
 from .upstream import Upstream, VirtualMemory
 
-__all__ = ["ExpandableAllocator", "virtual_memory_of"]
+__all__ = ["ExpandableAllocator", "virtual_memory_of", "why_asleep"]
 
 T = TypeVar("T", Block, Page)
 _MIB = 1 << 20
@@ -115,9 +115,7 @@ class ExpandableAllocator(Allocator):
     def _allocate(self, requested: int, nbytes: int, stream: int) -> Block:
         tag = here.tag
         if tag in self._asleep:
-            raise CuplugError(
-                f"memory tagged {tag_name(tag)!r} is asleep; wake it before more is allocated with that tag"
-            )
+            raise CuplugError(why_asleep(tag))
         self._allocations += 1
         self._allocated_bytes += nbytes
         space = self._spaces.get((stream, nbytes <= SMALL_BLOCK, tag)) or self._new_space(stream, nbytes, tag)
@@ -577,6 +575,11 @@ def _order_of_key(key: tuple[int, bool | None, int]) -> tuple[int, int]:
 def _power_of_two(nbytes: int, granularity: int) -> int:
     """The greatest power of two times ``granularity`` within ``nbytes``; at least ``granularity``."""
     return granularity << max(0, (nbytes // granularity).bit_length() - 1)
+
+
+def why_asleep(tag: int) -> str:
+    """Why nothing can be allocated with this tag at present."""
+    return f"memory tagged {tag_name(tag)!r} is asleep; wake it before more is allocated with that tag"
 
 
 def virtual_memory_of(upstream: Upstream) -> VirtualMemory:

@@ -141,7 +141,7 @@ class Pages:
         """
         while self._stray:
             page = self._stray[-1]
-            if page.mapped:
+            if page.mapped and page.retired:
                 self._unmap(page)
             self._release(page)
             self._stray.pop()

@@ -6,6 +6,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from .core_choice import is_available
+
+if is_available():
+    from . import _native
+
 __all__ = ["MOST_TAGS", "UNTAGGED", "here", "known_tags", "memory_tag", "tag_name", "tag_number"]
 
 UNTAGGED = 0
@@ -91,4 +96,6 @@ def known_tags() -> list[str]:
 def _enter(tag: int) -> int:
     before = here.tag
     here.tag = tag
+    if is_available():
+        _native.set_memory_tag(tag)
     return before

@@ -16,6 +16,7 @@ struct Allocator::Request {
   int64_t available = 0; /* bytes that the device has free or the allocator holds unused, after the latest attempt */
   int64_t most_available = -1;
   int asked = 0;
+  uint64_t tag = 0; /* what is to wake, if that is what was asked for; `nbytes` is then how much it takes */
 
   /* Whether to call the hook (again): its last answer has to have made more memory available than ever. */
   bool may_ask() {
@@ -63,20 +64,53 @@ Allocator::Allocator(const cuplug_upstream &table, uint64_t memory_limit)
 int Allocator::allocate(uint64_t nbytes, uint64_t stream, uint64_t context, Block **block) {
   if (nbytes == 0) return allocate_nothing(stream, block);
   Request request{nbytes, stream, context};
+  int answer = obtain(request);
+  if (answer == CUPLUG_OK) *block = request.block;
+  return answer;
+}
+
+/* Do what was asked for, asking the hook as often as it makes room. */
+int Allocator::obtain(Request &request) {
   for (;;) {
     bool is_short = false;
     int answer = operate([&] { is_short = serve(request); });
-    if (answer != CUPLUG_OK) return answer;
-    if (!is_short) break;
-    int wanted = hook_ != nullptr && request.may_ask() ? hook_(hook_context_, nbytes, stream) : 0;
+    if (answer != CUPLUG_OK || !is_short) return answer;
+    int wanted = hook_ != nullptr && request.may_ask() ? hook_(hook_context_, request.nbytes, request.stream) : 0;
     if (wanted < 0) return CUPLUG_FAILED;
     if (wanted == 0) {
-      answer = operate([&] { note_shortage(nbytes, stream, context); });
+      answer = operate([&] { note_shortage(request.nbytes, request.stream, request.context); });
       return answer == CUPLUG_OK ? CUPLUG_OUT_OF_MEMORY : answer;
     }
   }
-  *block = request.block;
-  return CUPLUG_OK;
+}
+
+int Allocator::sleep(uint64_t tag, const cuplug_keeper *keeper, uint64_t *nbytes) {
+  *nbytes = 0;
+  if (!can_sleep()) return CUPLUG_NOT_SUPPORTED;
+  return operate([&] {
+    check_open();
+    poll_fences();
+    await_waiting();
+    *nbytes = fall_asleep(tag, keeper);
+  });
+}
+
+int Allocator::wake(uint64_t tag, uint64_t *nbytes) {
+  *nbytes = 0;
+  if (!can_sleep()) return CUPLUG_NOT_SUPPORTED;
+  Request request{0, 0, 0};
+  request.tag = tag;
+  int answer = tag == 0 ? CUPLUG_OK : obtain(request);
+  if (answer == CUPLUG_OK) *nbytes = request.nbytes;
+  return answer;
+}
+
+int Allocator::sleeping(cuplug_sleeping *found, size_t most, size_t *count) {
+  return operate([&] {
+    std::vector<cuplug_sleeping> all = asleep();
+    *count = all.size();
+    std::copy_n(all.begin(), std::min(most, all.size()), found);
+  });
 }
 
 int Allocator::allocate_at(uint64_t address, uint64_t nbytes, uint64_t requested, uint64_t stream, uint64_t context,
@@ -249,6 +283,8 @@ int Allocator::whole(Work work) {
     return CUPLUG_FAILED;
   } catch (const Closed &) {
     return CUPLUG_CLOSED;
+  } catch (const Asleep &) {
+    return CUPLUG_ASLEEP;
   } catch (const std::bad_alloc &) {
     return CUPLUG_NO_HOST_MEMORY;
   }
@@ -296,25 +332,47 @@ int Allocator::allocate_nothing(uint64_t stream, Block **made) {
 /* One pass through everything that the allocator itself can do. Whether memory is still short. */
 bool Allocator::serve(Request &request) {
   check_open();
+  if (request.tag != 0) return !find_room(request, [&] { return attempt_to_wake(request); });
   addresses_.prepare();
   uint64_t nbytes = rounded(request.nbytes);
+  Block *block = nullptr;
+  bool found = find_room(request, [&] {
+    block = attempt(request, nbytes);
+    return block != nullptr;
+  });
+  if (found) hand_out(block, request);
+  return !found;
+}
+
+/* Whether `attempt` succeeds, tried again after each thing that makes room. */
+template <class Attempt>
+bool Allocator::find_room(Request &request, Attempt attempt) {
   poll_fences();
-  Block *block = attempt(request, nbytes);
-  if (block == nullptr && !waiting_.empty()) {
+  bool found = attempt();
+  if (!found && !waiting_.empty()) {
     await_waiting();
-    block = attempt(request, nbytes);
+    found = attempt();
   }
-  if (block == nullptr && release_unused() != 0) {
-    block = attempt(request, nbytes);
-    ledger_.num_alloc_retries += block != nullptr;
+  if (!found && release_unused() != 0) {
+    found = attempt();
+    ledger_.num_alloc_retries += found;
   }
-  if (block == nullptr) {
+  if (!found) {
     int64_t lying = int64_t(ledger_.reserved() - ledger_.in_use());
+    for (const cuplug_sleeping &one : asleep()) lying += int64_t(one.nbytes);
     request.available = int64_t(upstream_.free_bytes()) + lying;
-    return true;
   }
-  hand_out(block, request);
-  return false;
+  return found;
+}
+
+bool Allocator::attempt_to_wake(Request &request) {
+  try {
+    request.nbytes = rouse(request.tag);
+    return true;
+  } catch (const OutOfMemory &) {
+    request.nbytes = needed(request.tag);
+    return false;
+  }
 }
 
 /* `block` goes into the program's hands. */

@@ -22,8 +22,20 @@ struct cuplug_allocator {};
 
 namespace cuplug {
 
+/* Variables of a thread, reached without a call. glibc keeps room for a few of them in libraries that are loaded late;
+ * other C libraries may not. */
+#if defined(__GLIBC__)
+#define CUPLUG_QUICK_THREAD_LOCAL __attribute__((tls_model("initial-exec"))) __thread
+#else
+#define CUPLUG_QUICK_THREAD_LOCAL __thread
+#endif
+/* The tag of what the calling thread allocates; 0 for none. */
+extern CUPLUG_QUICK_THREAD_LOCAL uint64_t memory_tag;
+
 /* The allocator was closed or abandoned. */
 struct Closed {};
+/* What is to be allocated has a tag that is asleep. */
+struct Asleep {};
 
 /* Hands out blocks of one device's memory. Every public method may be called from any thread, and answers one of the
  * numbers of the header. A strategy implements the pure methods below, which run under the mutex and throw OutOfMemory
@@ -49,6 +61,9 @@ class Allocator : public cuplug_allocator {
   void abandon();
   int statistics(cuplug_statistics *statistics);
   int served(cuplug_served *served);
+  int sleep(uint64_t tag, const cuplug_keeper *keeper, uint64_t *nbytes);
+  int wake(uint64_t tag, uint64_t *nbytes);
+  int sleeping(cuplug_sleeping *found, size_t most, size_t *count);
   int reset_peaks();
   int reset_accumulated();
   int segments(cuplug_map **map);
@@ -82,6 +97,16 @@ class Allocator : public cuplug_allocator {
   virtual uint64_t rounded(uint64_t nbytes) const { return round_up(nbytes); }
   /* Fence what is cached for `stream` and make it available to others. */
   virtual void forget(uint64_t stream) = 0;
+  /* Whether it can put tagged memory to sleep; then it has the next six. */
+  virtual bool can_sleep() const { return false; }
+  /* Put what is tagged so to sleep, and return the bytes given back; 0 if it sleeps already. */
+  virtual uint64_t fall_asleep(uint64_t, const cuplug_keeper *) { return 0; }
+  /* Wake it, and return the bytes taken; 0 if it is awake. Throws OutOfMemory: it sleeps on. */
+  virtual uint64_t rouse(uint64_t) { return 0; }
+  /* The bytes that `rouse` would take. */
+  virtual uint64_t needed(uint64_t) const { return 0; }
+  virtual std::vector<cuplug_sleeping> asleep() { return {}; }
+  virtual bool is_asleep(const Block *) const { return false; }
   /* How much a plan has served; null where the strategy follows none. */
   virtual const cuplug_served *served_by_plan() const { return nullptr; }
   /* Look whether fences of the strategy's own have passed. Called before each allocation. */
@@ -103,6 +128,12 @@ class Allocator : public cuplug_allocator {
   /* Append the entry of one part to a map. */
   static void add_piece(std::vector<cuplug_piece> &pieces, const Block *part);
 
+  /* The blocks in use, in the order of their allocation. */
+  std::vector<Block *> in_use();
+  void poll_fences();
+  void await_waiting();
+  void check_open() const;
+
   Upstream upstream_; /* first, since fences all over the rest refer to it */
   Ledger ledger_;
   Store<Block> parts_;
@@ -119,13 +150,14 @@ class Allocator : public cuplug_allocator {
   template <class Work>
   int whole(Work work);
   void settle_soon();
-  void poll_fences();
-  void await_waiting();
-  void check_open() const;
 
+  int obtain(Request &request);
   bool serve(Request &request);
+  template <class Attempt>
+  bool find_room(Request &request, Attempt attempt);
   void hand_out(Block *block, Request &request);
   Block *attempt(const Request &request, uint64_t nbytes);
+  bool attempt_to_wake(Request &request);
   void note_shortage(uint64_t nbytes, uint64_t stream, uint64_t context);
   int allocate_nothing(uint64_t stream, Block **block);
 
@@ -137,7 +169,6 @@ class Allocator : public cuplug_allocator {
   void hand_back(Block *block);
   void forget_everywhere(uint64_t stream);
   void close_down();
-  std::vector<Block *> in_use();
   Uses *uses_of(Block *block);
   void drop_uses(Block *block);
   cuplug_map *make_map();

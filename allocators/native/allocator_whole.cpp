@@ -6,7 +6,6 @@
 
 namespace cuplug {
 
-/* The blocks in use, in the order of their allocation. */
 std::vector<Block *> Allocator::in_use() {
   std::vector<Block *> found;
   parts_.each([&](Block &part) {
@@ -116,7 +115,7 @@ void Allocator::note_shortage(uint64_t nbytes, uint64_t stream, uint64_t context
   shortage.requested_bytes = uint64_t(ledger_.all().requested_bytes.current);
   shortage.reserved_bytes = ledger_.reserved();
   parts_.each([&](const Block &part) {
-    if (part.kind != FREE) return;
+    if (part.kind != FREE || is_asleep(&part)) return;
     shortage.largest_free = std::max(shortage.largest_free, part.nbytes);
     shortage.lost_bytes += part.nbytes;
   });

@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-#define CUPLUG_ALLOCATOR_VERSION 2 /* of this interface; what is added later stands behind what is here */
+#define CUPLUG_ALLOCATOR_VERSION 3 /* of this interface; what is added later stands behind what is here */
 
 /* What a call answers. */
 enum {
@@ -29,7 +29,8 @@ enum {
   CUPLUG_BUSY = 6,           /* another thread is inside, and the caller did not want to wait */
   CUPLUG_INVALID = 7,        /* an argument or an option is out of its range; cuplug_last_error() names it */
   CUPLUG_NO_HOST_MEMORY = 8, /* the process has no memory left; nothing has changed */
-  CUPLUG_NOT_SUPPORTED = 9   /* expandable without virtual memory */
+  CUPLUG_NOT_SUPPORTED = 9,  /* expandable without virtual memory; sleep on caching */
+  CUPLUG_ASLEEP = 10         /* an allocation with a tag that is asleep */
 };
 
 /* A stream's number has 48 bits. Bits 48 to 62, where they are not all zero, name a private pool: to the allocator it is
@@ -190,8 +191,11 @@ typedef struct cuplug_piece {
 typedef struct cuplug_segment { /* its pieces are pieces[first_piece .. first_piece + piece_count) */
   uint64_t address, nbytes, stream;
   size_t first_piece, piece_count;
-  int is_small, is_expandable;
+  int is_small;
+  int is_expandable; /* 0, or CUPLUG_EXPANDABLE with CUPLUG_SEGMENT_ASLEEP perhaps, and its tag above them */
 } cuplug_segment;
+enum { CUPLUG_EXPANDABLE = 1, CUPLUG_SEGMENT_ASLEEP = 2 };
+#define CUPLUG_TAG_SHIFT 8
 typedef struct cuplug_map {
   size_t segment_count, piece_count;
   cuplug_segment *segments; /* in order of address */
@@ -199,6 +203,37 @@ typedef struct cuplug_map {
 } cuplug_map;
 int cuplug_get_segments(cuplug_allocator *, cuplug_map **map);
 void cuplug_map_free(cuplug_map *);
+
+/* --- sleep (allocators/sleeping.py). What a thread allocates while it has a tag, a number from 1 to CUPLUG_MOST_TAGS, goes
+ * to sleep and wakes together: its pages go back to the device, and its addresses stay. Only allocators on virtual memory
+ * look at tags. */
+#define CUPLUG_MOST_TAGS ((1 << 20) - 1)
+/* The calling thread's tag from now on, for all allocators; 0 for none. Answers the one before. */
+uint64_t cuplug_set_memory_tag(uint64_t tag);
+uint64_t cuplug_memory_tag(void);
+
+/* Keeps contents on the host. Functions answer CUPLUG_OK, CUPLUG_OUT_OF_MEMORY (save) or CUPLUG_FAILED. They are called
+ * while the allocator's mutex is held, `drop` at any time while the allocator is there. */
+typedef struct cuplug_keeper {
+  void *context;
+  int (*save)(void *context, uint64_t address, uint64_t nbytes, void **copy); /* queues a copy of what stands there */
+  int (*restore)(void *context, void *copy);                                  /* queues the way back */
+  int (*wait)(void *context, void *copy); /* until what was queued last is done */
+  void (*drop)(void *context, void *copy);
+} cuplug_keeper;
+/* Give back to the device what stands behind the blocks of that tag. Waits for the work that is queued on their streams.
+ * `keeper` may be null: then their contents are lost. `nbytes`: what was given back; 0 if nothing was awake. Whatever
+ * fails, nothing has changed. */
+int cuplug_sleep(cuplug_allocator *, uint64_t tag, const cuplug_keeper *keeper, uint64_t *nbytes);
+/* Bring it back to its addresses. Goes through everything that an allocation does when memory is short. Whatever fails, it
+ * sleeps on. `nbytes`: what was taken; 0 if it was awake. */
+int cuplug_wake(cuplug_allocator *, uint64_t tag, uint64_t *nbytes);
+typedef struct cuplug_sleeping {
+  uint64_t tag, blocks;
+  uint64_t nbytes, kept_bytes; /* of the blocks, and of those of them whose contents are kept */
+} cuplug_sleeping;
+/* What sleeps, in order of tags: writes up to `most`, and to `count` how many there are. */
+int cuplug_get_sleeping(cuplug_allocator *, cuplug_sleeping *found, size_t most, size_t *count);
 
 /* --- events. Kinds are those of allocators/events.py (EventKind). */
 typedef struct cuplug_event {

@@ -24,7 +24,9 @@ enum EventKind : int32_t {
   PAGE_MAP = 8,
   PAGE_UNMAP = 9,
   PAGE_RELEASE = 10,
-  OUT_OF_MEMORY = 11
+  OUT_OF_MEMORY = 11,
+  SLEEP = 13,
+  WAKE = 14
 };
 
 /* Events go to whoever takes them, to a listener, and into a trace file: to those of them that there are.

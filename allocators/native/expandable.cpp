@@ -14,12 +14,6 @@ Space *space_at(const Block *span) { return static_cast<Space *>(span->home); }
 
 uint64_t round_up_to(uint64_t nbytes, uint64_t unit) { return (nbytes + unit - 1) / unit * unit; }
 
-/* The greatest power of two times `granularity` within `nbytes`; at least `granularity`. */
-uint64_t power_of_two(uint64_t nbytes, uint64_t granularity) {
-  uint64_t pages = nbytes / granularity;
-  return pages == 0 ? granularity : granularity << (63 - __builtin_clzll(pages));
-}
-
 }  // namespace
 
 ExpandableAllocator::ExpandableAllocator(const cuplug_upstream &table, const ExpandableOptions &options)
@@ -33,6 +27,7 @@ ExpandableAllocator::ExpandableAllocator(const cuplug_upstream &table, const Exp
 /* --- allocation and free */
 
 Block *ExpandableAllocator::take(uint64_t, uint64_t nbytes, uint64_t stream) {
+  if (memory_tag != 0 && sleeper_of(memory_tag) != nullptr) throw Asleep();
   Space *space = space_of(stream, nbytes <= SMALL_BLOCK);
   space->prepare();
   ++allocations_;
@@ -44,8 +39,8 @@ Block *ExpandableAllocator::take(uint64_t, uint64_t nbytes, uint64_t stream) {
 Block *ExpandableAllocator::take_at(uint64_t address, uint64_t nbytes, uint64_t stream) {
   Stream *found = stream_of(stream);
   if (found == nullptr) return nullptr;
-  for (Space *space : {found->small, found->large}) {
-    if (space == nullptr) continue;
+  for (Space *space : found->all()) {
+    if (space == found->planned || space->asleep) continue;
     space->prepare();
     if (Block *span = space->find_at(address, nbytes)) return space->take_at(span, address, nbytes);
   }
@@ -55,6 +50,7 @@ Block *ExpandableAllocator::take_at(uint64_t address, uint64_t nbytes, uint64_t 
 void ExpandableAllocator::put(Block *block) {
   Space *space = space_at(block);
   space->prepare();
+  if (space->asleep) sleeper_of(space->tag)->forget(block->address);
   space->put(block);
 }
 
@@ -79,12 +75,33 @@ ExpandableAllocator::Stream *ExpandableAllocator::stream_made(uint64_t stream) {
 
 Space *ExpandableAllocator::space_of(uint64_t stream, bool small) {
   Stream *found = stream_made(stream);
+  if (memory_tag != 0) return tagged_space_of(found, small, memory_tag);
   Space *&space = small ? found->small : found->large;
-  if (space == nullptr) {
-    spaces_.push_back(std::make_unique<Space>(stream, small, found->stamps, granularity_, ledger_, parts_, runs_));
-    space = spaces_.back().get();
-  }
+  if (space == nullptr) space = new_space(found, small, 0);
   return space;
+}
+
+Space *ExpandableAllocator::tagged_space_of(Stream *stream, bool small, uint64_t tag) {
+  std::vector<Space *> &spaces = stream->tagged;
+  auto place = std::find_if(spaces.begin(), spaces.end(), [&](const Space *space) {
+    return space->tag > tag || (space->tag == tag && (space->small == small || !space->small));
+  });
+  if (place != spaces.end() && (*place)->tag == tag && (*place)->small == small) return *place;
+  return *spaces.insert(place, new_space(stream, small, tag));
+}
+
+Space *ExpandableAllocator::new_space(Stream *stream, bool small, uint64_t tag) {
+  spaces_.push_back(std::make_unique<Space>(stream->stamps->stream, small, stream->stamps, granularity_, ledger_, parts_,
+                                            runs_, tag));
+  return spaces_.back().get();
+}
+
+std::vector<Space *> ExpandableAllocator::Stream::all() const {
+  std::vector<Space *> found;
+  for (Space *space : {small, large, planned})
+    if (space != nullptr) found.push_back(space);
+  found.insert(found.end(), tagged.begin(), tagged.end());
+  return found;
 }
 
 void ExpandableAllocator::poll() {
@@ -259,7 +276,15 @@ void ExpandableAllocator::place_in_new_range(Space *space, uint64_t nbytes, Open
 
 uint64_t ExpandableAllocator::release_unused() {
   pages_.begin();
-  std::vector<Source> leaving = every_free_page();
+  uint64_t total = give_back_free(movable_spaces());
+  pages_.release_strays();
+  drop_empty_ranges(every_space());
+  return total;
+}
+
+/* Give back the free pages of `spaces`, and return their bytes. */
+uint64_t ExpandableAllocator::give_back_free(const std::vector<Space *> &spaces) {
+  std::vector<Source> leaving = every_free_page(spaces);
   uint64_t total = 0;
   for (const Source &source : leaving) {
     space_at(source.span)->stamps->wait(source.span->stamp);
@@ -267,19 +292,18 @@ uint64_t ExpandableAllocator::release_unused() {
   }
   prepare(leaving.size());
   for (const Source &source : leaving) give_back(source);
-  pages_.release_strays();
-  drop_empty_ranges(every_space());
   return total;
 }
 
 void ExpandableAllocator::release_all() {
+  wake_all();
   release_unused();
   for (const auto &stream : streams_) stream->stamps->drop();
 }
 
-std::vector<ExpandableAllocator::Source> ExpandableAllocator::every_free_page() const {
+std::vector<ExpandableAllocator::Source> ExpandableAllocator::every_free_page(const std::vector<Space *> &spaces) {
   std::vector<Source> found;
-  for (const Space *space : movable_spaces())
+  for (const Space *space : spaces)
     space->each_free([&](Block *span) {
       uint64_t at = span->end();
       while (Page *page = space->page_before(span, &at)) found.push_back({span, page});
@@ -330,14 +354,13 @@ void ExpandableAllocator::forget(uint64_t stream) {
   Stream *found = stream_of(stream);
   if (found == nullptr) return;
   bool any_left = false;
-  for (Space *space : {found->small, found->large, found->planned})
-    any_left = any_left || (space != nullptr && !space->ranges.empty());
+  const std::vector<Space *> spaces = found->all();
+  for (const Space *space : spaces) any_left = any_left || !space->ranges.empty();
   if (any_left)
     found->stamps->forget();
   else
     found->stamps->drop();
-  for (Space *space : {found->small, found->large, found->planned}) {
-    if (space == nullptr) continue;
+  for (Space *space : spaces) {
     auto place = std::find_if(spaces_.begin(), spaces_.end(), [&](const auto &other) { return other.get() == space; });
     if (!space->ranges.empty()) ownerless_.push_back(std::move(*place));
     spaces_.erase(place);
@@ -357,17 +380,19 @@ std::vector<Space *> ExpandableAllocator::every_space() const {
   return found;
 }
 
-/* Those whose pages may be moved or given back: not the private pools. */
+/* Those whose pages may be moved or given back: not the private pools, and not what sleeps. */
 std::vector<Space *> ExpandableAllocator::movable_spaces() const {
-  std::vector<Space *> found;
-  for (const auto &space : spaces_)
-    if (!is_kept(space->stream)) found.push_back(space.get());
-  for (const auto &space : ownerless_) found.push_back(space.get());
+  std::vector<Space *> found = every_space();
+  found.erase(std::remove_if(found.begin(), found.end(),
+                             [this](const Space *space) { return stays(space) || space->asleep; }),
+              found.end());
   return found;
 }
 
 void ExpandableAllocator::map_segments(std::vector<cuplug_segment> &segments, std::vector<cuplug_piece> &pieces) {
   for (const Space *space : every_space()) {
+    const int flags =
+        CUPLUG_EXPANDABLE | (space->asleep ? CUPLUG_SEGMENT_ASLEEP : 0) | int(space->tag << CUPLUG_TAG_SHIFT);
     for (const auto &range : space->ranges) {
       bool goes_on = false; /* whether a part that is no hole stands before this one */
       for (const Block *part = range->first; part != nullptr; part = part->after) {
@@ -375,7 +400,7 @@ void ExpandableAllocator::map_segments(std::vector<cuplug_segment> &segments, st
           goes_on = false;
           continue;
         }
-        if (!goes_on) segments.push_back({part->address, 0, space->stream, pieces.size(), 0, space->small, 1});
+        if (!goes_on) segments.push_back({part->address, 0, space->stream, pieces.size(), 0, space->small, flags});
         segments.back().nbytes += part->nbytes;
         segments.back().piece_count += 1;
         add_piece(pieces, part);

@@ -9,6 +9,7 @@
 #include "allocator.h"
 #include "pages.h"
 #include "policy.h"
+#include "sleeping.h"
 #include "space.h"
 #include "stamps.h"
 
@@ -35,6 +36,14 @@ class ExpandableAllocator : public Allocator {
   void forget(uint64_t stream) override;
   void poll() override;
 
+  /* --- sleeping.cpp */
+  bool can_sleep() const override { return true; }
+  uint64_t fall_asleep(uint64_t tag, const cuplug_keeper *keeper) override;
+  uint64_t rouse(uint64_t tag) override;
+  uint64_t needed(uint64_t tag) const override;
+  std::vector<cuplug_sleeping> asleep() override;
+  bool is_asleep(const Block *part) const override { return static_cast<const Space *>(part->home)->asleep; }
+
   /* --- what `planned` builds on */
 
   using Spaces = std::vector<std::unique_ptr<Space>>;
@@ -44,7 +53,10 @@ class ExpandableAllocator : public Allocator {
     std::shared_ptr<Stamps> stamps;
     Space *small = nullptr;
     Space *large = nullptr;
-    Space *planned = nullptr; /* what `planned` keeps apart */
+    Space *planned = nullptr;    /* what `planned` keeps apart */
+    std::vector<Space *> tagged; /* in order of their tags, those for small blocks first */
+    /* All of them that there are, in the order in which they are given up. */
+    std::vector<Space *> all() const;
   };
 
   /* A free page, and the free part in which it lies. */
@@ -62,6 +74,8 @@ class ExpandableAllocator : public Allocator {
   };
 
   Space *space_of(uint64_t stream, bool small);
+  Space *tagged_space_of(Stream *stream, bool small, uint64_t tag);
+  Space *new_space(Stream *stream, bool small, uint64_t tag);
   Stream *stream_made(uint64_t stream);
   Stream *stream_of(uint64_t stream);
   Block *grow(Space *space, uint64_t nbytes);
@@ -71,12 +85,15 @@ class ExpandableAllocator : public Allocator {
   std::vector<Block *> movable(const Space *space) const;
   uint64_t page_size(uint64_t fresh) const;
   void place_in_new_range(Space *space, uint64_t nbytes, Opening *opening);
-  std::vector<Source> every_free_page() const;
+  uint64_t give_back_free(const std::vector<Space *> &spaces);
+  static std::vector<Source> every_free_page(const std::vector<Space *> &spaces);
   void give_back(const Source &source);
   void prepare(size_t steps);
   void drop_empty_ranges(const std::vector<Space *> &spaces);
   std::vector<Space *> every_space() const;
   virtual std::vector<Space *> movable_spaces() const;
+  /* Whether the free memory of a space stays where it is: it belongs to a private pool that has not ended. */
+  bool stays(const Space *space) const { return is_kept(space->stream) && !space->stamps->forgotten(); }
 
   const uint64_t granularity_, slack_;
   Pages pages_;
@@ -90,6 +107,17 @@ class ExpandableAllocator : public Allocator {
   uint64_t large_range_, small_range_; /* bytes of address space to reserve at once */
   uint64_t most_active_ = 0;
   uint64_t allocations_ = 0, allocated_bytes_ = 0;
+
+ private:
+  Sleeper *sleeper_of(uint64_t tag) const;
+  std::vector<Space *> tagged(uint64_t tag) const;
+  std::vector<Block *> blocks_tagged(uint64_t tag);
+  void await_streams(const std::vector<Space *> &spaces, const std::vector<Block *> &blocks);
+  void drop_unused(uint64_t tag);
+  void wake_all();
+  void forget_sleeper(uint64_t tag);
+
+  std::vector<std::unique_ptr<Sleeper>> sleepers_; /* in the order in which they fell asleep */
 };
 
 }  // namespace cuplug

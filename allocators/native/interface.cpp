@@ -108,6 +108,26 @@ EXPORT int cuplug_forget_stream(cuplug_allocator *allocator, uint64_t stream) {
   return core(allocator).forget_stream(stream);
 }
 
+EXPORT uint64_t cuplug_set_memory_tag(uint64_t tag) {
+  uint64_t before = cuplug::memory_tag;
+  cuplug::memory_tag = tag;
+  return before;
+}
+
+EXPORT uint64_t cuplug_memory_tag(void) { return cuplug::memory_tag; }
+
+EXPORT int cuplug_sleep(cuplug_allocator *allocator, uint64_t tag, const cuplug_keeper *keeper, uint64_t *nbytes) {
+  return core(allocator).sleep(tag, keeper, nbytes);
+}
+
+EXPORT int cuplug_wake(cuplug_allocator *allocator, uint64_t tag, uint64_t *nbytes) {
+  return core(allocator).wake(tag, nbytes);
+}
+
+EXPORT int cuplug_get_sleeping(cuplug_allocator *allocator, cuplug_sleeping *found, size_t most, size_t *count) {
+  return core(allocator).sleeping(found, most, count);
+}
+
 EXPORT int cuplug_allocator_close(cuplug_allocator *allocator) { return core(allocator).close(); }
 EXPORT void cuplug_allocator_abandon(cuplug_allocator *allocator) { core(allocator).abandon(); }
 EXPORT int cuplug_allocator_state(const cuplug_allocator *allocator) { return core(allocator).state(); }

@@ -70,9 +70,28 @@ void Pages::give_back(Page *page) {
   tell_gone(page);
 }
 
+void Pages::retire(const std::vector<Page *> &pages) {
+  stray_.reserve(stray_.size() + pages.size());
+  gone_.reserve(gone_.size() + stray_.size() + pages.size());
+  for (Page *page : pages) {
+    page->retired = true;
+    discard(page);
+    if (page->told != 0) tell_gone(page);
+  }
+}
+
+Page *Pages::stand_in(uint64_t address, uint64_t nbytes) {
+  Page *page = spare_.take();
+  *page = Page{};
+  page->address = address;
+  page->nbytes = nbytes;
+  return page;
+}
+
 void Pages::release_strays() {
   gone_.reserve(gone_.size() + stray_.size());
   while (!stray_.empty()) {
+    if (stray_.back()->retired && stray_.back()->mapped) unmap(stray_.back());
     upstream_.release_page(stray_.back()->handle);
     gone_.push_back(stray_.back());
     stray_.pop_back();

@@ -18,8 +18,15 @@ struct Page {
   uint64_t stream = 0;  /* the stream for which it is mapped */
   uint64_t told = 0;    /* the address at which the observers know it to be mapped; 0 for nowhere */
   bool mapped = false;  /* whether the driver has mapped it at `address` */
+  bool retired = false; /* whether it is to be unmapped and released, whatever stands behind its addresses later */
   Page *next_spare = nullptr;
 };
+
+/* The greatest power of two times `granularity` within `nbytes`; at least `granularity`. */
+inline uint64_t power_of_two(uint64_t nbytes, uint64_t granularity) {
+  uint64_t pages = nbytes / granularity;
+  return pages == 0 ? granularity : granularity << (63 - __builtin_clzll(pages));
+}
 
 /* A page to be mapped at `address`: one from elsewhere, or (null) a new one of `nbytes`. */
 struct Move {
@@ -45,7 +52,13 @@ class Pages {
   void probe(uint64_t nbytes) { discard(create(nbytes)); }
   /* Unmap and release `page`. Throws Failed: the page is where it was; or it is given up, and has address 0. */
   void give_back(Page *page);
-  /* Try again to release what the driver would neither map back nor release. Throws Failed. */
+  /* Unmap and release `pages`, in use or not: their contents are lost. What the driver refuses now is tried again later
+   * (`release_strays`). */
+  void retire(const std::vector<Page *> &pages);
+  /* Something that stands in a page's place while no memory does. */
+  Page *stand_in(uint64_t address, uint64_t nbytes);
+  void drop_stand_in(Page *page) { spare_.give(page); }
+  /* Try again to unmap and release what the driver would not before. Throws Failed. */
   void release_strays();
 
  private:
@@ -67,7 +80,7 @@ class Pages {
   Events &events_;
   Store<Page, 64> spare_;
   std::vector<Page *> gone_;  /* released, but perhaps still looked at by the operation under way */
-  std::vector<Page *> stray_; /* mapped nowhere, and their release has failed so far */
+  std::vector<Page *> stray_; /* of no use any more, and their release has failed so far */
 };
 
 }  // namespace cuplug

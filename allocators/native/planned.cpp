@@ -16,7 +16,7 @@ PlannedAllocator::PlannedAllocator(const cuplug_upstream &table, PlannedOptions 
 
 Block *PlannedAllocator::take(uint64_t requested, uint64_t nbytes, uint64_t stream) {
   Follower *follower = by_stream_number_.find(stream);
-  const int64_t offset = follower == nullptr ? UNPLANNED : follower->propose(nbytes);
+  const int64_t offset = follower == nullptr || memory_tag != 0 ? UNPLANNED : follower->propose(nbytes);
   Block *span = nullptr;
   if (offset != UNPLANNED) {
     ++allocations_;
@@ -40,7 +40,7 @@ void PlannedAllocator::put(Block *block) {
   space->prepare();
   Follower *follower = by_stream_number_.find(block->stream);
   if (follower != nullptr && follower->space == space) follower->gone(block);
-  space->put(block);
+  ExpandableAllocator::put(block);
 }
 
 /* --- the ranges of the plan */

@@ -130,6 +130,13 @@ int raise_answer(Allocator *self, int answer, Operation &operation) {
       Py_XDECREF(error);
       break;
     }
+    case CUPLUG_ASLEEP: {
+      PyObject *message = PyObject_CallMethod(reinterpret_cast<PyObject *>(self), "_why_asleep", "K",
+                                              static_cast<unsigned long long>(cuplug_memory_tag()));
+      if (message != nullptr) PyErr_SetObject(names.cuplug_error, message);
+      Py_XDECREF(message);
+      break;
+    }
     case CUPLUG_INVALID: PyErr_SetString(PyExc_ValueError, cuplug_last_error()); break;
     default: PyErr_Format(names.cuplug_error, "the native core answered %d: %s", answer, cuplug_last_error());
   }
@@ -612,6 +619,70 @@ PyObject *move_events(PyObject *object, PyObject *queue) {
   return PyLong_FromSize_t(count);
 }
 
+/* --- sleep */
+
+PyObject *put_to_sleep(PyObject *object, PyObject *arguments) {
+  Allocator *self = as_allocator(object);
+  unsigned long long tag;
+  PyObject *keep;
+  if (!PyArg_ParseTuple(arguments, "KO:_sleep", &tag, &keep) || check_entry(self) < 0) return nullptr;
+  Operation operation(self);
+  const cuplug_keeper keeper = keeper_of(self);
+  operation.keep = keep;
+  uint64_t nbytes = 0;
+  const int answer = cuplug_sleep(self->core, tag, keep == Py_None ? nullptr : &keeper, &nbytes);
+  return conclude(self, answer, operation, answer == CUPLUG_OK ? PyLong_FromUnsignedLongLong(nbytes) : nullptr);
+}
+
+PyObject *wake(PyObject *object, PyObject *arguments) {
+  Allocator *self = as_allocator(object);
+  unsigned long long tag;
+  if (!PyArg_ParseTuple(arguments, "K:_wake", &tag) || check_entry(self) < 0) return nullptr;
+  Operation operation(self);
+  uint64_t nbytes = 0;
+  const int answer = cuplug_wake(self->core, tag, &nbytes);
+  if (answer == CUPLUG_OUT_OF_MEMORY && !operation.interrupted) {
+    raise_out_of_memory(self);
+    if (self->delivers) deliver(self);
+    return nullptr;
+  }
+  return conclude(self, answer, operation, answer == CUPLUG_OK ? PyLong_FromUnsignedLongLong(nbytes) : nullptr);
+}
+
+/* A list of (tag, blocks, nbytes, kept_bytes). */
+PyObject *read_sleeping(PyObject *object, PyObject *) {
+  Allocator *self = as_allocator(object);
+  if (check_entry(self) < 0) return nullptr;
+  Operation operation(self);
+  std::vector<cuplug_sleeping> found;
+  size_t count = 0;
+  int answer;
+  do {
+    found.resize(count + 16);
+    answer = cuplug_get_sleeping(self->core, found.data(), found.size(), &count);
+  } while (answer == CUPLUG_OK && count > found.size());
+  PyObject *list = answer == CUPLUG_OK ? PyList_New(0) : nullptr;
+  for (size_t i = 0; list != nullptr && i < count; ++i) {
+    const cuplug_sleeping &one = found[i];
+    PyObject *entry = Py_BuildValue("KKKK", static_cast<unsigned long long>(one.tag),
+                                    static_cast<unsigned long long>(one.blocks),
+                                    static_cast<unsigned long long>(one.nbytes),
+                                    static_cast<unsigned long long>(one.kept_bytes));
+    if (entry == nullptr || PyList_Append(list, entry) < 0) Py_CLEAR(list);
+    Py_XDECREF(entry);
+  }
+  return conclude(self, answer, operation, list);
+}
+
+PyObject *set_memory_tag(PyObject *, PyObject *number) {
+  const unsigned long long tag = PyLong_AsUnsignedLongLong(number);
+  if (tag > CUPLUG_MOST_TAGS) {
+    if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "%R is no memory tag", number);
+    return nullptr;
+  }
+  return PyLong_FromUnsignedLongLong(cuplug_set_memory_tag(tag));
+}
+
 PyObject *counters_of(const cuplug_counters &counters) {
   const cuplug_counter *each = &counters.allocation;
   constexpr Py_ssize_t COUNT = sizeof(cuplug_counters) / sizeof(cuplug_counter);
@@ -864,7 +935,10 @@ PyMethodDef methods[] = {
     {"_open", open_core, METH_VARARGS, nullptr},
     {"_read_segments", read_segments, METH_NOARGS, nullptr},
     {"_read_served", read_served, METH_NOARGS, nullptr},
+    {"_read_sleeping", read_sleeping, METH_NOARGS, nullptr},
     {"_read_statistics", read_statistics, METH_NOARGS, nullptr},
+    {"_sleep", put_to_sleep, METH_VARARGS, nullptr},
+    {"_wake", wake, METH_VARARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -895,5 +969,10 @@ PyTypeObject allocator_type() {
 }  // namespace
 
 PyTypeObject AllocatorType = allocator_type();
+
+PyMethodDef tag_functions[] = {
+    {"set_memory_tag", set_memory_tag, METH_O, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
 
 }  // namespace cuplug::python

@@ -91,6 +91,7 @@ class Operation {
   /* Raise what was kept; whether there was anything. */
   bool raise();
   bool interrupted = false;
+  PyObject *keep = nullptr; /* of `sleep`: what keeps contents, borrowed */
 
  private:
   Allocator *allocator_;
@@ -118,9 +119,11 @@ bool is_finalising(); /* needs no lock */
 int make_upstream(Allocator *self, bool pages); /* fills `table`; -1 with an exception set */
 extern const cuplug_thread_hooks thread_hooks;
 int ask_hook(void *context, uint64_t nbytes, uint64_t stream);
+cuplug_keeper keeper_of(Allocator *self); /* calls `keep` of the operation, and methods of the copies that that made */
 
 /* --- python_allocator.cpp */
 extern PyTypeObject AllocatorType;
+extern PyMethodDef tag_functions[];
 /* Take a block for `handle`, which is not in use. -1 with an exception set. Hits do not enter Python. */
 int allocate_handle(Allocator *self, uint64_t nbytes, uint64_t stream, Handle *handle,
                     uint64_t library = CUPLUG_LIBRARY_OWN);
@@ -181,7 +184,7 @@ int walk_stack(PyObject *walker, uint64_t *number);
 struct Names {
   PyObject *cuplug_error, *driver_error, *out_of_memory_error, *invalid_free_error;
   PyObject *allocate, *stream, *allocator, *give_back, *live, *address; /* the words, interned */
-  PyObject *event_kinds[13]; /* the members of EventKind by number; the first is None */
+  PyObject *event_kinds[15]; /* the members of EventKind by number; the first is None */
 };
 extern Names names;
 

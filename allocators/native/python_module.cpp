@@ -26,7 +26,7 @@ int find_names() {
   PyObject *events = PyImport_ImportModule("cuplug.allocators.events");
   PyObject *kinds = events == nullptr ? nullptr : PyObject_GetAttrString(events, "EventKind");
   names.event_kinds[0] = Py_NewRef(Py_None);
-  for (int kind = 1; kinds != nullptr && kind <= 12; ++kind) {
+  for (int kind = 1; kinds != nullptr && kind <= 14; ++kind) {
     names.event_kinds[kind] = PyObject_CallFunction(kinds, "i", kind);
   }
   Py_XDECREF(kinds);
@@ -46,7 +46,7 @@ int fill(PyObject *module) {
   return PyModule_AddFunctions(module, quick_functions) < 0 || PyModule_AddFunctions(module, pointer_functions) < 0 ||
                  PyModule_AddFunctions(module, timing_functions) < 0 || PyModule_AddFunctions(module, cupy_functions) < 0 ||
                  PyModule_AddFunctions(module, replay_functions) < 0 || PyModule_AddFunctions(module, trace_functions) < 0 ||
-                 PyModule_AddFunctions(module, packing_functions) < 0 ||
+                 PyModule_AddFunctions(module, packing_functions) < 0 || PyModule_AddFunctions(module, tag_functions) < 0 ||
                  PyModule_AddIntConstant(module, "VERSION", CUPLUG_ALLOCATOR_VERSION) < 0
              ? -1
              : 0;

@@ -253,6 +253,48 @@ int read_size(PyObject *object, const char *name, uint64_t *nbytes) {
   return read;
 }
 
+/* --- contents on the host: a copy is an object with restore() and wait() (allocators/sleeping.py) */
+
+/* Keeps what was raised, whatever it is: the host's want of memory says more than the device's. */
+int keeper_failure(Allocator *self) {
+  if (Operation *operation = Operation::find(self)) {
+    operation->keep_exception();
+  } else {
+    PyErr_Clear();
+  }
+  return CUPLUG_FAILED;
+}
+
+int save(void *context, uint64_t address, uint64_t nbytes, void **copy) {
+  if (is_finalising()) return CUPLUG_FAILED;
+  Entered entered;
+  Allocator *self = allocator_of(context);
+  Operation *operation = Operation::find(self);
+  if (operation == nullptr || operation->keep == nullptr || operation->interrupted) return CUPLUG_FAILED;
+  *copy = PyObject_CallFunction(operation->keep, "KK", static_cast<unsigned long long>(address),
+                                static_cast<unsigned long long>(nbytes));
+  return *copy == nullptr ? keeper_failure(self) : CUPLUG_OK;
+}
+
+int call_copy(void *context, void *copy, const char *name) {
+  if (is_finalising()) return CUPLUG_FAILED;
+  Entered entered;
+  PyObject *result = PyObject_CallMethod(static_cast<PyObject *>(copy), name, nullptr);
+  if (result == nullptr) return keeper_failure(allocator_of(context));
+  Py_DECREF(result);
+  return CUPLUG_OK;
+}
+
+int restore(void *context, void *copy) { return call_copy(context, copy, "restore"); }
+
+int wait(void *context, void *copy) { return call_copy(context, copy, "wait"); }
+
+void drop(void *, void *copy) {
+  if (is_finalising()) return; /* it goes with the process */
+  Entered entered;
+  Py_DECREF(static_cast<PyObject *>(copy));
+}
+
 /* --- a CUDA device: the core's own functions, in which no Python is entered */
 
 int make_cuda_upstream(Allocator *self, long ordinal) {
@@ -271,6 +313,8 @@ void take_again(void *held) { PyEval_RestoreThread(static_cast<PyThreadState *>(
 }  // namespace
 
 const cuplug_thread_hooks thread_hooks = {let_go, take_again};
+
+cuplug_keeper keeper_of(Allocator *self) { return {self, save, restore, wait, drop}; }
 
 int make_upstream(Allocator *self, bool pages) {
   PyObject *null = PyObject_GetAttrString(self->upstream, "native_null");

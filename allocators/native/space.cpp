@@ -173,6 +173,15 @@ Page *Space::page_before(const Block *span, uint64_t *end) const {
   return nullptr;
 }
 
+void Space::distinct_pages(std::vector<Page *> &pages) const {
+  for (const auto &range : ranges)
+    for (uint64_t at = range->address; at < range->address + range->nbytes;) {
+      Page *page = range->page_at(at);
+      if (page != nullptr) pages.push_back(page);
+      at += page != nullptr ? page->nbytes : granularity_;
+    }
+}
+
 Block *Space::mapped(Page *page) {
   Block *hole = hole_at(page->address);
   drop_hole(hole);
@@ -199,7 +208,7 @@ void Space::unmapped(Block *span, uint64_t address, uint64_t nbytes) {
   if (rest != nullptr) list(rest);
   if (span != hole) list(span);
   int beside = is_mapped(hole->before) + is_mapped(hole->after);
-  ledger_.mapped(beside - 1, -int64_t(nbytes), small);
+  if (!asleep) ledger_.mapped(beside - 1, -int64_t(nbytes), small);
   range_of(address)->set(address, address + nbytes, nullptr);
   if (is(hole->after, HOLE)) {
     drop_hole(hole->after);
@@ -308,9 +317,25 @@ void Space::unshare(Block *span) {
   shared_bytes_ -= int64_t(span->nbytes);
 }
 
+/* Count all that stands in pages here, or take it off what is counted. */
+void Space::count(int64_t sign) {
+  int64_t segments = 0, nbytes = 0, shared = 0, shared_bytes = 0;
+  for (const auto &range : ranges)
+    for (const Block *part = range->first; part != nullptr; part = part->after) {
+      if (part->kind == HOLE) continue;
+      segments += !is_mapped(part->before);
+      nbytes += int64_t(part->nbytes);
+      if (part->kind != FREE || !part->shared) continue;
+      shared += 1;
+      shared_bytes += int64_t(part->nbytes);
+    }
+  ledger_.mapped(sign * segments, sign * nbytes, small);
+  if (shared != 0) ledger_.split(sign * shared, sign * shared_bytes, small);
+}
+
 void Space::count_shared() {
   if (shared_ == 0 && shared_bytes_ == 0) return;
-  ledger_.split(shared_, shared_bytes_, small);
+  if (!asleep) ledger_.split(shared_, shared_bytes_, small);
   shared_ = shared_bytes_ = 0;
 }
 

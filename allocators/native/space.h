@@ -57,9 +57,10 @@ struct Opening {
 class Space {
  public:
   Space(uint64_t stream, bool small, std::shared_ptr<Stamps> stamps, uint64_t granularity, Ledger &ledger,
-        Store<Block> &parts, Runs &runs)
+        Store<Block> &parts, Runs &runs, uint64_t tag = 0)
       : stream(stream),
         small(small),
+        tag(tag),
         stamps(std::move(stamps)),
         free_(runs),
         granularity_(granularity),
@@ -69,6 +70,8 @@ class Space {
 
   const uint64_t stream;
   const bool small;
+  const uint64_t tag;  /* of all blocks in it; 0 for none */
+  bool asleep = false; /* whether no memory stands behind its pages */
   const std::shared_ptr<Stamps> stamps; /* tell when work that was queued on the stream before a free has passed */
   std::vector<std::unique_ptr<Range>> ranges; /* in the order in which they came */
 
@@ -112,6 +115,18 @@ class Space {
   /* The last page that lies in a free part as a whole and ends at `end` or before; null if there is none. `end` becomes
    * its address, from where to go on. Begin with the part's own end. */
   Page *page_before(const Block *span, uint64_t *end) const;
+  /* Append its pages to `pages`, each once: range by range, in order of address. */
+  void distinct_pages(std::vector<Page *> &pages) const;
+  /* No memory stands behind the pages from now on, and nothing here is counted until `wake`. */
+  void fall_asleep() {
+    count(-1);
+    asleep = true;
+  }
+  /* Memory stands behind the pages again. */
+  void wake() {
+    asleep = false;
+    count(1);
+  }
   /* `page` has been mapped, in a hole: free memory now. Returns the free part that it belongs to. */
   Block *mapped(Page *page);
   /* The page at `address`, in the free `span`, has been unmapped: a hole now. `span` keeps its head. */
@@ -129,6 +144,7 @@ class Space {
   void share(Block *span);
   void unshare(Block *span);
   void count_shared();
+  void count(int64_t sign);
 
   Sorted free_;
   std::vector<Block *> holes_; /* in no order */

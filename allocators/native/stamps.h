@@ -47,6 +47,7 @@ class Stamps {
     }
     forgotten_ = true; /* the last step: broken off by upstream before, this is done again */
   }
+  bool forgotten() const { return forgotten_; }
   /* Let go of the fence: nothing asks any more. */
   void drop() { fence_ = FenceRef(); }
 

@@ -16,12 +16,12 @@ from functools import update_wrapper
 from typing import Any, Literal
 
 from .._native import NativeAllocator, record
-from ..base import Allocator
+from ..base import Allocator, cannot_wake, check_sleep
 from ..block import Block, BlockInfo, Segment
 from ..caching import CachingAllocator, limit_of
-from ..errors import CuplugError
+from ..errors import OutOfMemoryError
 from ..events import Observer
-from ..expandable import ExpandableAllocator, virtual_memory_of
+from ..expandable import ExpandableAllocator, virtual_memory_of, why_asleep
 from ..libraries import OWN
 from ..lock import Lock
 from ..observation import warn
@@ -30,6 +30,7 @@ from ..planned import PlannedAllocator, Served, device_of
 from ..planning import Plan
 from ..sleeping import Keep, Sleeping
 from ..statistics import Statistics
+from ..tags import tag_name
 from ..upstream import Upstream
 from .delivery import Delivery
 
@@ -41,6 +42,7 @@ _STATES: tuple[Literal["active_allocated", "active_pending_free", "inactive"], .
     "inactive",
 )
 """By the numbers of the C header."""
+_EXPANDABLE, _ASLEEP, _TAG_SHIFT = 1, 2, 8
 
 
 class NativeStrategy(NativeAllocator):
@@ -74,22 +76,29 @@ class NativeStrategy(NativeAllocator):
                 stream,
                 "small" if is_small else "large",
                 tuple(BlockInfo(at, size, requested, _STATES[state]) for at, size, requested, state in pieces),
-                expandable=bool(is_expandable),
+                expandable=bool(flags & _EXPANDABLE),
+                tag=tag_name(flags >> _TAG_SHIFT),
+                asleep=bool(flags & _ASLEEP),
             )
-            for address, nbytes, stream, is_small, is_expandable, pieces in self._read_segments()
+            for address, nbytes, stream, is_small, flags, pieces in self._read_segments()
         ]
 
-    def sleep(self, tag: str, *, keep: Keep | None = None) -> int:  # noqa: ARG002
+    def sleep(self, tag: str, *, keep: Keep | None = None) -> int:
         """See ``Allocator.sleep``."""
-        raise CuplugError(f"{type(self).__name__} cannot put memory to sleep yet; set CUPLUG_NATIVE=0")
+        number = check_sleep(type(self), tag)
+        return 0 if number is None else self._sleep(number, keep)
 
-    def wake(self, tag: str) -> int:  # noqa: ARG002
+    def wake(self, tag: str) -> int:
         """See ``Allocator.wake``."""
-        raise CuplugError(f"{type(self).__name__} cannot put memory to sleep yet; set CUPLUG_NATIVE=0")
+        number = check_sleep(type(self), tag)
+        try:
+            return 0 if number is None else self._wake(number)
+        except OutOfMemoryError as error:
+            raise cannot_wake(tag, error) from None
 
     def asleep(self) -> list[Sleeping]:
         """See ``Allocator.asleep``."""
-        return []
+        return [Sleeping(tag_name(tag), *figures) for tag, *figures in self._read_sleeping()]
 
     def attach(self, observer: Observer, *, context: Callable[[], int] | None = None) -> None:
         """See ``Allocator.attach``."""
@@ -157,6 +166,9 @@ class NativeStrategy(NativeAllocator):
     def _out_of_memory_message(self, requested: int, stream: int, free: int, total: int, *figures: int) -> str:
         return shortage_message(requested, stream, free, total, self.memory_limit, *figures)
 
+    def _why_asleep(self, tag: int) -> str:
+        return why_asleep(tag)
+
     def _why_not_free(self, block: Block) -> str:
         home: object = block.allocator
         if home is not self:
@@ -177,6 +189,7 @@ class NativeCaching(NativeStrategy):
 
 class NativeExpandable(NativeStrategy):
     __doc__ = ExpandableAllocator.__doc__
+    can_sleep = True
 
     def __init__(self, upstream: Upstream, **options: Any) -> None:
         given = complete(ExpandableAllocator, options)
@@ -186,6 +199,7 @@ class NativeExpandable(NativeStrategy):
 
 class NativePlanned(NativeStrategy):
     __doc__ = PlannedAllocator.__doc__
+    can_sleep = True
 
     def __init__(self, upstream: Upstream, **options: Any) -> None:
         given = complete(PlannedAllocator, options)

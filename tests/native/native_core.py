@@ -68,6 +68,7 @@ def library() -> ctypes.CDLL:
         with tempfile.TemporaryDirectory(prefix="cuplug-core-") as folder:
             loaded = ctypes.CDLL(str(build(Path(folder) / "core.so", "-O1", "-shared")))
     loaded.cuplug_block_address.restype = loaded.cuplug_block_nbytes.restype = _U64
+    loaded.cuplug_set_memory_tag.restype = _U64
     loaded.cuplug_take_events.restype = ctypes.c_size_t
     return loaded
 
@@ -147,6 +148,22 @@ class _Map(ctypes.Structure):
     ]
 
 
+class _Keeper(ctypes.Structure):
+    """``cuplug_keeper``."""
+
+    _fields_ = [
+        ("context", _P),
+        ("save", ctypes.CFUNCTYPE(ctypes.c_int, _P, _U64, _U64, ctypes.POINTER(_P))),
+        ("restore", ctypes.CFUNCTYPE(ctypes.c_int, _P, _P)),
+        ("wait", ctypes.CFUNCTYPE(ctypes.c_int, _P, _P)),
+        ("drop", ctypes.CFUNCTYPE(None, _P, _P)),
+    ]  # fmt: skip
+
+
+class _Sleeping(ctypes.Structure):
+    _fields_ = [(name, _U64) for name in ("tag", "blocks", "nbytes", "kept_bytes")]
+
+
 class _NullCounts(ctypes.Structure):
     _fields_ = [
         *((name, _U64) for name in (
@@ -187,6 +204,8 @@ class Core:
         self._library = library()
         self._upstream = upstream
         self._fences: dict[int, Any] = {}
+        self._copies: dict[int, Any] = {}
+        self._keepers: list[Any] = []
         if upstream is not None:
             self._table = self._make_table()
         else:
@@ -219,6 +238,26 @@ class Core:
 
     def nbytes(self, block: int) -> int:
         return int(self._library.cuplug_block_nbytes(_P(block)))
+
+    def sleep(self, tag: int, keep: Callable[[int, int], Any] | None) -> int:
+        """What was given back. ``keep`` as of ``Allocator.sleep``."""
+        nbytes = _U64()
+        keeper = None if keep is None else ctypes.byref(self._keeper(keep))
+        self._call("cuplug_sleep", _U64(tag), keeper, ctypes.byref(nbytes))
+        return nbytes.value
+
+    def wake(self, tag: int) -> int:
+        nbytes = _U64()
+        self._call("cuplug_wake", _U64(tag), ctypes.byref(nbytes))
+        return nbytes.value
+
+    def asleep(self) -> list[tuple[int, ...]]:
+        found, count = (_Sleeping * 8)(), ctypes.c_size_t()
+        self._call("cuplug_get_sleeping", found, ctypes.c_size_t(8), ctypes.byref(count))
+        return [(one.tag, one.blocks, one.nbytes, one.kept_bytes) for one in found[: count.value]]
+
+    def set_memory_tag(self, tag: int) -> None:
+        self._library.cuplug_set_memory_tag(_U64(tag))
 
     def forget_stream(self, stream: int) -> None:
         self._call("cuplug_forget_stream", _U64(stream))
@@ -269,8 +308,8 @@ class Core:
         states = ("active_allocated", "active_pending_free", "inactive")
         pieces = [(p.address, p.nbytes, p.requested, states[p.state]) for p in whole.pieces[: whole.piece_count]]
         result = [
-            (s.address, s.nbytes, s.stream, "small" if s.small else "large", bool(s.expandable),
-             tuple(pieces[s.first : s.first + s.count]))
+            (s.address, s.nbytes, s.stream, "small" if s.small else "large", bool(s.expandable & 1),
+             s.expandable >> 8, bool(s.expandable & 2), tuple(pieces[s.first : s.first + s.count]))
             for s in whole.segments[: whole.segment_count]
         ]  # fmt: skip
         self._library.cuplug_map_free(made)
@@ -301,11 +340,51 @@ class Core:
         self._library.cuplug_allocator_destroy(self._handle)
 
     @property
+    def copies(self) -> int:
+        """How many copies of contents it still keeps."""
+        return len(self._copies)
+
+    @property
     def fences(self) -> int:
         """How many fences it still keeps."""
         return len(self._fences)
 
-    # --- the table of functions
+    # --- tables of functions
+
+    def _keeper(self, keep: Callable[[int, int], Any]) -> _Keeper:
+        copies = self._copies
+
+        def save(_context: object, address: int, nbytes: int, made: Any) -> int:
+            try:
+                copy = keep(address, nbytes)
+            except OutOfMemoryError:
+                return OUT_OF_MEMORY
+            except DriverError:
+                return FAILED
+            copies[id(copy)] = copy
+            made[0] = id(copy)
+            return OK
+
+        def called(name: str) -> Any:
+            def call(_context: object, copy: int) -> int:
+                try:
+                    getattr(copies[copy], name)()
+                except DriverError:
+                    return FAILED
+                return OK
+
+            return call
+
+        def drop(_context: object, copy: int) -> None:
+            del copies[copy]
+
+        kinds = dict(_Keeper._fields_)
+        made = _Keeper(
+            None, kinds["save"](save), kinds["restore"](called("restore")), kinds["wait"](called("wait")),
+            kinds["drop"](drop),
+        )  # fmt: skip
+        self._keepers.append(made)
+        return made
 
     def _make_table(self) -> _Table:
         upstream, fences = self._upstream, self._fences

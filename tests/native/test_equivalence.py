@@ -14,6 +14,7 @@ from cuplug.allocators.errors import DriverError, OutOfMemoryError
 from cuplug.allocators.expandable import ExpandableAllocator
 from cuplug.allocators.null import NullUpstream
 from cuplug.allocators.planned import PlannedAllocator
+from cuplug.allocators.tags import tag_name, tag_number
 from cuplug.tools.foreign.load import load
 from cuplug.tools.replaying.program import Program, decode
 
@@ -126,6 +127,15 @@ class Python:
     def set_hook(self, hook: Any) -> None:
         self.allocator.on_out_of_memory = hook
 
+    def sleep(self, tag: int, keep: Any) -> int:
+        return self.allocator.sleep(tag_name(tag), keep=keep)
+
+    def wake(self, tag: int) -> int:
+        return self.allocator.wake(tag_name(tag))
+
+    def asleep(self) -> list[tuple[int | None, ...]]:
+        return [(tag_number(one.tag), one.blocks, one.nbytes, one.kept_bytes) for one in self.allocator.asleep()]
+
     def observe(self) -> None:
         self.allocator.attach(
             lambda kind, _time, _thread, stream, address, nbytes, requested, context: self.seen.append(
@@ -146,7 +156,7 @@ class Python:
 
     def segments(self) -> list[tuple[Any, ...]]:
         return [
-            (s.address, s.nbytes, s.stream, s.pool, s.expandable,
+            (s.address, s.nbytes, s.stream, s.pool, s.expandable, tag_number(s.tag), s.asleep,
              tuple((b.address, b.nbytes, b.requested, b.state) for b in s.blocks))
             for s in self.allocator.segments()
         ]  # fmt: skip

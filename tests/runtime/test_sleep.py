@@ -16,6 +16,7 @@ import pytest
 from cuplug.allocators.errors import CuplugError, DriverError, OutOfMemoryError
 from cuplug.allocators.events import EventKind
 from cuplug.allocators.expandable import ExpandableAllocator
+from cuplug.allocators.native import is_available
 from cuplug.plugins.tracing.reader import read_trace
 from cuplug.runtime.copies import memcpy, memset
 from cuplug.runtime.device import synchronize
@@ -30,6 +31,10 @@ SEEDS = int(os.environ.get("CUPLUG_SLEEP_SEEDS", "2"))
 KIB, MIB = 1 << 10, 1 << 20
 PAGE = 2 * MIB
 FORMS: dict[str, Any] = {"python": ExpandableAllocator}
+if is_available():
+    from cuplug.allocators.native.strategies import NativeExpandable
+
+    FORMS["native"] = NativeExpandable
 
 Start = Callable[..., Runtime]
 

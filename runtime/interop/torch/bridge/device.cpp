@@ -22,6 +22,8 @@ uint64_t number_of_address(void *address) { return reinterpret_cast<uint64_t>(ad
 /* As the context of what is allocated: observers are told. */
 constexpr uint64_t ASKED_BY_TORCH = uint64_t(CUPLUG_LIBRARY_TORCH) << CUPLUG_LIBRARY_SHIFT;
 
+bool is_asleep(const cuplug_segment &segment) { return (segment.is_expandable & CUPLUG_SEGMENT_ASLEEP) != 0; }
+
 void *pointer_to(uint64_t address) { return reinterpret_cast<void *>(address); }
 
 Stat stat_of(const cuplug_counter &counter) {
@@ -184,6 +186,8 @@ bool Device::is_capturing_refused(int answer) const {
 
 void Device::fail(int answer, size_t nbytes) {
   if (answer == CUPLUG_NO_HOST_MEMORY) throw std::bad_alloc();
+  TORCH_CHECK(answer != CUPLUG_ASLEEP, "memory with the tag of this thread is asleep on CUDA device ", int(index_),
+              "; wake it (cuplug.cuda.wake) before more is allocated within that cuplug.cuda.memory_tag");
   TORCH_CHECK(answer != CUPLUG_CLOSED, "cuplug's runtime was closed: there is no more memory on CUDA device ", int(index_));
   if (answer == CUPLUG_FAILED && core_.cuda_last_result() != 0)
     C10_CUDA_CHECK(static_cast<cudaError_t>(core_.cuda_last_result()));
@@ -245,7 +249,7 @@ size_t Device::largest_free() {
   Map map(core_, used);
   for (const cuplug_segment &segment : map)
     for (const cuplug_piece *piece = map.begin_of(segment); piece != map.end_of(segment); ++piece)
-      if (piece->state == CUPLUG_INACTIVE) largest = std::max<size_t>(largest, piece->nbytes);
+      if (piece->state == CUPLUG_INACTIVE && !is_asleep(segment)) largest = std::max<size_t>(largest, piece->nbytes);
   return largest;
 }
 
@@ -266,7 +270,7 @@ std::vector<StreamSegmentSize> Device::expandable_sizes() {
   if (used == nullptr) return sizes;
   Map map(core_, used);
   for (const cuplug_segment &segment : map)
-    if (segment.is_expandable && number_of(segment.stream) == 0)
+    if (segment.is_expandable && !is_asleep(segment) && number_of(segment.stream) == 0)
       sizes.emplace_back(static_cast<cudaStream_t>(pointer_to(segment.stream)), segment.is_small != 0, segment.nbytes);
   return sizes;
 }
