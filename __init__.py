@@ -98,8 +98,8 @@ else:
             from .runtime import kernels
 
             found = getattr(kernels, name)
-        elif name in ("autocast", "GradScaler"):  # tensors do without them
-            found = getattr(_import_module(f"{__name__}.runtime.amp"), name)
+        elif name in _BESIDE_TENSORS:
+            found = getattr(_import_module(f"{__name__}.runtime.{_BESIDE_TENSORS[name]}"), name)
         elif name in _public_paths.PACKAGES:
             found = _import_module(f"{__name__}.{name}")
         else:
@@ -114,12 +114,22 @@ else:
         return found
 
     def __dir__():
-        later = {"GradScaler", "SourceModule", "Texture", "autocast", *_public_paths.PACKAGES, *_public()}
+        later = {"SourceModule", "Texture", *_BESIDE_TENSORS, *_public_paths.PACKAGES, *_public()}
         return sorted({*globals(), *later} - {"TYPE_CHECKING"})
 
     def _public():
-        """The names of tensors, and of what stands above them and belongs beside their functions."""
-        from .runtime import autograd
+        """The names of tensors. What computes their gradients is imported when it is needed first."""
         from .runtime.tensor import PUBLIC
+        from .runtime.tensor.core.gradient_seam import serve_when_asked
 
-        return PUBLIC | {name: getattr(autograd, name) for name in autograd.AT_THE_TOP}
+        serve_when_asked(lambda: _import_module(f"{__name__}.runtime.autograd"))
+        return PUBLIC
+
+    _BESIDE_TENSORS = {
+        **dict.fromkeys(("autocast", "GradScaler"), "amp"),
+        **dict.fromkeys(
+            ("enable_grad", "inference_mode", "is_grad_enabled", "no_grad", "set_grad_enabled"), "autograd"
+        ),
+        "is_inference_mode_enabled": "autograd",
+    }
+    """What stands above tensors and belongs beside their functions, with its package: tensors do without it."""

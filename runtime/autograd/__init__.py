@@ -36,13 +36,3 @@ __all__ = [
     "once_differentiable",
     "set_grad_enabled",
 ]
-
-AT_THE_TOP = (
-    "enable_grad",
-    "inference_mode",
-    "is_grad_enabled",
-    "is_inference_mode_enabled",
-    "no_grad",
-    "set_grad_enabled",
-)
-"""The names that stand beside the functions of tensors: ``cuplug.no_grad``."""

@@ -34,6 +34,14 @@ def test_importing_the_package_imports_no_driver_no_plugin_and_no_tool() -> None
         assert name not in imported, name
 
 
+def test_tensors_import_what_computes_gradients_once_one_requires_them() -> None:
+    plain = _imported("import cuplug; x = cuplug.ones(3) * 2; x.sum().item(); x[0] = 1")
+    assert "cuplug.runtime.tensor.methods" in plain
+    assert not [name for name in plain if name.startswith("cuplug.runtime.autograd")]
+    program = "import cuplug; x = cuplug.ones(3, requires_grad=True); (x * 2).sum().backward(); assert x.grad[0] == 2"
+    assert "cuplug.runtime.autograd.backward_pass" in _imported(program)
+
+
 def test_the_facade_can_be_imported_by_its_short_name() -> None:
     assert "cuplug.cuda" in _imported("import cuplug.cuda as cuda; assert cuda.alloc; from cuplug.cuda import Stream")
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from .tensor_errors import ArgumentError
 
-__all__ = ["GradientEngine", "begin_history", "engine", "required", "serve_gradients"]
+__all__ = ["GradientEngine", "begin_history", "engine", "required", "serve_gradients", "serve_when_asked"]
 
 Tensor = Any
 """A tensor: this stands below the class."""
@@ -76,11 +76,17 @@ class GradientEngine(Protocol):
 
 
 _served: list[GradientEngine] = []
+_sources: list[Callable[[], object]] = []
 
 
 def serve_gradients(given: GradientEngine) -> None:
     """Let ``given`` do the automatic differentiation."""
     _served[:] = [given]
+
+
+def serve_when_asked(load: Callable[[], object]) -> None:
+    """Let ``load`` import what does the automatic differentiation once it is needed: most programs never do."""
+    _sources[:] = [load]
 
 
 def engine() -> GradientEngine:
@@ -89,6 +95,8 @@ def engine() -> GradientEngine:
     Raises:
         ValueError: nothing does: ``cuplug.autograd`` was not imported.
     """
+    if not _served and _sources:
+        _sources[0]()
     if not _served:
         raise ArgumentError("gradients are computed by cuplug.autograd, which is not imported: import cuplug first")
     return _served[0]
