@@ -22,7 +22,7 @@ DRIVERS = {
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of the seeds of the random schedule each test of the contract runs with one; ``CUPLUG_SCHEDULES=all`` runs all."""
+    """Each test of the contract runs with one seed of the random schedule; with ``CUPLUG_SCHEDULES=all``, with all."""
     if os.environ.get("CUPLUG_SCHEDULES") == "all":
         return
     left_out = [item for item in items if Path(__file__).parent in item.path.parents and not _is_its_seed(item.name)]
