@@ -97,7 +97,6 @@ from .ops.creation import (
     zeros,
     zeros_like,
 )
-from .ops.drawing import bernoulli, multinomial
 from .ops.elementwise_functions import *  # noqa: F403 - the functions of the table
 from .ops.exchange import asarray, from_dlpack, frombuffer
 from .ops.facts import is_complex, is_floating_point, is_same_size, is_signed, is_tensor, numel
@@ -122,6 +121,7 @@ from .ops.normalising import *  # noqa: F403
 from .ops.numpy_arrays import from_numpy
 from .ops.printing import set_printoptions
 from .ops.products import *  # noqa: F403
+from .ops.random_choices import bernoulli, multinomial
 from .ops.random_numbers import (
     get_rng_state,
     normal,

@@ -12,7 +12,7 @@ from . import elementwise_functions as each
 from .copying import to
 from .elementwise import apply
 from .promotion import floating
-from .reduce import Axes, reduced
+from .reduction_call import Axes, reduced
 from .reductions import mean, std, var
 from .reductions import sum as sum_of
 from .results import into

@@ -11,7 +11,7 @@ from ..core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
 from . import elementwise_functions as each
 from .copying import to
 from .matmul import matmul
-from .reduce import Axes
+from .reduction_call import Axes
 from .reductions import amax, amin
 from .reductions import norm as norm_of
 from .reductions import sum as sum_of

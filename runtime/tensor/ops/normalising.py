@@ -15,7 +15,7 @@ from .along import as_rows, from_rows, run_rows
 from .copying import clone, to
 from .elementwise import apply
 from .promotion import floating
-from .reduce import Axes
+from .reduction_call import Axes
 from .reductions import amax
 from .reductions import sum as sum_of
 from .reshape import reshape

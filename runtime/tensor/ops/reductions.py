@@ -14,7 +14,7 @@ from ..places.elementwise_table import BY_NAME
 from ..places.reduction_table import REDUCTIONS
 from .copying import to
 from .elementwise import apply, run
-from .reduce import Axes, reduced, reduced_to_all
+from .reduction_call import Axes, reduced, reduced_to_all
 from .reshape import reshape
 from .results import into
 
