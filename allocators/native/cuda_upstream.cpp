@@ -83,6 +83,7 @@ struct Api {
   CUresult (*cuEventQuery)(CUevent);
   CUresult (*cuEventSynchronize)(CUevent);
   CUresult (*cuEventDestroy)(CUevent);
+  CUresult (*cuCtxRecordEvent)(CUcontext, CUevent); /* since CUDA 12.5; null before */
   /* Virtual memory; all are null where the library lacks one of them. */
   CUresult (*cuMemGetAllocationGranularity)(size_t *, const CUmemAllocationProp *, int option);
   CUresult (*cuMemAddressReserve)(CUdeviceptr *, size_t nbytes, size_t alignment, CUdeviceptr wanted,
@@ -131,6 +132,7 @@ const Api *api() {
                  find(library, "cuMemMap", made.cuMemMap) && find(library, "cuMemSetAccess", made.cuMemSetAccess) &&
                  find(library, "cuMemUnmap", made.cuMemUnmap);
     if (!pages) made.cuMemGetAllocationGranularity = nullptr;
+    find(library, "cuCtxRecordEvent", made.cuCtxRecordEvent);
     return all && made.cuInit(0) == SUCCESS ? &made : nullptr;
   }();
   return found;
@@ -288,8 +290,10 @@ bool captures_on(const Cuda &cuda, CUstream stream) {
   return cuda.driver.cuStreamIsCapturing(stream, &status) != SUCCESS || status != 0;
 }
 
-/* Mark the work queued on the fence's stream up to now. */
-CUresult record(Cuda &cuda, CudaFence &fence) {
+/* Mark the work queued up to now on the fence's stream, or on all. */
+CUresult record(Cuda &cuda, CudaFence &fence, bool everywhere = false) {
+  /* While something is captured, marking all streams would break that off. */
+  everywhere = everywhere && cuda.driver.cuCtxRecordEvent != nullptr && captures.load(std::memory_order_relaxed) == 0;
   fence.deferred = captures_on(cuda, fence.stream);
   if (fence.deferred) return SUCCESS;
   if (cuda.spare_events.empty()) {
@@ -299,25 +303,30 @@ CUresult record(Cuda &cuda, CudaFence &fence) {
     fence.event = cuda.spare_events.back();
     cuda.spare_events.pop_back();
   }
-  CUresult code = cuda.driver.cuEventRecord(fence.event, fence.stream);
+  CUresult code = everywhere ? cuda.driver.cuCtxRecordEvent(cuda.context, fence.event)
+                             : cuda.driver.cuEventRecord(fence.event, fence.stream);
   if (code == SUCCESS) return SUCCESS;
   cuda.driver.cuEventDestroy(fence.event);
   fence.event = nullptr;
   return code;
 }
 
-int fence(void *context, uint64_t stream, void **made) {
+int make_fence(void *context, uint64_t stream, void **made, bool everywhere) {
   Cuda &cuda = cuda_of(context);
   CudaFence *fence = new (std::nothrow) CudaFence{nullptr, SUCCESS, nullptr, false};
   *made = fence;
   if (fence == nullptr) return CUPLUG_FAILED;
   /* Another thread's own stream cannot be named; the legacy stream waits for all. */
   fence->stream = reinterpret_cast<CUstream>(stream & PER_THREAD_KEY ? 0 : cuplug::without_pool(stream));
-  fence->error = on_device(cuda, [&] { return record(cuda, *fence); });
+  fence->error = on_device(cuda, [&] { return record(cuda, *fence, everywhere); });
   if (fence->error == SUCCESS) return CUPLUG_OK;
   answer_of(fence->error);
   return CUPLUG_FAILED;
 }
+
+int fence(void *context, uint64_t stream, void **made) { return make_fence(context, stream, made, false); }
+
+int fence_everything(void *context, uint64_t stream, void **made) { return make_fence(context, stream, made, true); }
 
 int fence_done(void *context, void *handle, int *done) {
   Cuda &cuda = cuda_of(context);
@@ -505,7 +514,7 @@ EXPORT int cuplug_cuda_upstream(int ordinal, cuplug_upstream *made) {
   *made = cuplug_upstream{cuda,          reserve,    release,     memory_info,  fence,
                           fence_done,    fence_wait, fence_drop,  512,          page_granularity_of(*cuda),
                           reserve_range, free_range, create_page, release_page, map,
-                          set_access,    unmap,      close};
+                          set_access,    unmap,      close,       fence_everything};
   return CUPLUG_OK;
 }
 

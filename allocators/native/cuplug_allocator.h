@@ -68,6 +68,10 @@ typedef struct cuplug_upstream {
   int (*set_access)(void *context, uint64_t address, uint64_t nbytes);
   int (*unmap)(void *context, uint64_t address, uint64_t nbytes);
   void (*close)(void *context); /* the allocator is gone; may be null */
+  /* As `fence`, but marks the work of all streams, besides that of `stream`; null where `fence` has to do. It is asked for
+   * before pages are unmapped, which on CUDA waits for nothing: a program that uses memory on another stream without
+   * cuplug_record_stream reads old bytes on memory that stays, as with cudaFree, and dies on memory that has gone. */
+  int (*fence_everything)(void *context, uint64_t stream, void **fence);
 } cuplug_upstream;
 
 /* Options by name and value as text ("memory_limit", "1073741824"; "preset", "torch"), as in the Python constructors. */

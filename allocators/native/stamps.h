@@ -56,7 +56,7 @@ class Stamps {
     if (forgotten_) { /* everything was fenced when the stream was destroyed */
       passed = now_;
     } else {
-      fence_ = upstream_.fence(stream);
+      fence_ = upstream_.fence_everything(stream);
       ++now_;
     }
     unfenced_ = 0;

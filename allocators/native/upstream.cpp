@@ -48,16 +48,16 @@ uint64_t Upstream::free_bytes() {
   return free;
 }
 
-FenceRef Upstream::fence(uint64_t stream) {
-  FenceRef made = fence_or_refused(stream);
+FenceRef Upstream::fence_by(Make make, uint64_t stream) {
+  FenceRef made = fence_or_refused_by(make, stream);
   if (made.fence_->refused) throw Failed(); /* `made` drops what upstream left there */
   return made;
 }
 
-FenceRef Upstream::fence_or_refused(uint64_t stream) {
+FenceRef Upstream::fence_or_refused_by(Make make, uint64_t stream) {
   Fence *fence = new Fence{this, nullptr, 1, false};
   FenceRef made(fence);
-  fence->refused = table_.fence(table_.context, stream, &fence->handle) != CUPLUG_OK;
+  fence->refused = make(table_.context, stream, &fence->handle) != CUPLUG_OK;
   return made;
 }
 

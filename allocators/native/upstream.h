@@ -67,9 +67,13 @@ class Upstream {
   void release(uint64_t address);
   void memory_info(uint64_t *free_bytes, uint64_t *total_bytes);
   uint64_t free_bytes();
-  FenceRef fence(uint64_t stream);
+  FenceRef fence(uint64_t stream) { return fence_by(table_.fence, stream); }
+  /* The same before pages are unmapped: of all streams, where the upstream can tell. */
+  FenceRef fence_everything(uint64_t stream) {
+    return fence_by(table_.fence_everything != nullptr ? table_.fence_everything : table_.fence, stream);
+  }
   /* For frees, which must not fail: a fence that never passes where the driver makes none (fence_or_error). */
-  FenceRef fence_or_refused(uint64_t stream);
+  FenceRef fence_or_refused(uint64_t stream) { return fence_or_refused_by(table_.fence, stream); }
   uint64_t reserve_range(uint64_t nbytes);
   void free_range(uint64_t address, uint64_t nbytes);
   uint64_t create_page(uint64_t nbytes);
@@ -82,6 +86,9 @@ class Upstream {
   friend class FenceRef;
   template <class Call>
   void blocking(Call call);
+  using Make = int (*)(void *context, uint64_t stream, void **fence);
+  FenceRef fence_by(Make make, uint64_t stream);
+  FenceRef fence_or_refused_by(Make make, uint64_t stream);
 
   cuplug_upstream table_;
   cuplug_thread_hooks hooks_{nullptr, nullptr};

@@ -95,6 +95,7 @@ class _Table(ctypes.Structure):
         ("set_access", ctypes.CFUNCTYPE(ctypes.c_int, _P, _U64, _U64)),
         ("unmap", ctypes.CFUNCTYPE(ctypes.c_int, _P, _U64, _U64)),
         ("close", ctypes.CFUNCTYPE(None, _P)),
+        ("fence_everything", ctypes.CFUNCTYPE(ctypes.c_int, _P, _U64, ctypes.POINTER(_P))),
     ]  # fmt: skip
 
 
@@ -414,8 +415,7 @@ class Core:
                 return FAILED
             return OK
 
-        def fence(stream: int) -> int:
-            made = upstream.fence(stream)
+        def keep(made: Any) -> int:
             fences[id(made)] = made
             return id(made)
 
@@ -426,11 +426,13 @@ class Core:
             "reserve": answered(upstream.reserve, 1),
             "release": answered(upstream.release, 1),
             "memory_info": memory_info,
-            "fence": answered(fence, 1),
+            "fence": answered(lambda stream: keep(upstream.fence(stream)), 1),
             "fence_done": answered(lambda handle: fences[handle].done(), 1),
             "fence_wait": answered(lambda handle: fences[handle].wait(), 1),
             "fence_drop": drop,
         }
+        if hasattr(upstream, "fence_everything"):
+            functions["fence_everything"] = answered(lambda stream: keep(upstream.fence_everything(stream)), 1)
         virtual = upstream.virtual
         if virtual is not None:
             table.page_granularity = virtual.granularity

@@ -158,6 +158,23 @@ def memory_used_on_another_stream_is_not_handed_out_before_that_is_done():
         del z
 
 
+def memory_that_another_stream_uses_without_saying_so_stays_there():
+    """A mistake that PyTorch's own memory forgives: what is read may be newer, but it is memory."""
+    side, another = torch.cuda.Stream(), torch.cuda.Stream()
+    for _ in range(10):
+        tensors = [torch.ones(8 * MIB, device="cuda") for _ in range(8)]
+        torch.cuda.synchronize()
+        with torch.cuda.stream(side):
+            torch.cuda._sleep(20_000_000)
+            total = torch.stack(tensors).sum()
+        del tensors
+        with torch.cuda.stream(another):
+            larger = torch.empty(70 * MIB, dtype=torch.float32, device="cuda")
+        del larger
+        torch.cuda.synchronize()
+        del total
+
+
 def training_with_cudnn_benchmark_and_side_streams():
     import torch.nn as nn
 
