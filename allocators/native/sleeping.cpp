@@ -109,7 +109,7 @@ void ExpandableAllocator::await_streams(const std::vector<Space *> &spaces, cons
     if (!space->stamps->forgotten()) streams.insert(space->stream);
   for (const Block *block : blocks)
     if (block->uses != nullptr) streams.insert(block->uses->streams.begin(), block->uses->streams.end());
-  for (uint64_t stream : streams) upstream_.fence(stream).wait();
+  for (uint64_t stream : streams) upstream_.fence_everything(stream).wait();
   for (const Block *block : blocks) {
     if (block->uses == nullptr) continue;
     for (const Wait &wait : block->uses->fences) wait.fence.wait();

@@ -53,6 +53,6 @@ def test_what_record_stream_waits_for_is_the_work_of_that_stream() -> None:
     block = core.allocate(32 * MIB, 1)
     core.record_stream(block, 2)
     core.free(block)
-    assert (upstream.plain, upstream.everywhere) == (1, 0)
+    assert upstream.plain == 1
     core.close()
     core.destroy()
