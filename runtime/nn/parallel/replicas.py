@@ -7,21 +7,17 @@ from __future__ import annotations
 
 import copy
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
 from ....allocators.errors import CuplugError
-from ....plugins.tracing.training_scope import scope
-from ...autograd.grad_mode import recording, set_grad_enabled
+from ...autograd.grad_mode import recording
 from ...autograd.gradient_streams import stream_at
 from ...autograd.graph import Node, attach, edge_of, plain
 from ...device import device as current
 from ...device_name import device as Device  # noqa: N812 - torch's class has a small name
-from ...stream import current_stream, stream
-from ...tensor.core.casting_seam import autocasting, casting_as
 from ...tensor.core.tensor import Tensor
 from ...tensor.ops.copying import copied_to, copy_
 from ...tensor.places.registry import place_of
@@ -154,16 +150,17 @@ def parallel_apply(
     kwargs_tup: Sequence[dict[str, Any]] | None = None,
     devices: Sequence[Any] | None = None,
 ) -> list[Any]:
-    """Call each module with its arguments, in a thread and on a device of its own.
+    """Call each module with its arguments, each with its device as the current one.
 
-    What is set for the calling thread holds in the others: whether gradients are recorded, ``autocast``, and the
-    current streams of the devices.
+    One is called after the other, from this thread: what they queue runs beside each other on the devices. A module
+    that waits for its device holds up those after it. Threads, which would not, cost more than they gain, since each
+    call of the driver lets go of the interpreter and has to wait for it again.
 
     Args:
         modules: as many as devices.
         inputs: for each the positional arguments: a tuple, or one argument.
         kwargs_tup: for each the keyword arguments.
-        devices: on which each runs; by default that of its first tensor.
+        devices: on which each runs; by default on the current one.
 
     Raises:
         CuplugError: the numbers differ.
@@ -177,37 +174,15 @@ def parallel_apply(
             f"parallel_apply: {count} modules, {len(inputs)} inputs, {len(named)} keyword arguments and {len(places)} "
             "devices"
         )
-    streams = [None if each is None else current_stream(each) for each in places]
-    enabled, inference, fast = recording.enabled, recording.inference, dict(autocasting.fast)
-    outer = list(scope.modules)
-    results: list[Any] = [None] * count
-    errors: list[BaseException | None] = [None] * count
-
-    def work(number: int) -> None:
-        given = inputs[number] if isinstance(inputs[number], (tuple, list)) else (inputs[number],)
-        own = streams[number]
+    results = []
+    for number, (module, given, keywords, place) in enumerate(zip(modules, inputs, named, places, strict=True)):
+        arguments = given if isinstance(given, (tuple, list)) else (given,)
         try:
-            recording.inference = inference
-            scope.modules[:] = outer
-            on_device = nullcontext() if places[number] is None else current(places[number])
-            on_stream = nullcontext() if own is None else stream(own)
-            with set_grad_enabled(enabled), on_device, on_stream, casting_as(fast, {}):
-                results[number] = modules[number](*given, **named[number])
+            with nullcontext() if place is None else current(place):
+                results.append(module(*arguments, **keywords))
         except BaseException as error:
-            errors[number] = error
-
-    if count == 1:
-        results[0] = modules[0](*(inputs[0] if isinstance(inputs[0], (tuple, list)) else (inputs[0],)), **named[0])
-        return results
-    threads = [threading.Thread(target=work, args=(number,), name=f"replica {number}") for number in range(count)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    for number, error in enumerate(errors):
-        if error is not None:
-            _note(error, f"It was raised in replica {number} on {places[number]}.")
-            raise error
+            _note(error, f"It was raised in replica {number} on {place or 'the current device'}.")
+            raise
     return results
 
 
