@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -72,6 +75,42 @@ def test_an_exception_in_a_worker_comes_with_its_traceback(running: str) -> None
 def test_a_worker_that_is_killed_is_noticed(running: str) -> None:
     with pytest.raises(cuplug.CuplugError, match=r"worker 1 of a DataLoader.*exit code -9"):
         list(DataLoader(Killed(), batch_size=2, num_workers=2))
+
+
+def running_of(group: int) -> list[str]:
+    """The commands of processes of a group that run, those aside that ended and were not waited for."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            state, _, its_group = entry.joinpath("stat").read_text().rpartition(")")[2].split()[:3]
+            if int(its_group) == group and state not in "ZX":
+                found.append(entry.joinpath("cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:  # it has just ended
+            continue
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+@pytest.mark.usefixtures("_nothing_is_left")
+def test_ctrl_c_ends_program_and_workers(running: str) -> None:
+    program = Path(__file__).with_name("interrupted_loader.py")
+    # The pipe ends when the last process that has it does: workers have it, too.
+    started = subprocess.Popen(
+        [sys.executable, str(program)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert started.stdout is not None
+    assert started.stdout.readline() == "loading\n"
+    assert len(running_of(started.pid)) >= 3
+    os.killpg(started.pid, signal.SIGINT)  # as a terminal does: to all of them
+    _, said = started.communicate(timeout=60)
+    assert started.returncode == -signal.SIGINT
+    assert said.rstrip().endswith("KeyboardInterrupt")
+    assert "leaked" not in said
+    assert not running_of(started.pid)
 
 
 @pytest.mark.usefixtures("_nothing_is_left")

@@ -257,23 +257,35 @@ class _Crew:
         )
 
     def close(self) -> None:
-        """End the workers. Batches that nobody took leave no memory."""
-        for pipe, waiting in zip(self._pipes, self._waiting, strict=False):
+        """End the workers. Batches that nobody took leave no memory. An interrupt meanwhile is raised afterwards."""
+        interrupt: KeyboardInterrupt | None = None
+        while self._pipes or self._processes:
             try:
-                for _ in range(waiting):
-                    if not pipe.poll(5):
-                        break
-                    discard(pipe.recv())
-            except (EOFError, OSError):
-                pass
-            pipe.close()
-        self._pipes = []
-        for process in self._processes:
+                self._end_one()
+            except KeyboardInterrupt as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
+
+    def _end_one(self) -> None:
+        """Close a pipe; once there is none any more, wait for a process. Can be repeated where it was interrupted."""
+        if not self._pipes:
+            process = self._processes[-1]
             process.join(5)
             if process.is_alive():
                 process.terminate()
                 process.join()
-        self._processes = []
+            self._processes.pop()
+            return
+        pipe = self._pipes[-1]
+        try:
+            while self._waiting[len(self._pipes) - 1] > 0 and pipe.poll(5):
+                self._waiting[len(self._pipes) - 1] -= 1
+                discard(pipe.recv())
+        except (EOFError, OSError):
+            pass
+        pipe.close()
+        self._pipes.pop()
 
     def __del__(self) -> None:
         if self._pipes:
