@@ -123,7 +123,7 @@ class Function:
         self, arg_types: str | Iterable[Any], shared: int | None = None, texrefs: Sequence[TextureReference] = ()
     ) -> Function:
         """Settle the arguments' types: characters of ``struct``, with ``F`` and ``D`` for complex numbers, or NumPy's
-        types. Returns this function.
+        types; and the bytes of dynamic shared memory. Returns this function.
 
         Raises:
             TypeError: a character is unknown.
