@@ -147,6 +147,8 @@ class _Allocator:
         Raises:
             CuplugError: PyCUDA's current context is not a device's primary one.
         """
+        if self.memory.runtime.driver.simulator is not None:
+            return self._own_device()  # the stand-in's contexts make it so
         driver = import_library("pycuda.driver", "PyCUDA", _WHEEL)
         context = driver.Context.get_current()
         if context is None:

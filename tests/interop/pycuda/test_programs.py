@@ -67,6 +67,22 @@ def test_installing_puts_the_stand_in_there_and_says_what_it_lacks(run_program):
     assert done.stdout.splitlines() == ["2024.1+cuplug", "cuplug's stand-in for PyCUDA has no module pycuda.gl"]
 
 
+def test_cuplugs_allocator_and_pool_serve_the_stand_in_too(run_program):
+    done = run_program(
+        "import cuplug, cuplug.interop.pycuda as ours\n"
+        "cuplug.init(driver='sim:devices=2')\n"
+        "ours.install()\n"
+        "import numpy, pycuda.driver as cuda\n"
+        "from pycuda import gpuarray\n"
+        "context = cuda.Device(1).make_context()\n"
+        "pool = ours.DeviceMemoryPool()\n"
+        "kept = gpuarray.to_gpu(numpy.arange(3.0), allocator=pool.allocate)\n"
+        "more = gpuarray.to_gpu(numpy.arange(3.0), allocator=ours.allocator())\n"
+        "print((kept + more).get(), pool.active_bytes, cuplug.cuda.memory_allocated(1))\n"
+    )
+    assert done.stdout.strip() == "[0. 2. 4.] 24 1024", done.stderr
+
+
 def test_without_an_installation_pycuda_is_what_python_finds(run_program):
     done = run_program(
         "import cuplug.interop.pycuda, importlib.util\n"

@@ -86,6 +86,7 @@ class GPUArray:
             gpudata = self.allocator(self.nbytes)
         self.gpudata = gpudata
         self._grid, self._block = splay(self.mem_size)
+        self._flags: Any = None
 
     # --- what it is
 
@@ -107,8 +108,10 @@ class GPUArray:
     @property
     def flags(self) -> Any:
         """``c_contiguous``, ``f_contiguous`` and ``forc``: either of them."""
-        c, f = (_contiguous(self.shape, self.strides, self.itemsize, order) for order in "CF")
-        return SimpleNamespace(c_contiguous=c, f_contiguous=f, forc=c or f)
+        if self._flags is None:
+            c, f = (_contiguous(self.shape, self.strides, self.itemsize, order) for order in "CF")
+            self._flags = SimpleNamespace(c_contiguous=c, f_contiguous=f, forc=c or f)
+        return self._flags
 
     @property
     def place(self) -> Place:
