@@ -206,7 +206,10 @@ else:
         # The import system asks for names with underscores, which must not import tensors.
         found = None if name.startswith("__") else _module(name) if name in _MODULES else _of_tensors().get(name)
         if found is None:
-            raise AttributeError(f"module 'cuplug.cuda' has no attribute {name!r}")
+            from .tensor.core.absent import ABSENT_OF_CUDA, why_absent
+
+            reason = why_absent(name, ABSENT_OF_CUDA)
+            raise AttributeError(reason or f"module 'cuplug.cuda' has no attribute {name!r}")
         return found
 
     def __dir__():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from operator import index
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -172,9 +173,10 @@ def synchronize(device: Any = None, *, runtime: Runtime | None = None) -> None:
 
 
 def get_device_properties(device: Any = None, *, runtime: Runtime | None = None) -> DeviceProperties:
-    """What a device can do; sizes in bytes."""
+    """What a device can do; sizes in bytes. Its ``uuid`` is one of 36 characters, as torch's."""
     runtime = runtime_or_default(runtime)
-    return runtime.properties(device_index(device, runtime))
+    found = runtime.properties(device_index(device, runtime))
+    return replace(found, uuid=found.uuid.removeprefix("GPU-"))
 
 
 def get_device_name(device: Any = None, *, runtime: Runtime | None = None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -116,6 +117,8 @@ def test_what_cuplug_will_not_have_says_so() -> None:
     }.items():
         with pytest.raises(AttributeError, match=f"{name} is not part of cuplug.*{said}"):
             getattr(cuplug, name)
+    with pytest.raises(AttributeError, match="nvtx is not part of cuplug: marks for NVIDIA's tools"):
+        cuplug.cuda.nvtx  # noqa: B018
     x = cuplug.ones(1)
     with pytest.raises(AttributeError, match="svd is not part of cuplug: decompositions"):
         x.svd()
@@ -126,3 +129,15 @@ def test_what_cuplug_will_not_have_says_so() -> None:
 
 def test_attributes_of_tensors_are_looked_up_the_quick_way() -> None:
     assert not hasattr(cuplug.Tensor, "__getattr__")  # CPython specialises no look-up in a class that has it
+
+
+def test_memory_that_the_cpu_does_not_have_is_an_error_that_says_how_much_was_asked() -> None:
+    with pytest.raises(RuntimeError, match="140,737,488,355,328 bytes") as found:
+        cuplug.empty(2**45)
+    assert isinstance(found.value, MemoryError)
+    with pytest.raises(RuntimeError, match="bytes"):
+        cuplug.empty(2**45)[::2].contiguous()
+
+
+def test_a_devices_uuid_has_the_form_of_all_others(cuda: Any) -> None:
+    assert str(uuid.UUID(cuda.get_device_properties(0).uuid)) == cuda.get_device_properties(0).uuid

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ....allocators.errors import OutOfMemoryError
 from ...device_name import CPU
 from ..core.dtypes import dtype
 from ..core.layout import Layout
@@ -28,12 +29,18 @@ class HostPlace(NumpyPlace):
     raises_on_division = True
 
     def allocate(self, nbytes: int) -> Storage:
-        return Storage(self, nbytes, np.empty(nbytes, np.uint8))
+        try:
+            return Storage(self, nbytes, np.empty(nbytes, np.uint8))
+        except MemoryError:
+            raise _out_of_memory(nbytes) from None
 
     def empty(self, layout: Layout) -> Tensor:
         array: Any
         if layout.contiguous:
-            array = np.empty(layout.shape, layout.dtype.numpy)
+            try:
+                array = np.empty(layout.shape, layout.dtype.numpy)
+            except MemoryError:
+                raise _out_of_memory(layout.nbytes) from None
             return make_tensor(Storage(self, layout.nbytes, array), 0, layout, array)
         low, high = layout.span()
         return make_tensor(self.allocate((high - low) * layout.dtype.itemsize), -low, layout)
@@ -94,6 +101,12 @@ class HostPlace(NumpyPlace):
             run(*[getattr(each, "_host", each) for each in tensors])
 
         return kernel
+
+
+def _out_of_memory(nbytes: int) -> OutOfMemoryError:
+    return OutOfMemoryError(
+        f"the CPU has no memory left for a tensor of {nbytes:,} bytes; free some, or work on less at a time"
+    )
 
 
 HOST = HostPlace(CPU)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-__all__ = ["ABSENT", "ABSENT_OF_TENSORS", "AbsentAttribute", "why_absent"]
+__all__ = ["ABSENT", "ABSENT_OF_CUDA", "ABSENT_OF_TENSORS", "AbsentAttribute", "why_absent"]
 
 _TRANSFORMS = "transformations of functions", "autograd.grad"
 _COMPLEX = "complex numbers", "two tensors, of real and of imaginary parts"
@@ -99,6 +99,18 @@ ABSENT_OF_TENSORS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(_RARE_OF_TENSORS, _RARE),
 }
 """Attributes of tensors."""
+
+_MANAGEMENT = "figures of NVIDIA's management library", "nvidia-smi, or the package nvidia-ml-py"
+
+ABSENT_OF_CUDA: dict[str, tuple[str, str]] = {
+    "nvtx": ("marks for NVIDIA's tools", "the package nvtx, or the recorder's markers"),
+    "cudart": ("handles of CUDA's runtime library", "cuda.bindings.runtime"),
+    "_sleep": ("kernels that only wait", "SourceModule, for a kernel of your own"),
+    **dict.fromkeys(("utilization", "memory_usage", "temperature", "power_draw", "clock_rate"), _MANAGEMENT),
+    **dict.fromkeys(("CUDAGraph", "graph", "make_graphed_callables"), ("CUDA graphs", "prepared launches")),
+    **dict.fromkeys(("nccl", "jiterator", "sparse"), ("PyTorch's own extensions of CUDA", "SourceModule")),
+}
+"""Names of ``cuplug.cuda``."""
 
 
 class AbsentAttribute:

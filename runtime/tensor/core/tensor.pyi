@@ -786,7 +786,11 @@ class Tensor:
         """The elements converted to int8; the tensor itself if they are of it. Numbers out of range wrap around."""
         ...
     def chunk(self, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
-        """At most ``chunks`` pieces of equal size (the last may be smaller) along one dimension."""
+        """At most ``chunks`` pieces of equal size (the last may be smaller) along one dimension.
+
+        Raises:
+            ArgumentError: ``chunks`` is less than 1.
+        """
         ...
     def clamp(self, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:
         """Each element kept within limits: below ``min`` it becomes ``min``, above ``max`` it becomes ``max``.
@@ -1120,7 +1124,11 @@ class Tensor:
         """A matrix with all elements, flattened, on a diagonal."""
         ...
     def diagonal(self, offset: _int = 0, dim1: _int = 0, dim2: _int = 1) -> Tensor:
-        """The elements whose positions in two dimensions differ by ``offset``, as the last dimension."""
+        """The elements whose positions in two dimensions differ by ``offset``, as the last dimension.
+
+        Raises:
+            ArgumentError: the two dimensions are the same.
+        """
         ...
     def dim(self) -> _int:
         """The number of dimensions."""
@@ -2254,10 +2262,18 @@ class Tensor:
         """
         ...
     def moveaxis(self, source: _int | Sequence[_int], destination: _int | Sequence[_int]) -> Tensor:
-        """Dimensions moved to other positions; the others keep their order."""
+        """Dimensions moved to other positions; the others keep their order.
+
+        Raises:
+            ArgumentError: the two name different numbers of dimensions, or one dimension twice.
+        """
         ...
     def movedim(self, source: _int | Sequence[_int], destination: _int | Sequence[_int]) -> Tensor:
-        """Dimensions moved to other positions; the others keep their order."""
+        """Dimensions moved to other positions; the others keep their order.
+
+        Raises:
+            ArgumentError: the two name different numbers of dimensions, or one dimension twice.
+        """
         ...
     def msort(self, *, out: Tensor | None = None) -> Tensor:
         """The elements in order along the first dimension.

@@ -214,10 +214,9 @@ def norm(
         raise ArgumentError(f"norm: there are norms of vectors here, by numbers and 'fro'; {p!r} is none of them")
     order = 2.0 if p in ("fro", None) else float(p)
     REDUCTIONS["norm"].types(input.dtype)
-    if dtype is not None:
-        input = to(input, dtype)
-        if out is not None and out.dtype is not input.dtype:
-            raise ElementTypeError(f"norm: dtype= says {input.dtype!r}, and out= names a tensor of {out.dtype!r}")
+    input = input if dtype is None else to(input, dtype)
+    if out is not None and out.dtype is not input.dtype:
+        raise ElementTypeError(f"norm: the result is of {input.dtype!r}, and out= names a tensor of {out.dtype!r}")
     dim, keepdim = dim if axis is None else axis, keepdim or keepdims
     if (order < 0 or order == inf) and 0 in [input.shape[each] for each in normal_axes(dim, input.ndim)]:
         raise NoElementsError(f"norm: of no elements there is none of the order {order}")

@@ -130,6 +130,8 @@ def roll(input: Tensor, shifts: int | Sequence[int], dims: Any = None) -> Tensor
         return reshape(roll(reshape(input, -1), by, 0), input.shape)
     if len(by) != len(along):
         raise ShapeError(f"roll: {len(by)} shifts for {len(along)} dimensions")
+    if not input.numel():
+        return clone(input)
     axes = [existing_axis(axis, input.ndim) for axis in along]
     made = input
     for shift, axis in zip(by, axes, strict=True):
