@@ -29,6 +29,11 @@ class Layout:
     """Whether tensors of this layout require gradients: see ``gradient_seam.py``."""
 
     def __init__(self, place: Location, dtype: dtype, shape: Size, strides: Shape) -> None:
+        """A layout of its own: ``of`` gives those that tensors share.
+
+        Raises:
+            ShapeError: 64 bits do not count the bytes.
+        """
         self.place = place
         self.dtype = dtype
         self.shape = shape
@@ -36,9 +41,9 @@ class Layout:
         """In elements. The stride of a dimension of length 0 or 1 means nothing."""
         self.numel = prod(shape)
         self.nbytes = self.numel * dtype.itemsize
+        """The bytes of all elements, as if they lay side by side."""
         if self.nbytes >= 2**63:
             raise ShapeError(f"a tensor of the shape {list(shape)} has more bytes than 64 bits count")
-        """The bytes of all elements, as if they lay side by side."""
         self.contiguous = is_contiguous(shape, strides)
         """Whether the elements lie side by side in row-major order."""
         self.plans: dict[Any, Any] = _Plans()

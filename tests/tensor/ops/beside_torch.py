@@ -555,6 +555,9 @@ KNOWN: tuple[tuple[str, str, str], ...] = (
     (r"unique(_consecutive)?\(x, dim=.*# .*float", "nan", "nan"),
     # halves are multiplied in float32, where nothing overflows on the way
     (r"torch\.prod\(x.*# b?float16", "nan|inf", "^[^!]"),
+    # bool has no powers; `lerp` is of floating-point tensors, also where no operand has dimensions
+    (r"torch\.pow\(x, True\) # bool", "bool", "ElementTypeError"),
+    (r"lerp\(x, y, z\).*# u?int\d+ u?int\d+ ", "float", "ElementTypeError: lerp"),
     # integers divided by zero are an error on the CPU; on a device the result is undefined, here 0
     ("fmod|remainder|floor_divide", "ZeroDivision", "^[^!]"),
     # of no elements
