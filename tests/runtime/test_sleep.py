@@ -17,6 +17,8 @@ from cuplug.allocators.errors import CuplugError, DriverError, OutOfMemoryError
 from cuplug.allocators.events import EventKind
 from cuplug.allocators.expandable import ExpandableAllocator
 from cuplug.allocators.native import is_available
+from cuplug.allocators.planned import PlannedAllocator
+from cuplug.allocators.planning import Cycle, Plan
 from cuplug.plugins.tracing.reader import read_trace
 from cuplug.runtime.copies import memcpy, memset
 from cuplug.runtime.device import synchronize
@@ -32,7 +34,7 @@ KIB, MIB = 1 << 10, 1 << 20
 PAGE = 2 * MIB
 FORMS: dict[str, Any] = {"python": ExpandableAllocator}
 if is_available():
-    from cuplug.allocators.native.strategies import NativeExpandable
+    from cuplug.allocators.native.strategies import NativeExpandable, NativePlanned
 
     FORMS["native"] = NativeExpandable
 
@@ -301,6 +303,25 @@ def test_where_the_host_has_no_room_for_the_contents_nothing_has_changed(start: 
         sleep("weights", runtime=runtime)
     assert memory_stats(runtime=runtime) == before
     assert [(contents(runtime, buffer) == value).all() for buffer, value in zip(buffers, (7, 8), strict=True)]
+
+
+@pytest.mark.parametrize("form", sorted(FORMS))
+def test_what_is_tagged_lies_outside_a_plan_and_sleeps(form: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.plan"
+    path.write_text(Plan([Cycle(0, [3 * MIB, 5 * MIB], 0, [0, 4 * MIB], 10 * MIB, 10 * MIB)]).to_text())
+    made = PlannedAllocator if form == "python" else NativePlanned
+    driver = SimDriver()
+    with Runtime(lambda upstream: made(upstream, plan=str(path)), driver) as runtime:
+        planned = fill(runtime, 3 * MIB, 1)
+        with memory_tag("weights"):
+            tagged = fill(runtime, 5 * MIB, 2)
+        allocator: Any = runtime.allocator(0)
+        assert allocator.served().planned_requests == 1
+        assert sleep("weights", runtime=runtime) == 6 * MIB
+        assert (contents(runtime, planned) == 1).all()
+        wake("weights", runtime=runtime)
+        assert (contents(runtime, tagged) == 2).all()
+    driver.close()
 
 
 @pytest.mark.parametrize("name", ["direct", "bump", "caching"])
