@@ -250,7 +250,7 @@ def _attach_loader(runtime: Runtime, cache: Cache | None) -> None:
         if driver.module_loader is None:
             driver.module_loader = HostLoader(driver, cache)
         loader = cast("HostLoader", driver.module_loader)
-        loader.allocators[runtime] = Runtime.device_allocators
+        loader.serve(runtime, Runtime.device_allocators)
 
 
 def _folders_of_pycuda(source: str) -> list[str]:

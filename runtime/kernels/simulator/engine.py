@@ -19,7 +19,7 @@ from .host_compiler import compile_engine
 
 __all__ = ["Engine", "Fault", "HostKernel", "HostModule", "HostParameter", "default_workers", "engine"]
 
-ABI = 6
+ABI = 7
 _MAX_WORKERS = 64
 _MOST_STANDING = 16
 _TIMED_OUT = 702
@@ -119,6 +119,41 @@ class _Launch(ctypes.Structure):
     ]
 
 
+class _Record:
+    """What the engine is told of one launch at a time of a kernel."""
+
+    def __init__(self, kernel: HostKernel) -> None:
+        module = kernel.module
+        self.launch = _Launch(
+            kernel=kernel.address,
+            checked=module.checked,
+            races=module.races,
+            constant_count=len(module.constants) // 2,
+            constants=module.constants.buffer_info()[0],
+            code_begin=module.begin,
+            code_end=module.end,
+        )
+        self.text, self.length = c_void_p(), c_uint64()
+        """Where the engine says what was printed."""
+        self.references = ctypes.byref(self.launch), ctypes.byref(self.text), ctypes.byref(self.length)
+        self.geometry: tuple[object, ...] = ()
+
+    def set_geometry(
+        self,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        shared: int,
+        workers: int,
+        shared_limit: int,
+        cooperative: bool,
+    ) -> None:
+        launch = self.launch
+        launch.grid, launch.block = _Dim(*grid), _Dim(*block)
+        launch.shared_nbytes, launch.workers, launch.shared_limit = shared, workers, shared_limit
+        launch.cooperative = cooperative
+        self.geometry = grid, block, shared, workers, shared_limit, cooperative
+
+
 @dataclass(frozen=True)
 class HostParameter:
     """One parameter of a kernel. ``kind``: p pointer, i signed, u unsigned, b bool, f floating, h half, g bfloat16,
@@ -156,6 +191,9 @@ class HostKernel:
         self.fibres = bool(record.fibres)
         self.max_threads: int = record.max_threads
         self.parameter_bytes: int = record.parameter_bytes
+        self.records: list[_Record] = []
+        """What launches that have ended were told to the engine by. Taking one and giving it back are single
+        operations of a list: safe with threads."""
         self.static_shared = 0
         """Bytes of static shared memory that a launch used, once there was one."""
         self.parameters = [
@@ -224,13 +262,7 @@ class Engine:
         library.cuplug_interrupts.restype = c_uint64
         library.cuplug_image.argtypes = (c_void_p, c_int)
         library.cuplug_allow.argtypes = (c_uint64, c_uint64, c_int)
-        library.cuplug_run.argtypes = (
-            ctypes.POINTER(_Launch),
-            c_void_p,
-            c_uint64,
-            ctypes.POINTER(c_void_p),
-            ctypes.POINTER(c_uint64),
-        )
+        library.cuplug_run.argtypes = (c_void_p, c_void_p, c_void_p, c_void_p, c_uint64)
         self._library = library
         self.can_check = bool(library.cuplug_can_check())
         """Whether checked kernels can run: their tables of accessible memory can be mapped."""
@@ -279,30 +311,17 @@ class Engine:
                 simulator holds the first one back). If the kernel did not end soon by itself, it was ended: then a
                 ``DriverError``, ``CUDA_ERROR_LAUNCH_TIMEOUT``, is the cause.
         """
-        launch = _Launch(
-            kernel=kernel.address,
-            parameters=parameters,
-            grid=_Dim(*grid),
-            block=_Dim(*block),
-            shared_nbytes=shared,
-            workers=workers,
-            shared_limit=shared_limit,
-            checked=kernel.module.checked,
-            races=kernel.module.races,
-            cooperative=cooperative,
-            constant_count=len(kernel.module.constants) // 2,
-            constants=kernel.module.constants.buffer_info()[0],
-            timeout_ns=int((timeout_s or 0) * 1e9),
-            interrupts_seen=self._library.cuplug_interrupts(),
-            code_begin=kernel.module.begin,
-            code_end=kernel.module.end,
-        )
-        text, length = c_void_p(), c_uint64()
+        record = kernel.records.pop() if kernel.records else _Record(kernel)
+        launch, text, length = record.launch, record.text, record.length
+        geometry = grid, block, shared, workers, shared_limit, cooperative
+        if record.geometry != geometry:
+            record.set_geometry(*geometry)
+        launch.parameters = parameters
+        launch.timeout_ns = int((timeout_s or 0) * 1e9)
+        launch.interrupts_seen = self._library.cuplug_interrupts()
         pointer, pairs = (ranges.buffer_info()[0], len(ranges) // 2) if ranges is not None else (None, 0)
         try:
-            code = self._library.cuplug_run(
-                ctypes.byref(launch), pointer, pairs, ctypes.byref(text), ctypes.byref(length)
-            )
+            code = self._library.cuplug_run(*record.references, pointer, pairs)
         except BaseException as interrupt:  # raised by Python once the call is over
             code = launch.fault.code
             if code == _TIMED_OUT:
@@ -312,18 +331,19 @@ class Engine:
         printed = ctypes.string_at(text, length.value).decode(errors="replace") if length.value and text else ""
         kernel.static_shared = max(kernel.static_shared, launch.static_shared)
         if not code:
+            kernel.records.append(record)
             return None, printed
-        record = launch.fault
-        block_index = record.block.x, record.block.y, record.block.z
-        thread = record.thread.x, record.thread.y, record.thread.z
-        writes = None if record.write < 0 else bool(record.write)
-        text_of_fault = record.text.decode(errors="replace")
+        found = launch.fault
+        block_index = found.block.x, found.block.y, found.block.z
+        thread = found.thread.x, found.thread.y, found.thread.z
+        writes = None if found.write < 0 else bool(found.write)
+        text_of_fault = found.text.decode(errors="replace")
         if kernel.module.races:
-            text_of_fault = _with_lines(text_of_fault, kernel.module.image, record.places)
+            text_of_fault = _with_lines(text_of_fault, kernel.module.image, found.places)
         if code == _TIMED_OUT:
             limit = "" if timeout_s is None else f" (the driver's timeout is {timeout_s:g} s)"
             text_of_fault += limit + _where(kernel, launch)
-        return Fault(code, block_index, thread, record.address, record.nbytes, writes, text_of_fault), printed
+        return Fault(code, block_index, thread, found.address, found.nbytes, writes, text_of_fault), printed
 
 
 def _with_lines(text: str, image: bytes, places: Sequence[int]) -> str:

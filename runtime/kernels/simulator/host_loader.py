@@ -49,8 +49,8 @@ class HostLoader:
         self._next = 0x5000_0000
         self.workers = default_workers()
         """How many threads run the blocks of a kernel."""
-        self.allocators: weakref.WeakKeyDictionary[Any, Callable[[Any], list[Allocator]]] = weakref.WeakKeyDictionary()
-        """By runtime, what tells its allocators: what they hold, but is in nobody's hands, is not accessible to
+        self._asked: list[tuple[weakref.ref[Any], Callable[[Any], list[Allocator]]]] = []
+        """Runtimes, and what tells their allocators: what they hold, but is in nobody's hands, is not accessible to
         kernels, although the driver thinks it allocated. Several runtimes may share the driver."""
         self._accessible: dict[int, Accessible] = {}
         """What kernels of each device may touch, as it was last time."""
@@ -152,6 +152,11 @@ class HostLoader:
 
     # --- beyond that
 
+    def serve(self, runtime: Any, ask: Callable[[Any], list[Allocator]]) -> None:
+        """Let kernels touch what the allocators of a runtime have given out. ``ask`` tells them, given the runtime."""
+        known = [(referred, its) for referred, its in self._asked if referred() not in (None, runtime)]
+        self._asked = [*known, (weakref.ref(runtime), ask)]
+
     def kernel(self, function: int) -> HostKernel:
         """The kernel that a handle stands for."""
         try:
@@ -178,8 +183,10 @@ class HostLoader:
         """What kernels of a device may touch: as it was last time, unless it has changed."""
         changes = self._driver.memory_changes()  # before anything is read: what changes meanwhile counts the next time
         allocators: list[Allocator] = []
-        for runtime, ask in list(self.allocators.items()):
-            allocators += ask(runtime)
+        for referred, ask in self._asked:
+            runtime = referred()
+            if runtime is not None:
+                allocators += ask(runtime)
         kept = self._accessible.get(device)
         is_much = kept is not None and len(kept.starts) > _FEW
         state = list(map(_counted if is_much else _seen, allocators))

@@ -5,7 +5,7 @@ typedef __SIZE_TYPE__ cuplug_size;
 typedef unsigned long long cuplug_u64;
 typedef unsigned int cuplug_u32;
 
-#define CUPLUG_ABI 6
+#define CUPLUG_ABI 7
 
 namespace __cuplug {
 

@@ -349,7 +349,7 @@ PUBLIC cuplug_u64 cuplug_interrupts() {
 }
 
 // Runs a kernel to its end. `ranges` is the device memory that it may touch (see shadow::apply). Returns the fault's code.
-PUBLIC int cuplug_run(Launch* launch, const shadow::Range* ranges, cuplug_u64 count, char** text, cuplug_u64* text_nbytes) {
+PUBLIC int cuplug_run(Launch* launch, char** text, cuplug_u64* text_nbytes, const shadow::Range* ranges, cuplug_u64 count) {
     pthread_mutex_lock(&launch_lock);
     launch->fault.code = 0;
     launch->static_shared = launch->ended = launch->standing_count = 0;
