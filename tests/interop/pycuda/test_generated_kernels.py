@@ -79,8 +79,8 @@ def test_running_totals_with_and_without_their_own_element(size):
     assert (exclusive.get() == totals - values).all()
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_linear_combination_reads_its_factors_through_textures(dtype):
+def test_a_linear_combination_reads_its_factors_through_textures():
+    dtype = np.float64  # which textures do not know
     kernel, textures = get_linear_combination_kernel(((True, dtype, dtype), (False, dtype, dtype)), dtype)
     x, y = (gpuarray.arange(100, dtype=dtype) for _ in range(2))
     z = gpuarray.empty_like(x)
