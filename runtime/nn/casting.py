@@ -45,7 +45,7 @@ def _convert(operation: Hashable, operands: Sequence[Any]) -> Sequence[Any]:
         return operands
     first = next(each for each in operands if isinstance(each, Tensor))
     full = _FULL_ON_CPU if first.device.type == "cpu" else _FULL_ON_CUDA
-    return cast_to_full(*operands) if name in full else operands  # type: ignore[no-any-return]
+    return cast_to_full(*operands) if name in full else operands
 
 
 seam.convert = _convert

@@ -44,7 +44,7 @@ def test_a_resnet_18_loads_pytorchs_state_and_gives_its_logits_and_gradients(dev
     torch.manual_seed(0)
     random = np.random.default_rng(0)
     x = random.standard_normal((4, 3, 64, 64)).astype(np.float32)
-    compare(resnet18(torch.nn, 16, 10), resnet18(cuplug.nn, 16, 10), x, random.integers(0, 10, 4), device)
+    compare(resnet18(torch.nn, 8, 10), resnet18(cuplug.nn, 8, 10), x, random.integers(0, 10, 4), device)
 
 
 @pytest.mark.needs_torch
@@ -61,7 +61,7 @@ def digits() -> tuple[Any, Any]:
     return found.images.astype(np.float32)[:, None] / 16, found.target.astype(np.int64)
 
 
-@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize(("device", "mixed"), [("cpu", False), ("cuda", True)], indirect=["device"])
 def test_a_small_network_learns_digits(device: str, mixed: bool) -> None:
     images, classes = digits()
     mixed_up = np.random.default_rng(0).permutation(len(classes))

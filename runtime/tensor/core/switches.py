@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
-
-from ....allocators.errors import CuplugError
 from .tensor_errors import ArgumentError
 
 __all__ = [
     "are_deterministic_algorithms_enabled",
     "get_float32_matmul_precision",
     "is_deterministic_algorithms_warn_only_enabled",
-    "not_deterministic",
     "set_float32_matmul_precision",
     "switches",
     "use_deterministic_algorithms",
@@ -32,15 +28,15 @@ switches = _Switches()
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Let operations give the same bits in every run, more slowly, where they would not; or raise an error.
+    """Let operations give the same bits in every run, more slowly, where they would not.
 
-    On the CPU and the simulator all do in any case. On CUDA what is added to one place by several threads
-    (``scatter_add``, ``index_add``, ``index_put`` with ``accumulate``, gradients of what was taken by index) is then
-    added in order; products and extremes that are scattered have no such form.
+    On the CPU and the simulator all do in any case. On CUDA what several threads write to one place (``scatter``,
+    ``scatter_add``, ``index_add``, ``index_put`` with ``accumulate``, gradients of what was taken by index) is then
+    written in order; nothing else depends on who comes first.
 
     Args:
         mode: whether to.
-        warn_only: whether an operation without such a form warns, instead of raising an error.
+        warn_only: as torch's: what to do about operations that have no such form, of which there are none.
     """
     switches.deterministic, switches.warn_only = bool(mode), bool(warn_only)
 
@@ -51,25 +47,8 @@ def are_deterministic_algorithms_enabled() -> bool:
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
-    """Whether operations that have no deterministic form only warn."""
+    """What ``use_deterministic_algorithms`` was told."""
     return switches.deterministic and switches.warn_only
-
-
-def not_deterministic(operation: str) -> None:
-    """Say that an operation, about to run, may give other bits in another run, if programs asked to be told.
-
-    Raises:
-        CuplugError: they did.
-    """
-    if not switches.deterministic:
-        return
-    said = (
-        f"{operation} has no deterministic form on CUDA, and use_deterministic_algorithms(True) was called; compute it "
-        "on the CPU, or say warn_only=True there"
-    )
-    if not switches.warn_only:
-        raise CuplugError(said)
-    warnings.warn(said, stacklevel=3)
 
 
 def set_float32_matmul_precision(precision: str) -> None:

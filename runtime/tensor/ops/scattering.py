@@ -7,19 +7,22 @@ from typing import Any
 from ..core.dtypes import int32, int64
 from ..core.gradient_seam import begin_history
 from ..core.shapes import normal_axis
+from ..core.switches import switches
 from ..core.tensor import Tensor
 from ..core.tensor_errors import ArgumentError, ElementTypeError, RangeError, ShapeError
 from ..places.elementwise_table import BY_NAME, COPY
 from . import elementwise_functions as each
 from .along import as_rows, from_rows, run_rows, scatter_rows
+from .arithmetic import where
 from .copying import clone, to
-from .creation import full
+from .creation import arange, full
 from .elementwise import apply, apply_into, common_place
-from .indexing import get_item
+from .indexing import get_item, index_select, masked_select
+from .reductions import max as max_of
 from .reshape import contiguous, reshape
 from .results import into
 from .scalars import item
-from .views import broadcast_to, common_shape, narrow
+from .views import broadcast_to, common_shape, narrow, unsqueeze
 
 __all__ = [
     "gather",
@@ -189,7 +192,10 @@ def scattered(name: str, target: Tensor, dim: int, index: Tensor, src: Any, redu
         values = clone(values)
     part = _trimmed(target, index, axis)
     rows = as_rows(part, axis)
-    scatter_rows(_REDUCES[reduce], rows, as_rows(index, axis), as_rows(values, axis))
+    if switches.deterministic and rows.is_cuda and reduce not in ("amax", "amin"):
+        _scatter_in_order(_REDUCES[reduce], rows, as_rows(index, axis), as_rows(values, axis))
+    else:
+        scatter_rows(_REDUCES[reduce], rows, as_rows(index, axis), as_rows(values, axis))
     if rows._storage is not target._storage:
         apply_into(COPY, part, from_rows(rows, part.shape, axis))
     return target
@@ -197,6 +203,28 @@ def scattered(name: str, target: Tensor, dim: int, index: Tensor, src: Any, redu
 
 def _shares(a: Tensor, b: Tensor) -> bool:
     return a._storage is b._storage
+
+
+def _scatter_in_order(line: str, rows: Tensor, index: Tensor, values: Tensor) -> None:
+    """Scatter so that what goes to one place goes there in the order in which it stands, and not as threads come.
+
+    In each round every place is written at most once, so there are as many rounds as values for the place with the
+    most; how many that are, the device is asked.
+    """
+    count, length = rows.shape
+    places = reshape(index + unsqueeze(arange(count, device=index.device) * length, 1), -1)
+    given = reshape(values, -1)
+    shape = (1, places.numel())
+    ordered, order = (each[0] for each in run_rows("sort", (int64, int64), shape, [unsqueeze(places, 0)], 0))
+    numbers = arange(places.numel(), device=index.device)
+    begins = clone(numbers)
+    begins[1:] = where(ordered[1:] == ordered[:-1], 0, numbers[1:])
+    turns = numbers - run_rows("cummax", (int64, int64), shape, [unsqueeze(begins, 0)])[0][0]
+    flat = reshape(rows, 1, -1)
+    for turn in range(int(item(max_of(turns))) + 1):
+        chosen = masked_select(order, turns == turn)
+        part = index_select(places, 0, chosen)
+        scatter_rows(line, flat, unsqueeze(part, 0), unsqueeze(index_select(given, 0, chosen), 0))
 
 
 def scatter_(
