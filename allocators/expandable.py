@@ -99,7 +99,7 @@ class ExpandableAllocator(Allocator):
         self._spaces: dict[tuple[int, bool | None, int], Space] = {}
         """By stream, whether for small blocks (None for what a strategy derived from this keeps apart), and tag."""
         self._ownerless: list[Space] = []
-        """Spaces of streams that have been destroyed. Nothing is allocated in them any more."""
+        """Spaces of streams that have been destroyed, or given up. Nothing is allocated in them any more."""
         self._stamps: dict[int, Stamps] = {}
         self._range_bytes = {False: _LARGE_RANGE, True: _SMALL_RANGE}
         self._most_active = 0
@@ -327,7 +327,7 @@ class ExpandableAllocator(Allocator):
         gone = [space for space in self._ownerless if not space.ranges]
         self._ownerless = [space for space in self._ownerless if space.ranges]
         for space in gone:
-            if all(other.stamps is not space.stamps for other in self._ownerless):
+            if space.stamps.forgotten and all(other.stamps is not space.stamps for other in self._ownerless):
                 space.stamps.drop()
 
     def _forget_stream(self, stream: int) -> None:
@@ -336,7 +336,7 @@ class ExpandableAllocator(Allocator):
             return
         keys = sorted((key for key in self._spaces if key[0] == stream), key=_order_of_key)
         left = [self._spaces[key] for key in keys if self._spaces[key].ranges]
-        if left:
+        if left or any(space.stamps is stamps for space in self._ownerless):
             stamps.forget()
             self._ownerless += left
         else:
@@ -482,7 +482,8 @@ class ExpandableAllocator(Allocator):
         pages = [page for page in self._pages.known.values() if page.mapped]
         spaces = {id(space): space for space in (*self._spaces.values(), *(found.space for found in self._ranges))}
         self._spaces = {key: space for key, space in self._spaces.items() if not space.stamps.forgotten}
-        self._ownerless = [space for space in spaces.values() if space.stamps.forgotten]
+        owned = {id(space) for space in self._spaces.values()}
+        self._ownerless = [space for space in spaces.values() if id(space) not in owned]
         self._stamps = {stream: stamps for stream, stamps in self._stamps.items() if not stamps.forgotten}
         for space in spaces.values():
             ranges = [found for found in self._ranges if found.space is space]

@@ -18,6 +18,10 @@ class NullUpstream:
     whole pages are mapped and unmapped. No work is ever queued: every fence has passed.
     """
 
+    plans_at_once = True
+    """Whether what plans beside the program plans in its thread instead: a replay takes no time, and is to be the same
+    in every run."""
+
     def __init__(
         self,
         total_bytes: int = 1 << 50,

@@ -13,8 +13,6 @@ What holds between any two operations (the tests check each), beside what ``expa
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
@@ -22,19 +20,17 @@ from typing import Annotated
 from .block import Block
 from .errors import DriverError, OutOfMemoryError
 from .expandable import ExpandableAllocator
-from .planning import UNPLANNED, Cycle, Plan
-from .spans import FREE, LIVE, Opening, Range, Space, Span
+from .follower import Follower
+from .learning import Learner
+from .planning import UNPLANNED, Plan
+from .private_streams import names_pool
+from .spans import FREE, Opening, Range, Space, Span
 from .tags import UNTAGGED, here
 from .upstream import Upstream
 
-__all__ = ["PlannedAllocator", "Served", "device_of"]
+__all__ = ["PlannedAllocator", "Served", "device_of", "repetitions_of"]
 
 _MIB = 1 << 20
-_WINDOW = 16
-"""So many requests in a row tell where in its cycle a program is."""
-_Windows = dict[tuple[int, ...], int]
-_PATIENCE = 16
-"""So many requests in a row may be none of the plan's before the place in the cycle is given up."""
 
 
 @dataclass(slots=True)
@@ -57,37 +53,55 @@ class PlannedAllocator(ExpandableAllocator):
     what lives at once. The range is reserved and mapped as a whole when the plan's first block is asked for, and what
     follows costs no call of the driver.
 
+    Without a file it plans while the program runs (``learn=3``): what has come three times in a row is packed by a
+    thread beside the program, and taken up at the point of the cycle where the least is alive.
+
     A request that differs from the plan's next is served elsewhere, at once, and the plan goes on with the next that
     agrees, or wherever in the iteration 16 in a row are recognised again. A program that begins otherwise than the
     recorded one is served once a whole iteration has agreed. What outlives an iteration, such as weights, is no part of
     the plan.
     """
 
+    needs_one_of = ("plan", "learn")
+    """It is not complete without one of these options."""
+
     def __init__(
         self,
         upstream: Upstream,
         *,
-        plan: Annotated[str, "the file that cuplug-trace plan wrote"],
+        plan: Annotated[str | None, "the file that cuplug-trace plan wrote"] = None,
+        learn: Annotated[
+            int | None, "how often a cycle has to come before it is planned while the program runs; 0 for never"
+        ] = None,
         memory_limit: Annotated[int | None, "reserve at most this many bytes; more counts as out of memory"] = None,
         slack: Annotated[int, "bytes to reserve beyond the peak of what was in use, before pages move"] = 48 * _MIB,
     ) -> None:
-        """Over ``upstream``, by the plan in the file ``plan``. The other options are those of ``expandable``.
+        """Over ``upstream``, by the plan in the file ``plan``, by what it learns, or both. The other options are those
+        of ``expandable``.
 
         Raises:
             CuplugError: the file cannot be read, or is no plan of this version.
             DriverError: ``CUDA_ERROR_NOT_SUPPORTED``: the device or the installation lacks virtual memory.
-            ValueError: ``slack`` is negative.
+            ValueError: ``slack`` is negative, ``learn`` is neither 0 nor at least 3, or neither of ``plan`` and
+                ``learn`` is given.
         """
+        self._repetitions = repetitions_of(plan, learn)
         super().__init__(upstream, memory_limit=memory_limit, slack=slack)
-        cycles = Plan.read(plan).cycles
+        cycles = Plan.read(plan).cycles if plan is not None else []
         device = device_of(upstream)
-        self._followers = {cycle.stream: _Follower(cycle) for cycle in cycles if cycle.device == device}
+        self._followers = {cycle.stream: Follower(cycle) for cycle in cycles if cycle.device == device}
+        self._learners: dict[int, Learner] = {}
         self._served = Served()
         self._gives_up_ranges = False
 
     def served(self) -> Served:
         """How much of what was asked for the plan has served up to now."""
         return self._operate(self._copy_served)
+
+    def finish_planning(self) -> None:
+        """Wait until every search for a cycle has ended that is under way; what it found is taken up when it fits."""
+        for learner in self._operate(lambda: list(self._learners.values())):
+            learner.finish()
 
     def _copy_served(self) -> Served:
         counted = self._served
@@ -98,6 +112,9 @@ class PlannedAllocator(ExpandableAllocator):
     # --- allocation and free
 
     def _allocate(self, requested: int, nbytes: int, stream: int) -> Block:
+        learner = self._learner_of(stream)
+        if learner is not None and (learned := learner.due()) is not None:
+            self._take_up(stream, learned)
         follower = self._followers.get(stream)
         offset = UNPLANNED if follower is None or here.tag != UNTAGGED else follower.propose(nbytes)
         span = None
@@ -112,6 +129,8 @@ class PlannedAllocator(ExpandableAllocator):
             block.place = span
         if follower is not None:
             follower.has_served(nbytes)
+        if learner is not None:
+            learner.asked(nbytes, block.address)
         self._served.requests += 1
         self._served.requested_bytes += requested
         if span is not None:
@@ -123,11 +142,36 @@ class PlannedAllocator(ExpandableAllocator):
         follower = self._followers.get(block.stream)
         if follower is not None and block.place.range.space is follower.space:
             follower.gone(block.address)
+        learner = self._learners.get(block.stream)
+        if learner is not None:
+            learner.freed(block.address)
         super()._free(block)
+
+    # --- what it learns
+
+    def _learner_of(self, stream: int) -> Learner | None:
+        if not self._repetitions or names_pool(stream) or here.tag != UNTAGGED:
+            return None
+        learner = self._learners.get(stream)
+        if learner is None:
+            at_once = getattr(self.upstream, "plans_at_once", False)
+            learner = self._learners[stream] = Learner(stream, self._repetitions, at_once=at_once)
+        return learner
+
+    def _take_up(self, stream: int, learned: Follower) -> None:
+        """Follow another cycle from here on. What lies in the range of the one before stays there until it is freed."""
+        self._followers.pop(stream, None)
+        self._retire(stream)
+        self._followers[stream] = learned
+
+    def _retire(self, stream: int) -> None:
+        space = self._spaces.pop((stream, None, UNTAGGED), None)
+        if space is not None and space.ranges:
+            self._ownerless.append(space)
 
     # --- the ranges of the plan
 
-    def _span_at(self, follower: _Follower, offset: int, nbytes: int) -> Span | None:
+    def _span_at(self, follower: Follower, offset: int, nbytes: int) -> Span | None:
         """Take ``nbytes`` at ``offset`` in the follower's range as a block; None if they are not to be had."""
         try:
             if follower.space is None or not follower.space.ranges:
@@ -150,7 +194,7 @@ class PlannedAllocator(ExpandableAllocator):
         follower.lies(span)
         return span
 
-    def _map_range(self, follower: _Follower) -> None:
+    def _map_range(self, follower: Follower) -> None:
         """Reserve a follower's range and map it as a whole, if there is memory for that; else piece by piece, later."""
         stream, nbytes = follower.cycle.stream, follower.range_bytes(self._granularity)
         space = follower.space
@@ -183,123 +227,43 @@ class PlannedAllocator(ExpandableAllocator):
 
     def _forget_stream(self, stream: int) -> None:
         super()._forget_stream(stream)
+        self._learners.pop(stream, None)  # another stream may get its number: for that all starts anew
         follower = self._followers.get(stream)
-        if follower is not None:  # another stream may get its number: for that it starts anew
-            self._followers[stream] = _Follower(follower.cycle, follower.windows)
+        if follower is not None:
+            self._followers[stream] = Follower(follower.cycle, follower.windows)
 
     def _recover(self) -> None:
         super()._recover()
         self._gives_up_ranges = False
+        self._learners = {}
+        for stream, kind, tag in list(self._spaces):
+            follower = self._followers.get(stream)
+            if kind is None and (follower is None or follower.space is not self._spaces[stream, kind, tag]):
+                self._retire(stream)  # it was being given up, or being made
         for stream in list(self._followers):
             before = self._followers[stream]
-            follower = self._followers[stream] = _Follower(before.cycle, before.windows)
+            follower = self._followers[stream] = Follower(before.cycle, before.windows)
             space = self._spaces.get((stream, None, UNTAGGED))
             if space is not None:
                 follower.begins(space)
 
 
-class _Follower:
-    """Where a stream's program is in its cycle, and what lies in the cycle's range."""
+def repetitions_of(plan: str | None, learn: int | None) -> int:
+    """How often a cycle has to come before it is planned; 0 where nothing is learnt.
 
-    def __init__(self, cycle: Cycle, windows: _Windows | None = None) -> None:
-        """``windows``: of the follower before, whose place is lost. Without, the next request is the first."""
-        from_start = windows is None
-        self.cycle = cycle
-        self.windows = _windows(cycle) if windows is None else windows
-        self.space: Space | None = None
-        """The range's, once it has been reserved."""
-        self._next: int | None = 0 if from_start else None
-        """The place in the plan of the request that is expected; None where that is unknown."""
-        self._lacking = 0 if from_start else len(cycle.sizes) - cycle.begin
-        """How many requests in a row have still to agree before the plan is served."""
-        self._strange = 0
-        """How many in a row have not agreed."""
-        self._last: deque[int] = deque(maxlen=_WINDOW)
-        self._addresses: list[int] = []
-        self._spans: dict[int, Span] = {}
-
-    def range_bytes(self, granularity: int) -> int:
-        """The size of the range."""
-        return -(-self.cycle.height // granularity) * granularity
-
-    @property
-    def follows(self) -> bool:
-        """Whether the program follows the plan, as far as is known."""
-        return self._next is not None and not self._lacking
-
-    def propose(self, nbytes: int) -> int:
-        """The offset that the plan has for the next request; ``UNPLANNED`` for none. Changes nothing."""
-        place = self._next
-        if place is None or self._lacking or self.cycle.sizes[place] != nbytes:
-            return UNPLANNED
-        return self.cycle.offsets[place]
-
-    def has_served(self, nbytes: int) -> None:
-        """The request has been served, as proposed or elsewhere: go on behind it."""
-        self._last.append(nbytes)
-        place, sizes = self._next, self.cycle.sizes
-        if place is not None and sizes[place] == nbytes:
-            self._next = place + 1 if place + 1 < len(sizes) else self.cycle.begin
-            self._lacking = max(self._lacking - 1, 0)
-            self._strange = 0
-            return
-        self._strange += 1
-        found = self.windows.get(tuple(self._last)) if len(self._last) == _WINDOW else None
-        if (place is not None and place < self.cycle.begin and self._strange >= _PATIENCE) or self._lacking:
-            self._lacking = len(sizes) - self.cycle.begin  # it is another program, as far as is known
-        if found is not None:
-            self._next, self._strange = found, 0
-        elif self._strange >= _PATIENCE:
-            self._next = None
-
-    # --- what lies in the range
-
-    def begins(self, space: Space) -> None:
-        """The range is in ``space``, with what lies there."""
-        spans = [span for part in space.ranges.values() for span in part.spans() if span.kind == LIVE]
-        self._spans = {span.address: span for span in spans}
-        self._addresses = sorted(self._spans)
-        self.space = space
-
-    def between_blocks(self, address: int, nbytes: int) -> list[Span] | None:
-        """The spans between the live blocks around these bytes; None if one lies within them."""
-        assert self.space is not None
-        after = bisect_left(self._addresses, address)
-        if after < len(self._addresses) and self._addresses[after] < address + nbytes:
-            return None
-        before = self._spans[self._addresses[after - 1]] if after else None
-        if before is not None and before.end > address:
-            return None
-        span = before.after if before is not None else next(iter(self.space.ranges.values())).first
-        found = []
-        while span is not None and span.kind != LIVE:
-            found.append(span)
-            span = span.after
-        return found
-
-    def lies(self, span: Span) -> None:
-        """A block has been laid in the range."""
-        self._spans[span.address] = span
-        insort(self._addresses, span.address)
-
-    def gone(self, address: int) -> None:
-        """The block at ``address`` is leaving the range."""
-        del self._spans[address]
-        del self._addresses[bisect_left(self._addresses, address)]
+    Raises:
+        ValueError: ``learn`` is neither 0 nor at least 3, or neither is given.
+    """
+    if plan is None and learn is None:
+        raise ValueError(
+            "planned has nothing to go by; give it plan=FILE, or learn=3 to plan what has come three times"
+        )
+    if learn is not None and (learn < 0 or 0 < learn < 3):
+        raise ValueError(f"learn is {learn}; it must be 0, for never, or at least 3 times")
+    return learn or 0
 
 
 def device_of(upstream: Upstream) -> int:
     """The ordinal of the device whose memory ``upstream`` gives; 0 where it does not say."""
     ordinal: int = getattr(upstream, "ordinal", 0)
     return ordinal
-
-
-def _windows(cycle: Cycle) -> _Windows:
-    """Behind which requests in a row which place in the cycle comes; of several places, the first."""
-    sizes = cycle.sizes[cycle.begin :]
-    count = len(sizes)
-    repeated = sizes * (_WINDOW // count + 2)
-    found: _Windows = {}
-    for place in range(count):
-        found.setdefault(tuple(repeated[place : place + _WINDOW]), cycle.begin + (place + _WINDOW) % count)
-    return found

@@ -19,7 +19,7 @@ from .block import ALIGNMENT
 from .errors import CuplugError
 from .packing import ORDERS, Buffer, Packing, load_peak, pack, place_buffers
 
-__all__ = ["UNPLANNED", "Cycle", "Plan", "Request", "find_cycle", "make_cycle"]
+__all__ = ["UNPLANNED", "Cycle", "Plan", "Request", "find_cycle", "learned_cycle", "make_cycle"]
 
 UNPLANNED = -1
 """In place of an offset: the block lives longer than a cycle, and is no part of the plan."""
@@ -27,6 +27,12 @@ _FORMAT, _VERSION = "cuplug plan", 2
 _FOREVER = 1 << 62
 _LEAST_SHARE = 1 / 4
 """Of the requests on a stream, what repeats has to be at least this much."""
+_LEAST_PLANNED = 10
+"""Of the bytes of a cycle that is learnt while the program runs, at most this part may live longer than one: else it is
+a part of something larger, such as the layers of a forward pass."""
+_MOST_CHANGE = 256
+"""From one such cycle to the next, what is alive may change by at most this part of the bytes asked for in one: else it
+is such a part too, as the layers of a backward pass, which free what they did not ask for."""
 
 Request = tuple[int, int]
 """Rounded bytes, and how many requests there had been on the stream when the block was freed; -1 if it never was."""
@@ -142,14 +148,15 @@ def _checked(part: Any) -> Cycle:
     return Cycle(stream, sizes, begin, offsets, height, bound, device)
 
 
-def find_cycle(sizes: Sequence[int]) -> tuple[int, int] | None:
-    """What ``sizes`` repeats at its end, twice at least: where that begins, and the length of one cycle.
+def find_cycle(sizes: Sequence[int], repetitions: int = 2) -> tuple[int, int] | None:
+    """What ``sizes`` repeats at its end, so often at least: where that begins, and the length of one cycle.
 
     Of several lengths, the one that explains the most, and of these the shortest. None if none explains a quarter.
     """
     backwards = sizes[::-1]
     same = _equal_starts(backwards)
-    found = [(same[length] + length, -length) for length in range(1, len(same)) if same[length] >= length]
+    more = repetitions - 1
+    found = [(same[length] + length, -length) for length in range(1, len(same)) if same[length] >= more * length]
     explained, negative = max(found, default=(0, 0))
     if not explained or explained < _LEAST_SHARE * len(sizes):
         return None
@@ -172,6 +179,52 @@ def make_cycle(stream: int, requests: Sequence[Request], *, seconds: float = 5.0
     sizes = [size for size, _ in requests[: begin + length]]
     starting = [max(freed - place, 1) if freed >= 0 else _FOREVER for place, (_, freed) in enumerate(requests[:first])]
     return _packed(stream, sizes, begin, [*starting, *lives, *lives[:turn]], seconds)
+
+
+def learned_cycle(
+    stream: int, requests: Sequence[Request], repetitions: int, followed: Cycle | None
+) -> tuple[Cycle, int] | None:
+    """What a stream has repeated so often, of late; it begins where the least is alive, and knows no other beginning.
+
+    Packed without improvements, so that the same requests give the same plan.
+
+    Returns:
+        The cycle, and the number of the first request in it. None if nothing repeats, or nothing but ``followed``.
+    """
+    found = find_cycle([size for size, _ in requests], repetitions)
+    if found is None:
+        return None
+    first, length = found
+    lives = [_life(requests, place, length) for place in range(first, first + length)]
+    sizes = [size for size, _ in requests[first : first + length]]
+    turn = _quietest(lives, length, sizes)
+    sizes, lives = [*sizes[turn:], *sizes[:turn]], [*lives[turn:], *lives[:turn]]
+    if followed is not None and sizes == followed.sizes:
+        return None
+    asked = sum(sizes)
+    if sum(size for size, life in zip(sizes, lives, strict=True) if life > length) > asked // _LEAST_PLANNED:
+        return None
+    alive = _alive(requests, range(first + turn + length, len(requests) + 1, length))  # the first may lack a past
+    if max(alive) - min(alive) > asked // _MOST_CHANGE:
+        return None
+    return _packed(stream, sizes, 0, lives, 0.0), first + turn
+
+
+def _alive(requests: Sequence[Request], places: Sequence[int]) -> list[int]:
+    """The bytes that live before each of the requests with these numbers, in order."""
+    change = [0] * (len(requests) + 1)
+    for place, (size, freed) in enumerate(requests):
+        if freed != place:
+            change[min(place + 1, len(requests))] += size
+            if freed >= 0:
+                change[freed] -= size
+    found = []
+    alive, at = 0, 0
+    for place in places:
+        alive += sum(change[at : place + 1])
+        at = place + 1
+        found.append(alive)
+    return found
 
 
 def _life(requests: Sequence[Request], place: int, length: int) -> int:

@@ -41,6 +41,13 @@ class Description:
     """Why it cannot be looked into, where it cannot."""
     form: str = ""
     """In which form it runs, where there are several: native, or in Python and why."""
+    needs_one_of: tuple[str, ...] = ()
+    """Options without one of which it is not complete, though each of them may be left out."""
+
+    @property
+    def stands_alone(self) -> bool:
+        """Whether its name alone is a selection."""
+        return not self.needs_one_of and not any(option.required for option in self.options)
 
 
 class PluginManager:
@@ -354,7 +361,8 @@ class PluginManager:
         try:
             summary = (inspect.getdoc(factory) or "").partition("\n")[0]
             options = tuple(options_of(factory).values())
-            return Description(name, plugin, summary, options, form=getattr(factory, "form", ""))
+            needed = getattr(inspect.unwrap(factory), "needs_one_of", ())
+            return Description(name, plugin, summary, options, "", getattr(factory, "form", ""), needed)
         except (PluginError, ImportError) as error:
             return Description(name, plugin, "", (), str(error))
 

@@ -220,6 +220,8 @@ int Allocator::served(cuplug_served *served) {
   return operate([&] { *served = *served_by_plan(); });
 }
 
+int Allocator::operate_on(const std::function<void()> &work) { return operate(work); }
+
 int Allocator::reset_peaks() {
   return operate([&] { ledger_.reset_peaks(); });
 }

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -61,6 +62,8 @@ class Allocator : public cuplug_allocator {
   void abandon();
   int statistics(cuplug_statistics *statistics);
   int served(cuplug_served *served);
+  /* Wait until a plan that is being worked out is there. */
+  virtual int finish_planning() { return CUPLUG_OK; }
   int sleep(uint64_t tag, const cuplug_keeper *keeper, uint64_t *nbytes);
   int wake(uint64_t tag, uint64_t *nbytes);
   int sleeping(cuplug_sleeping *found, size_t most, size_t *count);
@@ -113,6 +116,9 @@ class Allocator : public cuplug_allocator {
   virtual void poll() {}
 
   /* --- what a strategy uses, under the mutex */
+
+  /* The answer of `work`, carried out under the mutex: for what a strategy offers beside the contract. */
+  int operate_on(const std::function<void()> &work);
 
   static uint64_t round_up(uint64_t nbytes);
   uint64_t memory_limit() const { return memory_limit_.load(std::memory_order_relaxed); }

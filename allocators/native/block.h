@@ -74,6 +74,7 @@ struct alignas(64) cuplug_block {
   uint64_t serial = 0;          /* the number of its allocation */
   uint64_t stamp = 0;           /* of a free part: when it was freed, in its strategy's own counting */
   void *user = nullptr;         /* the program's own */
+  uint64_t recorded = 0;        /* its number in a recording of `planned`, and which one that is; 0 for none */
   uint64_t slot = 0;            /* of a hole: its place among the holes of its space */
   cuplug_block *next_spare = nullptr;
 

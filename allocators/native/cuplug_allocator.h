@@ -81,8 +81,9 @@ typedef struct cuplug_option {
 } cuplug_option;
 
 /* A new allocator over a copy of `upstream`. `strategy` is "caching", "expandable" or
- * "planned", which takes the options of "expandable", "plan", a file that cuplug-trace plan wrote, and "device", the ordinal
- * whose part of the plan counts (0). */
+ * "planned", which takes the options of "expandable"; "plan", a file that cuplug-trace plan wrote; "device", the ordinal
+ * whose part of the plan counts (0); "learn", how often a cycle has to come before it is planned (0: never); and
+ * "at_once" (1: it is planned in the thread that asks, 0: in one of its own). */
 int cuplug_allocator_create(const char *strategy, const cuplug_option *options, size_t count,
                             const cuplug_upstream *upstream, cuplug_allocator **made);
 /* Frees the handle itself. Close it first; what is not closed is left to the driver. Blocks must not be used after. */
@@ -186,6 +187,8 @@ typedef struct cuplug_served {
   uint64_t planned_requests, planned_bytes; /* of these, what lay where the plan says */
 } cuplug_served;
 int cuplug_get_served(cuplug_allocator *, cuplug_served *);
+/* Wait for a plan that is being worked out in a thread of its own; it is taken up where it fits. */
+int cuplug_finish_planning(cuplug_allocator *);
 
 enum { CUPLUG_ACTIVE = 0, CUPLUG_PENDING = 1, CUPLUG_INACTIVE = 2 };
 typedef struct cuplug_piece {

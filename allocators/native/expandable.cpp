@@ -353,7 +353,8 @@ void ExpandableAllocator::drop_empty_ranges(const std::vector<Space *> &spaces) 
 void ExpandableAllocator::forget(uint64_t stream) {
   Stream *found = stream_of(stream);
   if (found == nullptr) return;
-  bool any_left = false;
+  auto is_its = [&](const auto &space) { return space->stamps == found->stamps; };
+  bool any_left = std::any_of(ownerless_.begin(), ownerless_.end(), is_its);
   const std::vector<Space *> spaces = found->all();
   for (const Space *space : spaces) any_left = any_left || !space->ranges.empty();
   if (any_left)

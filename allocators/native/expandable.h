@@ -98,7 +98,7 @@ class ExpandableAllocator : public Allocator {
   const uint64_t granularity_, slack_;
   Pages pages_;
   Spaces spaces_;    /* in the order in which they were made */
-  Spaces ownerless_; /* of streams that have been destroyed. Nothing is allocated in them any more. */
+  Spaces ownerless_; /* of streams that have been destroyed, or given up. Nothing is allocated in them any more. */
   std::vector<std::unique_ptr<Stream>> streams_;
   Table<Stream> by_stream_;
   Stream *latest_ = nullptr; /* the one used last */

@@ -145,6 +145,8 @@ EXPORT int cuplug_get_served(cuplug_allocator *allocator, cuplug_served *served)
   return answer;
 }
 
+EXPORT int cuplug_finish_planning(cuplug_allocator *allocator) { return core(allocator).finish_planning(); }
+
 EXPORT int cuplug_reset_peaks(cuplug_allocator *allocator) { return core(allocator).reset_peaks(); }
 EXPORT int cuplug_reset_accumulated(cuplug_allocator *allocator) { return core(allocator).reset_accumulated(); }
 

@@ -106,6 +106,12 @@ PlannedOptions planned_options(const cuplug_option *options, size_t count) {
       int64_t value = whole_number(*option);
       check(value >= 0, *option, "zero or more");
       device = uint64_t(value);
+    } else if (is(*option, "learn")) {
+      int64_t value = whole_number(*option);
+      check(value == 0 || value >= 3, *option, "0, for never, or at least 3 times");
+      parsed.repetitions = size_t(value);
+    } else if (is(*option, "at_once")) {
+      parsed.at_once = whole_number(*option) != 0;
     } else if (!is_for_expandable(*option, &parsed.expandable)) {
       throw Invalid{std::string("planned has no option ") + option->name};
     }

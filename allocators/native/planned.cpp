@@ -5,7 +5,7 @@
 namespace cuplug {
 
 PlannedAllocator::PlannedAllocator(const cuplug_upstream &table, PlannedOptions options)
-    : ExpandableAllocator(table, options.expandable) {
+    : ExpandableAllocator(table, options.expandable), repetitions_(options.repetitions), at_once_(options.at_once) {
   for (Cycle &cycle : options.cycles) {
     followers_.push_back(std::make_unique<Follower>(std::move(cycle)));
     by_stream_number_.insert(followers_.back()->cycle.stream, followers_.back().get());
@@ -15,6 +15,11 @@ PlannedAllocator::PlannedAllocator(const cuplug_upstream &table, PlannedOptions 
 /* --- allocation and free */
 
 Block *PlannedAllocator::take(uint64_t requested, uint64_t nbytes, uint64_t stream) {
+  Learner *learner = learner_of(stream);
+  if (learner != nullptr) {
+    learner->prepare();
+    if (std::unique_ptr<Follower> learned = learner->due()) take_up(stream, std::move(learned));
+  }
   Follower *follower = by_stream_number_.find(stream);
   const int64_t offset = follower == nullptr || memory_tag != 0 ? UNPLANNED : follower->propose(nbytes);
   Block *span = nullptr;
@@ -26,6 +31,8 @@ Block *PlannedAllocator::take(uint64_t requested, uint64_t nbytes, uint64_t stre
   const bool is_planned = span != nullptr;
   if (!is_planned) span = ExpandableAllocator::take(requested, nbytes, stream);
   if (follower != nullptr) follower->has_served(nbytes);
+  span->recorded = 0;
+  if (learner != nullptr) learner->asked(span);
   ++served_.requests;
   served_.requested_bytes += requested;
   if (is_planned) {
@@ -40,7 +47,58 @@ void PlannedAllocator::put(Block *block) {
   space->prepare();
   Follower *follower = by_stream_number_.find(block->stream);
   if (follower != nullptr && follower->space == space) follower->gone(block);
+  if (block->recorded != 0) {
+    Learner *learner = learner_by_stream_.find(block->stream);
+    if (learner != nullptr) learner->freed(block);
+  }
   ExpandableAllocator::put(block);
+}
+
+/* --- what it learns */
+
+Learner *PlannedAllocator::learner_of(uint64_t stream) {
+  if (repetitions_ == 0 || names_pool(stream) || memory_tag != 0) return nullptr;
+  Learner *found = learner_by_stream_.find(stream);
+  if (found != nullptr) return found;
+  learner_by_stream_.prepare();
+  generation_ += 1 << 16; /* each may start anew that often */
+  learners_.push_back(std::make_unique<Learner>(stream, repetitions_, at_once_, generation_));
+  learner_by_stream_.insert(stream, learners_.back().get());
+  return learners_.back().get();
+}
+
+/* Follow another cycle from here on. What lies in the range of the one before stays there until it is freed. */
+void PlannedAllocator::take_up(uint64_t stream, std::unique_ptr<Follower> learned) {
+  followers_.reserve(followers_.size() + 1);
+  ownerless_.reserve(ownerless_.size() + 1);
+  by_stream_number_.prepare();
+  Follower *before = by_stream_number_.find(stream);
+  if (before != nullptr) {
+    by_stream_number_.erase(stream);
+    followers_.erase(
+        std::find_if(followers_.begin(), followers_.end(), [&](const auto &one) { return one.get() == before; }));
+  }
+  Stream *found = stream_of(stream);
+  if (found != nullptr && found->planned != nullptr) {
+    auto is_its = [&](const auto &one) { return one.get() == found->planned; };
+    auto place = std::find_if(spaces_.begin(), spaces_.end(), is_its);
+    if (!found->planned->ranges.empty()) ownerless_.push_back(std::move(*place));
+    spaces_.erase(place);
+    found->planned = nullptr;
+  }
+  by_stream_number_.insert(stream, learned.get());
+  followers_.push_back(std::move(learned));
+}
+
+/* Wait, outside the mutex, for the searches that are under way. */
+int PlannedAllocator::finish_planning() {
+  std::vector<std::shared_ptr<Learner::Search>> searches;
+  const int answer = operate_on([&] {
+    for (const auto &learner : learners_)
+      if (learner->search() != nullptr) searches.push_back(learner->search());
+  });
+  for (const auto &search : searches) Learner::wait(*search);
+  return answer;
 }
 
 /* --- the ranges of the plan */
@@ -115,8 +173,14 @@ uint64_t PlannedAllocator::release_unused() {
 
 void PlannedAllocator::forget(uint64_t stream) {
   ExpandableAllocator::forget(stream);
+  Learner *learner = learner_by_stream_.find(stream);
+  if (learner != nullptr) { /* another stream may get its number: for that all starts anew */
+    learner_by_stream_.erase(stream);
+    learners_.erase(
+        std::find_if(learners_.begin(), learners_.end(), [&](const auto &one) { return one.get() == learner; }));
+  }
   Follower *follower = by_stream_number_.find(stream);
-  if (follower != nullptr) follower->lose(); /* another stream may get its number: for that it starts anew */
+  if (follower != nullptr) follower->lose();
 }
 
 }  // namespace cuplug

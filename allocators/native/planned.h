@@ -7,6 +7,7 @@
 
 #include "expandable.h"
 #include "follower.h"
+#include "learner.h"
 
 namespace cuplug {
 
@@ -14,12 +15,15 @@ namespace cuplug {
 struct PlannedOptions {
   ExpandableOptions expandable;
   std::vector<Cycle> cycles; /* of this device */
+  size_t repetitions = 0;    /* how often a cycle has to come before it is planned; 0: nothing is learnt */
+  bool at_once = false;      /* whether it is planned in the thread that asks, not in one beside it */
 };
 
 /* The rules, and what holds between any two operations, stand in planned.py. */
 class PlannedAllocator final : public ExpandableAllocator {
  public:
   PlannedAllocator(const cuplug_upstream &table, PlannedOptions options);
+  int finish_planning() override;
 
  protected:
   Block *take(uint64_t requested, uint64_t nbytes, uint64_t stream) override;
@@ -32,9 +36,16 @@ class PlannedAllocator final : public ExpandableAllocator {
  private:
   Block *span_at(Follower *follower, uint64_t offset, uint64_t nbytes);
   void map_range(Follower *follower);
+  Learner *learner_of(uint64_t stream);
+  void take_up(uint64_t stream, std::unique_ptr<Follower> learned);
 
   std::vector<std::unique_ptr<Follower>> followers_;
   Table<Follower> by_stream_number_;
+  const size_t repetitions_;
+  const bool at_once_;
+  uint32_t generation_ = 0;
+  std::vector<std::unique_ptr<Learner>> learners_;
+  Table<Learner> learner_by_stream_;
   cuplug_served served_{};
   bool gives_up_ranges_ = false;
 };

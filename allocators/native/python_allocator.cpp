@@ -734,6 +734,17 @@ PyObject *read_served(PyObject *object, PyObject *) {
   return conclude(self, answer, operation, result);
 }
 
+PyObject *finish_planning(PyObject *object, PyObject *) {
+  Allocator *self = as_allocator(object);
+  if (check_entry(self) < 0) return nullptr;
+  Operation operation(self);
+  int answer;
+  Py_BEGIN_ALLOW_THREADS;
+  answer = cuplug_finish_planning(self->core);
+  Py_END_ALLOW_THREADS;
+  return conclude(self, answer, operation, answer == CUPLUG_OK ? Py_NewRef(Py_None) : nullptr);
+}
+
 /* A list of (address, nbytes, stream, is_small, is_expandable, [(address, nbytes, requested, state), ...]). */
 PyObject *read_segments(PyObject *object, PyObject *) {
   Allocator *self = as_allocator(object);
@@ -934,6 +945,7 @@ PyMethodDef methods[] = {
     {"_observe", observe, METH_VARARGS, nullptr},
     {"_open", open_core, METH_VARARGS, nullptr},
     {"_read_segments", read_segments, METH_NOARGS, nullptr},
+    {"_finish_planning", finish_planning, METH_NOARGS, nullptr},
     {"_read_served", read_served, METH_NOARGS, nullptr},
     {"_read_sleeping", read_sleeping, METH_NOARGS, nullptr},
     {"_read_statistics", read_statistics, METH_NOARGS, nullptr},

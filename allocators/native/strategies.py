@@ -26,7 +26,7 @@ from ..libraries import OWN
 from ..lock import Lock
 from ..observation import warn
 from ..out_of_memory import shortage_message
-from ..planned import PlannedAllocator, Served, device_of
+from ..planned import PlannedAllocator, Served, device_of, repetitions_of
 from ..planning import Plan
 from ..sleeping import Keep, Sleeping
 from ..statistics import Statistics
@@ -204,12 +204,19 @@ class NativePlanned(NativeStrategy):
     def __init__(self, upstream: Upstream, **options: Any) -> None:
         given = complete(PlannedAllocator, options)
         _check_expandable(upstream, given)
-        Plan.read(given["plan"])  # its errors say more
-        super().__init__("planned", upstream, given.pop("memory_limit"), {**given, "device": device_of(upstream)})
+        given["learn"] = repetitions_of(given["plan"], given["learn"])
+        if given["plan"] is not None:
+            Plan.read(given["plan"])  # its errors say more
+        given |= {"device": device_of(upstream), "at_once": int(getattr(upstream, "plans_at_once", False))}
+        super().__init__("planned", upstream, given.pop("memory_limit"), given)
 
     def served(self) -> Served:
         """See ``PlannedAllocator.served``."""
         return Served(*self._read_served())
+
+    def finish_planning(self) -> None:
+        """See ``PlannedAllocator.finish_planning``."""
+        self._finish_planning()
 
 
 def _check_expandable(upstream: Upstream, given: dict[str, Any]) -> None:

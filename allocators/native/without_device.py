@@ -11,6 +11,9 @@ __all__ = ["NativeNullUpstream", "calls_of"]
 class NativeNullUpstream:
     """As ``NullUpstream``, for native allocators alone: one allocator each. ``calls_of`` tells what was asked of it."""
 
+    plans_at_once = True
+    """As ``NullUpstream.plans_at_once``."""
+
     def __init__(
         self,
         total_bytes: int = 1 << 50,

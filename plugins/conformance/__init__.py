@@ -129,7 +129,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def _complete_without_options() -> list[str]:
     """The installed allocators by their names, but for those that need an option, which is tested where given."""
     entries = default_manager().describe_allocators()
-    return [entry.name for entry in entries if entry.problem or not any(option.required for option in entry.options)]
+    return [entry.name for entry in entries if entry.problem or entry.stands_alone]
 
 
 @pytest.fixture(scope="session")

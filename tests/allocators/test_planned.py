@@ -18,10 +18,12 @@ from cuplug.allocators.base import Allocator
 from cuplug.allocators.block import Block
 from cuplug.allocators.errors import CuplugError, OutOfMemoryError
 from cuplug.allocators.expandable import ExpandableAllocator
+from cuplug.allocators.native import is_available
 from cuplug.allocators.null import NullUpstream
 from cuplug.allocators.planned import PlannedAllocator
 from cuplug.allocators.planning import UNPLANNED, Cycle, Plan, find_cycle, make_cycle
 from cuplug.plugins.conformance.workbench import Bench
+from cuplug.runtime.drivers.device_upstream import DeviceUpstream
 from cuplug.runtime.drivers.sim import SimDriver
 
 MIB = 1 << 20
@@ -328,12 +330,12 @@ def test_random_departures_from_a_plan_never_make_blocks_overlap(first: int, pla
 
 @pytest.mark.needs_sim
 def test_a_plan_that_is_trusted_blindly_would_be_caught(planned: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cuplug.allocators import planned as module
+    from cuplug.allocators.follower import Follower
 
     def blindly(follower: Any, address: int, nbytes: int) -> Any:
         return [span for part in follower.space.ranges.values() for span in part.spans()]
 
-    monkeypatch.setattr(module._Follower, "between_blocks", blindly)
+    monkeypatch.setattr(Follower, "between_blocks", blindly)
 
     def is_caught(seed: int) -> bool:
         try:
@@ -401,3 +403,95 @@ def _something_else(bench: Bench, choose: random.Random, mine: dict[int, Any]) -
             bench.synchronize()
     except OutOfMemoryError:
         pass
+
+
+FORMS: dict[str, Callable[..., Any]] = {"in Python": PlannedAllocator}
+if is_available():
+    from cuplug.allocators.native.strategies import NativePlanned
+
+    FORMS["native"] = NativePlanned
+
+
+@pytest.fixture(params=FORMS)
+def form(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """The allocator, in Python or from the core."""
+    return FORMS[request.param]
+
+
+def lasting(seed: int) -> Program:
+    """A program whose blocks live for a third of an iteration at most, long enough to be learnt from."""
+    return Program(seed, blocks=60)
+
+
+def test_what_has_come_three_times_is_served_without_calls_of_the_driver(form: Callable[..., Any]) -> None:
+    program, upstream = lasting(14), NullUpstream()
+    allocator = form(upstream, learn=3)
+    live: dict[int, Block] = {}
+    program.run(allocator, 12, live)
+    calls, before = dict(upstream.calls), allocator.served()
+    program.run(allocator, 5, live)
+    after = allocator.served()
+    assert upstream.calls == calls
+    assert after.planned_requests - before.planned_requests == 5 * len(program.sizes)
+    assert after.planned_bytes - before.planned_bytes == 5 * sum(program.sizes)
+    for block in live.values():
+        allocator.free(block)
+    allocator.close()
+    assert upstream.used_bytes == 0
+
+
+def test_beside_a_program_it_is_worked_out_in_the_background(form: Callable[..., Any]) -> None:
+    program, driver = lasting(15), SimDriver()
+    try:
+        allocator = form(DeviceUpstream(driver, 0), learn=3)
+        live: dict[int, Block] = {}
+        for _ in range(8):
+            program.run(allocator, 2, live)
+            allocator.finish_planning()
+        before = allocator.served()
+        program.run(allocator, 2, live)
+        assert allocator.served().planned_requests - before.planned_requests == 2 * len(program.sizes)
+        allocator.close()
+    finally:
+        driver.close()
+
+
+def test_a_program_that_goes_over_to_another_cycle_is_learnt_anew(form: Callable[..., Any]) -> None:
+    one, other = lasting(16), lasting(17)
+    allocator = form(NullUpstream(), learn=3)
+    live: dict[int, Block] = {}
+    one.run(allocator, 10, live)
+    early = allocator.served().planned_requests
+    assert early > 0
+    others: dict[int, Block] = {}
+    other.run(allocator, 30, others)
+    before = allocator.served()
+    other.run(allocator, 2, others)
+    assert allocator.served().planned_requests - before.planned_requests == 2 * len(other.sizes)
+    blocks = sorted((*live.values(), *others.values()), key=lambda block: block.address)
+    for low, high in itertools.pairwise(blocks):
+        assert low.address + low.nbytes <= high.address
+
+
+def test_the_layers_of_a_pass_are_no_cycle(form: Callable[..., Any]) -> None:
+    """What lives on from layer to layer, and what is freed of an earlier pass, shows that the iteration is larger."""
+    allocator = form(NullUpstream(), learn=3)
+    kept: list[Block] = []
+    for _ in range(60):  # forward: an activation stays, two blocks do not
+        kept.append(allocator.allocate(MIB, stream=0))
+        for nbytes in (2 * MIB, 3 * MIB):
+            allocator.free(allocator.allocate(nbytes, stream=0))
+    while kept:  # backward
+        for nbytes in (4 * MIB, 3 * MIB):
+            allocator.free(allocator.allocate(nbytes, stream=0))
+        allocator.free(kept.pop())
+    assert allocator.served().planned_requests == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [({}, "nothing to go by"), ({"learn": 1}, "learn is 1"), ({"learn": -2}, "learn is -2")],
+)
+def test_it_needs_a_plan_or_something_to_learn(form: Callable[..., Any], options: dict[str, int], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        form(NullUpstream(), **options)

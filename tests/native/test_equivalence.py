@@ -32,6 +32,8 @@ STREAMS = [0, 7, 7 | 3 << 48, 9, (1 << 63) | 11]  # the third names a private po
 class Scripted:
     """An upstream whose answers depend on its seed and on the calls so far alone. It keeps a list of them."""
 
+    plans_at_once = True
+
     def __init__(self, seed: int, memory: int, failures: float, page_granularity: int) -> None:
         self.granularity = 512
         self.log: list[tuple[Any, ...]] = []
@@ -165,11 +167,17 @@ class Python:
 class Pair:
     """The two, and what they answer, side by side."""
 
-    def __init__(self, strategy: str, upstreams: tuple[Scripted, Scripted], options: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        strategy: str,
+        upstreams: tuple[Scripted, Scripted],
+        options: dict[str, Any],
+        of_the_core: dict[str, Any] | None = None,
+    ) -> None:
         self.upstreams = upstreams
         self.sides: tuple[Any, Any] = (
             Python(FORMS[strategy](upstreams[0], **options)),
-            core.Core(strategy, upstreams[1], **options),
+            core.Core(strategy, upstreams[1], **options, **(of_the_core or {})),
         )
         for side in self.sides:
             side.observe()

@@ -28,12 +28,13 @@ STREAMS = [0, 7]
 class Following:
     """A program of one or two streams that repeats itself, but for what chance has it do otherwise."""
 
-    def __init__(self, seed: int, folder: Path) -> None:
+    def __init__(self, seed: int, folder: Path, learn: int = 0) -> None:
         self.chance = chance = random.Random(seed)
         count = chance.randint(1, 40)
         largest = chance.choice([4 * KIB, MIB, 5 * MIB])
         self.sizes = [chance.randint(1, largest) for _ in range(count)]
-        self.lives = [chance.choice([1, 2, chance.randint(1, count), count + 3]) for _ in range(count)]
+        longest = count if learn else count + 3
+        self.lives = [chance.choice([1, 2, chance.randint(1, count), longest]) for _ in range(count)]
         self.streams = STREAMS[: chance.choice([1, 2])]
         self.path = folder / f"{seed}.plan"
         cycles = [make_cycle(stream, self.requests(), seconds=0) for stream in chance.choice([[0], [0, 7], [7, 0]])]
@@ -45,15 +46,16 @@ class Following:
         page = upstreams[0].virtual.granularity
         upstreams = tuple(Scripted(seed, upstreams[0].null.total_bytes, 0, page) for _ in "12")
         options = {
-            "plan": str(self.path),
+            "plan": None if learn else str(self.path),
+            "learn": learn,
             "memory_limit": chance.choice([None, None, 48 * MIB]),
             "slack": chance.choice([0, 8 * MIB]),
         }
-        self.pair = Pair("planned", upstreams, options)  # type: ignore[arg-type]
+        self.pair = Pair("planned", upstreams, options, {"at_once": 1})  # type: ignore[arg-type]
         failures = chance.choice([0, 0, 0.01, 0.05])
         for upstream in upstreams:
             upstream.failures = failures
-        self.departs = chance.choice([0, 0.02, 0.2])
+        self.departs = chance.choice([0, 0.002, 0.01] if learn else [0, 0.02, 0.2])
         self.live: list[tuple[Any, Any]] = []
 
     def requests(self) -> list[tuple[int, int]]:
@@ -141,6 +143,21 @@ def test_programs_that_follow_their_plan_and_depart_see_the_same_from_both(tmp_p
             error.add_note(f"seed {seed}")
             raise
     assert planned > 20 * SEEDS  # else they would not be about plans
+
+
+def test_what_is_learnt_from_such_programs_is_the_same_in_both(tmp_path: Path) -> None:
+    first = int(os.environ.get("CUPLUG_EQUIVALENCE_FIRST", "0"))
+    planned = 0
+    for seed in range(first, first + SEEDS):
+        program = Following(seed, tmp_path, learn=3 + seed % 2)
+        try:
+            program.go(20)
+            planned += program.pair.sides[0].served()[2]
+            program.finish()
+        except BaseException as error:
+            error.add_note(f"seed {seed}")
+            raise
+    assert planned > 40 * SEEDS  # else they would learn nothing
 
 
 def cycle_text(requests: str, *, begin: int = 0, height: int = 512) -> str:

@@ -51,7 +51,7 @@ def defaults(entries: Iterable[Description]) -> list[str]:
 
 
 def _usable(entry: Description) -> bool:
-    return not entry.problem and not any(option.required for option in entry.options)
+    return not entry.problem and entry.stands_alone
 
 
 def _settings(entry: Description) -> Iterator[tuple[str, str]]:

@@ -62,7 +62,7 @@ def bundled_allocators() -> list[str]:
     return [
         entry.name
         for entry in default_manager().describe_allocators()
-        if entry.plugin == "cuplug" and not any(option.required for option in entry.options)
+        if entry.plugin == "cuplug" and entry.stands_alone
     ]
 
 

@@ -1,0 +1,121 @@
+"""Records the requests of one stream as they come, and works out in the background what repeats and where it goes.
+
+The recording is looked at whenever it has grown by a quarter. What is found is taken up at the point of the cycle where
+the least is alive, and only if the cycle has come once more, request by request, up to there.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from threading import Thread
+
+from .follower import Follower
+from .planning import Cycle, learned_cycle
+
+__all__ = ["Learner"]
+
+_FIRST_LOOK = 64
+_MOST = 1 << 18
+"""So many requests are kept; then the recording starts anew."""
+
+
+class Learner:
+    """The latest requests of one stream, and the search for a cycle among them."""
+
+    def __init__(self, stream: int, repetitions: int, *, at_once: bool) -> None:
+        """``repetitions``: how often a cycle has to have come. ``at_once``: search in the calling thread."""
+        self.followed: Cycle | None = None
+        """The cycle that was taken up: the same one is not looked for again."""
+        self._stream = stream
+        self._repetitions = repetitions
+        self._at_once = at_once
+        self._search: _Search | None = None
+        self._sizes: list[int] = []
+        self._ends: list[int] = []
+        self._numbers: dict[int, int] = {}
+        """By address: the numbers of the blocks that live."""
+        self._next_look = _FIRST_LOOK
+
+    def due(self) -> Follower | None:
+        """Who follows the cycle that begins with the next request, if one has been found; else None."""
+        search = self._search
+        if search is None or not search.done:
+            return None
+        found = search.found
+        if found is not None:
+            length = len(found.cycle.sizes)
+            if (len(self._sizes) - search.begins) % length:
+                return None
+            if self._sizes[-length:] != found.cycle.sizes:  # the program has gone over to something else
+                found = None
+        self._search = None
+        if found is not None:
+            self.followed = found.cycle
+        return found
+
+    def asked(self, nbytes: int, address: int) -> None:
+        """A request has been served by a block at ``address``."""
+        if len(self._sizes) == _MOST:
+            self._sizes, self._ends, self._numbers, self._search = [], [], {}, None
+            self._next_look = _FIRST_LOOK
+        self._numbers[address] = len(self._sizes)
+        self._sizes.append(nbytes)
+        self._ends.append(-1)
+        if len(self._sizes) >= self._next_look and self._search is None:
+            self._look()
+
+    def freed(self, address: int) -> None:
+        """The block at ``address`` is free again."""
+        number = self._numbers.pop(address, None)
+        if number is not None:
+            self._ends[number] = len(self._sizes)
+
+    def finish(self) -> None:
+        """Wait until a search under way has ended."""
+        if self._search is not None:
+            self._search.finish()
+
+    def _look(self) -> None:
+        count = len(self._sizes)
+        self._next_look = count + count // 4
+        requests = list(zip(self._sizes, self._ends, strict=True))
+        self._search = _Search(self._stream, requests, self._repetitions, self.followed)
+        if self._at_once:
+            self._search.run()
+        else:
+            self._search.start()
+
+
+class _Search:
+    """One look at a recording, in a thread of its own. It knows nothing of the allocator."""
+
+    def __init__(self, stream: int, requests: list[tuple[int, int]], repetitions: int, followed: Cycle | None) -> None:
+        self.done = False
+        self.found: Follower | None = None
+        self.begins = 0
+        """The request, by its number in the recording, with which the cycle that was found begins."""
+        self._arguments = stream, requests, repetitions, followed
+        self._thread: Thread | None = None
+
+    def start(self) -> None:
+        thread = Thread(target=self.run, name="cuplug-planning", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # there can be no more threads, or the interpreter ends: nothing is found then
+            self.done = True
+        else:
+            self._thread = thread
+
+    def run(self) -> None:
+        try:
+            with suppress(MemoryError):
+                answer = learned_cycle(*self._arguments)
+                if answer is not None:
+                    cycle, self.begins = answer
+                    self.found = Follower(cycle)
+        finally:
+            self.done = True  # the last step
+
+    def finish(self) -> None:
+        if self._thread is not None:
+            self._thread.join()

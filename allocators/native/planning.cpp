@@ -1,0 +1,220 @@
+#include "planning.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "packing.h"
+
+namespace cuplug {
+
+namespace {
+
+constexpr size_t LEAST_SHARE = 4;     /* the figures, and where they come from, are those of planning.py */
+constexpr uint64_t LEAST_PLANNED = 10;
+constexpr uint64_t MOST_CHANGE = 256;
+constexpr int64_t FOREVER = int64_t(1) << 62;
+
+/* For each place, how many values from there on equal those at the start (the Z function). */
+std::vector<size_t> equal_starts(const std::vector<uint64_t> &values) {
+  const size_t count = values.size();
+  std::vector<size_t> same(count);
+  size_t left = 0, right = 0;
+  for (size_t place = 1; place < count; ++place) {
+    size_t length = place < right ? std::min(right - place, same[place - left]) : 0;
+    while (place + length < count && values[length] == values[place + length]) ++length;
+    same[place] = length;
+    if (place + length > right) {
+      left = place;
+      right = place + length;
+    }
+  }
+  return same;
+}
+
+/* What the sizes repeat at their end: where that begins, and the length of one cycle. */
+bool find_cycle(const std::vector<Asked> &requests, size_t repetitions, size_t *first, size_t *cycle) {
+  std::vector<uint64_t> backwards;
+  for (size_t at = requests.size(); at-- > 0;) backwards.push_back(requests[at].nbytes);
+  const std::vector<size_t> same = equal_starts(backwards);
+  size_t explained = 0;
+  for (size_t length = 1; length < same.size(); ++length) {
+    if (same[length] < (repetitions - 1) * length || same[length] + length <= explained) continue;
+    explained = same[length] + length;
+    *cycle = length;
+  }
+  *first = requests.size() - explained;
+  return explained != 0 && explained * LEAST_SHARE >= requests.size();
+}
+
+/* For how many requests the block at `place` lives, in the longest of its repetitions; more than `length` if it is not
+ * freed within one. */
+int64_t life(const std::vector<Asked> &requests, size_t place, size_t length) {
+  if (requests[place].freed < 0) return FOREVER;
+  int64_t longest = 0;
+  for (size_t at = place; at < requests.size(); at += length) {
+    const int64_t freed = requests[at].freed;
+    longest = std::max(longest, freed >= 0 ? std::max(freed - int64_t(at), int64_t(1)) : int64_t(requests.size() - at));
+  }
+  return longest;
+}
+
+/* The place in a cycle before which the least is alive, of what lives no longer than a cycle. */
+size_t quietest(const std::vector<int64_t> &lives, const std::vector<uint64_t> &sizes) {
+  const size_t length = lives.size();
+  std::vector<int64_t> change(length + 1);
+  int64_t alive = 0;
+  for (size_t place = 0; place < length; ++place) {
+    const int64_t size = int64_t(sizes[place]);
+    if (uint64_t(lives[place]) > length) continue;
+    const size_t end = place + size_t(lives[place]);
+    change[place] += size;
+    if (end > length) {
+      alive += size;
+      change[end - length] -= size;
+    } else if (end < length) {
+      change[end] -= size;
+    }
+  }
+  int64_t least = alive;
+  size_t chosen = 0;
+  for (size_t place = 1; place < length; ++place) {
+    alive += change[place - 1];
+    const int64_t before = alive + std::min(change[place], int64_t(0));
+    if (before < least) {
+      least = before;
+      chosen = place;
+    }
+  }
+  return chosen;
+}
+
+/* Whether as much is alive at each of the places `first`, `first` + `length` and so on, but for `most` bytes. */
+bool is_steady(const std::vector<Asked> &requests, size_t first, size_t length, uint64_t most) {
+  const size_t count = requests.size();
+  std::vector<int64_t> change(count + 1);
+  for (size_t place = 0; place < count; ++place) {
+    const int64_t size = int64_t(requests[place].nbytes), freed = requests[place].freed;
+    if (freed == int64_t(place)) continue;
+    change[std::min(place + 1, count)] += size;
+    if (freed >= 0) change[size_t(freed)] -= size;
+  }
+  int64_t alive = 0, low = INT64_MAX, high = INT64_MIN;
+  for (size_t place = 0; place <= count; ++place) {
+    alive += change[place];
+    if (place < first || (place - first) % length != 0) continue;
+    low = std::min(low, alive);
+    high = std::max(high, alive);
+  }
+  return uint64_t(high - low) <= most;
+}
+
+int64_t load_peak(const std::vector<Buffer> &buffers) {
+  std::vector<std::pair<int64_t, int64_t>> changes;
+  for (const Buffer &buffer : buffers) {
+    if (buffer.lower >= buffer.upper) continue;
+    changes.push_back({buffer.lower, buffer.size});
+    changes.push_back({buffer.upper, -buffer.size});
+  }
+  std::sort(changes.begin(), changes.end());
+  int64_t load = 0, most = 0;
+  for (const auto &change : changes) most = std::max(most, load += change.second);
+  return most;
+}
+
+/* packing.py: ORDERS. */
+bool comes_before(const Buffer &a, const Buffer &b, int order) {
+  const int64_t life_a = a.upper - a.lower, life_b = b.upper - b.lower;
+  if (order == 0) {
+    if (a.size != b.size) return a.size > b.size;
+    return life_a != life_b ? life_a > life_b : a.lower < b.lower;
+  }
+  if (order == 1) {
+    __extension__ typedef __int128 Wide;
+    const Wide area_a = Wide(a.size) * life_a, area_b = Wide(b.size) * life_b;
+    return area_a != area_b ? area_a > area_b : a.lower < b.lower;
+  }
+  if (life_a != life_b) return life_a > life_b;
+  return a.size != b.size ? a.size > b.size : a.lower < b.lower;
+}
+
+/* packing.py: pack, without improvements. */
+int64_t pack(const std::vector<Buffer> &buffers, const std::vector<int64_t> &fixed, int64_t enough,
+             std::vector<int64_t> *offsets) {
+  int64_t height = -1;
+  for (int order = 0; order < 3; ++order) {
+    std::vector<int64_t> numbers(buffers.size());
+    std::iota(numbers.begin(), numbers.end(), 0);
+    std::stable_sort(numbers.begin(), numbers.end(), [&](int64_t a, int64_t b) {
+      return comes_before(buffers[size_t(a)], buffers[size_t(b)], order);
+    });
+    std::vector<int64_t> tried = fixed;
+    const int64_t reached = place_in_order(buffers, numbers, &tried);
+    if (height < 0 || reached <= height) {
+      height = reached;
+      *offsets = tried;
+    }
+    if (height <= enough) break;
+  }
+  return height;
+}
+
+/* planning.py: _packed, for a cycle without a beginning. What lives on into the next cycle lies lowest, and is two
+ * pieces at one offset. */
+void lay_out(const std::vector<int64_t> &lives, Cycle *cycle) {
+  const int64_t length = int64_t(cycle->sizes.size());
+  std::vector<size_t> places(cycle->sizes.size());
+  std::iota(places.begin(), places.end(), 0);
+  std::stable_sort(places.begin(), places.end(), [&](size_t a, size_t b) { return cycle->sizes[a] > cycle->sizes[b]; });
+  std::vector<Buffer> buffers;
+  std::vector<int64_t> fixed;
+  std::vector<size_t> owners;
+  int64_t crossing = 0;
+  for (size_t place : places) {
+    if (lives[place] > length) continue;
+    const int64_t size = int64_t(cycle->sizes[place]), end = int64_t(place) + lives[place];
+    buffers.push_back({int64_t(place), std::min(end, length), size});
+    owners.push_back(place);
+    fixed.push_back(end > length ? crossing : -1);
+    if (end <= length) continue;
+    buffers.push_back({0, end - length, size});
+    owners.push_back(place);
+    fixed.push_back(crossing);
+    crossing += size;
+  }
+  const int64_t bound = load_peak(buffers);
+  std::vector<int64_t> offsets;
+  cycle->height = uint64_t(std::max(pack(buffers, fixed, std::max(bound, bound * 1002 / 1000), &offsets), int64_t(0)));
+  cycle->offsets.assign(cycle->sizes.size(), UNPLANNED);
+  for (size_t at = 0; at < owners.size(); ++at) cycle->offsets[owners[at]] = offsets[at];
+}
+
+}  // namespace
+
+bool learned_cycle(uint64_t stream, const std::vector<Asked> &requests, size_t repetitions,
+                   const std::vector<uint64_t> *followed, Cycle *cycle, size_t *begins) {
+  size_t first = 0, length = 0;
+  if (!find_cycle(requests, repetitions, &first, &length)) return false;
+  std::vector<int64_t> lives;
+  std::vector<uint64_t> sizes;
+  for (size_t place = first; place < first + length; ++place) {
+    lives.push_back(life(requests, place, length));
+    sizes.push_back(requests[place].nbytes);
+  }
+  const size_t turn = quietest(lives, sizes);
+  std::rotate(lives.begin(), lives.begin() + ptrdiff_t(turn), lives.end());
+  std::rotate(sizes.begin(), sizes.begin() + ptrdiff_t(turn), sizes.end());
+  if (followed != nullptr && *followed == sizes) return false;
+  uint64_t asked = 0, kept = 0;
+  for (size_t place = 0; place < length; ++place) {
+    asked += sizes[place];
+    if (lives[place] > int64_t(length)) kept += sizes[place];
+  }
+  *begins = first + turn;
+  if (kept > asked / LEAST_PLANNED || !is_steady(requests, *begins + length, length, asked / MOST_CHANGE)) return false;
+  cycle->stream = stream;
+  cycle->sizes = std::move(sizes);
+  lay_out(lives, cycle);
+  return true;
+}
+
+}  // namespace cuplug
