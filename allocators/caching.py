@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Annotated, Literal
@@ -24,6 +25,9 @@ _SMALL_SEGMENT = 2 * _MIB
 _LEAST_SEGMENT, _MOST_SEGMENT, _SEGMENTS_OF_ALL = 8 * _MIB, 64 * _MIB, 48
 _LEAST_SEGMENT_BELOW_PEAK = 64 * _MIB
 _SPARE_TIMES, _RATION_KEPT = 8, 56
+_RELAXED_TIMES = 4
+"""Memory stays tight until this many times as much is left as is held."""
+_LEAST_OWN, _OWN_WASTE, _WASTE = 4 * _MIB, 12, 8
 
 
 class CachingAllocator(Allocator):
@@ -48,6 +52,13 @@ class CachingAllocator(Allocator):
     - Giving a segment back waits for the work queued on it, and stalls the device. So it is rationed: at most 64 at
       once, and one for every 50 allocations; to spare a segment, as long as 56 are left. Programs whose sizes repeat
       soon need none.
+    - Memory is tight once less is left than is held, until four times as much is left. Then blocks of many sizes must
+      not pin each other's segments. So a block of 4 MiB or more gets a segment of its own, rounded up to 2 MiB, if that
+      wastes at most 1/12 of the block, and an existing piece serves it only if at most 1/8 of the block is left over;
+      other large blocks share segments of 64 MiB. What a new segment needs is taken from idle segments of any stream,
+      as few as will do. Only where all of them would not suffice, the smallest piece that fits is cut; and only where
+      nothing fits, the allocator grows, with whatever is left. None of this is rationed. But an allocation takes one
+      segment at most, and each goes back once: over time two calls of the driver for a large allocation, at most.
     """
 
     counts_splits = True
@@ -90,6 +101,9 @@ class CachingAllocator(Allocator):
         self._ration = Ration(burst=64, every=50)
         self._most_reserved = 0
         self._allocations = 0
+        self._may_be_tight = not torch and max_split_size is None
+        self._is_tight = False
+        """Whether less memory was left than held when a segment was last looked for."""
 
     # --- allocation and free
 
@@ -105,18 +119,22 @@ class CachingAllocator(Allocator):
         block = Block(self, 0, nbytes, requested, stream)
         self._allocations += 1
         pool = self._pool(stream, small=nbytes <= SMALL_BLOCK)
+        if self._is_tight and not pool.small and not self._is_kept(stream):
+            found = self._take_where_tight(pool, nbytes)
+        else:
+            found = self._take(pool, nbytes)
+        block.place, block.address, block.nbytes = found
+        return block
+
+    def _take(self, pool: Pool, nbytes: int) -> tuple[HeldMemory, int, int]:
         piece = pool.find(nbytes)
         if piece is None and self._ownerless and self._adopt(pool):
             piece = pool.find(nbytes)
-        found: tuple[HeldMemory, int, int] | None = None
         if piece is not None and self._spares(piece, pool, nbytes):
             with suppress(OutOfMemoryError):
-                found = self._grow(pool, nbytes)
-            piece = pool.find(nbytes) if found is None else None  # it may be gone: room was to be made
-        if found is None:
-            found = pool.take(piece, nbytes) if piece is not None else self._grow(pool, nbytes)
-        block.place, block.address, block.nbytes = found
-        return block
+                return self._grow(pool, nbytes)
+            piece = pool.find(nbytes)  # it may be gone: room was to be made
+        return pool.take(piece, nbytes) if piece is not None else self._grow(pool, nbytes)
 
     def _free(self, block: Block) -> None:
         segment = block.place
@@ -141,22 +159,29 @@ class CachingAllocator(Allocator):
     def _grow(self, pool: Pool, nbytes: int) -> tuple[HeldMemory, int, int]:
         if self.garbage_collection_threshold and not self._is_kept(pool.stream):
             self._collect_garbage()
+        if self._may_be_tight and not self._is_kept(pool.stream):
+            self._note_tightness(self._left())
+            if self._is_tight and not pool.small:
+                return self._take_where_tight(pool, nbytes)
         sizes = self._torch_sizes(pool, nbytes) if self._follows_torch else self._own_sizes(pool, nbytes)
         for size in sizes:
             address = self._try_reserve(size, pool)
             if address is None and self.max_split_size is not None and self._release_oversize(pool, nbytes):
                 address = self._try_reserve(size, pool)
             if address is not None:
-                self._most_reserved = max(self._most_reserved, self._ledger.reserved)
-                segment = self._held[address]
-                pool.add(segment)
-                return pool.take_new(segment, nbytes)
+                return self._take_new(address, pool, nbytes)
         large = self._pools.get((pool.stream, False))
         if pool.small and large is not None and not self._follows_torch and next(self._idle(), None) is None:
             piece = large.find(nbytes)  # nothing is left to give back: better mixed than out of memory
             if piece is not None:
                 return large.take(piece, nbytes)
         raise OutOfMemoryError(f"upstream has no {nbytes} bytes left")
+
+    def _take_new(self, address: int, pool: Pool, nbytes: int) -> tuple[HeldMemory, int, int]:
+        self._most_reserved = max(self._most_reserved, self._ledger.reserved)
+        segment = self._held[address]
+        pool.add(segment)
+        return pool.take_new(segment, nbytes)
 
     def _try_reserve(self, nbytes: int, pool: Pool) -> int | None:
         try:
@@ -173,7 +198,9 @@ class CachingAllocator(Allocator):
     def _own_sizes(self, pool: Pool, nbytes: int) -> list[int]:
         """The segment to take, and the one to fall back on."""
         size = _SMALL_SEGMENT if pool.small else max(_LEAST_SEGMENT_BELOW_PEAK, _up(nbytes))
-        if not self._is_kept(pool.stream):  # it might have to wait, while work is being captured
+        if self._is_tight and not self._is_kept(pool.stream):
+            self._exchange(size, needed=True)
+        elif not self._is_kept(pool.stream):  # it might have to wait, while work is being captured
             self._make_room(size)
         if pool.small:
             return [size]
@@ -202,6 +229,61 @@ class CachingAllocator(Allocator):
             excess -= segment.nbytes
         self._ration.spend(len(leaving))
         self._give_back(leaving)
+
+    # --- where memory is tight
+
+    def _left(self) -> int:
+        """How many bytes may still be taken from upstream."""
+        left = self.upstream.memory_info()[0]
+        return left if self.memory_limit is None else min(left, max(self.memory_limit - self._ledger.reserved, 0))
+
+    def _note_tightness(self, left: int) -> None:
+        times = _RELAXED_TIMES if self._is_tight else 1
+        self._is_tight = left // times < self._ledger.reserved
+
+    def _take_where_tight(self, pool: Pool, nbytes: int) -> tuple[HeldMemory, int, int]:
+        """Take a large block from a piece that suits it, else from a segment for it alone, or shared with few."""
+        if self._ownerless:
+            self._adopt(pool)
+        least = _up(nbytes)
+        own = nbytes >= _LEAST_OWN and (least - nbytes) * _OWN_WASTE <= nbytes
+        piece = pool.smallest(nbytes) if own else pool.find(nbytes)
+        if piece is not None:
+            suits = piece[0] - nbytes <= nbytes // _WASTE if own else piece[0] <= 2 * _MOST_SEGMENT
+            if suits or not (own or pool.is_idle(piece)):
+                return pool.take(piece, nbytes)
+        for size in [least] if own else [max(_MOST_SEGMENT, least), least]:
+            if self._exchange(size, needed=piece is None):
+                address = self._try_reserve(size, pool)
+                if address is not None:
+                    return self._take_new(address, pool, nbytes)
+        piece = pool.find(nbytes)
+        if piece is None:
+            raise OutOfMemoryError(f"upstream has no {nbytes} bytes left")
+        return pool.take(piece, nbytes)
+
+    def _exchange(self, nbytes: int, *, needed: bool) -> bool:
+        """Give idle segments back until ``nbytes`` more can be taken and stay below the peak; as few as will do.
+
+        Unless they are ``needed``, none are where all would not suffice. Whether to try and take as much.
+        """
+        left = self._left()
+        self._note_tightness(left)
+        if left < nbytes:  # all that there is counts as the peak from here on
+            self._most_reserved = max(self._most_reserved, self._ledger.reserved + left)
+        excess = nbytes - min(left, self._most_reserved - self._ledger.reserved)
+        if excess <= 0:
+            return True
+        idle = sorted((segment.nbytes, segment.address, segment) for segment in self._idle())
+        if not needed and sum(size for size, _, _ in idle) < excess:
+            return False
+        leaving: list[HeldMemory] = []
+        while excess > 0 and idle:
+            size, _, segment = idle.pop(min(bisect_left(idle, (excess,)), len(idle) - 1))
+            leaving.append(segment)
+            excess -= size
+        self._give_back(leaving)
+        return True
 
     # --- giving memory back
 

@@ -96,6 +96,12 @@ class Pool:
                     return pieces[other] if rules.fits(pieces[other][0], nbytes) else pieces[place]
         return pieces[place]
 
+    def smallest(self, nbytes: int) -> Piece | None:
+        """The same, whether or not the piece is a segment as a whole, and whatever the rules say."""
+        self.searches += 1
+        place = bisect_left(self._pieces, (nbytes, 0))
+        return self._pieces[place] if place < len(self._pieces) else None
+
     def take(self, piece: Piece, nbytes: int) -> tuple[HeldMemory, int, int]:
         """Take the first ``nbytes`` of a free piece for use: its segment, its address and the bytes taken."""
         idle = self.is_idle(piece)

@@ -19,7 +19,8 @@ CachingAllocator::CachingAllocator(const cuplug_upstream &table, const CachingOp
       options_(options),
       small_rules_{ALIGNMENT, NO_LIMIT, !options.follows_torch},
       large_rules_{options.follows_torch ? SMALL_BLOCK + 1 : ALIGNMENT, options.max_split_size,
-                   !options.follows_torch} {}
+                   !options.follows_torch},
+      may_be_tight_(!options.follows_torch && options.max_split_size == NO_LIMIT) {}
 
 CachingAllocator::~CachingAllocator() {
   each_pool([](Pool *pool) { delete pool; });
@@ -40,6 +41,10 @@ Block *CachingAllocator::take(uint64_t, uint64_t nbytes, uint64_t stream) {
   Pool *pool = pool_of(stream, nbytes <= SMALL_BLOCK);
   pool->prepare();
   ++allocations_;
+  return is_tight_ && !pool->small && !is_kept(stream) ? take_where_tight(pool, nbytes) : take(pool, nbytes);
+}
+
+Block *CachingAllocator::take(Pool *pool, uint64_t nbytes) {
   Block *piece = pool->find(nbytes);
   if (piece == nullptr && !ownerless_.empty() && adopt(pool)) piece = pool->find(nbytes);
   if (piece != nullptr && spares(piece, pool, nbytes)) {
@@ -104,12 +109,21 @@ bool CachingAllocator::spares(const Block *piece, const Pool *pool, uint64_t nby
 
 Block *CachingAllocator::grow(Pool *pool, uint64_t nbytes) {
   if (options_.garbage_collection_threshold != 0.0 && !is_kept(pool->stream)) collect_garbage();
+  if (may_be_tight_ && !is_kept(pool->stream)) {
+    note_tightness(left());
+    if (is_tight_ && !pool->small) return take_where_tight(pool, nbytes);
+  }
   uint64_t size = 0, fallback = 0; /* the segment to take, and the one to fall back on, or 0 */
   if (options_.follows_torch) {    /* PyTorch's `get_allocation_size` */
     size = pool->small ? SMALL_SEGMENT : nbytes < TORCH_LARGE_BLOCK ? TORCH_LARGE_SEGMENT : up(nbytes);
   } else {
     size = pool->small ? SMALL_SEGMENT : std::max(LEAST_SEGMENT_BELOW_PEAK, up(nbytes));
-    if (!is_kept(pool->stream)) make_room(size); /* which may have to wait, while work is being captured */
+    if (!is_kept(pool->stream)) { /* else it might have to wait, while work is being captured */
+      if (is_tight_)
+        exchange(size, true);
+      else
+        make_room(size);
+    }
     if (!pool->small) {
       uint64_t reserved = ledger_.reserved();
       uint64_t room = most_reserved_ > reserved ? (most_reserved_ - reserved) / ROUND * ROUND : 0;
@@ -121,10 +135,7 @@ Block *CachingAllocator::grow(Pool *pool, uint64_t nbytes) {
     Segment *segment = try_reserve(size, pool);
     if (segment == nullptr && options_.max_split_size != NO_LIMIT && release_oversize(pool, nbytes))
       segment = try_reserve(size, pool);
-    if (segment != nullptr) {
-      most_reserved_ = std::max(most_reserved_, ledger_.reserved());
-      return pool->take_new(segment, nbytes);
-    }
+    if (segment != nullptr) return take_new(segment, pool, nbytes);
   }
   Pools *pools = pools_of(pool->stream);
   if (pool->small && pools->large != nullptr && !options_.follows_torch && !any_idle()) {
@@ -133,6 +144,11 @@ Block *CachingAllocator::grow(Pool *pool, uint64_t nbytes) {
     if (piece != nullptr) return pools->large->take(piece, nbytes);
   }
   throw OutOfMemory();
+}
+
+Block *CachingAllocator::take_new(Segment *segment, Pool *pool, uint64_t nbytes) {
+  most_reserved_ = std::max(most_reserved_, ledger_.reserved());
+  return pool->take_new(segment, nbytes);
 }
 
 /* The size of a segment beyond the peak, in proportion to it; 0 for a block that gets one of its own size. */
@@ -172,6 +188,65 @@ void CachingAllocator::make_room(uint64_t nbytes) {
   }
   ration_.spend(int64_t(leaving.size()));
   give_back(leaving);
+}
+
+/* --- where memory is tight */
+
+/* How many bytes may still be taken from upstream. */
+uint64_t CachingAllocator::left() {
+  uint64_t free = upstream_.free_bytes(), limit = memory_limit(), reserved = ledger_.reserved();
+  return limit == NO_LIMIT ? free : std::min(free, limit > reserved ? limit - reserved : 0);
+}
+
+/* Note whether memory is tight where `free` bytes may still be taken. */
+void CachingAllocator::note_tightness(uint64_t free) {
+  is_tight_ = free / (is_tight_ ? RELAXED_TIMES : 1) < ledger_.reserved();
+}
+
+/* Take a large block from a piece that suits it, else from a segment for it alone, or shared with few. */
+Block *CachingAllocator::take_where_tight(Pool *pool, uint64_t nbytes) {
+  if (!ownerless_.empty()) adopt(pool);
+  uint64_t least = up(nbytes);
+  bool own = nbytes >= LEAST_OWN && (least - nbytes) * OWN_WASTE <= nbytes;
+  Block *piece = own ? pool->smallest(nbytes) : pool->find(nbytes);
+  if (piece != nullptr) {
+    bool suits = own ? piece->nbytes - nbytes <= nbytes / WASTE : piece->nbytes <= 2 * MOST_SEGMENT;
+    if (suits || !(own || Pool::is_idle(piece))) return pool->take(piece, nbytes);
+  }
+  uint64_t size = own ? least : std::max(MOST_SEGMENT, least), fallback = own ? 0 : least;
+  for (; size != 0; size = fallback, fallback = 0) {
+    if (!exchange(size, piece == nullptr)) continue;
+    if (Segment *segment = try_reserve(size, pool)) return take_new(segment, pool, nbytes);
+  }
+  pool->prepare();
+  piece = pool->find(nbytes);
+  if (piece == nullptr) throw OutOfMemory();
+  return pool->take(piece, nbytes);
+}
+
+/* Give idle segments back until `nbytes` more can be taken and stay below the peak; as few as will do. Unless they are
+ * `needed`, none are where all would not suffice. Whether to try and take as much. */
+bool CachingAllocator::exchange(uint64_t nbytes, bool needed) {
+  uint64_t free = left(), reserved = ledger_.reserved();
+  note_tightness(free);
+  if (free < nbytes) most_reserved_ = std::max(most_reserved_, reserved + free);
+  int64_t excess = int64_t(nbytes) - int64_t(std::min(free, most_reserved_ - reserved));
+  if (excess <= 0) return true;
+  std::vector<Block *> pieces = idle(), leaving;
+  int64_t total = 0;
+  for (const Block *piece : pieces) total += int64_t(piece->nbytes);
+  if (!needed && total < excess) return false;
+  auto comes_first = [](const Block *a, const Block *b) { return order_of(a) < order_of(b); };
+  std::sort(pieces.begin(), pieces.end(), comes_first);
+  while (excess > 0 && !pieces.empty()) {
+    auto at = std::find_if(pieces.begin(), pieces.end(), [&](Block *piece) { return int64_t(piece->nbytes) >= excess; });
+    if (at == pieces.end()) --at;
+    leaving.push_back(*at);
+    excess -= int64_t((*at)->nbytes);
+    pieces.erase(at);
+  }
+  give_back(leaving);
+  return true;
 }
 
 /* --- giving memory back */

@@ -62,7 +62,13 @@ class CachingAllocator final : public Allocator {
 
   Pool *pool_of(uint64_t stream, bool small);
   Pools *pools_of(uint64_t stream);
+  Block *take(Pool *pool, uint64_t nbytes);
+  Block *take_where_tight(Pool *pool, uint64_t nbytes);
   Block *grow(Pool *pool, uint64_t nbytes);
+  Block *take_new(Segment *segment, Pool *pool, uint64_t nbytes);
+  uint64_t left();
+  void note_tightness(uint64_t free);
+  bool exchange(uint64_t nbytes, bool needed);
   bool spares(const Block *piece, const Pool *pool, uint64_t nbytes);
   uint64_t usual_size(uint64_t nbytes) const;
   Segment *try_reserve(uint64_t nbytes, Pool *pool);
@@ -98,6 +104,8 @@ class CachingAllocator final : public Allocator {
   Ration ration_{policy::RELEASE_BURST, policy::RELEASE_EVERY};
   uint64_t most_reserved_ = 0;
   int64_t allocations_ = 0;
+  const bool may_be_tight_;
+  bool is_tight_ = false; /* whether less memory was left than held when a segment was last looked for */
 };
 
 }  // namespace cuplug

@@ -14,6 +14,14 @@ Block *Pool::find(uint64_t nbytes) {
   return first;
 }
 
+Block *Pool::smallest(uint64_t nbytes) {
+  ++searches;
+  Order least = order_of(nbytes, 0);
+  Block *part = partial_.empty() ? nullptr : partial_.block(partial_.find(least));
+  Block *whole = idle_.empty() ? nullptr : idle_.block(idle_.find(least));
+  return part == nullptr || (whole != nullptr && order_of(whole) < order_of(part)) ? whole : part;
+}
+
 Block *Pool::take(Block *piece, uint64_t nbytes) {
   Order was = order_of(piece);
   int64_t before = int64_t(piece->nbytes);

@@ -70,6 +70,8 @@ class Pool {
 
   /* The smallest free piece of at least `nbytes`, of equals that of the lowest address; null if none fits. */
   Block *find(uint64_t nbytes);
+  /* The same, whether or not the piece is a segment as a whole, and whatever the rules say. */
+  Block *smallest(uint64_t nbytes);
   /* Take the first `nbytes` of a free piece for use. */
   Block *take(Block *piece, uint64_t nbytes);
   /* Take `nbytes` at `address`, if they are free as a whole; else null. */
@@ -80,6 +82,7 @@ class Pool {
   void put(Block *block);
 
   bool has_segments() const { return segments_ != nullptr; }
+  static bool is_idle(const Block *piece) { return piece->before == nullptr && piece->after == nullptr; }
   /* The pieces that are segments as a whole, smallest first, appended to `found`. */
   void idle(std::vector<Block *> &found) const;
   bool has_idle() const { return !idle_.empty(); }
@@ -99,7 +102,6 @@ class Pool {
   void count(int64_t blocks, int64_t nbytes) {
     if (nbytes != 0) ledger_.split(blocks, nbytes, small);
   }
-  static bool is_idle(const Block *piece) { return piece->before == nullptr && piece->after == nullptr; }
   Sorted &set_of(const Block *piece) { return is_idle(piece) ? idle_ : partial_; }
 
   Sorted partial_, idle_; /* the free pieces */

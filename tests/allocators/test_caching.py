@@ -347,3 +347,62 @@ def test_the_hits_and_misses_of_an_observed_allocator_are_those_of_an_unobserved
         return addresses
 
     assert run(True) == run(False)
+
+
+# --- where memory is tight
+
+
+def filled(memory_mib: int, *blocks_mib: float) -> CachingAllocator:
+    allocator = CachingAllocator(NullUpstream(memory_mib * MIB))
+    for size in blocks_mib:
+        allocator.allocate(int(size * MIB), stream=0)
+    return allocator
+
+
+def sizes(allocator: CachingAllocator) -> list[int]:
+    return sorted(segment.nbytes // MIB for segment in allocator.segments())
+
+
+def test_where_memory_is_tight_a_large_block_has_a_segment_of_its_own() -> None:
+    allocator = filled(1024, 600, 4, 12, 5)
+    assert sizes(allocator) == [4, 12, 64, 600]  # five would take six, which wastes too much: such blocks share
+    assert sizes(filled(4096, 600, 4, 12, 5)) == [8, 8, 12, 600]
+
+
+def test_where_memory_is_tight_a_piece_much_too_large_is_not_cut_while_idle_segments_can_be_exchanged() -> None:
+    allocator = filled(1024, 600)
+    large, small = (allocator.allocate(size * MIB, stream=0) for size in (100, 30))
+    allocator.free(large)
+    allocator.allocate(80 * MIB, stream=0)
+    assert sizes(allocator) == [30, 80, 600]
+    allocator.free(small)
+    assert allocator.allocate(28 * MIB, stream=0).address == small.address  # an eighth may be left over
+
+
+def test_where_memory_is_tight_idle_segments_of_other_streams_go_first_and_as_few_as_will_do() -> None:
+    upstream = NullUpstream(1024 * MIB)
+    allocator = CachingAllocator(upstream)
+    allocator.allocate(600 * MIB, stream=0)
+    for block in [allocator.allocate(size * MIB, stream=7) for size in (40, 100, 200)]:
+        allocator.free(block)
+    allocator.allocate(84 * MIB, stream=0)
+    assert sizes(allocator) == [40, 84, 200, 600]
+    assert upstream.calls["cuMemFree"] == 1
+
+
+def test_where_memory_is_tight_a_piece_is_cut_when_idle_segments_do_not_suffice() -> None:
+    allocator = filled(1024, 600)
+    large = allocator.allocate(300 * MIB, stream=0)
+    allocator.allocate(100 * MIB, stream=0)
+    allocator.free(large)
+    allocator.allocate(200 * MIB, stream=0)
+    allocator.allocate(100 * MIB, stream=0)
+    assert sum(sizes(allocator)) <= 1024
+    assert allocator.statistics().num_ooms == 0
+
+
+def test_memory_is_tight_within_the_limit_too() -> None:
+    allocator = CachingAllocator(NullUpstream(), memory_limit=1024 * MIB)
+    for size in (600, 4, 12):
+        allocator.allocate(size * MIB, stream=0)
+    assert sizes(allocator) == [4, 12, 600]

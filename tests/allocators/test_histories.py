@@ -20,6 +20,15 @@ HISTORIES = {
     "serving": (766_050_304, 941_621_248, 0.4),
 }
 
+ENOUGH = {
+    "resnet_multiscale": 1.025,
+    "gpt2_varlen": 1.035,
+    "llm_decode": 1.03,
+    "stream_prefetch": 1.06,
+    "serving": 1.13,
+}
+"""On such parts of what is asked for at the peak the default completes; PyTorch's allocator needs more on each."""
+
 
 def torch_preset(upstream: Upstream) -> CachingAllocator:
     return CachingAllocator(upstream, preset="torch")
@@ -60,11 +69,11 @@ def test_the_defaults_driver_calls_take_little_of_the_programs_time(
     assert replays[name].driver_time_us / 1e6 <= (0.05 if name == "serving" else 0.01) * seconds
 
 
-@pytest.mark.parametrize("name", HISTORIES)
-def test_the_default_survives_on_a_device_with_a_third_more_than_is_asked_for(
-    name: str, history: Callable[[str], list[Program]]
+@pytest.mark.parametrize(("name", "part"), ENOUGH.items())
+def test_the_default_completes_on_little_more_memory_than_is_asked_for(
+    name: str, part: float, history: Callable[[str], list[Program]]
 ) -> None:
     requested = HISTORIES[name][0]
-    result = replay(history(name), CachingAllocator, allocator="caching", memory=int(requested * 1.3))
+    result = replay(history(name), CachingAllocator, allocator="caching", memory=int(requested * part))
     assert (result.failure, result.out_of_memory_events) == ("", 0)  # the replay checks that nothing is lost
     assert result.peak_requested_bytes == requested
