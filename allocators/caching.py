@@ -279,7 +279,7 @@ class CachingAllocator(Allocator):
             return False
         leaving: list[HeldMemory] = []
         while excess > 0 and idle:
-            size, _, segment = idle.pop(min(bisect_left(idle, (excess,)), len(idle) - 1))
+            size, _, segment = idle.pop(min(bisect_left(idle, excess, key=lambda entry: entry[0]), len(idle) - 1))
             leaving.append(segment)
             excess -= size
         self._give_back(leaving)
