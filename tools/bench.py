@@ -82,12 +82,15 @@ def tensor(
     names = list(dict.fromkeys(name for case in found for name in case.contenders))
     for column in (*names, "of the best peer"):
         table.add_column(column, justify="right")
-    for case in found:
-        if only not in case.name:
-            continue
-        timings = time_in_turn(case.contenders, calls=case.calls, rounds=rounds)
-        cells = [f"{case.figure(timings[name].median_ns):.2f}" if name in timings else "" for name in names]
-        table.add_row(case.name, case.unit, *cells, _beside_peers({name: t.median_ns for name, t in timings.items()}))
+    chosen = [case for case in found if only in case.name]
+    try:
+        for case in chosen:
+            timings = time_in_turn(case.contenders, calls=case.calls, rounds=rounds)
+            cells = [f"{case.figure(timings[name].median_ns):.2f}" if name in timings else "" for name in names]
+            beside = _beside_peers({name: t.median_ns for name, t in timings.items()})
+            table.add_row(case.name, case.unit, *cells, beside)
+    except KeyboardInterrupt:
+        missing["interrupted"] = f"{table.row_count} of {len(chosen)} rows were measured"
     Console(width=120).print(table)
     _print_missing(missing)
 

@@ -992,24 +992,24 @@ class Tensor:
             ValueError: ``device`` is no CUDA device.
         """
         ...
-    def cummax(self, dim: _int, *, out: tuple[Tensor, Tensor] | None = None) -> ValuesAndIndices:
+    def cummax(self, dim: _int | None = None, *, axis: _int | None = None, out: tuple[Tensor, Tensor] | None = None) -> ValuesAndIndices:
         """The largest element up to each one, along a dimension, and where it is: of equals the last, NaN before anything.
 
         Args:
             input: the tensor.
-            dim: the dimension.
+            dim: the dimension; ``axis`` means the same.
             out: where to write values and indices, two tensors, which are given the result's shape.
 
         Raises:
             IndexError: there is no such dimension.
         """
         ...
-    def cummin(self, dim: _int, *, out: tuple[Tensor, Tensor] | None = None) -> ValuesAndIndices:
+    def cummin(self, dim: _int | None = None, *, axis: _int | None = None, out: tuple[Tensor, Tensor] | None = None) -> ValuesAndIndices:
         """The smallest element up to each one, along a dimension, and where it is: of equals the last, NaN before anything.
 
         Args:
             input: the tensor.
-            dim: the dimension.
+            dim: the dimension; ``axis`` means the same.
             out: where to write values and indices, two tensors, which are given the result's shape.
 
         Raises:
@@ -1966,12 +1966,12 @@ class Tensor:
             TypeError: the elements are not floating-point numbers.
         """
         ...
-    def logcumsumexp(self, dim: _int, *, out: Tensor | None = None) -> Tensor:
+    def logcumsumexp(self, dim: _int | None = None, *, axis: _int | None = None, out: Tensor | None = None) -> Tensor:
         """The logarithm of the sum of the exponentials of the elements up to each one, along a dimension.
 
         Args:
             input: a floating-point tensor.
-            dim: the dimension.
+            dim: the dimension; ``axis`` means the same.
             out: where to write the result; it is given the result's shape.
 
         Raises:

@@ -336,17 +336,35 @@ def randperm(
 
 
 def rand_like(
-    input: Tensor, *, dtype: Any = None, device: Any = None, layout: Any = None, requires_grad: bool = False
+    input: Tensor,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    layout: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
 ) -> Tensor:
     """``rand`` with the shape, type and device of another tensor."""
-    return required(uniform_(empty_like(input, dtype=dtype, device=device, layout=layout)), requires_grad)
+    return required(
+        uniform_(empty_like(input, dtype=dtype, device=device, layout=layout, memory_format=memory_format)),
+        requires_grad,
+    )
 
 
 def randn_like(
-    input: Tensor, *, dtype: Any = None, device: Any = None, layout: Any = None, requires_grad: bool = False
+    input: Tensor,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    layout: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
 ) -> Tensor:
     """``randn`` with the shape, type and device of another tensor."""
-    return required(normal_(empty_like(input, dtype=dtype, device=device, layout=layout)), requires_grad)
+    return required(
+        normal_(empty_like(input, dtype=dtype, device=device, layout=layout, memory_format=memory_format)),
+        requires_grad,
+    )
 
 
 def randint_like(
@@ -358,11 +376,15 @@ def randint_like(
     device: Any = None,
     layout: Any = None,
     requires_grad: bool = False,
+    memory_format: Any = None,
 ) -> Tensor:
     """``randint`` with the shape, type and device of another tensor."""
     first, last = _limits("randint_like", limits, low, high)
     return required(
-        _integers(empty_like(input, dtype=dtype, device=device, layout=layout), first, last, None), requires_grad
+        _integers(
+            empty_like(input, dtype=dtype, device=device, layout=layout, memory_format=memory_format), first, last, None
+        ),
+        requires_grad,
     )
 
 

@@ -52,12 +52,14 @@ def cumprod(
     return _total("cumprod", input, dim if axis is None else axis, dtype, out)
 
 
-def logcumsumexp(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor:
+def logcumsumexp(
+    input: Tensor, dim: int | None = None, *, axis: int | None = None, out: Tensor | None = None
+) -> Tensor:
     """The logarithm of the sum of the exponentials of the elements up to each one, along a dimension.
 
     Args:
         input: a floating-point tensor.
-        dim: the dimension.
+        dim: the dimension; ``axis`` means the same.
         out: where to write the result; it is given the result's shape.
 
     Raises:
@@ -66,35 +68,41 @@ def logcumsumexp(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tenso
     """
     if input.dtype.kind != "f":
         raise ElementTypeError(f"logcumsumexp() needs floating-point elements and this tensor has {input.dtype!r}")
-    return into(out, _scanned("logcumsumexp", input, dim, (input.dtype,))[0], exact=True)
+    return into(out, _scanned("logcumsumexp", input, dim if axis is None else axis, (input.dtype,))[0], exact=True)
 
 
-def cummax(input: Tensor, dim: int, *, out: tuple[Tensor, Tensor] | None = None) -> ValuesAndIndices:
+def cummax(
+    input: Tensor, dim: int | None = None, *, axis: int | None = None, out: tuple[Tensor, Tensor] | None = None
+) -> ValuesAndIndices:
     """The largest element up to each one, along a dimension, and where it is: of equals the last, NaN before anything.
 
     Args:
         input: the tensor.
-        dim: the dimension.
+        dim: the dimension; ``axis`` means the same.
         out: where to write values and indices, two tensors, which are given the result's shape.
 
     Raises:
         IndexError: there is no such dimension.
     """
-    return into(out, ValuesAndIndices(*_scanned("cummax", input, dim, (input.dtype, int64))), exact=True)
+    found = _scanned("cummax", input, dim if axis is None else axis, (input.dtype, int64))
+    return into(out, ValuesAndIndices(*found), exact=True)
 
 
-def cummin(input: Tensor, dim: int, *, out: tuple[Tensor, Tensor] | None = None) -> ValuesAndIndices:
+def cummin(
+    input: Tensor, dim: int | None = None, *, axis: int | None = None, out: tuple[Tensor, Tensor] | None = None
+) -> ValuesAndIndices:
     """The smallest element up to each one, along a dimension, and where it is: of equals the last, NaN before anything.
 
     Args:
         input: the tensor.
-        dim: the dimension.
+        dim: the dimension; ``axis`` means the same.
         out: where to write values and indices, two tensors, which are given the result's shape.
 
     Raises:
         IndexError: there is no such dimension.
     """
-    return into(out, ValuesAndIndices(*_scanned("cummin", input, dim, (input.dtype, int64))), exact=True)
+    found = _scanned("cummin", input, dim if axis is None else axis, (input.dtype, int64))
+    return into(out, ValuesAndIndices(*found), exact=True)
 
 
 def _total(name: str, input: Tensor, dim: int | None, dtype: Any, out: Tensor | None) -> Tensor:

@@ -58,7 +58,6 @@ KNOWN = (
     ),
     Known(".*", "a number first", ".*", "cpu|cuda", "functions take a number first, or numbers only"),
     Known(".*", "out of a method", "accepted|error type", "cpu|cuda", "methods take `out=`"),
-    Known("narrow", "error", "accepted", "cpu|cuda", "the start of `narrow` may be a tensor of bool"),
     Known("index_select", "error", "accepted", "cpu|cuda", "`out=` of another shape is resized before it is checked"),
     Known("gather|scatter|scatter_add", "error", "error type", "cpu", "an index out of range is an IndexError"),
     Known("norm|linalg[.]norm", ".*", "refused", "cpu|cuda", "norms of matrices by singular values are not there"),
