@@ -28,6 +28,7 @@ _STEPS = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1.2e-7, "float64": 2.3e-
 _DRAWN = frozenset(
     (
         *("bernoulli", "empty", "empty_like", "empty_strided", "exponential", "log_normal", "multinomial", "new_empty"),
+        "new_empty_strided",
         *("normal", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "random", "resize_"),
         *("resize_as_", "uniform"),
     )
