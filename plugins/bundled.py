@@ -12,8 +12,6 @@ from .specs import AllocatorFactory, DriverFactory, hookimpl
 
 __all__ = ["Bundled"]
 
-_CORE_IS_HERE = is_available()
-
 
 class Bundled:
     """Contributes what the package holds. Nothing is imported before it is chosen or described."""
@@ -49,7 +47,7 @@ class _LazyFactory:
         """In which form it runs, for people; empty where there is but one."""
         if self._native is None:
             return ""
-        return "native" if _CORE_IS_HERE else f"in Python, not native: {why_not()}"
+        return "native" if is_available() else f"in Python, not native: {why_not()}"
 
     @property
     def has_native_form(self) -> bool:
@@ -59,7 +57,7 @@ class _LazyFactory:
     @property
     def runs_in_the_core(self) -> bool:
         """Whether replays over a ``NativeNullUpstream`` are possible."""
-        return (self._native or self._replayed) is not None and _CORE_IS_HERE
+        return (self._native or self._replayed) is not None and is_available()
 
     @cached_property
     def __wrapped__(self) -> Any:
@@ -75,7 +73,7 @@ class _LazyFactory:
         upstream = positional[0] if positional else options.get("upstream")
         if self._replayed is not None and hasattr(upstream, "native_null"):
             return self._find("allocators.native.replayed", self._replayed)(*positional, **options)
-        if self._native is not None and _CORE_IS_HERE:
+        if self._native is not None and is_available():
             return self._find("allocators.native.strategies", self._native)(*positional, **options)
         return self.__wrapped__(*positional, **options)
 
