@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from ...device_name import CPU, device
@@ -21,9 +20,9 @@ class Generator:
     wherever they run.
     """
 
-    written: ClassVar[Callable[[tuple[int, int]], Any]]
+    written: ClassVar[Any]
     """Seed and counter as a tensor; ``random_numbers`` says how, since this stands below the class of tensors."""
-    read: ClassVar[Callable[[Any], tuple[int, int]]]
+    read: ClassVar[Any]
     """A tensor as seed and counter."""
 
     def __init__(self, of: Any = "cpu") -> None:
@@ -55,7 +54,7 @@ class Generator:
 
     def get_state(self) -> Any:
         """Where the generator stands, as a CPU tensor of bytes, for ``set_state``."""
-        return self.written((self._seed, self._counter))
+        return type(self).written((self._seed, self._counter))
 
     def set_state(self, new_state: Any) -> Generator:
         """Go to where ``get_state`` was called.
