@@ -121,12 +121,12 @@ class Allocator(ABC):
             request.context = self._observation.context(library)
         try:
             self._obtain(request)
+            assert request.block is not None
+            return request.block  # noqa: TRY300 - an interrupt before it is caught here, too
         except BaseException:
             if request.block is not None:  # its caller never gets it
                 self.give_back(request.block)
             raise
-        assert request.block is not None
-        return request.block
 
     def free(self, block: Block) -> None:
         """Give ``block`` up: reusable at once on its own stream, elsewhere when fences say so. Never blocks.

@@ -114,6 +114,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ.pop("COLUMNS", None)  # which processes that run tests side by side are given: outputs are compared
     config.pluginmanager.register(RootIsNoTestPackage(), "cuplug-root")
     config.addinivalue_line("markers", "needs_sim: tests what only the simulator does")
     config.addinivalue_line("markers", "needs_gpu: needs a GPU; runs with --driver cuda")

@@ -335,7 +335,8 @@ EXPORT int cuplug_null_upstream_with_pages(uint64_t total_bytes, uint64_t granul
                           guarded<map>,
                           set_access,
                           unmap,
-                          close};
+                          close,
+                          nullptr};
   return CUPLUG_OK;
 }
 

@@ -11,11 +11,6 @@ CUPLUG_QUICK_THREAD_LOCAL uint64_t memory_tag = 0;
 
 namespace {
 
-void check(int answer) {
-  if (answer == CUPLUG_OUT_OF_MEMORY) throw OutOfMemory();
-  if (answer != CUPLUG_OK) throw Failed();
-}
-
 /* What to map where stand-ins are in `range`; in fewer pages than before, if it was built up bit by bit. */
 std::vector<Move> moves_to_wake(const Range &range, uint64_t largest, uint64_t granularity) {
   std::vector<Move> moves;

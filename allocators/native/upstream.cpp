@@ -4,15 +4,6 @@
 
 namespace cuplug {
 
-namespace {
-
-void check(int answer) {
-  if (answer == CUPLUG_OUT_OF_MEMORY) throw OutOfMemory();
-  if (answer != CUPLUG_OK) throw Failed();
-}
-
-}  // namespace
-
 /* Calls that may take long let others run meanwhile. */
 template <class Call>
 void Upstream::blocking(Call call) {

@@ -14,6 +14,12 @@ struct OutOfMemory {};
 /* A call upstream failed, and upstream knows why: DriverError in the specification. */
 struct Failed {};
 
+/* Throw what the answer of a call upstream stands for. */
+inline void check(int answer) {
+  if (answer == CUPLUG_OUT_OF_MEMORY) throw OutOfMemory();
+  if (answer != CUPLUG_OK) throw Failed();
+}
+
 class Upstream;
 
 /* A mark behind the work queued on a stream, shared by all who wait for it. `refused`: the driver would not make it; it

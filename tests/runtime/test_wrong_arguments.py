@@ -93,6 +93,10 @@ TABLE: dict[str, tuple[Call, list[Any]]] = {
     "caching_allocator_delete(mem_ptr)": (lambda f, wrong: f.cuda.caching_allocator_delete(wrong), [None, *SIZE]),
     "get_stream_from_external(data_ptr)": (lambda f, wrong: f.cuda.get_stream_from_external(wrong), [None, *HANDLE]),
     "mem_get_info(device)": (lambda f, wrong: f.cuda.mem_get_info(wrong), DEVICE),
+    "memory_tag(name)": (lambda f, wrong: _enter(f.cuda.memory_tag(wrong)), [None, *NUMBER[1:], "", 5]),
+    "sleep(tag)": (lambda f, wrong: f.cuda.sleep(wrong), [None, *NUMBER, ""]),
+    "sleep(keep)": (lambda f, wrong: f.cuda.sleep("zz", wrong), FLAG),
+    "wake(tag)": (lambda f, wrong: f.cuda.wake(wrong), [None, *NUMBER, ""]),
     "memory_snapshot(device)": (lambda f, wrong: f.cuda.memory_snapshot(wrong), DEVICE),
     "memory_summary(abbreviated)": (lambda f, wrong: f.cuda.memory_summary(abbreviated=wrong), FLAG),
     "set_per_process_memory_fraction(fraction)": (
@@ -107,7 +111,7 @@ TABLE: dict[str, tuple[Call, list[Any]]] = {
         f"{name}(device)": (lambda f, wrong, name=name: getattr(f.cuda, name)(wrong), DEVICE)  # type: ignore[misc]
         for name in cuplug.cuda.__all__
         if "memory" in name
-        and name not in ("memory", "memory_snapshot", "set_per_process_memory_fraction")
+        and name not in ("memory", "memory_snapshot", "memory_tag", "set_per_process_memory_fraction")
         and not name.startswith("host")
     },
     **{

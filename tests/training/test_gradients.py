@@ -62,7 +62,14 @@ def test_gradients_are_pytorchs(case: str, device: str) -> None:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        agree(gradients(cuplug, case, device), gradients(torch, case))
+        found = gradients(cuplug, case, device)
+        try:
+            expected = gradients(torch, case)
+        except RuntimeError as error:
+            if "is not implemented" not in str(error):
+                raise
+            pytest.skip(f"PyTorch {torch.__version__}: {error}")
+        agree(found, expected)
 
 
 @pytest.mark.needs_torch

@@ -71,8 +71,10 @@ def test_tf32_changes_products_on_cuda_only_where_it_is_allowed(request: pytest.
 
 
 def test_switches_of_cudnn_are_kept_and_put_back(running: str) -> None:
-    with cudnn.flags(benchmark=True, deterministic=True):
-        assert cuplug.backends.cudnn.benchmark
-        assert cudnn.deterministic
-    assert not cudnn.benchmark
+    before = cudnn.benchmark, cudnn.deterministic
+    for chosen in (True, False):
+        with cudnn.flags(benchmark=chosen, deterministic=not chosen):
+            assert cuplug.backends.cudnn.benchmark is chosen
+            assert cudnn.deterministic is not chosen
+        assert (cudnn.benchmark, cudnn.deterministic) == before
     assert not cudnn.is_available()
