@@ -19,12 +19,12 @@ from ....allocators.native import get_include
 from ...kernels.compile.compile_cache import Entry, content_key, default_cache
 from ..installations import import_library
 
-__all__ = ["OLDEST", "bridge_library", "compile_bridge"]
+__all__ = ["OLDEST", "bridge_library", "compile_bridge", "compile_sources"]
 
 OLDEST = (2, 11)
 """The oldest PyTorch that the bridge is written for."""
 _SOURCES = Path(__file__).parent / "bridge"
-_FLAGS = ["-std=c++17", "-O2", "-g0", "-fPIC", "-fvisibility=hidden", "-pthread"]
+_FLAGS = ["-O2", "-g0", "-fPIC", "-fvisibility=hidden", "-pthread"]
 _LIBRARIES = ["-nodefaultlibs", "-lgcc", "-lc", "-ldl", "-lpthread"]
 """Not C++'s own: that has to be the one that PyTorch has loaded, which is found at run time. Where a compiler links it
 statically, there would be two in the process, and a stream of the one crashes in the other (seen)."""
@@ -54,20 +54,31 @@ def compile_bridge(torch: ModuleType) -> bytes:
         )
     with tempfile.TemporaryDirectory(prefix="cuplug-bridge-") as folder:
         made = Path(folder) / "bridge.so"
-        objects = []
-        compilations = []
-        for source in sorted(_SOURCES.glob("*.cpp")):
-            target = Path(folder) / f"{source.stem}.o"
-            objects.append(str(target))
-            compilations.append(
-                _start([*_compiler(), *_FLAGS, *_includes(torch), "-c", str(source), "-o", str(target)])
-            )
-        for compilation in compilations:
-            _finish(compilation, torch)
+        objects = compile_sources(torch, Path(folder))
         libraries = Path(str(torch.__file__)).parent / "lib"
         link = [*_compiler(), "-shared", *objects, "-o", str(made), f"-L{libraries}", "-lc10", "-lc10_cuda"]
         _finish(_start([*link, "-ltorch_cuda", *_LIBRARIES]), torch)
         return made.read_bytes()
+
+
+def compile_sources(torch: ModuleType, folder: Path) -> list[str]:
+    """Compile the bridge's files for ``torch`` into ``folder``, without linking them: no CUDA libraries are needed.
+
+    Returns:
+        The paths of the object files.
+
+    Raises:
+        CuplugError: CUDA's headers or a compiler are missing.
+        CompileError: they do not compile for this PyTorch.
+    """
+    objects, compilations = [], []
+    for source in sorted(_SOURCES.glob("*.cpp")):
+        objects.append(str(folder / f"{source.stem}.o"))
+        command = [*_compiler(), _standard(torch), *_FLAGS, *_includes(torch), "-c", str(source), "-o", objects[-1]]
+        compilations.append(_start(command))
+    for compilation in compilations:
+        _finish(compilation, torch)
+    return objects
 
 
 def _load(content: bytes) -> ctypes.CDLL:
@@ -88,13 +99,18 @@ def _key(torch: ModuleType) -> str:
         "bridge to PyTorch",
         [f"{source.name}\n{source.read_text()}" for source in sources if source.is_file()],
         [torch.__version__, str(torch.version.git_version), str(torch.version.cuda), sys.platform],
-        [*_compiler(), *_FLAGS, *_LIBRARIES],
+        [*_compiler(), _standard(torch), *_FLAGS, *_LIBRARIES],
     )
 
 
 def _version(torch: ModuleType) -> tuple[int, int]:
     major, minor = torch.__version__.split(".")[:2]
     return int(major), int(minor)
+
+
+def _standard(torch: ModuleType) -> str:
+    """The C++ that the headers of this PyTorch are written in: 2.14's need C++20."""
+    return "-std=c++17" if _version(torch) == OLDEST else "-std=c++20"
 
 
 def _compiler() -> list[str]:
