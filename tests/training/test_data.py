@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -130,15 +131,32 @@ def test_samples_one_after_the_other_are_divided_among_workers(running: str) -> 
     assert found[:2] == [[0, 2], [1, 3]]
 
 
-def test_batches_are_pinned(running: str) -> None:
-    batches = list(DataLoader(Numbers(), batch_size=5, pin_memory=True))
+@pytest.mark.usefixtures("_nothing_is_left")
+@pytest.mark.parametrize("workers", [0, 1])
+def test_batches_are_pinned(running: str, workers: int) -> None:
+    batches = list(DataLoader(Numbers(), batch_size=5, num_workers=workers, pin_memory=True))
     assert all(each["square"].is_pinned() for each in batches)
     assert batches[1]["square"].cuda(non_blocking=True).cpu().tolist()[0] == [25.0] * 3
 
 
-def test_an_exception_is_raised_through_the_pinning_thread(running: str) -> None:
+@pytest.mark.usefixtures("_nothing_is_left")
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_exception_comes_through_the_pinning_of_batches(running: str, workers: int) -> None:
     with pytest.raises(KeyError, match="no sample seven"):
-        list(DataLoader(Failing(), batch_size=5, pin_memory=True))
+        list(DataLoader(Failing(), batch_size=5, num_workers=workers, pin_memory=True))
+
+
+def test_without_workers_the_asking_thread_makes_and_pins_batches(running: str) -> None:
+    """A thread of its own would make a simulator's random schedule go another way at every run."""
+    threads: set[int] = set()
+
+    class Telling(Numbers):
+        def __getitem__(self, index: Any) -> Any:
+            threads.add(threading.get_ident())
+            return super().__getitem__(index)
+
+    assert len(list(DataLoader(Telling(), batch_size=5, pin_memory=True))) == 2
+    assert threads == {threading.get_ident()}
 
 
 def test_data_sets_are_joined_divided_and_drawn_from(running: str) -> None:

@@ -57,7 +57,8 @@ class DataLoader:
             batch_sampler: gives lists of numbers instead.
             num_workers: processes that load, which are spawned; 0 loads here.
             collate_fn: makes a batch of samples.
-            pin_memory: whether a thread copies batches to page-locked memory, where there is a CUDA device.
+            pin_memory: whether batches are copied to page-locked memory, where there is a CUDA device: with workers by
+                a thread, without them by the caller's own, as torch's loader does.
             drop_last: whether a last batch that is shorter is left out.
             timeout: how long a batch may take, in seconds; 0 for any time.
             worker_init_fn: called in each worker with its number.
@@ -116,7 +117,9 @@ class DataLoader:
     def __iter__(self) -> Iterator[Any]:
         made = self._by_workers() if self.num_workers else self._here()
         made = _in_data_phase(made) if scope.watched else made
-        return _pinned(made) if self.pin_memory and accelerator.is_available() else made
+        if not (self.pin_memory and accelerator.is_available()):
+            return made
+        return _pinned(made) if self.num_workers else (mapped(batch, _pin) for batch in made)
 
     def task(self, number: int, seed: int) -> Task:
         """What worker ``number`` is told."""
