@@ -184,14 +184,12 @@ def torch_training(
     title = "training in PyTorch" + (" while a Python thread computes" if busy else "")
     console = Console(width=120)
     for outcomes in race(workload or list(WORKLOADS), passes=passes, processes=processes, busy=busy, also=also or []):
-        table = Table(title=f"{outcomes[0].workload}: {title}")
+        table = Table(title=f"{outcomes[0].workload}: {title}; rounds: {outcomes[0].rounds}")
         table.add_column("allocator")
         for column in ("first s", "÷ PyTorch's", "warm s", "÷ PyTorch's", "reserved MiB", "÷ requested", "taken"):
             table.add_column(column, justify="right")
-        first = outcomes[0]
         for each in outcomes:
-            times = [f"{each.cold:.3f}", f"{each.cold / first.cold:.3f}"]
-            times += [f"{each.warm:.3f}", f"{each.warm / first.warm:.3f}"]
+            times = [f"{each.cold:.3f}", f"{each.cold_ratio:.3f}", f"{each.warm:.3f}", f"{each.warm_ratio:.3f}"]
             bytes_ = [f"{each.reserved / 2**20:.0f}", f"{each.reserved / each.requested:.3f}", f"{each.taken:.0f}"]
             table.add_row(each.contender, *times, *bytes_)
         console.print(table)

@@ -17,6 +17,8 @@ __all__ = ["CONTENDERS", "Outcome", "race"]
 
 CONTENDERS = ("PyTorch", "PyTorch expandable", "cuplug caching", "cuplug expandable")
 """The allocators, the first of which is what the others are compared with."""
+Figures = dict[str, float | list[float]]
+"""What a process prints: see ``torch_workloads.py``."""
 _PROGRAM = Path(__file__).with_name("torch_workloads.py")
 
 
@@ -26,9 +28,16 @@ class Outcome:
 
     workload: str
     contender: str
+    rounds: int
+    """How many processes it had, each in turn with the others'."""
     cold: float
+    cold_ratio: float
+    """By the first contender's time: the median of the rounds' own ratios. A machine's speed drifts from minute to
+    minute, and what runs next to each other sees the same of it."""
     warm: float
     """The median of the warm passes of every process."""
+    warm_ratio: float
+    """As ``cold_ratio``, of the medians of the warm passes."""
     requested: int
     reserved: int
     taken: float
@@ -47,32 +56,47 @@ def race(
         busy: whether a Python thread computes meanwhile.
         also: more of cuplug's allocators, with options: ``caching:preset=torch``.
 
+    An interrupt gives the rounds of the workload that were complete, and is raised then.
+
     Raises:
         CuplugError: a process failed; the message has the end of its output.
     """
     contenders = [*CONTENDERS, *(f"cuplug {allocator}" for allocator in also)]
     for workload in workloads:
-        found: dict[str, list[dict[str, float | list[float]]]] = {contender: [] for contender in contenders}
-        for _ in range(processes):
-            for contender in contenders:
-                found[contender].append(_run(workload, contender, passes, busy=busy))
-        yield [_outcome(workload, contender, found[contender]) for contender in contenders]
+        rounds: list[list[Figures]] = []
+        try:
+            for _ in range(processes):
+                found = [_run(workload, contender, passes, busy=busy) for contender in contenders]
+                rounds.append(found)
+        except KeyboardInterrupt:
+            if rounds:
+                yield _outcomes(workload, contenders, rounds)
+            raise
+        yield _outcomes(workload, contenders, rounds)
 
 
-def _outcome(workload: str, contender: str, found: list[dict[str, float | list[float]]]) -> Outcome:
-    warm = [seconds for each in found for seconds in _list(each["warm"])]
-    return Outcome(
-        workload,
-        contender,
-        cold=median(_number(each["cold"]) for each in found),
-        warm=median(warm),
-        requested=int(max(_number(each["requested"]) for each in found)),
-        reserved=int(max(_number(each["reserved"]) for each in found)),
-        taken=median(_number(each["taken"]) for each in found),
-    )
+def _outcomes(workload: str, contenders: list[str], rounds: list[list[Figures]]) -> list[Outcome]:
+    firsts = [each[0] for each in rounds]
+    return [
+        Outcome(
+            workload,
+            contender,
+            rounds=len(rounds),
+            cold=median(_cold(each) for each in found),
+            cold_ratio=median(_cold(each) / _cold(first) for each, first in zip(found, firsts, strict=True)),
+            warm=median(seconds for each in found for seconds in _warm(each)),
+            warm_ratio=median(
+                median(_warm(each)) / median(_warm(first)) for each, first in zip(found, firsts, strict=True)
+            ),
+            requested=int(max(_number(each["requested"]) for each in found)),
+            reserved=int(max(_number(each["reserved"]) for each in found)),
+            taken=median(_number(each["taken"]) for each in found),
+        )
+        for contender, found in zip(contenders, zip(*rounds, strict=True), strict=True)
+    ]
 
 
-def _run(workload: str, contender: str, passes: int, *, busy: bool) -> dict[str, float | list[float]]:
+def _run(workload: str, contender: str, passes: int, *, busy: bool) -> Figures:
     library, _, allocator = contender.partition(" ")
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTORCH_", "CUPLUG_TORCH"))}
     command = [sys.executable]
@@ -84,7 +108,7 @@ def _run(workload: str, contender: str, passes: int, *, busy: bool) -> dict[str,
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise CuplugError(f"{workload} under {contender} ended with {done.returncode}: {done.stderr.strip()[-2000:]}")
-    result: dict[str, float | list[float]] = json.loads(done.stdout.strip().splitlines()[-1])
+    result: Figures = json.loads(done.stdout.strip().splitlines()[-1])
     return result
 
 
@@ -93,6 +117,11 @@ def _number(value: float | list[float]) -> float:
     return value
 
 
-def _list(value: float | list[float]) -> list[float]:
-    assert isinstance(value, list)
-    return value
+def _cold(figures: Figures) -> float:
+    return _number(figures["cold"])
+
+
+def _warm(figures: Figures) -> list[float]:
+    seconds = figures["warm"]
+    assert isinstance(seconds, list)
+    return seconds
