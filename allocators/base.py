@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable
 from operator import attrgetter, index
 from typing import Any, TypeVar
 
-from .block import ALIGNMENT, Block, BlockInfo, Segment
+from .block import ALIGNMENT, Block, BlockInfo, Segment, why_not_free
 from .errors import CuplugError, InvalidFreeError, OutOfMemoryError
 from .events import EventKind, Observer
 from .held_memory import HeldMemory
@@ -31,16 +31,15 @@ from .lock import Lock
 from .observation import Observation
 from .out_of_memory import out_of_memory_message
 from .private_streams import names_pool, without_pool
-from .sleeping import Keep, Sleeping
+from .request import Request
+from .sleeping import Keep, Sleeping, cannot_wake, check_sleep
 from .statistics import Ledger, Statistics
-from .tags import UNTAGGED, tag_number
 from .upstream import Fence, Upstream
 from .waiting import Waiting, fence_or_error
 
 __all__ = ["ALIGNMENT", "Allocator", "Block", "BlockInfo", "Fence", "HeldMemory", "Segment", "Statistics", "Upstream"]
 
 T = TypeVar("T")
-_MOST_HOOK_CALLS = 64
 _address = attrgetter("address")
 
 
@@ -114,7 +113,7 @@ class Allocator(ABC):
             ValueError: ``nbytes`` is negative.
             CuplugError: the allocator was closed, or is called from a finaliser or an observer in its middle.
         """
-        request = _Request(index(nbytes), index(stream))
+        request = Request(index(nbytes), index(stream))
         if request.nbytes <= 0:
             return self._allocate_nothing(request)
         if self._observation.observers:
@@ -140,7 +139,7 @@ class Allocator(ABC):
         if block.live and block.allocator is self:
             self.give_back(block)
         elif self._closed is None or block.allocator is not self:  # else close() took it back already
-            raise InvalidFreeError(self._why_not_free(block))
+            raise InvalidFreeError(why_not_free(block, self))
 
     def give_back(self, block: Block) -> None:
         """As ``free``, for finalisers: what is not in the program's hands is passed over, and lack of memory too."""
@@ -171,7 +170,7 @@ class Allocator(ABC):
             InvalidFreeError: the block is not in the program's hands, or belongs to another allocator.
         """
         if block.allocator is not self or not block.live:
-            raise InvalidFreeError(self._why_not_free(block))
+            raise InvalidFreeError(why_not_free(block, self))
         if (stream == block.stream and not block.orphan) or not block.nbytes:
             return
         self._operate(self._record_stream, block, stream, self._observation.context())
@@ -226,7 +225,7 @@ class Allocator(ABC):
             DriverError: the device is in a sticky error state, or a call failed. Nothing has changed.
             CuplugError: the allocator cannot put memory to sleep.
         """
-        number = check_sleep(type(self), tag)
+        number = check_sleep(type(self).__name__, tag, can_sleep=self.can_sleep)
         return self._operate(self._fall_asleep, number, keep) if number is not None else 0
 
     def wake(self, tag: str) -> int:
@@ -243,10 +242,10 @@ class Allocator(ABC):
             DriverError: the device is in a sticky error state, or a call failed.
             CuplugError: the allocator cannot put memory to sleep.
         """
-        number = check_sleep(type(self), tag)
+        number = check_sleep(type(self).__name__, tag, can_sleep=self.can_sleep)
         if number is None:
             return 0
-        request = _Request(0, 0)
+        request = Request(0, 0)
         request.tag = number
         try:
             self._obtain(request)
@@ -286,7 +285,7 @@ class Allocator(ABC):
         Raises:
             ValueError: there is a context source already.
         """
-        self._operate(self._attach, observer, context)
+        self._operate(self._observation.attach, observer, context)
 
     def detach(self, observer: Observer) -> None:
         """Stop calling ``observer``: it is not called again once this has returned, unless an observer called this.
@@ -294,9 +293,9 @@ class Allocator(ABC):
         Unknown observers are ignored. The context source goes with the last one.
         """
         if self._observation.is_observing:
-            self._lock.run(self._detach, observer)
+            self._lock.run(self._observation.detach, observer)
             return
-        self._operate(self._detach, observer)
+        self._operate(self._observation.detach, observer)
         self._observation.finish()
 
     def close(self) -> None:
@@ -526,7 +525,7 @@ class Allocator(ABC):
 
     # --- allocation ---------------------------------------------------------------------------------------------------
 
-    def _allocate_nothing(self, request: _Request) -> Block:
+    def _allocate_nothing(self, request: Request) -> Block:
         if request.nbytes < 0:
             raise ValueError(f"cannot allocate {request.nbytes} bytes: a size is zero or more")
         self._check_open()
@@ -534,7 +533,7 @@ class Allocator(ABC):
         block.live = True
         return block
 
-    def _obtain(self, request: _Request) -> None:
+    def _obtain(self, request: Request) -> None:
         while self._operate(self._serve, request):
             # Here no lock is held and no exception handled: a hook may free what a traceback would keep alive.
             hook = self.on_out_of_memory
@@ -542,7 +541,7 @@ class Allocator(ABC):
                 self._operate(self._give_up, request)
                 raise OutOfMemoryError(request.failure)
 
-    def _serve(self, request: _Request) -> bool:
+    def _serve(self, request: Request) -> bool:
         """One pass through everything that the allocator itself can do. Whether memory is still short."""
         if request.tag:
             return self._find(request, self._try_to_wake) is None
@@ -557,7 +556,7 @@ class Allocator(ABC):
             self._observation.emit_block(EventKind.ALLOCATE, block, request.context)
         return False
 
-    def _find(self, request: _Request, attempt: Callable[[_Request], T | None]) -> T | None:
+    def _find(self, request: Request, attempt: Callable[[Request], T | None]) -> T | None:
         """What ``attempt`` gives, tried again after each thing that makes room; None if memory is short still."""
         self._check_open()
         self._poll_fences()
@@ -575,13 +574,13 @@ class Allocator(ABC):
             request.available = self.upstream.memory_info()[0] + lying
         return found
 
-    def _try(self, request: _Request) -> Block | None:
+    def _try(self, request: Request) -> Block | None:
         try:
             return self._allocate(request.nbytes, self._rounded(request.nbytes), request.stream)
         except OutOfMemoryError:
             return None
 
-    def _give_up(self, request: _Request) -> None:
+    def _give_up(self, request: Request) -> None:
         free, total = self.upstream.memory_info()
         self._ledger.statistics.num_ooms += 1
         self._emit(EventKind.OUT_OF_MEMORY, request.stream, 0, free, request.nbytes, request.context)
@@ -590,7 +589,7 @@ class Allocator(ABC):
             request.nbytes, request.stream, free, total, self.memory_limit, counted, self._segments()
         )
 
-    def _try_to_wake(self, request: _Request) -> bool | None:
+    def _try_to_wake(self, request: Request) -> bool | None:
         try:
             request.nbytes = self._wake(request.tag)
         except OutOfMemoryError:
@@ -693,19 +692,6 @@ class Allocator(ABC):
     def _sorted_live_blocks(self) -> list[Block]:
         return sorted((block for block in self._in_use.values() if block.live), key=_address)
 
-    def _attach(self, observer: Observer, context: Callable[[], int] | None) -> None:
-        observation = self._observation
-        if context is not None and observation.source is not None:
-            raise ValueError("this allocator has a context source already; detach its observer first")
-        observation.source = context or observation.source
-        observation.observers = (*observation.observers, observer)
-
-    def _detach(self, observer: Observer) -> None:
-        observation = self._observation
-        observation.observers = tuple(other for other in observation.observers if other is not observer)
-        if not observation.observers:
-            observation.source = None
-
     def _close(self) -> None:
         if self._closed is not None:
             return
@@ -716,53 +702,3 @@ class Allocator(ABC):
         self._keeps_pools = False
         self._release_all()
         self._closed = "it was closed"
-
-    def _why_not_free(self, block: Block) -> str:
-        if block.allocator is not self:
-            return f"{block!r} belongs to another allocator ({block.allocator!r}); free it there"
-        return f"{block!r} is not in the program's hands: it was freed before, or its allocator was closed"
-
-
-def check_sleep(strategy: type[Any], tag: str) -> int | None:
-    """The number of a tag that is to sleep or to wake; None if nothing was ever tagged so.
-
-    Raises:
-        CuplugError: the allocator cannot put memory to sleep.
-    """
-    if not strategy.can_sleep:
-        raise CuplugError(
-            f"{strategy.__name__} cannot put memory to sleep, since its addresses go with its memory; choose "
-            "the allocator expandable"
-        )
-    return tag_number(tag) or None
-
-
-def cannot_wake(tag: str, error: OutOfMemoryError) -> OutOfMemoryError:
-    """The error for memory that sleeps on, for want of room."""
-    return OutOfMemoryError(f"memory tagged {tag!r} sleeps on, since it cannot wake: {error}")
-
-
-class _Request:
-    """One call of ``allocate``, from its beginning to its end."""
-
-    __slots__ = ("_asked", "_most_available", "available", "block", "context", "failure", "nbytes", "stream", "tag")
-
-    def __init__(self, nbytes: int, stream: int) -> None:
-        self.nbytes = nbytes
-        self.stream = stream
-        self.context = 0
-        self.block: Block | None = None  # until it is found
-        self.available = 0
-        """Bytes that the device has free or the allocator holds unused, after the latest attempt."""
-        self.failure = ""
-        self.tag = UNTAGGED
-        """What is to wake, if that is what was asked for; ``nbytes`` is then how much it takes."""
-        self._asked = 0
-        self._most_available = -1
-
-    def may_ask(self) -> bool:
-        """Whether to call the hook (again): its last answer has to have made more memory available than ever."""
-        may = self.available > self._most_available and self._asked < _MOST_HOOK_CALLS
-        self._asked += 1
-        self._most_available = max(self._most_available, self.available)
-        return may

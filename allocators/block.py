@@ -7,7 +7,7 @@ from typing import Any, Literal, NoReturn, Protocol
 
 from .upstream import Fence, Upstream
 
-__all__ = ["ALIGNMENT", "Block", "BlockInfo", "Issuer", "Segment"]
+__all__ = ["ALIGNMENT", "Block", "BlockInfo", "Issuer", "Segment", "why_not_free"]
 
 ALIGNMENT = 512
 """Addresses and rounded sizes are multiples of this many bytes, as PyTorch's are (``kMinBlockSize``)."""
@@ -111,3 +111,11 @@ class Segment:
     """The tag of its blocks (``memory_tag``); empty for none."""
     asleep: bool = False
     """Whether it sleeps: no memory stands behind it, and it does not count as reserved."""
+
+
+def why_not_free(block: Block, allocator: object) -> str:
+    """What is wrong with a block that ``allocator`` was given to free, and that is not its own or not in use."""
+    home: object = block.allocator
+    if home is not allocator:
+        return f"{block!r} belongs to another allocator ({home!r}); free it there"
+    return f"{block!r} is not in the program's hands: it was freed before, or its allocator was closed"

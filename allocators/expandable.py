@@ -25,14 +25,14 @@ from .block import Block, BlockInfo, Segment
 from .errors import CuplugError, DriverError, OutOfMemoryError
 from .events import EventKind
 from .pages import Move, Page, Pages
-from .sleeping import Keep, Sleeper, Sleeping
+from .sleeping import Keep, Sleeper, Sleeping, why_asleep
 from .spans import FREE, HOLE, Opening, Range, Space, Span
 from .stamps import Stamps
 from .statistics import SMALL_BLOCK
 from .tags import UNTAGGED, here, tag_name
 from .upstream import Upstream, VirtualMemory
 
-__all__ = ["ExpandableAllocator", "virtual_memory_of", "why_asleep"]
+__all__ = ["ExpandableAllocator", "virtual_memory_of"]
 
 T = TypeVar("T", Block, Page)
 _MIB = 1 << 20
@@ -576,11 +576,6 @@ def _order_of_key(key: tuple[int, bool | None, int]) -> tuple[int, int]:
 def _power_of_two(nbytes: int, granularity: int) -> int:
     """The greatest power of two times ``granularity`` within ``nbytes``; at least ``granularity``."""
     return granularity << max(0, (nbytes // granularity).bit_length() - 1)
-
-
-def why_asleep(tag: int) -> str:
-    """Why nothing can be allocated with this tag at present."""
-    return f"memory tagged {tag_name(tag)!r} is asleep; wake it before more is allocated with that tag"
 
 
 def virtual_memory_of(upstream: Upstream) -> VirtualMemory:

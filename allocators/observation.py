@@ -38,6 +38,31 @@ class Observation:
         """Held by the thread that is inside an observer."""
         self._last_time = 0
 
+    def attach(self, observer: Observer, context: Callable[[], int] | None) -> None:
+        """Call ``observer`` from now on, and take contexts from ``context`` if that is given.
+
+        Raises:
+            ValueError: there is a context source already.
+        """
+        self.add_source(context)
+        self.observers = (*self.observers, observer)
+
+    def add_source(self, context: Callable[[], int] | None) -> None:
+        """Take contexts from ``context``, if it is given.
+
+        Raises:
+            ValueError: there is a context source already.
+        """
+        if context is not None and self.source is not None:
+            raise ValueError("this allocator has a context source already; detach its observer first")
+        self.source = context or self.source
+
+    def detach(self, observer: Observer) -> None:
+        """Do not call ``observer`` any more. The context source goes with the last one."""
+        self.observers = tuple(other for other in self.observers if other is not observer)
+        if not self.observers:
+            self.source = None
+
     def context(self, library: int = OWN) -> int:
         """What the context source says of the calling thread, or 0, with the number of the library that asks."""
         context = self.source() if self.source is not None else 0
@@ -90,9 +115,9 @@ class Observation:
             try:
                 observer(event[0], time_ns, *event[2:])
             except Exception as error:
-                self._detach(observer, error)
+                self._detach_faulty(observer, error)
 
-    def _detach(self, faulty: Observer, error: Exception) -> None:
+    def _detach_faulty(self, faulty: Observer, error: Exception) -> None:
         self.observers = tuple(other for other in self.observers if other is not faulty)
         warn(f"observer {faulty!r} raised {error!r} and was detached")
 

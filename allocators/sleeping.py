@@ -21,9 +21,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from .errors import CuplugError, OutOfMemoryError
 from .pages import Page
+from .tags import tag_name, tag_number
 
-__all__ = ["Copy", "Keep", "Sleeper", "Sleeping"]
+__all__ = ["Copy", "Keep", "Sleeper", "Sleeping", "cannot_sleep", "cannot_wake", "check_sleep", "why_asleep"]
 
 
 class Copy(Protocol):
@@ -70,3 +72,36 @@ class Sleeper:
     """By address: what is to be mapped when it wakes. No memory stands behind these."""
     copies: dict[int, Copy] = field(default_factory=dict)
     """By the addresses of blocks: what they held."""
+
+
+def check_sleep(allocator: str, tag: str, *, can_sleep: bool) -> int | None:
+    """The number of a tag that is to sleep or to wake; None if nothing was ever tagged so.
+
+    Args:
+        allocator: what messages call the allocator.
+        tag: as ``memory_tag`` had it.
+        can_sleep: whether the allocator can.
+
+    Raises:
+        CuplugError: the allocator cannot put memory to sleep.
+    """
+    if not can_sleep:
+        raise cannot_sleep(allocator)
+    return tag_number(tag) or None
+
+
+def cannot_sleep(allocator: str, how: str = "") -> CuplugError:
+    """The error for an allocator that cannot put memory to sleep. ``how`` says how another one is chosen."""
+    return CuplugError(
+        f"{allocator} cannot put memory to sleep, since its addresses go with its memory; choose expandable{how}"
+    )
+
+
+def cannot_wake(tag: str, error: OutOfMemoryError) -> OutOfMemoryError:
+    """The error for memory that sleeps on, for want of room."""
+    return OutOfMemoryError(f"memory tagged {tag!r} sleeps on, since it cannot wake: {error}")
+
+
+def why_asleep(tag: int) -> str:
+    """Why nothing can be allocated with this tag at present."""
+    return f"memory tagged {tag_name(tag)!r} is asleep; wake it before more is allocated with that tag"

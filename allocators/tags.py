@@ -11,7 +11,7 @@ from .core_choice import is_available
 if is_available():
     from . import _native
 
-__all__ = ["MOST_TAGS", "UNTAGGED", "here", "known_tags", "memory_tag", "tag_name", "tag_number"]
+__all__ = ["MOST_TAGS", "UNTAGGED", "check_tag_name", "here", "known_tags", "memory_tag", "tag_name", "tag_number"]
 
 UNTAGGED = 0
 """The number of no tag."""
@@ -66,15 +66,25 @@ def memory_tag(name: str) -> Iterator[None]:
         TypeError: ``name`` is no text.
         ValueError: ``name`` is empty, or the process has a million tags already.
     """
-    if not isinstance(name, str):
-        raise TypeError(f"a memory tag is a name such as 'weights', not {name!r}")
-    if not name:
-        raise ValueError("a memory tag must have a name, such as 'weights'")
-    before = _enter(_tags.number(name))
+    before = _enter(_tags.number(check_tag_name(name)))
     try:
         yield
     finally:
         _enter(before)
+
+
+def check_tag_name(name: object) -> str:
+    """``name``, if it can name a tag.
+
+    Raises:
+        TypeError: it is no text.
+        ValueError: it is empty.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"a memory tag is a name such as 'weights', not {name!r}")
+    if not name:
+        raise ValueError("a memory tag must have a name, such as 'weights'")
+    return name
 
 
 def tag_number(name: str) -> int | None:

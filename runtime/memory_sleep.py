@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..allocators.errors import CuplugError
-from ..allocators.tags import known_tags, memory_tag, tag_number
+from ..allocators.sleeping import cannot_sleep
+from ..allocators.tags import check_tag_name, known_tags, memory_tag, tag_number
 from .checks import flag
 from .default_runtime import runtime_or_default
 from .pinned import PinnedMemory, pinned_allocator
@@ -132,9 +133,7 @@ class _PinnedCopy:
 
 
 def _check_tag(tag: str) -> None:
-    if not isinstance(tag, str):
-        raise TypeError(f"a memory tag is a name such as 'weights', not {tag!r}")
-    if tag_number(tag) is None or not tag:
+    if tag_number(check_tag_name(tag)) is None:
         known = ", ".join(map(repr, known_tags())) or "none"
         raise ValueError(
             f"nothing was ever tagged {tag!r}: allocate within cuplug.cuda.memory_tag({tag!r}); tags up to now: {known}"
@@ -144,10 +143,8 @@ def _check_tag(tag: str) -> None:
 def _cannot(runtime: Runtime) -> CuplugError:
     chosen = runtime.settings.allocator
     name = chosen if isinstance(chosen, str) else "that was chosen"
-    return CuplugError(
-        f"the allocator {name} cannot put memory to sleep, since its addresses go with its memory; choose expandable: "
-        'cuplug.init(allocator="expandable"), or CUPLUG_ALLOCATOR=expandable'
-    )
+    how = ': cuplug.init(allocator="expandable"), or CUPLUG_ALLOCATOR=expandable'
+    return cannot_sleep(f"the allocator {name}", how)
 
 
 def _name_in_trace(runtime: Runtime, tag: str) -> None:

@@ -16,19 +16,19 @@ from functools import update_wrapper
 from typing import Any, Literal
 
 from .._native import NativeAllocator, record
-from ..base import Allocator, cannot_wake, check_sleep
-from ..block import Block, BlockInfo, Segment
+from ..base import Allocator
+from ..block import Block, BlockInfo, Segment, why_not_free
 from ..caching import CachingAllocator, limit_of
 from ..errors import OutOfMemoryError
 from ..events import Observer
-from ..expandable import ExpandableAllocator, virtual_memory_of, why_asleep
+from ..expandable import ExpandableAllocator, virtual_memory_of
 from ..libraries import OWN
 from ..lock import Lock
 from ..observation import warn
 from ..out_of_memory import shortage_message
 from ..planned import PlannedAllocator, Served, device_of, repetitions_of
 from ..planning import Plan
-from ..sleeping import Keep, Sleeping
+from ..sleeping import Keep, Sleeping, cannot_wake, check_sleep, why_asleep
 from ..statistics import Statistics
 from ..tags import tag_name
 from ..upstream import Upstream
@@ -85,12 +85,12 @@ class NativeStrategy(NativeAllocator):
 
     def sleep(self, tag: str, *, keep: Keep | None = None) -> int:
         """See ``Allocator.sleep``."""
-        number = check_sleep(type(self), tag)
+        number = check_sleep(type(self).__name__, tag, can_sleep=self.can_sleep)
         return 0 if number is None else self._sleep(number, keep)
 
     def wake(self, tag: str) -> int:
         """See ``Allocator.wake``."""
-        number = check_sleep(type(self), tag)
+        number = check_sleep(type(self).__name__, tag, can_sleep=self.can_sleep)
         try:
             return 0 if number is None else self._wake(number)
         except OutOfMemoryError as error:
@@ -124,14 +124,11 @@ class NativeStrategy(NativeAllocator):
             self._tell()
 
     def _attach(self, observer: Observer, context: Callable[[], int] | None) -> None:
-        observation = self._observation
-        if context is not None and observation.source is not None:
-            raise ValueError("this allocator has a context source already; detach its observer first")
-        observation.source = context or observation.source
         if self._recorder is None and hasattr(observer, "native_log"):
+            self._observation.add_source(context)
             self._recorder = observer
         else:
-            observation.observers = (*observation.observers, observer)
+            self._observation.attach(observer, context)
         self._tell()
 
     def _detach(self, observer: Observer) -> None:
@@ -170,10 +167,7 @@ class NativeStrategy(NativeAllocator):
         return why_asleep(tag)
 
     def _why_not_free(self, block: Block) -> str:
-        home: object = block.allocator
-        if home is not self:
-            return f"{block!r} belongs to another allocator ({block.allocator!r}); free it there"
-        return f"{block!r} is not in the program's hands: it was freed before, or its allocator was closed"
+        return why_not_free(block, self)
 
 
 class NativeCaching(NativeStrategy):
