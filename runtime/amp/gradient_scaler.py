@@ -7,11 +7,10 @@ from typing import Any
 
 from ...allocators.errors import CuplugError
 from ..autograd import no_grad
+from ..tensor.core.dtypes import float32
 from ..tensor.core.tensor import Tensor
-from ..tensor.ops.creation import full
-from ..tensor.ops.elementwise_functions import isfinite
-from ..tensor.ops.joining import stack
-from ..tensor.ops.reductions import all as all_of
+from ..tensor.ops.creation import full, zeros
+from ..tensor.ops.updating import update
 from .autocasting import without_cuda
 
 __all__ = ["GradScaler"]
@@ -69,13 +68,17 @@ class GradScaler:
             return
         if id(optimizer) in self._unscaled or id(optimizer) in self._stepped:
             raise CuplugError("unscale_ was called for this optimiser since the last update()")
-        finite: dict[str, list[Tensor]] = {}
+        places: dict[Any, list[tuple[Tensor]]] = {}
         for group in optimizer.param_groups:
             for each in group["params"]:
-                if each.grad is not None:
-                    each.grad.mul_(1.0 / self._scale)
-                    finite.setdefault(str(each.device), []).append(all_of(isfinite(each.grad)))
-        self._unscaled[id(optimizer)] = all(bool(all_of(stack(found))) for found in finite.values())
+                gradient = each.grad
+                if gradient is not None:
+                    places.setdefault(each.device, []).append((gradient.detach(),))
+        flags = []
+        for device, rows in places.items():
+            flags.append(zeros((), dtype=float32, device=device))
+            update("unscale", rows, 1.0 / self._scale, shared=flags[-1])
+        self._unscaled[id(optimizer)] = not any(float(each) for each in flags)
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """The optimiser's step, on gradients that were scaled back; nothing if one is infinite or NaN.

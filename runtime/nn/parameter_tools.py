@@ -6,11 +6,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..autograd import no_grad
+from ..tensor.core.dtypes import float32
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import NoElementsError
 from ..tensor.ops.arithmetic import clamp
 from ..tensor.ops.creation import tensor
+from ..tensor.ops.elementwise_functions import sqrt
 from ..tensor.ops.joining import cat, stack
+from ..tensor.ops.reductions import sum as sum_of
+from ..tensor.ops.updating import sum_of_squares, update
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "parameters_to_vector", "vector_to_parameters"]
 
@@ -40,15 +44,24 @@ def clip_grad_norm_(
     """
     del foreach
     gradients = [each.grad for each in _several(parameters) if each.grad is not None]
+    gradients = [each for each in gradients if each.numel()]
     if not gradients:
         return tensor(0.0)
     first = gradients[0].device
-    total = stack([each.norm(norm_type).to(first) for each in gradients]).norm(norm_type)
+    if float(norm_type) == 2.0:
+        found = sum_of_squares([(each.detach(),) for each in gradients])
+        total = sqrt(found[0].to(first) if len(found) == 1 else sum_of(stack([each.to(first) for each in found])))
+        total = total.to(gradients[0].dtype)
+    else:
+        total = stack([each.norm(norm_type).to(first) for each in gradients]).norm(norm_type)
     if error_if_nonfinite and not bool(total.isfinite()):
         raise NoElementsError(f"clip_grad_norm_: the norm of the gradients is {float(total)}")
     factor = clamp(max_norm / (total + 1e-6), max=1.0)
+    places: dict[Any, list[Any]] = {}
     for each in gradients:
-        each.mul_(factor.to(each.device, each.dtype))
+        places.setdefault(each.device, []).append((each.detach(),))
+    for device, rows in places.items():
+        update("multiply", rows, shared=factor.to(device, float32))
     return total
 
 

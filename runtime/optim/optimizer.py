@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...plugins.tracing.training_scope import OPTIMISER, in_phase, iteration_done
@@ -10,7 +10,10 @@ from ..autograd import enable_grad, no_grad
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
 
-__all__ = ["Optimizer"]
+__all__ = ["Optimizer", "Row"]
+
+Row = tuple[Tensor, Tensor, dict[str, Any]]
+"""A parameter and its gradient, both without history, and what is remembered of the parameter."""
 
 
 class Optimizer:
@@ -83,14 +86,23 @@ class Optimizer:
                 loss = closure()
         with no_grad(), in_phase(OPTIMISER):
             for group in self.param_groups:
+                rows = []
                 for each in group["params"]:
-                    if each.grad is not None:
+                    gradient = each.grad
+                    if gradient is not None:
                         # Without gradients: operations of plain tensors take the short way.
-                        self._change(each.detach(), each.grad.detach(), self.state.setdefault(each, {}), group)
+                        rows.append((each.detach(), gradient.detach(), self.state.setdefault(each, {})))
+                if rows:
+                    self._change(rows, group)
         iteration_done()
         return loss
 
-    def _change(self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: Mapping[str, Any]) -> None:
+    def _change(self, rows: Sequence[Row], group: Mapping[str, Any]) -> None:
+        """Change the parameters of a group that have gradients, and what is remembered of each.
+
+        Raises:
+            NotImplementedError: a subclass has to say how.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not say how parameters change")
 
     def state_dict(self) -> dict[str, Any]:

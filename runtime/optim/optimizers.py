@@ -1,16 +1,16 @@
-"""The optimisers. Each parameter is changed by operations of its own; there are no fused kernels."""
+"""The optimisers. All parameters of a group that are at the same step are changed by one update of a whole list."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
-from ..tensor.ops import elementwise_functions as each
 from ..tensor.ops.creation import full_like, zeros_like
-from .optimizer import Optimizer
+from ..tensor.ops.updating import update
+from .optimizer import Optimizer, Row
 
 __all__ = ["SGD", "Adagrad", "Adam", "AdamW", "RMSprop"]
 
@@ -18,12 +18,30 @@ State = dict[str, Any]
 Settings = Mapping[str, Any]
 
 
-def _prepared(parameter: Tensor, gradient: Tensor, group: Settings) -> Tensor:
-    """The gradient of what is minimised, with the decay of weights as a part of it."""
-    if group.get("maximize"):
-        gradient = -gradient
-    decay = group["weight_decay"]
-    return gradient.add(parameter, alpha=decay) if decay else gradient
+def _sign(group: Settings) -> float:
+    return -1.0 if group.get("maximize") else 1.0
+
+
+def _remembered(rows: Sequence[Row], *names: str) -> list[list[Tensor]]:
+    """The rows of an update: each parameter, what is remembered of it under these names, made as zeros where it is not,
+    and its gradient."""
+    made = []
+    for parameter, gradient, state in rows:
+        for name in names:
+            if name not in state:
+                state[name] = zeros_like(parameter)
+        made.append([parameter, *[state[name] for name in names], gradient])
+    return made
+
+
+def _by_step(rows: Sequence[Row]) -> dict[int, list[Row]]:
+    """The rows by the number of the step that each parameter now takes; they are counted."""
+    found: dict[int, list[Row]] = {}
+    for row in rows:
+        state = row[2]
+        state["step"] = state.get("step", 0) + 1
+        found.setdefault(int(state["step"]), []).append(row)
+    return found
 
 
 class SGD(Optimizer):
@@ -51,17 +69,18 @@ class SGD(Optimizer):
         settings = {"lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay}
         super().__init__(params, {**settings, "nesterov": nesterov, "maximize": maximize})
 
-    def _change(self, parameter: Tensor, gradient: Tensor, state: State, group: Settings) -> None:
-        gradient = _prepared(parameter, gradient, group)
-        momentum = group["momentum"]
-        if momentum:
-            buffer = state.get("momentum_buffer")
-            if buffer is None:
-                buffer = state["momentum_buffer"] = gradient.clone()
-            else:
-                buffer.mul_(momentum).add_(gradient, alpha=1.0 - group["dampening"])
-            gradient = gradient.add(buffer, alpha=float(momentum)) if group["nesterov"] else buffer
-        parameter.add_(gradient, alpha=-float(group["lr"]))
+    def _change(self, rows: Sequence[Row], group: Settings) -> None:
+        rate, decay, momentum = float(group["lr"]), float(group["weight_decay"]), float(group["momentum"])
+        if not momentum:
+            update("sgd", [row[:2] for row in rows], rate, decay, _sign(group))
+            return
+        ahead, behind = (1.0, momentum) if group["nesterov"] else (0.0, 1.0)
+        first = [row for row in rows if row[2].get("momentum_buffer") is None]
+        later = [row for row in rows if row[2].get("momentum_buffer") is not None]
+        for found, keep, take in ((first, 0.0, 1.0), (later, momentum, 1.0 - group["dampening"])):
+            if found:
+                numbers = (rate, decay, _sign(group), keep, take, ahead, behind)
+                update("sgd_momentum", _remembered(found, "momentum_buffer"), *numbers)
 
 
 class Adam(Optimizer):
@@ -91,27 +110,15 @@ class Adam(Optimizer):
         settings = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
         super().__init__(params, {**settings, "amsgrad": amsgrad, "maximize": maximize})
 
-    def _change(self, parameter: Tensor, gradient: Tensor, state: State, group: Settings) -> None:
-        if not state:
-            state["step"] = 0
-            state["exp_avg"] = zeros_like(parameter)
-            state["exp_avg_sq"] = zeros_like(parameter)
-            if group["amsgrad"]:
-                state["max_exp_avg_sq"] = zeros_like(parameter)
-        state["step"] += 1
-        step, rate, (first, second) = int(state["step"]), float(group["lr"]), group["betas"]
-        if self.decoupled:
-            gradient = -gradient if group["maximize"] else gradient
-            parameter.mul_(1 - rate * group["weight_decay"])
-        else:
-            gradient = _prepared(parameter, gradient, group)
-        mean, square = state["exp_avg"], state["exp_avg_sq"]
-        mean.mul_(first).add_(gradient, alpha=1 - first)
-        square.mul_(second).addcmul_(gradient, gradient, value=1 - second)
-        if group["amsgrad"]:
-            square = state["max_exp_avg_sq"].copy_(each.maximum(state["max_exp_avg_sq"], square))
-        divisor = (each.sqrt(square) / math.sqrt(1 - second**step)).add_(group["eps"])
-        parameter.addcdiv_(mean, divisor, value=-rate / (1 - first**step))
+    def _change(self, rows: Sequence[Row], group: Settings) -> None:
+        names = ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if group["amsgrad"] else ()))
+        rate, eps, (first, second) = float(group["lr"]), group["eps"], group["betas"]
+        decay = group["weight_decay"]
+        apart = (0.0, _sign(group), 1 - rate * decay) if self.decoupled else (decay, _sign(group), 1.0)
+        for step, found in _by_step(rows).items():
+            corrected = rate / (1 - first**step), 1 / math.sqrt(1 - second**step)
+            line = "amsgrad" if group["amsgrad"] else "adam"
+            update(line, _remembered(found, *names), *corrected, eps, first, second, *apart)
 
 
 class AdamW(Adam):
@@ -163,27 +170,19 @@ class RMSprop(Optimizer):
         settings = {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum}
         super().__init__(params, {**settings, "centered": centered, "maximize": maximize})
 
-    def _change(self, parameter: Tensor, gradient: Tensor, state: State, group: Settings) -> None:
-        gradient = _prepared(parameter, gradient, group)
-        if not state:
-            state["step"] = 0
-            state["square_avg"] = zeros_like(parameter)
-            if group["momentum"]:
-                state["momentum_buffer"] = zeros_like(parameter)
-            if group["centered"]:
-                state["grad_avg"] = zeros_like(parameter)
-        state["step"] += 1
-        part = 1 - group["alpha"]
-        square = state["square_avg"].mul_(group["alpha"]).addcmul_(gradient, gradient, value=part)
+    def _change(self, rows: Sequence[Row], group: Settings) -> None:
+        _by_step(rows)
+        numbers = [float(group["lr"]), group["eps"], group["alpha"], group["weight_decay"], _sign(group)]
+        names = ["square_avg"]
+        line = "rmsprop"
         if group["centered"]:
-            mean = state["grad_avg"].mul_(group["alpha"]).add_(gradient, alpha=part)
-            square = square - mean * mean
-        divisor = each.sqrt(square).add_(group["eps"])
+            line += "_centred"
+            names.append("grad_avg")
         if group["momentum"]:
-            buffer = state["momentum_buffer"].mul_(group["momentum"]).add_(gradient / divisor)
-            parameter.add_(buffer, alpha=-float(group["lr"]))
-        else:
-            parameter.addcdiv_(gradient, divisor, value=-float(group["lr"]))
+            line += "_momentum"
+            names.append("momentum_buffer")
+            numbers.append(group["momentum"])
+        update(line, _remembered(rows, *names), *numbers)
 
 
 class Adagrad(Optimizer):
@@ -211,12 +210,10 @@ class Adagrad(Optimizer):
             params, {**settings, "initial_accumulator_value": initial_accumulator_value, "maximize": maximize}
         )
 
-    def _change(self, parameter: Tensor, gradient: Tensor, state: State, group: Settings) -> None:
-        if not state:
-            state["step"] = 0
-            state["sum"] = full_like(parameter, group["initial_accumulator_value"])
-        gradient = _prepared(parameter, gradient, group)
-        state["step"] += 1
-        rate = group["lr"] / (1 + (state["step"] - 1) * group["lr_decay"])
-        total = state["sum"].addcmul_(gradient, gradient, value=1)
-        parameter.addcdiv_(gradient, each.sqrt(total).add_(group["eps"]), value=-rate)
+    def _change(self, rows: Sequence[Row], group: Settings) -> None:
+        for parameter, _, state in rows:
+            if "sum" not in state:
+                state["sum"] = full_like(parameter, group["initial_accumulator_value"])
+        for step, found in _by_step(rows).items():
+            rate = group["lr"] / (1 + (step - 1) * group["lr_decay"])
+            update("adagrad", _remembered(found, "sum"), rate, group["eps"], group["weight_decay"], _sign(group))

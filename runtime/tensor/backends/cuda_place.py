@@ -26,10 +26,12 @@ from ..places.place import Kernel
 from ..places.reduction_table import Reduction
 from ..places.registry import serve_devices
 from ..places.row_table import RowOperation
+from ..places.update_table import Update
 from . import cuda_elementwise, cuda_fill, cuda_indexing, cuda_reduce
 from .cublas import Blas, Gemm, cublas
 from .cuda_row_kernels import row_kernel
 from .cuda_source import THREADS
+from .cuda_updates import Updates
 from .device_place import DevicePlace
 
 __all__ = ["CudaPlace"]
@@ -46,6 +48,7 @@ class CudaPlace(DevicePlace):
         self._modules: dict[str, SourceModule] = {}
         self._blas: Blas | None = None
         self._looked_for_blas = False
+        self._updates = Updates(self)
 
     # --- compiling and launching
 
@@ -264,6 +267,21 @@ class CudaPlace(DevicePlace):
 
     def rows(self, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
         return row_kernel(self, operation, outs, operands)
+
+    def update(
+        self, line: Update, kind: dtype, rows: Sequence[Sequence[Tensor]], numbers: Sequence[float], shared: Any
+    ) -> None:
+        current = self.runtime.current
+        for launch in self._updates.run(line, kind, rows, numbers, 0 if shared is None else shared._address):
+            launch(current)
+
+    def squares(self, kind: dtype, rows: Sequence[Sequence[Tensor]]) -> Tensor:
+        count, launches = self._updates.squares(kind, rows)
+        out = self.empty(Layout.of(self, kind.computed, (count,)))
+        current = self.runtime.current
+        for launch in launches(out._address):
+            launch(current)
+        return out
 
     def positions(self, flags: Layout) -> Callable[[Tensor], Tensor]:
         ndim, length = len(flags.shape), flags.numel

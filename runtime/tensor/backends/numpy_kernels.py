@@ -20,6 +20,7 @@ from ..places.elementwise_table import COPY, Elementwise, TypeRule
 from ..places.pattern_table import PATTERNS
 from ..places.reduction_table import Reduction
 from ..places.row_table import RowOperation
+from ..places.update_table import Update
 
 __all__ = [
     "IntegerDivisionError",
@@ -31,8 +32,10 @@ __all__ = [
     "random",
     "reduction",
     "rows",
+    "squares",
     "take",
     "taking",
+    "update",
     "where",
 ]
 
@@ -363,5 +366,40 @@ def rows(operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Lay
         found = implementation(*ready, *rest[len(wide) :])
         for out, each in zip(results, found if many > 1 else (found,), strict=True):
             np.copyto(out, each, casting="unsafe")
+
+    return run
+
+
+def update(line: Update, kind: dtype) -> Run:
+    """See ``Place.update``: ``run(*written, flag if there is one, *read, *numbers, factor if there is one)``."""
+    written, many, flags = len(line.written), len(line.tensors), line.shared == "flag"
+    wide = kind.computed.numpy if kind.is_half else None
+    implementation = line.run
+
+    @_silent
+    def run(*given: Any) -> None:
+        shared = None
+        if flags:
+            shared, given = given[written], (*given[:written], *given[written + 1 :])
+        elif line.shared:
+            shared, given = given[-1], given[:-1]
+        flat = [each.reshape(-1) for each in given[:many]]
+        arrays = flat if wide is None else [each.astype(wide) for each in flat]
+        implementation(*arrays, *given[many:], shared)
+        if wide is not None:
+            for target, made in zip(flat[:written], arrays, strict=False):
+                target[...] = made
+
+    return run
+
+
+def squares(kind: dtype) -> Run:
+    """See ``Place.squares``."""
+    computed = kind.computed.numpy
+
+    @_silent
+    def run(out: Any, array: Any) -> None:
+        flat = array.reshape(-1).astype(computed, copy=False)
+        out[...] = np.dot(flat, flat)
 
     return run

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 from ..core.dtypes import dtype
 from ..core.layout import Layout
 from ..core.shapes import Shape
+from ..core.tensor import Tensor, make_tensor
 from ..places.elementwise_table import Elementwise
 from ..places.pattern_table import PATTERNS
 from ..places.place import Kernel, Place
 from ..places.reduction_table import Reduction
 from ..places.row_table import RowOperation
+from ..places.update_table import Update
 from . import numpy_kernels
 from .numpy_kernels import Run
 
@@ -61,6 +64,36 @@ class NumpyPlace(Place):
     def rows(self, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
         run = numpy_kernels.rows(operation, outs, operands)
         return self._kernel(operation.name, run, outs, (*operands, *(None,) * operation.parameters))
+
+    def update(
+        self, line: Update, kind: dtype, rows: Sequence[Sequence[Tensor]], numbers: Sequence[float], shared: Any
+    ) -> None:
+        written, flags = len(line.written), line.shared == "flag"
+        for row in rows:
+            layouts = [each._layout.plain for each in row]
+            plans, key = layouts[0].plans, (line, *layouts[1:])
+            kernel = plans.get(key)
+            if kernel is None:
+                outs: list[Layout] = layouts[:written]
+                operands: list[Layout | None] = [*layouts[written:], *[None] * len(numbers)]
+                if shared is not None:
+                    (outs if flags else operands).append(shared._layout)
+                kernel = plans[key] = self._kernel(line.name, numpy_kernels.update(line, kind), outs, operands)
+            if shared is None:
+                kernel(*row, *numbers)
+            elif flags:
+                kernel(*row[:written], shared, *row[written:], *numbers)
+            else:
+                kernel(*row, *numbers, shared)
+
+    def squares(self, kind: dtype, rows: Sequence[Sequence[Tensor]]) -> Tensor:
+        out = self.empty(Layout.of(self, kind.computed, (len(rows),)))
+        one = Layout.of(self, kind.computed, ())
+        run = numpy_kernels.squares(kind)
+        for position, (each,) in enumerate(rows):
+            kernel = self._kernel("squares", run, (one,), (each._layout.plain,))
+            kernel(make_tensor(out._storage, position, one), each)
+        return out
 
     def join(self, out: Layout, operands: Sequence[Layout], axis: int) -> Kernel:
         return self._kernel("cat", numpy_kernels.join(axis), (out,), operands)

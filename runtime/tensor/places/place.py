@@ -24,6 +24,7 @@ from .dispatch import dispatch
 from .elementwise_table import COPY, Elementwise
 from .reduction_table import Reduction
 from .row_table import RowOperation
+from .update_table import Update
 
 __all__ = ["Kernel", "Place", "place_at"]
 
@@ -139,6 +140,17 @@ class Place(Location, ABC):
         operands and the operation's parameters, integers. What is scattered to is the first out, and no operand.
         An index out of range raises IndexError on the CPU, and is an asynchronous, sticky error on a device.
         """
+
+    @abstractmethod
+    def update(
+        self, line: Update, kind: dtype, rows: Sequence[Sequence[Tensor]], numbers: Sequence[float], shared: Any
+    ) -> None:
+        """What a line of the table of updates says, at once: rows of contiguous tensors of the type ``kind``, with
+        elements; ``shared`` is a tensor of one float32, or None where the line wants none."""
+
+    @abstractmethod
+    def squares(self, kind: dtype, rows: Sequence[Sequence[Tensor]]) -> Tensor:
+        """Sums of squares, whose sum is that of all elements of tensors, each a row of its own: as for ``update``."""
 
     def join(self, out: Layout, operands: Sequence[Layout], axis: int) -> Kernel:
         """Put operands one after the other along a dimension of ``out``, whose lengths there add up to its own."""

@@ -1,0 +1,102 @@
+"""Updates of whole lists of tensors: by NumPy and by the generated kernels, which must say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import cuplug
+import numpy as np
+import pytest
+from cuplug.runtime.kernels.simulator.host_compiler import find_compiler
+from cuplug.runtime.tensor.backends.cuda_place import CudaPlace
+from cuplug.runtime.tensor.ops.updating import sum_of_squares, update
+from cuplug.runtime.tensor.places.update_table import UPDATES
+
+pytestmark = pytest.mark.one_schedule
+
+LENGTHS = (1, 7, 5000, 0, 2048)
+
+
+@pytest.fixture(scope="module")
+def kernels(running: str) -> Iterator[str]:
+    """A simulated device whose tensors run generated kernels; or the device itself."""
+    if running.startswith("cuda"):
+        yield "cuda"
+        return
+    try:
+        find_compiler()
+    except cuplug.CompileError as error:
+        pytest.skip(str(error))
+    runtime = cuplug.default_runtime()
+    before = runtime.device(1).objects.get("tensor.place")
+    runtime.device(1).objects["tensor.place"] = CudaPlace(runtime, 1)
+    yield "cuda:1"
+    if before is None:
+        del runtime.device(1).objects["tensor.place"]
+    else:
+        runtime.device(1).objects["tensor.place"] = before
+
+
+def rows(line: Any, device: str, kind: Any) -> list[list[Any]]:
+    random = np.random.default_rng(3)
+    arrays = [[random.random(length) + 0.5 for _ in line.tensors] for length in LENGTHS]
+    return [[cuplug.tensor(each, device=device, dtype=kind) for each in row] for row in arrays]
+
+
+@pytest.mark.needs_sim
+@pytest.mark.parametrize("name", ["amsgrad", "unscale", "multiply"])
+def test_one_launch_does_to_all_tensors_what_numpy_does(name: str, kernels: str) -> None:
+    line = UPDATES[name]
+    numbers = [0.1 + 0.05 * position for position in range(len(line.numbers))]
+    found = []
+    for place in ("cpu", kernels):
+        given = rows(line, place, cuplug.float32)
+        shared = cuplug.full((), 0.25, device=place) if line.shared == "factor" else None
+        if line.shared == "flag":
+            shared = cuplug.zeros((), device=place)
+        before = given[2][0]._version
+        update(name, given, *numbers, shared=shared)
+        assert given[2][0]._version == before + 1
+        found.append([each.cpu().numpy() for row in given for each in row])
+        found[-1].append(np.array(0.0 if shared is None else shared.item()))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(other, one, rtol=2e-6, atol=2e-7)
+
+
+@pytest.mark.needs_sim
+def test_more_tensors_than_a_launch_names_are_all_changed(kernels: str) -> None:
+    given = [[cuplug.full((3,), float(k), device=kernels)] for k in range(400)]
+    flag = cuplug.zeros((), device=kernels)
+    update("unscale", given, 2.0, shared=flag)
+    assert [each.tolist() for (each,) in given] == [[2.0 * k] * 3 for k in range(400)]
+    assert flag.item() == 0
+    (total,) = sum_of_squares(given)
+    assert total.item() == sum(3 * (2.0 * k) ** 2 for k in range(400))
+
+
+@pytest.mark.parametrize("wrong", [float("inf"), float("nan")])
+def test_what_is_not_finite_sets_the_flag(wrong: float, device: str) -> None:
+    given = [[cuplug.ones(70000, device=device)], [cuplug.ones(3, device=device)]]
+    given[0][0][69999] = wrong
+    flag = cuplug.zeros((), device=device)
+    update("unscale", given, 1.0, shared=flag)
+    assert flag.item() == 1
+
+
+def test_what_does_not_lie_side_by_side_and_half_types_are_changed_too(device: str) -> None:
+    base = cuplug.zeros(4, 3, device=device)
+    update("sgd", [[base.t(), cuplug.ones(3, 4, device=device)]], 0.5, 0.0, 1.0)
+    assert base.tolist() == [[-0.5] * 3] * 4
+    half = cuplug.ones(5, device=device, dtype=cuplug.bfloat16)
+    update("sgd", [[half, half.clone()]], 0.5, 0.0, 1.0)
+    assert half.tolist() == [0.5] * 5
+
+
+def test_the_norm_of_all_gradients_is_that_of_one_vector(device: str) -> None:
+    given = [cuplug.zeros(n, device=device, requires_grad=True) for n in (5, 70000)]
+    for each in given:
+        each.grad = cuplug.full(each.shape, 2.0, device=device)
+    total = cuplug.nn.utils.clip_grad_norm_(given, 1.0)
+    assert total.item() == pytest.approx(2 * 70005**0.5)
+    assert given[1].grad[3].item() == pytest.approx(1 / 70005**0.5)
