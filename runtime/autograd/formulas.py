@@ -19,6 +19,7 @@ from ..tensor.core.layout import Layout
 from ..tensor.core.shapes import Shape
 from ..tensor.core.tensor import Tensor
 from ..tensor.ops import elementwise_functions as each
+from ..tensor.ops import network_functions
 from ..tensor.ops.arithmetic import where as _where
 from ..tensor.ops.copying import copied_to, to
 from ..tensor.ops.creation import eye, full, ones_like, zeros_like
@@ -230,8 +231,24 @@ def _extremes(g: Tensor, own: Tensor, b: Tensor, c: Tensor, y: Tensor) -> Tensor
     return scatter_add(own, 1, b, to(c == gather(y, 1, b), g.dtype))
 
 
+def gelu_tanh_curvature(a: Tensor) -> Tensor:
+    """The second derivative of ``gelu_tanh``."""
+    inner = math.sqrt(2 / math.pi)
+    t = each.tanh(inner * (a + 0.044715 * a * a * a))
+    slope = inner * (1 + 0.134145 * a * a)
+    around = 1 - t * t
+    return around * slope + 0.5 * a * (around * (inner * 0.26829 * a) - 2 * t * around * slope * slope)
+
+
+def silu_curvature(a: Tensor) -> Tensor:
+    """The second derivative of ``silu``."""
+    s = each.sigmoid(a)
+    return s * (1 - s) * (2 + a * (1 - 2 * s))
+
+
 NAMES: dict[str, Any] = {
     **{name: getattr(each, name) for name in each.__all__},
+    **{name: getattr(network_functions, name) for name in network_functions.__all__},
     "amax": amax,
     "at_index": at_index,
     "backwards": backwards,
@@ -239,6 +256,7 @@ NAMES: dict[str, Any] = {
     "cumprod_gradient": cumprod_gradient,
     "cumsum": cumsum,
     "gather": gather,
+    "gelu_tanh_curvature": gelu_tanh_curvature,
     "get_item": get_item,
     "logcumsumexp_gradient": logcumsumexp_gradient,
     "mean": mean,
@@ -252,6 +270,7 @@ NAMES: dict[str, Any] = {
     "scattered_share": scattered_share,
     "scattered_values": scattered_values,
     "shared": shared,
+    "silu_curvature": silu_curvature,
     "sum": sum_of,
     "variance_share": variance_share,
     "where": where,

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from ..autograd import Function
-from ..tensor.core.dtypes import int64
+from ..tensor.core.dtypes import float32, int64
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
 from ..tensor.ops import elementwise_functions as each
 from ..tensor.ops.arithmetic import clamp, where
 from ..tensor.ops.creation import empty_like, zeros
+from ..tensor.ops.network_functions import dropped, gelu_tanh
+from ..tensor.ops.network_functions import gelu as gelu_of
+from ..tensor.ops.network_functions import silu as silu_of
 from ..tensor.ops.normalising import log_softmax as log_softmax_of
 from ..tensor.ops.normalising import softmax as softmax_of
+from ..tensor.ops.random_numbers import uniform_
 from ..tensor.ops.reductions import amax
 from ..tensor.ops.reshape import contiguous
 from .casting import cast_to_fast, cast_to_full
@@ -102,21 +105,8 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """``input * sigmoid(input)``."""
-    made: Tensor = _Silu.apply(input)
+    made = silu_of(input)
     return input.copy_(made) if inplace else made
-
-
-class _Silu(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return x * each.sigmoid(x)
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        (x,) = ctx.saved_tensors
-        s = each.sigmoid(x)
-        return grad_outputs[0] * (s * (1 + x * (1 - s)))
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
@@ -137,37 +127,7 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """
     if approximate not in ("none", "tanh"):
         raise ArgumentError(f"gelu: approximate is 'none' or 'tanh', not {approximate!r}")
-    made: Tensor = (_GeluByTanh if approximate == "tanh" else _Gelu).apply(input)
-    return made
-
-
-class _Gelu(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return x * (0.5 * (1 + each.erf(x * math.sqrt(0.5))))
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        (x,) = ctx.saved_tensors
-        below = 0.5 * (1 + each.erf(x * math.sqrt(0.5)))
-        return grad_outputs[0] * (below + x * (each.exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi))))
-
-
-class _GeluByTanh(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return 0.5 * x * (1 + each.tanh(_INNER * (x + 0.044715 * x * x * x)))
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        (x,) = ctx.saved_tensors
-        t = each.tanh(_INNER * (x + 0.044715 * x * x * x))
-        return grad_outputs[0] * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * _INNER * (1 + 3 * 0.044715 * x * x))
-
-
-_INNER = math.sqrt(2 / math.pi)
+    return gelu_tanh(input) if approximate == "tanh" else gelu_of(input)
 
 
 def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
@@ -206,13 +166,11 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
         raise ArgumentError(f"dropout: p is a probability, not {p}")
     if not training or p == 0:
         return input
-    kept = empty_like(input.detach())
     if p == 1:
-        kept.zero_()
-    else:
-        kept.bernoulli_(1 - p)
-        kept.div_(1 - p)
-    return input.mul_(kept) if inplace else input * kept
+        return input.zero_() if inplace else input * 0.0
+    chances = uniform_(empty_like(input.detach(), dtype=float32))
+    made = dropped(input, chances, 1.0 - p)
+    return input.copy_(made) if inplace else made
 
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:

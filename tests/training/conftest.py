@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import cuplug
 import pytest
+from cuplug.runtime.kernels.simulator.host_compiler import find_compiler
+from cuplug.runtime.tensor.backends.cuda_place import CudaPlace
 
 
 @pytest.fixture(scope="module")
@@ -24,3 +26,23 @@ def device(request: pytest.FixtureRequest, running: str) -> str:
     """The CPU, and a device."""
     del running
     return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def kernels(running: str) -> Iterator[str]:
+    """A simulated device whose tensors run generated kernels; or the device itself."""
+    if running.startswith("cuda"):
+        yield "cuda"
+        return
+    try:
+        find_compiler()
+    except cuplug.CompileError as error:
+        pytest.skip(str(error))
+    runtime = cuplug.default_runtime()
+    before = runtime.device(1).objects.get("tensor.place")
+    runtime.device(1).objects["tensor.place"] = CudaPlace(runtime, 1)
+    yield "cuda:1"
+    if before is None:
+        del runtime.device(1).objects["tensor.place"]
+    else:
+        runtime.device(1).objects["tensor.place"] = before

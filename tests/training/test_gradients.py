@@ -9,6 +9,7 @@ import cuplug
 import numpy as np
 import pytest
 from cuplug.runtime.tensor.places.elementwise_table import COPY, TABLE
+from cuplug.runtime.tensor.places.network_table import NETWORK_TABLE
 from cuplug.runtime.tensor.places.reduction_table import REDUCTIONS
 from cuplug.runtime.tensor.places.row_table import ROWS
 
@@ -126,7 +127,8 @@ def test_a_wrong_gradient_is_found(running: str) -> None:
 
 
 def test_every_line_of_the_tables_says_what_its_gradient_is() -> None:
-    assert not [line.name for line in (*TABLE, COPY, *REDUCTIONS.values(), *ROWS.values()) if line.gradient is None]
+    lines = [*TABLE, *NETWORK_TABLE, COPY, *REDUCTIONS.values(), *ROWS.values()]
+    assert not [line.name for line in lines if line.gradient is None]
 
 
 def test_every_gradient_of_the_tables_is_compared(running: str) -> None:
@@ -138,6 +140,7 @@ def test_every_gradient_of_the_tables_is_compared(running: str) -> None:
             if node is not None:
                 seen.add((node.metadata or {}).get("inner", node.name()))
                 nodes += [edge[0] for edge in node.next_functions]
-    lines = [*TABLE, COPY, *REDUCTIONS.values(), *ROWS.values()]
+    functions = [line for line in NETWORK_TABLE if line.arity == 1]  # the others are gradients themselves
+    lines = [*TABLE, *functions, COPY, *REDUCTIONS.values(), *ROWS.values()]
     titles = {line.name: "".join(part.capitalize() for part in line.name.split("_")) + "Backward" for line in lines}
     assert not [line.name for line in lines if line.gradient and titles[line.name] not in seen]

@@ -2,40 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import cuplug
 import numpy as np
 import pytest
-from cuplug.runtime.kernels.simulator.host_compiler import find_compiler
-from cuplug.runtime.tensor.backends.cuda_place import CudaPlace
 from cuplug.runtime.tensor.ops.updating import sum_of_squares, update
 from cuplug.runtime.tensor.places.update_table import UPDATES
 
 pytestmark = pytest.mark.one_schedule
 
 LENGTHS = (1, 7, 5000, 0, 2048)
-
-
-@pytest.fixture(scope="module")
-def kernels(running: str) -> Iterator[str]:
-    """A simulated device whose tensors run generated kernels; or the device itself."""
-    if running.startswith("cuda"):
-        yield "cuda"
-        return
-    try:
-        find_compiler()
-    except cuplug.CompileError as error:
-        pytest.skip(str(error))
-    runtime = cuplug.default_runtime()
-    before = runtime.device(1).objects.get("tensor.place")
-    runtime.device(1).objects["tensor.place"] = CudaPlace(runtime, 1)
-    yield "cuda:1"
-    if before is None:
-        del runtime.device(1).objects["tensor.place"]
-    else:
-        runtime.device(1).objects["tensor.place"] = before
 
 
 def rows(line: Any, device: str, kind: Any) -> list[list[Any]]:

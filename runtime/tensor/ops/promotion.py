@@ -32,6 +32,8 @@ def result_types(operation: Elementwise, operands: Sequence[Any]) -> tuple[tuple
     common = common_dtype(considered)
     if rule is TypeRule.FIRST:
         return (common,) * len(operands), common
+    if rule is TypeRule.KEPT:
+        return (common,) * len(operands), operands[0].dtype
     if rule is TypeRule.FLOAT and common.kind != "f":
         common = get_default_dtype()
     if common.kind not in _TAKES.get(rule, "buif") or (rule is TypeRule.NO_BOOL and any(map(_is_bool, operands))):

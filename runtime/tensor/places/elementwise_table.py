@@ -39,6 +39,7 @@ class TypeRule(enum.Enum):
     TEST = "computes in the common type and results in bool"
     SELECT = "the first operand is bool; the others as SAME"
     FIRST = "computes and results in the first operand's type"
+    KEPT = "computes in the common type and results in the first operand's"
 
 
 @dataclass(frozen=True, eq=False)
@@ -442,7 +443,7 @@ TABLE = (
                 gradient=("g * sinh(a)",),
                 doc="The hyperbolic cosine"),
     Elementwise("tanh", 1, np.tanh, "tanh(a)", F,
-                gradient=("g * (1 - y * y)",),
+                gradient=("tanh_gradient(g, y)",),
                 doc="The hyperbolic tangent"),
     Elementwise("asinh", 1, np.arcsinh, "asinh(a)", F, aliases=("arcsinh",),
                 gradient=("g * rsqrt(a * a + 1)",),
@@ -466,10 +467,10 @@ TABLE = (
                 gradient=("g * 57.29577951308232",),
                 doc="Radians converted to degrees"),
     Elementwise("sigmoid", 1, _sigmoid, "T(1) / (T(1) + exp(-a))", F,
-                gradient=("g * (y * (1 - y))",),
+                gradient=("sigmoid_gradient(g, y)",),
                 doc="``1 / (1 + exp(-input))``"),
     Elementwise("relu", 1, _relu, "a < T(0) ? T(0) : a", N,
-                gradient=("where(y > 0, g, 0)",),
+                gradient=("relu_gradient(g, y)",),
                 doc="Negative elements replaced by 0"),
 
     # of three operands

@@ -16,6 +16,7 @@ from cuplug.runtime.tensor.backends.host_place import HOST
 from cuplug.runtime.tensor.core.dtypes import ALL
 from cuplug.runtime.tensor.core.layout import Layout
 from cuplug.runtime.tensor.places.elementwise_table import BY_NAME, COPY, TABLE
+from cuplug.runtime.tensor.places.network_table import NETWORK_TABLE
 
 pytestmark = pytest.mark.one_schedule
 
@@ -220,7 +221,7 @@ def test_a_new_shape_compiles_nothing_new() -> None:
 
 
 def test_every_line_of_the_table_has_an_expression_of_its_operands() -> None:
-    for operation in TABLE:
+    for operation in (*TABLE, *NETWORK_TABLE):
         used = set(re.findall(r"\b[abc]\b", operation.cuda))
         assert used == set("abc"[: operation.arity]), operation
 

@@ -1,0 +1,99 @@
+"""Element-wise operations of networks: functions between layers and their gradients, each one kernel.
+
+They are lines as those of ``elementwise_table.py``, but no methods of tensors and no functions of ``cuplug``: networks
+call them. A gradient is a line of its own, whose first operand is the result's gradient.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .elementwise_table import Elementwise, TypeRule
+
+__all__ = ["NETWORK_TABLE"]
+
+_ROOT, _DENSITY, _INNER = math.sqrt(0.5), 1 / math.sqrt(2 * math.pi), math.sqrt(2 / math.pi)
+_erf = np.frompyfunc(math.erf, 1, 1)
+
+
+def _below(a: Any) -> Any:
+    """The probability that a normal number is smaller."""
+    return 0.5 * (1 + np.asarray(_erf(a * a.dtype.type(_ROOT)), a.dtype))
+
+
+def _gelu(a: Any) -> Any:
+    return a * _below(a)
+
+
+def _gelu_gradient(g: Any, a: Any) -> Any:
+    return g * (_below(a) + a * (np.exp(a * a * -0.5) * _DENSITY))
+
+
+def _gelu_tanh(a: Any) -> Any:
+    return 0.5 * a * (1 + np.tanh(_INNER * (a + 0.044715 * (a * a * a))))
+
+
+def _gelu_tanh_gradient(g: Any, a: Any) -> Any:
+    t = np.tanh(_INNER * (a + 0.044715 * (a * a * a)))
+    return g * (0.5 * (1 + t) + 0.5 * a * ((1 - t * t) * (_INNER * (1 + 0.134145 * (a * a)))))
+
+
+def _logistic(a: Any) -> Any:
+    return 1 / (1 + np.exp(-a))
+
+
+def _silu(a: Any) -> Any:
+    return a * _logistic(a)
+
+
+def _silu_gradient(g: Any, a: Any) -> Any:
+    s = _logistic(a)
+    return g * (s * (1 + a * (1 - s)))
+
+
+def _dropped(a: Any, chances: Any, kept: Any) -> Any:
+    return np.where(chances < kept, a / kept, a.dtype.type(0))
+
+
+_BELOW = f"T(0.5) * (T(1) + erf(X * T({_ROOT!r})))"
+_TANH = f"tanh(T({_INNER!r}) * (X + T(0.044715) * (X * X * X)))"
+_LOGISTIC = "(T(1) / (T(1) + exp(-X)))"
+
+
+def _of(text: str, name: str) -> str:
+    return text.replace("X", name)
+
+
+F = TypeRule.FLOATING
+
+# fmt: off
+NETWORK_TABLE = (
+    Elementwise("gelu", 1, _gelu, f"a * ({_of(_BELOW, 'a')})", F,
+                gradient=("gelu_gradient(g, a)",)),
+    Elementwise("gelu_gradient", 2, _gelu_gradient,
+                f"a * ({_of(_BELOW, 'b')} + b * (exp(b * b * T(-0.5)) * T({_DENSITY!r})))", F,
+                gradient=("gelu_gradient(g, b)", "g * a * (exp(b * b * -0.5) * 0.3989422804014327 * (2 - b * b))")),
+    Elementwise("gelu_tanh", 1, _gelu_tanh, f"T(0.5) * a * (T(1) + {_of(_TANH, 'a')})", F,
+                gradient=("gelu_tanh_gradient(g, a)",)),
+    Elementwise("gelu_tanh_gradient", 2, _gelu_tanh_gradient,
+                f"a * (T(0.5) * (T(1) + {_of(_TANH, 'b')}) + T(0.5) * b * ((T(1) - {_of(_TANH, 'b')} * "
+                f"{_of(_TANH, 'b')}) * (T({_INNER!r}) * (T(1) + T(0.134145) * (b * b)))))", F,
+                gradient=("gelu_tanh_gradient(g, b)", "g * a * gelu_tanh_curvature(b)")),
+    Elementwise("silu", 1, _silu, f"a * {_of(_LOGISTIC, 'a')}", F,
+                gradient=("silu_gradient(g, a)",)),
+    Elementwise("silu_gradient", 2, _silu_gradient,
+                f"a * ({_of(_LOGISTIC, 'b')} * (T(1) + b * (T(1) - {_of(_LOGISTIC, 'b')})))", F,
+                gradient=("silu_gradient(g, b)", "g * a * silu_curvature(b)")),
+    Elementwise("relu_gradient", 2, lambda g, y: np.where(y > 0, g, g.dtype.type(0)), "b > T(0) ? a : T(0)", F,
+                gradient=("relu_gradient(g, b)", "")),
+    Elementwise("tanh_gradient", 2, lambda g, y: g * (1 - y * y), "a * (T(1) - b * b)", F,
+                gradient=("tanh_gradient(g, b)", "-2 * g * a * b")),
+    Elementwise("sigmoid_gradient", 2, lambda g, y: g * (y * (1 - y)), "a * (b * (T(1) - b))", F,
+                gradient=("sigmoid_gradient(g, b)", "g * a * (1 - 2 * b)")),
+    Elementwise("dropped", 3, _dropped, "b < c ? a / c : T(0)", TypeRule.KEPT,
+                gradient=("dropped(g, b, c)", "", "")),
+)
+# fmt: on
