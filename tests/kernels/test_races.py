@@ -71,7 +71,7 @@ def test_a_last_block_without_a_fence_is_a_race(machine: Any) -> None:
     ("kernel", "blocks"),
     [
         *(("same_value", 1), ("warp_sum", 1), ("histogram", 8), ("last_block", 32), ("chained", 32)),
-        *(("guarded_sum", 16), ("returns_early", 1), ("bytes", 1)),
+        *(("guarded_sum", 16), ("returns_early", 1), ("bytes", 1), ("turned_halves", 1)),
     ],
 )
 def test_kernels_that_are_right_are_not_reported(machine: Any, kernel: str, blocks: int) -> None:

@@ -103,6 +103,10 @@ class CudaPlace(DevicePlace):
         """A copy by the driver on the current stream of this device, by addresses."""
         self._call("memcpy_dtod", target, source, nbytes)
 
+    def clear_bytes(self, target: int, nbytes: int) -> None:
+        """Zeros written by the driver on the current stream of this device, by address."""
+        self._call("memset", target, 0, nbytes)
+
     # --- the seam
 
     def elementwise(

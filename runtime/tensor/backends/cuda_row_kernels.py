@@ -16,7 +16,7 @@ from ..places.place import Kernel
 from ..places.row_table import RowOperation
 from .cuda_rows import gather_source, scatter_source, search_source, soft_source
 from .cuda_scan import TILE, scan_source
-from .cuda_sort import SORTED, sort_source
+from .cuda_sort import LONGEST_BLOCK_ROW, long_row_source, short_row_source, tile_of
 from .cuda_source import THREADS
 
 __all__ = ["row_kernel"]
@@ -24,6 +24,8 @@ __all__ = ["row_kernel"]
 _BLOCK = (THREADS, 1, 1)
 _SHORT = 1024
 """Elements of a row up to which 32 threads normalise it."""
+_SPREAD = 1024
+"""Blocks that look for the digits that vary."""
 
 
 class Launching(Protocol):
@@ -46,6 +48,9 @@ class Launching(Protocol):
 
     def copy_bytes(self, target: int, source: int, nbytes: int) -> None:
         """A copy on the current stream, by addresses."""
+
+    def clear_bytes(self, target: int, nbytes: int) -> None:
+        """Write zeros on the current stream, by address."""
 
 
 def row_kernel(place: Launching, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
@@ -84,29 +89,51 @@ def _scan(place: Launching, operation: RowOperation, outs: Sequence[Layout], ope
 
 
 def _sort(place: Launching, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
-    source = sort_source(operands[0].dtype)
-    rows, length = operands[0].shape
-    count, tiles = rows * length, -(-length // SORTED)
-    first = place.bound(place.function(source, "sort_tiles"), (rows * tiles, 1, 1), _BLOCK, "PPPqqq")
-    widths = []
-    width = SORTED
-    while width < length:
-        widths.append(width)
-        width *= 2
-    again = place.bound(place.function(source, "merge"), (-(-count // THREADS), 1, 1), _BLOCK, "PPPPqqqq")
-    spare = [each.like() for each in outs]
+    stored, (rows, length) = operands[0].dtype, operands[0].shape
+    if length > LONGEST_BLOCK_ROW[stored.itemsize]:
+        return _sort_long(place, outs, operands)
+    launch = place.bound(place.function(short_row_source(stored, length)), (rows, 1, 1), _BLOCK, "PPPqq")
+
+    def kernel(values: Tensor, places: Tensor, given: Tensor, descending: int) -> None:
+        launch(place.runtime.current, values._address, places._address, given._address, length, descending)
+
+    return kernel
+
+
+def _sort_long(place: Launching, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
+    stored, (rows, length) = operands[0].dtype, operands[0].shape
+    wide = length >= 2**32
+    source = long_row_source(stored, wide=wide)
+    tiles = -(-length // tile_of(stored, wide=wide))
+    # As many blocks as are resident at once, each with the same work.
+    wanted = -(-4 * place.runtime.properties(place.ordinal).multi_processor_count // rows)
+    share = -(-tiles // wanted)
+    chunks = -(-tiles // share)
+    letters = "PPPPPPP"
+    spread = place.bound(place.function(source, "spread"), (_SPREAD, 1, 1), _BLOCK, "PPq")
+    count = place.bound(place.function(source, "count"), (rows * chunks, 1, 1), _BLOCK, letters + "qqqqq")
+    add_up = place.bound(place.function(source, "add_up"), (rows * 8, 1, 1), _BLOCK, "PPqq")
+    move = place.bound(place.function(source, "move"), (rows * chunks, 1, 1), _BLOCK, letters + "qqqqq")
+    # Integers seldom use all their digits, and one more reading can save passes; floats nearly always do.
+    looks = stored.kind != "f" and stored.itemsize >= 4
+    narrow = 8 if wide else 4
+    sizes = (outs[0].nbytes, rows * length * narrow, rows * (chunks + 1) * 256 * narrow, 8)
 
     def kernel(values: Tensor, places: Tensor, given: Tensor, descending: int) -> None:
         current = place.runtime.current
-        there = [values._address, places._address]
-        others = [place.empty(each) for each in spare] if widths else []
-        here = [each._address for each in others] or there
-        if len(widths) % 2 == 0:  # the last pass is to write the results
-            here, there = there, here
-        first(current, *here, given._address, length, tiles, descending)
-        for width in widths:
-            again(current, *there, *here, length, width, descending, count)
-            here, there = there, here
+        # Dropped when this returns: the stream reuses it after the kernels, not before.
+        spare = [place.allocate(size) for size in sizes]
+        spare_values, spare_places, counts, word = (each.address for each in spare)
+        if looks:
+            place.clear_bytes(word, 8)
+            spread(current, given._address, word, rows * length)
+        varying = word if looks else 0
+        buffers = given._address, values._address, places._address, spare_values, spare_places, counts, varying
+        for digit in range(stored.itemsize):
+            count(current, *buffers, digit, descending, length, chunks, share)
+            if chunks > 1:
+                add_up(current, counts, varying, digit, chunks)
+            move(current, *buffers, digit, descending, length, chunks, share)
 
     return kernel
 

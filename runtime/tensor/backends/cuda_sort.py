@@ -1,98 +1,249 @@
-"""CUDA C for sorting rows: tiles are sorted in shared memory, then merged pair by pair, as CUB's merge sort does.
+"""CUDA C for sorting rows, stably, by digits of 8 bits, the lowest first.
 
-Elements are ordered by value, NaN above all numbers, and equal ones by where they were: so it is stable, and all orders
-are total.
+A row that fits a block's shared memory is sorted there, and is read and written once. Of longer ones each digit is a
+pass: blocks count the digits of their chunk, the counts are added up, and blocks move their elements to their places,
+equal digits side by side. (Merrill and Grimshaw, "High performance and scalable radix sorting", 2011.) Places in a row
+have 32 bits between passes. No block waits for another.
 """
 
 from __future__ import annotations
 
 from ..core.dtypes import dtype
-from .cuda_scan import loading
-from .cuda_source import header
+from .cuda_radix import radix_header
 
-__all__ = ["SORTED", "sort_source"]
+__all__ = ["LONGEST_BLOCK_ROW", "long_row_source", "short_row_source", "tile_of"]
 
-SORTED = 1024
-"""Elements of a tile."""
 
-_KERNELS = r"""
-enum { TILE = 1024, THREADS = 256 };
+LONGEST_BLOCK_ROW = {1: 4096, 2: 4096, 4: 4096, 8: 2048}
+"""The longest row that ``short_row_source`` sorts, by the bytes of an element."""
 
-// Whether the element x, which was at i, comes before y, which was at j. Behind the row's end all places are last.
-__device__ __forceinline__ bool precedes(T x, long long i, T y, long long j, bool descending) {
-    if (i < 0 || j < 0) return j < 0 && i >= 0;
-    const bool first_nan = isnan_(x), second_nan = isnan_(y);
-    if (first_nan || second_nan) {
-        if (first_nan != second_nan) return second_nan != descending;
-        return i < j;
+
+def short_row_source(stored: dtype, length: int) -> str:
+    """``kernel(values, places, source, length, descending)``, a block of 256 threads for each row."""
+    items = 1
+    while items * 256 < length:
+        items *= 2
+    return f"{radix_header(stored, wide=False)}enum {{ ITEMS = {items}, TILE = 256 * ITEMS }};\n{_SHORT}"
+
+
+def tile_of(stored: dtype, *, wide: bool) -> int:
+    """How many elements a block of ``long_row_source`` moves at once: as many as its shared memory holds."""
+    return 4096 if stored.itemsize <= 4 and not wide else 2048
+
+
+def long_row_source(stored: dtype, *, wide: bool) -> str:
+    """Kernels of 256 threads. ``spread(source, varying, count)`` tells which bits are not the same in all elements, in
+    a word that is 0 before. Then for each digit, from the lowest on::
+
+        count(BUFFERS, digit, descending, length, chunks, tiles of a chunk), a block for each chunk
+        add_up(counts, varying, digit, chunks), 8 blocks for each row, if a row has several chunks
+        move(BUFFERS, digit, descending, length, chunks, tiles of a chunk), a block for each chunk
+
+    BUFFERS are: source, values, places (64 bits), spare values, spare places, counts, varying. ``counts`` has 256 times
+    (chunks + 1) places for each row. Digits that are the same everywhere are left out; varying may be 0.
+    """
+    head = radix_header(stored, wide=wide) + f"enum {{ TILE = {tile_of(stored, wide=wide)}, ITEMS = TILE / 256 }};\n"
+    return head + _LONG.replace("BUFFERS", _BUFFERS)
+
+
+_SHORT = r"""
+extern "C" __global__ void __launch_bounds__(256) kernel(
+    Bits* values, long long* places, const Bits* source, long long length, long long descending) {
+    __shared__ Bits keys[TILE];
+    __shared__ unsigned short from[TILE];
+    __shared__ unsigned tally[8 * 256], sums[8];
+    const int many = (int)length, first = threadIdx.x / 32 * 32 * ITEMS + threadIdx.x % 32;
+    const Bits flip = descending ? ALL : (Bits)0;
+    const long long row = blockIdx.x * length;
+    Bits key[ITEMS];
+    unsigned short place[ITEMS];
+    #pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        const int i = first + k * 32;
+        place[k] = (unsigned short)i;
+        key[k] = i < many ? source[row + i] : (Bits)0;
     }
-    if (x != y) return descending ? x > y : x < y;
-    return i < j;
-}
-
-// Sorts tiles by a bitonic network.
-extern "C" __global__ void __launch_bounds__(256) sort_tiles(
-    Stored* values, long long* places, const Stored* source, long long length, long long tiles, long long descending) {
-    __shared__ __align__(16) unsigned char memory[TILE * sizeof(Stored)];
-    __shared__ int place[TILE];
-    Stored* const value = (Stored*)memory;
-    const long long row = blockIdx.x / tiles, start = blockIdx.x % tiles * TILE, at = row * length + start;
-    for (int i = threadIdx.x; i < TILE; i += THREADS) {
-        place[i] = start + i < length ? i : -1;
-        if (place[i] >= 0) value[i] = source[at + i];
-    }
-    __syncthreads();
-    for (int size = 2; size <= TILE; size *= 2) {
-        for (int step = size / 2; step > 0; step /= 2) {
-            for (int k = threadIdx.x; k < TILE / 2; k += THREADS) {
-                const int i = k / step * step * 2 + k % step, j = i + step;
-                const bool upwards = (i & size) == 0;
-                if (precedes(load(value[j]), place[j], load(value[i]), place[i], descending) == upwards) {
-                    const Stored other = value[i];
-                    value[i] = value[j];
-                    value[j] = other;
-                    const int mine = place[i];
-                    place[i] = place[j];
-                    place[j] = mine;
-                }
-            }
-            __syncthreads();
+    for (int digit = 0; digit < DIGITS; ++digit) {
+        // What lies behind the row has the last digit each time, and stays behind it.
+        unsigned where[ITEMS], count, start;
+        #pragma unroll
+        for (int k = 0; k < ITEMS; ++k) where[k] = place[k] < many ? digit_of(key[k], digit, flip) : 255u;
+        rank<ITEMS>(where, tally, sums, count, start);
+        #pragma unroll
+        for (int k = 0; k < ITEMS; ++k) {
+            keys[where[k] & 0xffff] = key[k];
+            from[where[k] & 0xffff] = place[k];
+        }
+        __syncthreads();
+        if (digit == DIGITS - 1) break;
+        #pragma unroll
+        for (int k = 0; k < ITEMS; ++k) {
+            key[k] = keys[first + k * 32];
+            place[k] = from[first + k * 32];
         }
     }
-    for (int i = threadIdx.x; i < TILE; i += THREADS) {
-        if (place[i] < 0) continue;
-        values[at + i] = value[i];
-        places[at + i] = start + place[i];
+    #pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        const int i = k * 256 + threadIdx.x;
+        if (i < many) {
+            values[row + i] = keys[i];
+            places[row + i] = from[i];
+        }
     }
-}
-
-// Merges pairs of sorted runs: each element finds how many of the other run come before it.
-extern "C" __global__ void __launch_bounds__(256) merge(
-    Stored* values, long long* places, const Stored* from, const long long* from_places, long long length,
-    long long width, long long descending, long long count) {
-    const long long index = (long long)blockIdx.x * THREADS + threadIdx.x;
-    if (index >= count) return;
-    const long long row = index / length, i = index % length, start = row * length;
-    const long long pair = i / (2 * width) * (2 * width), middle = pair + width;
-    const bool left = i < middle;
-    const T x = load(from[index]);
-    const long long mine = from_places[index];
-    const long long first = left ? middle : pair, end = left ? middle + width : middle;
-    long long low = first < length ? first : length, high = end < length ? end : length;
-    const long long begin = low;
-    while (low < high) {
-        const long long half = (low + high) / 2;
-        if (precedes(load(from[start + half]), from_places[start + half], x, mine, descending)) low = half + 1;
-        else high = half;
-    }
-    const long long to = start + (left ? i : pair + (i - middle)) + (low - begin);
-    values[to] = from[index];
-    places[to] = mine;
 }
 """
 
+_BUFFERS = (
+    "const Bits* source, Bits* values, long long* places, Bits* spare_values, Place* spare_places, Place* counts, "
+    "const unsigned long long* varying"
+)
 
-def sort_source(stored: dtype) -> str:
-    """The kernels ``sort_tiles`` (values, places, source, length, tiles, descending), a block for each tile, and
-    ``merge`` (values, places, from, from places, length, width of a sorted run, descending, count), of 256 threads."""
-    return header([stored, stored.computed]) + loading(stored, stored.computed) + _KERNELS
+_LONG = r"""
+extern "C" __global__ void __launch_bounds__(256) spread(
+    const Bits* source, unsigned long long* varying, long long count) {
+    const Bits one = order(source[0]);
+    Bits differ = 0;
+    for (long long i = (long long)blockIdx.x * 256 + threadIdx.x; i < count; i += (long long)gridDim.x * 256)
+        differ |= order(source[i]) ^ one;
+    unsigned long long all = differ;
+    #pragma unroll
+    for (int step = 16; step > 0; step /= 2) all |= __shfl_xor_sync(~0u, all, step);
+    if (threadIdx.x % 32 == 0 && all) atomicOr(varying, all);
+}
+
+// Of the digits that vary, which is this one: all blocks find the same.
+struct Turn { bool taken, first, last, to_spare; };
+__device__ __forceinline__ Turn turn_of(int digit, const unsigned long long* varying) {
+    const unsigned long long bits = varying ? *varying : ~0ull;
+    int before = 0, behind = 0;
+    #pragma unroll
+    for (int d = 0; d < DIGITS; ++d) {
+        const bool taken = (bits >> 8 * d & 255) != 0;
+        before += taken && d < digit;
+        behind += taken && d > digit;
+    }
+    Turn turn;
+    // The first one is taken if none varies, since somebody must write the results.
+    turn.taken = (bits >> 8 * digit & 255) != 0 || (digit == 0 && behind == 0);
+    turn.first = before == 0;
+    turn.last = behind == 0;
+    turn.to_spare = behind % 2 == 1;
+    return turn;
+}
+
+extern "C" __global__ void __launch_bounds__(256) count(
+    BUFFERS, long long digit, long long descending, long long length, long long chunks, long long tiles) {
+    __shared__ unsigned found[256];
+    const Turn turn = turn_of((int)digit, varying);
+    if (!turn.taken) return;
+    const long long row = blockIdx.x / chunks, chunk = blockIdx.x % chunks;
+    const long long begin = chunk * tiles * TILE, end = begin + tiles * TILE < length ? begin + tiles * TILE : length;
+    const Bits flip = descending ? ALL : (Bits)0;
+    const Bits* from = (turn.first ? source : turn.to_spare ? values : spare_values) + row * length;
+    found[threadIdx.x] = 0;
+    __syncthreads();
+    long long i = begin + threadIdx.x;
+    for (; i + (ITEMS - 1) * 256 < end; i += TILE) {
+        Bits key[ITEMS];
+        #pragma unroll
+        for (int k = 0; k < ITEMS; ++k) key[k] = from[i + k * 256];
+        #pragma unroll
+        for (int k = 0; k < ITEMS; ++k) atomicAdd(&found[digit_of(key[k], (int)digit, flip)], 1u);
+    }
+    for (; i < end; i += 256) atomicAdd(&found[digit_of(from[i], (int)digit, flip)], 1u);
+    __syncthreads();
+    counts[(row * (chunks + 1) + chunk) * 256 + threadIdx.x] = found[threadIdx.x];
+}
+
+// Each count becomes that of the chunks before it; behind them stands that of all. A lane of 8 warps has a digit.
+extern "C" __global__ void __launch_bounds__(256) add_up(
+    Place* counts, const unsigned long long* varying, long long digit, long long chunks) {
+    __shared__ Place sums[8][32];
+    if (!turn_of((int)digit, varying).taken) return;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const long long share = (chunks + 7) / 8, first = warp * share;
+    const long long last = first + share < chunks ? first + share : chunks;
+    Place* const mine = counts + blockIdx.x / 8 * (chunks + 1) * 256 + blockIdx.x % 8 * 32 + lane;
+    Place sum = 0;
+    #pragma unroll 8
+    for (long long i = first; i < last; ++i) sum += mine[i * 256];
+    sums[warp][lane] = sum;
+    __syncthreads();
+    Place before = 0;
+    for (int other = 0; other < warp; ++other) before += sums[other][lane];
+    #pragma unroll 8
+    for (long long i = first; i < last; ++i) {
+        const Place here = mine[i * 256];
+        mine[i * 256] = before;
+        before += here;
+    }
+    if (warp == 7) mine[chunks * 256] = before;
+}
+
+extern "C" __global__ void __launch_bounds__(256, 4) move(
+    BUFFERS, long long digit, long long descending, long long length, long long chunks, long long tiles) {
+    __shared__ Bits keys[TILE];
+    __shared__ Place from[TILE], to[256], place_sums[8];
+    __shared__ unsigned tally[8 * 256], sums[8];
+    const Turn turn = turn_of((int)digit, varying);
+    if (!turn.taken) return;
+    const int me = threadIdx.x, first = me / 32 * 32 * ITEMS + me % 32;
+    const long long row = blockIdx.x / chunks, chunk = blockIdx.x % chunks;
+    const long long begin = chunk * tiles * TILE, end = begin + tiles * TILE < length ? begin + tiles * TILE : length;
+    const Bits flip = descending ? ALL : (Bits)0;
+    // What lies in the results between two passes are places of the spare's type.
+    Place* const short_places = (Place*)places;
+    const Bits* read = (turn.first ? source : turn.to_spare ? values : spare_values) + row * length;
+    const Place* read_places = (turn.to_spare ? short_places : spare_places) + row * length;
+    Bits* write = (turn.to_spare ? spare_values : values) + row * length;
+    Place* write_places = (turn.to_spare ? spare_places : short_places) + row * length;
+    long long* results = places + row * length;
+
+    const Place* counted = counts + row * (chunks + 1) * 256 + me;
+    // Where this thread's digit goes next.
+    Place next = before_me(chunks > 1 ? counted[chunks * 256] : counted[0], place_sums);
+    if (chunks > 1) next += counted[chunk * 256];
+    for (long long tile = begin; tile < end; tile += TILE) {
+        const int many = end - tile < TILE ? (int)(end - tile) : TILE;
+        unsigned where[ITEMS], count, start;
+        {
+            Bits key[ITEMS];
+            #pragma unroll
+            for (int k = 0; k < ITEMS; ++k) key[k] = first + k * 32 < many ? read[tile + first + k * 32] : (Bits)0;
+            // What lies behind the row has the last digit, and comes last.
+            #pragma unroll
+            for (int k = 0; k < ITEMS; ++k)
+                where[k] = first + k * 32 < many ? digit_of(key[k], (int)digit, flip) : 255u;
+            rank<ITEMS>(where, tally, sums, count, start);
+            #pragma unroll
+            for (int k = 0; k < ITEMS; ++k) keys[where[k] & 0xffff] = key[k];
+        }
+        to[me] = next - start;
+        next += count;
+        if (turn.first) {
+            #pragma unroll
+            for (int k = 0; k < ITEMS; ++k) from[where[k] & 0xffff] = (Place)(tile + first + k * 32);
+        } else {
+            Place place[ITEMS];
+            #pragma unroll
+            for (int k = 0; k < ITEMS; ++k)
+                place[k] = first + k * 32 < many ? read_places[tile + first + k * 32] : (Place)0;
+            #pragma unroll
+            for (int k = 0; k < ITEMS; ++k) from[where[k] & 0xffff] = place[k];
+        }
+        __syncthreads();
+        #pragma unroll
+        for (int k = 0; k < ITEMS; ++k) {
+            const int i = k * 256 + me;
+            if (i < many) {
+                const Bits moved = keys[i];
+                const Place at = to[digit_of(moved, (int)digit, flip)] + (Place)i;
+                write[at] = moved;
+                if (turn.last) results[at] = (long long)from[i];
+                else write_places[at] = from[i];
+            }
+        }
+        __syncthreads();
+    }
+}
+"""

@@ -157,3 +157,12 @@ __global__ void returns_early(float *x, int n) {
     x[i] = __any_sync(~0u, n);
 }
 __global__ void bytes(unsigned char *x, int n) { x[threadIdx.x] = x[threadIdx.x] + 1; }
+
+__global__ void turned_halves(float* x, int) {
+    __shared__ unsigned short s[64];
+    s[threadIdx.x ^ 1] = (unsigned short)threadIdx.x;
+    __syncthreads();
+    s[threadIdx.x] = (unsigned short)(threadIdx.x + 1);
+    __syncthreads();
+    x[threadIdx.x] = s[threadIdx.x ^ 1];
+}

@@ -478,7 +478,8 @@ static void remember(State* state, Cell& cell, const Access& mine, cuplug_u32 si
             if (read.time >= since && (read.bytes & mine.bytes) && !(read.kind & mine.kind & TOUCH_ATOMIC) &&
                 !ordered(mine.thread, read))
                 conflict(state, address, nbytes, mine, read);
-        const bool again = write.time >= since && write.time >= block_time && write.thread == mine.thread;
+        // What the thread wrote before the barrier is not written now.
+        const bool again = write.time >= since && write.time >= barrier_time && write.thread == mine.thread;
         const unsigned before = again ? write.bytes : 0;
         cell.write = mine;
         cell.write.bytes |= before & 15;

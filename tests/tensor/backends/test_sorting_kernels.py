@@ -1,0 +1,71 @@
+"""Kernels that sort, run by the simulator with its check for races, against NumPy's stable sort."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import cuplug
+import numpy as np
+import pytest
+from cuplug.runtime.kernels.simulator.host_compiler import find_compiler
+from cuplug.runtime.tensor.backends.cuda_place import CudaPlace
+from cuplug.runtime.tensor.places.row_table import ROWS
+
+pytestmark = [pytest.mark.one_schedule, pytest.mark.needs_sim]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _kernels() -> Iterator[None]:
+    """A simulated device of one multiprocessor whose tensors run generated kernels instead of NumPy."""
+    try:
+        find_compiler()
+    except cuplug.CompileError as error:
+        pytest.skip(str(error))
+    runtime = cuplug.init(driver="sim:check=races")
+    runtime.device(0).objects["tensor.place"] = CudaPlace(runtime, 0)
+    small = replace(runtime.properties(0), multi_processor_count=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runtime, "properties", lambda _: small)
+        yield
+    cuplug.shutdown()
+
+
+def _numbers(kind: str, *shape: int) -> Any:
+    """Many ties; of floats both zeros, infinities and NaN of both signs; of integers the extremes."""
+    generator = np.random.default_rng(3)
+    if not kind.startswith("float"):
+        info = np.iinfo(kind)
+        array = generator.integers(max(info.min, -300), min(info.max, 300), shape).astype(kind)
+        if info.bits < 64:  # and of the widest digits that are all the same
+            array.flat[:2] = info.max, info.min
+        return array
+    array = generator.integers(-40, 40, shape).astype(kind) / np.asarray(3, kind)
+    array.flat[:6] = np.nan, -0.0, np.inf, -np.inf, 0.0, -np.nan
+    array.flat[-1] = np.nan
+    return array
+
+
+def _check(array: Any, descending: bool) -> None:
+    values, places = cuplug.tensor(array, device="cuda").sort(-1, descending)
+    expected, order = ROWS["sort"].numpy(array, int(descending))
+    np.testing.assert_array_equal(places.cpu().numpy(), order)
+    bits = f"u{array.dtype.itemsize}"
+    np.testing.assert_array_equal(values.cpu().numpy().view(bits), expected.view(bits))
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_rows_that_a_block_holds_are_sorted_in_it(descending: bool) -> None:
+    for kind, length in (("float32", 300), ("uint8", 17)):
+        _check(_numbers(kind, 2, length), descending)
+
+
+@pytest.mark.parametrize(("kind", "rows", "length"), [("float16", 2, 8300), ("int64", 1, 2300)])
+def test_longer_rows_are_sorted_digit_by_digit(kind: str, rows: int, length: int) -> None:
+    """The first by several tiles of a block, the second by those digits alone that differ."""
+    _check(_numbers(kind, rows, length), rows == 2)
+
+
+def test_equal_elements_stay_as_they_are() -> None:
+    _check(np.full((1, 2100), 7), descending=True)
