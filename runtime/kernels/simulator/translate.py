@@ -48,6 +48,14 @@ _MEETING = frozenset(
     )
 )
 """What lets threads wait for one another: a kernel from which one of these can be reached needs fibres."""
+_SPINNING = frozenset(
+    {
+        *("volatile", "atomicCAS", "atomicExch", "atomicAdd", "atomicSub", "atomicInc", "atomicDec"),
+        *("atomicAnd", "atomicOr", "atomicXor", "atomicMin", "atomicMax", "__ldcv", "__ldcg"),
+    }
+)
+"""And what a thread may look at until another one has come by: under ``races`` it must be able to, so as to say who
+waits for whom."""
 _REPORTING = frozenset({"printf", "failed_assertion", "__trap"})
 _UNSUPPORTED = {
     **dict.fromkeys(("this_cluster", "cluster_group", "map_shared_rank"), "clusters and distributed shared memory"),
@@ -126,10 +134,11 @@ def translate(
         if tokens[position] == "extern" and tokens[position + 1] == '"C"':
             edits.replace(position + 1, '"C++"')  # names are this table's business: templates may stand inside
 
-    meets = _Reach(found.declarations, tokens, _MEETING | {"volatile"} if in_lockstep else _MEETING)
+    meeting = _MEETING | {"volatile"} if in_lockstep else _MEETING | _SPINNING if races else _MEETING
+    meets = _Reach(found.declarations, tokens, meeting)
     reports = bool(identifiers & _REPORTING)
     tracked = checked or elsewhere or reports
-    entries, parameters = _entries(found.kernels, name_expressions, meets, tracked=tracked, fibres=fibres or races)
+    entries, parameters = _entries(found.kernels, name_expressions, meets, tracked=tracked, fibres=fibres)
     includes = "".join(f"#include <{name}>\n" for name in _includes(tokens))
     prelude = f"#define CUPLUG_CHECKED {int(checked)}\n#define CUPLUG_RACES {int(races)}\n"
     prelude += f'#include "cuda_host.h"\n{includes}'

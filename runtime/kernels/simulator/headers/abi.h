@@ -5,7 +5,7 @@ typedef __SIZE_TYPE__ cuplug_size;
 typedef unsigned long long cuplug_u64;
 typedef unsigned int cuplug_u32;
 
-#define CUPLUG_ABI 7
+#define CUPLUG_ABI 8
 
 namespace __cuplug {
 
@@ -130,10 +130,12 @@ struct Worker {
     cuplug_u64 block;         // counts up with every block that this worker runs, never 0
     cuplug_u32 spins;
     cuplug_u32 cooperative;   // whether the blocks of the grid may wait for one another
+    struct Told* told;        // for kernels compiled with check="races"
 };
 
 constexpr cuplug_u64 REGION = 1ull << 29;
 constexpr cuplug_u64 OWN = 512 << 10;  // of it, what the worker itself has; the block's shared memory comes next
+constexpr cuplug_u64 LOCAL = 1 << 20;  // and the stacks from here on
 
 struct Parameter {
     cuplug_u32 offset, nbytes, alignment;

@@ -91,6 +91,14 @@ __attribute__((always_inline)) inline void store(cuplug_u32& where, cuplug_u32 v
 #endif
 }
 
+// For what calls kernels, which touches only the worker and tells nobody of it. What a kernel may be inlined into does
+// not have it, and touches nothing but by `load` and `store`.
+#if CUPLUG_RACES
+#define CUPLUG_SILENT __attribute__((no_sanitize("thread"), no_sanitize("undefined"), noinline))
+#else
+#define CUPLUG_SILENT
+#endif
+
 template <auto K, bool fibres, bool tracked> struct Entry;
 
 template <class... A, void (*K)(uint3, uint3, dim3, dim3, A...), bool fibres, bool tracked>
@@ -107,6 +115,9 @@ struct Entry<K, fibres, tracked> {
         const dim3 size = peek_size(worker->blockDim), grid = peek_size(worker->gridDim);
         for (unsigned x = 0; x < size.x; ++x) {
             if (tracked) store(worker->threadIdx.x, x);
+#if CUPLUG_RACES
+            store(worker->thread, (z * size.y + y) * size.x + x);
+#endif
             K(uint3{x, y, z}, block, size, grid, arguments...);
         }
     }
@@ -121,14 +132,20 @@ struct Entry<K, fibres, tracked> {
             }
     }
 
+    CUPLUG_SILENT static bool begin_next(Worker* worker) {
+        if (worker->next_thread >= worker->thread_count) return false;
+        worker->api->begin_thread(worker->next_thread);
+        return true;
+    }
+    CUPLUG_SILENT static void end(Worker* worker) { worker->api->end_thread(); }
+
     // With barriers: the threads that this stack begins, until none is left to begin.
     __attribute__((always_inline)) static inline void threads(Worker* worker, A... arguments) {
         const uint3 block = peek(worker->blockIdx);
         const dim3 size = peek_size(worker->blockDim), grid = peek_size(worker->gridDim);
-        while (worker->next_thread < worker->thread_count) {
-            worker->api->begin_thread(worker->next_thread);
+        while (begin_next(worker)) {
             K(peek(worker->threadIdx), block, size, grid, arguments...);
-            worker->api->end_thread();
+            end(worker);
         }
     }
 

@@ -3,6 +3,8 @@
 #pragma once
 
 #if CUPLUG_RACES
+#include "strips.h"
+
 namespace __cuplug {
 
 // An array that a function declares, between bytes that nobody may touch.
@@ -24,9 +26,14 @@ template <class S, int number, class V> struct Guarded {
 #define CUPLUG_TOUCH(p, n, kind)                                                                                    \
     if (const __cuplug::Worker* worker = __cuplug::self(); (cuplug_u64)(p) - (cuplug_u64)worker >= __cuplug::OWN)    \
         worker->api->touch((cuplug_u64)(p), (cuplug_u32)(n), (kind), (cuplug_u64)__builtin_return_address(0) - 1)
+// The engine is called last of all, so that nothing need be kept for behind it.
+#define CUPLUG_PLAIN(name, n, writes, Threads)                                                                                 \
+    CUPLUG_HOOK __attribute__((optimize("O2"))) void name(void* p) {                                                           \
+        const cuplug_u64 code = (cuplug_u64)__builtin_return_address(0);                                                       \
+        if (__builtin_expect(__cuplug::is_quiet<n, writes, Threads>((cuplug_u64)p, code), 1)) return;                          \
+        __cuplug::self()->api->touch((cuplug_u64)p, n, writes ? __cuplug::TOUCH_WRITE : __cuplug::TOUCH_READ, code - 1);       \
+    }
 #define CUPLUG_HOOKS(n)                                                                                                        \
-    CUPLUG_HOOK void __tsan_read##n(void* p) { CUPLUG_TOUCH(p, n, __cuplug::TOUCH_READ); }                                      \
-    CUPLUG_HOOK void __tsan_write##n(void* p) { CUPLUG_TOUCH(p, n, __cuplug::TOUCH_WRITE); }                                    \
     CUPLUG_HOOK void __tsan_unaligned_read##n(void* p) { CUPLUG_TOUCH(p, n, __cuplug::TOUCH_READ); }                            \
     CUPLUG_HOOK void __tsan_unaligned_write##n(void* p) { CUPLUG_TOUCH(p, n, __cuplug::TOUCH_WRITE); }                          \
     CUPLUG_HOOK void __tsan_volatile_read##n(void* p) {                                                                        \
@@ -75,6 +82,16 @@ CUPLUG_HOOKS(2)
 CUPLUG_HOOKS(4)
 CUPLUG_HOOKS(8)
 CUPLUG_HOOKS(16)
+CUPLUG_PLAIN(__tsan_read4, 4, false, unsigned short)
+CUPLUG_PLAIN(__tsan_read8, 8, false, cuplug_u32)
+CUPLUG_PLAIN(__tsan_read16, 16, false, cuplug_u64)
+CUPLUG_PLAIN(__tsan_write4, 4, true, unsigned short)
+CUPLUG_PLAIN(__tsan_write8, 8, true, cuplug_u32)
+CUPLUG_PLAIN(__tsan_write16, 16, true, cuplug_u64)
+CUPLUG_HOOK void __tsan_read1(void* p) { CUPLUG_TOUCH(p, 1, __cuplug::TOUCH_READ); }
+CUPLUG_HOOK void __tsan_read2(void* p) { CUPLUG_TOUCH(p, 2, __cuplug::TOUCH_READ); }
+CUPLUG_HOOK void __tsan_write1(void* p) { CUPLUG_TOUCH(p, 1, __cuplug::TOUCH_WRITE); }
+CUPLUG_HOOK void __tsan_write2(void* p) { CUPLUG_TOUCH(p, 2, __cuplug::TOUCH_WRITE); }
 CUPLUG_ATOMICS(unsigned char, 8)
 CUPLUG_ATOMICS(unsigned short, 16)
 CUPLUG_ATOMICS(unsigned int, 32)

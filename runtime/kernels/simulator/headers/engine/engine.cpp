@@ -122,6 +122,7 @@ static void run_worker(State* state, Launch* launch) {
     sigaltstack(&ours, &before);
     state->launch = launch;
     state->cooperative = launch->cooperative;
+    state->told = &races::told;
     state->kernel = launch->kernel;
     state->blockDim = launch->block;
     state->gridDim = launch->grid;

@@ -38,6 +38,7 @@ static void release(void* address) {
     pthread_mutex_lock(&heap_lock);
     heap_used -= piece->nbytes;
     piece->magic = 0;
+    if (((State*)self())->launch->races) races::forget((cuplug_u64)address, piece->nbytes);
     if (!shadow::broken) shadow::change({(cuplug_u64)address, piece->nbytes}, false);
     pthread_mutex_unlock(&heap_lock);
     free(piece);

@@ -10,12 +10,12 @@
 
 #include <initializer_list>
 
+#include "../strips.h"
 #include "faults.h"
 
 namespace races {
 
-constexpr cuplug_u32 CELL = 4, PAGE = 4096, CELLS = PAGE / CELL;
-constexpr unsigned char POISON = 0xCB;
+constexpr cuplug_u32 CELLS = PAGE / CELL;
 
 // Small, since there are three for each four bytes of memory: when, whose and how.
 struct Access {
@@ -34,12 +34,12 @@ struct Cell {
 struct Page {
     cuplug_u64 address;
     Page* next;
+    Strip strips[PAGE / STRIP];
     Cell cells[CELLS];
 };
 constexpr cuplug_u32 BUCKETS = 1 << 14;
 static Page* buckets[BUCKETS];
-static Page* latest = nullptr;
-static Page* recently[64];  // by their numbers
+static Told told;
 static cuplug_u32 page_count = 0;
 constexpr cuplug_u32 KEPT_PAGES = 4096;  // from one launch to the next: 200 MB
 static Cell* of_shared = nullptr;  // shared memory has a table of its own
@@ -161,6 +161,16 @@ static struct {
     cuplug_u32 code, thread;
     const char* what;
 } unwritten;
+
+static bool by_simple_form = false;  // without strips and shortcuts, for tests to compare with
+
+// Lets the code of modules know the time, unless the engine must hear of the next access.
+static void show_time() { told.time = pending.waits || by_simple_form ? ~0u : now; }
+static cuplug_u32 tick() {
+    ++now;
+    show_time();
+    return now;
+}
 
 static cuplug_u64 constants[2 * 256];
 static cuplug_u32 constant_count = 0;
@@ -328,6 +338,7 @@ static bool ordered(cuplug_u32 thread, const Access& access) {
 static void settle(State* state) {
     if (!pending.waits) return;
     pending.waits = false;
+    show_time();
     if (memcmp((void*)pending.address, pending.before, pending.nbytes))
         report_race(state, pending.address, pending.mine, pending.other);
 }
@@ -345,7 +356,7 @@ static void note_unwritten(cuplug_u64 address, cuplug_u32 code, cuplug_u32 threa
 static void at_barrier(State* state) {
     settle(state);
     settle_unwritten(state);
-    barrier_time = ++now;
+    barrier_time = tick();
     if (!any_views) return;
     for (cuplug_u32 thread = 0; thread < state->thread_count; ++thread) {
         of_block.add_all(views[thread]);
@@ -356,7 +367,7 @@ static void at_barrier(State* state) {
 // Behind a warp function, its lanes know what the others did and knew.
 static void at_exchange(State* state, cuplug_u32 warp, cuplug_u32 group) {
     settle(state);
-    ++now;
+    tick();
     if (group == state->live[warp]) {
         warp_time[warp] = now;
     } else {
@@ -384,7 +395,7 @@ static void release_at(cuplug_u32 thread, cuplug_u64 address, bool by_itself) {
     Place* place = find_place(address, true);
     if (place->count == place->capacity)
         place->releases = (Release*)realloc(place->releases, (place->capacity = place->capacity * 2 + 4) * sizeof(Release));
-    ++now;
+    tick();
     const Release fresh = {block, thread, by_itself ? now : fence_time[thread], warp_time[thread / 32], barrier_time, now};
     Release* last = place->count ? &place->releases[place->count - 1] : nullptr;
     if (last && last->block == block && last->thread == thread) *last = {fresh.block, fresh.thread, fresh.thread_time,
@@ -405,7 +416,7 @@ static void acquire_at(cuplug_u32 thread, cuplug_u64 address) {
 static void fence() {
     State* state = (State*)self();
     settle(state);
-    fence_time[state->thread] = ++now;
+    fence_time[state->thread] = tick();
 }
 
 // --- accesses
@@ -414,14 +425,55 @@ static Page* find_page(cuplug_u64 address) {
     const cuplug_u64 start = address & ~(cuplug_u64)(PAGE - 1);
     Page*& head = buckets[(start / PAGE) * 0x9e3779b1u >> 8 & (BUCKETS - 1)];
     for (Page* page = head; page; page = page->next)
-        if (page->address == start) return latest = page;
+        if (page->address == start) return page;
     void* space = mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (space == MAP_FAILED) return nullptr;
     Page* page = (Page*)space;
     page->address = start;
     page->next = head;
     ++page_count;
-    return head = latest = page;
+    return head = page;
+}
+
+static Strip* strip_at(cuplug_u64 address) {
+    auto& recent = told.recent[Told::place(address / PAGE)];
+    if (recent.page != address / PAGE) {
+        Page* page = find_page(address);
+        if (!page) return nullptr;
+        recent = {address / PAGE, page->strips};
+    }
+    return &recent.strips[address % PAGE / STRIP];
+}
+
+// Of a page, by one of its strips: what `strip_at` does not say.
+static Cell* cells_of(Strip* strip, cuplug_u64 address) {
+    Page* page = (Page*)((char*)(strip - address % PAGE / STRIP) - __builtin_offsetof(Page, strips));
+    return &page->cells[address % PAGE / STRIP * 16];
+}
+
+// Lets the cells of a strip say what was done to them, from now on.
+__attribute__((noinline)) static void unfold(State* state, Strip& strip, Cell* cells) {
+    const bool is_known = strip.time > launch_time;
+    const cuplug_u32 begin = (cuplug_u32)state->launch->code_begin + 1;
+    for (cuplug_u32 i = 0; i < 16 && is_known; ++i) {
+        auto access = [&](cuplug_u32 kind, cuplug_u32 thread, cuplug_u32 code) {
+            return Access{strip.time, thread, 15, kind, codes.number(code - begin)};
+        };
+        cells[i] = Cell();
+        if (strip.reads >> i & 1) cells[i].reads[0] = access(TOUCH_READ, strip.threads[i], strip.read_codes[i]);
+        if (strip.others >> i & 1) cells[i].reads[1] = access(TOUCH_READ, strip.other_threads[i], strip.other_codes[i]);
+        if (strip.writes >> i & 1) cells[i].write = access(TOUCH_WRITE, strip.threads[i], strip.write_codes[i]);
+    }
+    strip.time = launch_time;
+}
+
+// The cell of global memory at an address, which says what was done to it.
+static Cell* cell_at(State* state, cuplug_u64 address) {
+    Strip* strip = strip_at(address);
+    if (!strip) return nullptr;
+    Cell* cells = cells_of(strip, address);
+    if (strip->time != launch_time) unfold(state, *strip, cells);
+    return &cells[address % STRIP / CELL];
 }
 
 static bool is_poison(cuplug_u64 address, cuplug_u32 nbytes) {
@@ -458,6 +510,7 @@ __attribute__((noinline)) static void conflict(State* state, cuplug_u64 address,
     memcpy(pending.before, (void*)address, pending.nbytes);
     pending.mine = mine;
     pending.other = other;
+    show_time();
 }
 
 static void remember_read(Cell& cell, const Access& mine, cuplug_u32 since) {
@@ -488,6 +541,11 @@ static void remember(State* state, Cell& cell, const Access& mine, cuplug_u32 si
     remember_read(cell, mine, since);
 }
 
+// Whether an address is the module's own, of a constant perhaps.
+__attribute__((always_inline)) static inline bool in_module(State* state, cuplug_u64 address) {
+    return address - state->launch->code_begin < state->launch->code_end - state->launch->code_begin;
+}
+
 // Whether an access can be in no conflict with one of the running thread, as far as is told quickly.
 __attribute__((always_inline)) static inline bool is_past(const Access& access, cuplug_u32 thread, cuplug_u32 since) {
     return access.time < since ||
@@ -500,24 +558,17 @@ __attribute__((always_inline)) static inline bool is_plain(State* state, cuplug_
     const cuplug_u64 offset = address - (cuplug_u64)state->base();
     const bool is_shared = offset < SHARED + SHARED_NBYTES;
     if ((kind & TOUCH_ATOMIC) || (nbytes != 4 && nbytes != 8 && nbytes != 16) || (address & (nbytes - 1)) ||
-        pending.waits || (offset < REGION && !is_shared) || offset < SHARED)
+        pending.waits || by_simple_form || (offset < REGION && !is_shared) || offset < SHARED)
         return false;
     if (*(const volatile unsigned char*)shadow::of(address)) return false;
     if (nbytes == 16 && *(const volatile unsigned char*)shadow::of(address + 8)) return false;
-    Cell* cell;
-    if (is_shared) {
-        cell = &of_shared[(offset - SHARED) / CELL];
-    } else {
-        const cuplug_u64 start = address & ~(cuplug_u64)(PAGE - 1);
-        Page*& recent = recently[(cuplug_u32)(address / PAGE) * 0x9e3779b1u >> 26];
-        if ((!recent || recent->address != start) && !(recent = find_page(address))) return false;
-        cell = &recent->cells[address % PAGE / CELL];
-    }
+    Cell* cell = is_shared ? &of_shared[(offset - SHARED) / CELL] : cell_at(state, address);
+    if (!cell) return false;
     const cuplug_u32 thread = state->thread, since = is_shared ? block_time : launch_time;
     const Access mine = {now, thread, 15, kind, codes.number(place)};
     Cell* const end = cell + nbytes / CELL;
     if (kind & TOUCH_WRITE) {
-        if (constant_count) return false;
+        if (in_module(state, address)) return false;
         for (Cell* it = cell; it < end; ++it)
             if (!is_past(it->write, thread, since) || !is_past(it->reads[0], thread, since) ||
                 !is_past(it->reads[1], thread, since))
@@ -573,9 +624,7 @@ __attribute__((noinline)) static void touch_any(State* state, cuplug_u64 address
         if (is_shared) {
             cell = &of_shared[(first - (cuplug_u64)state->base() - SHARED) / CELL];
         } else {
-            Page* page = latest && latest->address == (first & ~(cuplug_u64)(PAGE - 1)) ? latest : find_page(first);
-            if (!page) return;
-            cell = &page->cells[first % PAGE / CELL];
+            if (!(cell = cell_at(state, first))) return;
         }
         Access part = mine;
         part.bytes = bytes_of(first, address, end);
@@ -595,8 +644,31 @@ __attribute__((noinline)) static void touch_any(State* state, cuplug_u64 address
     if (kind & TOUCH_ATOMIC && kind & TOUCH_WRITE) release_at(thread, address, (kind & TOUCH_ORDERED) != 0);
 }
 
+// Lets a strip tell of the cells at an address that nobody has touched in this launch. Whether it does: not of memory
+// part of which nobody may touch, nor of a module's own, which may be constants.
+static bool begin_strip(State* state, cuplug_u64 address) {
+    Strip* strip = told.time == now && !in_lockstep ? strip_at(address) : nullptr;
+    if (!strip || strip->time >= launch_time) return false;
+    if (*(const volatile unsigned char*)shadow::of(address)) return false;  // which may be a fault that tells the address
+    if (*(const volatile cuplug_u64*)shadow::of(address & ~(STRIP - 1)) || in_module(state, address)) return false;
+    strip->time = now;
+    strip->reads = strip->writes = strip->others = 0;
+    return true;
+}
+
+static bool is_quiet_now(cuplug_u64 address, cuplug_u32 nbytes, cuplug_u32 kind, cuplug_u64 code) {
+    const bool writes = kind == TOUCH_WRITE;
+    if (nbytes == 4) return (writes ? is_quiet<4, true, unsigned short> : is_quiet<4, false, unsigned short>)(address, code);
+    if (nbytes == 8) return (writes ? is_quiet<8, true, cuplug_u32> : is_quiet<8, false, cuplug_u32>)(address, code);
+    if (nbytes == 16) return (writes ? is_quiet<16, true, cuplug_u64> : is_quiet<16, false, cuplug_u64>)(address, code);
+    return false;
+}
+
 static void touch(cuplug_u64 address, cuplug_u32 nbytes, cuplug_u32 kind, cuplug_u64 code) {
     State* state = (State*)self();
+    if (kind <= TOUCH_WRITE && address - (cuplug_u64)state->base() >= REGION && begin_strip(state, address) &&
+        is_quiet_now(address, nbytes, kind, code + 1))
+        return;
     const cuplug_u32 place = (cuplug_u32)(code - state->launch->code_begin);
     if (!is_plain(state, address, nbytes, kind, place)) touch_any(state, address, nbytes, kind, place);
 }
@@ -649,9 +721,10 @@ static void begin_launch(State* state, const Launch* launch) {
         of_shared = (Cell*)mmap(nullptr, SHARED_NBYTES / CELL * sizeof(Cell), PROT_READ | PROT_WRITE,
                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     forget_places();
-    launch_time = grid_time = ++now;
+    launch_time = grid_time = tick();
     turns.count = 0;
     if (codes.count > 1 << 12) codes.clear();
+    by_simple_form = launch->races == 2;
     in_lockstep = launch->kernel->habits & LOCKSTEP;
     constant_count = count < 256 ? count : 256;
     memcpy(constants, ranges, constant_count * 2 * sizeof(cuplug_u64));
@@ -663,7 +736,7 @@ static void begin_launch(State* state, const Launch* launch) {
 // Forgets what was done to memory that is given out anew.
 static void forget(cuplug_u64 address, cuplug_u64 nbytes) {
     for (cuplug_u64 at = address & ~(cuplug_u64)(CELL - 1); at < address + nbytes; at += CELL)
-        if (Page* page = find_page(at)) page->cells[at % PAGE / CELL] = Cell();
+        if (Cell* cell = cell_at((State*)self(), at)) *cell = Cell();
 }
 
 static void end_block(State* state) {
@@ -673,7 +746,7 @@ static void end_block(State* state) {
 
 static void begin_block(State* state) {
     block = (cuplug_u32)state->block_index;
-    block_time = barrier_time = ++now;
+    block_time = barrier_time = tick();
     turns.add(block_time, block);
     if (any_views)
         for (Views& its : views) its.count = 0;
@@ -696,8 +769,7 @@ static void end_launch() {
             head = page->next;
             munmap(page, sizeof(Page));
         }
-    latest = nullptr;
-    memset(recently, 0, sizeof recently);
+    memset(told.recent, 0, sizeof told.recent);
     page_count = 0;
 }
 

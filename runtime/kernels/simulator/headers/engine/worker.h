@@ -23,7 +23,7 @@ constexpr cuplug_u64 PARAMETERS = 256 << 10, PARAMETERS_NBYTES = 32 << 10;
 constexpr cuplug_u64 SLOTS = 320 << 10;
 static_assert(SLOTS + MAX_SLOTS * sizeof(SharedSlot) <= 448 << 10, "room before the shared memory");
 constexpr cuplug_u64 SHARED = OWN, SHARED_NBYTES = 256 << 10, SHARED_MARGIN = 4096;
-constexpr cuplug_u64 MAIN_STACK = 1 << 20, MAIN_STACK_NBYTES = 1 << 20;
+constexpr cuplug_u64 MAIN_STACK = LOCAL, MAIN_STACK_NBYTES = 1 << 20;
 // An odd number of pages, and tops that are not aligned alike, so that stacks do not meet in the same cache sets.
 constexpr cuplug_u64 STACKS = 2 << 20, STACK_NBYTES = 65 * 4096;
 
@@ -54,7 +54,7 @@ struct Launch {
     cuplug_u32 shared_nbytes, workers;
     cuplug_u32 shared_limit;       // bytes of shared memory that a block may use in all
     cuplug_u32 checked;            // whether the kernel was compiled with checks
-    cuplug_u32 races;              // and whether it tells of every access
+    cuplug_u32 races;              // and whether it tells of every access; 2: by the simple form of races.h
     cuplug_u32 cooperative;        // whether blocks may wait for one another
     cuplug_u32 constant_count;     // ranges of __constant__ memory
     const cuplug_u64* constants;   // their addresses and sizes, in turn
