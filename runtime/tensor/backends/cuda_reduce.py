@@ -32,6 +32,10 @@ _FUNCTORS = r"""
 ONE_VALUE(Sum, T(0), a = T(a + x), a)
 ONE_VALUE(Product, T(1), a = T(a * x), a)
 ONE_VALUE(Mean, T(0), a += x, T(a / T(n)))
+template <class T> struct NumberSum : Sum<T> {
+    typedef T Acc;
+    static __device__ __forceinline__ void add(Acc& a, T x, long long i, double p) { a += isnan_(x) ? T(0) : x; }
+};
 
 // The numbers that no number of the type is less, or greater than.
 template <class T> __device__ __forceinline__ T least() {

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.dtypes import get_default_dtype
+from ..core.dtypes import dtype_of
 from ..core.named_results import Extremes
 from ..core.tensor import Tensor
 from ..places.elementwise_table import BY_NAME
 from . import elementwise_functions as each
 from .copying import to
 from .elementwise import apply
-from .promotion import floating
 from .reduction_call import Axes, reduced
 from .reductions import mean, std, var
 from .reductions import sum as sum_of
@@ -72,8 +71,12 @@ def nansum(
     input: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None
 ) -> Tensor:
     """The sum of the elements that are not NaN: see ``sum``, whose arguments and errors these are."""
-    numbers = apply(_WHERE, each.isnan(input), 0, input) if input.dtype.kind == "f" else input
-    return sum_of(numbers, dim, keepdim, dtype=dtype, out=out)
+    if input.dtype.kind != "f":
+        return sum_of(input, dim, keepdim, dtype=dtype, out=out)
+    kind = input.dtype if dtype is None and out is None else dtype_of(out.dtype if dtype is None else dtype)
+    if kind.kind != "f":  # in which there is no NaN
+        return sum_of(apply(_WHERE, each.isnan(input), 0, input), dim, keepdim, dtype=dtype, out=out)
+    return reduced("nansum", input, dim, keepdim, dtype=dtype, out=out)
 
 
 def nanmean(
@@ -83,5 +86,5 @@ def nanmean(
     if input.dtype.kind != "f":
         return mean(input, dim, keepdim, dtype=dtype, out=out)
     total = nansum(input, dim, keepdim, dtype=dtype)
-    counted = to(each.bitwise_not(each.isnan(input)), floating(get_default_dtype()))
-    return into(out, to(apply(_DIV, total, sum_of(counted, dim, keepdim)), total.dtype))
+    counted = sum_of(each.eq(input, input), dim, keepdim)
+    return into(out, to(apply(_DIV, total, counted), total.dtype))

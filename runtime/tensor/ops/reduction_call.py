@@ -40,7 +40,7 @@ def reduced(
         return dispatch(asked, _prepare, (input,), parameter)[0]  # type: ignore[no-any-return]
     if name in ("any", "all") and out.dtype not in (bool_, uint8):
         raise ElementTypeError(f"{name}() results in bool, and out= names a tensor of {out.dtype!r}")
-    if dtype is None and (name in ("sum", "prod") or (name == "mean" and input.dtype.kind == "f")):
+    if dtype is None and (name in ("sum", "prod", "nansum") or (name == "mean" and input.dtype.kind == "f")):
         asked = (*asked[:3], out.dtype)  # torch computes in the type that is wanted
     result: Tensor = dispatch(asked, _prepare, (input,), parameter)[0]
     return into(out, result, exact=name in ("amax", "amin", "argmax", "argmin"))

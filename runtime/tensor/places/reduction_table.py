@@ -79,6 +79,10 @@ def _of(ufunc: np.ufunc) -> Callable[..., Any]:
     return lambda a, axes, _: ufunc.reduce(a, axis=axes, dtype=a.dtype, keepdims=True)
 
 
+def _nansum(a: Any, axes: Shape, _: Any) -> Any:
+    return np.add.reduce(np.where(np.isnan(a), a.dtype.type(0), a), axis=axes, dtype=a.dtype, keepdims=True)
+
+
 def _test(ufunc: np.ufunc) -> Callable[..., Any]:
     return lambda a, axes, _: ufunc.reduce(a, axis=axes, keepdims=True)
 
@@ -137,6 +141,8 @@ _max, _min, _argmax, _argmin = _of(np.maximum), _of(np.minimum), _index(np.argma
 _TABLE = (
     Reduction("sum",    _of(np.add),            "Sum",      R.TOTAL,
               gradient="g"),
+    Reduction("nansum", _nansum,                "NumberSum", R.TOTAL,
+              gradient="where(a == a, g, 0)"),
     Reduction("prod",   _of(np.multiply),       "Product",  R.TOTAL,
               gradient="without_each(a, axes) * g"),
     Reduction("mean",   _mean,                  "Mean",     R.MEAN,

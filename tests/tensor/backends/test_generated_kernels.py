@@ -60,6 +60,11 @@ def test_reductions_run_over_rows_columns_and_everything() -> None:
     values, indices = x.max(1)
     np.testing.assert_array_equal(values.cpu().numpy(), a.max(1))
     np.testing.assert_array_equal(indices.cpu().numpy(), a.argmax(1))
+    a[a > 1] = np.nan
+    a[7, 3] = np.inf
+    a[9] = np.nan
+    found = cuplug.tensor(a, device="cuda").nansum(1).cpu().numpy()
+    np.testing.assert_allclose(found, np.nansum(a, 1, dtype=np.float64), rtol=1e-4, atol=1e-3)
     big = cuplug.ones(200_000, device="cuda")  # enough for partial results
     assert big.sum().item() == 200_000
     assert big.std().item() == 0
