@@ -16,6 +16,7 @@ from ..places.place import Kernel
 from ..places.row_table import RowOperation
 from .cuda_rows import gather_source, scatter_source, search_source, soft_source
 from .cuda_scan import TILE, scan_source
+from .cuda_select import select_source
 from .cuda_sort import LONGEST_BLOCK_ROW, long_row_source, short_row_source, tile_of
 from .cuda_source import THREADS
 
@@ -89,13 +90,18 @@ def _scan(place: Launching, operation: RowOperation, outs: Sequence[Layout], ope
 
 
 def _sort(place: Launching, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
-    stored, (rows, length) = operands[0].dtype, operands[0].shape
-    if length > LONGEST_BLOCK_ROW[stored.itemsize]:
-        return _sort_long(place, outs, operands)
-    launch = place.bound(place.function(short_row_source(stored, length)), (rows, 1, 1), _BLOCK, "PPPqq")
+    fits = operands[0].shape[1] <= LONGEST_BLOCK_ROW[operands[0].dtype.itemsize]
+    return (_sort_short if fits else _sort_long)(place, outs, operands)
 
-    def kernel(values: Tensor, places: Tensor, given: Tensor, descending: int) -> None:
-        launch(place.runtime.current, values._address, places._address, given._address, length, descending)
+
+def _sort_short(place: Launching, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
+    """Rows that a block holds, or what comes first in them."""
+    stored, (rows, length) = operands[0].dtype, operands[0].shape
+    launch = place.bound(place.function(short_row_source(stored, length)), (rows, 1, 1), _BLOCK, "PPPPqqq")
+
+    def kernel(values: Tensor, places: Tensor, given: Tensor, descending: int, kept: int = length) -> None:
+        addresses = values._address, places._address, given._address
+        launch(place.runtime.current, *addresses, 0, length, descending, kept)
 
     return kernel
 
@@ -134,6 +140,39 @@ def _sort_long(place: Launching, outs: Sequence[Layout], operands: Sequence[Layo
             if chunks > 1:
                 add_up(current, counts, varying, digit, chunks)
             move(current, *buffers, digit, descending, length, chunks, share)
+
+    return kernel
+
+
+def _first(place: Launching, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
+    stored, (rows, length), kept = operands[0].dtype, operands[0].shape, outs[0].shape[1]
+    if length <= LONGEST_BLOCK_ROW[stored.itemsize]:
+        return _sort_short(place, outs, operands)
+    wide = length >= 2**32
+    source = select_source(stored, wide=wide)
+    wanted = -(-8 * place.runtime.properties(place.ordinal).multi_processor_count // rows)
+    share = -(-length // (4096 * wanted)) * 4096
+    chunks = -(-length // share)
+    grid, letters = (rows * chunks, 1, 1), "PqqqqqP"
+    count = place.bound(place.function(source, "count"), grid, _BLOCK, letters + "q")
+    survey = place.bound(place.function(source, "survey"), grid, _BLOCK, letters + "P")
+    pick = place.bound(place.function(source, "pick"), grid, _BLOCK, letters + "PPP")
+    order = place.bound(place.function(short_row_source(stored, kept)), (rows, 1, 1), _BLOCK, "PPPPqqq")
+    counted, narrow = rows * stored.itemsize * 256, 8 if wide else 4
+    sizes = (outs[0].nbytes, outs[1].nbytes, counted * narrow, rows * chunks * 2 * narrow)
+
+    def kernel(values: Tensor, places: Tensor, given: Tensor, descending: int, kept: int) -> None:
+        current = place.runtime.current
+        # Dropped when this returns: the stream reuses it after the kernels, not before.
+        spare = [place.allocate(size) for size in sizes]
+        some_values, some_places, counts, found = (each.address for each in spare)
+        place.clear_bytes(counts, counted * narrow)
+        row = given._address, descending, length, chunks, share, kept, counts
+        for digit in reversed(range(stored.itemsize)):
+            count(current, *row, digit)
+        survey(current, *row, found)
+        pick(current, *row, found, some_values, some_places)
+        order(current, values._address, places._address, some_values, some_places, kept, descending, kept)
 
     return kernel
 
@@ -202,6 +241,7 @@ def _linear(place: Launching, source: str, count: int, letters: str) -> Callable
 _KINDS: dict[str, Callable[[Any, RowOperation, Sequence[Layout], Sequence[Layout]], Kernel]] = {
     "scan": _scan,
     "sort": _sort,
+    "first": _first,
     "gather": _gather,
     "scatter": _scatter,
     "search": _search,

@@ -19,7 +19,8 @@ LONGEST_BLOCK_ROW = {1: 4096, 2: 4096, 4: 4096, 8: 2048}
 
 
 def short_row_source(stored: dtype, length: int) -> str:
-    """``kernel(values, places, source, length, descending)``, a block of 256 threads for each row."""
+    """``kernel(values, places, source, given, length, descending, kept)``, a block of 256 threads for each row, of
+    which the first ``kept`` elements are written. ``given`` has their places, or is 0 where they are in order."""
     items = 1
     while items * 256 < length:
         items *= 2
@@ -48,7 +49,8 @@ def long_row_source(stored: dtype, *, wide: bool) -> str:
 
 _SHORT = r"""
 extern "C" __global__ void __launch_bounds__(256) kernel(
-    Bits* values, long long* places, const Bits* source, long long length, long long descending) {
+    Bits* values, long long* places, const Bits* source, const long long* given, long long length,
+    long long descending, long long kept) {
     __shared__ Bits keys[TILE];
     __shared__ unsigned short from[TILE];
     __shared__ unsigned tally[8 * 256], sums[8];
@@ -85,9 +87,9 @@ extern "C" __global__ void __launch_bounds__(256) kernel(
     #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
         const int i = k * 256 + threadIdx.x;
-        if (i < many) {
-            values[row + i] = keys[i];
-            places[row + i] = from[i];
+        if (i < kept) {
+            values[blockIdx.x * kept + i] = keys[i];
+            places[blockIdx.x * kept + i] = given ? given[row + from[i]] : from[i];
         }
     }
 }

@@ -119,10 +119,19 @@ def topk(
     axis = normal_axis(dim, input.ndim)
     if not 0 <= k <= (input.shape[axis] if input.ndim else 1):
         raise RangeError(f"topk: {k} of a dimension of length {input.shape[axis] if input.ndim else 1}")
+    if input.ndim and k <= _SELECTED:
+        rows = as_rows(input, axis)
+        made = run_rows("topk", (input.dtype, int64), (rows.shape[0], k), [rows], int(largest), k)
+        shape = (*input.shape[:axis], k, *input.shape[axis + 1 :])
+        return into(out, ValuesAndIndices(*(from_rows(one, shape, axis) for one in made)), exact=True)
     found = _sorted(input, axis, largest)
     if input.ndim:
         found = [contiguous(narrow(one, axis, 0, k)) for one in found]
     return into(out, ValuesAndIndices(*found), exact=True)
+
+
+_SELECTED = 2048
+"""The most elements of a row that are selected. More are taken from the sorted row."""
 
 
 def kthvalue(

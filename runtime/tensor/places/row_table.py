@@ -23,7 +23,7 @@ class RowOperation:
 
     name: str
     kind: str
-    """Which kernels do it: ``scan``, ``sort``, ``gather``, ``scatter``, ``search`` or ``soft``."""
+    """Which kernels do it: ``scan``, ``sort``, ``first``, ``gather``, ``scatter``, ``search`` or ``soft``."""
     numpy: Callable[..., Any]
     """``numpy(*operands, *parameters)`` returns the results; of ``scatter`` it changes the first operand instead."""
     cuda: str = ""
@@ -64,6 +64,11 @@ def _sort(a: Any, descending: int) -> tuple[Any, Any]:
     else:
         order = np.argsort(a, axis=1, kind="stable")
     return np.take_along_axis(a, order, 1), order
+
+
+def _first(a: Any, descending: int, wanted: int) -> tuple[Any, Any]:
+    values, order = _sort(a, descending)
+    return values[:, :wanted], order[:, :wanted]
 
 
 def _checked(index: Any, length: int) -> None:
@@ -132,6 +137,8 @@ _TABLE = (
     RowOperation("cummin",      "scan",     _extremes(np.minimum),  "Smallest",
                  gradient=("scatter_add(zeros_like(a), 1, z, g)",)),
     RowOperation("sort",        "sort",     _sort,                  parameters=1,
+                 gradient=("scatter(zeros_like(a), 1, z, g)",)),
+    RowOperation("topk",        "first",    _first,                 parameters=2,
                  gradient=("scatter(zeros_like(a), 1, z, g)",)),
     RowOperation("gather",      "gather",   _gather,
                  gradient=("scatter_add(zeros_like(a), 1, b, g)", "")),

@@ -69,3 +69,23 @@ def test_longer_rows_are_sorted_digit_by_digit(kind: str, rows: int, length: int
 
 def test_equal_elements_stay_as_they_are() -> None:
     _check(np.full((1, 2100), 7), descending=True)
+
+
+@pytest.mark.parametrize(("kind", "rows", "length", "wanted"), [("float64", 2, 9000, 70)])
+@pytest.mark.parametrize("largest", [False, True])
+def test_the_first_of_long_rows_are_selected(kind: str, rows: int, length: int, wanted: int, largest: bool) -> None:
+    """Of many equal elements those that come first."""
+    array = _numbers(kind, rows, length)
+    found = cuplug.tensor(array, device="cuda").topk(wanted, 1, largest)
+    values, order = ROWS["sort"].numpy(array, int(largest))
+    np.testing.assert_array_equal(found.indices.cpu().numpy(), order[:, :wanted])
+    bits = f"u{array.dtype.itemsize}"
+    np.testing.assert_array_equal(found.values.cpu().numpy().view(bits), values[:, :wanted].view(bits))
+
+
+def test_the_first_of_rows_that_a_block_holds() -> None:
+    array = _numbers("float32", 3, 300)
+    found = cuplug.tensor(array, device="cuda").topk(7, 1)
+    values, order = ROWS["sort"].numpy(array, 1)
+    np.testing.assert_array_equal(found.indices.cpu().numpy(), order[:, :7])
+    np.testing.assert_array_equal(found.values.cpu().numpy(), values[:, :7])
