@@ -57,6 +57,19 @@ PyObject *thread_number(PyObject *object, PyObject *arguments) {
   return PyLong_FromUnsignedLong(as_log(object)->log->thread_number(identity));
 }
 
+PyObject *grow_log(PyObject *object, PyObject *argument) {
+  const unsigned long long size = PyLong_AsUnsignedLongLong(argument);
+  if (PyErr_Occurred()) return nullptr;
+  TraceLog *log = as_log(object)->log;
+  int failed;
+  Py_BEGIN_ALLOW_THREADS;
+  failed = log->grow(size);
+  Py_END_ALLOW_THREADS;
+  if (failed == 0) Py_RETURN_NONE;
+  errno = failed;
+  return PyErr_SetFromErrno(PyExc_OSError);
+}
+
 PyObject *close_log(PyObject *object, PyObject *) {
   TraceLog *log = as_log(object)->log;
   uint64_t end;
@@ -71,6 +84,9 @@ PyObject *get_error(PyObject *object, void *) { return PyLong_FromLong(as_log(ob
 PyMethodDef log_methods[] = {
     {"thread", thread_number, METH_VARARGS,
      "thread($self, identity, name, /)\n--\n\nThe number of a thread, which is called `name` if it had none yet."},
+    {"grow", grow_log, METH_O,
+     "grow($self, size, /)\n--\n\nLet the file have `size` bytes at least, with the disk space taken. OSError: there is no "
+     "room."},
     {"close", close_log, METH_NOARGS,
      "close($self, /)\n--\n\nTake no more events. Where the records end, in bytes from the file's begin."},
     {nullptr, nullptr, 0, nullptr},

@@ -24,7 +24,8 @@ namespace cuplug {
  * The file itself, mapped into memory, is where events go at once: whatever kills the process, the kernel keeps what was
  * written, and there is no buffer that could be full, nor a thread that empties it. Places are handed out by one atomic
  * counter, which Python's writer shares for its names and stacks. Only where the file has to grow, once in 20,480
- * events and ahead of time, a thread calls the kernel; another that needs the same part meanwhile waits for it.
+ * events and ahead of time, a thread calls the kernel; another that needs the same part meanwhile waits for it. Nobody
+ * else lets the file grow, Python's writer neither, since what it grows by is written, as zeros.
  *
  * One that a full disk has cut off, a closed one, and any one in a forked child (the file is the parent's) take no
  * events. Nothing here knows the interpreter. Logs are never destroyed: another thread may be about to write. */
@@ -52,6 +53,9 @@ class TraceLog {
   void name_thread(uint64_t identity, const char *name);
   bool knows_this_thread() const { return current_.log == this; }
 
+  /* Let the file have `size` bytes at least, with the disk space taken now: a map of a file with holes would end in a bus
+   * error when the disk is full. The errno of what failed, or 0. */
+  int grow(uint64_t size);
   /* Take no more events. Answers where the records end, the same each time. */
   uint64_t close();
   /* The errno of what cut the trace off; 0 while nothing has. */
@@ -75,7 +79,7 @@ class TraceLog {
   bool is_elsewhere() const; /* whether this process was forked from the one that made the log */
   char *window(uint64_t number);
   char *map(uint64_t number);
-  int grow(uint64_t size);
+  int extend(uint64_t size);
   void cut_off(int error);
   void write(const void *record);
   uint64_t count_done();

@@ -82,14 +82,13 @@ def _with_older(path: str, action: Callable[[], None]) -> None:
             older.close()
 
 
-def allocate(file: int, has: int, size: int, *, shared: bool = False) -> None:
+def allocate(file: int, has: int, size: int) -> None:
     """Let a file of ``has`` bytes grow to ``size``, with the disk space taken now.
 
     A memory map of a file with holes would end in a bus error when the disk is full.
 
     Raises:
-        OSError: there is no room. The file then is as long as it was, unless it is ``shared``: with somebody who may
-            let it grow at the same time.
+        OSError: there is no room. The file then is as long as it was.
     """
     try:
         try:
@@ -101,8 +100,7 @@ def allocate(file: int, has: int, size: int, *, shared: bool = False) -> None:
         except AttributeError:  # not every system has it
             _fill(file, has, size)
     except OSError:
-        if not shared:
-            os.ftruncate(file, has)
+        os.ftruncate(file, has)
         raise
 
 

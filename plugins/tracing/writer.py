@@ -317,9 +317,10 @@ class TraceWriter:
         """Map the part of the file from the record at ``place`` on."""
         size = place + _WINDOW * RECORD_SIZE
         file = self._file.fileno()
-        has = os.fstat(file).st_size
-        if has < size:
-            allocate(file, has, size, shared=self.log is not None)
+        if self.log is not None:
+            self.log.grow(size)
+        elif (has := os.fstat(file).st_size) < size:
+            allocate(file, has, size)
         self.window = self._map(place, size)
 
     def _map(self, place: int, end: int) -> tuple[int, int, Any]:
