@@ -105,16 +105,11 @@ class Pool:
     def take(self, piece: Piece, nbytes: int) -> tuple[HeldMemory, int, int]:
         """Take the first ``nbytes`` of a free piece for use: its segment, its address and the bytes taken."""
         idle = self.is_idle(piece)
-        segment = self._unlist(*piece)
-        taken, rest = self._cut(segment, piece, nbytes)
-        self._count(rest - (not idle), (piece[0] - taken if rest else 0) - (0 if idle else piece[0]))
-        return segment, piece[1], taken
+        return self._cut(self._unlist(*piece), piece, nbytes, was_idle=idle)
 
     def take_new(self, segment: HeldMemory, nbytes: int) -> tuple[HeldMemory, int, int]:
         """The same for a segment that was added just now."""
-        taken, rest = self._cut(segment, (segment.nbytes, segment.address), nbytes)
-        self._count(rest, segment.nbytes - taken if rest else 0)
-        return segment, segment.address, taken
+        return self._cut(segment, (segment.nbytes, segment.address), nbytes, was_idle=True)
 
     def put(self, address: int, nbytes: int, segment: HeldMemory) -> None:
         """Make a block's memory in ``segment`` free again, and one with its free neighbours."""
@@ -133,7 +128,8 @@ class Pool:
         self._list(end - start, start, segment)
         if end - start < segment.nbytes:
             blocks, change = blocks + 1, change + end - start
-        self._count(blocks, change)
+        if change:
+            self._ledger.split(blocks, change, small=self.small)
 
     def pieces(self) -> list[tuple[HeldMemory, int, int]]:
         """The free pieces: segment, address and bytes of each."""
@@ -179,15 +175,16 @@ class Pool:
 
     # --- small help
 
-    def _cut(self, segment: HeldMemory, piece: Piece, nbytes: int) -> tuple[int, bool]:
-        if not self._rules.cuts(piece[0], nbytes):
-            return piece[0], False
-        self._list(piece[0] - nbytes, piece[1] + nbytes, segment)
-        return nbytes, True
-
-    def _count(self, blocks: int, nbytes: int) -> None:
-        if nbytes:
-            self._ledger.split(blocks, nbytes, small=self.small)
+    def _cut(self, segment: HeldMemory, piece: Piece, nbytes: int, *, was_idle: bool) -> tuple[HeldMemory, int, int]:
+        taken, address = piece
+        blocks, change = (0, 0) if was_idle else (-1, -taken)
+        if self._rules.cuts(taken, nbytes):
+            rest, taken = taken - nbytes, nbytes
+            self._list(rest, address + nbytes, segment)
+            blocks, change = blocks + 1, change + rest
+        if change:
+            self._ledger.split(blocks, change, small=self.small)
+        return segment, address, taken
 
     def _list(self, nbytes: int, address: int, segment: HeldMemory) -> None:
         insort(self._pieces, (nbytes, address))

@@ -33,17 +33,13 @@ class Counter:
         """The sum of all decreases. It follows from the others, so that it need not be counted."""
         return self.start + self.allocated - self.current
 
-    def increase(self, amount: int) -> None:
-        """Add ``amount`` to the current value and keep the peak."""
-        self.allocated += amount
-        current = self.current = self.current + amount
-        if current > self.peak:
-            self.peak = current
-
     def change(self, amount: int) -> None:
-        """Add ``amount``, or take its opposite off where it is negative."""
+        """Add ``amount`` and keep the peak, or take its opposite off where it is negative."""
         if amount > 0:
-            self.increase(amount)
+            self.allocated += amount
+            current = self.current = self.current + amount
+            if current > self.peak:
+                self.peak = current
         else:
             self.current += amount
 
@@ -103,6 +99,18 @@ class Counters:
         for name in self.__slots__:
             yield name, getattr(self, name)
 
+    @classmethod
+    def of_nothing_waiting(cls) -> Counters:
+        """Counters to begin with: until something waits, what is active is what is allocated, and is counted once."""
+        allocation, allocated_bytes = Counter(), Counter()
+        return cls(allocation, allocated_bytes, active=allocation, active_bytes=allocated_bytes)
+
+    def tell_active_apart(self) -> None:
+        """From now on something waits: count what is active by itself."""
+        if self.active is self.allocation:
+            self.active_bytes = self.allocated_bytes.copy()
+            self.active = self.allocation.copy()  # the last step: broken off before, this is done again
+
     def copy(self) -> Counters:
         """Counters with the same figures, independent of these."""
         return Counters(**{name: counter.copy() for name, counter in self.named()})
@@ -160,7 +168,9 @@ class Ledger:
     """
 
     def __init__(self) -> None:
-        self.statistics = Statistics()
+        self.statistics = counted = Statistics(*(Counters.of_nothing_waiting() for _ in range(3)))
+        self._counters = {True: (counted.all, counted.small), False: (counted.all, counted.large)}
+        """By whether something is small: where it is counted."""
 
     @property
     def reserved(self) -> int:
@@ -169,25 +179,29 @@ class Ledger:
 
     def allocated(self, nbytes: int, requested: int) -> None:
         """Count a block that goes into the program's hands."""
-        for counters in self._pools(nbytes <= SMALL_BLOCK):
-            counters.allocation.increase(1)
-            counters.allocated_bytes.increase(nbytes)
-            counters.requested_bytes.increase(requested)
-            counters.active.increase(1)
-            counters.active_bytes.increase(nbytes)
+        for counters in self._counters[nbytes <= SMALL_BLOCK]:
+            counters.allocation.change(1)
+            counters.allocated_bytes.change(nbytes)
+            counters.requested_bytes.change(requested)
+            if counters.active is not counters.allocation:
+                counters.active.change(1)
+                counters.active_bytes.change(nbytes)
 
     def freed(self, nbytes: int, requested: int, *, waits: bool = False) -> None:
         """Count a block that leaves the program's hands. ``waits``: it stays active until it has ``passed``."""
-        for counters in self._pools(nbytes <= SMALL_BLOCK):
+        for counters in self._counters[nbytes <= SMALL_BLOCK]:
+            if waits:
+                counters.tell_active_apart()
             counters.allocation.current -= 1
             counters.allocated_bytes.current -= nbytes
             counters.requested_bytes.current -= requested
-        if not waits:
-            self.passed(nbytes)
+            if not waits and counters.active is not counters.allocation:
+                counters.active.current -= 1
+                counters.active_bytes.current -= nbytes
 
     def passed(self, nbytes: int) -> None:
         """Count a block that is active no longer: it waits for no stream."""
-        for counters in self._pools(nbytes <= SMALL_BLOCK):
+        for counters in self._counters[nbytes <= SMALL_BLOCK]:
             counters.active.current -= 1
             counters.active_bytes.current -= nbytes
 
@@ -211,14 +225,15 @@ class Ledger:
 
     def mapped(self, segments: int, nbytes: int, *, small: bool) -> None:
         """Count a change in what is held: in segments (memory without a gap), and in bytes."""
-        for counters in self._pools(small):
+        for counters in self._counters[small]:
             counters.segment.change(segments)
             counters.reserved_bytes.change(nbytes)
 
     def split(self, blocks: int, nbytes: int, *, small: bool) -> None:
         """Count a change in the free blocks that share a segment with used ones: in number, and in bytes."""
-        for counters in self._pools(small):
-            counters.inactive_split.change(blocks)
+        for counters in self._counters[small]:
+            if blocks:
+                counters.inactive_split.change(blocks)
             counters.inactive_split_bytes.change(nbytes)
 
     def correct(self, blocks: Iterable[Block], segments: Iterable[Segment], *, splits: bool) -> None:
@@ -241,6 +256,7 @@ class Ledger:
             (self.statistics.large, (now[False],)),
             (self.statistics.all, (now[True], now[False])),
         ):
+            counters.tell_active_apart()
             for name, counter in counters.named():
                 counter.correct(sum(part.figures[name] for part in parts))
 
@@ -258,10 +274,6 @@ class Ledger:
                 counter.reset_accumulated()
         statistics.num_alloc_retries = statistics.num_ooms = statistics.num_sync_all_streams = 0
         statistics.num_device_alloc = statistics.num_device_free = 0
-
-    def _pools(self, small: bool) -> tuple[Counters, Counters]:
-        statistics = self.statistics
-        return statistics.all, statistics.small if small else statistics.large
 
 
 class _Present:

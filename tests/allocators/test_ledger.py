@@ -25,11 +25,11 @@ class Plain:
 
     def allocated(self, nbytes: int, requested: int) -> None:
         for pool in self.pools(nbytes):
-            pool.allocation.increase(1)
-            pool.allocated_bytes.increase(nbytes)
-            pool.requested_bytes.increase(requested)
-            pool.active.increase(1)
-            pool.active_bytes.increase(nbytes)
+            pool.allocation.change(1)
+            pool.allocated_bytes.change(nbytes)
+            pool.requested_bytes.change(requested)
+            pool.active.change(1)
+            pool.active_bytes.change(nbytes)
 
     def freed(self, nbytes: int, requested: int, waits: bool) -> None:
         for pool in self.pools(nbytes):

@@ -41,7 +41,7 @@ class CountsFailures(ExampleAllocator):
 
     def statistics(self):
         statistics = super().statistics()
-        statistics.all.requested_bytes.increase(self.failed)
+        statistics.all.requested_bytes.change(self.failed)
         statistics.all.requested_bytes.change(-self.failed)
         return statistics
 
