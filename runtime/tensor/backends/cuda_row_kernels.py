@@ -14,7 +14,16 @@ from ..core.storage import Storage
 from ..core.tensor import Tensor
 from ..places.place import Kernel
 from ..places.row_table import RowOperation
-from .cuda_rows import gather_source, scatter_source, search_source, soft_source
+from .cuda_geometry import Walk
+from .cuda_rows import (
+    KEPT,
+    PER_BLOCK,
+    gather_source,
+    kept_soft_source,
+    scatter_source,
+    search_source,
+    soft_source,
+)
 from .cuda_scan import TILE, scan_source
 from .cuda_select import select_source
 from .cuda_sort import LONGEST_BLOCK_ROW, long_row_source, short_row_source, tile_of
@@ -23,8 +32,6 @@ from .cuda_source import THREADS
 __all__ = ["row_kernel"]
 
 _BLOCK = (THREADS, 1, 1)
-_SHORT = 1024
-"""Elements of a row up to which 32 threads normalise it."""
 _SPREAD = 1024
 """Blocks that look for the digits that vary."""
 
@@ -38,7 +45,7 @@ class Launching(Protocol):
     def function(self, source: str, name: str = "kernel") -> int:
         """The handle of a kernel."""
 
-    def bound(self, function: int, grid: Dim3, block: Dim3, letters: str) -> Callable[..., None]:
+    def bound(self, function: int, grid: Dim3, block: Dim3, letters: str, before: bytes = b"") -> Callable[..., None]:
         """What launches it."""
 
     def allocate(self, nbytes: int) -> Storage:
@@ -178,19 +185,21 @@ def _first(place: Launching, operation: RowOperation, outs: Sequence[Layout], op
 
 
 def _gather(place: Launching, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
-    count, picked, length = outs[0].numel, outs[0].shape[1], operands[0].shape[1]
-    launch = _linear(place, gather_source(outs[0].dtype), count, "PPPqqq")
+    count, length = outs[0].numel, operands[0].shape[1]
+    walk = Walk(outs[0].shape, [(length, 0)])
+    launch = _linear(place, gather_source(walk, outs[0].dtype), count, "PPPqq", walk.packed)
 
     def kernel(out: Tensor, source: Tensor, index: Tensor) -> None:
-        launch(place.runtime.current, out._address, source._address, index._address, length, picked, count)
+        launch(place.runtime.current, out._address, source._address, index._address, length, count)
 
     return kernel
 
 
 def _scatter(place: Launching, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
     index, length = operands[0], outs[0].shape[1]
-    count, picked = index.numel, index.shape[1]
-    launch = _linear(place, scatter_source(operation.cuda, outs[0].dtype), count, "PPPqqq")
+    count = index.numel
+    walk = Walk(index.shape, [(length, 0)])
+    launch = _linear(place, scatter_source(walk, operation.cuda, outs[0].dtype), count, "PPPqq", walk.packed)
 
     nbytes = outs[0].nbytes
     # What is exchanged are words of 4 bytes: of narrower elements in a copy, whose last word is whole.
@@ -199,43 +208,58 @@ def _scatter(place: Launching, operation: RowOperation, outs: Sequence[Layout], 
     def kernel(target: Tensor, index: Tensor, values: Tensor) -> None:
         current, given = place.runtime.current, (index._address, values._address)
         if not narrow:
-            launch(current, target._address, *given, length, picked, count)
+            launch(current, target._address, *given, length, count)
             return
         copied = place.allocate(-(-nbytes // 4) * 4)
         place.copy_bytes(copied.address, target._address, nbytes)
-        launch(current, copied.address, *given, length, picked, count)
+        launch(current, copied.address, *given, length, count)
         place.copy_bytes(target._address, copied.address, nbytes)
 
     return kernel
 
 
 def _search(place: Launching, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
-    (rows, length), (_, looked), count = operands[0].shape, operands[1].shape, outs[0].numel
-    step = length if rows > 1 else 0
-    launch = _linear(place, search_source(operands[0].dtype, outs[0].dtype), count, "PPPqqqqq")
+    (rows, length), count = operands[0].shape, outs[0].numel
+    walk = Walk(outs[0].shape, [(length if rows > 1 else 0, 0)])
+    source = search_source(walk, operands[0].dtype, outs[0].dtype, wide=length >= 2**31)
+    launch = _linear(place, source, count, "PPPqqq", walk.packed)
 
     def kernel(found: Tensor, ordered: Tensor, values: Tensor, right: int) -> None:
         addresses = found._address, ordered._address, values._address
-        launch(place.runtime.current, *addresses, step, length, looked, right, count)
+        launch(place.runtime.current, *addresses, length, right, count)
 
     return kernel
 
 
 def _soft(place: Launching, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
-    rows, length = operands[0].shape
-    lanes = 32 if length <= _SHORT else THREADS
-    source = soft_source(operation.cuda, operands[0].dtype, outs[0].dtype, lanes)
+    stored, (rows, length) = operands[0].dtype, operands[0].shape
+    lanes = 32 if length <= 32 * KEPT else THREADS
     grid = (-(-(rows * lanes) // THREADS), 1, 1)
-    launch = place.bound(place.function(source), grid, _BLOCK, "PPqq")
+    together = 16 // stored.itemsize
+    forms: dict[bool, Callable[..., None]] = {}
+
+    def form(aligned: bool) -> Callable[..., None]:
+        if length > lanes * KEPT:
+            source = soft_source(operation.cuda, stored, lanes)
+        else:
+            vector = together if aligned else 1
+            items = vector
+            while lanes * items < length:
+                items *= 2
+            source = kept_soft_source(operation.cuda, stored, lanes, items, vector)
+        forms[aligned] = place.bound(place.function(source), grid, _BLOCK, "PPqq")
+        return forms[aligned]
 
     def kernel(out: Tensor, given: Tensor) -> None:
-        launch(place.runtime.current, out._address, given._address, rows, length)
+        x, y = out._address, given._address
+        aligned = not (x | y) % 16 and not length % together
+        (forms.get(aligned) or form(aligned))(place.runtime.current, x, y, rows, length)
 
     return kernel
 
 
-def _linear(place: Launching, source: str, count: int, letters: str) -> Callable[..., None]:
-    return place.bound(place.function(source), (-(-count // THREADS), 1, 1), _BLOCK, letters)
+def _linear(place: Launching, source: str, count: int, letters: str, before: bytes) -> Callable[..., None]:
+    return place.bound(place.function(source), (-(-count // PER_BLOCK), 1, 1), _BLOCK, letters, before)
 
 
 _KINDS: dict[str, Callable[[Any, RowOperation, Sequence[Layout], Sequence[Layout]], Kernel]] = {

@@ -3,28 +3,43 @@
 from __future__ import annotations
 
 from ..core.dtypes import dtype
+from .cuda_geometry import WALKS, Walk
 from .cuda_scan import loading
 from .cuda_source import THREADS, header
 
-__all__ = ["gather_source", "scatter_source", "search_source", "soft_source"]
+__all__ = ["KEPT", "PER_BLOCK", "gather_source", "kept_soft_source", "scatter_source", "search_source", "soft_source"]
 
 _WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "unsigned long long"}
 
-_INDEX = f"""    const long long i = (long long)blockIdx.x * {THREADS} + threadIdx.x;
-    if (i >= count) return;
+PER_BLOCK = 4 * THREADS
+"""Elements that a block of gathering, scattering or searching has: 4 for each thread, so that many readings wait."""
+
+_EACH = f"""    const long long first = (long long)blockIdx.x * {PER_BLOCK} + threadIdx.x;
+#define EACH _Pragma("unroll") for (int k = 0; k < 4; ++k) if (first + k * {THREADS} < count)
+#define I (first + k * {THREADS})
+"""
+_FIND = """    long long at[4];
+    EACH at[k] = index[I];
+    EACH {
+        if (at[k] < 0 || at[k] >= length) __trap();
+        long long row[1];
+        walk.go(I, row);
+        at[k] += row[0];
+    }
 """
 
 
-def gather_source(stored: dtype) -> str:
-    """``kernel(out, source, index, length of a source's row, of an index's row, count)``. An index out of range
-    traps."""
+def gather_source(walk: Walk, stored: dtype) -> str:
+    """``kernel(out, source, index, length of a source's row, count)``. ``walk`` says where the row of each element of
+    the index begins in the source. An index out of range traps."""
     kind = _WORDS[stored.itemsize]
-    return f"""
-extern "C" __global__ void kernel({kind}* out, const {kind}* source, const long long* index, long long length,
-                                  long long picked, long long count) {{
-{_INDEX}    const long long at = index[i];
-    if (at < 0 || at >= length) __trap();
-    out[i] = source[i / picked * length + at];
+    return f"""{WALKS}
+extern "C" __global__ void __launch_bounds__({THREADS}) kernel(
+    const {walk.c_type} walk, {kind}* out, const {kind}* source, const long long* index, long long length,
+    long long count) {{
+{_EACH}{_FIND}    {kind} read[4];
+    EACH read[k] = source[at[k]];
+    EACH out[I] = read[k];
 }}
 """
 
@@ -58,62 +73,71 @@ _ATOMIC = {"int32": "int", "int64": "unsigned long long", "float32": "float", "f
 """The types whose sums the hardware makes, and what it takes them for."""
 
 
-def scatter_source(functor: str, stored: dtype) -> str:
-    """``kernel(target, index, values, length of a target's row, of an index's row, count)``. An index out of range
-    traps. What several threads write to one place is combined in any order; without a functor, one of them stays."""
-    text = header([stored, stored.computed]) + loading(stored, stored.computed)
+def scatter_source(walk: Walk, functor: str, stored: dtype) -> str:
+    """``kernel(target, index, values, length of a target's row, count)``. ``walk`` says where the row of each element
+    of the index begins in the target. An index out of range traps. What several threads write to one place is combined
+    in any order; without a functor, one of them stays."""
+    text = header([stored, stored.computed]) + WALKS + loading(stored, stored.computed)
     if functor == "Write":
-        act = "target[at] = values[i];"
+        act = "target[at[k]] = value[k];"
     elif functor == "Add" and stored.name in _ATOMIC:
         kind = _ATOMIC[stored.name]
-        act = f"atomicAdd(({kind}*)(target + at), ({kind})values[i]);"
+        act = f"atomicAdd(({kind}*)(target + at[k]), ({kind})value[k]);"
     else:
         text += _COMBINE.replace("F<T>", f"{functor}<T>")
-        act = "combine(target + at, load(values[i]));"
+        act = "combine(target + at[k], load(value[k]));"
     return f"""{text}
-extern "C" __global__ void kernel(Stored* target, const long long* index, const Stored* values, long long length,
-                                  long long picked, long long count) {{
-{_INDEX}    long long at = index[i];
-    if (at < 0 || at >= length) __trap();
-    at += i / picked * length;
-    {act}
+extern "C" __global__ void __launch_bounds__({THREADS}) kernel(
+    const {walk.c_type} walk, Stored* target, const long long* index, const Stored* values, long long length,
+    long long count) {{
+{_EACH}    Stored value[4];
+    EACH value[k] = values[I];
+{_FIND}    EACH {{ {act} }}
 }}
 """
 
 
-def search_source(stored: dtype, found: dtype) -> str:
-    """``kernel(found, ordered, values, length of an ordered row, or 0 for one row, of a row of values, right, count)``.
+def search_source(walk: Walk, stored: dtype, found: dtype, *, wide: bool) -> str:
+    """``kernel(found, ordered, values, length of an ordered row, right, count)``. ``walk`` says where the ordered row
+    of each value begins; ``wide``: whether such a row needs 64 bits.
 
     NaN belongs behind all numbers, where sorting puts it.
     """
-    return f"""{header([stored, stored.computed])}{loading(stored, stored.computed)}
+    place = "unsigned long long" if wide else "unsigned"
+    return f"""{header([stored, stored.computed])}{WALKS}{loading(stored, stored.computed)}
 __device__ __forceinline__ bool less(T a, T b) {{ return a < b || (isnan_(b) && !isnan_(a)); }}
-extern "C" __global__ void kernel({found.c_name}* found, const Stored* ordered, const Stored* values, long long step,
-                                  long long length, long long looked, long long right, long long count) {{
-{_INDEX}    const T x = load(values[i]);
-    ordered += i / looked * step;
-    long long low = 0, high = length;
-    while (low < high) {{
-        const long long half = (low + high) / 2;
-        const T here = load(ordered[half]);
-        if (right ? !less(x, here) : less(here, x)) low = half + 1;
-        else high = half;
+extern "C" __global__ void __launch_bounds__({THREADS}) kernel(
+    const {walk.c_type} walk, {found.c_name}* found, const Stored* ordered, const Stored* values, long long length,
+    long long right, long long count) {{
+{_EACH}    Stored value[4];
+    EACH value[k] = values[I];
+    EACH {{
+        const T x = load(value[k]);
+        long long row[1];
+        walk.go(I, row);
+        const Stored* within = ordered + row[0];
+        {place} low = 0, high = ({place})length;
+        while (low < high) {{
+            const {place} half = (low + high) / 2;
+            const T here = load(within[half]);
+            if (right ? !less(x, here) : less(here, x)) low = half + 1;
+            else high = half;
+        }}
+        found[I] = ({found.c_name})low;
     }}
-    found[i] = ({found.c_name})low;
 }}
 """
 
 
-def soft_source(functor: str, stored: dtype, out: dtype, lanes: int) -> str:
-    """``kernel(out, source, rows, length)``: ``lanes`` threads (32 or 256) for a row, 256 for a block."""
+def soft_source(functor: str, stored: dtype, lanes: int) -> str:
+    """``kernel(out, source, rows, length)``: ``lanes`` threads (32 or 256) for a row, 256 for a block. Rows are read
+    twice."""
     log = functor == "LogSoftmax"
-    if lanes == 32:
-        return _short_rows(log, stored, out)
     result = "load(row[i]) - most - total" if log else "exp(load(row[i]) - most) / total"
-    return f"""{header([stored, out, stored.computed])}{loading(stored, stored.computed)}{_among(lanes)}
-extern "C" __global__ void __launch_bounds__(256) kernel({out.c_name}* out, const Stored* source, long long rows,
+    return f"""{header([stored, stored.computed])}{loading(stored, stored.computed)}{_among(lanes)}
+extern "C" __global__ void __launch_bounds__(256) kernel(Stored* out, const Stored* source, long long rows,
                                                          long long length) {{
-    __shared__ T shared[256];
+    __shared__ T shared[8];
     const long long r = (long long)blockIdx.x * ROWS + threadIdx.x / LANES;
     const int lane = threadIdx.x % LANES;
     const bool mine = r < rows;
@@ -130,7 +154,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel({out.c_name}* out, cons
     most = largest;
     {"total = log(total);" if log else ""}
     if (mine) for (long long i = lane; i < length; i += LANES)
-        out[r * length + i] = convert<{out.c_name}, T>({result});
+        out[r * length + i] = convert<Stored, T>({result});
 }}
 """
 
@@ -138,49 +162,79 @@ extern "C" __global__ void __launch_bounds__(256) kernel({out.c_name}* out, cons
 def _among(lanes: int) -> str:
     return f"""
 enum {{ LANES = {lanes}, ROWS = 256 / LANES }};
+template <bool largest> __device__ __forceinline__ T both(T a, T b) {{ return largest ? maximum(a, b) : a + b; }}
 template <bool largest> __device__ __forceinline__ T among_lanes(T mine, T* shared) {{
-    const int me = threadIdx.x, lane = me % LANES;
-    shared[me] = mine;
+    #pragma unroll
+    for (int half = 16; half > 0; half /= 2) mine = both<largest>(mine, __shfl_xor_sync(~0u, mine, half));
+    if (LANES == 32) return mine;
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = mine;
     __syncthreads();
-    for (int half = LANES / 2; half > 0; half /= 2) {{
-        if (lane < half) shared[me] = largest ? maximum(shared[me], shared[me + half]) : shared[me] + shared[me + half];
-        __syncthreads();
-    }}
-    const T all = shared[me - lane];
+    T all = shared[0];
+    #pragma unroll
+    for (int warp = 1; warp < 8; ++warp) all = both<largest>(all, shared[warp]);
     __syncthreads();
     return all;
 }}
 """
 
 
-def _short_rows(log: bool, stored: dtype, out: dtype) -> str:
-    """The same for rows of 1024 elements at most, which 32 threads keep in registers."""
-    result = "kept[k] - most - total" if log else "kept[k] / total"
-    return f"""{header([stored, out, stored.computed])}{loading(stored, stored.computed)}{_among(32)}
-extern "C" __global__ void __launch_bounds__(256) kernel({out.c_name}* out, const Stored* source, long long rows,
+KEPT = 32
+"""The most elements of a row that a thread keeps."""
+
+
+def kept_soft_source(functor: str, stored: dtype, lanes: int, items: int, together: int) -> str:
+    """The same for rows of ``lanes * items`` elements at most, which are read once and kept in registers.
+
+    Args:
+        functor: ``Softmax`` or ``LogSoftmax``.
+        stored: the elements' type.
+        lanes: threads for a row.
+        items: elements of a thread, a multiple of ``together``.
+        together: how many are read and written at once; a row's length is a multiple, and all addresses are of as many.
+    """
+    log = functor == "LogSoftmax"
+    result = "kept[g * V + v] - most - total" if log else "kept[g * V + v] / total"
+    return f"""{header([stored, stored.computed])}{loading(stored, stored.computed)}{_among(lanes)}
+enum {{ V = {together}, GROUPS = {items} / V }};
+struct __align__({together * stored.itemsize}) Pack {{ Stored at[V]; }};
+extern "C" __global__ void __launch_bounds__(256) kernel(Stored* out, const Stored* source, long long rows,
                                                          long long length) {{
-    __shared__ T shared[256];
+    __shared__ T shared[8];
     const long long r = (long long)blockIdx.x * ROWS + threadIdx.x / LANES;
-    const int lane = threadIdx.x % LANES, count = r < rows ? (int)length : 0;
+    const int first = threadIdx.x % LANES * V, count = r < rows ? (int)length : 0;
     const Stored* row = source + r * length;
-    T kept[32], most = -INFINITY, total = T(0);
+    Stored* to = out + r * length;
+    T kept[GROUPS * V], most = -INFINITY, total = T(0);
     #pragma unroll
-    for (int k = 0; k < 32; ++k) {{
-        kept[k] = lane + k * LANES < count ? load(row[lane + k * LANES]) : -INFINITY;
-        most = maximum(most, kept[k]);
+    for (int g = 0; g < GROUPS; ++g) {{
+        const int i = first + g * LANES * V;
+        Pack read;
+        if (i < count) read = *reinterpret_cast<const Pack*>(row + i);
+        #pragma unroll
+        for (int v = 0; v < V; ++v) kept[g * V + v] = i < count ? load(read.at[v]) : -INFINITY;
     }}
+    #pragma unroll
+    for (int k = 0; k < GROUPS * V; ++k) most = maximum(most, kept[k]);
     most = among_lanes<true>(most, shared);
     #pragma unroll
-    for (int k = 0; k < 32; ++k) {{
-        if (lane + k * LANES >= count) continue;
-        const T power = exp(kept[k] - most);
-        total += power;
-        {"" if log else "kept[k] = power;"}
+    for (int g = 0; g < GROUPS; ++g) {{
+        if (first + g * LANES * V >= count) continue;
+        #pragma unroll
+        for (int v = 0; v < V; ++v) {{
+            const T power = exp(kept[g * V + v] - most);
+            total += power;
+            {"" if log else "kept[g * V + v] = power;"}
+        }}
     }}
     total = among_lanes<false>(total, shared);
     {"total = log(total);" if log else ""}
     #pragma unroll
-    for (int k = 0; k < 32; ++k)
-        if (lane + k * LANES < count) out[r * length + lane + k * LANES] = convert<{out.c_name}, T>({result});
+    for (int g = 0; g < GROUPS; ++g) {{
+        const int i = first + g * LANES * V;
+        Pack made;
+        #pragma unroll
+        for (int v = 0; v < V; ++v) made.at[v] = convert<Stored, T>({result});
+        if (i < count) *reinterpret_cast<Pack*>(to + i) = made;
+    }}
 }}
 """

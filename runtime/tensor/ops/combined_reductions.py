@@ -73,8 +73,8 @@ def nansum(
     """The sum of the elements that are not NaN: see ``sum``, whose arguments and errors these are."""
     if input.dtype.kind != "f":
         return sum_of(input, dim, keepdim, dtype=dtype, out=out)
-    kind = input.dtype if dtype is None and out is None else dtype_of(out.dtype if dtype is None else dtype)
-    if kind.kind != "f":  # in which there is no NaN
+    asked = out.dtype if dtype is None and out is not None else dtype
+    if asked is not None and dtype_of(asked).kind != "f":  # in which there is no NaN
         return sum_of(apply(_WHERE, each.isnan(input), 0, input), dim, keepdim, dtype=dtype, out=out)
     return reduced("nansum", input, dim, keepdim, dtype=dtype, out=out)
 

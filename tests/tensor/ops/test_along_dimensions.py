@@ -106,7 +106,7 @@ def test_indexed_places_may_be_parts_of_other_tensors(device: str) -> None:
     np.testing.assert_array_equal(whole.cpu().numpy(), expected)
 
 
-@pytest.mark.parametrize("length", [3, 1500])
+@pytest.mark.parametrize("length", [3, 1500, 8300])
 def test_softmax_adds_up_to_one_whatever_the_size_of_numbers(length: int, place: str) -> None:
     array = _numbers(3, length) * 100
     found = cuplug.tensor(array, device=place).softmax(1).cpu().numpy()
