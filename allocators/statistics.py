@@ -168,7 +168,8 @@ class Ledger:
     """
 
     def __init__(self) -> None:
-        self.statistics = counted = Statistics(*(Counters.of_nothing_waiting() for _ in range(3)))
+        begin = Counters.of_nothing_waiting
+        self.statistics = counted = Statistics(begin(), begin(), begin())
         self._counters = {True: (counted.all, counted.small), False: (counted.all, counted.large)}
         """By whether something is small: where it is counted."""
 
