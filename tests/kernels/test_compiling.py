@@ -74,7 +74,7 @@ def test_lines_are_those_of_the_source_whatever_was_translated(machine: Any) -> 
 @pytest.mark.parametrize(
     ("source", "what"),
     [
-        ("surface<void, 1> t; __global__ void f() {}", "surface references"),
+        ("surface<void, cudaSurfaceType2DLayered> t; __global__ void f() {}", "layered surfaces"),
         ('__global__ void f(unsigned *x) { asm("mov.u32 %0, %unheard_of;" : "=r"(*x)); }', "this inline PTX"),
         ("__global__ void f(cudaTextureObject_t t, float *x) { x[0] = texCubemap<float>(t, 0, 0, 0); }", "cube maps"),
     ],

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.needs_sim, pytest.mark.one_schedule, pytest.mark.usefi
 SOURCE = Path(__file__).parent / "sources" / "steps.cu"
 WORDS, THREADS, BLOCKS, STEPS = 2048, 72, 3, 10
 POISON = 0xCB
-PLAIN, ALL = range(12), range(19)
+PLAIN, ALL, YIELD = range(12), range(20), 19
 
 
 def draw_step(draw: random.Random, operations: range) -> tuple[int, ...]:
@@ -35,6 +35,8 @@ def draw_program(draw: random.Random, operations: range) -> bytes:
     steps = [draw_step(draw, operations) for _ in range(draw.randrange(1, STEPS + 1))]
     if draw.random() < 0.5:  # the same places again, in another way
         steps[-1] = (draw.choice(operations), *steps[0][1:4], *steps[-1][4:])
+    if YIELD in operations and draw.random() < 0.5:  # so that threads take turns
+        steps[draw.randrange(len(steps))] = (YIELD, 0, 0, 0, 0, THREADS)
     words = [len(steps), *(word for step in steps for word in step)]
     return np.array(words + [0] * (1 + 6 * STEPS - len(words)), np.int32).tobytes()
 

@@ -60,9 +60,9 @@ _REPORTING = frozenset({"printf", "failed_assertion", "__trap"})
 _UNSUPPORTED = {
     **dict.fromkeys(("this_cluster", "cluster_group", "map_shared_rank"), "clusters and distributed shared memory"),
     **dict.fromkeys(("this_multi_grid", "multi_grid_group"), "grids over several devices, which CUDA 13 has no more"),
-    "surface": "surface references, which CUDA 12 has no more; surface objects take their place",
     **dict.fromkeys(("texCubemap", "texCubemapLod", "texCubemapLayered", "surfCubemapread"), "cube maps"),
     **dict.fromkeys(("tex1DLayered", "tex2DLayered", "surf2DLayeredwrite", "surf2DLayeredread"), "layered textures"),
+    **dict.fromkeys(("cudaSurfaceType1DLayered", "cudaSurfaceType2DLayered"), "layered surfaces"),
     **dict.fromkeys(("tex2Dgather", "tex1DGrad", "tex2DGrad", "tex3DGrad"), "gathers and gradients of textures"),
 }
 _OF_GROUPS = frozenset({"this_cluster", "cluster_group", "map_shared_rank", "this_multi_grid", "multi_grid_group"})
@@ -223,8 +223,6 @@ def _refuse_unsupported(tokens: Tokens) -> None:
             )
         what = _UNSUPPORTED.get(tokens[position])
         if what is None or (tokens[position - 1] in (".", "->", "::") and tokens[position] not in _OF_GROUPS):
-            continue
-        if tokens[position] == "surface" and tokens[position + 1] != "<":
             continue
         raise CompileError(
             f"{tokens[position]!r}: the simulator does not support {what}; kernels that use it need a GPU"

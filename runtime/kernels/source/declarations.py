@@ -98,7 +98,7 @@ class Kernel:
 
 @dataclass(slots=True)
 class Symbol:
-    """A ``__device__``, ``__constant__`` or ``__managed__`` variable, or a texture reference."""
+    """A ``__device__``, ``__constant__`` or ``__managed__`` variable, or a texture or surface reference."""
 
     name: str
     qualified: str
@@ -288,7 +288,7 @@ def _statement(found: SourceDeclarations, head: int, semicolon: int, scopes: Seq
         return
     elif "__global__" in words:
         _kernel(found, head, semicolon, scopes, None)
-    elif tokens[head] in ("texture", "static") and tokens[head + (tokens[head] == "static")] == "texture":
+    elif tokens[head + (tokens[head] == "static")] in ("texture", "surface"):
         path = [scope.name for scope in scopes if scope.kind == "namespace" and scope.name]
         if "(" not in words and not any(scope.kind == "type" for scope in scopes):
             found.symbols += [

@@ -256,6 +256,29 @@ def test_a_texture_reference_reads_a_matrix():
     assert (out == values.T).all()
 
 
+@pytest.mark.parametrize("dtype", [np.int16, np.float32, np.float64, np.complex128])
+def test_a_surface_reference_writes_and_reads_an_array(dtype):
+    kind = {"int16": "short", "float32": "float", "float64": "double"}.get(dtype.__name__, "pycuda::complex<double>")
+    source = """
+        #include <pycuda-helpers.hpp>
+        surface<void, cudaSurfaceType2D> image;
+        __global__ void put(TYPE *x) {
+            fp_surf2Dwrite(x[threadIdx.y * 3 + threadIdx.x], image, threadIdx.x, threadIdx.y);
+        }
+        __global__ void turn(TYPE *x) {
+            fp_surf2Dread(&x[threadIdx.x * 2 + threadIdx.y], image, threadIdx.x, threadIdx.y, cudaBoundaryModeClamp);
+        }"""
+    module = SourceModule(source.replace("TYPE", kind))
+    values, out = np.arange(6).reshape(2, 3).astype(dtype), np.zeros((3, 2), dtype)
+    array = drv.np_to_array(np.zeros_like(values), "C", allowSurfaceBind=True)
+    image = module.get_surfref("image")
+    image.set_array(array)
+    assert image.get_array() is array
+    module.get_function("put")(drv.In(values), block=(3, 2, 1))
+    module.get_function("turn")(drv.Out(out), block=(3, 2, 1))
+    assert (out == values.T).all()
+
+
 @pytest.mark.parametrize(
     ("use", "name"),
     [

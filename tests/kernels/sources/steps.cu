@@ -46,7 +46,8 @@ __global__ void together(Program program, float *x) {
         if (s.operation == 12) __syncthreads();
         if (s.operation == 13) __syncwarp();
         if (s.from > (int)threadIdx.x || (int)threadIdx.x >= s.to) continue;
-        if (s.operation == 14) __threadfence();
+        if (s.operation == 19) __nanosleep(1);  // others go on
+        else if (s.operation == 14) __threadfence();
         else if (s.operation == 15) atomicAdd(&x[place(s)], 1.0f);
         else if (s.operation == 16) atomicExch(&x[s.offset], 2.0f);
         else if (s.operation == 17) shared[threadIdx.x + s.by_block] = i;

@@ -293,8 +293,8 @@ class Module:
 
     @translated
     def get_surfref(self, name: str) -> SurfaceReference:
-        """Refused. Raises NotImplementedError."""
-        return SurfaceReference(name)
+        """A surface reference by its name. Raises LogicError if there is none."""
+        return SurfaceReference(name, self._compiled.get_global(name))
 
     def bind(self, texrefs: Iterable[TextureReference] = ()) -> None:
         """Let kernels see what the references were set to since the last launch. ``texrefs`` may be of other modules'.

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ....kernels import texture
+from ....kernels.launch.global_symbol import GlobalSymbol
 from .cuda_arrays import Array, ArrayDescriptor, dtype_of_format
 from .device_contexts import Context
 from .driver_constants import TRSF_NORMALIZED_COORDINATES, TRSF_READ_AS_INTEGER, address_mode, array_format, filter_mode
@@ -130,8 +133,31 @@ class TextureReference:
 
 
 class SurfaceReference:
-    """Refused: the simulator's kernels take surface objects."""
+    """What kernels read and write by a ``surface<…>`` of a module. Made by ``Module.get_surfref``."""
 
-    def __init__(self, *_: Any) -> None:
-        """Refused. Raises NotImplementedError."""
-        lacking("SurfaceReference", "pass a surface object (cuplug.Texture(...).handle) to the kernel")
+    def __init__(self, name: str = "", symbol: GlobalSymbol | None = None) -> None:
+        """The reference of a module. Raises NotImplementedError without one: CUDA gave those up."""
+        if symbol is None:
+            lacking("SurfaceReference of no module", "use Module.get_surfref")
+        self._name, self._symbol = name, symbol
+        self._array: Array | None = None
+        self._bound: list[Any] = []
+        """What kernels may still look at: the surfaces up to now, and their arrays."""
+
+    def set_array(self, array: Array, flags: int = 0) -> None:  # noqa: ARG002
+        """Let kernels that are queued from now on see an array."""
+        shown = texture.Texture(
+            int(array.memory), array.shape, dtype_of_format(array.format), channels=array.num_channels
+        )
+        self._symbol.copy_from(np.uint64(shown.surface), stream=0)
+        if len(self._bound) >= _MOST_BOUND:
+            Context.synchronize()
+            self._bound.clear()
+        self._bound.append((shown, array))
+        self._array = array
+
+    def get_array(self) -> Array:
+        """The array that it shows. Raises LogicError if it shows none."""
+        if self._array is None:
+            raise LogicError(f"the surface reference {self._name} shows no array")
+        return self._array

@@ -99,6 +99,15 @@ inline __cuplug::Read<T, m> tex3D(texture<T, d, m> t, float x, float y, float z)
     return tex3D<__cuplug::Read<T, m>>(t.object, x, y, z);
 }
 
+// Surface references, of the same age: such a variable is what it was set to.
+#define cudaSurfaceType1D 1
+#define cudaSurfaceType2D 2
+#define cudaSurfaceType3D 3
+template <class T, int dimensions = 1> struct surface {
+    cudaSurfaceObject_t object;
+    operator cudaSurfaceObject_t() const { return object; }
+};
+
 namespace __cuplug {
 template <class T> inline T read_surface(cudaSurfaceObject_t surface, int x, int y, int z) {
     T value = {};

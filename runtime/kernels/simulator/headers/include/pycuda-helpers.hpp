@@ -1,5 +1,5 @@
 // PyCUDA's helpers for textures: double precision and complex numbers, which textures do not know, read as texels of
-// several channels. Those for layers and for surfaces are left out.
+// several channels, and those for surfaces, whose x counts elements here. Those for layers are left out.
 #pragma once
 #include "pycuda-complex.hpp"
 #ifdef CUPLUG_SCAN
@@ -25,4 +25,20 @@ template <class Texture> inline auto fp_tex2D(Texture t, float x, float y) { ret
 template <class Texture> inline auto fp_tex3D(Texture t, float x, float y, float z) {
     return pycuda::whole(tex3D(t, x, y, z));
 }
+
+#define CUPLUG_FP_SURFACE(d, place, ...)                                                                             \
+    template <class T> inline void fp_surf##d##Dread(T* to, cudaSurfaceObject_t s, __VA_ARGS__,                      \
+                                                     cudaSurfaceBoundaryMode mode = cudaBoundaryModeTrap) {          \
+        surf##d##Dread(to, s, place, mode);                                                                          \
+    }                                                                                                                \
+    template <class T> inline void fp_surf##d##Dwrite(T value, cudaSurfaceObject_t s, __VA_ARGS__,                   \
+                                                      cudaSurfaceBoundaryMode mode = cudaBoundaryModeTrap) {         \
+        surf##d##Dwrite(value, s, place, mode);                                                                      \
+    }
+#define CUPLUG_PLACE(...) x * (int)sizeof(T) __VA_ARGS__
+CUPLUG_FP_SURFACE(1, CUPLUG_PLACE(), int x)
+CUPLUG_FP_SURFACE(2, CUPLUG_PLACE(, y), int x, int y)
+CUPLUG_FP_SURFACE(3, CUPLUG_PLACE(, y, z), int x, int y, int z)
+#undef CUPLUG_PLACE
+#undef CUPLUG_FP_SURFACE
 #endif
