@@ -15,6 +15,7 @@ from ..core.tensor import Tensor
 from ..places.place import Kernel
 from ..places.row_table import RowOperation
 from .cuda_geometry import Walk
+from .cuda_histogram import PER_THREAD, histogram_source
 from .cuda_rows import (
     KEPT,
     PER_BLOCK,
@@ -218,6 +219,20 @@ def _scatter(place: Launching, operation: RowOperation, outs: Sequence[Layout], 
     return kernel
 
 
+def _histogram(place: Launching, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
+    count, nbytes = operands[0].numel, outs[0].nbytes
+    most = 8 * place.runtime.properties(place.ordinal).multi_processor_count
+    blocks = min(-(-count // (THREADS * PER_THREAD)), most)
+    source = histogram_source(operation.cuda, operands[0].dtype)
+    launch = place.bound(place.function(source), (blocks, 1, 1), _BLOCK, "PPqqdd")
+
+    def kernel(found: Tensor, given: Tensor, bins: int, low: float = 0.0, high: float = 0.0) -> None:
+        place.clear_bytes(found._address, nbytes)
+        launch(place.runtime.current, found._address, given._address, count, bins, low, high)
+
+    return kernel
+
+
 def _search(place: Launching, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
     (rows, length), count = operands[0].shape, outs[0].numel
     walk = Walk(outs[0].shape, [(length if rows > 1 else 0, 0)])
@@ -268,6 +283,7 @@ _KINDS: dict[str, Callable[[Any, RowOperation, Sequence[Layout], Sequence[Layout
     "first": _first,
     "gather": _gather,
     "scatter": _scatter,
+    "histogram": _histogram,
     "search": _search,
     "soft": _soft,
 }

@@ -40,7 +40,7 @@ def from_rows(made: Tensor, shape: Shape, axis: int) -> Tensor:
 
 
 def run_rows(
-    name: str, kinds: Sequence[dtype], shape: Shape, operands: Sequence[Tensor], *parameters: int
+    name: str, kinds: Sequence[dtype], shape: Shape, operands: Sequence[Tensor], *parameters: float
 ) -> list[Tensor]:
     """New tensors of the types ``kinds`` and of one shape, (rows, elements), made by a line of the table of rows.
 

@@ -10,10 +10,11 @@ from ..core.tensor import Tensor
 from ..core.tensor_errors import ArgumentError, ElementTypeError, RangeError, ShapeError
 from ..places.elementwise_table import BY_NAME
 from . import elementwise_functions as each
+from .along import as_rows, run_rows
 from .copying import clone, to
 from .creation import arange, empty, full, ones, zeros
 from .elementwise import apply
-from .indexing import get_item, index_select, nonzero
+from .indexing import index_select, nonzero
 from .joining import cat
 from .promotion import floating
 from .reductions import amax, amin
@@ -28,7 +29,7 @@ from .views import movedim, narrow
 
 __all__ = ["bincount", "histc", "unique", "unique_consecutive"]
 
-_SUB, _WHERE = BY_NAME["sub"], BY_NAME["where"]
+_SUB = BY_NAME["sub"]
 
 
 def unique(
@@ -155,15 +156,14 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         raise ShapeError(f"bincount: weights of shape {list(weights.shape)} for shape {list(input.shape)}")
     if not input.numel():
         return zeros(minlength, dtype=int64, device=input.device)
-    if item(amin(input)) < 0:
+    if input.dtype.kind == "i" and item(amin(input)) < 0:
         raise ArgumentError("bincount: there is a negative element")
     length = max(int(item(amax(input))) + 1, minlength)
     if weights is None:
-        kind, added = int64, ones(input.shape, dtype=int64, device=input.device)
-    else:
-        kind = weights.dtype if weights.dtype.name == "float32" else float64
-        added = to(weights, kind)
-    return scatter_add_(zeros(length, dtype=kind, device=input.device), 0, to(input, int64), added)
+        return reshape(run_rows("count_values", (int64,), (1, length), [as_rows(input, 0)], length)[0], length)
+    kind = weights.dtype if weights.dtype.name == "float32" else float64
+    target = zeros(length, dtype=kind, device=input.device)
+    return scatter_add_(target, 0, to(input, int64), to(weights, kind))
 
 
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out: Tensor | None = None) -> Tensor:
@@ -192,13 +192,10 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
         low, high = low - 1, high + 1
     if not (high > low and high - low < float("inf")):
         raise RangeError(f"histc: the range from {low} to {high} is none")
-    counts = zeros(bins, dtype=floating(input.dtype) if input.dtype.kind == "f" else input.dtype, device=input.device)
-    if flat.numel():
-        inside = each.bitwise_and(each.ge(flat, low), each.le(flat, high))
-        kept = get_item(flat, inside)
-        wide = kept if kept.dtype.kind == "f" and not kept.dtype.is_half else to(kept, float64)
-        place = to(apply(BY_NAME["div"], apply(BY_NAME["mul"], apply(_SUB, wide, low), bins), high - low), int64)
-        scatter_add_(
-            counts, 0, each.clamp_max(place, bins - 1), ones(kept.shape, dtype=counts.dtype, device=counts.device)
-        )
+    kind = floating(input.dtype) if input.dtype.kind == "f" else input.dtype
+    if not flat.numel():
+        return into(out, zeros(bins, dtype=kind, device=input.device), exact=True)
+    wide = flat if flat.dtype.kind == "f" and not flat.dtype.is_half else to(flat, float64)
+    made = run_rows("count_parts", (int64,), (1, bins), [as_rows(wide, 0)], bins, low, high)[0]
+    counts = to(reshape(made, bins), kind)
     return into(out, counts, exact=True)

@@ -23,7 +23,8 @@ class RowOperation:
 
     name: str
     kind: str
-    """Which kernels do it: ``scan``, ``sort``, ``first``, ``gather``, ``scatter``, ``search`` or ``soft``."""
+    """Which kernels do it: ``scan``, ``sort``, ``first``, ``gather``, ``scatter``, ``histogram``,
+    ``search`` or ``soft``."""
     numpy: Callable[..., Any]
     """``numpy(*operands, *parameters)`` returns the results; of ``scatter`` it changes the first operand instead."""
     cuda: str = ""
@@ -99,6 +100,18 @@ def _scatter(ufunc: np.ufunc | None) -> Callable[..., None]:
     return scatter
 
 
+def _count_values(a: Any, bins: int) -> Any:
+    return np.bincount(a.reshape(-1).astype(np.int64), minlength=bins)[None]
+
+
+def _count_parts(a: Any, bins: int, low: float, high: float) -> Any:
+    """How many lie in each of ``bins`` equal parts, in the elements' own arithmetic."""
+    kind = a.dtype.type
+    inside = a[(a >= kind(low)) & (a <= kind(high))]
+    place = ((inside - kind(low)) * kind(bins) / kind(high - low)).astype(np.int64)
+    return np.bincount(np.minimum(place, bins - 1), minlength=bins)[None]
+
+
 def _search(ordered: Any, values: Any, right: int) -> Any:
     side: Any = "right" if right else "left"
     found = np.empty(values.shape, np.int64)
@@ -152,6 +165,10 @@ _TABLE = (
                  gradient=("scattered_share(g, a, b, c, y)", "", "scattered_values(g, a, b, c, y)")),
     RowOperation("scatter_amin", "scatter", _scatter(np.minimum),   "Smaller",
                  gradient=("scattered_share(g, a, b, c, y)", "", "scattered_values(g, a, b, c, y)")),
+    RowOperation("count_values", "histogram", _count_values,        "Values", parameters=1,
+                 gradient=()),
+    RowOperation("count_parts", "histogram", _count_parts,          "Parts", parameters=3,
+                 gradient=()),
     RowOperation("search",      "search",   _search,                parameters=1,
                  gradient=()),
     RowOperation("softmax",     "soft",     _softmax,               "Softmax",

@@ -142,6 +142,20 @@ def test_distinct_elements_their_places_and_counts(device: str) -> None:
     assert cuplug.bincount(x.reshape(-1)).tolist() == [0, 1, 1, 2]
 
 
+def test_elements_are_counted_by_value_and_by_parts_of_a_range(place: str) -> None:
+    numbers = RANDOM.integers(0, 300, 9000)
+    counted = cuplug.bincount(
+        cuplug.tensor(numbers, device=place), minlength=9000
+    )  # more than a block counts by itself
+    np.testing.assert_array_equal(counted.cpu().numpy(), np.bincount(numbers, minlength=9000))
+    array = (RANDOM.integers(-20, 120, 9000) / 64).astype(np.float32)
+    array[:4] = np.nan, np.inf, 0, 1
+    found = cuplug.tensor(array, device=place).histc(10, 0, 1)
+    assert found.dtype is cuplug.float32
+    np.testing.assert_array_equal(found.cpu().numpy(), np.histogram(array[2:], 10, (0, 1))[0])
+    assert cuplug.tensor([], device=place).histc(2).tolist() == [0, 0]
+
+
 def test_positions_are_drawn_by_weight(device: str) -> None:
     cuplug.manual_seed(3)
     cuplug.cuda.manual_seed(3)
