@@ -71,28 +71,30 @@ def _scan(place: Launching, operation: RowOperation, outs: Sequence[Layout], ope
     plan = scan_source(operation, outs, operands[0])
     rows, length = operands[0].shape
     tiles = -(-length // TILE)
-    # Few long rows are scanned by many blocks each.
-    split = tiles > 1 and rows < 4 * place.runtime.properties(place.ordinal).multi_processor_count
-    grid = (rows * tiles if split else rows, 1, 1)
-    scan = place.bound(place.function(plan.source, "scan"), grid, _BLOCK, "P" * len(outs) + "PPqq")
-    if not split:
+    # Few long rows are scanned by many blocks each: twice as many as are resident at once, each with the same work.
+    wanted = -(-10 * place.runtime.properties(place.ordinal).multi_processor_count // rows)
+    share = -(-tiles // wanted)
+    chunks = -(-tiles // share)
+    grid = (rows * chunks, 1, 1)
+    scan = place.bound(place.function(plan.source, "scan"), grid, _BLOCK, "P" * len(outs) + "PPqqq")
+    if chunks == 1:
 
         def short(*tensors: Tensor) -> None:
-            scan(place.runtime.current, *[each._address for each in tensors], 0, length, tiles)
+            scan(place.runtime.current, *[each._address for each in tensors], 0, length, 1, tiles)
 
         return short
-    totals = place.bound(place.function(plan.source, "totals"), grid, _BLOCK, "PPqq")
+    totals = place.bound(place.function(plan.source, "totals"), grid, _BLOCK, "PPqqq")
     add_up = place.bound(place.function(plan.source, "add_up"), (rows, 1, 1), _BLOCK, "Pq")
-    scratch = rows * tiles * plan.acc_bytes
+    scratch = rows * chunks * plan.acc_bytes
 
     def kernel(*tensors: Tensor) -> None:
         *_, source = tensors
         # Dropped when this returns: the stream reuses it after the kernels, not before.
         total = place.allocate(scratch)
         current = place.runtime.current
-        totals(current, source._address, total.address, length, tiles)
-        add_up(current, total.address, tiles)
-        scan(current, *[each._address for each in tensors], total.address, length, tiles)
+        totals(current, source._address, total.address, length, chunks, share)
+        add_up(current, total.address, chunks)
+        scan(current, *[each._address for each in tensors], total.address, length, chunks, share)
 
     return kernel
 

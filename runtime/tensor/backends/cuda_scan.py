@@ -1,4 +1,4 @@
-"""CUDA C for scans along rows: by tiles whose totals are added up first, so that long rows keep many blocks busy."""
+"""CUDA C for scans along rows: by chunks whose totals are added up first, so that long rows keep many blocks busy."""
 
 from __future__ import annotations
 
@@ -73,61 +73,77 @@ __device__ __forceinline__ void fetch(Acc* stage, const Stored* source, long lon
     __syncthreads();
 }
 
-// The accumulator of all threads before this one; `all` becomes that of the whole block.
+template <class A> __device__ __forceinline__ A from_before(const A& mine, int step) {
+    return A(__shfl_up_sync(~0u, mine, step));
+}
+template <class A> __device__ __forceinline__ At<A> from_before(const At<A>& mine, int step) {
+    At<A> other = {A(__shfl_up_sync(~0u, mine.value, step)), __shfl_up_sync(~0u, mine.index, step)};
+    return other;
+}
+
+// The accumulator of all threads before this one; `all` becomes that of the whole block. `shared` has room for 8.
 __device__ __forceinline__ Acc before_me(const Acc& mine, Acc* shared, Acc& all) {
-    const int me = threadIdx.x;
-    shared[me] = mine;
-    __syncthreads();
-    for (int step = 1; step < 256; step *= 2) {
-        Acc joined = shared[me];
-        if (me >= step) joined = F::join(shared[me - step], joined);
-        __syncthreads();
-        shared[me] = joined;
-        __syncthreads();
-    }
-    all = shared[255];
-    const Acc before = me ? shared[me - 1] : F::start();
-    __syncthreads();
-    return before;
-}
-
-extern "C" __global__ void __launch_bounds__(256) totals(
-    const Stored* source, Acc* total, long long length, long long tiles) {
-    __shared__ __align__(16) unsigned char memory[256 * sizeof(Acc)], staging[STAGED * sizeof(Acc)];
-    Acc* const stage = (Acc*)staging;
-    const long long row = blockIdx.x / tiles, tile = blockIdx.x % tiles;
-    fetch(stage, source + row * length, tile * TILE, length);
-    Acc mine = F::start(), all;
+    const int lane = threadIdx.x % 32, me = threadIdx.x / 32;
+    Acc sum = mine;
     #pragma unroll
-    for (int k = 0; k < ITEMS; ++k) mine = F::join(mine, stage[staged(threadIdx.x * ITEMS + k)]);
-    before_me(mine, (Acc*)memory, all);
-    if (threadIdx.x == 0) total[blockIdx.x] = all;
+    for (int step = 1; step < 32; step *= 2) {
+        const Acc other = from_before(sum, step);
+        if (lane >= step) sum = F::join(other, sum);
+    }
+    if (lane == 31) shared[me] = sum;
+    __syncthreads();
+    Acc before = F::start();
+    all = F::start();
+    #pragma unroll
+    for (int warp = 0; warp < 8; ++warp) {
+        if (warp == me) before = all;
+        all = F::join(all, shared[warp]);
+    }
+    const Acc within = from_before(sum, 1);
+    __syncthreads();
+    return lane ? F::join(before, within) : before;
 }
 
-// Each total becomes that of the tiles before it, by one block for each row.
-extern "C" __global__ void __launch_bounds__(256) add_up(Acc* total, long long tiles) {
-    __shared__ __align__(16) unsigned char memory[256 * sizeof(Acc)];
-    total += blockIdx.x * tiles;
+// A block adds up the tiles of a chunk.
+extern "C" __global__ void __launch_bounds__(256) totals(
+    const Stored* source, Acc* total, long long length, long long chunks, long long tiles) {
+    __shared__ __align__(16) unsigned char memory[8 * sizeof(Acc)], staging[STAGED * sizeof(Acc)];
+    Acc* const stage = (Acc*)staging;
+    const long long row = blockIdx.x / chunks, chunk = blockIdx.x % chunks;
+    Acc sum = F::start();
+    for (long long tile = chunk * tiles; tile < (chunk + 1) * tiles && tile * TILE < length; ++tile) {
+        fetch(stage, source + row * length, tile * TILE, length);
+        Acc mine = F::start(), all;
+        #pragma unroll
+        for (int k = 0; k < ITEMS; ++k) mine = F::join(mine, stage[staged(threadIdx.x * ITEMS + k)]);
+        before_me(mine, (Acc*)memory, all);
+        sum = F::join(sum, all);
+    }
+    if (threadIdx.x == 0) total[blockIdx.x] = sum;
+}
+
+// Each total becomes that of the chunks before it, by one block for each row.
+extern "C" __global__ void __launch_bounds__(256) add_up(Acc* total, long long chunks) {
+    __shared__ __align__(16) unsigned char memory[8 * sizeof(Acc)];
+    total += blockIdx.x * chunks;
     Acc carry = F::start();
-    for (long long start = 0; start < tiles; start += 256) {
+    for (long long start = 0; start < chunks; start += 256) {
         const long long i = start + threadIdx.x;
         Acc all;
-        const Acc before = before_me(i < tiles ? total[i] : F::start(), (Acc*)memory, all);
-        if (i < tiles) total[i] = F::join(carry, before);
+        const Acc before = before_me(i < chunks ? total[i] : F::start(), (Acc*)memory, all);
+        if (i < chunks) total[i] = F::join(carry, before);
         carry = F::join(carry, all);
     }
 }
 
-// A block makes one tile, if there are totals of those before it, else a whole row tile after tile.
+// A block makes the tiles of a chunk, one after the other. Without totals a row is one chunk.
 extern "C" __global__ void __launch_bounds__(256) scan(
-    OUTS, const Stored* source, const Acc* total, long long length, long long tiles) {
-    __shared__ __align__(16) unsigned char memory[256 * sizeof(Acc)], staging[STAGED * sizeof(Acc)];
+    OUTS, const Stored* source, const Acc* total, long long length, long long chunks, long long tiles) {
+    __shared__ __align__(16) unsigned char memory[8 * sizeof(Acc)], staging[STAGED * sizeof(Acc)];
     Acc* const stage = (Acc*)staging;
-    const long long row = total ? blockIdx.x / tiles : blockIdx.x;
-    long long tile = total ? blockIdx.x % tiles : 0;
-    const long long end = total ? tile + 1 : tiles;
+    const long long row = blockIdx.x / chunks, chunk = blockIdx.x % chunks;
     Acc carry = total ? total[blockIdx.x] : F::start();
-    for (; tile < end; ++tile) {
+    for (long long tile = chunk * tiles; tile < (chunk + 1) * tiles && tile * TILE < length; ++tile) {
         const long long first = tile * TILE;
         fetch(stage, source + row * length, first, length);
         Acc made[ITEMS];
@@ -155,8 +171,8 @@ extern "C" __global__ void __launch_bounds__(256) scan(
 
 @dataclass(frozen=True)
 class ScanSource:
-    """A source with the kernels ``totals`` (source, totals, length, tiles), ``add_up`` (totals, tiles) and ``scan``
-    (outs, source, totals, length, tiles), all of blocks of 256 threads."""
+    """A source with the kernels ``totals`` (source, totals, length, chunks of a row, tiles of a chunk), ``add_up``
+    (totals, chunks) and ``scan`` (outs, source, totals, length, chunks, tiles), all of blocks of 256 threads."""
 
     source: str
     acc_bytes: int

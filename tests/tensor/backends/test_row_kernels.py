@@ -1,4 +1,4 @@
-"""Kernels that sort, run by the simulator with its check for races, against NumPy's stable sort."""
+"""Kernels that sort, select and scan rows, run by the simulator with its check for races, against NumPy."""
 
 from __future__ import annotations
 
@@ -89,3 +89,13 @@ def test_the_first_of_rows_that_a_block_holds() -> None:
     values, order = ROWS["sort"].numpy(array, 1)
     np.testing.assert_array_equal(found.indices.cpu().numpy(), order[:, :7])
     np.testing.assert_array_equal(found.values.cpu().numpy(), values[:, :7])
+
+
+def test_long_rows_are_scanned_by_chunks_of_several_tiles() -> None:
+    array = np.random.default_rng(4).integers(-9, 9, (1, 40_000))
+    x = cuplug.tensor(array, device="cuda")
+    np.testing.assert_array_equal(x.cumsum(1).cpu().numpy(), array.cumsum(1))
+    found = x.cummax(1)
+    np.testing.assert_array_equal(found.values.cpu().numpy(), np.maximum.accumulate(array, 1))
+    last = np.where(array == found.values.cpu().numpy(), np.arange(40_000), 0)
+    np.testing.assert_array_equal(found.indices.cpu().numpy(), np.maximum.accumulate(last, 1))
