@@ -184,6 +184,26 @@ def test_a_trace_that_cannot_grow_says_so_once_and_the_program_goes_on(tmp_path:
     assert allocated["requested"].tolist() == list(range(1000, 1000 + len(allocated)))
 
 
+def test_pythons_writer_has_the_core_let_the_file_grow_and_hears_that_there_is_no_room(tmp_path: Path) -> None:
+    program = (
+        "import os, resource, sys\nfrom cuplug.allocators.errors import TraceError\n"
+        "from cuplug.plugins.tracing.writer import TraceWriter\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (5 << 19, resource.RLIM_INFINITY))\n"
+        "def never(*_arguments):\n    raise AssertionError('two would let the file grow')\n"
+        "writer = TraceWriter(sys.argv[1])\nos.posix_fallocate = never\n"
+        "try:\n    for number in range(100_000):\n        writer.append(1, 0, number, 0, 0, 512, 512, 500, 0)\n"
+        "except TraceError as error:\n    print(error)\nwriter.close()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, tmp_path / "t.cuplug"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "File too large; what comes from here on is missing" in done.stdout
+    trace = read_trace(tmp_path / "t.cuplug")
+    assert not trace.complete
+    assert trace.events["time"].tolist() == list(range(2 * WINDOW))
+
+
 def test_threads_write_at_once_and_every_event_is_there_with_its_threads_name(tmp_path: Path) -> None:
     start = threading.Barrier(4)
 
