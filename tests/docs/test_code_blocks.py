@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,23 @@ def blocks(page: Path) -> list[tuple[str, str]]:
     return [(kind, text) for kind, text in BLOCK.findall(page.read_text())]
 
 
+def in_turn(page: Path) -> Iterator[tuple[str, str]]:
+    """The blocks of a page as they are carried out: a program goes on through several blocks, up to one that begins
+    anew. Before commands that stand between, it runs as far as the page has shown it."""
+    program, has_run = "", True
+    for kind, text in blocks(page):
+        begins = kind == "python" and ("\ncuplug.init(" in text or "\ntorch.init(" in text)
+        if not has_run and (begins or kind == "console"):
+            yield "python", program
+            has_run = True
+        if kind == "python":
+            program, has_run = text if begins else program + text, False
+        else:
+            yield kind, text
+    if not has_run:
+        yield "python", program
+
+
 def commands(text: str) -> list[str]:
     joined = text.replace("\\\n", " ")
     return [line[2:].split("  #")[0].strip() for line in joined.splitlines() if line.startswith("$ ")]
@@ -43,11 +61,9 @@ def run(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_code_block_of_a_page_does_what_it_says(page, tmp_path):
-    programs = ""
-    for kind, text in blocks(page):
+    for kind, text in in_turn(page):
         if kind == "python":
-            programs = text if "\ncuplug.init(" in text or "\ntorch.init(" in text else programs + text
-            _run_program(programs, text, tmp_path)
+            _run_program(text, tmp_path)
         elif kind == "console":
             for command in commands(text):
                 _run_command(command, tmp_path)
@@ -57,7 +73,7 @@ def test_every_code_block_of_a_page_does_what_it_says(page, tmp_path):
             pytest.fail(f"{page.name} has a block of {kind!r}, which no test runs")
 
 
-def _run_program(program: str, text: str, folder: Path) -> None:
+def _run_program(program: str, folder: Path) -> None:
     if "SourceModule" in program:
         try:
             find_compiler()
@@ -65,7 +81,7 @@ def _run_program(program: str, text: str, folder: Path) -> None:
             pytest.skip(str(error))
     said = re.findall(r"^ *print\(.*\)  # (.*)$", program, re.MULTILINE)
     done = run([sys.executable, "-c", program], folder)
-    assert done.returncode == 0, f"{text}\n{done.stderr}"
+    assert done.returncode == 0, f"{program}\n{done.stderr}"
     assert [line for line in done.stdout.splitlines() if line] == said
 
 
