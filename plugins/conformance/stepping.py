@@ -22,6 +22,8 @@ PATIENCE_S = 60.0
 
 _ENDLESS = 30
 _GLANCE_S = 0.02
+_LONGEST_GLANCE_S = 10 * _GLANCE_S
+"""A glance that takes longer counts as this much: the whole machine stood still, or had others to serve."""
 _OCCURRENCES = 2
 
 
@@ -171,21 +173,22 @@ def run_threads(targets: Sequence[Callable[[], object]], rule: Rule, patience_s:
 
 
 def _join(workers: list[Worker], rule: Rule, patience_s: float) -> None:
-    begun = moved = time.monotonic()
+    last, idle_s = time.monotonic(), 0.0
     before: object = None
     while waiting := [worker for worker in workers if worker.is_alive()]:
         waiting[0].join(_GLANCE_S)
         now = time.monotonic()
+        glance_s, last = min(now - last, _LONGEST_GLANCE_S), now
         used = [worker.used() for worker in workers]
-        if used != before:
-            before, moved = used, now
-        if now - moved > patience_s:
+        idle_s = idle_s + glance_s if used == before else 0.0
+        before = used
+        if idle_s > patience_s:
             if any(worker.problem for worker in workers):
                 return  # one has failed, and others wait for what it held
             raise DeadlockError(
                 rule, f"a deadlock: for {patience_s} s nothing moves at {_places(waiting)}; --patience waits longer"
             )
-        if now - begun > _ENDLESS * patience_s:
+        if sum(used) > _ENDLESS * patience_s:
             raise DeadlockError(
                 rule, f"no end after {_ENDLESS * patience_s} s of work at {_places(waiting)}; --patience waits longer"
             )

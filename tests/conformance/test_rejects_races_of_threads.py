@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 from cuplug.allocators.base import ALIGNMENT, BlockInfo, Segment
+from cuplug.plugins.conformance import stepping
 from cuplug.plugins.conformance.example import ExampleAllocator
 from cuplug.plugins.conformance.finalisers import check_free_at_any_moment
 from cuplug.plugins.conformance.rules import DeadlockError, Rule
@@ -118,6 +121,19 @@ def test_work_that_takes_longer_than_anybodys_patience_is_no_deadlock_as_long_as
             pass
 
     run_threads([work], Rule.THREADS, patience_s=1.5)
+
+
+def test_a_machine_that_stands_still_as_a_whole_is_no_deadlock(monkeypatch):
+    end, glances = threading.Event(), itertools.count()
+
+    def an_hour_later():
+        now = next(glances)
+        if now == 5:
+            end.set()
+        return 3600.0 * now
+
+    monkeypatch.setattr(stepping, "time", SimpleNamespace(**{**vars(time), "monotonic": an_hour_later}))
+    run_threads([end.wait], Rule.THREADS, patience_s=1.5)
 
 
 def test_threads_that_wait_for_each_other_are_a_deadlock_which_says_where_they_stand():
