@@ -208,13 +208,13 @@ def test_after_detach_has_returned_the_observer_is_not_running_on_any_thread() -
 
     def slow(*_: object) -> None:
         entered.set()
-        leave.wait(60)
+        leave.wait(300)
         state.append("observed")
 
     allocator.attach(slow)
     thread = threading.Thread(target=lambda: allocator.allocate(1000, stream=0))
     thread.start()
-    entered.wait(60)
+    entered.wait(300)
     detaching = threading.Thread(target=lambda: (allocator.detach(slow), state.append("detached")))
     detaching.start()
     leave.set()

@@ -85,7 +85,7 @@ def run_python() -> Callable[..., str]:
             capture_output=True,
             text=True,
             env={**os.environ, **environment},
-            timeout=120,
+            timeout=300,
         )
         assert finished.returncode == 0, finished.stdout + finished.stderr
         return finished.stdout
@@ -99,7 +99,7 @@ def run_quietly() -> Callable[..., str]:
 
     def run(script: str, *arguments: str) -> str:
         finished = subprocess.run(
-            [sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=120
+            [sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=300
         )
         assert finished.stderr == ""
         assert finished.returncode == 0, finished.stdout

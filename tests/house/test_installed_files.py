@@ -32,7 +32,7 @@ def installed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("built")
     command = [sys.executable, "setup.py", "-q", "build", "--build-base", str(folder), "build_py"]
     without_compiler = {**os.environ, "CUPLUG_BUILD_NATIVE": "0"}  # which would take minutes, for no file that counts
-    subprocess.run(command, cwd=ROOT, env=without_compiler, check=True, capture_output=True, timeout=120)
+    subprocess.run(command, cwd=ROOT, env=without_compiler, check=True, capture_output=True, timeout=300)
     (package,) = folder.glob("lib*/cuplug")
     assert {path.name for path in package.parent.glob("*.py")} == BESIDE
     return files(package)

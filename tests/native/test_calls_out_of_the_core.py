@@ -217,20 +217,20 @@ def test_a_thread_inside_a_call_upstream_does_not_stop_the_others_in_python() ->
 
     def wait(nbytes: int) -> int:
         inside.set()
-        assert leave.wait(60)
+        assert leave.wait(300)
         return reserve(nbytes)
 
     block = allocator.allocate(1000, stream=0)
     upstream.reserve = wait  # type: ignore[method-assign]
     slow = threading.Thread(target=lambda: allocator.allocate(64 * MIB, stream=0))
     slow.start()
-    assert inside.wait(60)
+    assert inside.wait(300)
     waiting = threading.Thread(target=allocator.statistics)
     waiting.start()  # waits for the core's mutex, and holds no interpreter's lock meanwhile
     allocator.free(block)  # never waits
     leave.set()
-    slow.join(60)
-    waiting.join(60)
+    slow.join(300)
+    waiting.join(300)
     assert not slow.is_alive()
     assert not waiting.is_alive()
 

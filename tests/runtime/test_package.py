@@ -13,7 +13,7 @@ pytestmark = pytest.mark.one_schedule
 
 def _imported(program: str) -> set[str]:
     program += "; import sys; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True)
     return set(done.stdout.split())
 
 

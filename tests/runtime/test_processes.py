@@ -18,7 +18,7 @@ def _run(program: str, **environment: str) -> str:
         [sys.executable, "-X", "dev", "-W", "error", "-c", program],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
         env={**os.environ, "CUPLUG_DRIVER": "sim:devices=2", **environment},
     )

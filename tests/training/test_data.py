@@ -109,7 +109,7 @@ def test_ctrl_c_ends_program_and_workers(running: str) -> None:
     assert started.stdout.readline() == "loading\n"
     assert len(running_of(started.pid)) >= 3
     os.killpg(started.pid, signal.SIGINT)  # as a terminal does: to all of them
-    _, said = started.communicate(timeout=60)
+    _, said = started.communicate(timeout=300)
     assert started.returncode == -signal.SIGINT
     # Python's resource tracker may say behind it that it has removed a block that the interrupt left to it.
     assert "KeyboardInterrupt" in said.splitlines()

@@ -31,7 +31,8 @@ UNIT = 2 << 20
 INTERRUPTS = int(os.environ.get("CUPLUG_INTERRUPTS", "1500"))
 """How many timer signals each schedule gets."""
 EVERYWHERE = "CUPLUG_INTERRUPTS" in os.environ
-"""Whether a line is tried in every step that reaches it, rather than in one step of each kind."""
+"""Whether a line is tried in every step that reaches it under every schedule, rather than in one step of each kind,
+under the eager schedule and under one of the two others."""
 
 HERE = Path(sim.__file__).parent
 TRACED = {*map(str, HERE.glob("*.py")), str(HERE.parent / "device_upstream.py")} - {str(HERE / "held_signals.py")}
@@ -207,7 +208,7 @@ def in_another_thread(call: Callable[[], object]) -> None:
     """Whether another thread gets through: one that hung would be left behind, and the test fails."""
     thread = threading.Thread(target=call, daemon=True)
     thread.start()
-    thread.join(10)
+    thread.join(300)
     assert not thread.is_alive(), "a lock was left held: another thread waits for ever"
 
 
@@ -245,6 +246,8 @@ def test_an_exception_at_any_line_leaves_the_state_before_or_after_and_everythin
             seen.update((line, kind) for line in places)
         reference.clean_up()
         reference.driver.close()
+        if not EVERYWHERE and schedule != "eager":
+            places = [line for line in places if line[1] % 2 == (schedule == "lazy")]
         for at in places:
             tried += 1
             program = Program(make_sim(schedule=schedule, memory=64 << 20))
@@ -272,7 +275,7 @@ def test_an_exception_at_any_line_leaves_the_state_before_or_after_and_everythin
             program.clean_up()
             check_all_is_there(driver)
             driver.close()
-    assert tried > 500
+    assert tried > (500 if schedule == "eager" else 250)
 
 
 class Arrived(BaseException):
@@ -389,7 +392,7 @@ def test_signals_at_any_moment_lose_nothing(
             live = driver.live
             assert (live.allocations - 1, live.pages, live.events) in [(0, 0, 0), (1, 0, 0)]
     stop.set()
-    elsewhere.join(30)
+    elsewhere.join(300)
     assert not elsewhere.is_alive()
     assert errors == []
     for give_back, held in ((driver.mem_free, memory), (virtual.release_page, pages), (driver.event_destroy, events)):
@@ -436,11 +439,11 @@ def test_ctrl_c_while_another_thread_is_in_a_call_is_raised_at_once(make_sim: Ma
 
     def work() -> None:
         driver.set_device(0)
-        driver.launch_host(lambda: (entered.set(), leave.wait(30)), stream=LEGACY_STREAM)
+        driver.launch_host(lambda: (entered.set(), leave.wait(300)), stream=LEGACY_STREAM)
 
     other = threading.Thread(target=work)
     other.start()
-    entered.wait(30)
+    entered.wait(300)
     main = threading.main_thread().ident
     assert main is not None
     signalling = threading.Thread(target=lambda: signal.pthread_kill(main, signal.SIGINT))

@@ -73,7 +73,7 @@ def free_of_locks(recorder: TraceRecorder) -> bool:
             done.set()
 
     threading.Thread(target=work, daemon=True).start()
-    return done.wait(30)
+    return done.wait(300)
 
 
 def test_an_interrupt_anywhere_in_the_observer_loses_no_event_and_writes_none_twice(tmp_path: Path) -> None:

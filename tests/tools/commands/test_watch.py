@@ -127,7 +127,7 @@ def test_a_page_and_prometheus_get_the_figures_on_loopback_only(tmp_path: Path) 
             with pytest.raises(urllib.error.HTTPError, match="404"):
                 get(address + "other")
             process.communicate("\n")
-            assert server.wait(60) == 0  # it ends with the program
+            assert server.wait(300) == 0  # it ends with the program
             server.communicate()
 
 
