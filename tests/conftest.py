@@ -94,6 +94,15 @@ def make_environment(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., 
     return make
 
 
+@pytest.fixture(scope="session")
+def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache of compiled kernels that the tests of one run share, in whichever process they run."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kernels"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """Run everything in two processes, where pytest-xdist is installed and there are two cores.

@@ -6,9 +6,7 @@ from collections.abc import Callable
 from math import prod
 
 import pytest
-from cuplug.allocators.expandable import ExpandableAllocator
-from cuplug.tools.replaying.program import Program
-from cuplug.tools.replaying.replayer import ReplayResult, replay
+from cuplug.tools.replaying.replayer import ReplayResult
 
 # What the program asked for at its peak, what PyTorch reserved with expandable_segments, and the seconds that it ran.
 HISTORIES = {
@@ -21,8 +19,8 @@ HISTORIES = {
 
 
 @pytest.fixture(scope="module")
-def replays(history: Callable[[str], list[Program]]) -> dict[str, ReplayResult]:
-    return {name: replay(history(name), ExpandableAllocator, allocator="expandable") for name in HISTORIES}
+def replays(replayed: Callable[..., ReplayResult]) -> dict[str, ReplayResult]:
+    return {name: replayed(name, "expandable") for name in HISTORIES}
 
 
 @pytest.mark.parametrize("name", HISTORIES)
@@ -46,8 +44,8 @@ def test_its_driver_calls_take_little_of_the_programs_time(name: str, replays: d
 
 @pytest.mark.parametrize("name", HISTORIES)
 def test_programs_complete_in_hardly_more_memory_than_they_ask_for(
-    name: str, history: Callable[[str], list[Program]]
+    name: str, replayed: Callable[..., ReplayResult]
 ) -> None:
     memory = HISTORIES[name][0] * (110 if name == "serving" else 105) // 100
-    result = replay(history(name), ExpandableAllocator, allocator="expandable", memory=memory)
+    result = replayed(name, "expandable", memory=memory)
     assert (result.failure, result.out_of_memory_events) == ("", 0)

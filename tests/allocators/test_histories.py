@@ -6,10 +6,7 @@ from collections.abc import Callable
 from math import prod
 
 import pytest
-from cuplug.allocators.caching import CachingAllocator
-from cuplug.allocators.upstream import Upstream
-from cuplug.tools.replaying.program import Program
-from cuplug.tools.replaying.replayer import ReplayResult, replay
+from cuplug.tools.replaying.replayer import ReplayResult
 
 # What the program asked for at its peak, what PyTorch's native allocator reserved, and the seconds that it ran.
 HISTORIES = {
@@ -30,19 +27,15 @@ ENOUGH = {
 """On such parts of what is asked for at the peak the default completes; PyTorch's allocator needs more on each."""
 
 
-def torch_preset(upstream: Upstream) -> CachingAllocator:
-    return CachingAllocator(upstream, preset="torch")
-
-
 @pytest.fixture(scope="module")
-def replays(history: Callable[[str], list[Program]]) -> dict[str, ReplayResult]:
-    return {name: replay(history(name), CachingAllocator, allocator="caching") for name in HISTORIES}
+def replays(replayed: Callable[..., ReplayResult]) -> dict[str, ReplayResult]:
+    return {name: replayed(name, "caching") for name in HISTORIES}
 
 
 @pytest.mark.parametrize("name", HISTORIES)
-def test_the_torch_preset_reserves_exactly_what_pytorch_did(name: str, history: Callable[[str], list[Program]]) -> None:
+def test_the_torch_preset_reserves_exactly_what_pytorch_did(name: str, replayed: Callable[..., ReplayResult]) -> None:
     requested, native, _ = HISTORIES[name]
-    result = replay(history(name), torch_preset, allocator="caching:preset=torch")
+    result = replayed(name, "caching:preset=torch")
     assert result.failure == ""
     assert (result.peak_requested_bytes, result.peak_reserved_bytes) == (requested, native)
 
@@ -71,9 +64,9 @@ def test_the_defaults_driver_calls_take_little_of_the_programs_time(
 
 @pytest.mark.parametrize(("name", "part"), ENOUGH.items())
 def test_the_default_completes_on_little_more_memory_than_is_asked_for(
-    name: str, part: float, history: Callable[[str], list[Program]]
+    name: str, part: float, replayed: Callable[..., ReplayResult]
 ) -> None:
     requested = HISTORIES[name][0]
-    result = replay(history(name), CachingAllocator, allocator="caching", memory=int(requested * part))
+    result = replayed(name, "caching", memory=int(requested * part))
     assert (result.failure, result.out_of_memory_events) == ("", 0)  # the replay checks that nothing is lost
     assert result.peak_requested_bytes == requested

@@ -54,12 +54,6 @@ class Machine:
             self.runtime.driver.synchronize()
 
 
-@pytest.fixture(scope="session")
-def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache that the tests of one run share."""
-    return tmp_path_factory.mktemp("kernels")
-
-
 @pytest.fixture(autouse=True)
 def _settings(monkeypatch: pytest.MonkeyPatch, kernel_cache: Path) -> None:
     for name in ("CUPLUG_ALLOCATOR", "CUPLUG_DRIVER", "CUPLUG_TRACE", "CUPLUG_CACHE_SIZE", "CUDA_LAUNCH_BLOCKING"):

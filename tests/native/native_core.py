@@ -43,7 +43,8 @@ def build(made: Path, *flags: str, program: Path | None = None) -> Path:
     """Compile the core, with ``program`` if there is one, and link all to ``made``.
 
     Compilers spend most of their time on the headers that every file includes. So the files are compiled together, but
-    for the upstreams, whose functions share names: it takes a fifth of the time.
+    for the upstreams, whose functions share names: it takes a fifth of the time. With a program, CUDA's is
+    left out.
     """
     found = compiler()
     assert found is not None
@@ -52,6 +53,8 @@ def build(made: Path, *flags: str, program: Path | None = None) -> Path:
     together.write_text("".join(f'#include "{path}"\n' for path in sources() if path not in apart))
     objects = []
     for path in (together, *apart, *([program] if program else [])):
+        if program and path.stem == "cuda_upstream":
+            continue
         objects.append(str(made.with_suffix(f".{path.stem}.o")))
         subprocess.run([found, *FLAGS, *flags, "-c", str(path), "-o", objects[-1]], check=True)
     subprocess.run([found, *flags, *objects, "-ldl", "-pthread", "-o", str(made)], check=True)

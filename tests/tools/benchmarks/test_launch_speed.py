@@ -12,12 +12,12 @@ from cuplug.tools.benchmarks.launch_speed import contenders, first_calls
 
 
 @pytest.fixture(autouse=True)
-def _simulated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _simulated(monkeypatch: pytest.MonkeyPatch, kernel_cache: Path) -> None:
     try:
         find_compiler()
     except CompileError as error:
         pytest.skip(str(error))
-    monkeypatch.setenv("CUPLUG_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("CUPLUG_CACHE_DIR", str(kernel_cache))
 
 
 @pytest.mark.needs_sim
