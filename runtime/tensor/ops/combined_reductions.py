@@ -7,6 +7,7 @@ from typing import Any
 from ..core.dtypes import dtype_of
 from ..core.named_results import Extremes
 from ..core.tensor import Tensor
+from ..core.tensor_errors import ElementTypeError
 from ..places.elementwise_table import BY_NAME
 from . import elementwise_functions as each
 from .copying import to
@@ -70,12 +71,16 @@ def std_mean(
 def nansum(
     input: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None
 ) -> Tensor:
-    """The sum of the elements that are not NaN: see ``sum``, whose arguments and errors these are."""
+    """The sum of the elements that are not NaN: see ``sum``, whose arguments and errors these are.
+
+    Raises:
+        TypeError: floating-point numbers would add up to integers.
+    """
     if input.dtype.kind != "f":
         return sum_of(input, dim, keepdim, dtype=dtype, out=out)
     asked = out.dtype if dtype is None and out is not None else dtype
-    if asked is not None and dtype_of(asked).kind != "f":  # in which there is no NaN
-        return sum_of(apply(_WHERE, each.isnan(input), 0, input), dim, keepdim, dtype=dtype, out=out)
+    if asked is not None and dtype_of(asked).kind != "f":
+        raise ElementTypeError(f"nansum() of {input.dtype!r} gives floating-point numbers, not {dtype_of(asked)!r}")
     return reduced("nansum", input, dim, keepdim, dtype=dtype, out=out)
 
 

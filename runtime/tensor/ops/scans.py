@@ -31,6 +31,7 @@ def cumsum(
 
     Raises:
         IndexError: there is no such dimension.
+        TypeError: the result would be of bool.
     """
     return _total("cumsum", input, dim if axis is None else axis, dtype, out)
 
@@ -48,6 +49,7 @@ def cumprod(
 
     Raises:
         IndexError: there is no such dimension.
+        TypeError: the result would be of bool.
     """
     return _total("cumprod", input, dim if axis is None else axis, dtype, out)
 
@@ -113,6 +115,8 @@ def _total(name: str, input: Tensor, dim: int | None, dtype: Any, out: Tensor | 
     else:
         input = for_rows(name, input)
         kind = input.dtype if input.dtype.kind == "f" else int64
+    if kind.kind == "b":
+        raise ElementTypeError(f"{name}() adds or multiplies numbers; its result cannot be of {kind!r}")
     return into(out, _scanned(name, to(input, kind), dim, (kind,))[0], exact=True)
 
 

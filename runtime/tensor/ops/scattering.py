@@ -303,6 +303,8 @@ def scatter_reduce_(
     """
     if reduce not in _STARTS:
         raise ArgumentError(f"scatter_reduce: reduce is one of {', '.join(_STARTS)}, not {reduce!r}")
+    if reduce == "mean" and input.dtype.kind == "b":
+        raise ElementTypeError("scatter_reduce: there is no mean of bool; convert the tensor first, with .to()")
     if not index.numel():
         return input
     if not include_self:
