@@ -4,8 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..allocators.errors import OutOfMemoryError
 from . import cuda_memory as memory
+from . import nvtx, profiler
 from .arena import arena
 from .buffer import Buffer
+from .checks import whole_number
 from .copies import memcpy, memset
 from .cuda_memory import (
     caching_allocator_alloc,
@@ -32,6 +34,15 @@ from .device import (
     set_device,
     synchronize,
 )
+from .management import (
+    clock_rate,
+    device_memory_used,
+    list_gpu_processes,
+    memory_usage,
+    power_draw,
+    temperature,
+    utilization,
+)
 from .memory_sleep import memory_tag, sleep, wake
 from .memory_stats import (
     empty_cache,
@@ -53,6 +64,7 @@ from .memory_stats import (
 )
 from .native_functions import allocator_functions, allocator_handle
 from .pinned import PinnedBuffer, alloc_pinned
+from .profiler import cudart
 from .stream import Event, ExternalStream, Stream, StreamContext, current_stream, default_stream, set_stream, stream
 
 __all__ = [
@@ -71,11 +83,14 @@ __all__ = [
     "caching_allocator_alloc",
     "caching_allocator_delete",
     "can_device_access_peer",
+    "clock_rate",
+    "cudart",
     "current_device",
     "current_stream",
     "default_stream",
     "device",
     "device_count",
+    "device_memory_used",
     "device_of",
     "disable_peer_access",
     "empty_cache",
@@ -92,7 +107,10 @@ __all__ = [
     "ipc_collect",
     "is_available",
     "is_bf16_supported",
+    "is_current_stream_capturing",
     "is_initialized",
+    "is_tf32_supported",
+    "list_gpu_processes",
     "max_memory_allocated",
     "max_memory_cached",
     "max_memory_reserved",
@@ -107,7 +125,11 @@ __all__ = [
     "memory_stats_as_nested_dict",
     "memory_summary",
     "memory_tag",
+    "memory_usage",
     "memset",
+    "nvtx",
+    "power_draw",
+    "profiler",
     "reset_accumulated_memory_stats",
     "reset_max_memory_allocated",
     "reset_max_memory_cached",
@@ -118,6 +140,8 @@ __all__ = [
     "sleep",
     "stream",
     "synchronize",
+    "temperature",
+    "utilization",
     "wake",
 ]
 
@@ -147,6 +171,27 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
         including_emulation: whether that counts; otherwise the device must do so itself (compute capability 8.0).
     """
     return is_available() and (including_emulation or get_device_capability()[0] >= 8)
+
+
+def is_tf32_supported() -> bool:
+    """Whether the current device multiplies matrices in TF32: from compute capability 8.0 on."""
+    return is_available() and get_device_capability()[0] >= 8
+
+
+def is_current_stream_capturing() -> bool:
+    """Whether work on the current stream becomes part of a CUDA graph: never, cuplug captures none."""
+    return False
+
+
+def _sleep(cycles: int) -> None:
+    """Keep the current stream busy for so many cycles of the device's clock (of the host's, on a simulated device).
+
+    Raises:
+        CuplugError: there is no device; or the kernel that waits cannot be compiled.
+    """
+    from .kernels.waiting import wait_for
+
+    wait_for(default_runtime(), whole_number(cycles, "cycles"))
 
 
 def ipc_collect() -> None:

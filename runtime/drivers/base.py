@@ -130,6 +130,10 @@ class Driver(Protocol):
         """Wait for all work of the current device. Raises what the work did."""
         ...
 
+    def enable_profiler(self, enable: bool) -> None:
+        """Let a profiler that is attached begin or stop to look at the current device; nothing where none is."""
+        ...
+
     def close(self) -> None:
         """Release every context that this driver retained, and what it still holds. Idempotent, never raises."""
         ...

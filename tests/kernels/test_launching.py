@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import cuplug
 import numpy as np
 import pytest
 from cuplug.allocators.errors import CuplugError, DriverError
@@ -356,3 +357,19 @@ def test_a_kernel_whose_runtime_was_shut_down_is_refused_though_the_driver_lives
             kernel(block=(1, 1, 1))
     with pytest.raises(CuplugError, match="shut down"):
         kernel(block=(1, 1, 1))
+
+
+@pytest.mark.needs_sim
+@pytest.mark.usefixtures("needs_compiler")
+def test_a_stream_is_kept_busy() -> None:
+    cuplug.init(driver="sim:schedule=lazy")
+    try:
+        s = Stream()
+        with s:
+            cuplug.cuda._sleep(1000)
+            done = s.record_event()
+        assert not done.query()
+        done.synchronize()
+        assert done.query()
+    finally:
+        cuplug.shutdown()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import cuplug
 import pytest
+from cuplug.plugins.tracing.format import EventKind
+from cuplug.plugins.tracing.reader import read_trace
 
 pytestmark = pytest.mark.one_schedule
 
@@ -117,8 +120,8 @@ def test_what_cuplug_will_not_have_says_so() -> None:
     }.items():
         with pytest.raises(AttributeError, match=f"{name} is not part of cuplug.*{said}"):
             getattr(cuplug, name)
-    with pytest.raises(AttributeError, match="nvtx is not part of cuplug: marks for NVIDIA's tools"):
-        cuplug.cuda.nvtx  # noqa: B018
+    with pytest.raises(AttributeError, match="MemPool is not part of cuplug: PyTorch's switches"):
+        cuplug.cuda.MemPool  # noqa: B018
     x = cuplug.ones(1)
     with pytest.raises(AttributeError, match="svd is not part of cuplug: decompositions"):
         x.svd()
@@ -141,3 +144,49 @@ def test_memory_that_the_cpu_does_not_have_is_an_error_that_says_how_much_was_as
 
 def test_a_devices_uuid_has_the_form_of_all_others(cuda: Any) -> None:
     assert str(uuid.UUID(cuda.get_device_properties(0).uuid)) == cuda.get_device_properties(0).uuid
+
+
+def test_ranges_nest_and_are_markers_of_the_trace(make_driver: Any, tmp_path: Path) -> None:
+    path = tmp_path / "ranges.cuplug"
+    cuplug.init(driver=make_driver(), trace=path)
+    nvtx = cuplug.cuda.nvtx
+    assert nvtx.range_pop() == -1
+    with nvtx.range("step {}", 3):
+        assert nvtx.range_push("forward") == 1
+        assert nvtx.range_pop() == 1
+    nvtx.mark("done")
+    nvtx.range_end(nvtx.range_start("anywhere"))
+
+    @nvtx.range("decorated")
+    def inside() -> int:
+        return int(nvtx.range_push("deeper")) + int(nvtx.range_pop())
+
+    assert inside() == 2
+    with pytest.raises(TypeError, match="text"):
+        nvtx.mark(3)
+    cuplug.shutdown()
+    trace = read_trace(path)
+    marks = trace.events[trace.events["kind"] == EventKind.MARKER]
+    names = [trace.name(each) for each in marks["requested"].tolist()]
+    assert names[:6] == ["step 3", "forward", "done", "anywhere", "decorated", "deeper"]
+
+
+def test_a_profiler_is_told_to_look(cuda: Any) -> None:
+    with cuda.profiler.profile():
+        pass
+    runtime = cuda.cudart()
+    assert runtime.cudaProfilerStart() == runtime.cudaProfilerStop() == 0
+    assert runtime.cudaMemGetInfo(0) == cuda.mem_get_info(0)
+    assert runtime.cudaGetErrorString(0) == "no error"
+    assert runtime.cudaGetErrorString(2) == "CUDA_ERROR_OUT_OF_MEMORY"
+    assert runtime.cudaGetErrorString(700) == "CUDA_ERROR_ILLEGAL_ADDRESS"
+    with pytest.raises(AttributeError, match=r"cuda\.bindings\.runtime"):
+        _ = runtime.cudaHostRegister
+    assert cuda.device_memory_used() == cuda.mem_get_info()[1] - cuda.mem_get_info()[0]
+
+
+@pytest.mark.needs_sim
+def test_a_simulated_device_has_no_sensors(cuda: Any) -> None:
+    for asked in (cuda.utilization, cuda.memory_usage, cuda.temperature, cuda.power_draw, cuda.clock_rate):
+        with pytest.raises(cuplug.CuplugError, match="simulated"):
+            asked()

@@ -110,7 +110,9 @@ TABLE: dict[str, tuple[Call, list[Any]]] = {
     **{
         f"{name}(device)": (lambda f, wrong, name=name: getattr(f.cuda, name)(wrong), DEVICE)  # type: ignore[misc]
         for name in cuplug.cuda.__all__
-        if "memory" in name
+        if (
+            "memory" in name or name in ("clock_rate", "list_gpu_processes", "power_draw", "temperature", "utilization")
+        )
         and name not in ("memory", "memory_snapshot", "memory_tag", "set_per_process_memory_fraction")
         and not name.startswith("host")
     },
@@ -151,6 +153,11 @@ TABLE: dict[str, tuple[Call, list[Any]]] = {
 }
 TAKES_NOTHING = {
     "OutOfMemoryError",
+    "cudart",
+    "is_current_stream_capturing",
+    "is_tf32_supported",
+    "nvtx",
+    "profiler",
     "device_of",
     "get_allocator_backend",
     "host_memory_stats",

@@ -83,6 +83,8 @@ _FUNCTIONS: dict[str, tuple[type, ...]] = {
     "cuCtxEnablePeerAccess": (_Pointer, _Unsigned),
     "cuCtxDisablePeerAccess": (_Pointer,),
     "cuCtxSynchronize": (),
+    "cuProfilerStart": (),
+    "cuProfilerStop": (),
     "cuCtxGetStreamPriorityRange": (_Pointer, _Pointer),
     "cuStreamCreateWithPriority": (_Pointer, _Unsigned, _Int),
     "cuStreamDestroy_v2": (_Pointer,),

@@ -119,6 +119,10 @@ class CudaDriver:
         """Wait for all work of the current device. Raises what the work did."""
         self._calls.call("cuCtxSynchronize")
 
+    def enable_profiler(self, enable: bool) -> None:
+        """Let a profiler that is attached begin or stop to look at the current device."""
+        self._calls.call("cuProfilerStart" if enable else "cuProfilerStop")
+
     def close(self) -> None:
         """Destroy what this driver made, and release the contexts that it retained. Idempotent, never raises.
 

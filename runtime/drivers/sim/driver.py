@@ -170,6 +170,11 @@ class SimDriver:
         """Wait for all work of the current device. Raises what the work did."""
         self._streams.wait_for_device(self._here())
 
+    @call
+    def enable_profiler(self, enable: bool) -> None:  # noqa: ARG002 - no profiler looks at a simulated device
+        """Let a profiler that is attached begin or stop to look at the current device."""
+        self._here()
+
     def close(self) -> None:
         """Give all memory back and forget everything queued. Idempotent, never raises. Views become invalid."""
         if not (self._given_back or self._calls.forked or self._calls.lock._is_owned()):

@@ -100,15 +100,27 @@ ABSENT_OF_TENSORS: dict[str, tuple[str, str]] = {
 }
 """Attributes of tensors."""
 
-_MANAGEMENT = "figures of NVIDIA's management library", "nvidia-smi, or the package nvidia-ml-py"
-
 ABSENT_OF_CUDA: dict[str, tuple[str, str]] = {
-    "nvtx": ("marks for NVIDIA's tools", "the package nvtx, or the recorder's markers"),
-    "cudart": ("handles of CUDA's runtime library", "cuda.bindings.runtime"),
-    "_sleep": ("kernels that only wait", "SourceModule, for a kernel of your own"),
-    **dict.fromkeys(("utilization", "memory_usage", "temperature", "power_draw", "clock_rate"), _MANAGEMENT),
-    **dict.fromkeys(("CUDAGraph", "graph", "make_graphed_callables"), ("CUDA graphs", "prepared launches")),
-    **dict.fromkeys(("nccl", "jiterator", "sparse"), ("PyTorch's own extensions of CUDA", "SourceModule")),
+    **dict.fromkeys(
+        ("CUDAGraph", "graph", "graphs", "graph_pool_handle", "make_graphed_callables"),
+        ("CUDA graphs", "prepared launches"),
+    ),
+    **dict.fromkeys(
+        ("nccl", "jiterator", "sparse", "tunable", "gds", "GreenContext", "green_contexts"),
+        ("PyTorch's own extensions of CUDA", "SourceModule"),
+    ),
+    **dict.fromkeys(
+        ("CUDAPluggableAllocator", "change_current_allocator", "MemPool", "use_mem_pool"),
+        ("PyTorch's switches of allocators", "cuplug.init(allocator=...), or a plugin of your own"),
+    ),
+    **dict.fromkeys(
+        ("get_sync_debug_mode", "set_sync_debug_mode"),
+        ("warnings of calls that wait", 'the simulator with driver="sim:schedule=lazy"'),
+    ),
+    **dict.fromkeys(
+        ("current_blas_handle", "current_solver_handle", "get_arch_list", "get_gencode_flags"),
+        ("what PyTorch's own kernels were compiled for and with", "SourceModule, which compiles for the device"),
+    ),
 }
 """Names of ``cuplug.cuda``."""
 

@@ -568,8 +568,9 @@ class Difference(NamedTuple):
 
     def is_what_torch_makes(self, text: str = "", kind: str | None = None) -> bool:
         """Whether ours is what torch makes of this text (the case's own), with operands of this type, converted."""
-        *before, last = re.sub(r"dtype=torch\.\w+", "dtype=r.dtype", text or self.case.text).split("; ")
-        mine = self.mine if text or isinstance(self.mine[0], str) else self.mine[0]
+        text = text or (re.sub(r"dtype=torch\.\w+", "dtype=r.dtype", self.case.text) if kind else self.case.text)
+        *before, last = text.split("; ")
+        mine = self.mine
         last = f"({last}).to(torch.{mine[0]})"
         tensors = {name: (values, kind or own, form) for name, (values, own, form) in self.case.tensors.items()}
         return alike(mine, outcome(self.torch, Case("; ".join([*before, last]), tensors), self.device), 1e-7)
@@ -589,6 +590,13 @@ def _as_mean(it: Difference) -> bool:
     tolerance = TOLERANCE.get(it.case.tensors["x"][1], 1e-7)
     means = it._replace(mine=it.mine[1]).is_what_torch_makes(text)
     return it.holds(np.isinf) and alike(it.mine[0], it.theirs[0], tolerance) and means
+
+
+def _without_dim(it: Difference) -> bool:
+    """Whether ours is what torch makes with every dimension named; or, where it takes one only, without ``out=``."""
+    named = re.sub(r"((?:nan)?sum)\(x, out", r"\1(x, tuple(range(x.ndim)), out", it.case.text)
+    text = named if "sum(" in named else it.case.text.split(";")[0] + "; r"
+    return it.refused("invalid combination of arguments|Unsupported dtype") and it.is_what_torch_makes(text)
 
 
 def _slices_in_another_order(it: Difference) -> bool:
@@ -630,10 +638,7 @@ KNOWN = (
     Known(
         "`out=` where PyTorch wants `dim` beside it",
         r"torch\.(sum|prod|nansum|std|var)\(x, out=",
-        lambda it: (
-            it.refused("invalid combination of arguments|Unsupported dtype")
-            and it.is_what_torch_makes(it.case.text.split(";")[0] + "; r")
-        ),
+        _without_dim,
     ),
     Known(
         "`out=` takes wider types than in PyTorch",
@@ -651,10 +656,11 @@ KNOWN = (
         lambda it: it.kinds("b?float16") and it.is_what_torch_makes("", "float32"),
     ),
     Known(
-        "`histc` takes halves, and limits beyond those of uint8",
+        "`histc` takes halves and integers, and limits beyond those of uint8",
         r"torch\.histc\(x",
         lambda it: (
-            (it.refused("HalfTensor|BFloat16|Half") or (it.refused("without overflow") and it.kinds("uint8")))
+            it.refused("HalfTensor|BFloat16|Half|histogram_cpu|without overflow")
+            and it.kinds("b?float16|u?int.*")
             and it.is_what_torch_makes("", "float32")
         ),
     ),
