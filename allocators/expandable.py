@@ -32,7 +32,7 @@ from .statistics import SMALL_BLOCK
 from .tags import UNTAGGED, here, tag_name
 from .upstream import Upstream, VirtualMemory
 
-__all__ = ["ExpandableAllocator", "virtual_memory_of"]
+__all__ = ["ExpandableAllocator", "power_of_two", "virtual_memory_of"]
 
 T = TypeVar("T", Block, Page)
 _MIB = 1 << 20
@@ -233,7 +233,7 @@ class ExpandableAllocator(Allocator):
         largest = self._page_size(plan.fresh)
         for start, end in runs:
             while start < end:
-                size = min(largest, _power_of_two(end - start, self._granularity))
+                size = min(largest, power_of_two(end - start, self._granularity))
                 plan.moves.append(Move(start, size))
                 start += size
         plan.moves.sort(key=lambda move: move.address)
@@ -254,7 +254,7 @@ class ExpandableAllocator(Allocator):
 
     def _page_size(self, fresh: int) -> int:
         most = min(fresh // _PAGES_OF_BLOCK, self._ledger.reserved // _PAGES_OF_ALL)
-        return _power_of_two(most, self._granularity)
+        return power_of_two(most, self._granularity)
 
     def _place_in_new_range(self, space: Space, nbytes: int) -> Opening:
         self._drop_empty_ranges(self._ownerless)
@@ -434,7 +434,7 @@ class ExpandableAllocator(Allocator):
 
     def _moves_to_wake(self, space: Space, needed: int) -> Iterator[list[Move]]:
         """What to map for a space, one range at a time; in fewer pages than before, if it was built up bit by bit."""
-        largest = _power_of_two(needed // _PAGES_OF_ALL, self._granularity)
+        largest = power_of_two(needed // _PAGES_OF_ALL, self._granularity)
         pages = space.distinct_pages()
         for found in space.ranges.values():
             moves: list[Move] = []
@@ -442,7 +442,7 @@ class ExpandableAllocator(Allocator):
             for start, end in _runs(inside):
                 at = start
                 while at < end:
-                    size = min(largest, _power_of_two(end - at, self._granularity))
+                    size = min(largest, power_of_two(end - at, self._granularity))
                     moves.append(Move(at, size))
                     at += size
             if moves:
@@ -573,7 +573,7 @@ def _order_of_key(key: tuple[int, bool | None, int]) -> tuple[int, int]:
     return key[2], (True, False, None).index(key[1])
 
 
-def _power_of_two(nbytes: int, granularity: int) -> int:
+def power_of_two(nbytes: int, granularity: int) -> int:
     """The greatest power of two times ``granularity`` within ``nbytes``; at least ``granularity``."""
     return granularity << max(0, (nbytes // granularity).bit_length() - 1)
 

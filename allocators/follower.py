@@ -20,8 +20,9 @@ _PATIENCE = 16
 class Follower:
     """Where a stream's program is in its cycle, and what lies in the cycle's range."""
 
-    def __init__(self, cycle: Cycle, windows: _Windows | None = None) -> None:
-        """``windows``: of the follower before, whose place is lost. Without, the next request is the first."""
+    def __init__(self, cycle: Cycle, windows: _Windows | None = None, *, trials: int = 0) -> None:
+        """``windows``: of the follower before, whose place is lost. Without, the next request is the first.
+        ``trials``: how often the cycle has to be followed before it is believed that it repeats."""
         from_start = windows is None
         self.cycle = cycle
         self.windows = _windows(cycle) if windows is None else windows
@@ -33,6 +34,10 @@ class Follower:
         """How many requests in a row have still to agree before the plan is served."""
         self._strange = 0
         """How many in a row have not agreed."""
+        self._to_prove = trials * len(cycle.sizes)
+        """How many requests have still to agree before the cycle is believed."""
+        self.is_refuted = False
+        """Whether the program has left the cycle before that: it was a part of something larger."""
         self._last: deque[int] = deque(maxlen=_WINDOW)
         self._addresses: list[int] = []
         self._spans: dict[int, Span] = {}
@@ -60,6 +65,7 @@ class Follower:
         if place is not None and sizes[place] == nbytes:
             self._next = place + 1 if place + 1 < len(sizes) else self.cycle.begin
             self._lacking = max(self._lacking - 1, 0)
+            self._to_prove = max(self._to_prove - 1, 0)
             self._strange = 0
             return
         self._strange += 1
@@ -70,6 +76,9 @@ class Follower:
             self._next, self._strange = found, 0
         elif self._strange >= _PATIENCE:
             self._next = None
+        else:
+            return
+        self.is_refuted = self._to_prove > 0
 
     # --- what lies in the range
 

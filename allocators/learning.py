@@ -1,16 +1,18 @@
 """Records the requests of one stream as they come, and works out in the background what repeats and where it goes.
 
-The recording is looked at whenever it has grown by a quarter. What is found is taken up at the point of the cycle where
-the least is alive, and only if the cycle has come once more, request by request, up to there.
+The recording is looked at whenever it has grown by a quarter, and when what seems to repeat has come often enough. What
+is found is taken up at the point of the cycle where the least is alive, and only if the cycle has come once more,
+request by request, up to there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from threading import Thread
 
 from .follower import Follower
-from .planning import Cycle, learned_cycle
+from .planning import Learned, Request, learned_cycle
 
 __all__ = ["Learner"]
 
@@ -22,10 +24,10 @@ _MOST = 1 << 18
 class Learner:
     """The latest requests of one stream, and the search for a cycle among them."""
 
-    def __init__(self, stream: int, repetitions: int, *, at_once: bool) -> None:
-        """``repetitions``: how often a cycle has to have come. ``at_once``: search in the calling thread."""
-        self.followed: Cycle | None = None
-        """The cycle that was taken up: the same one is not looked for again."""
+    def __init__(self, stream: int, repetitions: int, followed: Sequence[int], *, at_once: bool) -> None:
+        """``repetitions``: how often a cycle has to have come. ``followed``: the sizes of the cycle that is followed
+        already; none is looked for that is the same. ``at_once``: search in the calling thread."""
+        self._followed = followed
         self._stream = stream
         self._repetitions = repetitions
         self._at_once = at_once
@@ -41,17 +43,23 @@ class Learner:
         search = self._search
         if search is None or not search.done:
             return None
-        found = search.found
+        found, again = search.found, search.learned.look_again
+        if again:
+            self._next_look = min(self._next_look, again)
         if found is not None:
             length = len(found.cycle.sizes)
-            if (len(self._sizes) - search.begins) % length:
+            if (len(self._sizes) - search.learned.begins) % length:
                 return None
             if self._sizes[-length:] != found.cycle.sizes:  # the program has gone over to something else
                 found = None
         self._search = None
         if found is not None:
-            self.followed = found.cycle
+            self._followed = found.cycle.sizes
         return found
+
+    def forget_cycle(self) -> None:
+        """Nothing is followed any more."""
+        self._followed = ()
 
     def asked(self, nbytes: int, address: int) -> None:
         """A request has been served by a block at ``address``."""
@@ -79,7 +87,7 @@ class Learner:
         count = len(self._sizes)
         self._next_look = count + count // 4
         requests = list(zip(self._sizes, self._ends, strict=True))
-        self._search = _Search(self._stream, requests, self._repetitions, self.followed)
+        self._search = _Search(self._stream, requests, self._repetitions, self._followed)
         if self._at_once:
             self._search.run()
         else:
@@ -89,11 +97,10 @@ class Learner:
 class _Search:
     """One look at a recording, in a thread of its own. It knows nothing of the allocator."""
 
-    def __init__(self, stream: int, requests: list[tuple[int, int]], repetitions: int, followed: Cycle | None) -> None:
+    def __init__(self, stream: int, requests: list[Request], repetitions: int, followed: Sequence[int]) -> None:
         self.done = False
         self.found: Follower | None = None
-        self.begins = 0
-        """The request, by its number in the recording, with which the cycle that was found begins."""
+        self.learned = Learned(None)
         self._arguments = stream, requests, repetitions, followed
         self._thread: Thread | None = None
 
@@ -109,10 +116,9 @@ class _Search:
     def run(self) -> None:
         try:
             with suppress(MemoryError):
-                answer = learned_cycle(*self._arguments)
-                if answer is not None:
-                    cycle, self.begins = answer
-                    self.found = Follower(cycle)
+                self.learned = learned_cycle(*self._arguments)
+                if self.learned.cycle is not None:
+                    self.found = Follower(self.learned.cycle, trials=self._arguments[2])
         finally:
             self.done = True  # the last step
 

@@ -19,7 +19,7 @@ from typing import Annotated
 
 from .block import Block
 from .errors import DriverError, OutOfMemoryError
-from .expandable import ExpandableAllocator
+from .expandable import ExpandableAllocator, power_of_two
 from .follower import Follower
 from .learning import Learner
 from .planning import UNPLANNED, Plan
@@ -31,6 +31,8 @@ from .upstream import Upstream
 __all__ = ["PlannedAllocator", "Served", "device_of", "repetitions_of"]
 
 _MIB = 1 << 20
+_PAGES_WHILE_LEARNING = 512
+"""Pages are at most this part of what is reserved until a cycle has been learnt."""
 
 
 @dataclass(slots=True)
@@ -112,6 +114,10 @@ class PlannedAllocator(ExpandableAllocator):
     # --- allocation and free
 
     def _allocate(self, requested: int, nbytes: int, stream: int) -> Block:
+        if (before := self._followers.get(stream)) is not None and before.is_refuted:
+            self._leave(stream)
+            if stream in self._learners:
+                self._learners[stream].forget_cycle()
         learner = self._learner_of(stream)
         if learner is not None and (learned := learner.due()) is not None:
             self._take_up(stream, learned)
@@ -155,14 +161,28 @@ class PlannedAllocator(ExpandableAllocator):
         learner = self._learners.get(stream)
         if learner is None:
             at_once = getattr(self.upstream, "plans_at_once", False)
-            learner = self._learners[stream] = Learner(stream, self._repetitions, at_once=at_once)
+            follower = self._followers.get(stream)
+            followed = follower.cycle.repeated if follower is not None else ()
+            learner = self._learners[stream] = Learner(stream, self._repetitions, followed, at_once=at_once)
         return learner
 
     def _take_up(self, stream: int, learned: Follower) -> None:
-        """Follow another cycle from here on. What lies in the range of the one before stays there until it is freed."""
+        """Follow another cycle from here on."""
+        self._leave(stream)
+        self._followers[stream] = learned
+
+    def _page_size(self, fresh: int) -> int:
+        """While it learns, pages are small: what is to live beside a plan lies among what the plan will hold, and pins
+        pages as a whole."""
+        size = super()._page_size(fresh)
+        if not self._repetitions or self._followers:
+            return size
+        return min(size, power_of_two(self._ledger.reserved // _PAGES_WHILE_LEARNING, self._granularity))
+
+    def _leave(self, stream: int) -> None:
+        """Follow no cycle any more. What lies in its range stays there until it is freed."""
         self._followers.pop(stream, None)
         self._retire(stream)
-        self._followers[stream] = learned
 
     def _retire(self, stream: int) -> None:
         space = self._spaces.pop((stream, None, UNTAGGED), None)
@@ -212,6 +232,9 @@ class PlannedAllocator(ExpandableAllocator):
         space.add(made)
         whole = Opening(made.address, nbytes, [(made.first, made.address, made.address + nbytes)], nbytes)
         self._fill(space, whole, self._creatable(nbytes))
+        # What the stream's blocks lay in until now is of use no more: the plan has room for nearly all of them.
+        left = [other for other in self._movable_spaces() if other.stream == stream and other is not space]
+        self._give_back_free(left)
 
     def _movable_spaces(self) -> Iterator[Space]:
         followers = [] if self._gives_up_ranges else self._followers.values()

@@ -19,7 +19,7 @@ from .block import ALIGNMENT
 from .errors import CuplugError
 from .packing import ORDERS, Buffer, Packing, load_peak, pack, place_buffers
 
-__all__ = ["UNPLANNED", "Cycle", "Plan", "Request", "find_cycle", "learned_cycle", "make_cycle"]
+__all__ = ["UNPLANNED", "Cycle", "Learned", "Plan", "Request", "find_cycle", "learned_cycle", "make_cycle"]
 
 UNPLANNED = -1
 """In place of an offset: the block lives longer than a cycle, and is no part of the plan."""
@@ -69,6 +69,23 @@ class Cycle:
     def cycle_bytes(self) -> int:
         """What is asked for in one cycle."""
         return sum(self.sizes[self.begin :])
+
+    @property
+    def repeated(self) -> list[int]:
+        """The sizes of what repeats."""
+        return self.sizes[self.begin :]
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What a look at the latest requests of a stream has shown."""
+
+    cycle: Cycle | None
+    """What has repeated, and is worth following; None if nothing is."""
+    begins: int = 0
+    """The number of the first request in it."""
+    look_again: int = 0
+    """If nothing is: with so many requests, what seems to repeat will have come often enough; 0 if nothing does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,14 +170,17 @@ def find_cycle(sizes: Sequence[int], repetitions: int = 2) -> tuple[int, int] | 
 
     Of several lengths, the one that explains the most, and of these the shortest. None if none explains a quarter.
     """
-    backwards = sizes[::-1]
-    same = _equal_starts(backwards)
+    return _best_cycle(_equal_starts(sizes[::-1]), repetitions)
+
+
+def _best_cycle(same: list[int], repetitions: int) -> tuple[int, int] | None:
+    """``find_cycle`` of requests that agree, from the last one backwards, in so many places with those before them."""
     more = repetitions - 1
     found = [(same[length] + length, -length) for length in range(1, len(same)) if same[length] >= more * length]
     explained, negative = max(found, default=(0, 0))
-    if not explained or explained < _LEAST_SHARE * len(sizes):
+    if not explained or explained < _LEAST_SHARE * len(same):
         return None
-    return len(sizes) - explained, -negative
+    return len(same) - explained, -negative
 
 
 def make_cycle(stream: int, requests: Sequence[Request], *, seconds: float = 5.0) -> Cycle | None:
@@ -181,33 +201,45 @@ def make_cycle(stream: int, requests: Sequence[Request], *, seconds: float = 5.0
     return _packed(stream, sizes, begin, [*starting, *lives, *lives[:turn]], seconds)
 
 
-def learned_cycle(
-    stream: int, requests: Sequence[Request], repetitions: int, followed: Cycle | None
-) -> tuple[Cycle, int] | None:
+def learned_cycle(stream: int, requests: Sequence[Request], repetitions: int, followed: Sequence[int]) -> Learned:
     """What a stream has repeated so often, of late; it begins where the least is alive, and knows no other beginning.
 
-    Packed without improvements, so that the same requests give the same plan.
-
-    Returns:
-        The cycle, and the number of the first request in it. None if nothing repeats, or nothing but ``followed``.
+    Packed without improvements, so that the same requests give the same plan. What is ``followed`` already is not
+    learnt again, wherever it begins. If all that repeats at the end has come before just so often, with something else
+    behind it (four parts of a batch, say, and a step of the optimizer), it is a part of something larger, until it has
+    come more often than that time.
     """
-    found = find_cycle([size for size, _ in requests], repetitions)
+    count = len(requests)
+    same = _equal_starts([size for size, _ in reversed(requests)])
+    found = _best_cycle(same, repetitions)
     if found is None:
-        return None
+        seems = _best_cycle(same, 2)
+        return Learned(None, look_again=0 if seems is None else seems[0] + repetitions * seems[1])
     first, length = found
+    larger = next((lag for lag in range(length + 1, count) if same[lag] >= count - first), 0)
+    if larger:
+        return Learned(None, look_again=count - same[larger] + (repetitions - 1) * larger)
     lives = [_life(requests, place, length) for place in range(first, first + length)]
     sizes = [size for size, _ in requests[first : first + length]]
     turn = _quietest(lives, length, sizes)
     sizes, lives = [*sizes[turn:], *sizes[:turn]], [*lives[turn:], *lives[:turn]]
-    if followed is not None and sizes == followed.sizes:
-        return None
+    if _repeat_alike(sizes, followed):
+        return Learned(None)
     asked = sum(sizes)
     if sum(size for size, life in zip(sizes, lives, strict=True) if life > length) > asked // _LEAST_PLANNED:
-        return None
-    alive = _alive(requests, range(first + turn + length, len(requests) + 1, length))  # the first may lack a past
+        return Learned(None)
+    alive = _alive(requests, range(first + turn + length, count + 1, length))  # the first may lack a past
     if max(alive) - min(alive) > asked // _MOST_CHANGE:
-        return None
-    return _packed(stream, sizes, 0, lives, 0.0), first + turn
+        return Learned(None)
+    return Learned(_packed(stream, sizes, 0, lives, 0.0), first + turn)
+
+
+def _repeat_alike(sizes: Sequence[int], others: Sequence[int]) -> bool:
+    """Whether two cycles are the same, wherever each begins."""
+    count = len(sizes)
+    return count == len(others) and count in (
+        min(length, count) for length in _equal_starts([*sizes, *others, *others])[count:]
+    )
 
 
 def _alive(requests: Sequence[Request], places: Sequence[int]) -> list[int]:

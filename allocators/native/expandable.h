@@ -83,7 +83,7 @@ class ExpandableAllocator : public Allocator {
   Block *fill(Space *space, const Opening &opening, uint64_t creatable);
   void make_plan(Space *space, const Opening &opening, uint64_t creatable);
   std::vector<Block *> movable(const Space *space) const;
-  uint64_t page_size(uint64_t fresh) const;
+  virtual uint64_t page_size(uint64_t fresh) const;
   void place_in_new_range(Space *space, uint64_t nbytes, Opening *opening);
   uint64_t give_back_free(const std::vector<Space *> &spaces);
   static std::vector<Source> every_free_page(const std::vector<Space *> &spaces);

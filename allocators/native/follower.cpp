@@ -14,7 +14,8 @@ uint64_t mixed(uint64_t sum, uint64_t nbytes) {
 
 }  // namespace
 
-Follower::Follower(Cycle taken) : cycle(std::move(taken)), last_(WINDOW) {
+Follower::Follower(Cycle taken, size_t trials)
+    : cycle(std::move(taken)), to_prove_(trials * cycle.sizes.size()), last_(WINDOW) {
   for (size_t place = 0; place < length(); ++place) {
     uint64_t sum = 0;
     for (size_t at = place; at < place + WINDOW; ++at) sum = mixed(sum, known_size(at));
@@ -33,6 +34,7 @@ void Follower::has_served(uint64_t nbytes) {
   if (next_ != NOWHERE && cycle.sizes[next_] == nbytes) {
     next_ = next_ + 1 < cycle.sizes.size() ? next_ + 1 : cycle.begin;
     if (lacking_ != 0) --lacking_;
+    if (to_prove_ != 0) --to_prove_;
     strange_ = 0;
     return;
   }
@@ -45,7 +47,10 @@ void Follower::has_served(uint64_t nbytes) {
     strange_ = 0;
   } else if (strange_ >= PATIENCE) {
     next_ = NOWHERE;
+  } else {
+    return;
   }
+  is_refuted_ = to_prove_ != 0;
 }
 
 /* The place in the plan behind the latest requests; NOWHERE if they are none of the cycle's. */
@@ -64,7 +69,8 @@ void Follower::lose() {
   space = nullptr;
   next_ = NOWHERE;
   lacking_ = length();
-  strange_ = seen_ = 0;
+  strange_ = seen_ = to_prove_ = 0;
+  is_refuted_ = false;
   while (!blocks_.empty()) spare_.push_back(blocks_.extract(blocks_.begin()));
 }
 

@@ -14,7 +14,8 @@ namespace cuplug {
 
 class Follower {
  public:
-  explicit Follower(Cycle cycle);
+  /* `trials`: how often the cycle has to be followed before it is believed that it repeats. */
+  explicit Follower(Cycle cycle, size_t trials = 0);
 
   const Cycle cycle;
   Space *space = nullptr; /* the range's, once it has been reserved */
@@ -22,6 +23,8 @@ class Follower {
   uint64_t range_bytes(uint64_t granularity) const { return (cycle.height + granularity - 1) / granularity * granularity; }
   /* Whether the program follows the plan, as far as is known. */
   bool follows() const { return next_ != NOWHERE && lacking_ == 0; }
+  /* Whether the program has left the cycle before it was believed: it was a part of something larger. */
+  bool is_refuted() const { return is_refuted_; }
   /* The offset that the plan has for the next request; UNPLANNED for none. Changes nothing. */
   int64_t propose(uint64_t nbytes) const;
   /* The request has been served, as proposed or elsewhere: go on behind it. */
@@ -50,6 +53,8 @@ class Follower {
   size_t next_ = 0;    /* the place in the plan of the request that is expected; NOWHERE where that is unknown */
   size_t lacking_ = 0; /* how many requests in a row have still to agree before the plan is served */
   size_t strange_ = 0; /* how many in a row have not agreed */
+  size_t to_prove_;    /* how many have still to agree before the cycle is believed */
+  bool is_refuted_ = false;
   std::vector<uint64_t> last_; /* the latest requests, in a ring */
   size_t seen_ = 0;            /* how many there have been; those beyond the ring count as one */
   Blocks blocks_;              /* what lies in the range, by address */

@@ -1,5 +1,6 @@
 #include "learner.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 #include <new>
@@ -15,16 +16,17 @@ struct Learner::Search {
   std::vector<Asked> requests;
   std::vector<uint64_t> followed;
   std::unique_ptr<Follower> found;
-  size_t begins = 0; /* the request, by its number in the recording, with which the cycle begins */
+  size_t begins = 0, look_again = 0; /* as in Learned */
   std::atomic<bool> done{false};
   std::mutex mutex;
   std::condition_variable ended;
 
   void run() {
     try {
-      Cycle cycle;
-      if (learned_cycle(stream, requests, repetitions, followed.empty() ? nullptr : &followed, &cycle, &begins))
-        found = std::make_unique<Follower>(std::move(cycle));
+      Learned learned = learned_cycle(stream, requests, repetitions, followed);
+      begins = learned.begins;
+      look_again = learned.look_again;
+      if (learned.is_found) found = std::make_unique<Follower>(std::move(learned.cycle), repetitions);
     } catch (const std::bad_alloc &) { /* then nothing is found */
     }
     {
@@ -37,6 +39,7 @@ struct Learner::Search {
 
 std::unique_ptr<Follower> Learner::due() {
   if (search_ == nullptr || !search_->done.load(std::memory_order_acquire)) return nullptr;
+  if (search_->look_again != 0) next_look_ = std::min(next_look_, search_->look_again);
   const Follower *found = search_->found.get();
   bool comes_again = found != nullptr;
   if (comes_again) {

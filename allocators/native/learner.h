@@ -15,9 +15,14 @@ namespace cuplug {
 class Learner {
  public:
   /* `repetitions`: how often a cycle has to have come. `at_once`: search in the calling thread, not in one beside it.
-   * `generation` tells this one's recordings from those of others. */
-  Learner(uint64_t stream, size_t repetitions, bool at_once, uint32_t generation)
-      : stream(stream), repetitions_(repetitions), at_once_(at_once), generation_(generation) {}
+   * `generation` tells this one's recordings from those of others. `followed`: the sizes of the cycle that is followed
+   * already; none is looked for that is the same. */
+  Learner(uint64_t stream, size_t repetitions, bool at_once, uint32_t generation, std::vector<uint64_t> followed)
+      : stream(stream),
+        repetitions_(repetitions),
+        at_once_(at_once),
+        generation_(generation),
+        followed_(std::move(followed)) {}
 
   const uint64_t stream;
   /* Who follows the cycle that begins with the next request, if one has been found; else null. */
@@ -28,6 +33,8 @@ class Learner {
   void asked(Block *block);
   /* the block is free again. */
   void freed(const Block *block);
+  /* Nothing is followed any more. */
+  void forget_cycle() { followed_.clear(); }
   /* The search under way; null if there is none. It may be waited for without the allocator. */
   struct Search;
   std::shared_ptr<Search> search() const { return search_; }
@@ -40,7 +47,7 @@ class Learner {
   const bool at_once_;
   uint32_t generation_;
   std::vector<Asked> requests_;
-  std::vector<uint64_t> followed_; /* the cycle that was taken up; empty for none */
+  std::vector<uint64_t> followed_;
   std::shared_ptr<Search> search_;
   size_t next_look_ = FIRST_LOOK;
 

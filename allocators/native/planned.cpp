@@ -4,6 +4,8 @@
 
 namespace cuplug {
 
+static constexpr uint64_t PAGES_WHILE_LEARNING = 512; /* pages are at most this part of what is reserved (planned.py) */
+
 PlannedAllocator::PlannedAllocator(const cuplug_upstream &table, PlannedOptions options)
     : ExpandableAllocator(table, options.expandable), repetitions_(options.repetitions), at_once_(options.at_once) {
   for (Cycle &cycle : options.cycles) {
@@ -15,6 +17,11 @@ PlannedAllocator::PlannedAllocator(const cuplug_upstream &table, PlannedOptions 
 /* --- allocation and free */
 
 Block *PlannedAllocator::take(uint64_t requested, uint64_t nbytes, uint64_t stream) {
+  Follower *before = by_stream_number_.find(stream);
+  if (before != nullptr && before->is_refuted()) {
+    leave(stream);
+    if (Learner *its = learner_by_stream_.find(stream)) its->forget_cycle();
+  }
   Learner *learner = learner_of(stream);
   if (learner != nullptr) {
     learner->prepare();
@@ -62,16 +69,27 @@ Learner *PlannedAllocator::learner_of(uint64_t stream) {
   if (found != nullptr) return found;
   learner_by_stream_.prepare();
   generation_ += 1 << 16; /* each may start anew that often */
-  learners_.push_back(std::make_unique<Learner>(stream, repetitions_, at_once_, generation_));
+  const Follower *follower = by_stream_number_.find(stream);
+  std::vector<uint64_t> followed;
+  if (follower != nullptr)
+    followed.assign(follower->cycle.sizes.begin() + ptrdiff_t(follower->cycle.begin), follower->cycle.sizes.end());
+  learners_.push_back(std::make_unique<Learner>(stream, repetitions_, at_once_, generation_, std::move(followed)));
   learner_by_stream_.insert(stream, learners_.back().get());
   return learners_.back().get();
 }
 
-/* Follow another cycle from here on. What lies in the range of the one before stays there until it is freed. */
+/* Follow another cycle from here on. */
 void PlannedAllocator::take_up(uint64_t stream, std::unique_ptr<Follower> learned) {
   followers_.reserve(followers_.size() + 1);
-  ownerless_.reserve(ownerless_.size() + 1);
   by_stream_number_.prepare();
+  leave(stream);
+  by_stream_number_.insert(stream, learned.get());
+  followers_.push_back(std::move(learned));
+}
+
+/* Follow no cycle any more. What lies in its range stays there until it is freed. */
+void PlannedAllocator::leave(uint64_t stream) {
+  ownerless_.reserve(ownerless_.size() + 1);
   Follower *before = by_stream_number_.find(stream);
   if (before != nullptr) {
     by_stream_number_.erase(stream);
@@ -86,8 +104,6 @@ void PlannedAllocator::take_up(uint64_t stream, std::unique_ptr<Follower> learne
     spaces_.erase(place);
     found->planned = nullptr;
   }
-  by_stream_number_.insert(stream, learned.get());
-  followers_.push_back(std::move(learned));
 }
 
 /* Wait, outside the mutex, for the searches that are under way. */
@@ -150,6 +166,19 @@ void PlannedAllocator::map_range(Follower *follower) {
   whole.nbytes = whole.missing = nbytes;
   whole.holes.push_back({address, address + nbytes});
   fill(space, whole, creatable(nbytes));
+  /* What the stream's blocks lay in until now is of use no more: the plan has room for nearly all of them. */
+  std::vector<Space *> left = movable_spaces();
+  left.erase(std::remove_if(left.begin(), left.end(),
+                            [&](const Space *other) { return other == space || other->stream != space->stream; }),
+             left.end());
+  give_back_free(left);
+}
+
+/* While it learns, pages are small (planned.py). */
+uint64_t PlannedAllocator::page_size(uint64_t fresh) const {
+  const uint64_t size = ExpandableAllocator::page_size(fresh);
+  if (repetitions_ == 0 || !followers_.empty()) return size;
+  return std::min(size, power_of_two(ledger_.reserved() / PAGES_WHILE_LEARNING, granularity_));
 }
 
 std::vector<Space *> PlannedAllocator::movable_spaces() const {

@@ -32,12 +32,14 @@ class PlannedAllocator final : public ExpandableAllocator {
   void forget(uint64_t stream) override;
   const cuplug_served *served_by_plan() const override { return &served_; }
   std::vector<Space *> movable_spaces() const override;
+  uint64_t page_size(uint64_t fresh) const override;
 
  private:
   Block *span_at(Follower *follower, uint64_t offset, uint64_t nbytes);
   void map_range(Follower *follower);
   Learner *learner_of(uint64_t stream);
   void take_up(uint64_t stream, std::unique_ptr<Follower> learned);
+  void leave(uint64_t stream);
 
   std::vector<std::unique_ptr<Follower>> followers_;
   Table<Follower> by_stream_number_;

@@ -31,19 +31,27 @@ std::vector<size_t> equal_starts(const std::vector<uint64_t> &values) {
   return same;
 }
 
-/* What the sizes repeat at their end: where that begins, and the length of one cycle. */
-bool find_cycle(const std::vector<Asked> &requests, size_t repetitions, size_t *first, size_t *cycle) {
-  std::vector<uint64_t> backwards;
-  for (size_t at = requests.size(); at-- > 0;) backwards.push_back(requests[at].nbytes);
-  const std::vector<size_t> same = equal_starts(backwards);
+/* What repeats at the end of requests that agree, from the last one backwards, in so many places with those before them:
+ * where that begins, and the length of one cycle. */
+bool best_cycle(const std::vector<size_t> &same, size_t repetitions, size_t *first, size_t *cycle) {
   size_t explained = 0;
   for (size_t length = 1; length < same.size(); ++length) {
     if (same[length] < (repetitions - 1) * length || same[length] + length <= explained) continue;
     explained = same[length] + length;
     *cycle = length;
   }
-  *first = requests.size() - explained;
-  return explained != 0 && explained * LEAST_SHARE >= requests.size();
+  *first = same.size() - explained;
+  return explained != 0 && explained * LEAST_SHARE >= same.size();
+}
+
+/* Whether two cycles are the same, wherever each begins. */
+bool repeat_alike(const std::vector<uint64_t> &sizes, const std::vector<uint64_t> &others) {
+  if (sizes.size() != others.size()) return false;
+  std::vector<uint64_t> all = sizes;
+  for (int twice = 0; twice < 2; ++twice) all.insert(all.end(), others.begin(), others.end());
+  const std::vector<size_t> same = equal_starts(all);
+  return std::any_of(same.begin() + ptrdiff_t(sizes.size()), same.end(),
+                     [&](size_t length) { return length >= sizes.size(); });
 }
 
 /* For how many requests the block at `place` lives, in the longest of its repetitions; more than `length` if it is not
@@ -190,10 +198,23 @@ void lay_out(const std::vector<int64_t> &lives, Cycle *cycle) {
 
 }  // namespace
 
-bool learned_cycle(uint64_t stream, const std::vector<Asked> &requests, size_t repetitions,
-                   const std::vector<uint64_t> *followed, Cycle *cycle, size_t *begins) {
+Learned learned_cycle(uint64_t stream, const std::vector<Asked> &requests, size_t repetitions,
+                      const std::vector<uint64_t> &followed) {
+  Learned found;
+  const size_t count = requests.size();
+  std::vector<uint64_t> backwards;
+  for (size_t at = count; at-- > 0;) backwards.push_back(requests[at].nbytes);
+  const std::vector<size_t> same = equal_starts(backwards);
   size_t first = 0, length = 0;
-  if (!find_cycle(requests, repetitions, &first, &length)) return false;
+  if (!best_cycle(same, repetitions, &first, &length)) {
+    if (best_cycle(same, 2, &first, &length)) found.look_again = first + repetitions * length;
+    return found;
+  }
+  for (size_t lag = length + 1; lag < count; ++lag) {
+    if (same[lag] < count - first) continue; /* else it is a part of something larger */
+    found.look_again = count - same[lag] + (repetitions - 1) * lag;
+    return found;
+  }
   std::vector<int64_t> lives;
   std::vector<uint64_t> sizes;
   for (size_t place = first; place < first + length; ++place) {
@@ -203,18 +224,20 @@ bool learned_cycle(uint64_t stream, const std::vector<Asked> &requests, size_t r
   const size_t turn = quietest(lives, sizes);
   std::rotate(lives.begin(), lives.begin() + ptrdiff_t(turn), lives.end());
   std::rotate(sizes.begin(), sizes.begin() + ptrdiff_t(turn), sizes.end());
-  if (followed != nullptr && *followed == sizes) return false;
+  if (repeat_alike(sizes, followed)) return found;
   uint64_t asked = 0, kept = 0;
   for (size_t place = 0; place < length; ++place) {
     asked += sizes[place];
     if (lives[place] > int64_t(length)) kept += sizes[place];
   }
-  *begins = first + turn;
-  if (kept > asked / LEAST_PLANNED || !is_steady(requests, *begins + length, length, asked / MOST_CHANGE)) return false;
-  cycle->stream = stream;
-  cycle->sizes = std::move(sizes);
-  lay_out(lives, cycle);
-  return true;
+  if (kept > asked / LEAST_PLANNED) return found;
+  if (!is_steady(requests, first + turn + length, length, asked / MOST_CHANGE)) return found;
+  found.is_found = true;
+  found.begins = first + turn;
+  found.cycle.stream = stream;
+  found.cycle.sizes = std::move(sizes);
+  lay_out(lives, &found.cycle);
+  return found;
 }
 
 }  // namespace cuplug

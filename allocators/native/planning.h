@@ -16,10 +16,17 @@ struct Asked {
   int64_t freed;
 };
 
-/* Whether the requests end with a cycle that has come `repetitions` times, and another than `followed` (null for none):
- * then it goes into `cycle`, and the number of the first request in it into `begins`. */
-bool learned_cycle(uint64_t stream, const std::vector<Asked> &requests, size_t repetitions,
-                   const std::vector<uint64_t> *followed, Cycle *cycle, size_t *begins);
+/* What a look at the latest requests has shown. */
+struct Learned {
+  bool is_found = false;
+  Cycle cycle;
+  size_t begins = 0;     /* the number of the first request in it */
+  size_t look_again = 0; /* if none is found: with so many requests, what seems to repeat has come often enough */
+};
+
+/* The cycle with which the requests end, if it has come `repetitions` times, and is another than `followed`. */
+Learned learned_cycle(uint64_t stream, const std::vector<Asked> &requests, size_t repetitions,
+                      const std::vector<uint64_t> &followed);
 
 }  // namespace cuplug
 #endif
