@@ -12,6 +12,7 @@ from ..core.layout import Layout
 from ..core.shapes import Shape
 from ..places.reduction_table import Reduction
 from .cuda_geometry import WALKS, Walk, merged
+from .cuda_reduce_loops import BLOCK, COLUMNS, DENSE, FINISH, FINISH_FEW, ROWS, SHORT
 from .cuda_source import header
 
 __all__ = ["ReductionSource", "plan"]
@@ -161,6 +162,8 @@ _PER_THREAD = 16
 _MOST_SPLITS = 1024
 _FEW_SPLITS = 32
 """Partial results that one thread merges."""
+_WARP_LENGTH = 4096
+"""Elements of a row up to which one warp reduces it."""
 
 
 @dataclass(frozen=True)
@@ -197,6 +200,10 @@ def plan(
     else:
         blocks, rows_per_block = outputs, _INNER * _PER_THREAD
     dense = in_steps == (1,) and not columns
+    # Many rows that a warp reads in a few steps: a block has one for each of its warps.
+    short = dense and length <= _WARP_LENGTH and outputs >= processors * 32
+    if short:
+        blocks, rows_per_block = -(-outputs // 8), length + 1
     # Measured on an H200 with 256 MiB of float32: one sum is fastest by 4 blocks for each multiprocessor.
     wanted = processors * 16 // blocks if columns else -(-processors * (4 if dense else 8) // blocks)
     splits = max(1, min(wanted, length // rows_per_block, _MOST_SPLITS))
@@ -208,8 +215,8 @@ def plan(
             outs,
             operand.dtype,
             (over, within),
-            _COLUMNS if columns else _DENSE if dense else _ROWS,
-            _FINISH_FEW if splits <= _FEW_SPLITS else _FINISH,
+            COLUMNS if columns else SHORT if short else DENSE if dense else ROWS,
+            FINISH_FEW if splits <= _FEW_SPLITS else FINISH,
         ),
         (blocks, splits, 1),
         (32, _WARP_ROWS, 1) if columns else (_INNER, 1, 1),
@@ -245,136 +252,6 @@ def _source(
     end = f"if (splits == 1) {result}; else partial[o * splits + blockIdx.y] = a;"
     before = "const Over over, const Within within, long long outputs, long long length, long long splits"
     parameters = f"({before}, {results}, const Stored* source, Acc* partial, double p)"
-    text += _BLOCK + reduce.replace("PARAMETERS", parameters).replace("END", end)
+    text += BLOCK + reduce.replace("PARAMETERS", parameters).replace("END", end)
     parameters = f"({before}, {results}, Acc* partial, double p)"
     return text + finish.replace("PARAMETERS", parameters).replace("END", f"{result};")
-
-
-_BLOCK = r"""
-__device__ __forceinline__ void element(Acc& a, const Stored* source, const Within& within, long long i, double p) {
-    long long offset[1];
-    within.go(i, offset);
-    F::add(a, load(source[offset[0]]), i, p);
-}
-template <class W> __device__ __forceinline__ long long row_of(const W& over, long long o) {
-    long long at[1];
-    over.go(o, at);
-    return at[0];
-}
-__device__ __forceinline__ void merge_block(Acc* shared, Acc& a, int me, int step, int many, double p) {
-    shared[me] = a;
-    __syncthreads();
-    for (int half = many / 2; half > 0; half /= 2) {
-        if (me / step < half) F::merge(shared[me], shared[me + half * step], p);
-        __syncthreads();
-    }
-    a = shared[me];
-}
-"""
-
-# One block for each output and split. Four accumulators keep four loads in flight.
-_ROWS = r"""
-extern "C" __global__ void __launch_bounds__(256) reduce PARAMETERS {
-    __shared__ __align__(16) unsigned char memory[256 * sizeof(Acc)];
-    const long long o = blockIdx.x, row = row_of(over, o);
-    const long long share = (length + splits - 1) / splits;
-    const long long first = blockIdx.y * share, last = first + share < length ? first + share : length;
-    Acc many[4];
-    #pragma unroll
-    for (int k = 0; k < 4; ++k) many[k] = F::start();
-    long long i = first + threadIdx.x;
-    for (; i + 3 * 256 < last; i += 4 * 256) {
-        #pragma unroll
-        for (int k = 0; k < 4; ++k) element(many[k], source + row, within, i + k * 256, p);
-    }
-    for (; i < last; i += 256) element(many[0], source + row, within, i, p);
-    Acc a = many[0];
-    #pragma unroll
-    for (int k = 1; k < 4; ++k) F::merge(a, many[k], p);
-    merge_block((Acc*)memory, a, threadIdx.x, 1, 256, p);
-    if (threadIdx.x == 0) { END }
-}
-"""
-
-# The same for elements that lie side by side: read in vectors of 16 bytes, but for those before the first such address.
-_DENSE = r"""
-struct __align__(16) Vector { Stored at[16 / sizeof(Stored)]; };
-extern "C" __global__ void __launch_bounds__(256) reduce PARAMETERS {
-    __shared__ __align__(16) unsigned char memory[256 * sizeof(Acc)];
-    const int width = 16 / sizeof(Stored);
-    const long long o = blockIdx.x, share = (length + splits - 1) / splits;
-    const long long first = blockIdx.y * share < length ? blockIdx.y * share : length;
-    const long long last = first + share < length ? first + share : length;
-    const Stored* row = source + row_of(over, o);
-    long long start = first + (long long)((16 - ((unsigned long long)(row + first) & 15)) & 15) / (int)sizeof(Stored);
-    if (start > last) start = last;
-    const long long vectors = (last - start) / width;
-    const Vector* from = reinterpret_cast<const Vector*>(row + start);
-    Acc many[4];
-    #pragma unroll
-    for (int k = 0; k < 4; ++k) many[k] = F::start();
-    for (long long i = first + threadIdx.x; i < start; i += 256) F::add(many[0], load(row[i]), i, p);
-    long long j = threadIdx.x;
-    for (; j + 3 * 256 < vectors; j += 4 * 256) {
-        Vector read[4];
-        #pragma unroll
-        for (int k = 0; k < 4; ++k) read[k] = from[j + k * 256];
-        #pragma unroll
-        for (int k = 0; k < 4; ++k) {
-            #pragma unroll
-            for (int v = 0; v < width; ++v) F::add(many[k], load(read[k].at[v]), start + (j + k * 256) * width + v, p);
-        }
-    }
-    for (; j < vectors; j += 256) {
-        const Vector read = from[j];
-        #pragma unroll
-        for (int v = 0; v < width; ++v) F::add(many[v % 4], load(read.at[v]), start + j * width + v, p);
-    }
-    for (long long i = start + vectors * width + threadIdx.x; i < last; i += 256) F::add(many[1], load(row[i]), i, p);
-    Acc a = many[0];
-    #pragma unroll
-    for (int k = 1; k < 4; ++k) F::merge(a, many[k], p);
-    merge_block((Acc*)memory, a, threadIdx.x, 1, 256, p);
-    if (threadIdx.x == 0) { END }
-}
-"""
-
-# Neighbouring threads make neighbouring outputs, for memory in which these lie side by side.
-_COLUMNS = r"""
-extern "C" __global__ void __launch_bounds__(256) reduce PARAMETERS {
-    __shared__ __align__(16) unsigned char memory[256 * sizeof(Acc)];
-    const long long o = (long long)blockIdx.x * 32 + threadIdx.x;
-    const long long share = (length + splits - 1) / splits;
-    const long long first = blockIdx.y * share, last = first + share < length ? first + share : length;
-    Acc a = F::start();
-    if (o < outputs) {
-        const long long row = row_of(over, o);
-        #pragma unroll 8
-        for (long long i = first + threadIdx.y; i < last; i += 8) element(a, source + row, within, i, p);
-    }
-    merge_block((Acc*)memory, a, threadIdx.y * 32 + threadIdx.x, 32, 8, p);
-    if (threadIdx.y == 0 && o < outputs) { END }
-}
-"""
-
-_FINISH = r"""
-extern "C" __global__ void __launch_bounds__(128) finish PARAMETERS {
-    __shared__ __align__(16) unsigned char memory[128 * sizeof(Acc)];
-    const long long o = blockIdx.x;
-    Acc a = F::start();
-    for (int i = threadIdx.x; i < splits; i += 128) F::merge(a, partial[o * splits + i], p);
-    merge_block((Acc*)memory, a, threadIdx.x, 1, 128, p);
-    if (threadIdx.x == 0) { END }
-}
-"""
-
-# The same with one thread for each output.
-_FINISH_FEW = r"""
-extern "C" __global__ void __launch_bounds__(128) finish PARAMETERS {
-    const long long o = (long long)blockIdx.x * 128 + threadIdx.x;
-    if (o >= outputs) return;
-    Acc a = F::start();
-    for (int i = 0; i < splits; ++i) F::merge(a, partial[o * splits + i], p);
-    END
-}
-"""

@@ -1,4 +1,4 @@
-"""Kernels that sort, select and scan rows, run by the simulator with its check for races, against NumPy."""
+"""Kernels that sort, select, scan and reduce rows, run by the simulator with its check for races, against NumPy."""
 
 from __future__ import annotations
 
@@ -99,3 +99,11 @@ def test_long_rows_are_scanned_by_chunks_of_several_tiles() -> None:
     np.testing.assert_array_equal(found.values.cpu().numpy(), np.maximum.accumulate(array, 1))
     last = np.where(array == found.values.cpu().numpy(), np.arange(40_000), 0)
     np.testing.assert_array_equal(found.indices.cpu().numpy(), np.maximum.accumulate(last, 1))
+
+
+def test_many_short_rows_are_reduced_by_a_warp_each() -> None:
+    for kind, length in (("float32", 1030), ("uint8", 37)):  # whose rows do not all begin at multiples of 16 bytes
+        array = _numbers(kind, 35, length)
+        values, places = cuplug.tensor(array, device="cuda").max(1)
+        np.testing.assert_array_equal(values.cpu().numpy(), array.max(1))
+        np.testing.assert_array_equal(places.cpu().numpy(), array.argmax(1))
