@@ -54,7 +54,7 @@ class _LazyFactory:
         """Whether there is a strategy in C++ that does the same."""
         return self._native is not None
 
-    @property
+    @cached_property
     def runs_in_the_core(self) -> bool:
         """Whether replays over a ``NativeNullUpstream`` are possible."""
         return (self._native or self._replayed) is not None and is_available()
@@ -63,6 +63,13 @@ class _LazyFactory:
     def __wrapped__(self) -> Any:
         """The factory itself: ``inspect`` follows this to its signature."""
         return self._find(self._module, self._name)
+
+    @cached_property
+    def _chosen_form(self) -> Any:
+        """The factory, or the strategy in C++ that does the same, where there is one that can be used."""
+        if self._native is None or not is_available():
+            return self.__wrapped__
+        return self._find("allocators.native.strategies", self._native)
 
     @property
     def __doc__(self) -> str | None:  # type: ignore[override]
@@ -73,9 +80,7 @@ class _LazyFactory:
         upstream = positional[0] if positional else options.get("upstream")
         if self._replayed is not None and hasattr(upstream, "native_null"):
             return self._find("allocators.native.replayed", self._replayed)(*positional, **options)
-        if self._native is not None and is_available():
-            return self._find("allocators.native.strategies", self._native)(*positional, **options)
-        return self.__wrapped__(*positional, **options)
+        return self._chosen_form(*positional, **options)
 
     def __repr__(self) -> str:
         return f"{self._module}.{self._name}"

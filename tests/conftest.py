@@ -27,6 +27,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what 
 
 pytest_plugins = ["cuplug.plugins.conformance"]
 
+SLOWEST = (
+    "native/test_sanitizers.py",
+    "house/test_checkout.py",
+    "conformance/test_third_party.py",
+    "conformance/test_contract.py",
+    "training/test_characters.py",
+    "training/test_learning.py",
+    "docs/test_code_blocks.py",
+)
+"""Files that take half a minute of processor time, or nearly."""
 LIBRARIES = ("torch", "cupy", "numba", "rmm", "pycuda")
 
 
@@ -120,6 +130,15 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     ):
         config.option.numprocesses = 2
         config.option.dist = "loadfile"
+        config.option.loadscopereorder = False  # files of few tests would come last, and those are the slowest
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where two processes run everything, begin with the slowest files, so that both end at the same time."""
+    if hasattr(config, "workerinput"):
+        first = {Path(__file__).parent / name for name in SLOWEST}
+        items.sort(key=lambda item: item.path not in first)
 
 
 def pytest_configure(config: pytest.Config) -> None:
