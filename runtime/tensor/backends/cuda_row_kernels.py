@@ -158,33 +158,55 @@ def _first(place: Launching, operation: RowOperation, outs: Sequence[Layout], op
     stored, (rows, length), kept = operands[0].dtype, operands[0].shape, outs[0].shape[1]
     if length <= LONGEST_BLOCK_ROW[stored.itemsize]:
         return _sort_short(place, outs, operands)
+    select = _selection(place, operands[0])
+    order = place.bound(place.function(short_row_source(stored, kept)), (rows, 1, 1), _BLOCK, "PPPPqqq")
+
+    def kernel(values: Tensor, places: Tensor, given: Tensor, descending: int, kept: int) -> None:
+        some_values, some_places = (place.allocate(each.numel * each.dtype.itemsize) for each in outs)
+        select(some_values.address, some_places.address, given._address, descending, kept, 0)
+        chosen = some_values.address, some_places.address
+        order(place.runtime.current, values._address, places._address, *chosen, kept, descending, kept)
+
+    return kernel
+
+
+def _ranked(place: Launching, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
+    select = _selection(place, operands[0])
+
+    def kernel(values: Tensor, places: Tensor, given: Tensor, rank: int) -> None:
+        select(values._address, places._address, given._address, 0, rank, 1)
+
+    return kernel
+
+
+def _selection(place: Launching, operand: Layout) -> Callable[..., None]:
+    """``select(values, places, source, descending, wanted, alone)`` of rows: addresses, how many elements of each are
+    wanted, and whether the last of these alone."""
+    stored, (rows, length) = operand.dtype, operand.shape
     wide = length >= 2**32
     source = select_source(stored, wide=wide)
-    wanted = -(-8 * place.runtime.properties(place.ordinal).multi_processor_count // rows)
-    share = -(-length // (4096 * wanted)) * 4096
+    blocks = -(-8 * place.runtime.properties(place.ordinal).multi_processor_count // rows)
+    share = -(-length // (4096 * blocks)) * 4096
     chunks = -(-length // share)
     grid, letters = (rows * chunks, 1, 1), "PqqqqqP"
     count = place.bound(place.function(source, "count"), grid, _BLOCK, letters + "q")
     survey = place.bound(place.function(source, "survey"), grid, _BLOCK, letters + "P")
-    pick = place.bound(place.function(source, "pick"), grid, _BLOCK, letters + "PPP")
-    order = place.bound(place.function(short_row_source(stored, kept)), (rows, 1, 1), _BLOCK, "PPPPqqq")
-    counted, narrow = rows * stored.itemsize * 256, 8 if wide else 4
-    sizes = (outs[0].nbytes, outs[1].nbytes, counted * narrow, rows * chunks * 2 * narrow)
+    pick = place.bound(place.function(source, "pick"), grid, _BLOCK, letters + "PPPq")
+    narrow = 8 if wide else 4
+    counted, surveyed = rows * stored.itemsize * 256 * narrow, rows * chunks * 2 * narrow
 
-    def kernel(values: Tensor, places: Tensor, given: Tensor, descending: int, kept: int) -> None:
+    def select(values: int, places: int, given: int, descending: int, wanted: int, alone: int) -> None:
         current = place.runtime.current
-        # Dropped when this returns: the stream reuses it after the kernels, not before.
-        spare = [place.allocate(size) for size in sizes]
-        some_values, some_places, counts, found = (each.address for each in spare)
-        place.clear_bytes(counts, counted * narrow)
-        row = given._address, descending, length, chunks, share, kept, counts
+        # Dropped when this returns: the stream reuses them after the kernels, not before.
+        counts, found = place.allocate(counted), place.allocate(surveyed)
+        place.clear_bytes(counts.address, counted)
+        row = given, descending, length, chunks, share, wanted, counts.address
         for digit in reversed(range(stored.itemsize)):
             count(current, *row, digit)
-        survey(current, *row, found)
-        pick(current, *row, found, some_values, some_places)
-        order(current, values._address, places._address, some_values, some_places, kept, descending, kept)
+        survey(current, *row, found.address)
+        pick(current, *row, found.address, values, places, alone)
 
-    return kernel
+    return select
 
 
 def _gather(place: Launching, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
@@ -283,6 +305,7 @@ _KINDS: dict[str, Callable[[Any, RowOperation, Sequence[Layout], Sequence[Layout
     "scan": _scan,
     "sort": _sort,
     "first": _first,
+    "ranked": _ranked,
     "gather": _gather,
     "scatter": _scatter,
     "histogram": _histogram,

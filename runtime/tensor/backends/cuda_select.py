@@ -19,7 +19,7 @@ def select_source(stored: dtype, *, wide: bool) -> str:
 
         count(ROW, digit), for each digit, the highest first
         survey(ROW, found), two numbers for each block
-        pick(ROW, found, values, places), of as many elements for each row as are wanted
+        pick(ROW, found, values, places, alone), of as many elements for each row as are wanted, or of the last alone
     """
     return radix_header(stored, wide=wide) + _KERNELS.replace("ROW", _ROW)
 
@@ -123,7 +123,8 @@ __device__ __forceinline__ Place sum_of_block(Place mine, Place* sums, Place* al
     return *all;
 }
 
-extern "C" __global__ void __launch_bounds__(256) pick(ROW, const Place* found, Bits* values, long long* places) {
+extern "C" __global__ void __launch_bounds__(256) pick(
+    ROW, const Place* found, Bits* values, long long* places, long long alone) {
     __shared__ Place sums[8], totals[2];
     __shared__ unsigned in_warp[2][8];
     const int me = threadIdx.x, lane = me % 32, warp = me / 32;
@@ -132,8 +133,8 @@ extern "C" __global__ void __launch_bounds__(256) pick(ROW, const Place* found, 
     const Bits flip = descending ? ALL : (Bits)0;
     const Last last = find_last(counts + row * DIGITS * 256, -1, (Place)wanted);
     const Bits* from = source + row * length;
-    values += row * wanted;
-    places += row * wanted;
+    values += row * (alone ? 1 : wanted);
+    places += row * (alone ? 1 : wanted);
     Place less = 0, equal = 0;
     for (long long i = me; i < chunk; i += 256) {
         less += found[(row * chunks + i) * 2];
@@ -149,7 +150,10 @@ extern "C" __global__ void __launch_bounds__(256) pick(ROW, const Place* found, 
         #pragma unroll
         for (int k = 0; k < ITEMS; ++k) key[k] = first + k * 32 < end ? from[first + k * 32] : (Bits)0;
         #pragma unroll
-        for (int k = 0; k < ITEMS; ++k) any |= first + k * 32 < end && (Bits)(order(key[k]) ^ flip) <= last.order;
+        for (int k = 0; k < ITEMS; ++k) {
+            const Bits one = (Bits)(order(key[k]) ^ flip);
+            any |= first + k * 32 < end && (one == last.order || (one < last.order && !alone));
+        }
         if (!__syncthreads_or(any)) continue;
         unsigned lesser = 0, equals = 0;
         #pragma unroll
@@ -180,8 +184,8 @@ extern "C" __global__ void __launch_bounds__(256) pick(ROW, const Place* found, 
             const unsigned befores = __ballot_sync(~0u, before), sames = __ballot_sync(~0u, same);
             const unsigned below = (1u << lane) - 1;
             const Place of_equal = equal_at + __popc(sames & below);
-            if (before || (same && of_equal < last.many)) {
-                const Place at = before ? less_at + __popc(befores & below) : behind + of_equal;
+            if (alone ? same && of_equal + 1 == last.many : before || (same && of_equal < last.many)) {
+                const Place at = alone ? 0 : before ? less_at + __popc(befores & below) : behind + of_equal;
                 values[at] = key[k];
                 places[at] = first + k * 32;
             }

@@ -17,6 +17,7 @@ from .creation import full, tensor
 from .elementwise import apply, common_place
 from .promotion import common_dtype
 from .reductions import any as any_of
+from .reductions import max as max_of
 from .reductions import sum as sum_of
 from .reshape import contiguous, reshape
 from .results import into
@@ -156,7 +157,7 @@ def kthvalue(
         raise NoElementsError(f"kthvalue: dimension {dim} has no elements")
     if not 1 <= k <= length:
         raise ArgumentError(f"kthvalue: the {k}. of a dimension of length {length}")
-    return into(out, _picked(_sorted(input, axis, False), axis, k - 1, keepdim), exact=True)
+    return into(out, _ranked(input, axis, k, keepdim), exact=True)
 
 
 def median(
@@ -197,9 +198,15 @@ def _median(input: Tensor, dim: int | None, keepdim: bool, out: Any, *, ignoring
     length = input.shape[axis] if input.ndim else 1
     if not length:
         raise NoElementsError(f"median: dimension {dim} has no elements")
-    values, indices = _sorted(input, axis, False)
     if input.dtype.kind != "f" or not input.ndim:
-        return into(out, _picked([values, indices], axis, (length - 1) // 2, keepdim), exact=True)
+        return into(out, _ranked(input, axis, (length + 1) // 2, keepdim), exact=True)
+    if length > _SORTED and not ignoring:
+        found = max_of(each.isnan(input), axis, True)  # and where the first NaN is
+        middle = _ranked(input, axis, (length + 1) // 2, True).indices
+        indices = apply(BY_NAME["where"], found.values, found.indices, middle)
+        found = ValuesAndIndices(gather(input, axis, indices), indices)
+        return into(out, found if keepdim else ValuesAndIndices(*(squeeze(one, axis) for one in found)), exact=True)
+    values, indices = _sorted(input, axis, False)
     # NaN comes last. Of rows that have one, the first NaN is the median; or they count only up to it.
     numbers = sum_of(each.bitwise_not(each.isnan(values)), axis, True)
     middle = each.clamp_min(each.floor_divide(apply(BY_NAME["sub"], numbers, 1), 2), 0)
@@ -211,6 +218,21 @@ def _median(input: Tensor, dim: int | None, keepdim: bool, out: Any, *, ignoring
     if not keepdim:
         found = ValuesAndIndices(squeeze(found.values, axis), squeeze(found.indices, axis))
     return into(out, found, exact=True)
+
+
+_SORTED = 4096
+"""Elements of a row up to which it is sorted to find one of them: a block of a device does that in one launch."""
+
+
+def _ranked(input: Tensor, axis: int, rank: int, keepdim: bool) -> ValuesAndIndices:
+    """The element of a rank in order, counted from 1, along a dimension, and where it is."""
+    if not input.ndim or input.shape[axis] <= _SORTED:
+        return _picked(_sorted(input, axis, False), axis, rank - 1, keepdim)
+    rows = as_rows(input, axis)
+    shape = (*input.shape[:axis], 1, *input.shape[axis + 1 :])
+    made = run_rows("kthvalue", (input.dtype, int64), (rows.shape[0], 1), [rows], rank)
+    found = [from_rows(one, shape, axis) for one in made]
+    return ValuesAndIndices(*(one if keepdim else squeeze(one, axis) for one in found))
 
 
 def _picked(found: list[Tensor], axis: int, position: int, keepdim: bool) -> ValuesAndIndices:

@@ -23,7 +23,7 @@ class RowOperation:
 
     name: str
     kind: str
-    """Which kernels do it: ``scan``, ``sort``, ``first``, ``gather``, ``scatter``, ``histogram``,
+    """Which kernels do it: ``scan``, ``sort``, ``first``, ``ranked``, ``gather``, ``scatter``, ``histogram``,
     ``search`` or ``soft``."""
     numpy: Callable[..., Any]
     """``numpy(*operands, *parameters)`` returns the results; of ``scatter`` it changes the first operand instead."""
@@ -70,6 +70,12 @@ def _sort(a: Any, descending: int) -> tuple[Any, Any]:
 def _first(a: Any, descending: int, wanted: int) -> tuple[Any, Any]:
     values, order = _sort(a, descending)
     return values[:, :wanted], order[:, :wanted]
+
+
+def _ranked(a: Any, rank: int) -> tuple[Any, Any]:
+    """The element of a rank, counted from 1."""
+    values, order = _sort(a, 0)
+    return values[:, rank - 1 : rank], order[:, rank - 1 : rank]
 
 
 def _checked(index: Any, length: int) -> None:
@@ -152,6 +158,8 @@ _TABLE = (
     RowOperation("sort",        "sort",     _sort,                  parameters=1,
                  gradient=("scatter(zeros_like(a), 1, z, g)",)),
     RowOperation("topk",        "first",    _first,                 parameters=2,
+                 gradient=("scatter(zeros_like(a), 1, z, g)",)),
+    RowOperation("kthvalue",    "ranked",   _ranked,                parameters=1,
                  gradient=("scatter(zeros_like(a), 1, z, g)",)),
     RowOperation("gather",      "gather",   _gather,
                  gradient=("scatter_add(zeros_like(a), 1, b, g)", "")),

@@ -81,6 +81,10 @@ def test_the_first_of_long_rows_are_selected(kind: str, rows: int, length: int, 
     np.testing.assert_array_equal(found.indices.cpu().numpy(), order[:, :wanted])
     bits = f"u{array.dtype.itemsize}"
     np.testing.assert_array_equal(found.values.cpu().numpy().view(bits), values[:, :wanted].view(bits))
+    if not largest:
+        middle = cuplug.tensor(array, device="cuda").kthvalue(length // 2, 1)
+        np.testing.assert_array_equal(middle.indices.cpu().numpy(), order[:, length // 2 - 1])
+        np.testing.assert_array_equal(middle.values.cpu().numpy(), values[:, length // 2 - 1])
 
 
 def test_the_first_of_rows_that_a_block_holds() -> None:

@@ -142,6 +142,22 @@ def test_distinct_elements_their_places_and_counts(device: str) -> None:
     assert cuplug.bincount(x.reshape(-1)).tolist() == [0, 1, 1, 2]
 
 
+def test_the_median_of_long_rows_is_the_first_nan_or_the_middle_element(device: str) -> None:
+    array = _numbers(3, 4099)
+    array[1, 7], array[1, 70] = np.nan, np.nan
+    x = cuplug.tensor(array, device=device).requires_grad_()
+    order = np.argsort(array, 1, kind="stable")
+    found = x.median(1)
+    expected = [order[0, 2049], 7, order[2, 2049]]
+    assert found.indices.tolist() == expected
+    np.testing.assert_array_equal(found.values.detach().cpu().numpy(), array[range(3), expected])
+    found.values.sum().backward()
+    np.testing.assert_array_equal(np.nonzero(x.grad.cpu().numpy())[1], expected)
+    assert x.detach().median().isnan().item()
+    turned = x.detach().t().to(cuplug.int32).median(0, keepdim=True)
+    assert turned.indices.tolist()[0][::2] == [order[0, 2049], order[2, 2049]]
+
+
 def test_elements_are_counted_by_value_and_by_parts_of_a_range(place: str) -> None:
     numbers = RANDOM.integers(0, 300, 9000)
     counted = cuplug.bincount(
