@@ -14,7 +14,6 @@ What holds between any two operations (the tests check each), beside what ``expa
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
 from .block import Block
@@ -24,27 +23,16 @@ from .follower import Follower
 from .learning import Learner
 from .planning import UNPLANNED, Plan
 from .private_streams import names_pool
+from .served import Served
 from .spans import FREE, Opening, Range, Space, Span
 from .tags import UNTAGGED, here
 from .upstream import Upstream
 
-__all__ = ["PlannedAllocator", "Served", "device_of", "repetitions_of"]
+__all__ = ["PlannedAllocator", "device_of", "repetitions_of"]
 
 _MIB = 1 << 20
 _PAGES_WHILE_LEARNING = 512
 """Pages are at most this part of what is reserved until a cycle has been learnt."""
-
-
-@dataclass(slots=True)
-class Served:
-    """How much of a run a plan has served. Sizes are bytes."""
-
-    requests: int = 0
-    requested_bytes: int = 0
-    """What was asked for, on any stream, planned or not."""
-    planned_requests: int = 0
-    planned_bytes: int = 0
-    """Of that, what lay where the plan says."""
 
 
 class PlannedAllocator(ExpandableAllocator):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..allocators.base import Allocator
+from ..allocators.served import Served, served_of
 from ..allocators.sleeping import Sleeping
 from ..allocators.statistics import Statistics
 from . import checks
@@ -89,6 +90,7 @@ def memory_stats(device: Any = None, *, runtime: Runtime | None = None) -> dict[
     and ``large_pool``; and ``current``, ``peak``, ``allocated`` and ``freed`` (the sums of increases and decreases).
     Besides ``num_alloc_retries``, ``num_ooms`` and their kin; and of what sleeps (``cuplug.cuda.sleep``) ``asleep`` and
     ``asleep_bytes``, the blocks and their bytes, and ``asleep_kept_bytes``, those of them whose contents are kept.
+    ``planned`` and ``planned_bytes`` are the requests that a plan has served (allocator ``planned``), and their bytes.
     """
     statistics, sleeping = _statistics(device, runtime), _sleeping(device, runtime)
     figures = {
@@ -101,6 +103,8 @@ def memory_stats(device: Any = None, *, runtime: Runtime | None = None) -> dict[
     figures["asleep"] = sum(one.blocks for one in sleeping)
     figures["asleep_bytes"] = sum(one.nbytes for one in sleeping)
     figures["asleep_kept_bytes"] = sum(one.kept_bytes for one in sleeping)
+    served = _served(device, runtime) or Served()
+    figures["planned"], figures["planned_bytes"] = served.planned_requests, served.planned_bytes
     return dict(sorted(figures.items()))
 
 
@@ -108,12 +112,13 @@ def memory_summary(device: Any = None, abbreviated: bool = False, *, runtime: Ru
     """``memory_stats`` as a table for people. ``abbreviated`` leaves the two pools out."""
     runtime, short = runtime_or_default(runtime), checks.flag(abbreviated, "abbreviated")
     ordinal = device_index(device, runtime)
-    statistics = _statistics(ordinal, runtime)
+    statistics, served = _statistics(ordinal, runtime), _served(ordinal, runtime)
     name = runtime.settings.allocator if isinstance(runtime.settings.allocator, str) else "a factory's"
     lines = [
         f"memory of device {ordinal}, allocator {name}",
         f"failed for lack of memory: {statistics.num_ooms}; succeeded after a retry: {statistics.num_alloc_retries}",
         f"driver allocations: {statistics.num_device_alloc}; driver frees: {statistics.num_device_free}",
+        *([] if served is None else [f"served by a plan: {served}"]),
         *(_asleep_line(one) for one in _sleeping(ordinal, runtime)),
         "",
         f"{'':28}" + "".join(f"{title:>14}" for title in ("current", "peak", "allocated", "freed")),
@@ -253,6 +258,11 @@ def _allocator(device: Any, runtime: Runtime | None) -> Allocator | None:
 def _sleeping(device: Any, runtime: Runtime | None) -> list[Sleeping]:
     allocator = _allocator(device, runtime)
     return [] if allocator is None else allocator.asleep()
+
+
+def _served(device: Any, runtime: Runtime | None) -> Served | None:
+    allocator = _allocator(device, runtime)
+    return None if allocator is None else served_of(allocator)
 
 
 def _statistics(device: Any, runtime: Runtime | None) -> Statistics:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from dataclasses import astuple
 from functools import partial
 from itertools import count
 from types import TracebackType
@@ -15,6 +16,7 @@ from ..allocators.base import Allocator
 from ..allocators.errors import CuplugError
 from ..allocators.lock import Lock
 from ..allocators.owner import forget_places, set_place, settle_owners, unsettled
+from ..allocators.served import served_of
 from ..allocators.uncopyable import refuse_copies
 from ..plugins.tracing.observer_contexts import attach_all, source_of
 from .buffer import Buffer
@@ -327,7 +329,9 @@ class Runtime:
     def _steps_of_closing(self) -> list[Callable[[], None]]:
         """What to do, in this order. Any of it may be done twice."""
         devices = list(self._devices.values())
-        steps: list[Callable[[], None]] = [] if self.recorder is None else [self.recorder.closing]
+        steps: list[Callable[[], None]] = []
+        if self.recorder is not None:
+            steps = [partial(_tell_served, self.recorder, devices), self.recorder.closing]
         steps += [device.synchronize for device in devices]
         steps += reversed(self._closers)
         steps += [partial(_close_allocator, allocator) for allocator in self._allocators()]
@@ -404,6 +408,18 @@ class Runtime:
     def _allocators(self) -> list[Allocator]:
         made = [device.allocator for device in self._devices.values() if device.allocator is not None]
         return made + self._kept
+
+
+def _tell_served(recorder: TraceRecorder, devices: list[DeviceState]) -> None:
+    """Let the trace say what a plan has served on each device."""
+    told = {}
+    for device in devices:
+        served = None if device.allocator is None else served_of(device.allocator)
+        if served is not None:
+            told[str(device.ordinal)] = astuple(served)
+    if told:
+        with suppress(CuplugError):  # on a full disk it is missing
+            recorder.describe(served=told)
 
 
 def _close_allocator(allocator: Allocator) -> None:

@@ -26,8 +26,9 @@ from ..libraries import OWN
 from ..lock import Lock
 from ..observation import warn
 from ..out_of_memory import shortage_message
-from ..planned import PlannedAllocator, Served, device_of, repetitions_of
+from ..planned import PlannedAllocator, device_of, repetitions_of
 from ..planning import Plan
+from ..served import Served
 from ..sleeping import Keep, Sleeping, cannot_wake, check_sleep, why_asleep
 from ..statistics import Statistics
 from ..tags import tag_name

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...allocators.events import EventKind
 from ...allocators.libraries import split_context
+from ...allocators.served import Served
 from .training_scope import PHASES
 
 __all__ = ["CLOSING", "EVENT_DTYPE", "NO_DEVICE", "UNKNOWN", "EventArray", "Frame", "Header", "Trace"]
@@ -86,6 +87,17 @@ class Header:
         found = self.fields.get("allocators")
         pairs = found.items() if isinstance(found, dict) else ()
         return {int(ordinal): str(selection) for ordinal, selection in pairs if str(ordinal).isdecimal()}
+
+    @property
+    def served(self) -> dict[int, Served]:
+        """By a device's ordinal: what a plan served there until the runtime closed. Empty where none was followed."""
+        found = self.fields.get("served")
+        pairs = found.items() if isinstance(found, dict) else ()
+        return {
+            int(ordinal): Served(*figures)
+            for ordinal, figures in pairs
+            if str(ordinal).isdecimal() and isinstance(figures, list) and [type(one) for one in figures] == [int] * 4
+        }
 
     @property
     def argv(self) -> list[str]:

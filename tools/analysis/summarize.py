@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...allocators.events import EventKind
+from ...allocators.served import Served
 from ...plugins.tracing.contents import EventArray, Trace
 from .blocks import Blocks, Curves, curves, find_blocks
 from .module_use import ModuleUse, module_uses
@@ -144,6 +145,8 @@ class DeviceSummary:
     live_bytes: int
     out_of_memory: list[OutOfMemory]
     sleeps: list[Sleep]
+    served: Served | None
+    """What a plan served; None where none was followed, or that is not known."""
     sites_at_peak: list[Site] = field(default_factory=list)
     sites_of_live: list[Site] = field(default_factory=list)
     modules: list[ModuleUse] = field(default_factory=list)
@@ -220,6 +223,7 @@ def _of_device(trace: Trace, device: int, top: int) -> DeviceSummary:
         live_bytes=int(requested[live].sum()),
         out_of_memory=_out_of_memory(events, times, memory),
         sleeps=_sleeps(trace, events),
+        served=trace.header.served.get(device),
         sites_at_peak=sites(trace, contexts[at_peak], requested[at_peak], top) if has_stacks else [],
         sites_of_live=sites(trace, contexts[live], requested[live], top) if has_stacks else [],
         modules=module_uses(trace, device),

@@ -56,8 +56,9 @@ def summary(
 def _told(found: Summary) -> dict[str, object]:
     told = asdict(found)
     for device in told["devices"]:
-        if not device["modules"]:  # of most histories
-            del device["modules"]
+        for name in ("modules", "served"):
+            if not device[name]:  # of most histories
+                del device[name]
     return told
 
 

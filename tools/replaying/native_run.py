@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...allocators.base import Allocator
+from ...allocators.served import Served, served_of
 from .program import Program
 from .python_run import Curve, failure_of, lost_bytes
 
@@ -29,6 +30,7 @@ class NativeRun:
         self.calls: dict[str, int] = {}
         self.driver_time_us = 0.0
         self.peak_requested = self.peak_allocated = self.peak_reserved = 0
+        self.served: Served | None = None
         self.curve: Curve = np.empty(0, np.int64), np.empty(0, np.int64)
 
     def go(
@@ -74,6 +76,7 @@ class NativeRun:
         self.peak_requested = counted.requested_bytes.peak
         self.peak_allocated = counted.allocated_bytes.peak
         self.peak_reserved = counted.reserved_bytes.peak
+        self.served = served_of(allocator)
         figures = {name: figure - before.get(name, 0) for name, figure in _native.null_counts(allocator).items()}
         self.driver_time_us = figures["driver_time_us"]
         self.calls = {name: int(count) for name, count in figures.items() if name.startswith("cu") and count}

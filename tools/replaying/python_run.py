@@ -11,6 +11,7 @@ from ...allocators.base import Allocator
 from ...allocators.block import Block
 from ...allocators.errors import OutOfMemoryError
 from ...allocators.null import NullUpstream
+from ...allocators.served import Served, served_of
 from ...allocators.sizes import format_size
 from ...allocators.upstreams import TimedUpstream
 from .program import Column, Program
@@ -36,6 +37,7 @@ class PythonRun:
         self.calls: dict[str, int] = {}
         self.driver_time_us = 0.0
         self.peak_requested = self.peak_allocated = self.peak_reserved = 0
+        self.served: Served | None = None
         self._blocks: list[Block | None] = [None] * len(program.sizes)
         self._sizes: list[int] = program.sizes.tolist()
         self._streams: list[int] = program.streams.tolist()
@@ -144,6 +146,7 @@ class PythonRun:
         self.peak_requested = counted.requested_bytes.peak
         self.peak_allocated = counted.allocated_bytes.peak
         self.peak_reserved = counted.reserved_bytes.peak
+        self.served = served_of(self.allocator)
         before = self._calls_before
         calls = {name: count - before.get(name, 0) for name, count in self.upstream.calls.items()}
         self.calls = {name: count for name, count in calls.items() if count}

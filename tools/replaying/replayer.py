@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ...allocators.base import Allocator
 from ...allocators.null import NullUpstream
+from ...allocators.served import Served
 from ...allocators.upstream import Upstream
 from ...allocators.upstreams import TimedUpstream
 from .native_run import NativeRun
@@ -47,6 +48,9 @@ class ReplayResult:
     run_seconds: float = 0.0
     """The recorded run's time, from its first event to its last; 0 where that is not known."""
 
+    served: Served | None = None
+    """What a plan served; None where none was followed."""
+
     @property
     def driver_time_share(self) -> float | None:
         """``driver_time_us`` as a fraction of the recorded run's time; None where that is not known."""
@@ -78,6 +82,7 @@ class ReplayResult:
             "out_of_memory_events": self.out_of_memory_events,
             "seconds": self.seconds,
             "events_per_second": self.events_per_second,
+            **({"served": asdict(self.served)} if self.served is not None else {}),
             **({"failure": self.failure} if self.failure else {}),
             **({"note": self.note} if self.note else {}),
         }
@@ -149,6 +154,7 @@ def replay(
         out_of_memory_events=sum(run.out_of_memory for run in runs),
         seconds=sum(run.seconds for run in runs),
         failure=next((run.failure for run in runs if run.failure), ""),
+        served=sum(served, Served()) if (served := [run.served for run in runs if run.served is not None]) else None,
     )
 
 

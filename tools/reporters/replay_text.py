@@ -43,6 +43,9 @@ def print_results(results: Sequence[ReplayResult], console: Console, *, estimate
         cells = [_row(row) for row in rows]
         print_paragraph(console, f"{trace}: {first.events} events, {requested} bytes requested at the peak")
         print_table(console, _COLUMNS, cells)
+        for row in rows:
+            if row.served is not None:
+                print_paragraph(console, f"{row.allocator}: its plan served {row.served}")
     console.print()
     print_paragraph(console, ESTIMATED if estimated else MEASURED)
 

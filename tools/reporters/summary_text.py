@@ -99,6 +99,8 @@ def _facts(device: DeviceSummary) -> Iterator[tuple[str, str]]:
         ratio = f"{waste.reserved_over_requested:.3f} reserved for 1 requested"
         yield "fragmentation", f"{unused}, {share(waste.mean_over_time)} on average; {ratio}"
     yield "memory calls", ", ".join(f"{count} {name}" for name, count in device.driver_calls.items()) or "none"
+    if device.served is not None:
+        yield "served by a plan", str(device.served)
     for slept in device.sleeps:
         at_end = f", {size(slept.at_end_bytes)} asleep at the end" if slept.at_end_bytes else ""
         yield "asleep", f"{slept.tag}: {slept.times} times, at most {size(slept.most_bytes)}{at_end}"

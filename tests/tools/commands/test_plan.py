@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,12 @@ from cuplug.allocators.events import EventKind
 from cuplug.allocators.null import NullUpstream
 from cuplug.allocators.planned import PlannedAllocator
 from cuplug.allocators.planning import Plan
+from cuplug.allocators.sizes import format_size
 from cuplug.plugins.manager import default_manager
 from cuplug.plugins.specs import hookimpl
 from cuplug.plugins.tracing.writer import TraceWriter
+from cuplug.runtime.memory_stats import memory_stats, memory_summary
+from cuplug.runtime.runtime import Runtime
 from cuplug.tools.replaying import workload
 
 from ..conftest import Command
@@ -74,6 +78,39 @@ def test_replay_takes_a_plan(command: Command, repeating: Path, tmp_path: Path) 
     assert command("plan", repeating, "-o", plan).exit_code == 0
     result = command("replay", repeating, "-a", f"planned:plan={plan}")
     assert result.exit_code == 0, result.output
+
+
+def test_what_a_plan_served_is_told_while_it_runs_in_its_trace_and_in_replays(
+    command: Command, repeating: Path, tmp_path: Path
+) -> None:
+    plan, trace = tmp_path / "run.plan", tmp_path / "again.cuplug"
+    assert command("plan", repeating, "-o", plan).exit_code == 0
+    in_batches = 3 * sum(map(sum, BATCHES))
+    told = (
+        f"{in_batches / (in_batches + sum(WEIGHTS)):.1%} of the {format_size(in_batches + sum(WEIGHTS))} asked for, "
+        "24 of 34 requests"
+    )
+    with Runtime(driver="sim", allocator=f"planned:plan={plan}", trace=trace) as runtime:
+        allocator, blocks = runtime.allocator(0), {}
+        for kind, nbytes, number in program(3):
+            if kind == EventKind.ALLOCATE:
+                blocks[number] = allocator.allocate(nbytes, stream=0)
+            else:
+                allocator.free(blocks.pop(number))
+        stats = memory_stats(runtime=runtime)
+        assert (stats["planned"], stats["planned_bytes"]) == (24, in_batches)
+        assert f"served by a plan: {told}" in memory_summary(runtime=runtime)
+    assert told in " ".join(command("summary", trace).stdout.split())
+    [summary] = json.loads(command("summary", trace, "--json").stdout)["devices"]
+    assert summary["served"]["planned_bytes"] == in_batches
+    again = command("replay", trace, "-a", f"planned:plan={plan}", "-a", "expandable")
+    assert again.stdout.count("its plan served") == 1
+    assert told in " ".join(again.stdout.split())
+    planned, other = json.loads(
+        command("replay", trace, "-a", f"planned:plan={plan}", "-a", "expandable", "--json").stdout
+    )
+    assert planned["served"]["planned_requests"] == 24
+    assert "served" not in other
 
 
 @pytest.mark.parametrize("form", ["native", "in Python"])
