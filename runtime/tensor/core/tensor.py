@@ -45,6 +45,13 @@ class Tensor:
     __hash__ = object.__hash__
 
     is_tensor: ClassVar[bool] = True
+    is_sparse: ClassVar[bool] = False
+    is_quantized: ClassVar[bool] = False
+    is_meta: ClassVar[bool] = False
+    is_nested: ClassVar[bool] = False
+    is_mkldnn: ClassVar[bool] = False
+    is_mps: ClassVar[bool] = False
+    is_xpu: ClassVar[bool] = False
     _storage: Storage
     _offset: int
     """Where element [0, ..., 0] lies in the storage, in elements."""

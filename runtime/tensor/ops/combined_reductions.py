@@ -19,7 +19,7 @@ from .results import into
 
 __all__ = ["aminmax", "nanmean", "nansum", "std_mean", "var_mean"]
 
-_WHERE, _DIV = BY_NAME["where"], BY_NAME["div"]
+_DIV = BY_NAME["div"]
 
 
 def aminmax(

@@ -23,7 +23,7 @@ from ..places.dispatch import Plan, dispatch
 from ..places.elementwise_table import COPY
 from ..places.place import Place, place_at
 from ..places.registry import place_of
-from .copying import copied_to, in_format, pinned_empty, to
+from .copying import copied_to, detach, in_format, pinned_empty, to
 from .copying import pin_memory as pin_memory_of
 from .elementwise import apply_into
 from .numpy_arrays import adopt_array, from_numpy
@@ -62,13 +62,15 @@ def tensor(
 ) -> Tensor:
     """A new tensor with a copy of ``data``: a number, nested sequences of numbers, NumPy's array or a tensor.
 
-    Without ``dtype``: integers become int64, floats the default dtype, and arrays and tensors keep their own.
+    Without ``dtype``: integers become int64, floats the default dtype, and arrays and tensors keep their own. It has no
+    history: gradients do not reach ``data``.
 
     Raises:
         ValueError: the sequences are ragged.
         TypeError: an element is no number.
     """
     if isinstance(data, Tensor):
+        data = detach(data)
         place = place_at(data._layout) if device is None else _place(device)
         return required(copied_to(data, place, None if dtype is None else dtype_of(dtype), always=True), requires_grad)
     made = _from_values(data, None if dtype is None else dtype_of(dtype))

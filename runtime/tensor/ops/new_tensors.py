@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...device_name import device as torch_device
 from ..core.gradient_seam import required
 from ..core.shapes import given_once, shape_of
 from ..core.tensor import Tensor
+from ..core.tensor_errors import ArgumentError
 from .copying import to
 from .creation import empty, empty_strided, tensor
 from .filling import fill_, zero_
@@ -92,9 +94,15 @@ def new_empty_strided(
     return required(made, requires_grad)
 
 
-def new(input: Tensor, *args: Any) -> Tensor:
-    """As the legacy constructor of this type: ``new(2, 3)``, ``new(size)``, ``new([[1, 2]])``, ``new()``."""
-    return legacy_tensor(input.dtype, input.device, args)
+def new(input: Tensor, *args: Any, device: Any = None) -> Tensor:
+    """As the legacy constructor of this type: ``new(2, 3)``, ``new(size)``, ``new([[1, 2]])``, ``new()``.
+
+    Raises:
+        ValueError: ``device`` is of another kind than the tensor's.
+    """
+    if device is not None and torch_device(device).type != input.device.type:
+        raise ArgumentError(f"new() of a tensor on {input.device} makes tensors there, not on {device}")
+    return legacy_tensor(input.dtype, input.device if device is None else device, args)
 
 
 def as_type(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:

@@ -72,6 +72,29 @@ def test_like_and_new_methods_keep_type_and_device_unless_told_otherwise(device:
     assert cuplug.zeros_like(x.t()).stride() == x.t().stride()
 
 
+def test_a_copy_of_a_tensor_has_no_history(device: str) -> None:
+    x = cuplug.ones(2, device=device, requires_grad=True)
+    assert not cuplug.tensor(x).requires_grad
+    assert not cuplug.tensor(x * 2, dtype=cuplug.float64).requires_grad
+    assert not cuplug.ones(1).new_tensor(x).requires_grad
+    own = cuplug.tensor(x * 2, requires_grad=True)
+    assert own.is_leaf
+    own.sum().backward()
+    assert own.grad is not None
+    assert x.grad is None
+
+
+def test_new_takes_a_device_of_the_tensors_kind_and_tensors_say_what_they_are_not(device: str) -> None:
+    x = cuplug.ones(2, device=device)
+    made = x.new([3], device=x.device)
+    assert made.tolist() == [3.0]
+    assert made.device == x.device
+    other = "cuda" if x.is_cpu else "cpu"
+    with pytest.raises(ValueError, match=f"not on {other}"):
+        x.new(2, device=other)
+    assert not any((x.is_sparse, x.is_quantized, x.is_meta, x.is_nested, x.is_mkldnn, x.is_mps, x.is_xpu))
+
+
 def test_legacy_constructors_work_as_in_old_programs(running: str) -> None:
     assert cuplug.FloatTensor(2, 3).shape == (2, 3)
     assert cuplug.FloatTensor([2, 3]).tolist() == [2.0, 3.0]
