@@ -13,6 +13,7 @@ from ..tensor.ops.triangles import tril
 from . import init
 from .activations import dropout, gelu, linear, relu, softmax
 from .casting import cast_to_fast
+from .fused_losses import attention_shares
 from .linear_layers import Dropout, Linear
 from .module import Module
 from .normalisation_layers import LayerNorm
@@ -53,6 +54,9 @@ def scaled_dot_product_attention(
         times = query.shape[-3] // key.shape[-3]
         key, value = (each.repeat_interleave(times, -3) for each in (key, value))
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    if attn_mask is None and query.numel() and key.numel():
+        shares = attention_shares(query @ key.transpose(-2, -1), factor, causal=is_causal)
+        return dropout(shares, dropout_p) @ value
     scores = (query * factor) @ key.transpose(-2, -1)
     if is_causal:
         attn_mask = tril(ones(query.shape[-2], key.shape[-2], dtype=bool_, device=query.device))
@@ -138,14 +142,17 @@ class MultiheadAttention(Module):
             made = linear(each, self.in_proj_weight[rows], bias)
             parts.append(made.reshape(made.shape[0], made.shape[1], heads, size // heads).transpose(1, 2))
         q, k, v = parts
-        scores = (q * (1 / math.sqrt(size // heads))) @ k.transpose(-2, -1)
+        factor = 1 / math.sqrt(size // heads)
+        bare = attn_mask is None and key_padding_mask is None and q.numel() and k.numel()
+        scores = q @ k.transpose(-2, -1) if bare else (q * factor) @ k.transpose(-2, -1)
         if attn_mask is not None:
             mask = attn_mask.view(-1, heads, *attn_mask.shape[1:]) if attn_mask.ndim == 3 else attn_mask
             scores = _masked(scores, mask)
         if key_padding_mask is not None:
             padding = key_padding_mask if key_padding_mask.ndim == 2 else key_padding_mask.unsqueeze(0)
             scores = _masked(scores, padding.unsqueeze(1).unsqueeze(1))
-        shares = dropout(softmax(scores, -1), self.dropout, self.training)
+        shares = attention_shares(scores, factor, causal=False) if bare else softmax(scores, -1)
+        shares = dropout(shares, self.dropout, self.training)
         taken = (shares.to(v.dtype) @ v).transpose(1, 2)
         made = self.out_proj(taken.reshape(taken.shape[0], taken.shape[1], size))
         weights = None

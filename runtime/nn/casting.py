@@ -14,7 +14,7 @@ from ..tensor.core.dtypes import dtype, float32
 from ..tensor.core.tensor import Tensor
 from ..tensor.places.elementwise_table import Elementwise
 
-__all__ = ["cast_to_fast", "cast_to_full"]
+__all__ = ["cast_to_fast", "cast_to_full", "full_type"]
 
 _FULL_ON_CUDA = frozenset(
     (
@@ -87,6 +87,11 @@ def _converted(tensor: Tensor, kind: dtype) -> Tensor:
     made = tensor.to(kind)
     cache[id(tensor)] = (tensor, tensor._version, made)
     return made
+
+
+def full_type(tensor: Tensor) -> dtype:
+    """The type that ``cast_to_full`` gives a tensor."""
+    return float32 if tensor.dtype.is_half and _wanted((tensor,)) is not None else tensor.dtype
 
 
 def cast_to_full(*tensors: Any) -> Any:

@@ -13,7 +13,8 @@ from ..tensor.ops.arithmetic import where as _where
 from ..tensor.ops.reductions import mean
 from ..tensor.ops.reductions import sum as sum_of
 from .activations import log_softmax
-from .casting import cast_to_full
+from .casting import cast_to_full, full_type
+from .fused_losses import class_losses
 
 __all__ = [
     "binary_cross_entropy",
@@ -35,8 +36,11 @@ def where(condition: Tensor, chosen: Any, other: Any) -> Tensor:
     return made
 
 
+_REDUCTIONS = ("mean", "sum", "none")
+
+
 def _reduced(losses: Tensor, reduction: str) -> Tensor:
-    if reduction not in ("mean", "sum", "none"):
+    if reduction not in _REDUCTIONS:
         raise ArgumentError(f"reduction is 'mean', 'sum' or 'none', not {reduction!r}")
     return mean(losses) if reduction == "mean" else sum_of(losses) if reduction == "sum" else losses
 
@@ -192,6 +196,15 @@ def cross_entropy(
         ValueError: there is no such reduction, or the shapes do not fit.
         TypeError: the classes are not of int64.
     """
+    kind = full_type(input)
+    alike = target._layout.place is input._layout.place and target.dtype is int64 and target.shape == input.shape[:1]
+    if input.ndim == 2 and alike and input.numel() and kind.kind == "f" and weight is None and reduction in _REDUCTIONS:
+
+        def compute(logits: Tensor) -> Tensor:
+            logs = log_softmax(logits.to(kind), 1)
+            return _of_classes(logs, target, None, ignore_index, reduction, label_smoothing)
+
+        return class_losses(input, target, ignore_index, label_smoothing, reduction, kind, compute)
     (input,) = cast_to_full(input)
     axis = 0 if input.ndim == 1 else 1
     logs = log_softmax(input, axis)

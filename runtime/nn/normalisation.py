@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from ..autograd import Function, no_grad
+from ..autograd.fused import by_parts, record_fused, wants_history
+from ..autograd.graph import Kept, plain
 from ..tensor.core.dtypes import float32
-from ..tensor.core.tensor import Tensor
+from ..tensor.core.shapes import contiguous_strides
+from ..tensor.core.tensor import Tensor, view_of
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
 from ..tensor.ops import elementwise_functions as each
+from ..tensor.ops.along import run_fused
+from ..tensor.ops.creation import zeros
 from ..tensor.ops.reductions import mean
+from ..tensor.ops.reductions import sum as sum_of
+from ..tensor.ops.reshape import contiguous
 from .casting import cast_to_full
 
 __all__ = ["batch_norm", "group_norm", "layer_norm", "normalize", "rms_norm"]
@@ -90,14 +98,88 @@ def batch_norm(
     count = input.numel() // channels
     if count < 2:
         raise ShapeError(f"batch_norm: more than one element for each channel is needed, not {list(input.shape)}")
-    axes = (0, *range(2, input.ndim))
-    made, middle, variance = _Standardised.apply(input, axes, eps)
-    if running_mean is not None and running_var is not None:
+    running = None if running_mean is None or running_var is None else (running_mean, running_var)
+    if _can_be_fused(input, weight, bias, running) and (weight is None) == (bias is None):
+        return _fused_batch_norm(input, weight, bias, running, momentum, eps)
+    made, middle, variance = _Standardised.apply(input, (0, *range(2, input.ndim)), eps)
+    if running is not None:
         with no_grad():
-            running_mean.mul_(1 - momentum).add_(middle.view(-1).to(running_mean.dtype), alpha=momentum)
-            unbiased = variance.view(-1).to(running_var.dtype)
-            running_var.mul_(1 - momentum).add_(unbiased, alpha=momentum * count / (count - 1))
+            running[0].mul_(1 - momentum).add_(middle.view(-1).to(running[0].dtype), alpha=momentum)
+            unbiased = variance.view(-1).to(running[1].dtype)
+            running[1].mul_(1 - momentum).add_(unbiased, alpha=momentum * count / (count - 1))
     return _scaled(made, weight, bias, shape).to(input.dtype)
+
+
+def _can_be_fused(
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, others: Sequence[Tensor] | None = None
+) -> bool:
+    """Whether the kernels take these: all at one place, and weights side by side."""
+    small = [each for each in (weight, bias, *(others or ())) if each is not None]
+    place = input._layout.place
+    return input._layout.numel > 0 and all(
+        each._layout.place is place and each._layout.contiguous and each.dtype.kind == "f" for each in small
+    )
+
+
+def _fused_batch_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running: Sequence[Tensor] | None,
+    momentum: float,
+    eps: float,
+) -> Tensor:
+    channels, computed = input.shape[1], input.dtype.computed
+    shape = (input.shape[0], channels, input.numel() // (input.shape[0] * channels))
+    x = _shown(input, shape)
+    parts = max(1, min(-(-shape[0] // 8), 1024 // channels))
+    (moments,) = run_fused("channel_moments", [(computed, (channels, parts, 2))], [x], parts)
+    kinds = [(computed, (channels,))] * 2
+    if running is None:
+        spare = [zeros(channels, dtype=computed, device=x.device) for _ in range(2)]
+        old, new = spare, spare
+    else:
+        old = new = [each.detach() for each in running]
+    mean_of, scale = run_fused("channel_statistics", [*kinds, *new], [moments, x, *old], eps, momentum)[:2]
+    scaling = [each.detach() for each in (weight, bias) if each is not None]
+    made = _shaped(run_fused("channel_norm", [(x.dtype, shape)], [x, mean_of, scale, *scaling])[0], input)
+    if not wants_history(input, weight, bias):
+        return made
+    kept, kept_weight = Kept(input), None if weight is None else Kept(weight)
+    kept_mean, kept_scale = Kept(mean_of), Kept(scale)
+
+    def compute(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+        normal = _Standardised.apply(x, (0, *range(2, x.ndim)), eps)[0]
+        return _scaled(normal, weight, bias, (1, channels, *[1] * (x.ndim - 2))).to(x.dtype)
+
+    def apply(node: Any, gradient: Tensor) -> Sequence[Any]:
+        source = kept.get(node)
+        by = None if kept_weight is None else kept_weight.get(node)
+        if wants_history(gradient, source, by):
+            return by_parts(compute, (source, by, bias), gradient)
+        x, g = _shown(source, shape), _shown(gradient, shape)
+        given = [g, x, kept_mean.get(node), kept_scale.get(node)]
+        (sums,) = run_fused("channel_sums", [(computed, (channels, parts, 2))], given, parts)
+        total = sum_of(sums, 1) if parts > 1 else sums.view(channels, 2)
+        weights = [] if by is None else [plain(by)]
+        grown = _shaped(run_fused("channel_gradient", [(x.dtype, shape)], [*given, total, *weights])[0], source)
+        if by is None:
+            return grown, None, None
+        return grown, contiguous(total.select(1, 0)).to(by.dtype), contiguous(total.select(1, 1)).to(by.dtype)
+
+    keeps = [each for each in (kept, kept_weight, kept_mean, kept_scale) if each is not None]
+    return record_fused("BatchNormBackward", made, (input, weight, bias), keeps, apply)
+
+
+def _shown(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """A tensor's elements, side by side and without history, in this shape."""
+    ready = contiguous(plain(tensor))
+    return view_of(ready, shape, contiguous_strides(shape))
+
+
+def _shaped(made: Tensor, like: Tensor) -> Tensor:
+    shape = tuple(like.shape)
+    return view_of(made, shape, contiguous_strides(shape))
 
 
 def layer_norm(
@@ -116,7 +198,63 @@ def layer_norm(
     if tuple(input.shape[-len(shape) :]) != shape:
         raise ShapeError(f"layer_norm: {list(shape)} are not the last dimensions of {list(input.shape)}")
     (input,) = cast_to_full(input)
+    alike = all(each is None or (each.dtype is input.dtype and tuple(each.shape) == shape) for each in (weight, bias))
+    if (
+        alike
+        and input.dtype.kind == "f"
+        and _can_be_fused(input, weight, bias)
+        and (bias is None or weight is not None)
+    ):
+        return _fused_layer_norm(input, prod(shape), weight, bias, eps)
     return _scaled(_Standardised.apply(input, tuple(range(-len(shape), 0)), eps)[0], weight, bias)
+
+
+def _fused_layer_norm(input: Tensor, length: int, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
+    shape, one = (input.numel() // length, length), (input.numel() // length, 1)
+    computed, x = input.dtype.computed, _shown(input, (input.numel() // length, length))
+    scaling = [_shown(each, (length,)) for each in (weight, bias) if each is not None]
+    made, middle, scale = run_fused(
+        "layer_norm", [(x.dtype, shape), (computed, one), (computed, one)], [x, *scaling], eps
+    )
+    made = _shaped(made, input)
+    if not wants_history(input, weight, bias):
+        return made
+    kept, kept_weight = Kept(input), None if weight is None else Kept(weight)
+    kept_middle, kept_scale = Kept(middle), Kept(scale)
+
+    def compute(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+        ndim = 0 if weight is None else weight.ndim
+        axes = tuple(range(-ndim, 0)) if ndim else _last_axes(x, length)
+        return _scaled(_Standardised.apply(x, axes, eps)[0], weight, bias)
+
+    def apply(node: Any, gradient: Tensor) -> Sequence[Any]:
+        source = kept.get(node)
+        by = None if kept_weight is None else kept_weight.get(node)
+        if wants_history(gradient, source, by):
+            return by_parts(compute, (source, by, bias), gradient)
+        given = [_shown(gradient, shape), _shown(source, shape), kept_middle.get(node), kept_scale.get(node)]
+        grown = None
+        if node.edges[0] is not None:
+            weights = [] if by is None else [_shown(by, (length,))]
+            grown = _shaped(run_fused("layer_norm_gradient", [(source.dtype, shape)], [*given, *weights])[0], source)
+        if by is None:
+            return grown, None, None
+        parts = max(1, min(64, shape[0] // 32))
+        (sums,) = run_fused("layer_norm_sums", [(computed, (parts, 2 * length))], given, parts)
+        total = (sum_of(sums, 0) if parts > 1 else sums.view(-1)).to(by.dtype)
+        return grown, total[:length].view(by.shape), total[length:].view(by.shape)
+
+    keeps = [each for each in (kept, kept_weight, kept_middle, kept_scale) if each is not None]
+    return record_fused("LayerNormBackward", made, (input, weight, bias), keeps, apply)
+
+
+def _last_axes(x: Tensor, length: int) -> tuple[int, ...]:
+    """The last dimensions that together have so many elements."""
+    count, found = 1, 0
+    while count != length or not found:
+        found += 1
+        count *= x.shape[-found]
+    return tuple(range(-found, 0))
 
 
 def group_norm(
@@ -132,7 +270,10 @@ def group_norm(
         raise ShapeError(f"group_norm: {channels} channels in {num_groups} groups")
     (input,) = cast_to_full(input)
     parts = input.reshape(input.shape[0], num_groups, -1)
-    made = _Standardised.apply(parts, (2,), eps)[0].view(input.shape)
+    if _can_be_fused(input, None, None):
+        made = _fused_layer_norm(parts, parts.shape[2], None, None, eps).view(input.shape)
+    else:
+        made = _Standardised.apply(parts, (2,), eps)[0].view(input.shape)
     return _scaled(made, weight, bias, (1, channels, *[1] * (input.ndim - 2)))
 
 

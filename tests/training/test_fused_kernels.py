@@ -9,6 +9,7 @@ import cuplug
 import numpy as np
 import pytest
 from cuplug.runtime.tensor.ops import network_functions
+from cuplug.runtime.tensor.ops.along import run_fused
 
 pytestmark = [pytest.mark.one_schedule, pytest.mark.needs_sim]
 
@@ -36,3 +37,49 @@ def test_functions_between_layers(kernels: str) -> None:
         ]
 
     both(all_of_them, kernels, numbers(5, 70), numbers(5, 70, seed=1), abs(numbers(5, 70, seed=2)) % 1)
+
+
+def test_layer_norm_of_short_and_long_rows(kernels: str) -> None:
+    for length in (70, 1300):
+        shape = (40, length)
+
+        def both_ways(g: Any, x: Any, w: Any, b: Any) -> Any:
+            f32 = cuplug.float32
+            kinds = [(f32, shape), (f32, (40, 1)), (f32, (40, 1))]  # noqa: B023 - called at once
+            y, middle, scale = run_fused("layer_norm", kinds, [x, w, b], 1e-5)
+            (back,) = run_fused("layer_norm_gradient", [(f32, shape)], [g, x, middle, scale, w])  # noqa: B023
+            sums = run_fused("layer_norm_sums", [(f32, (3, 2 * x.shape[1]))], [g, x, middle, scale], 3)[0]
+            return y, middle, scale, back, sums.sum(0)
+
+        both(both_ways, kernels, numbers(*shape), numbers(*shape, seed=1), numbers(length), numbers(length, seed=2))
+
+
+def test_batch_norm_by_channels(kernels: str) -> None:
+    def both_ways(g: Any, x: Any, w: Any, b: Any) -> Any:
+        f32 = cuplug.float32
+        running = [cuplug.zeros(3, device=x.device), cuplug.ones(3, device=x.device)]
+        moments = run_fused("channel_moments", [(f32, (3, 2, 2))], [x], 2)[0]
+        kinds = [(f32, (3,)), (f32, (3,))]
+        given = [moments, x, *running]
+        mean, scale, *_ = run_fused("channel_statistics", [*kinds, *running], given, 1e-5, 0.1)
+        (y,) = run_fused("channel_norm", [(f32, x.shape)], [x, mean, scale, w, b])
+        sums = run_fused("channel_sums", [(f32, (3, 2, 2))], [g, x, mean, scale], 2)[0].sum(1)
+        (back,) = run_fused("channel_gradient", [(f32, x.shape)], [g, x, mean, scale, sums, w])
+        return mean, scale, *running, y, sums, back
+
+    both(both_ways, kernels, numbers(17, 3, 45), numbers(17, 3, 45, seed=1) + 3, numbers(3), numbers(3, seed=2))
+
+
+def test_softmax_with_its_mask_and_cross_entropy(kernels: str) -> None:
+    def both_ways(g: Any, x: Any) -> Any:
+        f32, shape = cuplug.float32, tuple(x.shape)
+        target = cuplug.tensor([k % 9 if k % 4 else -100 for k in range(shape[0])], device=x.device)
+        (y,) = run_fused("attention", [(f32, shape)], [x], 0.3, 1, 5)
+        (back,) = run_fused("softmax_gradient", [(f32, shape)], [g, y], 0.3)
+        losses, sums = run_fused("cross_entropy", [(f32, (2, shape[0])), (f32, (shape[0], 1))], [x, target], -100, 0.1)
+        (grown,) = run_fused(
+            "cross_entropy_gradient", [(f32, shape)], [x, target, sums, g[:, 0].contiguous()], -100, 0.1, 1
+        )
+        return y, back, losses, sums, grown
+
+    both(both_ways, kernels, numbers(20, 9), numbers(20, 9, seed=1))

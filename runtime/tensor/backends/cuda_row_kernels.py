@@ -14,6 +14,8 @@ from ..core.storage import Storage
 from ..core.tensor import Tensor
 from ..places.place import Kernel
 from ..places.row_table import RowOperation
+from .cuda_channels import CHANNEL_KERNELS
+from .cuda_fused import FUSED_KERNELS
 from .cuda_geometry import Walk
 from .cuda_histogram import PER_THREAD, histogram_source
 from .cuda_rows import (
@@ -311,4 +313,6 @@ _KINDS: dict[str, Callable[[Any, RowOperation, Sequence[Layout], Sequence[Layout
     "histogram": _histogram,
     "search": _search,
     "soft": _soft,
+    **FUSED_KERNELS,
+    **CHANNEL_KERNELS,
 }

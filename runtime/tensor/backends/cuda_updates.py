@@ -41,7 +41,7 @@ class Launching(Protocol):
 class _Chunk(NamedTuple):
     rows: bytes
     """The table that the kernel gets: for each row its addresses, its elements and its first block."""
-    count: int
+    many: int
     blocks: int
 
 
@@ -64,7 +64,7 @@ class Updates:
                 function = self._place.function(_source(line, kind, capacity))
                 launch = self._place.bound(function, (chunk.blocks, 1, 1), (THREADS, 1, 1), letters)
                 self._launchers[line, kind, chunk.blocks] = launch
-            yield _launching(launch, chunk.count, shared, *numbers, chunk.rows)
+            yield _launching(launch, chunk.many, shared, *numbers, chunk.rows)
 
     def squares(self, kind: dtype, rows: Sequence[Sequence[Tensor]]) -> tuple[int, Any]:
         """How many sums there are, one for each block; and ``launches(address)`` that write them there."""
@@ -80,7 +80,7 @@ class Updates:
                     letters = f"qP{24 * capacity}s"
                     self._launchers[key] = self._place.bound(function, (chunk.blocks, 1, 1), (THREADS, 1, 1), letters)
                 at = address + done * kind.computed.itemsize
-                yield _launching(self._launchers[key], chunk.count, at, chunk.rows)
+                yield _launching(self._launchers[key], chunk.many, at, chunk.rows)
                 done += chunk.blocks
 
         return sum(each.blocks for each in chunks), launches

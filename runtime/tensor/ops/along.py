@@ -11,12 +11,14 @@ from ..core.layout import Layout
 from ..core.shapes import Shape
 from ..core.tensor import Tensor, view_of
 from ..places.dispatch import Plan, dispatch
+from ..places.fused_table import FUSED
+from ..places.place import place_at
 from ..places.row_table import ROWS
 from .elementwise import common_place
 from .reshape import contiguous
 from .views import movedim
 
-__all__ = ["as_rows", "from_rows", "run_rows", "scatter_rows"]
+__all__ = ["as_rows", "from_rows", "run_fused", "run_rows", "scatter_rows"]
 
 
 def as_rows(input: Tensor, axis: int) -> Tensor:
@@ -67,6 +69,31 @@ def _prepare(asked: tuple[Any, ...], *operands: Tensor) -> Plan:
         return outs
 
     return plan
+
+
+def run_fused(
+    name: str, made: Sequence[tuple[dtype, Shape] | Tensor], operands: Sequence[Tensor], *numbers: float
+) -> list[Tensor]:
+    """What a line of the table of fused kernels makes of contiguous tensors that require no gradients.
+
+    Args:
+        name: the line.
+        made: for each result its type and shape, or a tensor to write to.
+        operands: the tensors.
+        numbers: those that the line takes.
+    """
+    place = place_at(operands[0]._layout)
+    outs = [each if isinstance(each, Tensor) else place.empty(Layout.of(place, *each)) for each in made]
+    layouts = [each._layout for each in (*outs, *operands)]
+    plans, key = layouts[0].plans, (name, "fused", len(outs), *layouts)
+    kernel = plans.get(key)
+    if kernel is None:
+        kernel = plans[key] = place.rows(FUSED[name], layouts[: len(outs)], layouts[len(outs) :])
+    kernel(*outs, *operands, *numbers)
+    for each, out in zip(made, outs, strict=True):
+        if each is out:
+            out._storage.version += 1
+    return outs
 
 
 def scatter_rows(name: str, target: Tensor, index: Tensor, values: Tensor) -> None:

@@ -1,12 +1,17 @@
-"""Element-wise functions of networks and their gradients: see ``places/network_table.py``."""
+"""Functions of networks and their gradients: see ``places/network_table.py`` and ``places/fused_table.py``."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..core.tensor import Tensor
+from ..core.shapes import contiguous_strides
+from ..core.tensor import Tensor, view_of
 from ..places.network_table import NETWORK_TABLE
+from .along import run_fused
 from .elementwise import apply, apply1, apply2
+from .elementwise_functions import exp
+from .reductions import sum as sum_of
+from .reshape import contiguous
 
 __all__ = [
     "dropped",
@@ -14,10 +19,12 @@ __all__ = [
     "gelu_gradient",
     "gelu_tanh",
     "gelu_tanh_gradient",
+    "log_softmax_gradient",
     "relu_gradient",
     "sigmoid_gradient",
     "silu",
     "silu_gradient",
+    "softmax_gradient",
     "tanh_gradient",
 ]
 
@@ -77,3 +84,32 @@ def tanh_gradient(gradient: Any, result: Any) -> Tensor:
 def sigmoid_gradient(gradient: Any, result: Any) -> Tensor:
     """The gradient of ``sigmoid``, by its result and that of it."""
     return apply2(_SIGMOID_GRADIENT, gradient, result)
+
+
+def softmax_gradient(gradient: Tensor, result: Tensor, factor: float = 1.0) -> Tensor:
+    """The gradient of ``softmax(factor * input)`` along the last dimension, by its result and that of it."""
+    if _by_one_kernel(gradient, result):
+        return _of_rows("softmax_gradient", gradient, result, factor)
+    made = result * (gradient - sum_of(gradient * result, -1, True))
+    return made if factor == 1 else made * factor
+
+
+def log_softmax_gradient(gradient: Tensor, result: Tensor) -> Tensor:
+    """The gradient of ``log_softmax`` along the last dimension, by its result and that of it."""
+    if _by_one_kernel(gradient, result):
+        return _of_rows("log_softmax_gradient", gradient, result)
+    return gradient - exp(result) * sum_of(gradient, -1, True)
+
+
+def _by_one_kernel(gradient: Tensor, result: Tensor) -> bool:
+    """Whether both lie at one place with elements, and nothing is to be recorded."""
+    mine, its = result._layout, gradient._layout
+    return not (mine.tracked or its.tracked) and bool(mine.numel) and its.place is mine.place and bool(mine.shape)
+
+
+def _of_rows(name: str, gradient: Tensor, result: Tensor, *numbers: float) -> Tensor:
+    shape = tuple(result.shape)
+    rows = (result.numel() // shape[-1], shape[-1])
+    flat = [view_of(contiguous(each), rows, contiguous_strides(rows)) for each in (gradient, result)]
+    (made,) = run_fused(name, [(result.dtype, rows)], flat, *numbers)
+    return view_of(made, shape, contiguous_strides(shape))

@@ -180,9 +180,9 @@ _TABLE = (
     RowOperation("search",      "search",   _search,                parameters=1,
                  gradient=()),
     RowOperation("softmax",     "soft",     _softmax,               "Softmax",
-                 gradient=("y * (g - sum(g * y, 1, True))",)),
+                 gradient=("softmax_gradient(g, y)",)),
     RowOperation("log_softmax", "soft",     _log_softmax,           "LogSoftmax",
-                 gradient=("g - exp(y) * sum(g, 1, True)",)),
+                 gradient=("log_softmax_gradient(g, y)",)),
 )
 # fmt: on
 

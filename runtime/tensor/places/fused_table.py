@@ -1,0 +1,163 @@
+"""The table of what networks compute along rows, by channels and over classes, each in one kernel.
+
+Lines are those of ``row_table.py``, but their tensors may differ in shape: each line says which it takes. All are
+contiguous. Numbers that come with them are floats or integers. Results are of the type that their tensor has; what is
+computed, is computed in float32 for the half types.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .row_table import RowOperation
+
+__all__ = ["FUSED"]
+
+
+def _layer_norm(x: Any, *rest: Any) -> Any:
+    *scaling, eps = rest
+    middle = x.mean(1, keepdims=True)
+    away = x - middle
+    scale = 1 / np.sqrt((away * away).mean(1, keepdims=True) + x.dtype.type(eps))
+    made = away * scale
+    if scaling:
+        made *= scaling[0]
+    if len(scaling) > 1:
+        made += scaling[1]
+    return made, middle, scale
+
+
+def _layer_norm_gradient(g: Any, x: Any, middle: Any, scale: Any, *weight: Any) -> Any:
+    normal = (x - middle) * scale
+    weighted = g * weight[0] if weight else g
+    return (weighted - weighted.mean(1, keepdims=True) - normal * (weighted * normal).mean(1, keepdims=True)) * scale
+
+
+def _layer_norm_sums(g: Any, x: Any, middle: Any, scale: Any, parts: int) -> Any:
+    made = np.zeros((parts, 2 * x.shape[1]), x.dtype)
+    made[0, : x.shape[1]] = (g * ((x - middle) * scale)).sum(0)
+    made[0, x.shape[1] :] = g.sum(0)
+    return made
+
+
+def _softmax_gradient(g: Any, y: Any, factor: float) -> Any:
+    return y * (g - (g * y).sum(1, keepdims=True)) * y.dtype.type(factor)
+
+
+def _log_softmax_gradient(g: Any, y: Any) -> Any:
+    return g - np.exp(y) * g.sum(1, keepdims=True)
+
+
+def _attention(scores: Any, factor: float, causal: int, queries: int) -> Any:
+    made = scores * scores.dtype.type(factor)
+    if causal:
+        own = np.arange(len(made))[:, None] % queries
+        made[np.arange(made.shape[1]) > own] = -np.inf
+    made -= made.max(1, keepdims=True)
+    np.exp(made, out=made)
+    made /= made.sum(1, keepdims=True)
+    return made
+
+
+def _cross_entropy(x: Any, target: Any, ignored: int, smoothing: float) -> Any:
+    most = x.max(1, keepdims=True)
+    total = most + np.log(np.exp(x - most).sum(1, keepdims=True))
+    counts = target != ignored
+    chosen = np.where(counts, target, 0)
+    if len(chosen) and (chosen.min() < 0 or chosen.max() >= x.shape[1]):
+        raise IndexError(f"a class is out of range: there are {x.shape[1]}")
+    losses = total[:, 0] - np.take_along_axis(x, chosen[:, None], 1)[:, 0]
+    if smoothing:
+        losses = (1 - smoothing) * losses + smoothing * (total[:, 0] - x.mean(1))
+    return np.stack([np.where(counts, losses, x.dtype.type(0)), counts.astype(x.dtype)]), total
+
+
+def _cross_entropy_gradient(
+    x: Any, target: Any, total: Any, factor: Any, ignored: int, smoothing: float, step: int
+) -> Any:
+    made = np.exp(x - total) - x.dtype.type(smoothing / x.shape[1])
+    counts = target != ignored
+    np.subtract.at(made, (np.arange(len(x)), np.where(counts, target, 0)), x.dtype.type(1 - smoothing))
+    made *= np.where(counts, factor if step else factor[0], x.dtype.type(0))[:, None]
+    return made
+
+
+def _channel_moments(x: Any, parts: int) -> Any:
+    first = x[0, :, 0]
+    away = x - first[:, None]
+    made = np.zeros((x.shape[1], parts, 2), x.dtype)
+    made[:, 0, 0], made[:, 0, 1] = away.sum((0, 2)), (away * away).sum((0, 2))
+    return made
+
+
+def _channel_statistics(moments: Any, x: Any, running_mean: Any, running_var: Any, eps: float, momentum: float) -> Any:
+    first = x[0, :, 0]
+    count = x.shape[0] * x.shape[2]
+    away, squares = (moments.sum(1) / count).T
+    variance = np.maximum(squares - away * away, 0)
+    mean = first + away
+    new_mean = (1 - momentum) * running_mean + momentum * mean
+    new_var = (1 - momentum) * running_var + momentum * count / (count - 1) * variance
+    return mean, 1 / np.sqrt(variance + eps), new_mean, new_var
+
+
+def _channel_norm(x: Any, mean: Any, scale: Any, *scaling: Any) -> Any:
+    made = (x - mean[:, None]) * scale[:, None]
+    if scaling:
+        made *= scaling[0][:, None]
+        made += scaling[1][:, None]
+    return made
+
+
+def _channel_sums(g: Any, x: Any, mean: Any, scale: Any, parts: int) -> Any:
+    made = np.zeros((x.shape[1], parts, 2), mean.dtype)
+    made[:, 0, 0] = (g * ((x - mean[:, None]) * scale[:, None])).sum((0, 2))
+    made[:, 0, 1] = g.sum((0, 2))
+    return made
+
+
+def _channel_gradient(g: Any, x: Any, mean: Any, scale: Any, sums: Any, *weight: Any) -> Any:
+    count = x.shape[0] * x.shape[2]
+    normal = (x - mean[:, None]) * scale[:, None]
+    by_normal, plain = (sums / count).T
+    factor = scale * weight[0] if weight else scale
+    return (g - plain[:, None] - normal * by_normal[:, None]) * factor[:, None]
+
+
+# fmt: off
+_TABLE = (
+    # x (rows, n), then a weight and a bias of n elements, or only a weight, or neither: the rows less their mean, by
+    # the root of their variance; with the means and the factors (rows, 1).
+    RowOperation("layer_norm", "layer_norm", _layer_norm, parameters=1, gradient=()),
+    # g, x (rows, n), means and factors (rows, 1), the weight if there is one: the gradient of x.
+    RowOperation("layer_norm_gradient", "layer_norm_gradient", _layer_norm_gradient, gradient=()),
+    # g, x (rows, n), means and factors: the gradients of weight and bias (parts, 2 * n), still to be added up.
+    RowOperation("layer_norm_sums", "layer_norm_sums", _layer_norm_sums, parameters=1, gradient=()),
+    # g, y (rows, n), and a factor: the gradient of what the softmax y was made of, times that.
+    RowOperation("softmax_gradient", "soft_gradient", _softmax_gradient, parameters=1, gradient=()),
+    RowOperation("log_softmax_gradient", "soft_gradient", _log_softmax_gradient, gradient=()),
+    # scores (rows, keys), a factor, whether a query sees no key behind it, and how many queries there are.
+    RowOperation("attention", "attention", _attention, parameters=3, gradient=()),
+    # x (rows, classes), classes (rows), which does not count, smoothing: the losses and counts (2, rows), and the
+    # logarithms of the sums of exponentials (rows, 1).
+    RowOperation("cross_entropy", "cross_entropy", _cross_entropy, parameters=2, gradient=()),
+    # x, classes, these logarithms, the losses' gradients: one, or one for each row if the last number is 1.
+    RowOperation("cross_entropy_gradient", "cross_entropy_gradient", _cross_entropy_gradient, parameters=3,
+                 gradient=()),
+    # x (n, channels, positions): sums of differences from the channel's first element, and of their squares (channels,
+    # parts, 2), still to be added up.
+    RowOperation("channel_moments", "channel_moments", _channel_moments, parameters=1, gradient=()),
+    # These, x, running mean and variance, eps and momentum: mean, factor, new running mean and variance (channels).
+    RowOperation("channel_statistics", "channel_statistics", _channel_statistics, parameters=2, gradient=()),
+    # x, mean, factor, and weight and bias, or neither.
+    RowOperation("channel_norm", "channel_norm", _channel_norm, gradient=()),
+    # g, x, mean, factor: the gradients of weight and bias (channels, parts, 2), still to be added up.
+    RowOperation("channel_sums", "channel_sums", _channel_sums, parameters=1, gradient=()),
+    # g, x, mean, factor, these added up (channels, 2), the weight if there is one: the gradient of x.
+    RowOperation("channel_gradient", "channel_gradient", _channel_gradient, gradient=()),
+)
+# fmt: on
+
+FUSED = {line.name: line for line in _TABLE}
