@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -172,7 +173,9 @@ class _Pass:
         self._waiting: dict[int, int] = {}
         """By node: how many gradients of its results are still to come."""
         self._buffers: dict[int, dict[int, Tensor]] = {}
-        self._queue: list[tuple[int, int, Node]] = []
+        self._queue: list[tuple[int, int, int, Node]] = []
+        self._turns = itertools.count()
+        """Settles which of two nodes with one sequence number comes first."""
         self._streams: list[Any] = []
         self._needed: set[int] | None = None
         self._roots = roots
@@ -199,7 +202,7 @@ class _Pass:
         try:
             with in_phase(BACKWARD), casting_as({}, None):
                 while self._queue:
-                    node = heapq.heappop(self._queue)[2]
+                    node = heapq.heappop(self._queue)[-1]
                     scope.known_path = node.where
                     self._run(node)
                     del node  # what it keeps must not live until the next one is done
@@ -246,7 +249,7 @@ class _Pass:
     def _enqueue(self, node: Node) -> None:
         # Leaves first: their gradients are then no one else's.
         order = sys.maxsize if node.title == "AccumulateGrad" else node.sequence
-        heapq.heappush(self._queue, (-order, -node.sequence, node))
+        heapq.heappush(self._queue, (-order, -node.sequence, next(self._turns), node))
 
     def _give(self, node: Node, number: int, gradient: Tensor, source: Any) -> None:
         """Hand a gradient of a node's result over to it."""
