@@ -1,5 +1,8 @@
 """A program that loads for ever with two workers, and is interrupted by a test."""
 
+from typing import Any
+
+import cuplug
 from cuplug.utils.data import DataLoader
 from loading_samples import Numbers
 
@@ -9,6 +12,9 @@ class Endless(Numbers):
 
     def __len__(self) -> int:
         return 10**9
+
+    def __getitem__(self, index: Any) -> Any:
+        return cuplug.zeros(5000)  # so much that it comes through shared memory
 
 
 if __name__ == "__main__":

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.core.dtypes import float64
+from ...tensor.backends.host_place import HOST
 from ...tensor.core.tensor import Tensor
 from ...tensor.ops.creation import as_tensor, tensor
 from ...tensor.ops.joining import stack
+from ...tensor.ops.numpy_arrays import from_numpy
 
 __all__ = ["default_collate", "default_convert", "mapped"]
 
@@ -23,15 +24,16 @@ def default_collate(batch: Sequence[Any]) -> Any:
     """
     first = batch[0]
     if isinstance(first, Tensor):
-        return stack(list(batch))
+        return _stacked(first, batch)
     if isinstance(first, (np.ndarray, np.generic)):
         return stack([as_tensor(np.asarray(each)) for each in batch])
     if isinstance(first, bool):
         return tensor(list(batch))
     if isinstance(first, float):
-        return tensor(list(batch), dtype=float64)
+        return from_numpy(np.array(batch, np.float64))
     if isinstance(first, int):
-        return tensor(list(batch))
+        numbers = np.array(batch)
+        return from_numpy(numbers) if numbers.dtype == np.int64 else tensor(list(batch))
     if isinstance(first, (str, bytes)):
         return list(batch)
     if isinstance(first, Mapping):
@@ -42,6 +44,14 @@ def default_collate(batch: Sequence[Any]) -> Any:
         made = [default_collate(each) for each in zip(*batch, strict=True)]
         return made if isinstance(first, tuple) else type(first)(made)  # type: ignore[call-arg]
     raise TypeError(f"samples are tensors, arrays, numbers, texts or containers of them, not {type(first).__name__}")
+
+
+def _stacked(first: Tensor, batch: Sequence[Tensor]) -> Tensor:
+    """``stack`` of samples: of those on the CPU by NumPy, which needs no plan for so many operands."""
+    layout = first._layout
+    if layout.place is not HOST or layout.tracked or any(each._layout is not layout for each in batch):
+        return stack(list(batch))
+    return from_numpy(np.stack([each._host for each in batch]))
 
 
 def default_convert(data: Any) -> Any:

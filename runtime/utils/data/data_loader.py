@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import queue
+import secrets
 import threading
 from collections.abc import Callable, Iterator
 from itertools import repeat
@@ -121,8 +122,8 @@ class DataLoader:
             return made
         return _pinned(made) if self.num_workers else (mapped(batch, _pin) for batch in made)
 
-    def task(self, number: int, seed: int) -> Task:
-        """What worker ``number`` is told."""
+    def task(self, number: int, seed: int, blocks: str) -> Task:
+        """What worker ``number`` is told; ``blocks``: what names of its blocks of shared memory begin with."""
         return Task(
             self.dataset,
             self.collate_fn,
@@ -133,6 +134,7 @@ class DataLoader:
             self.num_workers,
             seed + number,
             self.worker_init_fn,
+            blocks,
         )
 
     def _here(self) -> Iterator[Any]:
@@ -180,20 +182,29 @@ class _Crew:
         self._timeout, self._ahead = loader.timeout, (loader.prefetch_factor or 2)
         self._pipes: list[Connection] = []
         self._processes: list[Any] = []
-        self._waiting: list[int] = []
-        """By worker: how many answers are to come."""
+        self._asked: list[int] = []
+        """By worker: how many batches were asked for."""
+        self._taken: list[int] = []
+        """By worker: how many of its answers were taken; the blocks of the others' shared memory may still be there."""
+        self._blocks = f"cu{secrets.token_hex(5)}"  # some systems' names have 30 letters at most
         try:
             for number in range(loader.num_workers):
                 own, theirs = context.Pipe()
-                process = context.Process(target=load, args=(loader.task(number, seed), theirs), daemon=True)
+                process = context.Process(
+                    target=load, args=(loader.task(number, seed, self._named(number)), theirs), daemon=True
+                )
                 process.start()
                 theirs.close()
                 self._pipes.append(own)
                 self._processes.append(process)
-                self._waiting.append(0)
+                self._asked.append(0)
+                self._taken.append(0)
         except BaseException:
             self.close()
             raise
+
+    def _named(self, worker: int) -> str:
+        return f"{self._blocks}-{worker}"
 
     def epoch(self, numbers: Iterator[Any]) -> Iterator[Any]:
         """The batches of one epoch, in order."""
@@ -223,6 +234,8 @@ class _Crew:
         while order:
             worker = order.pop(0)
             answer = self._answer(worker)
+            if isinstance(answer, (Failure, Finished)):
+                self._taken[worker] += 1
             if isinstance(answer, Failure):
                 raise answer.again(worker)
             if isinstance(answer, Finished):
@@ -231,14 +244,16 @@ class _Crew:
                 ask()
                 continue
             ask()
-            yield receive(answer)
+            batch = receive(answer)
+            self._taken[worker] += 1
+            yield batch
 
     def _send(self, worker: int, asked: Any) -> None:
+        self._asked[worker] += 1
         try:
             self._pipes[worker].send(asked)
         except (BrokenPipeError, OSError):
             raise self._lost(worker) from None
-        self._waiting[worker] += 1
 
     def _answer(self, worker: int) -> Any:
         pipe, process = self._pipes[worker], self._processes[worker]
@@ -248,7 +263,6 @@ class _Crew:
             answer = pipe.recv()
         except (EOFError, OSError):
             raise self._lost(worker) from None
-        self._waiting[worker] -= 1
         return answer
 
     def _lost(self, worker: int) -> CuplugError:
@@ -271,27 +285,24 @@ class _Crew:
             raise interrupt
 
     def _end_one(self) -> None:
-        """Close a pipe; once there is none any more, wait for a process. Can be repeated where it was interrupted."""
-        if not self._pipes:
-            process = self._processes[-1]
-            process.join(5)
-            if process.is_alive():
-                process.terminate()
-                process.join()
-            self._processes.pop()
+        """Close a pipe, which ends its worker; once there is none any more, wait for a process, and remove what it
+        left. Can be repeated where it was interrupted."""
+        if self._pipes:
+            self._pipes[-1].close()
+            self._pipes.pop()
             return
-        pipe = self._pipes[-1]
-        try:
-            while self._waiting[len(self._pipes) - 1] > 0 and pipe.poll(5):
-                self._waiting[len(self._pipes) - 1] -= 1
-                discard(pipe.recv())
-        except (EOFError, OSError):
-            pass
-        pipe.close()
-        self._pipes.pop()
+        process, worker = self._processes[-1], len(self._processes) - 1
+        process.join(5)
+        if process.is_alive():
+            process.terminate()
+            process.join()
+        if worker < len(self._asked):  # else it was interrupted while it began
+            for answer in range(self._taken[worker], self._asked[worker]):
+                discard(self._named(worker), answer + 1)
+        self._processes.pop()
 
     def __del__(self) -> None:
-        if self._pipes:
+        if self._pipes or self._processes:
             self.close()
 
 

@@ -7,12 +7,14 @@ removes.
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.shared_memory import SharedMemory
 from typing import Any
@@ -62,6 +64,8 @@ class Task:
     count: int
     seed: int
     init: Callable[[int], Any] | None
+    blocks: str = ""
+    """What names of this worker's blocks of shared memory begin with: see ``block_name``."""
 
 
 class Finished:
@@ -93,6 +97,19 @@ class _Shared:
     shape: tuple[int, ...]
 
 
+@dataclass
+class _Sent:
+    """A small tensor, whose bytes come through the pipe."""
+
+    data: bytes
+    kind: dtype
+    shape: tuple[int, ...]
+
+
+_SMALL = 1 << 13
+"""Bytes of a tensor up to which the pipe is quicker than a block of shared memory."""
+
+
 def load(task: Task, pipe: Connection) -> None:
     """What a worker does: answer each list of numbers by a batch, until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program ends its workers
@@ -102,6 +119,7 @@ def load(task: Task, pipe: Connection) -> None:
     np.random.seed(task.seed % 2**32)
     samples: Any = None
     failed: Failure | None = None
+    answered = 0
     try:
         if task.init is not None:
             task.init(task.number)
@@ -117,9 +135,10 @@ def load(task: Task, pipe: Connection) -> None:
             continue
         answer: Any = failed
         made: list[_Shared] = []
+        answered += 1
         if failed is None:
             try:
-                answer = mapped(_batch(task, asked, samples), partial(_share, made))
+                answer = mapped(_batch(task, asked, samples), partial(_share, made, task.blocks, answered))
             except StopIteration:
                 answer = Finished()
             except BaseException as error:
@@ -128,7 +147,7 @@ def load(task: Task, pipe: Connection) -> None:
             pipe.send(answer)
         except (BrokenPipeError, OSError):
             for each in made:
-                _remove(each.name)
+                remove(each.name)
             return
 
 
@@ -149,51 +168,102 @@ def _batch(task: Task, asked: Any, samples: Any) -> Any:
     return task.collate(found)
 
 
-def _share(made: list[_Shared], each: Any) -> Any:
+def block_name(blocks: str, answer: int, number: int) -> str:
+    """The name of a block of shared memory: by the worker, the number of its answer, and of the tensor there. So the
+    program finds a block also where it was interrupted before it saw the answer."""
+    return f"{blocks}-{answer}-{number}"
+
+
+def _share(made: list[_Shared], blocks: str, answer: int, each: Any) -> Any:
     if not isinstance(each, Tensor) or not each.is_cpu:
         return each
     source = contiguous(each.detach())
-    block = SharedMemory(create=True, size=max(source.nbytes, 1))
+    if source.nbytes <= _SMALL:
+        elements = np.ascontiguousarray(place_at(source._layout).read(source))
+        return _Sent(elements.tobytes(), each.dtype, tuple(each.shape))
+    block = SharedMemory(block_name(blocks, answer, len(made)), create=True, size=source.nbytes)
     shared = _Shared(block.name, each.dtype, tuple(each.shape))
     made.append(shared)
-    if source.nbytes:
-        elements = place_at(source._layout).read(source)
-        memory: Any = block.buf
-        memory[: source.nbytes] = np.ascontiguousarray(elements).reshape(-1).view(np.uint8).data
+    elements = place_at(source._layout).read(source)
+    memory: Any = block.buf
+    memory[: source.nbytes] = np.ascontiguousarray(elements).reshape(-1).view(np.uint8).data
     block.close()
     return shared
 
 
 def receive(answer: Any) -> Any:
-    """A batch with tensors of the program's own."""
+    """A batch with tensors of the program's own. An interrupt meanwhile is raised when no shared memory is left."""
     return mapped(answer, _received)
 
 
 def _received(each: Any) -> Any:
+    if isinstance(each, _Sent):
+        return _tensor(bytearray(each.data), each.kind, each.shape)
     if not isinstance(each, _Shared):
         return each
-    block = SharedMemory(each.name)
-    try:
-        count = int(np.prod(each.shape))
-        memory: Any = block.buf
-        view = frombuffer(bytearray(memory[: count * each.kind.itemsize]), dtype=each.kind) if count else None
-        if view is None:
-            return empty(each.shape, dtype=each.kind)
-        return reshape(view, each.shape)
-    finally:
+    taken: list[bytearray] = []
+
+    def take() -> None:
+        block = _opened(each.name)
+        if block is None:
+            return
+        if not taken:
+            memory: Any = block.buf
+            taken.append(bytearray(memory[: int(np.prod(each.shape)) * each.kind.itemsize]))
+            del memory
         block.close()
         block.unlink()
 
-
-def discard(answer: Any) -> None:
-    """Remove the shared memory of a batch that nobody wants."""
-    mapped(answer, lambda each: _remove(each.name) if isinstance(each, _Shared) else None)
+    _to_its_end(take)
+    return _tensor(taken[0], each.kind, each.shape)
 
 
-def _remove(name: str) -> None:
+def _tensor(data: bytearray, kind: dtype, shape: tuple[int, ...]) -> Tensor:
+    return reshape(frombuffer(data, dtype=kind), shape) if data else empty(shape, dtype=kind)
+
+
+def discard(blocks: str, answer: int) -> None:
+    """Remove the shared memory of a worker's answer that nobody wants, if there is some. The worker has ended."""
+    number = 0
+    while remove(block_name(blocks, answer, number)):
+        number += 1
+
+
+def remove(name: str) -> bool:
+    """Remove a block of shared memory. Returns whether there was one."""
+    found = []
+
+    def work() -> None:
+        block = _opened(name)
+        if block is not None:
+            found.append(block)
+            block.close()
+            block.unlink()
+
+    _to_its_end(work)
+    return bool(found)
+
+
+def _opened(name: str) -> SharedMemory | None:
+    """A block of shared memory; None if there is none any more. Then Python's resource tracker forgets it: whoever
+    removed it may have been interrupted before telling so."""
     try:
-        block = SharedMemory(name)
+        return SharedMemory(name)
     except FileNotFoundError:
-        return
-    block.close()
-    block.unlink()
+        if os.name == "posix":  # the tracker complains of a name that it does not know
+            resource_tracker.register(f"/{name}", "shared_memory")
+            resource_tracker.unregister(f"/{name}", "shared_memory")
+        return None
+
+
+def _to_its_end(work: Callable[[], None]) -> None:
+    """Do what can be repeated as often as it is interrupted; then raise the interrupt."""
+    interrupt: KeyboardInterrupt | None = None
+    while True:
+        try:
+            work()
+            break
+        except KeyboardInterrupt as error:
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt
