@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...allocators.base import Allocator
-from ...allocators.served import Served, served_of
+from ...allocators.served import Served
 from .program import Program
 from .python_run import Curve, failure_of, lost_bytes
 
@@ -76,7 +76,7 @@ class NativeRun:
         self.peak_requested = counted.requested_bytes.peak
         self.peak_allocated = counted.allocated_bytes.peak
         self.peak_reserved = counted.reserved_bytes.peak
-        self.served = served_of(allocator)
+        self.served = allocator.served() if hasattr(allocator, "served") else None
         figures = {name: figure - before.get(name, 0) for name, figure in _native.null_counts(allocator).items()}
         self.driver_time_us = figures["driver_time_us"]
         self.calls = {name: int(count) for name, count in figures.items() if name.startswith("cu") and count}
