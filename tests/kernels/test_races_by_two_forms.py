@@ -37,6 +37,10 @@ def draw_program(draw: random.Random, operations: range) -> bytes:
         steps[-1] = (draw.choice(operations), *steps[0][1:4], *steps[-1][4:])
     if YIELD in operations and draw.random() < 0.5:  # so that threads take turns
         steps[draw.randrange(len(steps))] = (YIELD, 0, 0, 0, 0, THREADS)
+    return as_bytes(steps)
+
+
+def as_bytes(steps: list[tuple[int, ...]]) -> bytes:
     words = [len(steps), *(word for step in steps for word in step)]
     return np.array(words + [0] * (1 + 6 * STEPS - len(words)), np.int32).tobytes()
 
@@ -90,3 +94,22 @@ def test_both_forms_say_the_same_of_random_programs(forms: Forms, kernel: str, o
         silent += simple[0] is None
         found += simple[0] is not None
     assert min(silent, found) > 80, "programs of one kind only show little"
+
+
+READ, WRITE, READ_TWO = 0, 1, 4
+TURNS = {  # the first thread comes back to what others have read meanwhile: operation and offset, and by which thread
+    "a write to what others have read": [(READ, 4, 0), (YIELD, 0, 0), (READ, 4, 40), (WRITE, 4, 0)],
+    "the last reader among several": [(READ, 4, 0), (YIELD, 0, 0), (READ, 4, 20), (READ, 4, 40), (WRITE, 4, 0)],
+    "two cells that different threads have read": [
+        *((READ, 4, 0), (YIELD, 0, 0), (READ, 4, 40), (READ, 5, 40), (READ_TWO, 4, 0), (WRITE, 4, 0)),
+    ],
+}
+
+
+@pytest.mark.parametrize("turns", TURNS)
+def test_both_forms_find_races_of_threads_that_take_turns(forms: Forms, turns: str) -> None:
+    steps = [(operation, 0, 0, offset, thread, thread + 1) for operation, offset, thread in TURNS[turns]]
+    simple, fast = (forms.run(forms.module.kernels["together"], as_bytes(steps), form) for form in (2, 1))
+    assert fast == simple
+    assert simple[0] is not None
+    assert "race on" in simple[0].text
