@@ -218,6 +218,25 @@ def test_complex_numbers_compute(machine: Any) -> None:
     assert np.allclose(machine.down(x, 4, np.complex64), expected, rtol=1e-5)
 
 
+@pytest.mark.needs_sim
+def test_kernels_use_thrusts_pointers_and_pairs(machine: Any) -> None:
+    source = """
+        #include <thrust/device_ptr.h>
+        #include <thrust/device_vector.h>
+        #include <thrust/pair.h>
+        __global__ void k(thrust::device_ptr<const int> from, int *x) {
+            const thrust::pair<int, float> pair = thrust::make_pair(from[1], 2.5f);
+            thrust::device_ptr<int> to = thrust::device_pointer_cast(x);
+            to[0] = pair.first;
+            *(to + 1) = (int)(pair.second * 2) + (int)(from + 3 - from);
+            if (to != to + 1) thrust::raw_pointer_cast(to)[2] = *from;
+        }"""
+    x = machine.up(np.array([7, 8, 9], np.int32))
+    address = np.array([x.address], np.uint64)
+    machine.module(source).get_function("k")(address.view("V8")[0], x, grid=1, block=1)
+    assert machine.down(x, 3, np.int32).tolist() == [8, 8, 8]
+
+
 def test_stubs_come_with_what_they_include(tmp_path: Path) -> None:
     assert set(stubs_for(["iostream", "unheard_of.h"])) == {"iostream", "istream", "ostream", "string"}
     write_stubs(["sys/time.h", "thrust/iterator/zip_iterator.h"], tmp_path)
