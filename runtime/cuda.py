@@ -189,7 +189,7 @@ def _sleep(cycles: int) -> None:
     Raises:
         CuplugError: there is no device; or the kernel that waits cannot be compiled.
     """
-    from .kernels.waiting import wait_for
+    from .kernels.busy_wait import wait_for
 
     wait_for(default_runtime(), whole_number(cycles, "cycles"))
 
