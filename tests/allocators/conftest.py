@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cuplug.allocators.base import Allocator
@@ -14,14 +14,13 @@ from cuplug.allocators.bump import BumpAllocator
 from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.direct import DirectAllocator
 from cuplug.allocators.errors import DriverError
+from cuplug.allocators.expandable import ExpandableAllocator
 from cuplug.allocators.native import is_available
 from cuplug.allocators.null import NullUpstream
 from cuplug.allocators.upstream import Upstream
-from cuplug.plugins.manager import default_manager
 from cuplug.tools.foreign.load import load
 from cuplug.tools.replaying.program import Program, decode
 from cuplug.tools.replaying.replayer import ReplayResult, replay
-from cuplug.tools.replaying.workload import null_upstream
 
 TESTS = Path(__file__).resolve().parent.parent
 
@@ -135,18 +134,27 @@ def history() -> Callable[[str], list[Program]]:
 
 @pytest.fixture(scope="session")
 def replayed(history: Callable[[str], list[Program]]) -> Callable[..., ReplayResult]:
-    """What the allocator of a selection does with a recorded history: ``replayed(name, selection, memory=None)``.
+    """What an allocator does with a recorded history: ``replayed(name, "caching", memory=None)``.
 
     In the native core where there is one, in a tenth of the time: tests/native holds the two forms together on these
     histories, to the byte. CUPLUG_NATIVE=0 chooses Python.
     """
+    upstream: Any = NullUpstream
+    forms = {"caching": CachingAllocator, "torch": FACTORIES["torch"], "expandable": ExpandableAllocator}
+    if is_available():
+        from cuplug.allocators.native.strategies import NativeExpandable
+        from cuplug.allocators.native.without_device import NativeNullUpstream
 
-    def find(name: str, selection: str, memory: int | None = None) -> ReplayResult:
+        upstream = NativeNullUpstream
+        forms = {"caching": NativeCaching, "torch": FACTORIES["native torch"], "expandable": NativeExpandable}
+
+    def find(name: str, form: str, memory: int | None = None) -> ReplayResult:
+        capacity = () if memory is None else (memory,)
         return replay(
             history(name),
-            partial(default_manager().make_allocator, selection),
-            allocator=selection,
-            make_upstream=lambda ordinal: null_upstream(selection, memory, ordinal),
+            forms[form],
+            allocator=form,
+            make_upstream=lambda ordinal: upstream(*capacity, ordinal=ordinal),
         )
 
     return find

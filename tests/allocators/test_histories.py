@@ -35,7 +35,7 @@ def replays(replayed: Callable[..., ReplayResult]) -> dict[str, ReplayResult]:
 @pytest.mark.parametrize("name", HISTORIES)
 def test_the_torch_preset_reserves_exactly_what_pytorch_did(name: str, replayed: Callable[..., ReplayResult]) -> None:
     requested, native, _ = HISTORIES[name]
-    result = replayed(name, "caching:preset=torch")
+    result = replayed(name, "torch")
     assert result.failure == ""
     assert (result.peak_requested_bytes, result.peak_reserved_bytes) == (requested, native)
 
