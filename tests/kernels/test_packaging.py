@@ -8,7 +8,7 @@ from pathlib import Path
 import cuplug.runtime.kernels
 
 KERNELS = Path(cuplug.runtime.kernels.__file__).parent
-ROOMS = ["source", "compile", "simulator", "launch", "texture", "source_module"]
+ROOMS = ["source", "compile", "simulator", "launch", "texture", "source_module", "busy_wait"]
 
 
 def test_no_room_imports_from_one_above_it() -> None:
