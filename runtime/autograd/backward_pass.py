@@ -271,9 +271,8 @@ class _Pass:
             self._pass_on(node, [None] * len(node.edges))
             return
         if node.title == "AccumulateGrad":
-            gradient = buffer.pop(0, None)
-            if gradient is not None:
-                self._leaf(node, gradient)
+            if 0 in buffer:
+                self._leaf(node, buffer)
             return
         if node.stream is None:
             self._compute(node, buffer)
@@ -330,8 +329,9 @@ class _Pass:
             if not left:
                 self._enqueue(target)
 
-    def _leaf(self, node: Node, gradient: Tensor) -> None:
+    def _leaf(self, node: Node, buffer: dict[int, Tensor]) -> None:
         assert node.metadata is not None
+        gradient = buffer.pop(0)
         leaf: Tensor = node.metadata["leaf"]
         state = state_of(leaf)
         if state.hooks:
@@ -341,13 +341,14 @@ class _Pass:
             if not (self._add_up and (id(node), 0) in self._wanted):
                 return
         stream = stream_at(leaf._layout)
+        shared = sys.getrefcount(gradient) > _ALONE
         if stream is not None and gradient._layout.place is leaf._layout.place:
             if all(stream != each for each in self._streams):
                 self._streams.append(stream)
             with on_stream(stream):
-                _add_to(leaf, gradient, shared=sys.getrefcount(gradient) > _ALONE)
+                _add_to(leaf, gradient, shared=shared)
         else:
-            _add_to(leaf, gradient, shared=sys.getrefcount(gradient) > _ALONE)
+            _add_to(leaf, gradient, shared=shared)
         if state.after:
             for hook in list(state.after.values()):
                 hook(leaf)
@@ -362,8 +363,15 @@ class _Pass:
                 self._found[position] = gradient
 
 
-_ALONE = 3
-"""References to a gradient that nobody else has: two names on the way to ``_leaf`` and the question itself."""
+def _references_to_a_local() -> int:
+    """How many references the interpreter counts where a local variable has the only one."""
+    held = {0: Node("", (), lambda: ())}
+    each = held.pop(0)
+    return sys.getrefcount(each)
+
+
+_ALONE = _references_to_a_local()
+"""References to a gradient that nobody else has, where ``_leaf`` asks."""
 
 
 def _hooked(hooks: dict[int, Callable[[Tensor], Tensor | None]], gradient: Tensor) -> Tensor:

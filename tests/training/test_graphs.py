@@ -266,3 +266,27 @@ def test_what_computes_something_else_the_second_time_is_an_error(device: str) -
     with pytest.raises(cuplug.CuplugError, match=r"kept 2 tensors .* and 1 when it ran again"):
         checkpoint(changing, x).sum().backward()
     assert not cuplug.autograd.grad(x.exp().sum(), x)[0].requires_grad
+
+
+def test_a_leaf_takes_a_gradient_that_nobody_else_has_and_copies_others(device: str) -> None:
+    for keep in (False, True):
+        kept: list[Any] = []
+        places: list[int] = []
+
+        class Twice(cuplug.autograd.Function):
+            @staticmethod
+            def forward(ctx: Any, x: Any) -> Any:
+                return x * 2
+
+            @staticmethod
+            def backward(ctx: Any, gradient: Any) -> Any:
+                made = gradient * 2
+                places.append(made.data_ptr())  # noqa: B023 - called in this turn
+                if keep:  # noqa: B023
+                    kept.append(made)  # noqa: B023
+                return made
+
+        x = cuplug.ones(3, device=device, requires_grad=True)
+        Twice.apply(x).sum().backward()
+        assert (x.grad.data_ptr() == places[0]) is not keep
+        assert x.grad.tolist() == [2.0] * 3
