@@ -38,8 +38,10 @@ T = TypeVar("T", Block, Page)
 _MIB = 1 << 20
 _LARGE_RANGE, _SMALL_RANGE = 64 << 30, 4 << 30
 """Bytes of address space to reserve at once, for large and for small blocks. It costs 24 us, whatever the size."""
-_PAGES_OF_BLOCK, _PAGES_OF_ALL = 2, 112
-_LEAST_SLACK, _MOST_SLACK, _SLACK_BLOCKS = 1 / 128, 1 / 14, 32
+_PAGES_OF_BLOCK, _PAGES_OF_ALL = 2, 224
+_MODEST_PAGE, _MODEST_PAGES_OF_BLOCK, _MODEST_PAGES_OF_ALL = 4 * _MIB, 8, 112
+_LEAST_SLACK, _SLACK_BLOCKS = 128, 32
+_SMALL_PEAK_SLACK, _LARGE_PEAK, _LARGE_PEAK_SLACK = 40, 384 * _MIB, 6
 _MUCH = 128 * _MIB
 """From so many bytes of new pages on, it is asked first whether the device has them."""
 
@@ -52,9 +54,11 @@ class ExpandableAllocator(Allocator):
     to be mapped; what is missing there is
 
     1. created, as long as no more is reserved than was ever in use at once, and a slack: 32 blocks of the average
-       size, but at most ``slack`` bytes or 1/14 of the peak, and at least 1/128;
-    2. else taken from free pieces of any stream: pages whose fences have passed first, then those of this stream, then
-       from the smallest pieces, which are of the least use. If those have not passed that are needed, it waits;
+       size, but at most ``slack`` bytes, at most 1/40 of the peak (or 1/6 of what the peak has beyond 384 MiB, if that
+       is more), and at least 1/128;
+    2. else taken from free pieces of any stream: those of this stream and kind first, then the smallest, which are of
+       the least use. Where their fences have not passed, it waits. Whether they have plays no part in the choice: a
+       program gets the same pages and addresses, however far the device has come with its work;
     3. created, when there are no free pages left. What fails then fails for want of memory: the usual sequence
        follows (``Allocator.allocate``).
 
@@ -62,10 +66,11 @@ class ExpandableAllocator(Allocator):
     that nothing fits into: at most two pages for each gap between blocks.
 
     Costs are per page, whatever its size (31 us to create one, 38 us to move one on an H200), so pages are as large as
-    they may be without pinning much: at most half of what is created at once, and 1/112 of what is reserved. Growing to
-    twice the size thus costs about 112 pages (3.5 ms), and a block that has to be mapped takes a few pages. A free page
-    too large for where memory is missing is given back, and smaller ones are created instead. The slack bounds how
-    often pages move: as a rule, only blocks for which the slack holds no room cause it.
+    they may be without pinning much: at most half of what is created at once, and 1/224 of what is reserved; up to
+    4 MiB also 1/112 of that, or 1/8 of what is created. Growing to twice the size thus costs about 224 pages (7 ms) at
+    most, and a block that has to be mapped takes a few pages. A free page too large for where memory is missing is
+    given back, and smaller ones are created instead. The slack bounds how often pages move: as a rule, only blocks for
+    which the slack holds no room cause it.
 
     Tagged memory can be put to sleep and woken (``sleep``, ``wake``).
 
@@ -171,8 +176,8 @@ class ExpandableAllocator(Allocator):
         active = counted.active_bytes.current + nbytes
         self._most_active = most = max(self._most_active, counted.allocated_bytes.peak, active)
         average = self._allocated_bytes // self._allocations
-        slack = min(int(most * _MOST_SLACK), self._slack, average * _SLACK_BLOCKS)
-        slack = max(int(most * _LEAST_SLACK), slack)
+        slack = max(most // _SMALL_PEAK_SLACK, (most - _LARGE_PEAK) // _LARGE_PEAK_SLACK)
+        slack = max(most // _LEAST_SLACK, min(slack, self._slack, average * _SLACK_BLOCKS))
         return max(0, most + slack - self._ledger.reserved) // self._granularity * self._granularity
 
     def _fill(self, space: Space, opening: Opening, creatable: int) -> Span:
@@ -241,19 +246,20 @@ class ExpandableAllocator(Allocator):
         return plan
 
     def _movable(self, space: Space) -> Iterator[tuple[Span, Page]]:
-        """Free pages: first those that need not be waited for, of this space, of small spans."""
+        """Free pages: first those of this space, then of small spans.
+
+        What has passed on the device plays no part here, so that the same program always moves the same pages.
+        """
         spans = [span for other in self._movable_spaces() for span in other.free_spans()]
-        spans.sort(
-            key=lambda span: (
-                span.stamp > span.range.space.stamps.passed, span.range.space is not space, span.nbytes, span.address
-            )
-        )  # fmt: skip
+        spans.sort(key=lambda span: (span.range.space is not space, span.nbytes, span.address))
         for span in spans:
             for page in span.range.space.whole_pages(span):
                 yield span, page
 
     def _page_size(self, fresh: int) -> int:
-        most = min(fresh // _PAGES_OF_BLOCK, self._ledger.reserved // _PAGES_OF_ALL)
+        reserved = self._ledger.reserved
+        modest = min(_MODEST_PAGE, max(fresh // _MODEST_PAGES_OF_BLOCK, reserved // _MODEST_PAGES_OF_ALL))
+        most = min(fresh // _PAGES_OF_BLOCK, max(modest, reserved // _PAGES_OF_ALL))
         return power_of_two(most, self._granularity)
 
     def _place_in_new_range(self, space: Space, nbytes: int) -> Opening:
@@ -434,7 +440,7 @@ class ExpandableAllocator(Allocator):
 
     def _moves_to_wake(self, space: Space, needed: int) -> Iterator[list[Move]]:
         """What to map for a space, one range at a time; in fewer pages than before, if it was built up bit by bit."""
-        largest = power_of_two(needed // _PAGES_OF_ALL, self._granularity)
+        largest = power_of_two(needed // _MODEST_PAGES_OF_ALL, self._granularity)
         pages = space.distinct_pages()
         for found in space.ranges.values():
             moves: list[Move] = []

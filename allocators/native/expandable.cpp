@@ -134,8 +134,9 @@ uint64_t ExpandableAllocator::creatable(uint64_t nbytes) {
   uint64_t active = ledger_.active_bytes() + nbytes;
   most_active_ = std::max({most_active_, uint64_t(ledger_.all().allocated_bytes.peak), active});
   uint64_t average = allocated_bytes_ / allocations_;
-  uint64_t slack = std::min({uint64_t(double(most_active_) * MOST_SLACK), slack_, average * SLACK_BLOCKS});
-  slack = std::max(uint64_t(double(most_active_) * LEAST_SLACK), slack);
+  uint64_t beyond = most_active_ <= LARGE_PEAK ? 0 : (most_active_ - LARGE_PEAK) / LARGE_PEAK_SLACK;
+  uint64_t slack = std::max(most_active_ / SMALL_PEAK_SLACK, beyond);
+  slack = std::max(most_active_ / LEAST_SLACK, std::min({slack, slack_, average * SLACK_BLOCKS}));
   uint64_t most = most_active_ + slack, reserved = ledger_.reserved();
   return most <= reserved ? 0 : (most - reserved) / granularity_ * granularity_;
 }
@@ -224,28 +225,29 @@ void ExpandableAllocator::make_plan(Space *space, const Opening &opening, uint64
             [](const Source &a, const Source &b) { return a.page->address > b.page->address; });
 }
 
-/* Free parts of a page or more: first those that need not be waited for, then those of this space, then small ones. */
+/* Free parts of a page or more: first those of this space, then small ones. What has passed on the device plays no part,
+ * so that the same program always moves the same pages. */
 std::vector<Block *> ExpandableAllocator::movable(const Space *space) const {
   struct Ranked {
-    int rank;
+    bool is_other;
     Order order;
     Block *span;
   };
   std::vector<Ranked> ranked;
   for (const Space *other : movable_spaces())
-    other->each_free([&](Block *span) {
-      int rank = (span->stamp > other->stamps->passed) * 2 + (other != space);
-      ranked.push_back({rank, order_of(span), span});
-    });
-  std::sort(ranked.begin(), ranked.end(),
-            [](const Ranked &a, const Ranked &b) { return a.rank != b.rank ? a.rank < b.rank : a.order < b.order; });
+    other->each_free([&](Block *span) { ranked.push_back({other != space, order_of(span), span}); });
+  std::sort(ranked.begin(), ranked.end(), [](const Ranked &a, const Ranked &b) {
+    return a.is_other != b.is_other ? b.is_other : a.order < b.order;
+  });
   std::vector<Block *> spans;
   for (const Ranked &one : ranked) spans.push_back(one.span);
   return spans;
 }
 
 uint64_t ExpandableAllocator::page_size(uint64_t fresh) const {
-  return power_of_two(std::min(fresh / PAGES_OF_BLOCK, ledger_.reserved() / PAGES_OF_ALL), granularity_);
+  uint64_t reserved = ledger_.reserved();
+  uint64_t modest = std::min(MODEST_PAGE, std::max(fresh / MODEST_PAGES_OF_BLOCK, reserved / MODEST_PAGES_OF_ALL));
+  return power_of_two(std::min(fresh / PAGES_OF_BLOCK, std::max(modest, reserved / PAGES_OF_ALL)), granularity_);
 }
 
 void ExpandableAllocator::place_in_new_range(Space *space, uint64_t nbytes, Opening *opening) {

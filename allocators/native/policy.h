@@ -26,8 +26,10 @@ constexpr int64_t RELEASE_BURST = 64, RELEASE_EVERY = 50; /* the ration: times a
 /* --- expandable */
 constexpr uint64_t LARGE_RANGE = uint64_t(64) << 30, SMALL_RANGE = uint64_t(4) << 30; /* of address space, at once */
 constexpr uint64_t RANGE_SHRINKS_BY = 16; /* where the driver refuses so much */
-constexpr uint64_t PAGES_OF_BLOCK = 2, PAGES_OF_ALL = 112;
-constexpr double LEAST_SLACK = 1.0 / 128, MOST_SLACK = 1.0 / 14; /* parts of the peak */
+constexpr uint64_t PAGES_OF_BLOCK = 2, PAGES_OF_ALL = 224;
+constexpr uint64_t MODEST_PAGE = 4 * MIB, MODEST_PAGES_OF_BLOCK = 8, MODEST_PAGES_OF_ALL = 112;
+constexpr uint64_t LEAST_SLACK = 128; /* a part of the peak */
+constexpr uint64_t SMALL_PEAK_SLACK = 40, LARGE_PEAK = 384 * MIB, LARGE_PEAK_SLACK = 6;
 constexpr uint64_t SLACK_BLOCKS = 32, SLACK = 48 * MIB;
 constexpr uint64_t MUCH =
     128 * MIB; /* from so many bytes of new pages on, it is asked first whether the device has them */
