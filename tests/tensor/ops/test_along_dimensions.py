@@ -200,3 +200,18 @@ def test_windows_slide_over_a_view(device: str) -> None:
     assert windows.tolist() == [[0, 1, 2], [2, 3, 4], [4, 5, 6]]
     windows[1, 0] = 9
     assert x[2].item() == 9
+
+
+def test_sums_refuse_types_that_torchs_do(device: str) -> None:
+    x, flags = cuplug.ones(3, device=device), cuplug.ones(3, dtype=cuplug.bool, device=device)
+    with pytest.raises(TypeError, match="nansum"):
+        cuplug.nansum(x, dtype=cuplug.int64)
+    with pytest.raises(TypeError, match="nansum"):
+        cuplug.nansum(x, out=cuplug.empty(0, dtype=cuplug.int16, device=device))
+    assert cuplug.nansum(flags).item() == 3
+    for accumulate in (cuplug.cumsum, cuplug.cumprod):
+        with pytest.raises(TypeError, match="bool"):
+            accumulate(x, 0, dtype=cuplug.bool)
+    index = cuplug.tensor([0, 1, 1], device=device)
+    with pytest.raises(TypeError, match="no mean of bool"):
+        flags.scatter_reduce_(0, index, flags.clone(), "mean")
