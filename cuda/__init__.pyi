@@ -4,6 +4,3 @@ from ..runtime.cuda import *  # noqa: F403
 from ..runtime.cuda import __all__ as __all__
 from . import amp as amp
 from . import comm as comm
-from . import memory as memory
-from . import nvtx as nvtx
-from . import profiler as profiler
