@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from cuplug.allocators import core_choice
+from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.errors import CuplugError, OutOfMemoryError
 from cuplug.allocators.libraries import library_number, split_context
 from cuplug.runtime.interop.library_memory import LibraryMemory
@@ -103,17 +104,17 @@ def test_a_free_after_the_end_of_the_runtime_does_nothing(runtime):
 
 
 @pytest.fixture(params=["python", "native"])
-def form(request, monkeypatch):
-    """Which form of the allocators runtimes take that are made in the test."""
+def caching(request):
+    """What selects one form of ``caching``."""
     if request.param == "python":
-        monkeypatch.setattr(core_choice, "_problem", "a test takes those in Python")
-    elif not core_choice.is_available():
+        return CachingAllocator
+    if not core_choice.is_available():
         pytest.skip(f"the native core: {core_choice.why_not()}")
-    return request.param
+    return "caching"
 
 
-def test_a_free_in_the_middle_of_an_operation_is_made_up_by_the_next(make_simulated, form):
-    runtime = make_simulated("direct" if form == "python" else "caching")
+def test_a_free_in_the_middle_of_an_operation_is_made_up_by_the_next(make_simulated, caching):
+    runtime = make_simulated("direct" if caching is CachingAllocator else caching)
     memory = LibraryMemory(runtime, "rmm")
     other = runtime.driver.stream_create(non_blocking=True)
     address = memory.allocate(1000, device=0, stream=0)
@@ -132,9 +133,9 @@ def test_a_free_in_the_middle_of_an_operation_is_made_up_by_the_next(make_simula
     assert len(runtime.allocator(0).live_blocks()) == 2
 
 
-def test_observers_are_told_which_library_asked(make_simulated, form):
-    runtime = make_simulated()
-    assert type(runtime.allocator(0)).__name__ == {"python": "CachingAllocator", "native": "NativeCaching"}[form]
+def test_observers_are_told_which_library_asked(make_simulated, caching):
+    runtime = make_simulated(caching)
+    assert isinstance(runtime.allocator(0), CachingAllocator) == (caching is CachingAllocator)
     told = []
     runtime.allocator(0).attach(lambda *event: told.append((event[0].name, event[7])), context=lambda: 5)
     runtime.alloc(10)
@@ -143,9 +144,9 @@ def test_observers_are_told_which_library_asked(make_simulated, form):
     assert found == [(5, 0), (5, library_number("numba"))]
 
 
-def test_an_allocation_that_fails_names_the_library_too(make_simulated, form):
-    runtime = make_simulated()
-    assert type(runtime.allocator(0)).__name__ == {"python": "CachingAllocator", "native": "NativeCaching"}[form]
+def test_an_allocation_that_fails_names_the_library_too(make_simulated, caching):
+    runtime = make_simulated(caching)
+    assert isinstance(runtime.allocator(0), CachingAllocator) == (caching is CachingAllocator)
     told = []
     runtime.allocator(0).attach(lambda *event: told.append((event[0].name, event[7])))
     with pytest.raises(OutOfMemoryError):

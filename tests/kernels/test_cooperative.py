@@ -77,9 +77,11 @@ def test_a_fault_of_one_block_ends_those_that_wait_for_it(machine: Any, cooperat
 
 
 @pytest.mark.needs_sim
-def test_a_time_limit_ends_a_grid_whose_blocks_wait(make_machine: Any) -> None:
+@pytest.mark.parametrize("check", [True, "races"])
+def test_a_time_limit_ends_a_grid_whose_blocks_wait(make_machine: Any, check: Any) -> None:
+    """Under the check of races some of them wait for their turn to begin."""
     machine = make_machine(timeout="300ms")
-    kernel = machine.module("cooperative.cu").get_function("stays")
+    kernel = machine.module("cooperative.cu", check=check).get_function("stays")
     text = reported(machine, kernel, machine.zeros(1, np.float32))
     assert "LAUNCH_TIMEOUT" in text
     assert "block (0, 0, 0), thread (63, 0, 0) stands in line 42" in text

@@ -198,8 +198,9 @@ def _check_handles(runtime: Runtime) -> None:
     """No handle has two owners, and none that was made is out of use.
 
     So many are taken of each kind that the driver has made no others: ``HANDLES``, which the work needs at a time, and
-    whatever came beside them, all of which may be of one kind. It may: an interrupted copy's loan, and so its event,
-    lasts until a later copy ends it, and several in a row can be interrupted there.
+    whatever came beside them since the first check, which is made before any interrupt; all of it may be of one kind.
+    It may: an interrupted copy's loan, and so its event, lasts until a later copy ends it, and several in a row can be
+    interrupted there.
     """
     live, before = runtime.driver.live, TAKEN.get(runtime, HANDLES)  # type: ignore[attr-defined]
     each_kind = before + max(0, live.streams - 4 * before, live.events - 4 * before)
@@ -242,6 +243,7 @@ def test_an_exception_at_any_line_loses_nothing(runtime: Runtime, scenario: str)
 def test_interrupts_at_any_moment_lose_nothing(runtime: Runtime, scenario: str) -> None:
     work = SCENARIOS[scenario]
     work(runtime)
+    _check(runtime, "nowhere")
 
     def interrupt(*_arguments: object) -> None:
         raise Injection

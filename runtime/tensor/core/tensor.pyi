@@ -55,6 +55,13 @@ class Tensor:
     """
     __array_priority__: ClassVar[_int]
     is_tensor: ClassVar[_bool]
+    is_sparse: ClassVar[_bool]
+    is_quantized: ClassVar[_bool]
+    is_meta: ClassVar[_bool]
+    is_nested: ClassVar[_bool]
+    is_mkldnn: ClassVar[_bool]
+    is_mps: ClassVar[_bool]
+    is_xpu: ClassVar[_bool]
     _storage: Storage
     _offset: _int
     _layout: Layout
@@ -1027,6 +1034,7 @@ class Tensor:
 
         Raises:
             IndexError: there is no such dimension.
+            TypeError: the result would be of bool.
         """
         ...
     def cumprod_(self, dim: _int | None = None, *, axis: _int | None = None, dtype: Any = None) -> Tensor:
@@ -1045,6 +1053,7 @@ class Tensor:
 
         Raises:
             IndexError: there is no such dimension.
+            TypeError: the result would be of bool.
         """
         ...
     def cumsum_(self, dim: _int | None = None, *, axis: _int | None = None, dtype: Any = None) -> Tensor:
@@ -2367,7 +2376,11 @@ class Tensor:
         """The middle element in order of those that are not NaN: see ``median``, whose arguments and errors these are."""
         ...
     def nansum(self, dim: Any = None, keepdim: _bool = False, *, dtype: Any = None, out: Tensor | None = None) -> Tensor:
-        """The sum of the elements that are not NaN: see ``sum``, whose arguments and errors these are."""
+        """The sum of the elements that are not NaN: see ``sum``, whose arguments and errors these are.
+
+        Raises:
+            TypeError: floating-point numbers would add up to integers.
+        """
         ...
     def narrow(self, dim: _int, start: _int | Tensor, length: _int) -> Tensor:
         """``length`` positions of one dimension from ``start`` on, which may be a tensor without dimensions.
@@ -2444,8 +2457,12 @@ class Tensor:
     def nelement(self) -> _int:
         """The number of elements."""
         ...
-    def new(self, *args: Any) -> Tensor:
-        """As the legacy constructor of this type: ``new(2, 3)``, ``new(size)``, ``new([[1, 2]])``, ``new()``."""
+    def new(self, *args: Any, device: Any = None) -> Tensor:
+        """As the legacy constructor of this type: ``new(2, 3)``, ``new(size)``, ``new([[1, 2]])``, ``new()``.
+
+        Raises:
+            ValueError: ``device`` is of another kind than the tensor's.
+        """
         ...
     def new_empty(self, *lengths: Any, size: Any = None, dtype: Any = None, device: Any = None, layout: Any = None, requires_grad: _bool = False) -> Tensor:
         """An uninitialised tensor of this shape, with the type and on the device of ``input`` unless told otherwise.

@@ -88,11 +88,15 @@ static void run_block(State* state, cuplug_u64 index) {
     state->blockIdx = {(cuplug_u32)(index % grid.x), (cuplug_u32)(index / grid.x % grid.y),
                        (cuplug_u32)(index / grid.x / grid.y)};
     ++state->block;
-    if (state->cooperative) grid::begin_block(state);
-    if (state->launch->races) races::begin_block(state);
-    if (state->shared_nbytes) memset(state->shared, UNINITIALISED, state->shared_nbytes);
+    {
+        InEngine inside(state);  // so that nobody leaves with a lock held, or out of the middle of a table
+        if (state->cooperative) grid::begin_block(state);
+        if (state->launch->races) races::begin_block(state);
+        if (state->shared_nbytes) memset(state->shared, UNINITIALISED, state->shared_nbytes);
+    }
     if (state->kernel->fibres) run_fibres(state);
     else state->kernel->run(state);
+    InEngine inside(state);
     if (state->launch->races) races::end_block(state);
     if (state->cooperative) grid::end_block(state);
 }

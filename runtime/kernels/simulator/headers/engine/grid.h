@@ -52,6 +52,7 @@ static void begin_block(State* state) {
     pthread_mutex_lock(&lock);
     await_turn(state);
     pthread_mutex_unlock(&lock);
+    if (is_over(state->launch)) escape(state);  // it has not begun
 }
 
 // A block has ended: nobody can wait for it any more.
