@@ -19,11 +19,15 @@ _VALUES: dict[str, tuple[str, ...]] = {
 }
 """Sensible values of options that are numbers, by the option's name, whichever allocator has it."""
 
+_ALONE = {"learn": "3"}
+"""Values of options that make an allocator complete which its name alone does not."""
+
 _TYPES = {"int", "float", "str", "bool", "None"}
 
 
 def candidates(entries: Iterable[Description], *, limited: bool) -> list[str]:
-    """Every allocator as it comes, each choice that it offers, and sensible values of its numbers, one at a time.
+    """Every allocator as it comes, each choice that it offers, and sensible values of its numbers, one at a time;
+    and those that need an option to be complete, with that.
 
     Args:
         entries: what is installed.
@@ -31,6 +35,7 @@ def candidates(entries: Iterable[Description], *, limited: bool) -> list[str]:
     """
     found: dict[str, None] = {}
     for entry in entries:
+        found.update(dict.fromkeys(_completed(entry)))
         if entry.name == REFERENCE or not _usable(entry):
             continue
         found[entry.name] = None
@@ -41,9 +46,10 @@ def candidates(entries: Iterable[Description], *, limited: bool) -> list[str]:
 
 
 def defaults(entries: Iterable[Description]) -> list[str]:
-    """Every allocator as it comes, and its presets."""
+    """Every allocator as it comes, with the option that it needs to be complete, and its presets."""
     found: list[str] = []
     for entry in entries:
+        found += _completed(entry)
         if _usable(entry):
             found.append(entry.name)
             found += [f"{entry.name}:{name}={value}" for name, value in _settings(entry) if name == "preset"]
@@ -52,6 +58,13 @@ def defaults(entries: Iterable[Description]) -> list[str]:
 
 def _usable(entry: Description) -> bool:
     return not entry.problem and entry.stands_alone
+
+
+def _completed(entry: Description) -> list[str]:
+    """The selections of one that its name alone does not select."""
+    if entry.problem or entry.stands_alone:
+        return []
+    return [f"{entry.name}:{name}={_ALONE[name]}" for name in entry.needs_one_of if name in _ALONE]
 
 
 def _settings(entry: Description) -> Iterator[tuple[str, str]]:

@@ -37,11 +37,14 @@ def fit(
     """
     chosen = checked_allocators(allocator, defaults(default_manager().describe_allocators()))
     histories = history_files(files)
-    work = [FitWork(file, selection, exact) for file in histories for selection in chosen]
+    work = [
+        FitWork(file, selection, exact, plans_in_vain=bool(allocator)) for file in histories for selection in chosen
+    ]
     quick = all(map(runs_in_the_core, chosen))
-    found = in_parallel(
+    tried = in_parallel(
         fit_one, work, jobs=checked_jobs(jobs), description="fitting", threads=quick, scheduler=scheduler
     )
+    found = [one for one in tried if one is not None]
     found.sort(key=lambda one: (bool(one.failure), one.least, one.allocator))
     if as_json:
         typer.echo(json.dumps([asdict(one) for one in found]))

@@ -90,7 +90,9 @@ def advise(
 
 def _advice(trace: str, tries: list[ReplayResult], memory: int | None, allocators: Sequence[str]) -> Advice:
     past = history(trace)
-    *results, reference = tries
+    *tried, reference = tries
+    # Where nothing repeats, a plan serves nothing, and what serves instead is tried by its own name.
+    results = [one for one in tried if one.allocator in allocators or not one.follows_in_vain]
     ranking = sorted(results, key=lambda one: (bool(one.failure), one.peak_reserved_bytes, one.driver_time_us))
     most = LARGEST_DEVICE * len(past.programs)
     problems = {

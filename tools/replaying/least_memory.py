@@ -24,6 +24,8 @@ class FitWork:
     allocator: str
     exact: bool = False
     """Whether to search to ``STEP``, whatever that takes."""
+    plans_in_vain: bool = True
+    """Whether to fit an allocator also where it follows plans, and none serves anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +49,11 @@ class Fit:
     """What is missing in it."""
 
 
-def fit_one(work: FitWork) -> Fit:
+def fit_one(work: FitWork) -> Fit | None:
     """Bisect between what was requested at the peak and what is reserved without a limit.
+
+    Returns:
+        What was found; None where the allocator is not to be fitted, see ``FitWork.plans_in_vain``.
 
     Raises:
         TraceError, UsageError, PluginError: as ``workload.run``.
@@ -63,8 +68,10 @@ class _Search:
         self.step = STEP
         self.known: dict[int, ReplayResult] = {}
 
-    def fit(self) -> Fit:
+    def fit(self) -> Fit | None:
         free = self.replay(None)
+        if free.follows_in_vain and not self.work.plans_in_vain:
+            return None
         wasteful = free.peak_reserved_bytes > _WASTEFUL * free.peak_requested_bytes
         part = 1 if self.work.exact else free.peak_reserved_bytes // (64 if wasteful else 4096)
         self.step = step = -(-max(part, 1) // STEP) * STEP

@@ -52,6 +52,11 @@ class ReplayResult:
     """What a plan served; None where none was followed."""
 
     @property
+    def follows_in_vain(self) -> bool:
+        """Whether the allocator follows plans, and none has served anything."""
+        return self.served is not None and not self.served.planned_bytes
+
+    @property
     def driver_time_share(self) -> float | None:
         """``driver_time_us`` as a fraction of the recorded run's time; None where that is not known."""
         return self.driver_time_us / 1e6 / self.run_seconds if self.run_seconds else None

@@ -98,6 +98,9 @@ def print_advice(advice: Advice, console: Console) -> None:
     if advice.under_pytorch is not None:
         line = f"A PyTorch program, as it is:  {_command(advice.under_pytorch)}"
         console.print(Text(line, style="bold"), soft_wrap=True)
+    if any(one.served is not None and one.served.planned_bytes for one in advice.ranking):
+        command = f"cuplug-trace plan {quote(advice.trace)} -o run.plan"
+        console.print(Text(f"It repeats itself. A plan for its next run:  {command}", style="bold"), soft_wrap=True)
 
 
 _COLUMNS = (

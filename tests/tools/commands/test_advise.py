@@ -74,6 +74,7 @@ def test_memory_sorts_those_that_fail_behind_those_that_complete(command: Comman
 @pytest.mark.parametrize("allocator", ["caching", "caching:preset=torch", "direct"])
 def test_fit_agrees_with_replays_just_above_and_just_below(mixed: Path, allocator: str) -> None:
     fit = fit_one(FitWork(str(mixed), allocator))
+    assert fit is not None
     assert fit.step == 2 * MIB
     assert fit.least >= fit.peak_requested
     for memory, completes in ((fit.least - fit.step, False), (fit.least, True), (fit.least + fit.step, True)):

@@ -39,17 +39,21 @@ def program(iterations: int) -> list[tuple[EventKind, int, int]]:
     return steps
 
 
-@pytest.fixture
-def repeating(tmp_path: Path) -> Path:
-    path = tmp_path / "run.cuplug"
+def record(path: Path, steps: list[tuple[EventKind, int, int]]) -> Path:
+    """A trace of these steps."""
     writer = TraceWriter(path, {"driver": "sim", "argv": ["train.py"]})
     writer.describe(allocators={"0": "caching"})
     thread = writer.thread("MainThread")
-    for time, (kind, nbytes, number) in enumerate(program(6)):
+    for time, (kind, nbytes, number) in enumerate(steps):
         rounded = -(-nbytes // 512) * 512
         writer.append(kind, 0, 1000 * time, thread, 0, (1 + number) << 24, rounded, nbytes, 0)
     writer.close()
     return path
+
+
+@pytest.fixture
+def repeating(tmp_path: Path) -> Path:
+    return record(tmp_path / "run.cuplug", program(6))
 
 
 def test_a_run_like_the_recorded_one_is_served_by_its_plan(command: Command, repeating: Path, tmp_path: Path) -> None:
@@ -176,3 +180,19 @@ def test_what_repeats_without_a_free_is_no_plan(command: Command, tmp_path: Path
     assert result.exit_code == 1
     assert "nothing repeats" in result.stderr
     assert not (tmp_path / "run.plan").exists()
+
+
+def test_a_plan_is_advised_and_fitted_only_where_something_repeats(command: Command, tmp_path: Path) -> None:
+    long = record(tmp_path / "long.cuplug", program(30))
+    other = [(EventKind.ALLOCATE, 1000 * (number * number % 499), number) for number in range(1, 250)]
+    varied = record(tmp_path / "varied.cuplug", other)
+    for trace in (long, varied):
+        advised = command("advise", trace, "--json", "--jobs", 1)
+        fitted = command("fit", trace, "--json", "--jobs", 1)
+        assert (advised.exit_code, fitted.exit_code) == (0, 0)
+        for tried in (json.loads(advised.stdout)["tried"], json.loads(fitted.stdout)):
+            assert ("planned:learn=3" in {each["allocator"] for each in tried}) == (trace is long)
+    assert f"cuplug-trace plan {long} -o run.plan" in command("advise", long, "--jobs", 1).stdout
+    assert "cuplug-trace plan" not in command("advise", varied, "--jobs", 1).stdout
+    named = command("fit", varied, "-a", "planned:learn=3", "--json", "--jobs", 1)
+    assert [each["allocator"] for each in json.loads(named.stdout)] == ["planned:learn=3"]

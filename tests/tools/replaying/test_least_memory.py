@@ -21,7 +21,9 @@ def fitted(monkeypatch: pytest.MonkeyPatch, *, requested: int, reserved: int, ne
 
     monkeypatch.setattr(least_memory, "run", run)
     monkeypatch.setattr(least_memory, "history", lambda _path: type("Past", (), {"programs": [None]}))
-    return fit_one(FitWork("t", "made", exact))
+    found = fit_one(FitWork("t", "made", exact))
+    assert found is not None
+    return found
 
 
 def test_what_is_found_completes_and_a_step_less_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
