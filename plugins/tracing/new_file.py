@@ -18,7 +18,7 @@ try:
 except ImportError:  # not a POSIX system: two processes may then write one file unnoticed
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["allocate", "create"]
+__all__ = ["allocate", "create", "let_go"]
 
 
 def create(path: str, head: bytes, size: int) -> FileIO:
@@ -102,6 +102,18 @@ def allocate(file: int, has: int, size: int) -> None:
     except OSError:
         os.ftruncate(file, has)
         raise
+
+
+def let_go(file: FileIO) -> None:
+    """Close a trace's file, which others may then replace.
+
+    Its lock is given up by name: it is the open file's, which lives on where a thread that was held up in the middle of
+    an event, or a forked child, still has a part of it mapped.
+    """
+    if fcntl is not None:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(file.fileno(), fcntl.LOCK_UN)
+    file.close()
 
 
 def _fill(file: int, has: int, size: int) -> None:

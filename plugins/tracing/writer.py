@@ -38,7 +38,7 @@ from .format import (
     STILL_OPEN,
     own_version,
 )
-from .new_file import allocate, create
+from .new_file import allocate, create, let_go
 
 if TYPE_CHECKING:
     from ...allocators import _native
@@ -293,7 +293,7 @@ class TraceWriter:
         os.ftruncate(file, end)
         if not self.is_cut_off:
             os.pwrite(file, struct.pack("<Q", (end - self._start) // RECORD_SIZE), HEADER.size - 8)
-        self._file.close()
+        let_go(self._file)
 
     def _alone(self, work: Callable[..., T], *args: Any) -> T:
         """The result of ``work(*args)``, which one thread at a time does. Any exception leaves the lock open.

@@ -268,6 +268,17 @@ def test_an_older_trace_is_replaced_and_its_readers_keep_theirs(tmp_path: Path) 
     assert len(read_trace(path).events) == 2
 
 
+def test_a_closed_trace_may_be_replaced_while_somebody_still_has_a_part_of_it_mapped(tmp_path: Path) -> None:
+    """A thread that was held up in the middle of an event: the open file and its lock live on with the map."""
+    path = tmp_path / "t.cuplug"
+    writer = write(path, 5, close=False)
+    held = writer.window
+    writer.close()
+    write(path, 2)
+    assert held[2] is not None
+    assert len(read_trace(path).events) == 2
+
+
 def test_a_trace_that_is_being_written_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "t.cuplug"
     writer = write(path, 5, close=False)
