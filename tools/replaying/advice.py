@@ -157,7 +157,7 @@ def for_job(advices: Iterable[Advice]) -> JobAdvice:
     found = []
     for allocator, results in by_allocator.items():
         if len(results) < len(told):
-            continue  # no device could hold one of them
+            continue  # no device could hold one of them, or a plan would serve nothing in one
         worst = max(results, key=lambda one: one.peak_reserved_bytes)
         found.append(
             JobResult(
