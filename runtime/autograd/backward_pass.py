@@ -17,7 +17,7 @@ from ..tensor.ops.copying import clone
 from ..tensor.ops.creation import ones_like, zeros
 from ..tensor.ops.reshape import contiguous
 from .grad_mode import recording, set_grad_enabled
-from .gradient_streams import hand_over, on_stream, stream_at
+from .gradient_streams import hand_over, is_current, on_stream, stream_at
 from .graph import Node, edge_of, plain, state_of
 
 __all__ = ["backward", "grad", "run"]
@@ -217,7 +217,8 @@ class _Pass:
         return self._found if self._inputs is not None and not self._add_up else None
 
     def _count(self, starts: Sequence[Node]) -> list[Node]:
-        """Count for each node how many gradients come to it; all nodes, none before one that leads to it."""
+        """Count for each node how many gradients come to it; all nodes, in any order."""
+        waiting = self._waiting
         seen: dict[int, Node] = {}
         stack = list(starts)
         while stack:
@@ -227,17 +228,18 @@ class _Pass:
             seen[id(node)] = node
             for edge in node.edges:
                 if edge is not None:
-                    self._waiting[id(edge[0])] = self._waiting.get(id(edge[0]), 0) + 1
-                    if id(edge[0]) not in seen:
+                    key = id(edge[0])
+                    waiting[key] = waiting.get(key, 0) + 1
+                    if key not in seen:
                         stack.append(edge[0])
-        return sorted(seen.values(), key=lambda node: -node.sequence)
+        return list(seen.values())
 
     def _leading(self, nodes: Sequence[Node]) -> set[int]:
         """The nodes that lead to a wanted tensor."""
         targets = {node for node, _ in self._wanted}
         leads = set(targets)
         changed = True
-        order = list(reversed(nodes))
+        order = sorted(nodes, key=lambda node: node.sequence)
         while changed:  # once, but where a node was made after one that leads to it
             changed = False
             for node in order:
@@ -253,17 +255,17 @@ class _Pass:
 
     def _give(self, node: Node, number: int, gradient: Tensor, source: Any) -> None:
         """Hand a gradient of a node's result over to it."""
-        if source is not None or node.stream is not None:
+        if source is not node.stream:
             hand_over(gradient, source, node.stream)
         buffer = self._buffers.setdefault(id(node), {})
         before = buffer.get(number)
         if before is None:
             buffer[number] = gradient
-        elif node.stream is not None:
+        elif node.stream is None or is_current(node.stream):
+            buffer[number] = add(before, gradient)
+        else:
             with on_stream(node.stream):
                 buffer[number] = add(before, gradient)
-        else:
-            buffer[number] = add(before, gradient)
 
     def _run(self, node: Node) -> None:
         buffer = self._buffers.pop(id(node), {})
@@ -274,12 +276,13 @@ class _Pass:
             if 0 in buffer:
                 self._leaf(node, buffer)
             return
-        if node.stream is None:
+        stream = node.stream
+        if stream is not None and stream not in self._streams:
+            self._streams.append(stream)
+        if stream is None or is_current(stream):
             self._compute(node, buffer)
             return
-        if all(node.stream != each for each in self._streams):
-            self._streams.append(node.stream)
-        with on_stream(node.stream):
+        with on_stream(stream):
             self._compute(node, buffer)
 
     def _compute(self, node: Node, buffer: dict[int, Tensor]) -> None:
@@ -317,15 +320,18 @@ class _Pass:
         self._pass_on(node, made)
 
     def _pass_on(self, node: Node, made: list[Any]) -> None:
-        for position, edge in enumerate(node.edges):
+        edges, stream, waiting = node.edges, node.stream, self._waiting
+        made.extend([None] * (len(edges) - len(made)))
+        for position, edge in enumerate(edges):
             if edge is None:
                 continue
             target, number = edge
-            gradient, made[position : position + 1] = (made[position] if position < len(made) else None), [None]
+            gradient = made[position]
             if gradient is not None:
-                self._give(target, number, gradient, node.stream)
-            del gradient
-            left = self._waiting[id(target)] = self._waiting[id(target)] - 1
+                made[position] = None  # only the target's buffer has it now
+                self._give(target, number, gradient, stream)
+                del gradient
+            left = waiting[id(target)] = waiting[id(target)] - 1
             if not left:
                 self._enqueue(target)
 
@@ -340,13 +346,16 @@ class _Pass:
             self._capture(node, 0, gradient)
             if not (self._add_up and (id(node), 0) in self._wanted):
                 return
-        stream = stream_at(leaf._layout)
         shared = sys.getrefcount(gradient) > _ALONE
+        stream = stream_at(leaf._layout)
         if stream is not None and gradient._layout.place is leaf._layout.place:
-            if all(stream != each for each in self._streams):
+            if stream not in self._streams:
                 self._streams.append(stream)
-            with on_stream(stream):
+            if is_current(stream):
                 _add_to(leaf, gradient, shared=shared)
+            else:
+                with on_stream(stream):
+                    _add_to(leaf, gradient, shared=shared)
         else:
             _add_to(leaf, gradient, shared=shared)
         if state.after:

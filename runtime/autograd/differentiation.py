@@ -10,9 +10,10 @@ from ...allocators.errors import CuplugError
 from ..tensor.core.gradient_seam import serve_gradients
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ElementTypeError
+from ..tensor.places.dispatch import Plan
 from .backward_pass import run
 from .graph import RemovableHandle, edge_of, state_of
-from .recording import begin_history, record, record_move, record_view
+from .recording import begin_history, record_move, record_view, recorded
 
 __all__ = ["Engine"]
 
@@ -20,11 +21,9 @@ __all__ = ["Engine"]
 class Engine:
     """Automatic differentiation, as the seam wants it: see ``tensor/core/gradient_seam.py``."""
 
-    def record(
-        self, operation: Hashable, prepare: Callable[..., Any], operands: Sequence[Any], values: tuple[Any, ...]
-    ) -> Any:
-        """Run an operation that has a tracked operand, and remember how its gradient is computed."""
-        return record(operation, prepare, operands, values)
+    def recorded(self, operation: Hashable, prepare: Callable[..., Any], operands: Sequence[Any]) -> Plan:
+        """The plan of an operation that has a tracked operand. It also remembers how its gradient is computed."""
+        return recorded(operation, prepare, operands)
 
     def view(self, source: Tensor, made: Tensor) -> Tensor:
         """``made``, a plain view of ``source``, which is tracked: as what it is a view of."""

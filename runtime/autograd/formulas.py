@@ -64,6 +64,8 @@ def fitted(gradient: Any, layout: Layout) -> Tensor:
     converted, and moved."""
     if not isinstance(gradient, Tensor):
         return full(tuple(layout.shape), gradient, dtype=layout.dtype, device=layout.place.device)
+    if gradient._layout is layout:  # the most usual case
+        return gradient
     shape = tuple(layout.shape)
     if tuple(gradient._layout.shape) != shape:
         gradient = _summed(gradient, shape)

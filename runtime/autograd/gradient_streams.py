@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..stream import Stream, current_stream, stream
+from ..stream import Stream, stream
 from ..tensor.core.layout import Layout
 from ..tensor.core.tensor import Tensor
+from ..tensor.places.place import place_at
 
-__all__ = ["hand_over", "on_stream", "stream_at"]
+__all__ = ["hand_over", "is_current", "on_stream", "stream_at"]
 
 
 def stream_at(layout: Layout) -> Stream | None:
     """The current stream of the device where tensors of a layout are; None on the CPU."""
-    device = layout.place.device
-    return None if device.type == "cpu" else current_stream(device)
+    found: Stream | None = place_at(layout).stream()
+    return found
+
+
+def is_current(wanted: Stream) -> bool:
+    """Whether work goes to ``wanted`` as it is, so that there is no need of ``on_stream``."""
+    current = wanted._runtime.current
+    return current.device == wanted.device_index and current.stream == wanted.cuda_stream
 
 
 def on_stream(wanted: Stream) -> Any:

@@ -7,12 +7,13 @@ node. Operations that write in place give their target a new history: the tensor
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Any
 
 from ...allocators.errors import CuplugError
 from ..tensor.core.layout import Layout
 from ..tensor.core.shapes import normal_axes
-from ..tensor.core.tensor import Tensor
+from ..tensor.core.tensor import Tensor, make_tensor
 from ..tensor.ops.arithmetic import where
 from ..tensor.ops.copying import clone
 from ..tensor.ops.creation import ones, zeros
@@ -21,7 +22,7 @@ from ..tensor.ops.indexing import get_item, set_item
 from ..tensor.ops.matmul import matmul
 from ..tensor.ops.reshape import reshape
 from ..tensor.ops.views import expand, narrow, select, transpose, unsqueeze
-from ..tensor.places.dispatch import dispatch
+from ..tensor.places.dispatch import Plan, PlanForOnce, dispatch, plan_for
 from ..tensor.places.elementwise_table import COPY, Elementwise, ElementwiseInto
 from ..tensor.places.reduction_table import REDUCTIONS
 from ..tensor.places.row_table import ROWS
@@ -31,15 +32,26 @@ from .gradient_streams import stream_at
 from .graph import Kept, Node, attach, edge_of, plain, state_of
 from .view_gradients import Geometry, geometry_of, show, unshow
 
-__all__ = ["begin_history", "record", "record_in_place", "record_move", "record_view"]
+__all__ = ["begin_history", "record_in_place", "record_move", "record_view", "recorded"]
 
 Apply = Callable[..., Sequence[Any]]
 Recipe = tuple[str, Apply, list[Kept], int]
 """What a node is made of: its title, what computes its gradients, what it keeps, and which result is differentiable."""
 
 
-def record(operation: Hashable, prepare: Callable[..., Any], operands: Sequence[Any], values: tuple[Any, ...]) -> Any:
-    """Run an operation that has a tracked operand, and record it where gradients are recorded."""
+def recorded(operation: Hashable, prepare: Callable[..., Any], operands: Sequence[Any]) -> Plan:
+    """The plan of an operation that has a tracked operand: it records where gradients are recorded."""
+    if isinstance(operation, Elementwise):
+        plain_plan = plan_for(
+            operation, prepare, [plain(each) if isinstance(each, Tensor) else each for each in operands]
+        )
+        if not isinstance(plain_plan, PlanForOnce):
+            return _recorded_elementwise(operation, plain_plan, operands)
+    count = len(operands)
+    return PlanForOnce(lambda *given: _record(operation, prepare, given[:count], given[count:]))
+
+
+def _record(operation: Hashable, prepare: Callable[..., Any], operands: Sequence[Any], values: tuple[Any, ...]) -> Any:
     into = _writes_to(operation)
     bare = [plain(each) if isinstance(each, Tensor) else each for each in operands]
     if not recording.enabled:
@@ -94,53 +106,98 @@ def _recipe(operation: Hashable, operands: Sequence[Any], result: Any, values: t
 _OPERANDS = ("a", "b", "c")
 
 
+def _recorded_elementwise(operation: Elementwise, run: Plan, operands: Sequence[Any]) -> Plan:
+    """The plan of an operation of operands of these layouts: all that they settle is settled here."""
+    by = _formulas_of(operation, operands)
+    tracked = [
+        (position, each._layout.plain)
+        for position, each in enumerate(operands)
+        if isinstance(each, Tensor) and each._layout.tracked
+    ]
+    nothing = [None] * len(operands)
+
+    def plan(*given: Any) -> Tensor:
+        bare = list(given)
+        for position, layout in tracked:
+            each = given[position]
+            bare[position] = make_tensor(each._storage, each._offset, layout, each._array)
+        made: Tensor = run(*bare)
+        if by is not None and recording.enabled and made._layout.dtype.kind == "f":
+            edges: list[Any] = nothing.copy()
+            for position, _ in tracked:
+                edges[position] = edge_of(given[position])
+            kept, apply = by.keep(given, (made,))
+            attach(made, Node(by.title, edges, apply, kept, stream_at(made._layout)))
+        return made
+
+    return plan
+
+
 def _elementwise(operation: Elementwise, operands: Sequence[Any], result: Tensor) -> Recipe | None:
+    by = _formulas_of(operation, operands)
+    return None if by is None else by.recipe(operands, (result,))
+
+
+def _formulas_of(operation: Elementwise, operands: Sequence[Any]) -> _ByFormulas | None:
     column = operation.gradient
     if not column:
         return None
-    names = ("g", *_OPERANDS[: operation.arity], "y")
-    formulas = [
-        formula(text, names) if text and isinstance(each, Tensor) and each._layout.tracked else None
-        for text, each in zip(column, operands, strict=True)
-    ]
-    needs = frozenset().union(*(each.needs for each in formulas if each is not None))
-    return _by_formulas(operation.name, operands, (result,), formulas, needs, names)
+    return _ByFormulas(operation.name, operands, column, ("g", *_OPERANDS[: operation.arity], "y"))
+
+
+class _ByFormulas:
+    """The gradients of an operation of operands of given layouts, by the expressions in the column of its table."""
+
+    def __init__(self, name: str, operands: Sequence[Any], column: Sequence[str], names: tuple[str, ...]) -> None:
+        """For operands, those of which have gradients that are tracked. ``names`` are what expressions may read."""
+        self.title = _title(name)
+        formulas = [
+            formula(text, names) if text and isinstance(each, Tensor) and each._layout.tracked else None
+            for text, each in zip(column, operands, strict=True)
+        ]
+        self.needs = needs = frozenset().union(*(each.needs for each in formulas if each is not None))
+        """Which operands and results the expressions read."""
+        self._calls = [
+            None if one is None else (one.call, each._layout.plain)
+            for each, one in zip(operands, formulas, strict=True)
+        ]
+        self._operands = [letter in needs for letter, _ in zip(_OPERANDS, operands)]  # noqa: B905 - there are three letters
+        self._results = [(letter in needs, letter == "y") for letter in ("y", "z") if letter in names]
+
+    def keep(self, operands: Sequence[Any], results: Sequence[Tensor]) -> tuple[list[Kept], Apply]:
+        """What a node keeps of these, and what computes its gradients from that."""
+        kept: list[Kept] = []
+        given: list[Any] = []
+        for wanted, each in zip(self._operands, operands):  # noqa: B905 - there are three letters
+            if not wanted:
+                given.append(None)
+            elif isinstance(each, Tensor):
+                one = Kept(each)
+                given.append(one)
+                kept.append(one)
+            else:
+                given.append(each)
+        for (wanted, own), each in zip(self._results, results):  # noqa: B905 - and two
+            if wanted:
+                one = Kept(each, own=own)
+                given.append(one)
+                kept.append(one)
+            else:
+                given.append(None)
+        return kept, partial(self._apply, given)
+
+    def recipe(self, operands: Sequence[Any], results: Sequence[Tensor]) -> Recipe:
+        """What a node of these is made of."""
+        kept, apply = self.keep(operands, results)
+        return self.title, apply, kept, 0
+
+    def _apply(self, given: Sequence[Any], node: Node, gradient: Tensor) -> Sequence[Any]:
+        arguments = [each.get(node) if type(each) is Kept else each for each in given]
+        return [None if each is None else fitted(each[0](gradient, *arguments), each[1]) for each in self._calls]
 
 
 def _title(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("_")) + "Backward"
-
-
-def _by_formulas(
-    name: str, operands: Sequence[Any], results: Sequence[Tensor], formulas: Sequence[Any], needs: Any, names: Any
-) -> Recipe:
-    kept: list[Kept] = []
-    given: list[Any] = []
-    for letter, each in zip(_OPERANDS, operands):  # noqa: B905 - there are three letters
-        if letter not in needs:
-            given.append(None)
-        elif isinstance(each, Tensor):
-            given.append(Kept(each))
-            kept.append(given[-1])
-        else:
-            given.append(each)
-    for letter, each in zip(("y", "z"), results):  # noqa: B905 - and two
-        if letter not in names:
-            continue
-        made = Kept(each, own=letter == "y") if letter in needs else None
-        given.append(made)
-        if made is not None:
-            kept.append(made)
-    layouts = [each._layout.plain if one is not None else None for each, one in zip(operands, formulas, strict=True)]
-
-    def apply(node: Node, gradient: Tensor) -> Sequence[Any]:
-        arguments = [each.get(node) if isinstance(each, Kept) else each for each in given]
-        return [
-            None if one is None or layout is None else fitted(one.call(gradient, *arguments), layout)
-            for one, layout in zip(formulas, layouts, strict=True)
-        ]
-
-    return _title(name), apply, kept, 0
 
 
 # --- along rows, and reductions
@@ -151,12 +208,7 @@ def _rows(name: str, operands: Sequence[Any], results: Sequence[Tensor]) -> Reci
     if not column:
         return None
     names = ("g", *_OPERANDS[: len(operands)], "y", "z")[: 1 + len(operands) + len(results)]
-    formulas = [
-        formula(text, names) if text and each._layout.tracked else None
-        for text, each in zip(column, operands, strict=True)
-    ]
-    needs = frozenset().union(*(each.needs for each in formulas if each is not None))
-    return _by_formulas(name, operands, results, formulas, needs, names)
+    return _ByFormulas(name, operands, column, names).recipe(operands, results)
 
 
 def _reduced(asked: tuple[Any, ...], operand: Tensor, results: Sequence[Tensor], parameter: Any) -> Recipe | None:
@@ -322,14 +374,11 @@ def _scattered(name: str, run: Callable[[], Any], operands: Sequence[Tensor]) ->
     column = ROWS[name].gradient or ()
     names = ("g", "a", "b", "c", "y")
     edges = _edges(operands)
-    formulas = [
-        formula(text, names) if text and edge is not None else None for text, edge in zip(column, edges, strict=True)
-    ]
-    needs = frozenset().union(*(each.needs for each in formulas if each is not None))
-    before = clone(out) if "a" in needs else out
+    by = _ByFormulas(name, operands, column, names)
+    before = clone(out) if "a" in by.needs else out
     result = run()
-    recipe = _by_formulas(name, [before, index, source], (plain(out),), formulas, needs, names)
-    rewrite(out, Node(recipe[0], edges, recipe[1], recipe[2], stream_at(out._layout)))
+    kept, apply = by.keep([before, index, source], (plain(out),))
+    rewrite(out, Node(by.title, edges, apply, kept, stream_at(out._layout)))
     return result
 
 

@@ -12,7 +12,7 @@ from ...copies import memcpy
 from ...current import Current
 from ...device_name import device
 from ...runtime import Runtime
-from ...stream import ExternalStream, Stream, current_stream
+from ...stream import ExternalStream, Stream, default_stream
 from ..core.layout import Layout
 from ..core.storage import Storage
 from ..core.tensor import Tensor, make_tensor
@@ -29,6 +29,7 @@ class DevicePlace(Place):
         self.runtime = runtime
         self.ordinal = ordinal
         self.driver = runtime.driver
+        self._default_stream: Stream | None = None
 
     # --- memory
 
@@ -57,7 +58,12 @@ class DevicePlace(Place):
 
     def stream(self) -> Stream:
         """The current stream of this device."""
-        return current_stream(self.ordinal, runtime=self.runtime)
+        chosen: Stream | None = self.runtime.current.streams.get(self.ordinal)
+        if chosen is not None:
+            return chosen
+        if self._default_stream is None:
+            self._default_stream = default_stream(self.ordinal, runtime=self.runtime)
+        return self._default_stream
 
     def synchronize(self) -> None:
         self.stream().synchronize()

@@ -1,9 +1,9 @@
 """The seam to automatic differentiation, which stands above all operations and registers itself here.
 
 A tensor is *tracked* when it requires gradients. That is a property of its layout: a tracked tensor has the twin of its
-plain layout (``Layout.twin``), for which no plan is ever kept. So an operation of plain tensors finds its plan as if
-there were no gradients, at no cost, and one with a tracked operand misses and comes to ``record``. Kernels and plans
-never see a tracked layout.
+plain layout (``Layout.twin``). So an operation of plain tensors finds its plan as if there were no gradients, at no
+cost, and one with a tracked operand misses, or finds a plan that came from ``recorded``. Kernels and the plans of plain
+tensors never see a tracked layout.
 """
 
 from __future__ import annotations
@@ -23,10 +23,8 @@ Made = TypeVar("Made")
 class GradientEngine(Protocol):
     """What tensors and their operations ask of automatic differentiation."""
 
-    def record(
-        self, operation: Hashable, prepare: Callable[..., Any], operands: Sequence[Any], values: tuple[Any, ...]
-    ) -> Any:
-        """Run an operation that has a tracked operand, and remember how its gradient is computed."""
+    def recorded(self, operation: Hashable, prepare: Callable[..., Any], operands: Sequence[Any]) -> Callable[..., Any]:
+        """The plan of an operation that has a tracked operand. It also remembers how its gradient is computed."""
 
     def view(self, source: Tensor, made: Tensor) -> Tensor:
         """``made``, a plain view of ``source``, which is tracked: as what it is a view of."""

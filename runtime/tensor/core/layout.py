@@ -127,7 +127,7 @@ class Layout:
 
 
 class TrackedLayout(Layout):
-    """The layout of tensors that require gradients. No plan stands in it: each operation comes to who records it."""
+    """The layout of tensors that require gradients. The plans that stand in it come from who records them."""
 
     __slots__ = ("_plain",)
 

@@ -25,7 +25,7 @@ class Storage:
     address: int
     """Of the first byte."""
     version: int
-    """How often the memory was written to in place. Unset, which costs nothing, until it was."""
+    """How often the memory was written to in place."""
 
     def __init__(
         self, place: Location, nbytes: int, owner: Any, address: int | None = None, pinned: bool = False
@@ -35,6 +35,7 @@ class Storage:
         """The size in bytes."""
         self.owner = owner
         """Whose life is the memory's: a device buffer, a pinned buffer or NumPy's array."""
+        self.version = 0
         self.pinned = pinned
         """Whether this is page-locked host memory."""
         self._bytes: npt.NDArray[np.uint8] | None = None
@@ -42,8 +43,6 @@ class Storage:
             self.address = address
 
     def __getattr__(self, name: str) -> Any:
-        if name == "version":
-            return 0
         # Asking NumPy for an address is slow, and most arrays are never asked: only done when `address` is unset.
         if name != "address":
             raise AttributeError(name)

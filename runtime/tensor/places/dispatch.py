@@ -14,7 +14,7 @@ from ..core.casting_seam import seam
 from ..core.gradient_seam import engine
 from ..core.tensor import Tensor
 
-__all__ = ["Plan", "PlanForOnce", "Prepare", "dispatch"]
+__all__ = ["Plan", "PlanForOnce", "Prepare", "dispatch", "plan_for"]
 
 Plan = Callable[..., Any]
 """What an operation does with operands of given layouts. It takes the operands, and what else came with them."""
@@ -47,6 +47,12 @@ def dispatch(operation: Hashable, prepare: Prepare, operands: Sequence[Any], *va
     """
     if seam.on:
         operands = seam.convert(operation, operands)
+    return plan_for(operation, prepare, operands)(*operands, *values)
+
+
+def plan_for(operation: Hashable, prepare: Prepare, operands: Sequence[Any]) -> Plan:
+    """The plan that ``dispatch`` runs: that which was kept, or a new one. Of operands that require gradients it also
+    records what it does."""
     first = operands[0]
     key: tuple[Any, ...]
     if len(operands) == 1:  # the most usual case, which takes no loop
@@ -61,12 +67,14 @@ def dispatch(operation: Hashable, prepare: Prepare, operands: Sequence[Any], *va
         else:
             raise TypeError(f"none of {', '.join(type(each).__name__ for each in operands)} is a tensor")
     plans = first._layout.plans
-    plan = plans.get(key)
+    plan: Plan | None = plans.get(key)
     if plan is None:
         for each in operands:
             if isinstance(each, Tensor) and each._layout.tracked:
-                return engine().record(operation, prepare, operands, values)
-        plan = prepare(operation, *operands)
+                plan = engine().recorded(operation, prepare, operands)
+                break
+        else:
+            plan = prepare(operation, *operands)
         if not isinstance(plan, PlanForOnce):
             plans[key] = plan
-    return plan(*operands, *values)
+    return plan

@@ -57,6 +57,10 @@ class Place(Location, ABC):
     def synchronize(self) -> None:
         """Wait for the work queued on the current stream."""
 
+    def stream(self) -> Any:
+        """The current stream of this device; None on the CPU."""
+        return None
+
     def reaches(self, other: Place) -> bool:  # noqa: ARG002 - devices answer
         """Whether work here may read memory of ``other``: between devices with peer access enabled."""
         return False
