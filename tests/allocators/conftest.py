@@ -134,7 +134,7 @@ def history() -> Callable[[str], list[Program]]:
 
 @pytest.fixture(scope="session")
 def replayed(history: Callable[[str], list[Program]]) -> Callable[..., ReplayResult]:
-    """What an allocator does with a recorded history: ``replayed(name, "caching", memory=None)``.
+    """What an allocator does with a recorded history, or with programs: ``replayed(name, "caching", memory=None)``.
 
     In the native core where there is one, in a tenth of the time: tests/native holds the two forms together on these
     histories, to the byte. CUPLUG_NATIVE=0 chooses Python.
@@ -148,10 +148,10 @@ def replayed(history: Callable[[str], list[Program]]) -> Callable[..., ReplayRes
         upstream = NativeNullUpstream
         forms = {"caching": NativeCaching, "torch": FACTORIES["native torch"], "expandable": NativeExpandable}
 
-    def find(name: str, form: str, memory: int | None = None) -> ReplayResult:
+    def find(name: str | list[Program], form: str, memory: int | None = None) -> ReplayResult:
         capacity = () if memory is None else (memory,)
         return replay(
-            history(name),
+            history(name) if isinstance(name, str) else name,
             forms[form],
             allocator=form,
             make_upstream=lambda ordinal: upstream(*capacity, ordinal=ordinal),
