@@ -79,7 +79,7 @@ class _LazyFactory:
     def __call__(self, *positional: Any, **options: Any) -> Any:
         upstream = positional[0] if positional else options.get("upstream")
         if self._replayed is not None and hasattr(upstream, "native_null"):
-            return self._find("allocators.native.replayed", self._replayed)(*positional, **options)
+            return self._find("allocators.native.direct_and_bump", self._replayed)(*positional, **options)
         return self._chosen_form(*positional, **options)
 
     def __repr__(self) -> str:

@@ -9,7 +9,7 @@
 #include "expandable.h"
 #include "planned.h"
 #include "plans.h"
-#include "replayed.h"
+#include "direct_and_bump.h"
 
 namespace cuplug {
 

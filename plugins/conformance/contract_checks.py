@@ -11,13 +11,13 @@ from collections.abc import Callable
 from ...allocators.errors import CuplugError, DriverError, InvalidFreeError, OutOfMemoryError
 from ...runtime.drivers.device_upstream import DeviceUpstream
 from ...runtime.drivers.sim import SimDriver
-from .event_sums import EventSums
-from .places import (
+from .block_addresses import (
     check_huge_blocks_do_not_overlap,
     check_live_blocks_do_not_overlap,
     check_many_blocks_of_one_size_do_not_overlap,
     check_segments_say_what_they_are_for,
 )
+from .event_sums import EventSums
 from .rules import Rule, expect, require
 from .shortage import (
     check_failed_allocations_lose_nothing,

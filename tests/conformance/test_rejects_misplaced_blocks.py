@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from cuplug.allocators.base import ALIGNMENT, Segment
 from cuplug.allocators.statistics import SMALL_BLOCK
-from cuplug.plugins.conformance.contract_checks import check_sizes
-from cuplug.plugins.conformance.example import ExampleAllocator
-from cuplug.plugins.conformance.places import (
+from cuplug.plugins.conformance.block_addresses import (
     check_huge_blocks_do_not_overlap,
     check_live_blocks_do_not_overlap,
     check_many_blocks_of_one_size_do_not_overlap,
     check_segments_say_what_they_are_for,
 )
+from cuplug.plugins.conformance.contract_checks import check_sizes
+from cuplug.plugins.conformance.example import ExampleAllocator
 from cuplug.plugins.conformance.rules import ContractBrokenError, Rule
 
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 from cuplug.allocators.native import is_available, why_not
-from cuplug.plugins.conformance.contract_checks import check_accounting, check_release_cached
-from cuplug.plugins.conformance.places import (
+from cuplug.plugins.conformance.block_addresses import (
     check_huge_blocks_do_not_overlap,
     check_many_blocks_of_one_size_do_not_overlap,
     check_segments_say_what_they_are_for,
 )
+from cuplug.plugins.conformance.contract_checks import check_accounting, check_release_cached
 from cuplug.plugins.conformance.rules import Rule
 from cuplug.plugins.conformance.shortage import check_memory_limit
 from cuplug.plugins.conformance.stream_order import (

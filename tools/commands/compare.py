@@ -13,7 +13,7 @@ from ..console import out, progress, say
 from ..outputs import whole_output
 from ..replaying.comparison import compare as find_rows
 from ..replaying.comparison import difference
-from ..reporters.comparison_page import write_comparison
+from ..reporters.comparison_html import write_comparison
 from ..reporters.comparison_text import print_comparison, print_differences
 from .options import (
     AllocatorList,

@@ -16,7 +16,7 @@ from ...plugins.tracing.reader import TraceFollower
 from ..analysis.live_state import LiveState
 from ..console import UsageError, out, say
 from ..live_server import LOOPBACK, LiveServer
-from ..reporters.live_pages import Watched, metrics, page, state_json
+from ..reporters.live_html import Watched, metrics, page, state_json
 from ..reporters.live_text import live_view
 
 

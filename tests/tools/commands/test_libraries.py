@@ -11,7 +11,7 @@ from cuplug.allocators.events import EventKind
 from cuplug.allocators.libraries import LIBRARIES, LIBRARY_SHIFT, library_number
 from cuplug.plugins.tracing.reader import read_trace
 from cuplug.plugins.tracing.writer import TraceWriter
-from cuplug.tools.analysis.page_data import pack
+from cuplug.tools.analysis.report_data import pack
 
 from ..conftest import Command
 from .test_report import columns

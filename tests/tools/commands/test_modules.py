@@ -14,7 +14,7 @@ from cuplug import nn
 from cuplug.plugins.tracing.reader import read_trace
 from cuplug.plugins.tracing.training_scope import ITERATION
 from cuplug.tools.analysis.module_use import module_uses
-from cuplug.tools.analysis.page_data import pack
+from cuplug.tools.analysis.report_data import pack
 
 from ..conftest import Command
 

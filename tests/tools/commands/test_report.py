@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 from cuplug.allocators.events import EventKind
 from cuplug.plugins.tracing.writer import TraceWriter
-from cuplug.tools.analysis import page_data
+from cuplug.tools.analysis import report_data
 from cuplug.tools.analysis.blocks import curves, find_blocks
 from cuplug.tools.analysis.findings import findings
-from cuplug.tools.analysis.page_data import pack
+from cuplug.tools.analysis.report_data import pack
 from cuplug.tools.analysis.summarize import summarize
 from cuplug.tools.foreign.load import load
-from cuplug.tools.reporters.report_page import shown_devices, write_report
+from cuplug.tools.reporters.report_html import shown_devices, write_report
 
 from ..conftest import Command
 
@@ -92,7 +92,7 @@ def test_the_columns_hold_every_block_and_close_the_gaps_between_addresses(small
 def test_chunks_carry_on_what_is_live_and_give_the_same_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = load(STACKS)
     memory = curves(trace.events, find_blocks(trace.events))
-    monkeypatch.setattr(page_data, "CHUNK", 5000)
+    monkeypatch.setattr(report_data, "CHUNK", 5000)
     payload = pack(trace, 0)
     overview = columns(payload.meta["overview"], payload.overview)
     assert len(payload.chunks) > 5

@@ -20,10 +20,10 @@ import pytest
 from cuplug.allocators.events import EventKind
 from cuplug.plugins.tracing.contents import EVENT_DTYPE, Frame, Header, Trace
 from cuplug.plugins.tracing.writer import write_trace
-from cuplug.tools.analysis import page_data
+from cuplug.tools.analysis import report_data
 from cuplug.tools.analysis.blocks import curves, find_blocks
 from cuplug.tools.foreign.load import load
-from cuplug.tools.reporters.report_page import shown_devices, write_report
+from cuplug.tools.reporters.report_html import shown_devices, write_report
 
 from ..conftest import Command
 from .browser import CHROMIUM, Browser
@@ -463,8 +463,8 @@ def test_of_a_long_history_the_page_loads_what_is_looked_at(
     chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trace = load(STACKS)
-    monkeypatch.setattr(page_data, "CHUNK", 2000)
-    monkeypatch.setattr(page_data, "LARGEST", 3000)
+    monkeypatch.setattr(report_data, "CHUNK", 2000)
+    monkeypatch.setattr(report_data, "LARGEST", 3000)
     with (tmp_path / "long.html").open("w") as file:
         write_report(shown_devices(repeated(trace, 150_000), "long"), "long", file)
     browser = opened(chromium, tmp_path / "long.html")

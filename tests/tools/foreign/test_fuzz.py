@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from cuplug.allocators.errors import TraceError
-from cuplug.tools.analysis.page_data import pack
+from cuplug.tools.analysis.report_data import pack
 from cuplug.tools.analysis.summarize import summarize
 from cuplug.tools.foreign.load import load
 from cuplug.tools.replaying.program import decode

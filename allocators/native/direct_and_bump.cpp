@@ -1,4 +1,4 @@
-#include "replayed.h"
+#include "direct_and_bump.h"
 
 #include <algorithm>
 

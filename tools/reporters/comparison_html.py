@@ -12,7 +12,7 @@ from ..foreign.load import load
 from ..replaying.comparison import Change, Row, difference
 from .comparison_text import label
 from .replay_text import calls_text, short_name
-from .report_page import Aligned, shown_devices, write_report
+from .report_html import Aligned, shown_devices, write_report
 from .units import duration, size
 
 __all__ = ["write_comparison"]

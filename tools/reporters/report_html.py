@@ -15,7 +15,7 @@ import numpy as np
 from ...plugins.tracing.contents import Trace
 from ..analysis.blocks import find_blocks
 from ..analysis.findings import Finding, findings
-from ..analysis.page_data import Payload, pack
+from ..analysis.report_data import Payload, pack
 from ..analysis.sites import Site
 from ..analysis.summarize import DeviceSummary, Sleep, summarize
 from .units import duration, share, size
