@@ -129,6 +129,7 @@ def a_snapshot_has_every_block_and_its_call_stack():
     assert ("alloc", place) in actions
     assert ("free_requested", place) in actions
     assert ("free_completed", place) in actions
+    assert actions[-1] == ("free_completed", place)  # and not the snapshot itself
     kinds = {action for action, _ in actions}
     assert kinds & {"segment_alloc", "segment_map"}, kinds
     assert all(entry["time_us"] > 1e15 for entry in snapshot["device_traces"][0])
@@ -139,6 +140,19 @@ def a_snapshot_has_every_block_and_its_call_stack():
             assert pickle.load(file)["segments"]
     torch.cuda.memory._record_memory_history(None)
     assert torch.cuda.memory_snapshot()
+
+
+def segments_that_are_given_back_know_who_asked_for_it():
+    for context in ("alloc", "all"):
+        torch.cuda.memory._record_memory_history(context=context)
+        torch.empty(30 * MIB, dtype=torch.uint8, device="cuda")
+        torch.cuda.empty_cache()
+        entries = torch.cuda.memory._snapshot()["device_traces"][0]
+        gone = [entry for entry in entries if entry["action"] in ("segment_free", "segment_unmap")]
+        assert gone
+        names = {frame["name"] for entry in gone for frame in entry.get("frames", [])}
+        assert ("empty_cache" in names) == (context == "all"), names
+        torch.cuda.memory._record_memory_history(None)
 
 
 def memory_used_on_another_stream_is_not_handed_out_before_that_is_done():

@@ -118,9 +118,13 @@ class Bridge final : public VersionedAllocator {
     auto to_microseconds = [&](c10::approx_time_t time) { return to_nanoseconds(time) / 1000; };
     SnapshotInfo info;
     for (auto &device : devices_) {
-      device->history.note_snapshot();
       if (include_traces) info.device_traces.push_back(device->history.entries(to_microseconds));
-      for (SegmentInfo &segment : device->segments(pool)) info.segments.push_back(std::move(segment));
+      uint64_t active = 0;
+      for (SegmentInfo &segment : device->segments(pool)) {
+        active += segment.active_size;
+        info.segments.push_back(std::move(segment));
+      }
+      device->history.note_snapshot(active); /* behind the entries, as natively: a snapshot is not in itself */
     }
     {
       std::lock_guard<std::mutex> guard(annotations_mutex_);

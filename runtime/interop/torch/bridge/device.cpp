@@ -228,6 +228,7 @@ void Device::release_cached(const MempoolId_t &id) {
   if (used == nullptr) return;
   if (id != MempoolId_t{0, 0} && pools.exists(id)) return; /* what a pool holds stays until it ends */
   uint64_t released = 0;
+  Now now(history.gather(RecordContext::ALL)); /* for the segments that go */
   int answer = core_.release_cached(used, &released);
   if (answer != CUPLUG_OK && answer != CUPLUG_CLOSED && !is_capturing_refused(answer)) fail(answer, 0);
 }

@@ -85,7 +85,8 @@ class History {
       default: return;
     }
   }
-  void note_snapshot() { add(TraceEntry::SNAPSHOT, 0, 0, 0); }
+  /* A snapshot was taken while `active` bytes were in use. */
+  void note_snapshot(uint64_t active) { add(TraceEntry::SNAPSHOT, 0, active, 0); }
 
   /* The entries, oldest first. */
   std::vector<TraceEntry> entries(const std::function<int64_t(c10::approx_time_t)> &microseconds) {
