@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+from cuplug.allocators.errors import CompileError
+from cuplug.runtime.kernels.compile import gpu_compiler
 from cuplug.runtime.kernels.compile.compile_cache import Cache, Entry, dependencies_of
-from cuplug.runtime.kernels.source.includes import folders_of, included_files
+from cuplug.runtime.kernels.source.includes import flattened, folders_of, included_files
 
 
 def test_headers_of_headers_are_found_beside_them_and_in_the_folders(tmp_path: Path) -> None:
@@ -58,3 +61,53 @@ def test_options_name_folders_and_files() -> None:
         "-DI",
     ]
     assert folders_of(options) == (["/a", "/b", "/c", "/d"], ["x.h", "y.h"])
+
+
+def test_a_flat_source_has_its_files_in_place_and_says_what_stands_where(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "once.h").write_text("#pragma once\nint once;\n")
+    (tmp_path / "inner" / "a.h").write_text('#include "once.h"\n#include "a.h"\nint a;\n')
+    source = '// #include "inner/a.h"\n#include "inner/a.h"\n#include <inner/once.h>\nint here;\n#include <absent.h>\n'
+    lines = flattened(source, "kernel.cu", [str(tmp_path)]).splitlines()
+    kept = [line for line in lines if line and not line.startswith("#pragma")]
+    a, once = tmp_path / "inner" / "a.h", tmp_path / "inner" / "once.h"
+    expected = [
+        '// #include "inner/a.h"',
+        f'#line 1 "{a}"',
+        f'#line 1 "{once}"',
+        "int once;",
+        f'#line 1 "{a}"',
+        "int a;",
+    ]
+    assert kept == [*expected, '#line 2 "kernel.cu"', "int here;", "#include <absent.h>"]
+    assert source.splitlines()[3] == "int here;"  # what the compiler counts from the last directive on
+    assert lines[lines.index('#line 2 "kernel.cu"') + 1 :] == ["", "", "int here;", "#include <absent.h>"]
+
+
+def test_host_code_and_texture_references_in_included_files_are_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kernels.cu").write_text(
+        "texture<float> image;\n"
+        "__global__ void k(float *x) { x[0] = tex1Dfetch(image, 0); }\n"
+        "void run(float *x) { cudaDeviceProp p; k<<<1, 1>>>(x); cudaThreadSynchronize(); }\n"
+    )
+    tried = []
+
+    def compiler(_nvrtc: object, source: str, *_: object) -> tuple[Entry, bool]:
+        tried.append(source)
+        if "#include" in source or "cudaDeviceProp" in source or "\ntexture<" in source:
+            raise CompileError("refused", f"attempt {len(tried)}")
+        return Entry(b"cubin"), True
+
+    monkeypatch.setattr(gpu_compiler, "_nvrtc", lambda: None)
+    monkeypatch.setattr(gpu_compiler, "nvcc_version", lambda: "nvcc")
+    monkeypatch.setattr(gpu_compiler, "_compile", compiler)
+    folders = [str(tmp_path)]
+    entry = gpu_compiler.compile_for_gpu('#include "kernels.cu"\n', include_dirs=folders, arch="sm_90")
+    assert entry.payload == b"cubin"
+    assert str(tmp_path / "kernels.cu") in entry.dependencies
+    assert len(tried) == 2
+    with pytest.raises(CompileError) as caught:  # what is wrong anyhow is told of the source as it is
+        gpu_compiler.compile_for_gpu('#include "kernels.cu"\n#include <x>\n', include_dirs=folders, arch="sm_90")
+    assert caught.value.log == "attempt 3"

@@ -9,19 +9,22 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from ....allocators.errors import CompileError
-from ..source.includes import folders_of, included_files, included_names
+from ..source.host_code import without_host_code
+from ..source.includes import flattened, folders_of, included_files, included_names
 from ..source.kernel_names import demangle
 from .compile_cache import Cache, Entry, content_key, dependencies_of
 from .diagnostics import with_source_lines
 from .nvrtc_headers import IMPLIED, LIMITS, MIXED, headers_for, needs_host
 from .source_file import SOURCE_NAME, write_source
 from .stub_headers import write_stubs
+from .texture_references import with_texture_references
 
 __all__ = ["compile_for_gpu", "kernel_symbols", "match_instance"]
 
@@ -67,33 +70,53 @@ def compile_for_gpu(
     folders = [os.path.abspath(path) for path in include_dirs]
     compiler = f"nvrtc {nvrtc.version}" if nvrtc else nvcc_version()
 
+    own, files = folders_of(options)
+
     def make() -> Entry:
-        if nvrtc is None:
-            return _with_nvcc(source, options, name_expressions, folders, arch)
-        own, files = folders_of(options)
         included, complete = included_files(source, [*own, *folders], files)
-        before = dependencies_of(included, absent=True)  # a change during compilation must count
-        tried = list(options)
-        while True:
-            try:
-                entry = nvrtc.compile(source, tried, name_expressions, folders, arch)
-                return replace(entry, dependencies=before, complete=complete)
-            except CompileError as error:
-                remedies = dict.fromkeys(it for said, it in _REMEDIES if it not in tried and re.search(said, error.log))
-                if remedies:
-                    tried += remedies
-                    continue
-                # A source that wants what NVRTC lacks needs nvcc.
-                if find_nvcc() and (
-                    re.search("(could not|cannot) open source|JIT mode", error.log) or needs_host(source)
-                ):
-                    return _with_nvcc(source, options, name_expressions, folders, arch)
-                raise
+        known = {"dependencies": dependencies_of(included, absent=True), "complete": complete}  # before any change
+        try:
+            entry, by_nvcc = _compile(nvrtc, source, options, name_expressions, folders, arch)
+            return entry if by_nvcc else replace(entry, **known)
+        except CompileError:
+            # What compilers for GPUs refuse may also stand in files that the source includes.
+            whole = flattened(source, SOURCE_NAME, [*own, *folders])
+            for_device = with_texture_references(without_host_code(whole))
+            if for_device != whole:
+                with suppress(CompileError):
+                    return replace(_compile(nvrtc, for_device, options, name_expressions, folders, arch)[0], **known)
+            raise
 
     if cache is None:
         return make()
     key = content_key("gpu", source, list(options), list(name_expressions), folders, arch, compiler)
     return cache.get_or_make(key, make, facts=("lowered",))
+
+
+def _compile(
+    nvrtc: _Nvrtc | None,
+    source: str,
+    options: Sequence[str],
+    expressions: Sequence[str],
+    folders: Sequence[str],
+    arch: str,
+) -> tuple[Entry, bool]:
+    """What a source becomes, and whether nvcc made it, which knows what it included."""
+    if nvrtc is None:
+        return _with_nvcc(source, options, expressions, folders, arch), True
+    tried = list(options)
+    while True:
+        try:
+            return nvrtc.compile(source, tried, expressions, folders, arch), False
+        except CompileError as error:
+            remedies = dict.fromkeys(it for said, it in _REMEDIES if it not in tried and re.search(said, error.log))
+            if remedies:
+                tried += remedies
+                continue
+            # A source that wants what NVRTC lacks needs nvcc.
+            if find_nvcc() and (re.search("(could not|cannot) open source|JIT mode", error.log) or needs_host(source)):
+                return _with_nvcc(source, options, expressions, folders, arch), True
+            raise
 
 
 # --- NVRTC

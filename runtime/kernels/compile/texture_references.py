@@ -20,7 +20,8 @@ def with_texture_references(source: str) -> str:
     """A source whose texture references CUDA 12 and later compile; one without any stays as it is."""
     if not _DECLARED.search(source):
         return source
-    return _PRELUDE + f'#line 1 "{SOURCE_NAME}"\n' + _DECLARED.sub(r"\1__device__ ", source)
+    prelude = "" if source.startswith(_PRELUDE) else _PRELUDE + f'#line 1 "{SOURCE_NAME}"\n'
+    return prelude + _DECLARED.sub(r"\1__device__ ", source)
 
 
 def _read_as(name: str) -> str:

@@ -11,7 +11,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["folders_of", "included_files", "included_names"]
+from .tokens import Tokens
+
+__all__ = ["flattened", "folders_of", "included_files", "included_names"]
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*(?:include|include_next)\b[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>|(\w+))', re.MULTILINE)
 _TESTED = re.compile(r'\b__has_include[ \t]*\([ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)')
@@ -51,6 +53,52 @@ def included_files(source: str, folders: Sequence[str], files: Sequence[str] = (
 def included_names(source: str, folders: Sequence[str], files: Sequence[str] = ()) -> list[str]:
     """What a source includes, and what that includes, as the directives spell it. Arguments as ``included_files``."""
     return _search(source, folders, files)[1]
+
+
+def flattened(source: str, name: str, folders: Sequence[str]) -> str:
+    """A source with the files that it includes, and that can be found, in the place of the directives.
+
+    Args:
+        source: the text.
+        name: what messages call it.
+        folders: where to look, in order; before, for ``"..."``, in the including file's own folder and the current one.
+
+    Returns:
+        The text, in which ``#line`` says what stands where. A file that is not found, or that is being included
+        already, stays a directive or is left out.
+    """
+    return _Flattened(folders).text(source, name, Path(), ())
+
+
+class _Flattened:
+    def __init__(self, folders: Sequence[str]) -> None:
+        self._folders = [Path(folder) for folder in folders]
+        self._done: set[Path] = set()
+        """Files that are to be included once."""
+
+    def text(self, source: str, name: str, folder: Path, outer: tuple[Path, ...]) -> str:
+        """What a file that stands in ``folder`` and is included by the files ``outer`` becomes."""
+        tokens, parts, line = Tokens(source), list[str](), 1
+        for text, kind in zip(tokens.texts, tokens.kinds, strict=True):
+            line += text.count("\n")
+            match = _INCLUDE.match(text) if kind == "directive" else None
+            path = self._find(match[1] or match[2] or "", folder if match[1] else None) if match else None
+            if path is None:
+                parts.append(text)
+            elif path not in outer and path not in self._done:
+                inside = path.read_text(errors="replace")
+                if _ONCE.search(inside):
+                    self._done.add(path)
+                inside = self.text(inside, str(path), path.parent, (*outer, path))
+                parts.append(f'\n#line 1 "{path}"\n{inside}\n#line {line} "{name}"\n')
+        return "".join(parts)
+
+    def _find(self, wanted: str, folder: Path | None) -> Path | None:
+        paths = (root.absolute() / wanted for root in ((folder, Path(), *self._folders) if folder else self._folders))
+        return next((path.resolve() for path in paths if path.is_file()), None)
+
+
+_ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.MULTILINE)
 
 
 def _search(source: str, folders: Sequence[str], files: Sequence[str]) -> tuple[list[str], list[str], bool]:

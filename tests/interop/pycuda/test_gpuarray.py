@@ -56,6 +56,14 @@ def test_comparisons_give_ones_and_zeros_of_the_operands_type():
     same(a == gpuarray.to_gpu(VALUES), np.ones_like(VALUES))
 
 
+def test_logical_functions_give_booleans():
+    x, y = np.array([0, 1, 2], np.float32), np.array([1, 0, 3], np.float32)
+    a, b = gpuarray.to_gpu(x), gpuarray.to_gpu(y)
+    same(gpuarray.logical_and(a, b), np.logical_and(x, y))
+    same(gpuarray.logical_or(a, b), np.logical_or(x, y))
+    same(gpuarray.logical_not(a), np.logical_not(x))
+
+
 def test_shapes_that_differ_are_refused():
     with pytest.raises(ValueError, match=r"shapes \(3, 4\), \(4, 3\) must be the same"):
         gpuarray.to_gpu(VALUES) + gpuarray.to_gpu(VALUES.reshape(4, 3))

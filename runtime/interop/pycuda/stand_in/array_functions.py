@@ -146,18 +146,18 @@ def minimum(a: Any, b: Any, out: GPUArray | None = None, stream: Any = None) -> 
 
 
 def logical_and(x1: Any, x2: Any, /, out: GPUArray | None = None, *, allocator: Any = None) -> GPUArray:  # noqa: ARG001
-    """Whether both of each two elements are not zero: 1 or 0."""
-    return elementwise("logical_and", np.logical_and, (x1, x2), np.int8, out)
+    """Whether both of each two elements are not zero, as booleans."""
+    return elementwise("logical_and", np.logical_and, (x1, x2), np.bool_, out)
 
 
 def logical_or(x1: Any, x2: Any, /, out: GPUArray | None = None, *, allocator: Any = None) -> GPUArray:  # noqa: ARG001
-    """Whether one of each two elements is not zero: 1 or 0."""
-    return elementwise("logical_or", np.logical_or, (x1, x2), np.int8, out)
+    """Whether one of each two elements is not zero, as booleans."""
+    return elementwise("logical_or", np.logical_or, (x1, x2), np.bool_, out)
 
 
 def logical_not(x: GPUArray, /, out: GPUArray | None = None, *, allocator: Any = None) -> GPUArray:  # noqa: ARG001
-    """Whether each element is zero: 1 or 0."""
-    return elementwise("logical_not", np.logical_not, (x,), np.int8, out)
+    """Whether each element is zero, as booleans."""
+    return elementwise("logical_not", np.logical_not, (x,), np.bool_, out)
 
 
 # --- indices
