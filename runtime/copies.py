@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ..allocators.errors import CuplugError, DeviceMismatchError
@@ -12,7 +13,7 @@ from .operands import Operand, operand
 from .runtime import Runtime
 from .stream import ExternalStream, Stream, as_stream, current_stream
 
-__all__ = ["memcpy", "memset"]
+__all__ = ["copy_pieces", "memcpy", "memset"]
 
 
 def memcpy(
@@ -66,6 +67,30 @@ def memcpy(
     _queue_keeping(target, source, count, queue)
     if other is not None:
         other.wait_stream(queue)
+    if runtime.launch_blocking:
+        queue.synchronize()
+
+
+def copy_pieces(runtime: Runtime, target: int, source: int, pieces: Iterable[tuple[int, int, int]]) -> None:
+    """Queue copies of several pieces of one device's memory to another device, as ``memcpy`` does one: on the current
+    stream of the source's, which waits for that of the target's, and that one for it, once for all pieces.
+
+    Args:
+        runtime: of both devices.
+        target: the ordinal of the device to copy to.
+        source: of the device to copy from.
+        pieces: for each the address to copy to, the address to copy from, and the number of bytes.
+
+    Raises:
+        DriverError: a device is in a sticky error state.
+    """
+    queue, other = current_stream(source, runtime=runtime), current_stream(target, runtime=runtime)
+    queue.wait_stream(other)
+    driver, stream = runtime.driver, queue.cuda_stream
+    with runtime.on_device(source):
+        for to, start, nbytes in pieces:
+            driver.memcpy_peer(to, target, start, source, nbytes, stream=stream)
+    other.wait_stream(queue)
     if runtime.launch_blocking:
         queue.synchronize()
 

@@ -26,13 +26,42 @@ from .grad_mode import recording
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Edge", "GradientState", "Kept", "Node", "RemovableHandle", "attach", "edge_of", "plain", "state_of"]
+__all__ = [
+    "Edge",
+    "GradientState",
+    "Kept",
+    "Node",
+    "RemovableHandle",
+    "attach",
+    "edge_of",
+    "numbering",
+    "plain",
+    "state_of",
+]
 
 Edge = "tuple[Node, int]"
 """A node, and which of its outputs is meant."""
 Gradients = Sequence["Tensor | None"]
 
-_sequence = itertools.count()
+
+class _Numbering:
+    """The numbers that nodes get in the order of their making."""
+
+    def __init__(self) -> None:
+        self.count = itertools.count()
+
+    def position(self) -> int:
+        """The number that comes next."""
+        number = next(self.count)
+        self.count = itertools.count(number)
+        return number
+
+    def go_to(self, number: int) -> None:
+        """Let the next node get a number, also one that a node has: then backward the two are as if made at once."""
+        self.count = itertools.count(number)
+
+
+numbering = _Numbering()
 
 
 class Node:
@@ -70,7 +99,7 @@ class Node:
         self._apply: Callable[..., Gradients] | None = apply
         self.kept: Sequence[Kept] | None = kept
         """What it needs to compute; None once it was let go."""
-        self.sequence = next(_sequence)
+        self.sequence = next(numbering.count)
         """Nodes run in the reverse order of their making."""
         self.stream = stream
         """The stream on which the operation was queued; its gradient is, too. None on the CPU."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import cuplug
@@ -10,6 +11,7 @@ import pytest
 from cuplug import nn
 from cuplug.cuda import comm
 from cuplug.nn.parallel import gather, parallel_apply, replicate, scatter
+from cuplug.runtime.nn.parallel import gradient_buckets
 
 pytestmark = pytest.mark.usefixtures("_two_devices")
 
@@ -64,30 +66,150 @@ def test_losses_and_gradients_are_those_of_one_device(running: str) -> None:
             step.step()
 
 
-def test_parameters_stay_on_the_other_device_and_are_sent_again_only_when_written_to(running: str) -> None:
+class Counted:
+    """How often the driver was called, and how many bytes went between devices."""
+
+    WAITS = ("synchronize", "stream_synchronize", "event_synchronize", "memcpy_dtoh")
+
+    def __init__(self, driver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: Counter[str] = Counter()
+        self.sent: list[tuple[int, int, int]] = []
+        """Of each copy between devices: from where, to where, and the bytes."""
+        for name in ("memcpy_peer", "memcpy_htod", "event_record", "stream_wait_event", *self.WAITS):
+            monkeypatch.setattr(driver, name, self._counting(name, getattr(driver, name)))
+
+    def _counting(self, name: str, real: Any) -> Any:
+        def called(*args: Any, **kwargs: Any) -> Any:
+            self.calls[name] += 1
+            if name == "memcpy_peer":
+                self.sent.append((args[3], args[1], args[4]))
+            return real(*args, **kwargs)
+
+        return called
+
+    def clear(self) -> None:
+        self.calls.clear()
+        self.sent.clear()
+
+
+@pytest.fixture
+def counted(_two_devices: None, monkeypatch: pytest.MonkeyPatch) -> Counted:
+    return Counted(cuplug.default_runtime().driver, monkeypatch)
+
+
+def test_parameters_stay_on_the_other_device_and_are_sent_again_only_when_written_to(counted: Counted) -> None:
     _, both = two()
     x = cuplug.ones(4, 1, 2, 2, dtype=cuplug.float64).cuda()
+    batch = [(0, 1, 2 * 4 * 8), (1, 0, 2 * 12 * 8)]  # half the arguments there, half the results back
     with cuplug.no_grad():
         both(x)
-        before = [each.made for each in both._copies._copies.values()]
-        versions = [each._version for each in before]
+        counted.clear()
         first = both(x)
-        assert [each._version for each in before] == versions
+        assert counted.sent == batch
+        counted.clear()
         both.module.once.bias.add_(1.0)
         changed = both(x)
-    assert [each.made for each in both._copies._copies.values()] == before
-    assert sum(each._version - old for each, old in zip(before, versions, strict=True)) == 1
+    assert sorted(counted.sent) == sorted([(0, 1, 12 * 8), *batch])
     assert not cuplug.equal(first[2:], changed[2:])
 
 
+def test_what_a_replica_writes_to_its_copies_is_gone_the_next_time(running: str) -> None:
+    class Counts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("seen", cuplug.zeros(1))
+
+        def forward(self, x: Any) -> Any:
+            if x.device.index:
+                self.seen += 1
+            return x + self.seen
+
+    net = nn.DataParallel(Counts().cuda())
+    for _ in range(3):
+        assert net(cuplug.zeros(2, 1).cuda()).tolist() == [[0.0], [1.0]]
+
+
+@pytest.mark.parametrize("layers", [2, 9])
+def test_a_step_sends_all_parameters_at_once_and_waits_for_nothing(counted: Counted, layers: int) -> None:
+    parts = [each for _ in range(layers) for each in (nn.Linear(16, 16), nn.BatchNorm1d(16), nn.ReLU())]
+    net = nn.DataParallel(nn.Sequential(*parts).cuda())
+    step = cuplug.optim.SGD(net.parameters(), lr=0.1)
+    x = cuplug.randn(8, 16).cuda()
+    for _ in range(2):
+        counted.clear()
+        step.zero_grad()
+        net(x).sum().backward()
+        step.step()
+    assert [sum(counted.calls[name] for name in Counted.WAITS), counted.calls["memcpy_htod"]] == [0, 0]
+    there = [nbytes for source, _, nbytes in counted.sent if source == 0]
+    back = [nbytes for source, _, nbytes in counted.sent if source == 1]
+    # There: the batch, parameters with buffers, the results' gradient. Back: the results, one bucket of gradients.
+    assert (len(there), len(back)) == (3, 2)
+    trained = sum(each.numel() * 4 for each in net.parameters())
+    apart = 512 * (len(list(net.parameters())) + len(list(net.buffers())))
+    assert trained <= max(back) <= trained + apart
+    assert max(there) <= sum(each.nbytes for each in (*net.parameters(), *net.buffers())) + apart
+    assert counted.calls["event_record"] <= 3 * len(counted.sent)  # and none for each parameter
+
+
+def test_gradients_come_home_in_buckets_of_one_type(counted: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gradient_buckets, "BUCKET_BYTES", 1500)
+    layers = [nn.Linear(16, 16, bias=False) for _ in range(6)]
+    one = nn.Sequential(*layers).double().cuda()
+    one[0].weight.data = one[0].weight.data.float()
+    one[0].register_forward_pre_hook(lambda _, given: (given[0].float(),))
+    one[0].register_forward_hook(lambda _, given, made: made.double())
+    x = cuplug.randn(4, 16, dtype=cuplug.float64).cuda()
+    one(x).sum().backward()
+    expected = [each.grad.cpu().numpy() for each in one.parameters()]
+    one.zero_grad()
+    made = nn.DataParallel(one)(x).sum()
+    counted.clear()
+    made.backward()
+    back = [nbytes for source, _, nbytes in counted.sent if source == 1]
+    assert back == [2048] * 5 + [1024]
+    for found, each in zip(one.parameters(), expected, strict=True):
+        np.testing.assert_allclose(found.grad.cpu().numpy(), each, 1e-5)
+
+
+def test_a_parameter_that_only_one_replica_uses_has_its_gradient(running: str) -> None:
+    class Chooses(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.here, self.there, self.nowhere = (nn.Linear(1, 1, bias=False) for _ in range(3))
+
+        def forward(self, x: Any) -> Any:
+            return self.there(x) if x.device.index else self.here(x)
+
+    net = Chooses().cuda()
+    nn.DataParallel(net)(cuplug.tensor([[2.0], [5.0]]).cuda()).sum().backward()
+    assert net.here.weight.grad.tolist() == [[2.0]]
+    assert net.there.weight.grad.tolist() == [[5.0]]
+    assert net.nowhere.weight.grad is None
+
+
+def test_gradients_of_gradients_come_home(running: str) -> None:
+    one, both = two()
+    x = cuplug.randn(4, 1, 2, 2, dtype=cuplug.float64).cuda()
+    found = []
+    for net in (one, both):
+        parameters = list(net.parameters())
+        first = cuplug.autograd.grad((net(x) ** 3).sum(), parameters, create_graph=True)
+        sum((each**2).sum() for each in first).backward()
+        found.append([each.grad.cpu().numpy() for each in parameters])
+    for mine, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(theirs, mine, 1e-8, 1e-10)
+
+
 def test_a_parameter_that_is_gone_leaves_no_copy(running: str) -> None:
-    _, both = two()
-    x = cuplug.ones(4, 1, 2, 2, dtype=cuplug.float64).cuda()
+    both = nn.DataParallel(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 5000)).cuda())
+    x = cuplug.ones(4, 2).cuda()
     with cuplug.no_grad():
         both(x)
-    count = len(both._copies._copies)
-    both.module.conv = nn.Conv2d(1, 3, 3, padding=1).double().cuda()
-    assert len(both._copies._copies) == count - 2
+        before = cuplug.cuda.memory_allocated(1)
+        both.module[1] = nn.Linear(2, 2).cuda()
+        both(x)
+    assert cuplug.cuda.memory_allocated(1) < before - 2 * 5000 * 4
 
 
 def test_statistics_of_batches_are_those_of_the_first_devices_part(running: str) -> None:

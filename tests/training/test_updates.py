@@ -7,6 +7,7 @@ from typing import Any
 import cuplug
 import numpy as np
 import pytest
+from cuplug.runtime.tensor.ops.packed_tensors import copy_all
 from cuplug.runtime.tensor.ops.updating import sum_of_squares, update
 from cuplug.runtime.tensor.places.update_table import UPDATES
 
@@ -22,7 +23,7 @@ def rows(line: Any, device: str, kind: Any) -> list[list[Any]]:
 
 
 @pytest.mark.needs_sim
-@pytest.mark.parametrize("name", ["amsgrad", "unscale", "multiply"])
+@pytest.mark.parametrize("name", ["amsgrad", "unscale", "multiply", "add"])
 def test_one_launch_does_to_all_tensors_what_numpy_does(name: str, kernels: str) -> None:
     line = UPDATES[name]
     numbers = [0.1 + 0.05 * position for position in range(len(line.numbers))]
@@ -39,6 +40,15 @@ def test_one_launch_does_to_all_tensors_what_numpy_does(name: str, kernels: str)
         found[-1].append(np.array(0.0 if shared is None else shared.item()))
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(other, one, rtol=2e-6, atol=2e-7)
+
+
+@pytest.mark.needs_sim
+def test_tensors_of_several_types_are_copied_bit_by_bit(kernels: str) -> None:
+    bits = cuplug.tensor([0x7FF0000000000001, -1, 3], device=kernels)  # as a float64 the first is a signalling NaN
+    sources = [bits, cuplug.rand(5, 4, device=kernels).t(), cuplug.tensor([True, False], device=kernels), bits[:0]]
+    targets = [cuplug.empty(each.shape, dtype=each.dtype, device=kernels) for each in sources]
+    copy_all(targets, sources)
+    assert [each.tolist() for each in targets] == [each.tolist() for each in sources]
 
 
 @pytest.mark.needs_sim

@@ -75,6 +75,8 @@ class CudaDriver:
         self._modules = Made(calls, "cuModuleLoadDataEx", "cuModuleUnload", invalid=400)
         self._virtual: dict[int, CudaVirtualMemory] = {}
         self._textures: dict[int, CudaTextures] = {}
+        self._acquainted: set[tuple[int, int]] = set()
+        """Pairs of devices between which something was copied."""
         _open_drivers.add(self)
 
     @property
@@ -220,8 +222,14 @@ class CudaDriver:
             self._calls.queue("cuMemcpyDtoDAsync", dst, src, nbytes, stream=stream)
 
     def memcpy_peer(self, dst: int, dst_device: int, src: int, src_device: int, nbytes: int, *, stream: int) -> None:
-        """Copy between two devices, with or without peer access."""
+        """Copy between two devices, with or without peer access.
+
+        The first copy between two devices lets both use each other's memory, if they can, as PyTorch does: without it
+        CUDA takes the way through host memory.
+        """
         if _moves("memcpy_peer", dst, src, nbytes):
+            if (dst_device, src_device) not in self._acquainted:
+                self._acquaint(dst_device, src_device)
             homes = self._contexts.retain(dst_device), self._contexts.retain(src_device)
             self._calls.queue("cuMemcpyPeerAsync", dst, homes[0], src, homes[1], nbytes, stream=stream)
 
@@ -246,6 +254,13 @@ class CudaDriver:
         if not self.can_access_peer(device, peer):
             raise driver_error(217, f"device {device} cannot access the memory of device {peer}")
         self._switch_peer("cuCtxEnablePeerAccess", device, peer, 0, allowed=704)
+
+    def _acquaint(self, device: int, peer: int) -> None:
+        """Enable peer access both ways, where devices can have it."""
+        for pair in ((device, peer), (peer, device)):
+            if self.can_access_peer(*pair):
+                self.enable_peer_access(*pair)
+            self._acquainted.add(pair)
 
     def disable_peer_access(self, device: int, peer: int) -> None:
         """Undo ``enable_peer_access``."""

@@ -10,7 +10,8 @@ from ...device import device_count
 from ...device_name import device as Device  # noqa: N812 - torch's class has a small name
 from ...tensor.places.registry import place_of
 from ..module import Module
-from .replicas import Copies, parallel_apply, replicate
+from .mirrors import Mirrors
+from .replicas import parallel_apply, replicate
 from .scattered_batches import gather, scatter_kwargs
 
 __all__ = ["DataParallel", "data_parallel"]
@@ -20,9 +21,9 @@ class DataParallel(Module):
     """A module that divides its arguments along ``dim`` among devices, has each compute its part, and joins the
     results.
 
-    Gradients are added up in the parameters of ``module``, which are on the first device. Copies of the parameters stay
-    on the other devices; before each use those are sent again that were written to. Without a CUDA device it calls
-    ``module`` as it is.
+    Gradients are added up in the parameters of ``module``, which are on the first device; they are sent there in
+    buckets while the backward pass goes on. Copies of the parameters stay on the other devices; before each use those
+    are sent again, together, that were written to. Without a CUDA device it calls ``module`` as it is.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class DataParallel(Module):
         self.output_device = output_device
         if self.device_ids and output_device is None:
             self.output_device = self.device_ids[0]
-        self._copies = Copies()
+        self._mirrors = Mirrors()
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """The results of all devices' parts, joined.
@@ -66,7 +67,7 @@ class DataParallel(Module):
 
     def replicate(self, module: Module, device_ids: Sequence[Any]) -> list[Any]:
         """The module on each device: see ``cuplug.nn.parallel.replicate``."""
-        return replicate(module, device_ids, copies=self._copies)
+        return replicate(module, device_ids, mirrors=self._mirrors)
 
     def parallel_apply(self, replicas: Sequence[Any], inputs: Sequence[Any], kwargs: Any) -> list[Any]:
         """Have all replicas compute: see ``cuplug.nn.parallel.parallel_apply``."""
@@ -77,10 +78,10 @@ class DataParallel(Module):
         return gather(outputs, output_device, self.dim)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_copies": None}
+        return {**self.__dict__, "_mirrors": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update({**state, "_copies": Copies()})
+        self.__dict__.update({**state, "_mirrors": Mirrors()})
 
 
 def data_parallel(

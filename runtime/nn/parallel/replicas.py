@@ -1,147 +1,103 @@
-"""A network on several devices: the same modules with copies of the parameters, through which gradients come back.
-
-The memory of the copies stays from one use to the next, and only parameters that were written to since are sent again.
-"""
+"""A network on several devices: the same modules with copies of the parameters, through which gradients come back."""
 
 from __future__ import annotations
 
 import copy
-import sys
-import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
 from ....allocators.errors import CuplugError
 from ...autograd.grad_mode import recording
-from ...autograd.gradient_streams import stream_at
-from ...autograd.graph import Node, attach, edge_of, plain
+from ...autograd.graph import numbering
 from ...device import device as current
 from ...device_name import device as Device  # noqa: N812 - torch's class has a small name
+from ...tensor.backends.device_place import DevicePlace
 from ...tensor.core.tensor import Tensor
-from ...tensor.ops.copying import copied_to, copy_
 from ...tensor.places.registry import place_of
 from ..module import Module
+from .gradient_buckets import with_gradients_sent_home
+from .mirrors import Mirrors
 
-__all__ = ["Copies", "parallel_apply", "replicate"]
-
-
-class _Copy:
-    """A tensor's copy on another device, and of which state of the tensor it is one."""
-
-    __slots__ = ("made", "source", "storage", "stream", "version")
-
-    def __init__(self, source: Tensor, made: Tensor, gone: Callable[[Any], Any]) -> None:
-        self.source = weakref.ref(source, gone)
-        self.made = made
-        self.storage, self.version = source._storage, source._storage.version
-        self.stream = stream_at(made._layout)
+__all__ = ["parallel_apply", "replicate"]
 
 
-class Copies:
-    """Copies of tensors on other devices, which are brought up to date where they are asked for."""
-
-    def __init__(self) -> None:
-        self._copies: dict[tuple[int, Any], _Copy] = {}
-
-    def of(self, source: Tensor, device: Any) -> Tensor:
-        """The copy of a tensor on a device, which is not the tensor's. It is a plain tensor."""
-        key = id(source), device
-        known = self._copies.get(key)
-        if known is not None and not self._fits(known, source):
-            known = None
-        if known is None:
-            made, kept = copied_to(plain(source), place_of(device)), self._copies
-            known = kept[key] = _Copy(source, made, lambda _: kept.pop(key, None))
-            return made
-        now = stream_at(known.made._layout)
-        if now is not None and known.stream is not None and now != known.stream:
-            now.wait_stream(known.stream)  # what was queued there may still read the copy
-            known.stream = now
-        if known.storage is not source._storage or known.version != source._storage.version:
-            copy_(known.made, plain(source))
-            known.storage, known.version = source._storage, source._storage.version
-        return known.made
-
-    @staticmethod
-    def _fits(known: _Copy, source: Tensor) -> bool:
-        layout = known.made._layout
-        return known.source() is source and layout.shape == source.shape and layout.dtype is source.dtype
-
-
-def replicate(network: Module, devices: Sequence[Any], detach: bool = False, copies: Copies | None = None) -> list[Any]:
-    """The network on each device. On its own it shares its parameters; elsewhere they are copies, and gradients of a
-    copy are added to those of the parameter.
+def replicate(
+    network: Module, devices: Sequence[Any], detach: bool = False, mirrors: Mirrors | None = None
+) -> list[Any]:
+    """The network on each device. On its own it shares the memory of its parameters; elsewhere they are copies.
+    Gradients of all are added up in those of the parameters.
 
     Args:
         network: whose parameters and buffers are on the first device.
         devices: CUDA devices, their texts or ordinals.
         detach: whether no gradients come back.
-        copies: copies made before, whose memory is used again.
+        mirrors: copies made before, whose memory is used again, and to which only what was written to is sent.
 
     Raises:
         CuplugError: a parameter or buffer is on another device.
     """
-    places = [_device(each) for each in devices]
+    places = [_place(each) for each in devices]
+    home = places[0]
+    tensors = list(_tensors(network, home.device))
+    others = [each for each in dict.fromkeys(places) if each is not home]
+    copies = (Mirrors() if mirrors is None else mirrors).of(tensors, others)
+    shown = {home: [each.detach() if detach and each.requires_grad else each for each in tensors], **copies}
+    trained = [] if detach or not recording.enabled else [n for n, each in enumerate(tensors) if each.requires_grad]
+    if trained and others:
+        mine, theirs = with_gradients_sent_home(
+            [tensors[each] for each in trained], [[copies[place][each] for each in trained] for place in others]
+        )
+        for place, made in zip((home, *others), (mine, *theirs), strict=True):
+            shown[place] = own = list(shown[place])
+            for position, each in zip(trained, made, strict=True):
+                own[position] = each
+    tables = {
+        place: {id(source): each for source, each in zip(tensors, own, strict=True)} for place, own in shown.items()
+    }
+    return [_Replication(tables[place]).of(network) for place in places]
+
+
+def _tensors(network: Module, home: Any) -> Iterator[Tensor]:
+    """All parameters, then all buffers, each once.
+
+    Raises:
+        CuplugError: one is not on ``home``.
+    """
     for name, each in (*network.named_parameters(), *network.named_buffers()):
-        if each.device != places[0]:
+        if each.device != home:
             raise CuplugError(
-                f"replicate: {name} is on {each.device}, and the first of the devices is {places[0]}: move the "
-                f"network there with .to({str(places[0])!r})"
+                f"replicate: {name} is on {each.device}, and the first of the devices is {home}: move the network "
+                f"there with .to({str(home)!r})"
             )
-    copies = Copies() if copies is None else copies
-    return [_Replication(place, place == places[0], detach, copies).of(network) for place in places]
+        yield each
 
 
 class _Replication:
-    """One network's replica on one device. What two modules share, their replicas share."""
+    """One network's replica. What two modules share, their replicas share."""
 
-    def __init__(self, device: Any, at_home: bool, detach: bool, copies: Copies) -> None:
-        self._device, self._at_home, self._detach, self._copies = device, at_home, detach, copies
+    def __init__(self, tensors: Mapping[int, Tensor]) -> None:
+        self._tensors = tensors
         self._modules: dict[int, Module] = {}
-        self._tensors: dict[int, Tensor] = {}
 
     def of(self, module: Module) -> Any:
         made = self._modules.get(id(module))
         if made is None:
+            tensors = self._tensors
             made = self._modules[id(module)] = object.__new__(type(module))
             made.__dict__ = copy.copy(module.__dict__)
             made.__dict__["_replica_of"] = module  # for traces: see plugins/tracing/training_scope.py
-            made._parameters = {name: self._tensor(each) for name, each in module._parameters.items()}
-            made._buffers = {name: self._tensor(each) for name, each in module._buffers.items()}
+            made._parameters = {name: tensors.get(id(each)) for name, each in module._parameters.items()}
+            made._buffers = {name: tensors.get(id(each)) for name, each in module._buffers.items()}
             made._modules = {name: each and self.of(each) for name, each in module._modules.items()}
         return made
 
-    def _tensor(self, tensor: Tensor | None) -> Tensor | None:
-        if tensor is None:
-            return None
-        made = self._tensors.get(id(tensor))
-        if made is None:
-            made = self._tensors[id(tensor)] = self._made(tensor)
-        return made
 
-    def _made(self, tensor: Tensor) -> Tensor:
-        wanted = tensor.requires_grad and not self._detach
-        if self._at_home:
-            return tensor.detach() if tensor.requires_grad and self._detach else tensor
-        kept = self._copies.of(tensor, self._device).detach()
-        if not (wanted and recording.enabled):
-            return kept
-        home = place_of(tensor.device)
-        node = Node(
-            "ReplicateBackward",
-            [edge_of(tensor)],
-            lambda _, gradient: (copied_to(gradient, home),),
-            (),
-            stream_at(kept._layout),
-        )
-        # As soon as the gradient is whole it is sent home, while the rest of the pass is still being queued.
-        node.sequence = sys.maxsize - 1
-        return attach(kept, node)
-
-
-def _device(given: Any) -> Any:
-    return place_of(Device(given)).device
+def _place(given: Any) -> DevicePlace:
+    place = place_of(Device(given))
+    if not isinstance(place, DevicePlace):
+        raise CuplugError(f"a network is replicated on CUDA devices, and {given!r} is none")
+    return place
 
 
 def parallel_apply(
@@ -154,7 +110,8 @@ def parallel_apply(
 
     One is called after the other, from this thread: what they queue runs beside each other on the devices. A module
     that waits for its device holds up those after it. Threads, which would not, cost more than they gain, since each
-    call of the driver lets go of the interpreter and has to wait for it again.
+    call of the driver lets go of the interpreter and has to wait for it again. Backward the devices take turns,
+    operation by operation, so that none has to wait until everything is queued for another one.
 
     Args:
         modules: as many as devices.
@@ -168,14 +125,16 @@ def parallel_apply(
     """
     count = len(modules)
     named = list(kwargs_tup) if kwargs_tup is not None else [{}] * count
-    places = [None if each is None else _device(each) for each in devices or [None] * count]
+    places = [None if each is None else _place(each).device for each in devices or [None] * count]
     if not count == len(inputs) == len(named) == len(places):
         raise CuplugError(
             f"parallel_apply: {count} modules, {len(inputs)} inputs, {len(named)} keyword arguments and {len(places)} "
             "devices"
         )
     results = []
+    first = last = numbering.position()
     for number, (module, given, keywords, place) in enumerate(zip(modules, inputs, named, places, strict=True)):
+        numbering.go_to(first)
         arguments = given if isinstance(given, (tuple, list)) else (given,)
         try:
             with nullcontext() if place is None else current(place):
@@ -183,6 +142,9 @@ def parallel_apply(
         except BaseException as error:
             _note(error, f"It was raised in replica {number} on {place or 'the current device'}.")
             raise
+        finally:
+            last = max(last, numbering.position())
+            numbering.go_to(last)
     return results
 
 

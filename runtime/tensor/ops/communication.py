@@ -10,12 +10,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...device_name import device as Device  # noqa: N812 - torch's class has a small name
+from ..backends.device_place import DevicePlace
 from ..core.tensor import Tensor
 from ..core.tensor_errors import ArgumentError, ShapeError
+from ..places.place import Place
 from ..places.registry import place_of
 from .arithmetic import add
 from .copying import clone, copied_to, copy_
 from .joining import cat
+from .packed_tensors import sent_together
 from .views import chunk, split
 
 __all__ = ["broadcast", "broadcast_coalesced", "gather", "reduce_add", "reduce_add_coalesced", "scatter"]
@@ -54,10 +57,9 @@ def broadcast_coalesced(
     Args:
         tensors: what is sent.
         devices: where to.
-        buffer_size: as torch's; each tensor is sent by a copy of its own.
+        buffer_size: about how many bytes are sent by one copy.
     """
-    del buffer_size
-    return [tuple(_sent(tensor, each) for tensor in tensors) for each in devices]
+    return [tuple(_all_sent(tensors, place_of(Device(each)), buffer_size)) for each in devices]
 
 
 def reduce_add(inputs: Sequence[Tensor], destination: Any = None) -> Tensor:
@@ -90,10 +92,16 @@ def reduce_add_coalesced(
     Args:
         inputs: for each device its tensors.
         destination: on which device.
-        buffer_size: as torch's; each tensor is sent by a copy of its own.
+        buffer_size: about how many bytes are sent by one copy.
+
+    Raises:
+        ValueError: there are none, or shapes differ.
     """
-    del buffer_size
-    return tuple(reduce_add(each, destination) for each in zip(*inputs, strict=True))
+    if not inputs or not inputs[0]:
+        raise ArgumentError("reduce_add_coalesced: there are no tensors to add up")
+    place = place_of(inputs[0][0].device if destination is None else Device(destination))
+    arrived = [_all_sent(each, place, buffer_size) for each in inputs]
+    return tuple(reduce_add(each, place.device) for each in zip(*arrived, strict=True))
 
 
 def scatter(
@@ -149,6 +157,16 @@ def gather(tensors: Sequence[Tensor], dim: int = 0, destination: Any = None, *, 
         return copy_(out, gather(tensors, dim, out.device))
     where = "cpu" if destination == -1 else "cuda" if destination is None else destination
     return cat([_sent(each, where) for each in tensors], dim)
+
+
+def _all_sent(tensors: Sequence[Tensor], place: Place, buffer_size: int) -> list[Tensor]:
+    """Tensors at a place: those of one other device are sent together, where no gradients are asked for."""
+    first = tensors[0]._layout.place if tensors else place
+    together = isinstance(place, DevicePlace) and isinstance(first, DevicePlace) and first is not place
+    if not together or any(each._layout.place is not first or each._layout.tracked for each in tensors):
+        return [_sent(each, place.device) for each in tensors]
+    assert isinstance(place, DevicePlace)
+    return sent_together(tensors, place, buffer_size)
 
 
 def _sent(tensor: Tensor, where: Any) -> Tensor:

@@ -99,6 +99,8 @@ _TABLE = (
            ("g = g * scale", "good = finite(g)"), shared="flag"),
     Update("multiply", "g", "g", (),
            ("g = g * factor",), shared="factor"),
+    Update("copy", "ab", "a", (), ("a = b",)),
+    Update("add", "ab", "a", (), ("a = a + b",)),
 )
 # fmt: on
 
