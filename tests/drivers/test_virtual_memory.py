@@ -51,6 +51,24 @@ def test_a_page_keeps_its_contents_wherever_it_is_mapped(driver: Driver, virtual
     virtual.free_range(base, 2 * unit)
 
 
+def test_a_driver_may_be_closed_while_work_on_its_pages_is_queued(driver: Driver, virtual: VirtualMemory) -> None:
+    pages, times = (64, 200) if driver.name == "cuda" else (1, 3)  # some 10 ms of a large GPU
+    nbytes = pages * virtual.granularity
+    base = virtual.reserve_range(nbytes)
+    virtual.map(base, nbytes, virtual.create_page(nbytes))
+    virtual.set_access(base, nbytes)
+    stream = driver.stream_create()
+    for value in range(times):
+        driver.memset(base, value, nbytes, stream=stream)
+    driver.close()
+    following = type(driver)()
+    following.set_device(0)
+    address = following.mem_alloc(4096)
+    following.memset(address, 1, 4096, stream=LEGACY_STREAM)
+    following.synchronize()
+    following.close()
+
+
 def test_a_page_can_be_mapped_twice(driver: Driver, virtual: VirtualMemory, host: Any) -> None:
     unit = virtual.granularity
     base = virtual.reserve_range(2 * unit)

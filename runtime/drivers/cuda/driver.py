@@ -140,6 +140,8 @@ class CudaDriver:
         with suppress(Exception):
             for textures in self._textures.values():
                 textures.close()
+            for ordinal in self._virtual:  # queued work faults where pages are unmapped, and CUDA does not wait for it
+                self._calls.code("cuCtxSynchronize", ordinal=ordinal)
             for virtual in self._virtual.values():
                 virtual.close()
             for made in (self._modules, self._events, self._streams, self._memory, self._host):
