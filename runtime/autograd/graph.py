@@ -269,7 +269,9 @@ def state_of(tensor: Tensor) -> GradientState:
 
 def edge_of(tensor: Tensor) -> Any:
     """What made a tracked tensor, as an edge: a node of an operation, or the one that adds to a leaf's ``grad``."""
-    state = state_of(tensor)
+    state: GradientState | None = tensor._gradient
+    if state is None:
+        state = tensor._gradient = GradientState()
     if state.base is not None:
         _renew(state)
     if state.node is not None:

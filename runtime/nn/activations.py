@@ -5,15 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ..autograd import Function
-from ..autograd.fused import record_fused, wants_history
-from ..autograd.graph import Kept, plain
 from ..tensor.core.dtypes import float32, int64
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
 from ..tensor.ops import elementwise_functions as each
 from ..tensor.ops.arithmetic import clamp, where
 from ..tensor.ops.creation import empty_like, zeros
-from ..tensor.ops.matmul import matmul
 from ..tensor.ops.network_functions import dropped, gelu_tanh
 from ..tensor.ops.network_functions import gelu as gelu_of
 from ..tensor.ops.network_functions import silu as silu_of
@@ -21,9 +18,8 @@ from ..tensor.ops.normalising import log_softmax as log_softmax_of
 from ..tensor.ops.normalising import softmax as softmax_of
 from ..tensor.ops.random_numbers import uniform_
 from ..tensor.ops.reductions import amax
-from ..tensor.ops.reductions import sum as sum_of
 from ..tensor.ops.reshape import contiguous
-from .casting import cast_to_fast, cast_to_full
+from .casting import cast_to_full
 
 __all__ = [
     "dropout",
@@ -32,7 +28,6 @@ __all__ = [
     "gelu",
     "hardtanh",
     "leaky_relu",
-    "linear",
     "log_softmax",
     "logsigmoid",
     "mish",
@@ -45,47 +40,6 @@ __all__ = [
     "softplus",
     "tanh",
 ]
-
-
-def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """``input @ weight.T + bias``, along the last dimension.
-
-    Raises:
-        ValueError: the shapes do not fit.
-    """
-    input, weight, bias = cast_to_fast(input, weight, bias)
-    alike = bias is None or (bias.dtype is input.dtype and bias._layout.place is input._layout.place)
-    if weight.ndim != 2 or not alike or input.dtype.kind != "f" or not input.ndim:
-        made = input @ weight.t()
-        return made if bias is None else made + bias
-    made = _product(plain(input), plain(weight), None if bias is None else plain(bias))
-    if not wants_history(input, weight, bias):
-        return made
-    # What a gradient does not need is not kept, as in torch.
-    kept = Kept(input) if weight._layout.tracked else None
-    kept_weight = Kept(weight) if input._layout.tracked else None
-    shape = tuple(input.shape)
-    longer = () if bias is None else tuple(range(len(shape) - 1))
-
-    def apply(node: Any, gradient: Tensor) -> Any:
-        to_input = to_weight = to_bias = None
-        if kept_weight is not None:
-            to_input = gradient @ kept_weight.get(node)
-        if kept is not None:
-            rows = gradient if gradient.ndim == 2 else gradient.reshape(-1, gradient.shape[-1])
-            x = kept.get(node)
-            to_weight = rows.t() @ (x if x.ndim == 2 else x.reshape(-1, shape[-1]))
-        if node.edges[2] is not None:
-            to_bias = sum_of(gradient, longer, dtype=gradient.dtype) if longer else gradient
-        return to_input, to_weight, to_bias
-
-    keeps = [each for each in (kept, kept_weight) if each is not None]
-    return record_fused("LinearBackward", made, (input, weight, bias), keeps, apply)
-
-
-def _product(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    made = matmul(input, weight.t())
-    return made if bias is None else made.add_(bias)
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:

@@ -11,7 +11,8 @@ from ..tensor.core.tensor_errors import ArgumentError
 from ..tensor.ops.creation import empty, ones
 from ..tensor.ops.triangles import tril
 from . import init
-from .activations import dropout, gelu, linear, relu, softmax
+from .activations import dropout, gelu, relu, softmax
+from .affine import linear
 from .casting import cast_to_fast
 from .fused_losses import attention_shares
 from .linear_layers import Dropout, Linear

@@ -9,7 +9,8 @@ from ..tensor.core.tensor import Tensor
 from ..tensor.ops.creation import empty
 from ..tensor.ops.reshape import flatten, unflatten
 from . import init
-from .activations import dropout, embedding, linear
+from .activations import dropout, embedding
+from .affine import linear
 from .module import Module
 from .parameter import Parameter
 

@@ -58,15 +58,17 @@ class Module:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """``forward``, with hooks around it."""
         with entered(self):
-            for hook in list(self._forward_pre_hooks.values()):
-                changed = hook(self, args)
-                if changed is not None:
-                    args = changed if isinstance(changed, tuple) else (changed,)
+            if self._forward_pre_hooks:
+                for hook in list(self._forward_pre_hooks.values()):
+                    changed = hook(self, args)
+                    if changed is not None:
+                        args = changed if isinstance(changed, tuple) else (changed,)
             result = self.forward(*args, **kwargs)
-            for hook in list(self._forward_hooks.values()):
-                changed = hook(self, args, result)
-                if changed is not None:
-                    result = changed
+            if self._forward_hooks:
+                for hook in list(self._forward_hooks.values()):
+                    changed = hook(self, args, result)
+                    if changed is not None:
+                        result = changed
             return result
 
     # --- attributes
@@ -95,9 +97,10 @@ class Module:
 
     def __getattr__(self, name: str) -> Any:
         fields = self.__dict__
-        for table in ("_parameters", "_buffers", "_modules"):
-            if name in fields.get(table, ()):
-                return fields[table][name]
+        if "_parameters" in fields:
+            for table in (fields["_parameters"], fields["_modules"], fields["_buffers"]):
+                if name in table:
+                    return table[name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __delattr__(self, name: str) -> None:

@@ -13,7 +13,7 @@ from ..tensor.core.tensor_errors import ArgumentError
 __all__ = ["Optimizer", "Row"]
 
 Row = tuple[Tensor, Tensor, dict[str, Any]]
-"""A parameter and its gradient, both without history, and what is remembered of the parameter."""
+"""A parameter, its gradient, and what is remembered of the parameter. Nothing is recorded while they change."""
 
 
 class Optimizer:
@@ -65,11 +65,12 @@ class Optimizer:
         """Take away the gradients of all parameters, or make them 0."""
         for group in self.param_groups:
             for each in group["params"]:
-                if each.grad is not None:
+                state = each._gradient
+                if state is not None and state.grad is not None:
                     if set_to_none:
-                        each.grad = None
+                        state.grad = None
                     else:
-                        each.grad.detach_().zero_()
+                        state.grad.detach_().zero_()
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change all parameters that have gradients.
@@ -88,10 +89,9 @@ class Optimizer:
             for group in self.param_groups:
                 rows = []
                 for each in group["params"]:
-                    gradient = each.grad
-                    if gradient is not None:
-                        # Without gradients: operations of plain tensors take the short way.
-                        rows.append((each.detach(), gradient.detach(), self.state.setdefault(each, {})))
+                    state = each._gradient
+                    if state is not None and state.grad is not None:
+                        rows.append((each, state.grad, self.state.setdefault(each, {})))
                 if rows:
                     self._change(rows, group)
         iteration_done()

@@ -7,8 +7,9 @@ The library comes with the wheel ``nvidia-cublas`` or the CUDA toolkit. NVIDIA's
 from __future__ import annotations
 
 import ctypes
-import functools
 import threading
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from typing import Any
 
 from ....allocators.errors import CuplugError
@@ -29,7 +30,7 @@ _WORKSPACE = 32 << 20
 _VERSIONS = (13, 12, 11)
 
 
-@functools.cache
+@cache
 def cublas() -> Any | None:
     """The library, or None where it is not installed."""
     try:
@@ -47,19 +48,12 @@ def cublas() -> Any | None:
 
 
 def _typed(library: Any) -> Any:
-    pointer, size, integer, wide = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_longlong
+    pointer, size = ctypes.c_void_p, ctypes.c_size_t
     library.cublasCreate_v2.argtypes = (pointer,)
     library.cublasDestroy_v2.argtypes = (pointer,)
     library.cublasSetStream_v2.argtypes = (pointer, pointer)
     library.cublasSetWorkspace_v2.argtypes = (pointer, pointer, size)
     library.cublasGetStatusString.restype = ctypes.c_char_p
-    shared = (pointer, integer, integer)
-    library.cublasGemmStridedBatchedEx.argtypes = (
-        *(*shared, integer, integer, integer, pointer),
-        *(pointer, integer, integer, wide),
-        *(pointer, integer, integer, wide),
-        *(pointer, pointer, integer, integer, wide, integer, integer, integer),
-    )
     return library
 
 
@@ -68,6 +62,8 @@ class Blas:
 
     def __init__(self, library: Any, place: DevicePlace) -> None:
         self.library = library
+        self.gemm = library["cublasGemmStridedBatchedEx"]
+        """The function, of our own: its arguments need no conversion."""
         self.place = place
         self._local = threading.local()
         self._handles: list[int] = []
@@ -79,7 +75,10 @@ class Blas:
         Raises:
             CuplugError: it failed.
         """
-        status = getattr(self.library, name)(*arguments)
+        self.check(name, getattr(self.library, name)(*arguments))
+
+    def check(self, name: str, status: int) -> None:
+        """Raise CuplugError if what a function of cuBLAS returned says that it failed."""
         if status:
             reason = self.library.cublasGetStatusString(status).decode()
             raise CuplugError(f"{name} failed on {self.place.device}: {reason}")
@@ -132,42 +131,73 @@ class Gemm:
         b_turned, b_step = _ordered(b) or (False, max(columns, 1))
         a_batch = a.strides[0] if not self.copies[0] else rows * inner
         b_batch = b.strides[0] if not self.copies[1] else inner * columns
-        self._before = (
-            *(_TRANSPOSED if b_turned else _NO, _TRANSPOSED if a_turned else _NO),
-            *(columns, rows, inner, ctypes.addressof(self._one)),
-        )
-        self._b, self._a = (kind, b_step, b_batch), (kind, a_step, a_batch)
-        after = kind, columns, rows * columns, count
-        self._after = (*after, _COMPUTE_64F if double else _COMPUTE_32F, _DEFAULT_ALGORITHM)
-        single = out.dtype.name == "float32"
-        self._after_rounded = (*after, _COMPUTE_32F_FAST_TF32, _DEFAULT_ALGORITHM) if single else self._after
+        self.by_address = not any(self.copies)
+        """Whether only the operands' addresses matter, not their layouts, which were those given here."""
         if max(columns, rows, inner, a_step, b_step, count) >= 2**31:
             raise CuplugError(f"matmul: {a.shape} @ {b.shape}: cuBLAS takes lengths below 2**31")
 
-    def __call__(self, out: Tensor, a: Tensor, b: Tensor) -> None:
-        if self.copies[0]:
-            a = self.blas.place.contiguous_copy(a)
-        if self.copies[1]:
-            b = self.blas.place.contiguous_copy(b)
-        blas, place = self.blas, self.blas.place
-        stream = place.stream_handle()
-        driver = place.driver
-        before = driver.current_device()
-        driver.set_device(place.ordinal)  # also where another library has made its own context current
-        try:
-            blas.call(
-                "cublasGemmStridedBatchedEx",
-                blas.handle(stream),
-                *self._before,
-                *(b._address, *self._b),
-                *(a._address, *self._a),
-                *(ctypes.addressof(self._zero), out._address),
-                *(self._after if switches.precision == "highest" else self._after_rounded),
+        def arguments(computed: int) -> tuple[int, ...]:
+            return (
+                *(0, _TRANSPOSED if b_turned else _NO, _TRANSPOSED if a_turned else _NO),
+                *(columns, rows, inner, ctypes.addressof(self._one)),
+                *(0, kind, b_step, b_batch, 0, kind, a_step, a_batch, ctypes.addressof(self._zero)),
+                *(0, kind, columns, rows * columns, count, computed, _DEFAULT_ALGORITHM),
             )
+
+        self._exact = arguments(_COMPUTE_64F if double else _COMPUTE_32F)
+        self._rounded = arguments(_COMPUTE_32F_FAST_TF32) if out.dtype.name == "float32" else self._exact
+        # One product at a time has a slot; taking and giving back are single operations of a list.
+        self._exact_slots: list[_Slot] = []
+        self._rounded_slots: list[_Slot] = []
+
+    def __call__(self, out: Tensor, a: Tensor, b: Tensor) -> None:
+        blas = self.blas
+        place = blas.place
+        if self.copies[0]:
+            a = place.contiguous_copy(a)
+        if self.copies[1]:
+            b = place.contiguous_copy(b)
+        driver, ordinal, exact = place.driver, place.ordinal, switches.precision == "highest"
+        slots = self._exact_slots if exact else self._rounded_slots
+        try:
+            slot = slots.pop()
+        except IndexError:
+            slot = _Slot(blas.gemm, self._exact if exact else self._rounded)
+        slot.a.value, slot.b.value, slot.out.value = a._address, b._address, out._address
+        before = driver.current_device()
+        driver.set_device(ordinal)  # also where another library has made its own context current
+        try:
+            slot.handle.value = blas.handle(place.stream_handle())
+            status = slot.call()
         finally:
-            if before != place.ordinal:
+            if before != ordinal:
                 driver.set_device(before)
-        place.launched()
+        slots.append(slot)
+        if status:
+            blas.check("cublasGemmStridedBatchedEx", status)
+        if place.runtime.launch_blocking:
+            place.launched()
+
+
+_POINTER, _INTEGER, _WIDE = ctypes.c_void_p, ctypes.c_int, ctypes.c_longlong
+_GEMM = (
+    *(_POINTER, _INTEGER, _INTEGER, _INTEGER, _INTEGER, _INTEGER, _POINTER),
+    *(_POINTER, _INTEGER, _INTEGER, _WIDE),
+    *(_POINTER, _INTEGER, _INTEGER, _WIDE),
+    *(_POINTER, _POINTER, _INTEGER, _INTEGER, _WIDE, _INTEGER, _INTEGER, _INTEGER),
+)
+"""The parameters of ``cublasGemmStridedBatchedEx``."""
+
+
+class _Slot:
+    """The arguments of one product, so that ctypes converts none of them: as ``drivers/cuda/launch.py`` launches."""
+
+    __slots__ = ("a", "b", "call", "handle", "out")
+
+    def __init__(self, function: Any, values: Sequence[int]) -> None:
+        arguments: list[Any] = [kind(value) for kind, value in zip(_GEMM, values, strict=True)]
+        self.handle, self.b, self.a, self.out = (arguments[place] for place in (0, 7, 11, 16))
+        self.call: Callable[[], int] = partial(function, *arguments)
 
 
 def _ordered(layout: Layout) -> tuple[bool, int] | None:

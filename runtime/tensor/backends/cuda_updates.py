@@ -97,9 +97,9 @@ def _capacity(line: Update) -> int:
 
 def _chunks(rows: Sequence[Sequence[Tensor]], width: int, capacity: int) -> Iterator[_Chunk]:
     table, count, blocks = array("Q"), 0, 0
+    size = rows[0][0]._layout.dtype.itemsize  # of all
     for row in rows:
-        for each in row[:width]:
-            table.append(each._address)
+        table.extend([each._storage.address + each._offset * size for each in row[:width]])
         elements = row[0]._layout.numel
         table.append(elements)
         table.append(blocks)

@@ -17,9 +17,9 @@ from .copying import copied_to
 from .elementwise import apply_into, common_place
 from .reshape import reshape
 from .results import into
-from .views import expand, unsqueeze
+from .views import expand, transpose, unsqueeze
 
-__all__ = ["bmm", "dot", "matmul", "matmul_operator", "mm", "mv"]
+__all__ = ["bmm", "dot", "matmul", "matmul_operator", "mm", "mv", "product_plan"]
 
 
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -92,6 +92,21 @@ def dot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return matmul(input, other, out=out)
 
 
+def product_plan(a: Tensor, b: Tensor, *, turned: tuple[bool, bool] = (False, False)) -> Plan:
+    """What multiplies two tensors of these layouts, of one place and type. It takes no notice of gradients, and no
+    care of mixed precision.
+
+    Args:
+        a: a tensor that requires no gradients.
+        b: another one.
+        turned: of each, a matrix then, whether its transpose is multiplied.
+
+    Raises:
+        ValueError: the shapes do not fit.
+    """
+    return _Product(*(transpose(each, 0, 1) if turn else each for each, turn in zip((a, b), turned, strict=True)))
+
+
 def _prepare(_: str, a: Any, b: Any) -> Plan:
     for each in (a, b):
         if not isinstance(each, Tensor):
@@ -128,10 +143,13 @@ class _Product:
         self._kernel = None
         if inner and self._product.numel:
             self._kernel = place.matmul(self._product, self._a(a)._layout, self._b(b)._layout)
+        self._by_address = self._a.is_view and self._b.is_view and getattr(self._kernel, "by_address", False)
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
         out = self._empty(self._final)
-        if self._kernel is not None:
+        if self._by_address:
+            self._kernel(out, a, b)  # type: ignore[misc]
+        elif self._kernel is not None:
             self._kernel(make_tensor(out._storage, 0, self._product), self._a(a), self._b(b))
         elif self._final.numel:
             apply_into(COPY, out, 0)
@@ -148,6 +166,8 @@ class _Batch:
         shown = self._shown(tensor)
         if shown._storage is tensor._storage and shown._offset == tensor._offset:
             self._layout = shown._layout
+        self.is_view = self._layout is not None
+        """Whether nothing is copied: only where a tensor begins matters then, not its own layout."""
 
     def __call__(self, tensor: Tensor) -> Tensor:
         if self._layout is None:

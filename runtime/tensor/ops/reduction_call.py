@@ -14,7 +14,7 @@ from ..places.place import place_at
 from ..places.reduction_table import REDUCTIONS, Reduction, ReductionRule
 from .results import into
 
-__all__ = ["Axes", "reduced", "reduced_to_all"]
+__all__ = ["Axes", "reduced", "reduced_to_all", "reduction_plan"]
 
 Axes = Any
 """A dimension, several, or None for all."""
@@ -62,6 +62,13 @@ def reduced_to_all(name: str, input: Tensor, dim: Axes, keepdim: bool, parameter
         TypeError: the line does not take elements of this type.
     """
     return dispatch((name, dim, keepdim, None), _prepare, (input,), parameter)  # type: ignore[no-any-return]
+
+
+def reduction_plan(name: str, input: Tensor, dim: Axes) -> Plan:
+    """What computes the first result of a line of the table of reductions, without a parameter, in the tensor's own
+    type, of tensors of this layout that require no gradients. Raises as ``reduced_to_all``."""
+    plan = _prepare((name, dim, False, input.dtype), input)
+    return lambda tensor: plan(tensor, None)[0]
 
 
 def _prepare(asked: tuple[str, Axes, bool, Any], input: Tensor) -> Plan:

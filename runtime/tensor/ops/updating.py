@@ -51,15 +51,16 @@ def _groups(rows: Sequence[Sequence[Tensor]]) -> dict[tuple[Any, Any], list[Sequ
     for row in rows:
         layout = row[0]._layout
         if layout.numel:
-            groups.setdefault((place_at(layout), layout.dtype), []).append(row)
+            groups.setdefault((layout.place, layout.dtype), []).append(row)
     return groups
 
 
 def _alike(row: Sequence[Tensor], kind: Any) -> Sequence[Tensor]:
     """The tensors as ones whose elements lie side by side in one order: themselves, where they do."""
-    first = row[0]._layout
+    place = row[0]._layout.place
     for each in row:
         layout = each._layout
-        if not layout.contiguous or layout.dtype is not kind or layout.place is not first.place:
-            return [contiguous(copied_to(one.detach(), place_at(first), kind)) for one in row]
+        if not layout.contiguous or layout.dtype is not kind or layout.place is not place:
+            there = place_at(row[0]._layout)
+            return [contiguous(copied_to(one.detach(), there, kind)) for one in row]
     return row
