@@ -1,6 +1,6 @@
 """Networks, with torch's names: ``cuplug.nn``. It stands above ``autograd`` and computes by operations of tensors.
 
-Convolutions are products of matrices with windows, on every place; there are no fused kernels, and no cuDNN.
+Convolutions are cuDNN's on CUDA devices where it is installed, elsewhere products of matrices with windows.
 """
 
 from . import functional as functional

@@ -1,14 +1,19 @@
-"""Convolutions, as products of matrices with the windows of images. On every place the same; cuDNN would be faster."""
+"""Convolutions: by cuDNN where it is, else as products of matrices with the windows of images."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..autograd import Function
+from ..autograd import Function, enable_grad
+from ..autograd.fused import by_parts, record_fused, wants_history
+from ..autograd.graph import Kept, plain
+from ..tensor import cudnn_switches
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
+from ..tensor.ops.library_calls import run_library
 from ..tensor.ops.matmul import matmul
 from ..tensor.ops.reductions import sum as sum_of
+from ..tensor.places.library_table import Convolving
 from .casting import cast_to_fast
 from .windows import Window, columns_of, images_of, pair
 
@@ -70,8 +75,12 @@ class _Convolution(Function):
         ctx.save_for_backward(images, filters)
         ctx.window, ctx.groups = window, groups
         steps = window.steps((images.shape[2], images.shape[3]))
+        shape = (images.shape[0], filters.shape[0], *steps)
+        found = _by_library("forward", window, shape, images, filters)
+        if found is not None:
+            return found
         made = matmul(_grouped_filters(filters, groups), _grouped(images, window, steps, groups))
-        return made.view(images.shape[0], filters.shape[0], *steps)
+        return made.view(*shape)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
@@ -79,17 +88,32 @@ class _Convolution(Function):
         window, groups = ctx.window, ctx.groups
         image = (images.shape[2], images.shape[3])
         steps = window.steps(image)
-        gradient = grad_outputs[0].reshape(images.shape[0], groups, filters.shape[0] // groups, -1)
         to_images = to_filters = None
-        if ctx.needs_input_grad[0]:
+        given = grad_outputs[0]
+        if not wants_history(images, filters, given):
+            if ctx.needs_input_grad[0]:
+                to_images = _by_library("images", window, tuple(images.shape), filters, given)
+            if ctx.needs_input_grad[1]:
+                to_filters = _by_library("filters", window, tuple(filters.shape), images, given)
+        gradient = given.reshape(images.shape[0], groups, filters.shape[0] // groups, -1)
+        if ctx.needs_input_grad[0] and to_images is None:
             columns = matmul(_grouped_filters(filters, groups).transpose(-1, -2), gradient)
             to_images = images_of(
                 columns.reshape(images.shape[0], images.shape[1], -1, steps[0] * steps[1]), window, steps, image
             )
-        if ctx.needs_input_grad[1]:
+        if ctx.needs_input_grad[1] and to_filters is None:
             columns = _grouped(images, window, steps, groups)
             to_filters = sum_of(matmul(gradient, columns.transpose(-1, -2)), 0, dtype=filters.dtype).view(filters.shape)
         return to_images, to_filters, None, None
+
+
+def _by_library(part: str, window: Window, shape: tuple[int, ...], first: Tensor, second: Tensor) -> Tensor | None:
+    """A part of a convolution by cuDNN, see ``Convolving``; or None."""
+    if not cudnn_switches.enabled or first.dtype is not second.dtype:
+        return None
+    work = Convolving(part, window.stride, window.padding, window.dilation, cudnn_switches.choosing())
+    found = run_library(work, [(first.dtype, shape)], [plain(first), plain(second)])
+    return None if found is None else found[0]
 
 
 def _grouped_filters(filters: Tensor, groups: int) -> Tensor:
@@ -159,11 +183,38 @@ def conv_transpose2d(
             steps, window.stride, window.padding, window.dilation, window.size, pair(output_padding), strict=True
         )
     ]
-    count = input.shape[0]
-    parts = input.reshape(count, groups, -1, steps[0] * steps[1])
-    filters = weight.reshape(1, groups, weight.shape[0] // groups, -1)
-    columns = matmul(filters.transpose(-1, -2), parts)
-    channels = weight.shape[1] * groups
-    columns = columns.reshape(count, channels, -1, steps[0] * steps[1])
-    made = images_of(columns, window, steps, (lengths[0], lengths[1]))
+    made = _spread(input, weight, window, (lengths[0], lengths[1]), groups)
     return made if bias is None else made + bias.view(1, -1, 1, 1)
+
+
+def _spread(input: Tensor, weight: Tensor, window: Window, image: tuple[int, int], groups: int) -> Tensor:
+    """The gradient of images by that of a convolution's result: by cuDNN, or by parts."""
+
+    def compute(input: Tensor, weight: Tensor) -> Tensor:
+        count, steps = input.shape[0], (input.shape[2], input.shape[3])
+        parts = input.reshape(count, groups, -1, steps[0] * steps[1])
+        columns = matmul(weight.reshape(1, groups, weight.shape[0] // groups, -1).transpose(-1, -2), parts)
+        columns = columns.reshape(count, weight.shape[1] * groups, -1, steps[0] * steps[1])
+        return images_of(columns, window, steps, image)
+
+    made = _by_library("images", window, (input.shape[0], weight.shape[1] * groups, *image), weight, input)
+    if made is None:
+        return compute(input, weight)
+    if not wants_history(input, weight):
+        return made
+    kept_input, kept_weight = Kept(input), Kept(weight)
+
+    def apply(node: Any, gradient: Tensor) -> Any:
+        source, filters = kept_input.get(node), kept_weight.get(node)
+        found: list[Tensor | None] = [None, None]
+        if not wants_history(gradient, source, filters):
+            if node.edges[0] is not None:
+                found[0] = _by_library("forward", window, tuple(source.shape), gradient, filters)
+            if node.edges[1] is not None:
+                found[1] = _by_library("filters", window, tuple(filters.shape), gradient, source)
+        if all(each is not None or edge is None for each, edge in zip(found, node.edges, strict=True)):
+            return found
+        with enable_grad():
+            return by_parts(compute, (source, filters), gradient)
+
+    return record_fused("ConvolutionTransposedBackward", made, (input, weight), [kept_input, kept_weight], apply)

@@ -1,8 +1,7 @@
-"""``cuplug.backends.cudnn``: torch's switches of cuDNN, which is not used.
+"""``cuplug.backends.cudnn``: torch's switches of cuDNN, which computes convolutions on CUDA where it is installed.
 
-Convolutions are products of matrices with windows of the input. There is one algorithm, so ``benchmark`` has nothing to
-choose from; and it gives the same bits in every run, so ``deterministic`` has nothing to change. They compute in
-float32 whatever ``allow_tf32`` says here; ``backends.cuda.matmul.allow_tf32`` holds for them as for all products.
+They hold for what runs after they are set. On the CPU, on the simulator and where cuDNN is missing, convolutions are
+products of matrices, by one algorithm that gives the same bits in every run.
 """
 
 from __future__ import annotations
@@ -10,22 +9,37 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from .backends.cudnn import cudnn
+from .core.switches import switches
+from .places.library_table import Choosing
+
 __all__ = ["allow_tf32", "benchmark", "deterministic", "enabled", "flags", "is_available", "version"]
 
 allow_tf32: bool = True
+"""Whether convolutions of float32 may round to TF32, 10 bits of mantissa; as in torch they may by default."""
 benchmark: bool = False
+"""Whether the algorithm of a convolution is chosen by the clock on first use, instead of by an estimate."""
 deterministic: bool = False
+"""Whether only algorithms are taken that give the same bits in every run; ``use_deterministic_algorithms`` asks for
+them, too."""
 enabled: bool = True
+"""Whether cuDNN is used at all."""
 
 
 def is_available() -> bool:
-    """Whether cuDNN is used: it is not."""
-    return False
+    """Whether cuDNN's library is installed, version 9 or later."""
+    return cudnn() is not None
 
 
 def version() -> int | None:
-    """The version of cuDNN: there is none."""
-    return None
+    """The library's version, as 91900 for 9.19.0, or None without it."""
+    library = cudnn()
+    return None if library is None else int(library.cudnnGetVersion())
+
+
+def choosing() -> Choosing:
+    """What the switches say now."""
+    return Choosing(bool(benchmark), bool(deterministic) or switches.deterministic, bool(allow_tf32))
 
 
 @contextmanager

@@ -17,7 +17,10 @@ def running(request: pytest.FixtureRequest) -> Iterator[str]:
     if selection == "sim":
         selection = "sim:devices=2,schedule=random,seed=7"
     cuplug.init(driver=selection)
+    before = cuplug.backends.cudnn.allow_tf32
+    cuplug.backends.cudnn.allow_tf32 = False  # gradients are compared more closely than TF32 is exact
     yield selection
+    cuplug.backends.cudnn.allow_tf32 = before
     cuplug.shutdown()
 
 

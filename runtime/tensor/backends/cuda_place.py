@@ -1,4 +1,5 @@
-"""A CUDA device: kernels generated for the layouts at hand, compiled once and kept on disk; cuBLAS for products."""
+"""A CUDA device: kernels generated for the layouts at hand, compiled once and kept on disk; cuBLAS for products, cuDNN
+for convolutions."""
 
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ from ..core.shapes import Shape
 from ..core.tensor import Tensor, address_of, make_tensor
 from ..places.distributions import wide
 from ..places.elementwise_table import COPY, Elementwise, TypeRule
+from ..places.library_table import Convolving
 from ..places.pattern_table import PATTERNS
 from ..places.place import Kernel
 from ..places.reduction_table import Reduction
@@ -32,6 +34,8 @@ from .cublas import Blas, Gemm, cublas
 from .cuda_row_kernels import row_kernel
 from .cuda_source import THREADS
 from .cuda_updates import Updates
+from .cudnn import Dnn, cudnn
+from .cudnn_kernels import library_kernel
 from .device_place import DevicePlace
 
 __all__ = ["CudaPlace"]
@@ -48,6 +52,8 @@ class CudaPlace(DevicePlace):
         self._modules: dict[str, SourceModule] = {}
         self._blas: Blas | None = None
         self._looked_for_blas = False
+        self._dnn: Dnn | None = None
+        self._looked_for_dnn = False
         self._updates = Updates(self)
 
     # --- compiling and launching
@@ -211,6 +217,20 @@ class CudaPlace(DevicePlace):
             self._blas = None if library is None else Blas(library, self)
             self._looked_for_blas = True
         return self._blas
+
+    def library(self, work: Convolving, layouts: Sequence[Layout]) -> Kernel | None:
+        if not self._looked_for_dnn:
+            library = cudnn() if self.driver.simulator is None else None
+            if library is None and self.driver.simulator is None:
+                warnings.warn(
+                    "cuDNN is not installed (pip install nvidia-cudnn-cu13): convolutions use kernels that are several "
+                    "times slower",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+            self._dnn = None if library is None else Dnn(library, self)
+            self._looked_for_dnn = True
+        return None if self._dnn is None else library_kernel(self._dnn, work, layouts)
 
     def fill(self, pattern: str, out: Layout) -> Kernel:
         found = PATTERNS[pattern]

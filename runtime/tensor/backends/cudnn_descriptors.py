@@ -1,0 +1,161 @@
+"""What cuDNN's graphs are described by: descriptors with attributes, and the numbers that its headers name.
+
+Each kind of descriptor and attribute, with the type of its values, is documented in ``cudnn_graph.h`` (NVIDIA cuDNN
+Backend, "cudnn_graph Library"). The names here are NVIDIA's, less what all have in common.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from .cudnn import Dnn
+
+__all__ = ["DATA_TYPES", "Attribute", "Descriptor", "Kind", "Named"]
+
+DATA_TYPES = {"float32": 0, "float64": 1, "float16": 2, "int32": 4, "bfloat16": 9, "int64": 10, "bool": 11}
+"""``cudnnDataType_t`` by the names of our types."""
+
+
+class Kind(IntEnum):
+    """``cudnnBackendDescriptorType_t``."""
+
+    CONVOLUTION = 1
+    ENGINE = 2
+    ENGINECFG = 3
+    ENGINEHEUR = 4
+    EXECUTION_PLAN = 5
+    CONVOLUTION_FORWARD = 10
+    CONVOLUTION_BACKWARD_FILTER = 11
+    CONVOLUTION_BACKWARD_DATA = 12
+    OPERATIONGRAPH = 15
+    VARIANT_PACK = 16
+    TENSOR = 17
+
+
+class Attribute(NamedTuple):
+    """One of ``cudnnBackendAttributeName_t``, with the ``cudnnBackendAttributeType_t`` of its values."""
+
+    name: int
+    kind: int
+
+    @property
+    def value(self) -> Any:
+        """The C type of its values."""
+        return _C_TYPES.get(self.kind, ctypes.c_int)
+
+
+_HANDLE, _DATA, _BOOL, _INT64, _FLOAT, _DOUBLE, _POINTER, _MODE, _HEURISTIC, _NOTE, _DESCRIPTOR = (
+    *(0, 1, 2, 3, 4, 5, 6, 7, 8),
+    *(11, 15),
+)
+_C_TYPES: dict[int, Any] = {
+    _HANDLE: ctypes.c_void_p,
+    _BOOL: ctypes.c_bool,
+    _INT64: ctypes.c_int64,
+    _FLOAT: ctypes.c_float,
+    _DOUBLE: ctypes.c_double,
+    _POINTER: ctypes.c_void_p,
+    _DESCRIPTOR: ctypes.c_void_p,
+}  # all others are enumerations
+
+
+class Named:
+    """The attributes that are used here."""
+
+    CONVOLUTION_COMP_TYPE = Attribute(100, _DATA)
+    CONVOLUTION_CONV_MODE = Attribute(101, _MODE)
+    CONVOLUTION_DILATIONS = Attribute(102, _INT64)
+    CONVOLUTION_FILTER_STRIDES = Attribute(103, _INT64)
+    CONVOLUTION_POST_PADDINGS = Attribute(104, _INT64)
+    CONVOLUTION_PRE_PADDINGS = Attribute(105, _INT64)
+    CONVOLUTION_SPATIAL_DIMS = Attribute(106, _INT64)
+    ENGINEHEUR_MODE = Attribute(200, _HEURISTIC)
+    ENGINEHEUR_OPERATION_GRAPH = Attribute(201, _DESCRIPTOR)
+    ENGINEHEUR_RESULTS = Attribute(202, _DESCRIPTOR)
+    ENGINECFG_ENGINE = Attribute(300, _DESCRIPTOR)
+    EXECUTION_PLAN_HANDLE = Attribute(400, _HANDLE)
+    EXECUTION_PLAN_ENGINE_CONFIG = Attribute(401, _DESCRIPTOR)
+    EXECUTION_PLAN_WORKSPACE_SIZE = Attribute(402, _INT64)
+    OPERATIONGRAPH_HANDLE = Attribute(800, _HANDLE)
+    OPERATIONGRAPH_OPS = Attribute(801, _DESCRIPTOR)
+    TENSOR_BYTE_ALIGNMENT = Attribute(900, _INT64)
+    TENSOR_DATA_TYPE = Attribute(901, _DATA)
+    TENSOR_DIMENSIONS = Attribute(902, _INT64)
+    TENSOR_STRIDES = Attribute(903, _INT64)
+    TENSOR_UNIQUE_ID = Attribute(906, _INT64)
+    VARIANT_PACK_UNIQUE_IDS = Attribute(1000, _INT64)
+    VARIANT_PACK_DATA_POINTERS = Attribute(1001, _POINTER)
+    VARIANT_PACK_WORKSPACE = Attribute(1003, _POINTER)
+    ENGINE_NUMERICAL_NOTE = Attribute(1303, _NOTE)
+
+    @staticmethod
+    def convolution_scale(name: int, double: bool) -> Attribute:
+        """The factors of a convolution, which are of the type that it computes in."""
+        return Attribute(name, _DOUBLE if double else _FLOAT)
+
+    @staticmethod
+    def part(name: int) -> Attribute:
+        """A descriptor that is part of another."""
+        return Attribute(name, _DESCRIPTOR)
+
+
+class Descriptor:
+    """A descriptor of cuDNN's, which is destroyed with this object. It keeps those that it was made of."""
+
+    def __init__(self, dnn: Dnn, kind: int, attributes: Mapping[Attribute, Sequence[Any]] | None = None) -> None:
+        """A descriptor with these attributes, or one without any, to be filled by cuDNN.
+
+        Raises:
+            DnnError: cuDNN does not take it so.
+        """
+        self._library, self._dnn = dnn.library, dnn
+        made = ctypes.c_void_p()
+        self._kept: list[Any] = []
+        self.address = 0
+        dnn.call("cudnnBackendCreateDescriptor", int(kind), ctypes.byref(made))
+        self.address = made.value or 0
+        if attributes is None:
+            return
+        for attribute, values in attributes.items():
+            given = [each.address if isinstance(each, Descriptor) else each for each in values]
+            self._kept += [each for each in values if isinstance(each, Descriptor)]
+            array = (attribute.value * len(given))(*given)
+            dnn.call("cudnnBackendSetAttribute", self.address, *attribute, len(given), ctypes.addressof(array))
+        dnn.call("cudnnBackendFinalize", self.address)
+
+    def __del__(self) -> None:
+        try:
+            if self.address:
+                self._library.cudnnBackendDestroyDescriptor(self.address)
+        except Exception:  # at the interpreter's end
+            pass
+
+    def numbers(self, attribute: Attribute) -> list[int]:
+        """The values of an attribute that is one or several numbers."""
+        room = (attribute.value * _MOST)()
+        return [int(each) for each in room[: self._fill(attribute, room)]]
+
+    def parts(self, attribute: Attribute, kind: Kind) -> list[Descriptor]:
+        """The descriptors of an attribute, at most as many as cuDNN has."""
+        count = ctypes.c_int64()
+        address = self.address
+        if kind is Kind.ENGINE:
+            count.value = 1
+        else:
+            self._dnn.call("cudnnBackendGetAttribute", address, *attribute, 0, ctypes.addressof(count), None)
+        made = [Descriptor(self._dnn, kind) for _ in range(count.value)]
+        room = (ctypes.c_void_p * len(made))(*[each.address for each in made])
+        return made[: self._fill(attribute, room)] if made else []
+
+    def _fill(self, attribute: Attribute, room: Any) -> int:
+        count = ctypes.c_int64()
+        given = *attribute, len(room), ctypes.addressof(count), ctypes.addressof(room)
+        self._dnn.call("cudnnBackendGetAttribute", self.address, *given)
+        return min(count.value, len(room))
+
+
+_MOST = 32
+"""Numbers of an attribute: there are ten numerical notes."""

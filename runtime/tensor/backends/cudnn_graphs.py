@@ -1,0 +1,200 @@
+"""Graphs of operations that cuDNN runs: which of its engines does it, and the kernel that this makes.
+
+cuDNN ranks the engines that can run a graph, the best first by its own estimate. The first that suits is taken, or with
+``benchmark`` the fastest of the first few by the clock.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from ...stream import Event
+from ..core.layout import Layout
+from ..core.shapes import Shape
+from ..core.tensor import Tensor
+from ..places.library_table import Choosing
+from .cudnn import Dnn, DnnError
+from .cudnn_descriptors import DATA_TYPES, Attribute, Descriptor, Kind, Named
+
+__all__ = ["ALIGNMENT", "GraphKernel", "described"]
+
+ALIGNMENT = 16
+"""Bytes: the addresses that the engines are told of are multiples of it."""
+_RANKED, _LAST_RESORT = 3, 2  # cudnnBackendHeurMode_t: mode A, and the fallback
+_DOWN_CONVERTS, _NOT_DETERMINISTIC, _TENSOR_CORE = 1, 4, 0  # cudnnBackendNumericalNote_t
+_MOST_WORKSPACE = 1 << 30
+"""Bytes that an algorithm may use while it runs, unless all want more."""
+_TIMED, _RUNS = 8, 3
+"""How many algorithms ``benchmark`` times, and how often."""
+
+
+def described(dnn: Dnn, number: int, kind: str, shape: Shape, strides: Shape) -> Descriptor:
+    """The descriptor of a tensor in memory, which the graph knows by this number.
+
+    Raises:
+        DnnError: cuDNN does not take it so.
+    """
+    return Descriptor(
+        dnn,
+        Kind.TENSOR,
+        {
+            Named.TENSOR_DATA_TYPE: [DATA_TYPES[kind]],
+            Named.TENSOR_DIMENSIONS: shape,
+            Named.TENSOR_STRIDES: strides,
+            Named.TENSOR_UNIQUE_ID: [number],
+            Named.TENSOR_BYTE_ALIGNMENT: [ALIGNMENT],
+        },
+    )
+
+
+class GraphKernel:
+    """Runs a graph whose tensors are numbered from 1 on, with tensors in this order.
+
+    A plan must not serve two threads at once, so each thread has its own; the algorithm is chosen once.
+    """
+
+    def __init__(
+        self, dnn: Dnn, operations: Sequence[Descriptor], layouts: Sequence[Layout], choosing: Choosing
+    ) -> None:
+        """Choose an algorithm.
+
+        Args:
+            dnn: cuDNN on the device.
+            operations: of the graph.
+            layouts: of the tensors.
+            choosing: by which rule.
+
+        Raises:
+            DnnError: cuDNN has none.
+        """
+        self._dnn, self._place = dnn, dnn.place
+        self._numbers = list(range(1, len(layouts) + 1))
+        self._local = threading.local()
+        with self._place.runtime.on_device(self._place.ordinal):
+            handle = dnn.handle(self._place.stream_handle())
+            graph = {Named.OPERATIONGRAPH_HANDLE: [handle], Named.OPERATIONGRAPH_OPS: operations}
+            self._graph = Descriptor(dnn, Kind.OPERATIONGRAPH, graph)
+            single = any(each.dtype.name == "float32" for each in layouts)
+            found = self._plans(handle, choosing, single)
+        self._local.plan = found[0]
+        self._engine = found[0].engine
+        self._to_time = found if len(found) > 1 else []
+
+    def __call__(self, *tensors: Tensor) -> None:
+        """Run it on the current stream. The addresses must be multiples of ``ALIGNMENT``.
+
+        Raises:
+            DnnError: cuDNN failed.
+            OutOfMemoryError: there is no memory for what the algorithm needs while it runs.
+        """
+        place = self._place
+        driver = place.driver
+        before = driver.current_device()
+        driver.set_device(place.ordinal)  # also where another library has made its own context current
+        try:
+            handle = self._dnn.handle(place.stream_handle())
+            addresses = [each._address for each in tensors]
+            if self._to_time:
+                self._take_fastest(handle, addresses)
+            try:
+                plan = self._local.plan
+            except AttributeError:
+                plan = self._local.plan = _Plan(self._dnn, handle, self._engine)
+            self._run(plan, handle, addresses)
+        finally:
+            if before != place.ordinal:
+                driver.set_device(before)
+        place.launched()
+
+    def _run(self, plan: _Plan, handle: int, addresses: Sequence[int]) -> None:
+        # Of our allocator, and free for what follows on this stream.
+        scratch = self._place.allocate(plan.workspace) if plan.workspace else None
+        given = {
+            Named.VARIANT_PACK_UNIQUE_IDS: self._numbers,
+            Named.VARIANT_PACK_DATA_POINTERS: addresses,
+            Named.VARIANT_PACK_WORKSPACE: [0 if scratch is None else scratch.address],
+        }
+        pack = Descriptor(self._dnn, Kind.VARIANT_PACK, given)
+        self._dnn.call("cudnnBackendExecute", handle, plan.descriptor.address, pack.address)
+
+    def _take_fastest(self, handle: int, addresses: Sequence[int]) -> None:
+        """By the clock, each after a run that loads its kernels."""
+        found, self._to_time = self._to_time, []
+        times = []
+        for plan in found:
+            start, end = (Event(enable_timing=True, runtime=self._place.runtime) for _ in range(2))
+            try:
+                self._run(plan, handle, addresses)
+                start.record(self._place.stream())
+                for _ in range(_RUNS):
+                    self._run(plan, handle, addresses)
+                end.record(self._place.stream())
+            except DnnError:  # the estimate was wrong: this one cannot run here
+                continue
+            end.synchronize()
+            times.append((start.elapsed_time(end), plan))
+        if times:
+            plan = min(times, key=lambda each: each[0])[1]
+            self._local.plan, self._engine = plan, plan.engine
+
+    # --- choosing
+
+    def _plans(self, handle: int, choosing: Choosing, single: bool) -> list[_Plan]:
+        """Those of the best engines that suit, the best first: one, or as many as are to be timed."""
+        wanted = _TIMED if choosing.benchmark else 1
+        found: list[_Plan] = []
+        greedy: list[_Plan] = []
+        refusal = DnnError("it has no algorithm that the switches of backends.cudnn allow")
+        for mode in (_RANKED, _LAST_RESORT):
+            try:
+                ranked = self._ranked(mode)
+            except DnnError as error:
+                refusal = error
+                continue
+            for engine in ranked:
+                if not _suits(engine, choosing, single):
+                    continue
+                try:
+                    plan = _Plan(self._dnn, handle, engine)
+                except DnnError as error:
+                    refusal = error
+                    continue
+                (greedy if plan.workspace > _MOST_WORKSPACE else found).append(plan)
+                if len(found) == wanted:
+                    return found
+            if found:
+                return found
+        if not greedy:
+            raise refusal
+        return greedy[:1]
+
+    def _ranked(self, mode: int) -> list[Descriptor]:
+        asked: dict[Attribute, list[Any]] = {
+            Named.ENGINEHEUR_OPERATION_GRAPH: [self._graph],
+            Named.ENGINEHEUR_MODE: [mode],
+        }
+        heuristics = Descriptor(self._dnn, Kind.ENGINEHEUR, asked)
+        return heuristics.parts(Named.ENGINEHEUR_RESULTS, Kind.ENGINECFG)
+
+
+def _suits(engine: Descriptor, choosing: Choosing, single: bool) -> bool:
+    """Whether what cuDNN notes of an engine's numbers is what the switches allow."""
+    notes = engine.parts(Named.ENGINECFG_ENGINE, Kind.ENGINE)[0].numbers(Named.ENGINE_NUMERICAL_NOTE)
+    if choosing.deterministic and _NOT_DETERMINISTIC in notes:
+        return False
+    return not (single and (_DOWN_CONVERTS in notes or (not choosing.allow_tf32 and _TENSOR_CORE in notes)))
+
+
+class _Plan:
+    """An engine made ready to run, and how many bytes it needs meanwhile."""
+
+    def __init__(self, dnn: Dnn, handle: int, engine: Descriptor) -> None:
+        self.engine = engine
+        asked: dict[Attribute, list[Any]] = {
+            Named.EXECUTION_PLAN_HANDLE: [handle],
+            Named.EXECUTION_PLAN_ENGINE_CONFIG: [engine],
+        }
+        self.descriptor = Descriptor(dnn, Kind.EXECUTION_PLAN, asked)
+        self.workspace = self.descriptor.numbers(Named.EXECUTION_PLAN_WORKSPACE_SIZE)[0]
