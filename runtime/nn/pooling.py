@@ -6,13 +6,16 @@ from math import floor
 from typing import Any
 
 from ..autograd import Function
-from ..tensor.core.dtypes import int64
+from ..autograd.fused import wants_history
+from ..tensor.core.dtypes import int64, uint8
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
+from ..tensor.ops.along import run_fused
 from ..tensor.ops.creation import full, ones, tensor, zeros
 from ..tensor.ops.joining import stack
 from ..tensor.ops.reductions import mean
 from ..tensor.ops.reductions import sum as sum_of
+from ..tensor.ops.reshape import contiguous
 from .windows import Window, columns_of, images_of, pair
 
 __all__ = [
@@ -62,26 +65,45 @@ def max_pool2d(
 
 
 class _Largest(Function):
-    """Keeps where the largest elements are, and nothing else."""
+    """Keeps where in their windows the largest elements are, and nothing else."""
 
     @staticmethod
     def forward(ctx: Any, images: Tensor, window: Window, steps: tuple[int, int]) -> Tensor:
-        columns = columns_of(images, window, steps, float("-inf"))
-        found = columns.max(2)
-        ctx.window, ctx.steps, ctx.image = window, steps, (images.shape[2], images.shape[3])
-        ctx.columns = tuple(columns.shape)
+        ctx.window, ctx.steps, ctx.shape = window, steps, tuple(images.shape)
+        count, channels, height, width = images.shape
+        if images.dtype.kind == "f" and images.numel() and window.size[0] * window.size[1] <= _MOST_PLACES:
+            planes, numbers = count * channels, [each for pair in window for each in pair]
+            made = [(images.dtype, (planes, *steps)), (uint8, (planes, *steps))]
+            source = contiguous(images).view(planes, height, width)
+            values, places = run_fused("window_largest", made, [source], *numbers, *steps)
+            ctx.save_for_backward(places)
+            return values.view(count, channels, *steps)
+        found = columns_of(images, window, steps, float("-inf")).max(2)
         ctx.save_for_backward(found.indices)
-        values: Tensor = found.values
-        return values.view(images.shape[0], images.shape[1], *steps)
+        return found.values.view(count, channels, *steps)  # type: ignore[no-any-return]
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        (indices,) = ctx.saved_tensors
+        (places,) = ctx.saved_tensors
+        window, steps = ctx.window, ctx.steps
         gradient = grad_outputs[0]
-        columns = zeros(ctx.columns, dtype=gradient.dtype, device=gradient.device)
-        flat = gradient.reshape(*ctx.columns[:2], 1, -1)
-        columns = columns.scatter(2, indices.unsqueeze(2), flat)
-        return images_of(columns, ctx.window, ctx.steps, ctx.image), None, None
+        count, channels, *image = ctx.shape
+        planes = count * channels
+        if places.dtype is uint8 and not wants_history(gradient):
+            numbers = [each for pair in window for each in pair]
+            source = contiguous(gradient).view(planes, *steps)
+            asked = [(gradient.dtype, (planes, *image))]
+            (made,) = run_fused("window_largest_gradient", asked, [source, places], *numbers, *image)
+            return made.view(ctx.shape), None, None
+        elements = window.size[0] * window.size[1]
+        columns = zeros(count, channels, elements, steps[0] * steps[1], dtype=gradient.dtype, device=gradient.device)
+        indices = places.to(int64).view(count, channels, 1, -1)
+        columns = columns.scatter(2, indices, gradient.reshape(count, channels, 1, -1))
+        return images_of(columns, window, steps, image), None, None
+
+
+_MOST_PLACES = 255
+"""Elements of a window of which one byte says which it is."""
 
 
 def max_pool1d(

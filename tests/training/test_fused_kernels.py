@@ -83,3 +83,41 @@ def test_softmax_with_its_mask_and_cross_entropy(kernels: str) -> None:
         return y, back, losses, sums, grown
 
     both(both_ways, kernels, numbers(20, 9), numbers(20, 9, seed=1))
+
+
+WINDOWS: dict[str, dict[str, Any]] = {
+    "apart": {"kernel_size": 2},
+    "overlapping": {"kernel_size": 3, "stride": 2, "padding": 1},
+    "beyond the image": {"kernel_size": (3, 2), "stride": 2, "ceil_mode": True},
+    "with gaps": {"kernel_size": 2, "stride": (1, 2), "dilation": (2, 3), "padding": (1, 0)},
+}
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_the_largest_of_windows_and_its_gradient(kernels: str, window: str) -> None:
+    def both_ways(x: Any) -> Any:
+        x.requires_grad_()
+        y = cuplug.nn.functional.max_pool2d(x, **WINDOWS[window])
+        (y * cuplug.arange(float(y.numel()), device=x.device).view(y.shape)).sum().backward()
+        return y.detach(), x.grad
+
+    given = numbers(2, 3, 9, 8)
+    given[0, 0, 4, 4], given[0, 1] = np.nan, -np.inf
+    given[1, 2, :4] = given[1, 2, :4].round()  # several are the largest: the first counts
+    both(both_ways, kernels, given)
+
+
+def test_the_largest_of_windows_is_pytorchs(kernels: str) -> None:
+    torch = pytest.importorskip("torch")
+    given = numbers(2, 3, 9, 8)
+    given[0, 0, 4, 4], given[0, 1] = np.nan, -np.inf
+    given[1, 2, :4] = given[1, 2, :4].round()
+    for settings in WINDOWS.values():
+        found = []
+        for lib, device in ((torch, "cpu"), (cuplug, kernels)):
+            x = lib.tensor(given, device=device).requires_grad_()
+            y = lib.nn.functional.max_pool2d(x, **settings)
+            (y * y.detach()).sum().backward()
+            found.append((y.detach().cpu().numpy(), x.grad.cpu().numpy()))
+        for one, other in zip(*found, strict=True):
+            np.testing.assert_allclose(other, one, rtol=1e-6)

@@ -31,6 +31,7 @@ from .cuda_scan import TILE, scan_source
 from .cuda_select import select_source
 from .cuda_sort import LONGEST_BLOCK_ROW, long_row_source, short_row_source, tile_of
 from .cuda_source import THREADS
+from .cuda_windows import WINDOW_KERNELS
 
 __all__ = ["row_kernel"]
 
@@ -315,4 +316,5 @@ _KINDS: dict[str, Callable[[Any, RowOperation, Sequence[Layout], Sequence[Layout
     "soft": _soft,
     **FUSED_KERNELS,
     **CHANNEL_KERNELS,
+    **WINDOW_KERNELS,
 }

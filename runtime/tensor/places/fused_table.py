@@ -126,6 +126,40 @@ def _channel_gradient(g: Any, x: Any, mean: Any, scale: Any, sums: Any, *weight:
     return (g - plain[:, None] - normal * by_normal[:, None]) * factor[:, None]
 
 
+def _spans(count: int, step: int, apart: int, size: int) -> list[slice]:
+    """For each element of a window, where it comes along a dimension."""
+    return [slice(n * apart, n * apart + step * (count - 1) + 1, step) for n in range(size)]
+
+
+def _window_largest(x: Any, *numbers: int) -> tuple[Any, Any]:
+    high, wide, down, right, top, left, dy, dx, rows, columns = numbers
+    planes, height, width = x.shape
+    room = max(rows * down + dy * high, height + top), max(columns * right + dx * wide, width + left)
+    source, inside = np.zeros((planes, *room), x.dtype), np.zeros(room, bool)
+    source[:, top : top + height, left : left + width] = x
+    inside[top : top + height, left : left + width] = True
+    best, place = np.zeros((planes, rows, columns), x.dtype), np.zeros((planes, rows, columns), np.uint8)
+    seen = np.zeros((rows, columns), bool)
+    for r, below in enumerate(_spans(rows, down, dy, high)):
+        for c, across in enumerate(_spans(columns, right, dx, wide)):
+            here, there = source[:, below, across], inside[below, across]
+            better = there & (~seen | (here > best) | np.isnan(here))
+            best, place = np.where(better, here, best), np.where(better, np.uint8(r * wide + c), place)
+            seen |= there
+    return best, place
+
+
+def _window_largest_gradient(g: Any, where: Any, *numbers: int) -> Any:
+    high, wide, down, right, top, left, dy, dx, height, width = numbers
+    planes, rows, columns = g.shape
+    room = max(rows * down + dy * high, height + top), max(columns * right + dx * wide, width + left)
+    made = np.zeros((planes, *room), g.dtype)
+    for r, below in enumerate(_spans(rows, down, dy, high)):
+        for c, across in enumerate(_spans(columns, right, dx, wide)):
+            made[:, below, across] += np.where(where == r * wide + c, g, g.dtype.type(0))
+    return made[:, top : top + height, left : left + width]
+
+
 # fmt: off
 _TABLE = (
     # x (rows, n), then a weight and a bias of n elements, or only a weight, or neither: the rows less their mean, by
@@ -157,6 +191,12 @@ _TABLE = (
     RowOperation("channel_sums", "channel_sums", _channel_sums, parameters=1, gradient=()),
     # g, x, mean, factor, these added up (channels, 2), the weight if there is one: the gradient of x.
     RowOperation("channel_gradient", "channel_gradient", _channel_gradient, gradient=()),
+    # x (planes, height, width), and a window's size, stride, padding, dilation and number of positions, each down and
+    # across: the largest elements (planes, rows, columns) and where in the window they are (uint8).
+    RowOperation("window_largest", "window_largest", _window_largest, parameters=10, gradient=()),
+    # g (planes, rows, columns), these places, the same of the window, height and width: the gradient of x.
+    RowOperation("window_largest_gradient", "window_largest_gradient", _window_largest_gradient, parameters=10,
+                 gradient=()),
 )
 # fmt: on
 
