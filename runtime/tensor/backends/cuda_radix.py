@@ -14,9 +14,9 @@ _BITS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "unsigned lo
 _INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
 
 _FLOATING = """    const Bits size = (Bits)(x & ~SIGN);
-    if (size > (Bits)INFINITY_BITSull) return ALL;
-    if (size == 0) return SIGN;
-    return (Bits)(x & SIGN ? ~x : x | SIGN);"""
+    const Bits turned = (Bits)(x ^ ((Bits)-(Bits)(x >> (8 * sizeof(Bits) - 1)) | SIGN));  // all bits of negative ones
+    const Bits made = size == 0 ? SIGN : turned;
+    return size > (Bits)INFINITY_BITSull ? ALL : made;"""
 
 
 def radix_header(stored: dtype, *, wide: bool) -> str:
@@ -85,13 +85,12 @@ template <int ITEMS> __device__ __forceinline__ void rank(
         unsigned peers = ~0u;
         #pragma unroll
         for (int bit = 0; bit < 8; ++bit) {
-            const bool set = digit >> bit & 1;
-            const unsigned those = __ballot_sync(~0u, set);
-            peers &= set ? those : ~those;
+            const int set = (int)(digit << (31 - bit)) >> 31;  // all bits, or none
+            peers &= ~(__ballot_sync(~0u, set < 0) ^ (unsigned)set);
         }
         const unsigned earlier = __popc(peers & ((1u << lane) - 1)), before = mine[digit];
         __syncwarp();
-        if (earlier == 0) mine[digit] = before + __popc(peers);
+        mine[digit] = before + __popc(peers);  // peers write the same
         __syncwarp();
         where[k] = digit << 16 | (before + earlier);
     }

@@ -162,6 +162,7 @@ extern "C" __global__ void __launch_bounds__(128) finish PARAMETERS {
     __shared__ __align__(16) unsigned char memory[128 * sizeof(Acc)];
     const long long o = blockIdx.x;
     Acc a = F::start();
+    #pragma unroll 8
     for (int i = threadIdx.x; i < splits; i += 128) F::merge(a, partial[o * splits + i], p);
     merge_block((Acc*)memory, a, threadIdx.x, 1, 128, p);
     if (threadIdx.x == 0) { END }

@@ -26,10 +26,11 @@ from .cuda_rows import (
     scatter_source,
     search_source,
     soft_source,
+    soft_threads,
 )
 from .cuda_scan import TILE, scan_source
 from .cuda_select import select_source
-from .cuda_sort import LONGEST_BLOCK_ROW, long_row_source, short_row_source, tile_of
+from .cuda_sort import LONGEST_BLOCK_ROW, RESIDENT, long_row_source, short_row_source, tile_of
 from .cuda_source import THREADS
 from .cuda_windows import WINDOW_KERNELS
 
@@ -125,7 +126,7 @@ def _sort_long(place: Launching, outs: Sequence[Layout], operands: Sequence[Layo
     source = long_row_source(stored, wide=wide)
     tiles = -(-length // tile_of(stored, wide=wide))
     # As many blocks as are resident at once, each with the same work.
-    wanted = -(-4 * place.runtime.properties(place.ordinal).multi_processor_count // rows)
+    wanted = -(-RESIDENT * place.runtime.properties(place.ordinal).multi_processor_count // rows)
     share = -(-tiles // wanted)
     chunks = -(-tiles // share)
     letters = "PPPPPPP"
@@ -276,7 +277,8 @@ def _search(place: Launching, operation: RowOperation, outs: Sequence[Layout], o
 def _soft(place: Launching, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
     stored, (rows, length) = operands[0].dtype, operands[0].shape
     lanes = 32 if length <= 32 * KEPT else THREADS
-    grid = (-(-(rows * lanes) // THREADS), 1, 1)
+    threads = soft_threads(lanes)
+    grid = (-(-(rows * lanes) // threads), 1, 1)
     together = 16 // stored.itemsize
     forms: dict[bool, Callable[..., None]] = {}
 
@@ -288,8 +290,8 @@ def _soft(place: Launching, operation: RowOperation, outs: Sequence[Layout], ope
             items = vector
             while lanes * items < length:
                 items *= 2
-            source = kept_soft_source(operation.cuda, stored, lanes, items, vector)
-        forms[aligned] = place.bound(place.function(source), grid, _BLOCK, "PPqq")
+            source = kept_soft_source(operation.cuda, stored, lanes, items, vector, whole=lanes * items == length)
+        forms[aligned] = place.bound(place.function(source), grid, (threads, 1, 1), "PPqq")
         return forms[aligned]
 
     def kernel(out: Tensor, given: Tensor) -> None:

@@ -7,7 +7,16 @@ from .cuda_geometry import WALKS, Walk
 from .cuda_scan import loading
 from .cuda_source import THREADS, header
 
-__all__ = ["KEPT", "PER_BLOCK", "gather_source", "kept_soft_source", "scatter_source", "search_source", "soft_source"]
+__all__ = [
+    "KEPT",
+    "PER_BLOCK",
+    "gather_source",
+    "kept_soft_source",
+    "scatter_source",
+    "search_source",
+    "soft_source",
+    "soft_threads",
+]
 
 _WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "unsigned long long"}
 
@@ -130,13 +139,13 @@ extern "C" __global__ void __launch_bounds__({THREADS}) kernel(
 
 
 def soft_source(functor: str, stored: dtype, lanes: int) -> str:
-    """``kernel(out, source, rows, length)``: ``lanes`` threads (32 or 256) for a row, 256 for a block. Rows are read
-    twice."""
+    """``kernel(out, source, rows, length)``: ``lanes`` threads (32 or 256) for a row, ``soft_threads`` for a block. A
+    row is read twice."""
     log = functor == "LogSoftmax"
     result = "load(row[i]) - most - total" if log else "exp(load(row[i]) - most) / total"
     return f"""{header([stored, stored.computed])}{loading(stored, stored.computed)}{_among(lanes)}
-extern "C" __global__ void __launch_bounds__(256) kernel(Stored* out, const Stored* source, long long rows,
-                                                         long long length) {{
+extern "C" __global__ void __launch_bounds__(THREADS) kernel(Stored* out, const Stored* source, long long rows,
+                                                             long long length) {{
     __shared__ T shared[8];
     const long long r = (long long)blockIdx.x * ROWS + threadIdx.x / LANES;
     const int lane = threadIdx.x % LANES;
@@ -161,7 +170,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel(Stored* out, const Stor
 
 def _among(lanes: int) -> str:
     return f"""
-enum {{ LANES = {lanes}, ROWS = 256 / LANES }};
+enum {{ THREADS = {soft_threads(lanes)}, LANES = {lanes}, ROWS = THREADS / LANES, WARPS = LANES / 32 }};
 template <bool largest> __device__ __forceinline__ T both(T a, T b) {{ return largest ? maximum(a, b) : a + b; }}
 template <bool largest> __device__ __forceinline__ T among_lanes(T mine, T* shared) {{
     #pragma unroll
@@ -171,18 +180,23 @@ template <bool largest> __device__ __forceinline__ T among_lanes(T mine, T* shar
     __syncthreads();
     T all = shared[0];
     #pragma unroll
-    for (int warp = 1; warp < 8; ++warp) all = both<largest>(all, shared[warp]);
+    for (int warp = 1; warp < WARPS; ++warp) all = both<largest>(all, shared[warp]);
     __syncthreads();
     return all;
 }}
 """
 
 
+def soft_threads(lanes: int) -> int:
+    """Threads of a block where so many make a row: few where a warp does, so that blocks end and begin one by one."""
+    return 128 if lanes == 32 else lanes
+
+
 KEPT = 32
 """The most elements of a row that a thread keeps."""
 
 
-def kept_soft_source(functor: str, stored: dtype, lanes: int, items: int, together: int) -> str:
+def kept_soft_source(functor: str, stored: dtype, lanes: int, items: int, together: int, *, whole: bool) -> str:
     """The same for rows of ``lanes * items`` elements at most, which are read once and kept in registers.
 
     Args:
@@ -191,50 +205,64 @@ def kept_soft_source(functor: str, stored: dtype, lanes: int, items: int, togeth
         lanes: threads for a row.
         items: elements of a thread, a multiple of ``together``.
         together: how many are read and written at once; a row's length is a multiple, and all addresses are of as many.
+        whole: whether a row has exactly so many elements.
     """
     log = functor == "LogSoftmax"
-    result = "kept[g * V + v] - most - total" if log else "kept[g * V + v] / total"
+    result = "kept[g * V + v] - most - total" if log else "divided(kept[g * V + v], total, inverse)"
+    there = "true" if whole else "i < (int)length"
     return f"""{header([stored, stored.computed])}{loading(stored, stored.computed)}{_among(lanes)}
 enum {{ V = {together}, GROUPS = {items} / V }};
 struct __align__({together * stored.itemsize}) Pack {{ Stored at[V]; }};
-extern "C" __global__ void __launch_bounds__(256) kernel(Stored* out, const Stored* source, long long rows,
-                                                         long long length) {{
+// A quotient, all but exact: the product with the inverse, moved by what it misses. The divisor is 1 at least, or NaN.
+__device__ __forceinline__ T divided(T a, T b, T inverse) {{
+    const T near = a * inverse;
+    return near + (a - near * b) * inverse;
+}}
+extern "C" __global__ void __launch_bounds__(THREADS) kernel(Stored* out, const Stored* source, long long rows,
+                                                             long long length) {{
     __shared__ T shared[8];
     const long long r = (long long)blockIdx.x * ROWS + threadIdx.x / LANES;
-    const int first = threadIdx.x % LANES * V, count = r < rows ? (int)length : 0;
+    if (r >= rows) return;  // all lanes of the row
+    const int first = threadIdx.x % LANES * V;
     const Stored* row = source + r * length;
     Stored* to = out + r * length;
     T kept[GROUPS * V], most = -INFINITY, total = T(0);
+    Pack read[GROUPS];
     #pragma unroll
     for (int g = 0; g < GROUPS; ++g) {{
         const int i = first + g * LANES * V;
-        Pack read;
-        if (i < count) read = *reinterpret_cast<const Pack*>(row + i);
-        #pragma unroll
-        for (int v = 0; v < V; ++v) kept[g * V + v] = i < count ? load(read.at[v]) : -INFINITY;
+        if ({there}) read[g] = *reinterpret_cast<const Pack*>(row + i);
     }}
+    // NaN need not be the largest: the total will be NaN.
     #pragma unroll
-    for (int k = 0; k < GROUPS * V; ++k) most = maximum(most, kept[k]);
+    for (int g = 0; g < GROUPS; ++g) {{
+        const int i = first + g * LANES * V;
+        #pragma unroll
+        for (int v = 0; v < V; ++v) {{
+            kept[g * V + v] = {there} ? load(read[g].at[v]) : -INFINITY;
+            most = fmax(most, kept[g * V + v]);
+        }}
+    }}
     most = among_lanes<true>(most, shared);
     #pragma unroll
     for (int g = 0; g < GROUPS; ++g) {{
-        if (first + g * LANES * V >= count) continue;
+        const int i = first + g * LANES * V;
         #pragma unroll
         for (int v = 0; v < V; ++v) {{
             const T power = exp(kept[g * V + v] - most);
-            total += power;
+            total += {there} ? power : T(0);
             {"" if log else "kept[g * V + v] = power;"}
         }}
     }}
     total = among_lanes<false>(total, shared);
-    {"total = log(total);" if log else ""}
+    {"total = log(total);" if log else "const T inverse = T(1) / total;"}
     #pragma unroll
     for (int g = 0; g < GROUPS; ++g) {{
         const int i = first + g * LANES * V;
         Pack made;
         #pragma unroll
         for (int v = 0; v < V; ++v) made.at[v] = convert<Stored, T>({result});
-        if (i < count) *reinterpret_cast<Pack*>(to + i) = made;
+        if ({there}) *reinterpret_cast<Pack*>(to + i) = made;
     }}
 }}
 """

@@ -30,12 +30,23 @@ _FUNCTORS = r"""
     };
 TOTAL(Sum, T(0), T(a + b))
 TOTAL(Product, T(1), T(a * b))
-template <class T> __device__ __forceinline__ T add_exponentials(T a, T b) {
-    const T low = a < b ? a : b, high = a < b ? b : a;
-    if (isnan_(a) || isnan_(b)) return a + b;
-    return isinf_(low) && (low == high || low < T(0)) ? high : high + T(log1p(exp(low - high)));
-}
-TOTAL(LogSumExp, T(-INFINITY), add_exponentials(a, b))
+// The logarithm of a sum of exponentials as the largest exponent, and the sum of what remains: one exponential each.
+template <class T> struct Powers { T most, total; };
+template <class T> struct LogSumExp {
+    typedef Powers<T> Acc;
+    static __device__ __forceinline__ Acc start() { Acc a = {T(-INFINITY), T(0)}; return a; }
+    static __device__ __forceinline__ Acc of(T x, long long i) { Acc a = {x, T(1)}; return a; }
+    static __device__ __forceinline__ Acc join(const Acc& a, const Acc& b) {
+        const bool first = a.most > b.most || isnan_(a.most);
+        const T high = first ? a.most : b.most, low = first ? b.most : a.most;
+        const T shrink = low == high ? T(1) : exp(low - high);
+        Acc both = {high, first ? a.total + b.total * shrink : b.total + a.total * shrink};
+        return both;
+    }
+    template <class R> static __device__ __forceinline__ void write(const Acc& a, R* out, long long at) {
+        out[at] = convert<R, T>(a.most + log(a.total));
+    }
+};
 
 // The extreme element so far: of equals the last one, and NaN before anything.
 template <class T> struct At { T value; long long index; };
@@ -75,6 +86,10 @@ __device__ __forceinline__ void fetch(Acc* stage, const Stored* source, long lon
 
 template <class A> __device__ __forceinline__ A from_before(const A& mine, int step) {
     return A(__shfl_up_sync(~0u, mine, step));
+}
+template <class A> __device__ __forceinline__ Powers<A> from_before(const Powers<A>& mine, int step) {
+    Powers<A> other = {A(__shfl_up_sync(~0u, mine.most, step)), A(__shfl_up_sync(~0u, mine.total, step))};
+    return other;
 }
 template <class A> __device__ __forceinline__ At<A> from_before(const At<A>& mine, int step) {
     At<A> other = {A(__shfl_up_sync(~0u, mine.value, step)), __shfl_up_sync(~0u, mine.index, step)};
@@ -176,7 +191,7 @@ class ScanSource:
 
     source: str
     acc_bytes: int
-    """Of one total."""
+    """Of one total, an upper bound."""
 
 
 def scan_source(operation: RowOperation, outs: Sequence[Layout], operand: Layout) -> ScanSource:
@@ -188,7 +203,7 @@ def scan_source(operation: RowOperation, outs: Sequence[Layout], operand: Layout
     text += f"typedef {operation.cuda}<T> F;\ntypedef F::Acc Acc;\n"
     written = ", ".join(f"out{k}" for k in range(len(outs)))
     text += _KERNELS.replace("OUTS", parameters).replace("WRITTEN", written)
-    return ScanSource(text, 16 if len(outs) > 1 else computed.itemsize)
+    return ScanSource(text, 16)
 
 
 def loading(stored: dtype, computed: dtype) -> str:

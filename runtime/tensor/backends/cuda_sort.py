@@ -11,7 +11,7 @@ from __future__ import annotations
 from ..core.dtypes import dtype
 from .cuda_radix import radix_header
 
-__all__ = ["LONGEST_BLOCK_ROW", "long_row_source", "short_row_source", "tile_of"]
+__all__ = ["LONGEST_BLOCK_ROW", "RESIDENT", "long_row_source", "short_row_source", "tile_of"]
 
 
 LONGEST_BLOCK_ROW = {1: 4096, 2: 4096, 4: 4096, 8: 2048}
@@ -25,6 +25,10 @@ def short_row_source(stored: dtype, length: int) -> str:
     while items * 256 < length:
         items *= 2
     return f"{radix_header(stored, wide=False)}enum {{ ITEMS = {items}, TILE = 256 * ITEMS }};\n{_SHORT}"
+
+
+RESIDENT = 4
+"""Blocks of ``move`` on a multiprocessor at once."""
 
 
 def tile_of(stored: dtype, *, wide: bool) -> int:
@@ -43,7 +47,8 @@ def long_row_source(stored: dtype, *, wide: bool) -> str:
     BUFFERS are: source, values, places (64 bits), spare values, spare places, counts, varying. ``counts`` has 256 times
     (chunks + 1) places for each row. Digits that are the same everywhere are left out; varying may be 0.
     """
-    head = radix_header(stored, wide=wide) + f"enum {{ TILE = {tile_of(stored, wide=wide)}, ITEMS = TILE / 256 }};\n"
+    tile = tile_of(stored, wide=wide)
+    head = radix_header(stored, wide=wide) + f"enum {{ TILE = {tile}, ITEMS = TILE / 256, RESIDENT = {RESIDENT} }};\n"
     return head + _LONG.replace("BUFFERS", _BUFFERS)
 
 
@@ -182,70 +187,99 @@ extern "C" __global__ void __launch_bounds__(256) add_up(
     if (warp == 7) mine[chunks * 256] = before;
 }
 
-extern "C" __global__ void __launch_bounds__(256, 4) move(
+struct Room {
+    Bits keys[TILE];
+    Place from[TILE], to[256], place_sums[8];
+    unsigned tally[8 * 256], sums[8];
+};
+struct Ways {
+    const Bits* read;
+    const Place* read_places;
+    Bits* write;
+    Place* write_places;
+    long long* results;
+    Bits flip;
+    int digit;
+    bool first, last;
+};
+
+// A tile's elements to their places in the row. `next` is where this thread's digit goes.
+template <bool WHOLE> __device__ __forceinline__ void move_tile(
+    Room& room, const Ways& ways, long long tile, int many, Place& next) {
+    const int me = threadIdx.x, first = me / 32 * 32 * ITEMS + me % 32;
+    unsigned where[ITEMS], count, start;
+    {
+        const Bits* const read = ways.read + tile + first;
+        Bits key[ITEMS];
+        #pragma unroll
+        for (int k = 0; k < ITEMS; ++k) key[k] = WHOLE || first + k * 32 < many ? read[k * 32] : (Bits)0;
+        // What lies behind the row has the last digit, and comes last.
+        #pragma unroll
+        for (int k = 0; k < ITEMS; ++k)
+            where[k] = WHOLE || first + k * 32 < many ? digit_of(key[k], ways.digit, ways.flip) : 255u;
+        rank<ITEMS>(where, room.tally, room.sums, count, start);
+        #pragma unroll
+        for (int k = 0; k < ITEMS; ++k) room.keys[where[k] & 0xffff] = key[k];
+    }
+    room.to[me] = next - start;
+    next += count;
+    if (ways.first) {
+        #pragma unroll
+        for (int k = 0; k < ITEMS; ++k) room.from[where[k] & 0xffff] = (Place)(tile + first + k * 32);
+    } else {
+        const Place* const read = ways.read_places + tile + first;
+        Place place[ITEMS];
+        #pragma unroll
+        for (int k = 0; k < ITEMS; ++k) place[k] = WHOLE || first + k * 32 < many ? read[k * 32] : (Place)0;
+        #pragma unroll
+        for (int k = 0; k < ITEMS; ++k) room.from[where[k] & 0xffff] = place[k];
+    }
+    __syncthreads();
+    Place at[ITEMS];
+    #pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        const int i = k * 256 + me;
+        const Bits moved = room.keys[i];
+        at[k] = room.to[digit_of(moved, ways.digit, ways.flip)] + (Place)i;
+        if (WHOLE || i < many) ways.write[at[k]] = moved;
+    }
+    if (ways.last) {
+        #pragma unroll
+        for (int k = 0; k < ITEMS; ++k)
+            if (WHOLE || k * 256 + me < many) ways.results[at[k]] = (long long)room.from[k * 256 + me];
+    } else {
+        #pragma unroll
+        for (int k = 0; k < ITEMS; ++k)
+            if (WHOLE || k * 256 + me < many) ways.write_places[at[k]] = room.from[k * 256 + me];
+    }
+    __syncthreads();
+}
+
+extern "C" __global__ void __launch_bounds__(256, RESIDENT) move(
     BUFFERS, long long digit, long long descending, long long length, long long chunks, long long tiles) {
-    __shared__ Bits keys[TILE];
-    __shared__ Place from[TILE], to[256], place_sums[8];
-    __shared__ unsigned tally[8 * 256], sums[8];
+    __shared__ Room room;
     const Turn turn = turn_of((int)digit, varying);
     if (!turn.taken) return;
-    const int me = threadIdx.x, first = me / 32 * 32 * ITEMS + me % 32;
-    const long long row = blockIdx.x / chunks, chunk = blockIdx.x % chunks;
-    const long long begin = chunk * tiles * TILE, end = begin + tiles * TILE < length ? begin + tiles * TILE : length;
-    const Bits flip = descending ? ALL : (Bits)0;
+    const long long row = blockIdx.x / chunks, chunk = blockIdx.x % chunks, begin = chunk * tiles * TILE;
+    const long long end = begin + tiles * TILE < length ? begin + tiles * TILE : length;
     // What lies in the results between two passes are places of the spare's type.
     Place* const short_places = (Place*)places;
-    const Bits* read = (turn.first ? source : turn.to_spare ? values : spare_values) + row * length;
-    const Place* read_places = (turn.to_spare ? short_places : spare_places) + row * length;
-    Bits* write = (turn.to_spare ? spare_values : values) + row * length;
-    Place* write_places = (turn.to_spare ? spare_places : short_places) + row * length;
-    long long* results = places + row * length;
-
-    const Place* counted = counts + row * (chunks + 1) * 256 + me;
-    // Where this thread's digit goes next.
-    Place next = before_me(chunks > 1 ? counted[chunks * 256] : counted[0], place_sums);
+    const Ways ways = {
+        (turn.first ? source : turn.to_spare ? values : spare_values) + row * length,
+        (turn.to_spare ? short_places : spare_places) + row * length,
+        (turn.to_spare ? spare_values : values) + row * length,
+        (turn.to_spare ? spare_places : short_places) + row * length,
+        places + row * length,
+        descending ? ALL : (Bits)0,
+        (int)digit,
+        turn.first,
+        turn.last,
+    };
+    const Place* counted = counts + row * (chunks + 1) * 256 + threadIdx.x;
+    Place next = before_me(chunks > 1 ? counted[chunks * 256] : counted[0], room.place_sums);
     if (chunks > 1) next += counted[chunk * 256];
-    for (long long tile = begin; tile < end; tile += TILE) {
-        const int many = end - tile < TILE ? (int)(end - tile) : TILE;
-        unsigned where[ITEMS], count, start;
-        {
-            Bits key[ITEMS];
-            #pragma unroll
-            for (int k = 0; k < ITEMS; ++k) key[k] = first + k * 32 < many ? read[tile + first + k * 32] : (Bits)0;
-            // What lies behind the row has the last digit, and comes last.
-            #pragma unroll
-            for (int k = 0; k < ITEMS; ++k)
-                where[k] = first + k * 32 < many ? digit_of(key[k], (int)digit, flip) : 255u;
-            rank<ITEMS>(where, tally, sums, count, start);
-            #pragma unroll
-            for (int k = 0; k < ITEMS; ++k) keys[where[k] & 0xffff] = key[k];
-        }
-        to[me] = next - start;
-        next += count;
-        if (turn.first) {
-            #pragma unroll
-            for (int k = 0; k < ITEMS; ++k) from[where[k] & 0xffff] = (Place)(tile + first + k * 32);
-        } else {
-            Place place[ITEMS];
-            #pragma unroll
-            for (int k = 0; k < ITEMS; ++k)
-                place[k] = first + k * 32 < many ? read_places[tile + first + k * 32] : (Place)0;
-            #pragma unroll
-            for (int k = 0; k < ITEMS; ++k) from[where[k] & 0xffff] = place[k];
-        }
-        __syncthreads();
-        #pragma unroll
-        for (int k = 0; k < ITEMS; ++k) {
-            const int i = k * 256 + me;
-            if (i < many) {
-                const Bits moved = keys[i];
-                const Place at = to[digit_of(moved, (int)digit, flip)] + (Place)i;
-                write[at] = moved;
-                if (turn.last) results[at] = (long long)from[i];
-                else write_places[at] = from[i];
-            }
-        }
-        __syncthreads();
-    }
+    long long tile = begin;
+    for (; tile + TILE <= end; tile += TILE) move_tile<true>(room, ways, tile, TILE, next);
+    if (tile < end) move_tile<false>(room, ways, tile, (int)(end - tile), next);
 }
 """

@@ -12,7 +12,7 @@ from ..places.elementwise_table import BY_NAME
 from . import elementwise_functions as each
 from .copying import to
 from .elementwise import apply
-from .reduction_call import Axes, reduced
+from .reduction_call import Axes, reduced, reduced_to_all
 from .reductions import mean, std, var
 from .reductions import sum as sum_of
 from .results import into
@@ -37,7 +37,9 @@ def aminmax(
         IndexError: there is no such dimension.
         ValueError: there are no elements to choose from.
     """
-    return into(out, Extremes(*(reduced(name, input, dim, keepdim) for name in ("amin", "amax"))), exact=True)
+    if input._layout.tracked:
+        return into(out, Extremes(*(reduced(name, input, dim, keepdim) for name in ("amin", "amax"))), exact=True)
+    return into(out, Extremes(*reduced_to_all("aminmax", input, dim, keepdim)), exact=True)
 
 
 def var_mean(
@@ -51,7 +53,9 @@ def var_mean(
     """The variance and the mean: see ``var``, whose arguments and errors these are."""
     if isinstance(dim, bool):  # var_mean(unbiased), as in old programs
         dim, unbiased = None, dim
-    return var(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
+    if input._layout.tracked:
+        return var(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
+    return _with_mean("var_mean", input, dim, keepdim, unbiased, correction)
 
 
 def std_mean(
@@ -65,7 +69,17 @@ def std_mean(
     """The standard deviation and the mean: see ``std``, whose arguments and errors these are."""
     if isinstance(dim, bool):  # std_mean(unbiased), as in old programs
         dim, unbiased = None, dim
-    return std(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
+    if input._layout.tracked:
+        return std(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
+    return _with_mean("std_mean", input, dim, keepdim, unbiased, correction)
+
+
+def _with_mean(
+    name: str, input: Tensor, dim: Axes, keepdim: bool, unbiased: bool, correction: float | None
+) -> tuple[Tensor, Tensor]:
+    parameter = float((1 if unbiased else 0) if correction is None else correction)
+    spread, middle = reduced_to_all(name, input, tuple(dim) if isinstance(dim, list) else dim, keepdim, parameter)
+    return spread, middle
 
 
 def nansum(
@@ -90,6 +104,8 @@ def nanmean(
     """The mean of the elements that are not NaN: see ``mean``, whose arguments and errors these are."""
     if input.dtype.kind != "f":
         return mean(input, dim, keepdim, dtype=dtype, out=out)
+    if not input._layout.tracked:
+        return into(out, reduced("nanmean", input, dim, keepdim, dtype=dtype))
     total = nansum(input, dim, keepdim, dtype=dtype)
     counted = sum_of(each.eq(input, input), dim, keepdim)
     return into(out, to(apply(_DIV, total, counted), total.dtype))

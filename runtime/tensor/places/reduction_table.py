@@ -25,6 +25,8 @@ class ReductionRule(enum.Enum):
     TEST = "bool"
     INDEX = "the operand's type, which is not bool; the result is int64"
     SAME_AND_INDEX = "the operand's type, and int64"
+    SAME_TWICE = "the operand's type, for both results"
+    MEAN_TWICE = "floats only, for both results"
     COUNT = "any type; the result is int64"
 
 
@@ -55,18 +57,20 @@ class Reduction:
         if rule is ReductionRule.TOTAL:
             total = asked or (operand if operand.kind == "f" else int64)
             return total.computed, (total,)
-        if rule is ReductionRule.MEAN:
+        if rule in (ReductionRule.MEAN, ReductionRule.MEAN_TWICE):
             mean = asked or operand
             if mean.kind != "f":
                 raise ElementTypeError(
                     f"{self.name}() needs floating-point elements and this tensor has {operand!r}; "
                     f"convert it first, for example with .to({get_default_dtype()!r})"
                 )
-            return mean.computed, (mean,)
+            return mean.computed, (mean, mean) if rule is ReductionRule.MEAN_TWICE else (mean,)
         if rule is ReductionRule.SAME:
             return operand.computed, (operand,)
         if rule is ReductionRule.TEST:
             return operand.computed, (operand if operand is uint8 else bool_,)  # torch: uint8 stood for bool once
+        if rule is ReductionRule.SAME_TWICE:
+            return operand.computed, (operand, operand)
         if rule is ReductionRule.SAME_AND_INDEX:
             return operand.computed, (operand, int64)
         if rule is ReductionRule.INDEX and operand is bool_:
@@ -91,13 +95,27 @@ def _mean(a: Any, axes: Shape, _: Any) -> Any:
     return np.add.reduce(a, axis=axes, keepdims=True) / a.dtype.type(_count(a, axes))
 
 
+def _nanmean(a: Any, axes: Shape, _: Any) -> Any:
+    numbers = np.add.reduce(a == a, axis=axes, dtype=np.int64, keepdims=True)
+    return _nansum(a, axes, None) / numbers.astype(a.dtype)
+
+
 def _variance(a: Any, axes: Shape, correction: float) -> Any:
+    return _variance_and_mean(a, axes, correction)[0]
+
+
+def _variance_and_mean(a: Any, axes: Shape, correction: float) -> Any:
     count = _count(a, axes)
     mean = np.add.reduce(a, axis=axes, keepdims=True) / a.dtype.type(count)
     squares = np.empty_like(a)
     np.subtract(a, mean, out=squares)
     np.square(squares, out=squares)
-    return np.add.reduce(squares, axis=axes, keepdims=True) / a.dtype.type(max(count - correction, 0))
+    return np.add.reduce(squares, axis=axes, keepdims=True) / a.dtype.type(max(count - correction, 0)), mean
+
+
+def _deviation_and_mean(a: Any, axes: Shape, correction: float) -> Any:
+    variance, mean = _variance_and_mean(a, axes, correction)
+    return np.sqrt(variance), mean
 
 
 def _count(a: Any, axes: Shape) -> int:
@@ -165,6 +183,15 @@ _TABLE = (
               gradient="at_index(g, a, z, axes)"),
     Reduction("min",    _value_and_index(_min, _argmin), "MinimumAndIndex", R.SAME_AND_INDEX, empty=False,
               gradient="at_index(g, a, z, axes)"),
+    # Two results at once, of what requires no gradients: `ops/combined_reductions.py` makes others of the lines above.
+    Reduction("nanmean", _nanmean,              "NumberMean", R.MEAN,
+              gradient=""),
+    Reduction("aminmax", lambda a, axes, _: (_min(a, axes, None), _max(a, axes, None)), "Extremes", R.SAME_TWICE,
+              empty=False, gradient=""),
+    Reduction("var_mean", _variance_and_mean,   "VarianceAndMean", R.MEAN_TWICE,
+              gradient=""),
+    Reduction("std_mean", _deviation_and_mean,  "DeviationAndMean", R.MEAN_TWICE,
+              gradient=""),
     Reduction("any",    _test(np.logical_or),   "Any",      R.TEST,
               gradient=""),
     Reduction("all",    _test(np.logical_and),  "All",      R.TEST,

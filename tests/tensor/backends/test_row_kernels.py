@@ -105,3 +105,41 @@ def test_many_short_rows_are_reduced_by_a_warp_each() -> None:
     values, places = cuplug.tensor(array, device="cuda").max(1)
     np.testing.assert_array_equal(values.cpu().numpy(), array.max(1))
     np.testing.assert_array_equal(places.cpu().numpy(), array.argmax(1))
+
+
+def test_two_results_of_a_reduction_come_of_one_reading() -> None:
+    array = np.random.default_rng(5).normal(3, 2, (3, 9000)).astype(np.float32)
+    array[1, 70] = np.inf
+    x = cuplug.tensor(array, device="cuda")
+    low, high = cuplug.aminmax(x, dim=1)
+    np.testing.assert_array_equal(low.cpu().numpy(), array.min(1))
+    np.testing.assert_array_equal(high.cpu().numpy(), array.max(1))
+    spread, middle = cuplug.var_mean(x, 1)
+    np.testing.assert_allclose(spread.cpu().numpy()[[0, 2]], array[[0, 2]].astype(float).var(1, ddof=1), 1e-5)
+    np.testing.assert_allclose(middle.cpu().numpy(), array.mean(1), 1e-5)  # an infinity's, too
+    assert np.isnan(spread.cpu().numpy()[1])
+    array[2, ::3] = np.nan
+    means = cuplug.nanmean(cuplug.tensor(array, device="cuda"), 1)
+    np.testing.assert_allclose(means.cpu().numpy(), np.nanmean(array, 1), 1e-5)
+
+
+def test_logarithms_of_sums_of_exponentials_take_any_number() -> None:
+    array = np.random.default_rng(6).normal(0, 30, (2, 5000)).astype(np.float32)
+    array[0, :3] = -np.inf
+    array[0, 4000], array[1, 3000] = np.inf, np.nan
+    made = cuplug.logcumsumexp(cuplug.tensor(array, device="cuda"), 1).cpu().numpy()
+    with np.errstate(invalid="ignore"):
+        expected = np.logaddexp.accumulate(array.astype(float), 1)
+    np.testing.assert_allclose(made, expected, 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("length", [128, 100])
+def test_rows_become_probabilities_with_infinities_and_without_numbers(length: int) -> None:
+    array = np.random.default_rng(7).normal(0, 5, (5, length)).astype(np.float32)
+    array[1, 7], array[2, 9], array[3] = np.nan, -np.inf, -np.inf
+    for name in ("softmax", "log_softmax"):
+        made = getattr(cuplug, name)(cuplug.tensor(array, device="cuda"), 1).cpu().numpy()
+        with np.errstate(invalid="ignore"):
+            expected = ROWS[name].numpy(array.astype(float))
+        np.testing.assert_allclose(made, expected, 1e-5, 1e-6)
+        assert np.isnan(made[[1, 3]]).all()
