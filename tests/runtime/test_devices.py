@@ -59,7 +59,7 @@ def test_a_device_that_is_not_used_gets_no_context(make_runtime: Any) -> None:
     runtime = make_runtime(devices=2)
     with device(1, runtime=runtime):
         runtime.alloc(100)
-    assert list(runtime.driver._devices) == [1]
+    assert list(runtime.driver._devices.made) == [1]
 
 
 def test_threads_start_with_the_device_that_another_library_had_chosen_before(make_driver: Any) -> None:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
 import re
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated
 
-from ....allocators.sizes import format_size
 from ....allocators.upstream import VirtualMemory
 from ..base import DeviceProperties, Dim3, FunctionAttributes, driver_error
-from .allocations import PAGE
-from .inspection import LiveHandles, PendingAccess, accesses
+from .device_table import DeviceTable
+from .inspection import Inspection, LiveHandles, PendingAccess
 from .locked_calls import (
     CALLS,
     Calls,
@@ -28,27 +25,26 @@ from .locked_calls import (
     light_call,
     observation,
 )
-from .memory import DeviceMemory, HostMemory
 from .modules import ModuleLoader
 from .schedule import make_schedule
 from .simulated_device import Device, Extent
-from .streams import Streams, Submission
-from .transfers import copy, fill, memory_at
+from .streams import PRIORITIES, Streams, Submission
+from .transfers import Copies
 from .virtual import SimVirtualMemory
-from .visible import device_uuid, visible_devices
-from .work import Event, Operation, Stream
+from .work import Operation
 
 __all__ = ["SimDriver"]
 
 _CHECKS: dict[str, bool | str] = {"accesses": True, "races": "races", "nothing": False}
-_LEAST_PRIORITY, _GREATEST_PRIORITY = 0, -5
 
 
 class SimDriver:
     """A deterministic CUDA machine. See the package's docstring for the model.
 
-    It consists of the devices, each with its memory (``Device``), page-locked memory (``HostMemory``), the streams and
-    events with what is queued on them (``Streams``), and the lock that every call holds (``Calls``).
+    It states the calls and their order: each takes the lock (``Calls``), finds its device, and asks one of the parts.
+    These are the devices with their memory (``DeviceTable``), the streams and events with what is queued on them
+    (``Streams``), the schedule by which that runs (``Schedule``), copies (``Copies``), what loads kernels
+    (``ModuleLoader``), and what looks at all of it from outside (``Inspection``).
     """
 
     def __init__(
@@ -69,15 +65,8 @@ class SimDriver:
         Raises:
             ValueError: an option is out of its range.
         """
-        if not 0 <= devices <= 64:
-            raise ValueError(f"devices={devices}: simulate from 0 to 64 devices")
-        if not PAGE <= memory <= 1 << 40:
-            raise ValueError(f"memory={memory} bytes: give each device from {format_size(PAGE)} to 1 TiB")
         if seed < 0:
             raise ValueError(f"seed={seed}: a seed is a whole number from 0")
-        major, dot, minor = compute_capability.partition(".")
-        if not (dot and major.isdecimal() and minor.isdecimal()):
-            raise ValueError(f"compute_capability={compute_capability!r}: write for example 9.0")
         if check not in ("", *_CHECKS):
             raise ValueError(f"check={check!r}: say {', '.join(_CHECKS)}")
         self.check: bool | str | None = _CHECKS.get(check)
@@ -87,14 +76,16 @@ class SimDriver:
         self._schedule = make_schedule(schedule, seed)
         self._calls = Calls(self._schedule, self._mend)
         self._streams = Streams(self._schedule)
-        self._physical_devices = devices
-        self._capacity = memory // PAGE * PAGE
-        self._capability = int(major), int(minor)
-        self._has_peer_access = peer_access
-        self._has_virtual_memory = virtual_memory
-        self._visible: list[int] | None = None
-        self._devices: dict[int, Device] = {}
-        self._host: HostMemory | None = None
+        self._devices = DeviceTable(
+            devices,
+            memory,
+            compute_capability,
+            peer_access=peer_access,
+            virtual_memory=virtual_memory,
+            first_use=self._streams.add_device,
+        )
+        self._copies = Copies(self._devices, self._streams)
+        self._inspection = Inspection(self._devices, self._streams)
         self._thread = _Thread()
         self._given_back = False
         self.module_loader: ModuleLoader | None = None
@@ -116,7 +107,7 @@ class SimDriver:
     @light_call
     def device_count(self) -> int:
         """The number of visible devices."""
-        return len(self._indices())
+        return len(self._devices.visible())
 
     @light_call
     def driver_version(self) -> tuple[int, int]:
@@ -126,29 +117,7 @@ class SimDriver:
     @light_call
     def device_properties(self, ordinal: int) -> DeviceProperties:
         """Properties of a device: those of a small data-centre GPU, with this driver's options."""
-        index = self._index(ordinal)
-        major, minor = self._capability
-        return DeviceProperties(
-            name="cuplug simulated device",
-            major=major,
-            minor=minor,
-            total_memory=self._capacity,
-            multi_processor_count=16,
-            warp_size=32,
-            max_threads_per_block=1024,
-            max_block_dim=(1024, 1024, 64),
-            max_grid_dim=(2**31 - 1, 65535, 65535),
-            shared_memory_per_block=48 << 10,
-            shared_memory_per_block_optin=99 << 10,
-            max_threads_per_multi_processor=2048,
-            l2_cache_size=4 << 20,
-            clock_rate_khz=1_000_000,
-            pci_bus_id=f"0000:{index + 1:02X}:00.0",
-            uuid=device_uuid(index),
-            concurrent_kernels=True,
-            unified_addressing=True,
-            virtual_memory=self._has_virtual_memory,
-        )
+        return self._devices.properties(ordinal)
 
     @light_call
     def set_device(self, ordinal: int | None) -> None:
@@ -156,7 +125,7 @@ class SimDriver:
         if ordinal is None:
             self._thread.device = None
             return
-        device = self._devices.get(ordinal)
+        device = self._devices.made.get(ordinal)
         self._thread.device = self._retain(ordinal) if device is None else device
 
     @light_call
@@ -194,7 +163,7 @@ class SimDriver:
     def mem_free(self, address: int, *, device: int | None = None) -> GivingBack:
         """Free what ``mem_alloc`` returned, on whichever device, after all of that device's work."""
         self._here(device)
-        owner = self._owner(address)
+        owner = self._devices.owner(address)
         size = None if owner is None else owner.memory.allocations.sizes.get(address)
         if owner is None or size is None:
             raise driver_error(1, f"mem_free of {address:#x}: it is not an address from mem_alloc, or was freed before")
@@ -222,7 +191,7 @@ class SimDriver:
         size = here.host.sizes.get(address)
         if size is None:
             raise driver_error(1, f"host_free of {address:#x}: it is not from host_alloc, or was freed before")
-        for other in self._devices.values():
+        for other in self._devices.made.values():
             self._schedule.drain(other)
         self._streams.wait_for_device(here)
         return GivingBack(partial(here.host.release, address, size))
@@ -230,7 +199,7 @@ class SimDriver:
     def virtual_memory(self, ordinal: int) -> VirtualMemory | None:
         """The virtual memory of a device, or None where the option ``virtual_memory`` says so."""
         device = self._retain(ordinal)
-        return SimVirtualMemory(self._calls, device) if self._has_virtual_memory else None
+        return SimVirtualMemory(self._calls, device) if self._devices.virtual_memory else None
 
     def textures(self, ordinal: int) -> None:
         """None: the engine of the kernels stands in for texture units."""
@@ -240,112 +209,67 @@ class SimDriver:
     @changing_call
     def memcpy_htod(self, dst: int, src: int, nbytes: int, *, stream: int) -> Change[None]:
         """Copy from host to device. Pageable memory is read before this returns."""
-        queue = self._queue_of_copy("memcpy_htod", dst, src, nbytes, stream)
-        pinned = self._is_pinned("memcpy_htod", src, nbytes)
-        if not nbytes:
-            return _NOTHING
-        writes = ((dst, nbytes),)
-        if pinned:
-            reads = ((src, nbytes),)
-            return self._queued(queue, copy("memcpy_htod", dst, src, nbytes, over="pinned", reads=reads, writes=writes))
-        source = ctypes.string_at(src, nbytes) if self._schedule.defers else src
-        return self._queued(queue, copy("memcpy_htod", dst, source, nbytes, over="pageable", writes=writes))
+        return self._copies.from_host(self._here(), dst, src, nbytes, stream)
 
     @changing_call
     def memcpy_dtoh(self, dst: int, src: int, nbytes: int, *, stream: int) -> Change[None]:
         """Copy from device to host. To pageable memory this waits for the copy, and raises what the work did."""
-        queue = self._queue_of_copy("memcpy_dtoh", dst, src, nbytes, stream)
-        pinned = self._is_pinned("memcpy_dtoh", dst, nbytes)
-        if not nbytes:
-            return _NOTHING
-        reads = ((src, nbytes),)
-        if pinned:
-            writes = ((dst, nbytes),)
-            return self._queued(queue, copy("memcpy_dtoh", dst, src, nbytes, over="pinned", reads=reads, writes=writes))
-        operation = copy("memcpy_dtoh", dst, src, nbytes, over="pageable", reads=reads)
-        return Submission(self._streams, queue, operation, waits=True)
+        return self._copies.to_host(self._here(), dst, src, nbytes, stream)
 
     @changing_call
     def memcpy_dtod(self, dst: int, src: int, nbytes: int, *, stream: int) -> Change[None]:
         """Copy within the stream's device, or between it and peers whose access is enabled."""
-        queue = self._queue_of_copy("memcpy_dtod", dst, src, nbytes, stream)
-        if not nbytes:
-            return _NOTHING
-        reads, writes = ((src, nbytes),), ((dst, nbytes),)
-        return self._queued(queue, copy("memcpy_dtod", dst, src, nbytes, over="device", reads=reads, writes=writes))
+        return self._copies.on_device(self._here(), dst, src, nbytes, stream)
 
     @changing_call
     def memcpy_peer(
         self, dst: int, dst_device: int, src: int, src_device: int, nbytes: int, *, stream: int
     ) -> Change[None]:
         """Copy between two devices, with or without peer access."""
-        queue = self._queue_of_copy("memcpy_peer", dst, src, nbytes, stream)
-        homes = self._retained(src_device), self._retained(dst_device)
-        if not nbytes:
-            return _NOTHING
-        reads, writes = ((src, nbytes),), ((dst, nbytes),)
-        return self._queued(
-            queue, copy("memcpy_peer", dst, src, nbytes, over="peer", reads=reads, writes=writes, homes=homes)
-        )
+        return self._copies.between_devices(self._here(), dst, dst_device, src, src_device, nbytes, stream)
 
     @changing_call
     def memset(self, address: int, value: int, count: int, *, width: int = 1, stream: int) -> Change[None]:
         """Write ``count`` elements of ``width`` (1, 2 or 4) bytes. Of ``value`` the low bits count."""
-        queue = self._streams.of(stream, self._here())
-        operation = fill(address, value, count, width)
-        return self._queued(queue, operation) if count else _NOTHING
+        return self._copies.fill(self._here(), address, value, count, width, stream)
 
     # --- peers
 
     @call
     def can_access_peer(self, device: int, peer: int) -> bool:
         """Whether the option ``peer_access`` allows it. False for a device and itself."""
-        self._index(device)
-        self._index(peer)
-        return self._has_peer_access and device != peer
+        return self._devices.can_access_peer(device, peer)
 
     @call
     def enable_peer_access(self, device: int, peer: int) -> None:
         """Let ``device`` access what ``mem_alloc`` returned on ``peer``. Enabling twice is not an error."""
-        self._index(device)
-        self._index(peer)
-        if not self._has_peer_access or device == peer:
-            raise driver_error(217, f"device {device} cannot access the memory of device {peer}")
         self._calls.memory_changes += 1
-        self._retained(device).peers.add(self._retained(peer))
+        self._devices.enable_peer_access(device, peer)
 
     @call
     def disable_peer_access(self, device: int, peer: int) -> None:
         """Undo ``enable_peer_access``."""
-        here, there = self._retained(device), self._retained(peer)
-        if there not in here.peers:
-            raise driver_error(705, f"device {device} was not given access to the memory of device {peer}")
         self._calls.memory_changes += 1
-        here.peers.discard(there)
+        self._devices.disable_peer_access(device, peer)
 
     # --- streams
 
     @changing_call
     def stream_create(self, *, non_blocking: bool = True, priority: int = 0) -> Entering[int, int]:
         """Create a stream on the current device. Priorities are clamped, and change nothing."""
-        priority = min(max(priority, _GREATEST_PRIORITY), _LEAST_PRIORITY)
-        streams = self._streams.streams
-        handle = streams.unused()
-        stream = Stream(self._here(), blocking=not non_blocking, handle=handle, priority=priority)
-        return Entering(streams.objects, handle, stream, handle)
+        return self._streams.make(self._here(), blocking=not non_blocking, priority=priority)
 
     @giving_back_call
     def stream_destroy(self, stream: int) -> GivingBack:
         """Destroy a stream. Its queued work still runs; the handle goes to the next stream that is made."""
         self._here()
-        streams = self._streams.streams
-        return GivingBack(partial(streams.remove, stream, streams.get(stream)), memory=False)
+        return self._streams.destroy(stream)
 
     @call
     def stream_priority_range(self) -> tuple[int, int]:
         """The least and the greatest priority: (0, -5)."""
         self._here()
-        return _LEAST_PRIORITY, _GREATEST_PRIORITY
+        return PRIORITIES
 
     @call
     def stream_synchronize(self, stream: int) -> None:
@@ -355,65 +279,48 @@ class SimDriver:
     @call
     def stream_query(self, stream: int) -> bool:
         """Whether all work queued on the stream has completed. Raises what the device's work did."""
-        asked = self._streams.of(stream, self._here())
-        return self._streams.has_done(asked.queue[-1] if asked.queue else None, asked.device)
+        return self._streams.has_run(self._streams.of(stream, self._here()))
 
     @call
     def stream_wait_event(self, stream: int, event: int) -> None:
         """Let work queued on ``stream`` from now on wait for the latest recording of ``event``."""
-        waiting = self._streams.of(stream, self._here())
-        marker = self._streams.events.get(event).marker
-        if marker is not None:
-            self._streams.submit(Operation("stream_wait_event", after=(marker,)), waiting)
+        self._streams.let_wait(stream, event, self._here())
 
     # --- events
 
     @changing_call
     def event_create(self, *, timing: bool = False, device: int | None = None) -> Entering[int, int]:
         """Create an event on the device, unrecorded."""
-        events = self._streams.events
-        handle = events.unused()
-        return Entering(events.objects, handle, Event(self._here(device), timing=timing), handle)
+        return self._streams.make_event(self._here(device), timing=timing)
 
     @giving_back_call
     def event_destroy(self, event: int, *, device: int | None = None) -> GivingBack:
         """Destroy an event. Waits for it that are queued stay."""
         self._here(device)
-        events = self._streams.events
-        return GivingBack(partial(events.remove, event, events.get(event)), memory=False)
+        return self._streams.destroy_event(event)
 
     @call
     def event_record(self, event: int, *, stream: int, device: int | None = None) -> None:
         """Mark the work queued on ``stream`` so far. Both belong to one device."""
-        queue = self._streams.of(stream, self._here(device))
-        marked = self._streams.events.get(event)
-        if marked.device is not queue.device:
-            raise driver_error(
-                400,
-                f"event_record: the event is of device {marked.device.ordinal}, the stream of {queue.device.ordinal}",
-            )
-        marked.marker = self._streams.submit(Operation("event_record"), queue)
+        self._streams.record(event, stream, self._here(device))
 
     @call
     def event_query(self, event: int, *, device: int | None = None) -> bool:
         """Whether the marked work has completed. Raises what the device's work did."""
         self._here(device)
-        asked = self._streams.events.get(event)
-        return self._streams.has_done(asked.marker, asked.device)
+        return self._streams.has_passed(event)
 
     @call
     def event_synchronize(self, event: int, *, device: int | None = None) -> None:
         """Wait for the marked work. Raises what the device's work did."""
         self._here(device)
-        marker = self._streams.events.get(event).marker
-        if marker is not None:
-            self._streams.wait(marker)
+        self._streams.wait_for_event(event)
 
     @call
     def event_elapsed_ms(self, start: int, end: int) -> float:
         """Milliseconds on the simulated clock. It depends on what the program did, and not on the schedule."""
         self._here()
-        return self._streams.elapsed_ms(self._streams.events.get(start), self._streams.events.get(end))
+        return self._streams.elapsed_ms(start, end)
 
     # --- modules and launches: passed to ``module_loader``
 
@@ -495,16 +402,7 @@ class SimDriver:
     @observation
     def live(self) -> LiveHandles:
         """How many of each kind of thing exist: now, or when the driver was closed."""
-        memories = [device.memory for device in self._devices.values()]
-        return LiveHandles(
-            allocations=sum(len(memory.allocations.sizes) for memory in memories),
-            host_allocations=len(self._host.sizes) if self._host else 0,
-            streams=len(self._streams.streams),
-            events=len(self._streams.events),
-            ranges=sum(len(memory.ranges.sizes) for memory in memories),
-            pages=sum(len(memory.ranges.pages) for memory in memories),
-            mappings=sum(len(memory.ranges.mappings) for memory in memories),
-        )
+        return self._inspection.live()
 
     @changing_call
     def launch_host(
@@ -544,11 +442,7 @@ class SimDriver:
     def reachable(self) -> list[Extent]:
         """Address and size in bytes of all that a kernel of the current device may access now, in order of address:
         its own memory, that of peers whose access is enabled, page-locked host memory."""
-        device = self._here()
-        found = [*device.memory.live(), *device.host.sizes.items()]
-        for peer in device.peers:
-            found += peer.memory.allocations.sizes.items()
-        return sorted(found)
+        return self._inspection.reachable(self._here())
 
     @observation
     def memory_changes(self) -> int:
@@ -563,7 +457,7 @@ class SimDriver:
     @observation
     def remove_variable(self, address: int) -> None:
         """Undo ``add_variable``, on whichever device."""
-        for device in self._devices.values():
+        for device in self._devices.made.values():
             device.variables.pop(address, None)
 
     @observation
@@ -577,14 +471,7 @@ class SimDriver:
             DriverError: ``CUDA_ERROR_INVALID_VALUE``: the range is not live device or page-locked memory.
         """
         self._calls.check_usable("view")
-        device = self._owner(address)
-        if device is not None:
-            fault = device.memory.touch(address, nbytes)
-        else:
-            fault = self._host.fault(address, nbytes) if self._host else "no device was used yet"
-        if fault is not None:
-            raise driver_error(1, f"view of {nbytes} bytes at {address:#x}: {fault}")
-        return memory_at(address, nbytes)
+        return self._inspection.view(address, nbytes)
 
     @observation
     def pending_access(
@@ -595,7 +482,7 @@ class SimDriver:
         With ``before_stream``, a stream of the current device or a handle, only those that work queued on that stream
         from now on would *not* wait for: memory with such accesses must not be used there yet.
         """
-        found = accesses(self._schedule.queued(), address, nbytes)
+        found = self._inspection.pending(address, nbytes)
         if found and before_stream is not None:
             stream = self._streams.of(before_stream, self._here())
             ordered = self._streams.ordered_before(stream)
@@ -616,69 +503,19 @@ class SimDriver:
 
     # --- used by several calls, under the lock
 
-    def _indices(self) -> list[int]:
-        if self._visible is None:
-            self._visible = visible_devices(os.environ.get("CUDA_VISIBLE_DEVICES"), self._physical_devices)
-        return self._visible
-
-    def _index(self, ordinal: int) -> int:
-        indices = self._indices()
-        if not 0 <= ordinal < len(indices):
-            raise driver_error(101, f"device {ordinal} of {len(indices)} visible ones, which are numbered from 0")
-        return indices[ordinal]
-
     @call
     def _retain(self, ordinal: int) -> Device:
-        return self._retained(ordinal)
-
-    def _retained(self, ordinal: int) -> Device:
-        """The device, whose context is made at its first use."""
-        self._index(ordinal)
-        device = self._devices.get(ordinal)
-        if device is None:
-            self._host = self._host or HostMemory()
-            device = Device(ordinal, DeviceMemory(self._capacity, ordinal), self._host)
-            self._streams.add_device(device)
-            self._devices[ordinal] = device
-        return device
+        return self._devices.used(ordinal)
 
     def _here(self, ordinal: int | None = None) -> Device:
         """The device of this ordinal, by default the current one, as long as it has not failed."""
-        device = self._thread.device if ordinal is None else self._devices.get(ordinal) or self._retained(ordinal)
+        devices = self._devices
+        device = self._thread.device if ordinal is None else devices.made.get(ordinal) or devices.used(ordinal)
         if device is None:
             raise driver_error(201, "no device is current on this thread; call set_device first")
         if device.reported:
             device.settle()
         return device
-
-    def _owner(self, address: int) -> Device | None:
-        """The device whose address space holds the address."""
-        for device in self._devices.values():
-            if device.memory.start <= address < device.memory.end:
-                return device
-        return None
-
-    def _is_pinned(self, name: str, address: int, nbytes: int) -> bool:
-        """Whether a host address is page-locked. Raises where it is none that may be read."""
-        host = self._host
-        if host is not None and host.start <= address < host.end:
-            fault = host.fault(address, nbytes)
-            if fault is not None and nbytes:
-                raise driver_error(1, f"{name} of {nbytes} bytes at the host address {address:#x}: {fault}")
-            return True
-        if self._owner(address) is not None:
-            raise driver_error(1, f"{name}: {address:#x} is a device address, where a host address belongs")
-        return False
-
-    def _queue_of_copy(self, name: str, dst: int, src: int, nbytes: int, stream: int) -> Stream:
-        """The stream of a copy, whose arguments are checked."""
-        device = self._here()
-        if nbytes < 0 or (nbytes and not (dst and src)):
-            raise driver_error(1, f"{name} of {nbytes} bytes from {src:#x} to {dst:#x}: give addresses and a size")
-        return self._streams.of(stream, device)
-
-    def _queued(self, queue: Stream, operation: Operation) -> Submission:
-        return Submission(self._streams, queue, operation)
 
     def _modules(self) -> ModuleLoader:
         self._here()
@@ -689,39 +526,20 @@ class SimDriver:
     def _mend(self) -> None:
         """Make anew what follows from the tables of what exists, after an interrupted call."""
         self._schedule.mend()
-        for device in self._devices.values():
-            device.memory.mend()
-        if self._host is not None:
-            self._host.mend()
+        self._devices.mend()
 
     @observation
     def _give_back(self) -> None:
         """Give everything back to the system. If it is interrupted, ``close`` does it again."""
         self._calls.closed = True
         self._schedule.drop_everything()
-        for device in self._devices.values():
-            device.memory.close()
-        if self._host is not None:
-            self._host.close()
+        self._devices.close()
         self._given_back = True
 
 
 class _Thread(threading.local):
     device: Device | None = None
     """This thread's current device."""
-
-
-class _Nothing:
-    """The change of a call that has nothing to do."""
-
-    def commit(self) -> None:
-        pass
-
-    def undo(self) -> None:
-        pass
-
-
-_NOTHING = _Nothing()
 
 
 def _seconds(text: str) -> float:

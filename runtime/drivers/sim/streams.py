@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 from ..base import LEGACY_STREAM, PER_THREAD_STREAM, driver_error
 from .handle_table import HandleTable
+from .locked_calls import Entering, GivingBack
 from .schedule import Schedule
 from .simulated_device import Device
 from .work import Event, Operation, Stream
 
-__all__ = ["Streams", "Submission"]
+__all__ = ["PRIORITIES", "Streams", "Submission"]
+
+PRIORITIES = 0, -5
+"""The least and the greatest priority of a stream."""
 
 _EXPLICIT_LEGACY = 1  # CU_STREAM_LEGACY
 _CALL_US = 2.0
@@ -37,6 +42,17 @@ class Streams:
     def add_device(self, device: Device) -> None:
         """Make a device's legacy stream."""
         self._legacy[device] = Stream(device, blocking=True, legacy=True)
+
+    def make(self, device: Device, *, blocking: bool, priority: int) -> Entering[int, int]:
+        """A new stream of the device. Priorities are clamped, and change nothing."""
+        least, greatest = PRIORITIES
+        handle = self.streams.unused()
+        stream = Stream(device, blocking=blocking, handle=handle, priority=min(max(priority, greatest), least))
+        return Entering(self.streams.objects, handle, stream, handle)
+
+    def destroy(self, handle: int) -> GivingBack:
+        """Destroying a stream. Its queued work still runs; the handle goes to the next stream that is made."""
+        return GivingBack(partial(self.streams.remove, handle, self.streams.get(handle)), memory=False)
 
     def of(self, handle: int, device: Device) -> Stream:
         """The stream of a handle; 0, 1 and 2 are the default streams of ``device``.
@@ -95,6 +111,68 @@ class Streams:
                     break
         return reached
 
+    # --- events
+
+    def make_event(self, device: Device, *, timing: bool) -> Entering[int, int]:
+        """A new event of the device, unrecorded."""
+        handle = self.events.unused()
+        return Entering(self.events.objects, handle, Event(device, timing=timing), handle)
+
+    def destroy_event(self, event: int) -> GivingBack:
+        """Destroying an event. Waits for it that are queued stay."""
+        return GivingBack(partial(self.events.remove, event, self.events.get(event)), memory=False)
+
+    def record(self, event: int, stream: int, device: Device) -> None:
+        """Mark the work queued on a stream so far.
+
+        Raises:
+            DriverError: ``CUDA_ERROR_INVALID_HANDLE``: they belong to two devices.
+        """
+        queue = self.of(stream, device)
+        marked = self.events.get(event)
+        if marked.device is not queue.device:
+            raise driver_error(
+                400,
+                f"event_record: the event is of device {marked.device.ordinal}, the stream of {queue.device.ordinal}",
+            )
+        marked.marker = self.submit(Operation("event_record"), queue)
+
+    def let_wait(self, stream: int, event: int, device: Device) -> None:
+        """Let what is queued on the stream from now on wait for the latest recording of the event."""
+        waiting = self.of(stream, device)
+        marker = self.events.get(event).marker
+        if marker is not None:
+            self.submit(Operation("stream_wait_event", after=(marker,)), waiting)
+
+    def has_passed(self, event: int) -> bool:
+        """Whether what the event marks has run. Raises what the device's work did."""
+        asked = self.events.get(event)
+        return self._has_done(asked.marker, asked.device)
+
+    def wait_for_event(self, event: int) -> None:
+        """Wait for what the event marks. Raises what the device's work did."""
+        marker = self.events.get(event).marker
+        if marker is not None:
+            self.wait(marker)
+
+    def elapsed_ms(self, start: int, end: int) -> float:
+        """Milliseconds on the simulated clock between two marks. It depends on what the program did, and not on the
+        schedule.
+
+        Raises:
+            DriverError: the events are of two devices or without timing, or not recorded, or have not passed.
+        """
+        first, last = self.events.get(start), self.events.get(end)
+        if first.device is not last.device:
+            raise driver_error(400, "event_elapsed_ms: the events are of two devices")
+        if not (first.timing and last.timing):
+            raise driver_error(400, "event_elapsed_ms: create both events with timing=True")
+        if first.marker is None or last.marker is None:
+            raise driver_error(400, "event_elapsed_ms: record both events first")
+        if not (first.marker.done and last.marker.done):
+            raise driver_error(600, "event_elapsed_ms: wait for both events first")
+        return (last.marker.finished_us - first.marker.finished_us) / 1000
+
     # --- waiting: each raises what the device's work did
 
     def wait(self, operation: Operation) -> None:
@@ -119,28 +197,15 @@ class Streams:
         self.host_us = max(self.host_us, device.finished_us)
         device.settle()
 
-    def has_done(self, operation: Operation | None, device: Device) -> bool:
+    def has_run(self, stream: Stream) -> bool:
+        """Whether all that is queued on a stream has run. Asking may make progress."""
+        return self._has_done(stream.queue[-1] if stream.queue else None, stream.device)
+
+    def _has_done(self, operation: Operation | None, device: Device) -> bool:
         """Whether an operation of the device, if it is one, has run. Asking may make progress."""
         done = operation is None or self.schedule.poll(operation)
         device.settle()
         return done
-
-    def elapsed_ms(self, first: Event, last: Event) -> float:
-        """Milliseconds on the simulated clock between two marks. It depends on what the program did, and not on the
-        schedule.
-
-        Raises:
-            DriverError: the events are of two devices or without timing, or not recorded, or have not passed.
-        """
-        if first.device is not last.device:
-            raise driver_error(400, "event_elapsed_ms: the events are of two devices")
-        if not (first.timing and last.timing):
-            raise driver_error(400, "event_elapsed_ms: create both events with timing=True")
-        if first.marker is None or last.marker is None:
-            raise driver_error(400, "event_elapsed_ms: record both events first")
-        if not (first.marker.done and last.marker.done):
-            raise driver_error(600, "event_elapsed_ms: wait for both events first")
-        return (last.marker.finished_us - first.marker.finished_us) / 1000
 
 
 class Submission:
