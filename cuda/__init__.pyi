@@ -4,3 +4,4 @@ from ..runtime.cuda import *  # noqa: F403
 from ..runtime.cuda import __all__ as __all__
 from . import amp as amp
 from . import comm as comm
+from . import nccl as nccl

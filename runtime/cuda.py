@@ -264,7 +264,7 @@ else:
 __path__: list[str] = []  # a package to the import system: ``import cuplug.cuda.amp``, see ``public_paths.py``
 
 
-_MODULES = ("amp", "comm")
+_MODULES = ("amp", "comm", "nccl")
 
 
 def _module(name: str) -> Any:
@@ -272,9 +272,9 @@ def _module(name: str) -> Any:
         from . import amp
 
         return amp
-    from .tensor.ops import communication
+    from .tensor.ops import communication, nccl_collectives
 
-    return communication
+    return communication if name == "comm" else nccl_collectives
 
 
 def _of_tensors() -> dict[str, Any]:

@@ -25,6 +25,7 @@ PATHS: dict[str, str] = {
     "cuda.amp": "amp",
     "cuda.comm": "tensor.ops.communication",
     "cuda.memory": "cuda_memory",
+    "cuda.nccl": "tensor.ops.nccl_collectives",
     "cuda.nvtx": "nvtx",
     "cuda.profiler": "profiler",
     "nn": "nn",

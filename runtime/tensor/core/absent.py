@@ -106,7 +106,7 @@ ABSENT_OF_CUDA: dict[str, tuple[str, str]] = {
         ("CUDA graphs", "prepared launches"),
     ),
     **dict.fromkeys(
-        ("nccl", "jiterator", "sparse", "tunable", "gds", "GreenContext", "green_contexts"),
+        ("jiterator", "sparse", "tunable", "gds", "GreenContext", "green_contexts"),
         ("PyTorch's own extensions of CUDA", "SourceModule"),
     ),
     **dict.fromkeys(
