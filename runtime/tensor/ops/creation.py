@@ -16,7 +16,7 @@ from ..core.dtypes import from_numpy as dtype_from_numpy
 from ..core.gradient_seam import required
 from ..core.layout import Layout
 from ..core.memory_formats import check_layout, preserve_format, strides_in
-from ..core.shapes import given_once, shape_of
+from ..core.shapes import Size, given_once, shape_of
 from ..core.tensor import Tensor
 from ..core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
 from ..places.dispatch import Plan, dispatch
@@ -213,6 +213,11 @@ def empty(
         OutOfMemoryError: the device has not that much memory left.
         ValueError: a length is negative, or there is no such layout or order.
     """
+    if out is None and layout is None and size is None and memory_format is None and not pin_memory:
+        kind = get_default_dtype() if dtype is None else dtype_of(dtype)
+        place = _place(device)
+        made = place.empty(_layout_of(place, kind, lengths))
+        return required(made, True) if requires_grad else made
     check_layout(layout)
     if out is not None:
         if dtype is not None and dtype_of(dtype) is not out.dtype:
@@ -228,6 +233,15 @@ def empty(
             raise ArgumentError(f"only memory of the CPU can be pinned, and this tensor is to be on {place.device}")
         return required(pinned_empty(target), requires_grad)
     return required(place.empty(target), requires_grad)
+
+
+def _layout_of(place: Place, kind: dtype, lengths: tuple[Any, ...]) -> Layout:
+    """The contiguous layout of the shape that ``lengths`` mean, in few steps where it is known already."""
+    asked = lengths[0] if len(lengths) == 1 and type(lengths[0]) in (tuple, Size) else lengths
+    for each in asked:
+        if type(each) is not int:
+            return Layout.of(place, kind, shape_of(lengths))
+    return place.layouts.get((kind, asked, None)) or Layout.of(place, kind, shape_of(lengths))
 
 
 def empty_strided(
@@ -315,8 +329,14 @@ def empty_like(
     requires_grad: bool = False,
 ) -> Tensor:
     """An uninitialised tensor with the shape, type and device of another."""
-    check_layout(layout)
     own = input._layout
+    if dtype is None and device is None and layout is None and memory_format is None:
+        alike = own.plans.get(empty_like)
+        if alike is None:
+            alike = own.plans[empty_like] = Layout.of(own.place, own.dtype, own.shape, own.kept_strides())
+        made = place_at(own).empty(alike)
+        return required(made, True) if requires_grad else made
+    check_layout(layout)
     kind = own.dtype if dtype is None else dtype_of(dtype)
     place = place_at(own) if device is None else place_of(device)
     kept = own.kept_strides() if memory_format in (None, preserve_format) else None
@@ -391,6 +411,15 @@ def arange(
     Raises:
         ValueError: the step is 0 or leads away from ``end``, or a limit is not finite.
     """
+    if (
+        len(limits) == 1
+        and type(limits[0]) is int
+        and limits[0] >= 0
+        and (dtype, end, out) == (None,) * 3
+        and step == 1
+    ):
+        made = _filled("arange_int", limits, int64, device, layout, 0, 1, pin_memory=pin_memory)  # the most usual case
+        return required(made, requires_grad)
     if end is not None and len(limits) < 2:
         limits = (*(limits or (start,)), end)
     if not 1 <= len(limits) <= 3:

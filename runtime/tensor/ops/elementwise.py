@@ -84,6 +84,11 @@ def apply_into(operation: Elementwise, out: Tensor, *operands: Any) -> Tensor:
         ValueError: the result does not have the shape of ``out``, or ``out`` has several indices for one element.
         TypeError: the result cannot be cast to the type of ``out``, or as for ``apply``.
     """
+    if len(operands) == 1 and type(operands[0]) in _NUMBERS:  # the most usual case: it is filled
+        plan = out._layout.plans.get((operation.into, type(operands[0])))
+        if plan is not None:
+            plan(out, operands[0])
+            return out
     ready = [_away_from(out, each) if isinstance(each, Tensor) else number_of(each) for each in operands]
     dispatch(operation.into, _prepare_into, (out, *ready))
     return out
@@ -220,7 +225,9 @@ def _prepare(operation: Elementwise, operands: tuple[Any, ...], out: Tensor | No
         plan = _checking(plan, check)
     if peers:
         return PlanForOnce(plan)
-    if any(layout is not None and layout.dtype.kind == "f" for layout in layouts):
+    if any(layout is not None and layout.dtype.kind == "f" for layout in layouts) or (
+        operation is COPY and not layouts[0]
+    ):
         return plan
     return _Defaulting(plan, operation, out is not None)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..core.dtypes import bool_, int64
 from ..core.gradient_seam import begin_history
+from ..core.kept_views import shown_as
 from ..core.layout import Layout
 from ..core.shapes import broadcast_shapes, normal_axis
 from ..core.tensor import Tensor
@@ -24,7 +25,7 @@ from .reshape import reshape
 from .results import into
 from .scalars import truth
 from .take_and_put import fill_value_of, fill_where, put_at, shortened, take, take_at
-from .views import expand, narrow, t, unbind
+from .views import expand, narrow, select, t, unbind
 
 __all__ = [
     "contains",
@@ -46,10 +47,28 @@ def get_item(input: Tensor, key: Any) -> Tensor:
     Raises:
         IndexError: there are more indices than dimensions, one is out of range, or a mask does not fit.
     """
+    kind = type(key)
+    if kind is slice and input._layout.shape:
+        return _part(input, key)
+    if kind is int and input._layout.shape:
+        return select(input, 0, key)
     if isinstance(key, Tensor) and _is_plain(key._layout, input._layout):
         return take(input, [key], 0)
     view, indices = resolve(input, key, writing=False)
     return view if indices is None else take_at(view, indices)
+
+
+def _part(input: Tensor, key: slice) -> Tensor:
+    """A slice of the first dimension, in fewer steps."""
+    own = input._layout
+    start, stop, step = key.indices(tuple.__getitem__(own.shape, 0))
+    length = len(range(start, stop, step))
+    found = own.plans.get((_part, length, step))
+    if found is None:
+        shape, strides = (length, *own.shape[1:]), (own.strides[0] * step, *own.strides[1:])
+        found = own.plans[_part, length, step] = Layout.of(own.place, own.dtype, shape, strides)
+    begin = start * own.strides[0] if length or step > 0 else 0
+    return shown_as(input, found, input._offset + begin)
 
 
 def set_item(input: Tensor, key: Any, value: Any) -> None:

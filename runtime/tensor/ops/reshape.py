@@ -8,6 +8,7 @@ from typing import Any
 
 from ..core.dtypes import dtype
 from ..core.gradient_seam import begin_history
+from ..core.kept_views import kept
 from ..core.layout import Layout
 from ..core.memory_formats import contiguous_format, is_in_format, strides_in
 from ..core.shapes import Shape, as_lengths, contiguous_strides, existing_axis, given_once, normal_axis, shape_of
@@ -18,6 +19,7 @@ from ..places.place import place_at
 from .elementwise import apply_into
 
 
+@kept
 def view(input: Tensor, *size: Any) -> Tensor:
     """The same elements in another shape, in which one length may be -1; or, given a dtype, the same bytes as
     elements of another type: of another size, the last dimension becomes longer or shorter.
@@ -42,6 +44,7 @@ def view_as(input: Tensor, other: Tensor) -> Tensor:
     return view(input, *other.shape)
 
 
+@kept
 def reshape(input: Tensor, *lengths: Any, shape: Any = None) -> Tensor:
     """The same elements in another shape, in which one length may be -1: a view if it can be, else a copy.
 
@@ -60,6 +63,7 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
     return reshape(input, *other.shape)
 
 
+@kept
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """The dimensions from ``start_dim`` to ``end_dim`` made one.
 

@@ -8,6 +8,7 @@ from operator import index as integer
 from typing import Any
 
 from ..core.gradient_seam import engine
+from ..core.kept_views import kept, shown_as
 from ..core.layout import Layout
 from ..core.shapes import (
     Size,
@@ -23,6 +24,7 @@ from ..core.tensor import Tensor, make_tensor, view_of
 from ..core.tensor_errors import ArgumentError, ElementTypeError, RangeError, ShapeError
 
 
+@kept
 def permute(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
     """The dimensions in another order.
 
@@ -39,6 +41,7 @@ def permute(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
     return view_of(input, tuple(shape[axis] for axis in order), tuple(strides[axis] for axis in order))
 
 
+@kept
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions exchanged.
 
@@ -71,6 +74,7 @@ def movedim(input: Tensor, source: int | Sequence[int], destination: int | Seque
     return permute(input, *(places[axis] if axis in places else next(rest) for axis in range(ndim)))
 
 
+@kept
 def t(input: Tensor) -> Tensor:
     """A matrix transposed; with fewer dimensions the tensor itself.
 
@@ -82,11 +86,13 @@ def t(input: Tensor) -> Tensor:
     return transpose(input, 0, 1) if input.ndim == 2 else view_of(input, input._layout.shape, input._layout.strides)
 
 
+@kept
 def reversed_dimensions(input: Tensor) -> Tensor:
     """All dimensions in reverse order."""
     return view_of(input, tuple(input._layout.shape)[::-1], input._layout.strides[::-1])
 
 
+@kept
 def transposed_matrices(input: Tensor) -> Tensor:
     """The last two dimensions exchanged; a tensor without dimensions as it is.
 
@@ -118,6 +124,7 @@ def adjoint(input: Tensor) -> Tensor:
     return transposed_matrices(input)
 
 
+@kept
 def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """Without the dimensions of length 1: all of them, or those of ``dim`` that have it."""
     axes = () if dim is not None and not isinstance(dim, int) and not dim else normal_axes(dim, input.ndim)
@@ -127,6 +134,7 @@ def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     )
 
 
+@kept
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """With a dimension of length 1 inserted at ``dim``."""
     axis = normal_axis(dim, input.ndim + 1)
@@ -135,6 +143,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     return view_of(input, (*shape[:axis], 1, *shape[axis:]), (*strides[:axis], step, *strides[axis:]))
 
 
+@kept
 def expand(input: Tensor, *lengths: Any, size: Any = None) -> Tensor:
     """Dimensions of length 1 repeated without a copy; -1 keeps a length, new dimensions stand in front.
 
@@ -183,8 +192,12 @@ def narrow(input: Tensor, dim: int, start: int | Tensor, length: int) -> Tensor:
     begin = start + have if start < 0 else start
     if length < 0 or begin < 0 or begin + length > have:
         raise RangeError(f"narrow: positions {start} to {start + length} of a dimension of length {have}")
-    shape = (*input._layout.shape[:axis], length, *input._layout.shape[axis + 1 :])
-    return view_of(input, shape, input._layout.strides, input._offset + begin * input._layout.strides[axis])
+    own = input._layout
+    found = own.plans.get((narrow, axis, length))
+    if found is None:
+        shape = (*own.shape[:axis], length, *own.shape[axis + 1 :])
+        found = own.plans[narrow, axis, length] = Layout.of(own.place, own.dtype, shape, own.strides)
+    return shown_as(input, found, input._offset + begin * own.strides[axis])
 
 
 def select(input: Tensor, dim: int, index: int) -> Tensor:
@@ -194,13 +207,17 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
         IndexError: there is no such position.
     """
     axis = existing_axis(dim, input.ndim)
-    length, step = input._layout.shape[axis], input._layout.strides[axis]
+    own = input._layout
+    length = tuple.__getitem__(own.shape, axis)
     position = integer(index)
     if not -length <= position < length:
         raise IndexError(f"index {position} is out of bounds for dimension {axis} of length {length}")
-    offset = input._offset + position % length * step
-    shape, strides = input._layout.shape, input._layout.strides
-    return view_of(input, (*shape[:axis], *shape[axis + 1 :]), (*strides[:axis], *strides[axis + 1 :]), offset)
+    found = own.plans.get((select, axis))
+    if found is None:
+        shape, strides = tuple(own.shape), own.strides
+        without = (*shape[:axis], *shape[axis + 1 :]), (*strides[:axis], *strides[axis + 1 :])
+        found = own.plans[select, axis] = Layout.of(own.place, own.dtype, *without)
+    return shown_as(input, found, input._offset + position % length * own.strides[axis])
 
 
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:

@@ -1,0 +1,87 @@
+"""Views whose shapes are worked out once for each layout."""
+
+from __future__ import annotations
+
+import cuplug
+import numpy as np
+import pytest
+
+SHOWN = [
+    lambda x: x.view(3, 4, 2),
+    lambda x: x.reshape(-1),
+    lambda x: x.unsqueeze(1),
+    lambda x: x.permute(2, 0, 1),
+    lambda x: x.transpose(0, 2),
+    lambda x: x.expand(5, 2, 3, 4),
+    lambda x: x.flatten(1),
+    lambda x: x.squeeze(),
+    lambda x: x.select(1, -1),
+    lambda x: x.narrow(2, 1, 2),
+    lambda x: x[1],
+    lambda x: x[-2],
+    lambda x: x[1:],
+    lambda x: x[::2],
+    lambda x: x[5:2],
+]
+
+
+@pytest.mark.parametrize("number", range(len(SHOWN)))
+def test_a_view_of_the_next_tensor_of_a_layout_begins_in_that_tensor(number: int, device: str) -> None:
+    show = SHOWN[number]
+    first = cuplug.arange(48, device=device).reshape(2, 2, 3, 4)
+    for part in (first[0], first[1], first[1].clone()):
+        again = show(part)
+        plain = show(cuplug.tensor(part.cpu().numpy(), device=device))
+        assert again.tolist() == plain.tolist()
+        assert again.shape == plain.shape
+        assert again.stride() == plain.stride()
+        assert again.untyped_storage() is part.untyped_storage()
+
+
+def test_what_is_refused_is_refused_after_an_equal_argument_was_not() -> None:
+    x = cuplug.ones(2, 3)
+    assert x.unsqueeze(1).shape == (2, 1, 3)
+    assert x.view(3, 2).shape == (3, 2)
+    assert x.narrow(0, 1, 1).shape == (1, 3)
+    with pytest.raises(TypeError):
+        x.unsqueeze(1.0)
+    with pytest.raises(TypeError):
+        x.view(3.0, 2)
+    with pytest.raises(IndexError):
+        x.narrow(0, 2, 1)
+    with pytest.raises(IndexError, match="index 2 is out of bounds for dimension 0 of length 2"):
+        x[2]
+    assert cuplug.zeros(2, 3).shape == (2, 3)
+    with pytest.raises(TypeError):
+        cuplug.zeros(2.0, 3)
+    with pytest.raises(ValueError, match="negative"):
+        cuplug.zeros(-2, 3)
+
+
+def test_a_view_of_a_tensor_that_requires_gradients_is_part_of_the_graph_each_time(device: str) -> None:
+    for factor in (1.0, 2.0):
+        x = cuplug.ones(2, 2, 3, 4, device=device, requires_grad=True)
+        for show in SHOWN:
+            (show(x[0]) * factor).sum().backward()
+        counts = np.zeros((2, 3, 4))
+        for show in SHOWN:
+            numbers = show(cuplug.arange(24).reshape(2, 3, 4)).reshape(-1).tolist()
+            np.add.at(counts.reshape(-1), np.array(numbers, int), factor)
+        assert x.grad is not None
+        assert (x.grad[0].cpu().numpy() == counts).all()
+        assert not x.grad[1].cpu().numpy().any()
+
+
+def test_a_number_that_fills_is_converted_to_the_type_of_each_tensor(device: str) -> None:
+    for kind, expected in ((cuplug.float32, 1.5), (cuplug.int64, 1), (cuplug.bool, True)):
+        for _ in range(2):
+            assert cuplug.full((2,), 1.5, dtype=kind, device=device).tolist() == [expected] * 2
+    before = cuplug.get_default_dtype()
+    try:
+        for kind in (cuplug.float64, cuplug.float32):
+            cuplug.set_default_dtype(kind)
+            assert cuplug.zeros(3, device=device).dtype is kind
+            assert cuplug.full((3,), 0.5, device=device).dtype is kind
+            assert cuplug.zeros_like(cuplug.ones(2, device=device)).dtype is kind
+    finally:
+        cuplug.set_default_dtype(before)
