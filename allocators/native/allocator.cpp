@@ -32,10 +32,7 @@ class Allocator::Inside {
  public:
   explicit Inside(Allocator &allocator) : allocator_(allocator) {
     Block *returned = nullptr;
-    if (!allocator_.gate_.try_enter(&returned)) {
-      LetGo let_go(allocator_.upstream_.hooks());
-      allocator_.gate_.enter(&returned);
-    }
+    if (!allocator_.gate_.try_enter(&returned)) returned = wait();
     begin(returned);
   }
   /* Once the caller has entered, and was given `returned`. */
@@ -48,6 +45,12 @@ class Allocator::Inside {
   }
 
  private:
+  __attribute__((noinline)) Block *wait() {
+    Block *returned = nullptr;
+    LetGo let_go(allocator_.upstream_.hooks());
+    allocator_.gate_.enter(&returned);
+    return returned;
+  }
   void begin(Block *returned) {
     allocator_.owner_.store(me(), std::memory_order_relaxed);
     if (returned != nullptr) allocator_.receive(returned);

@@ -233,11 +233,11 @@ void take_exception(PyObject **value) {
 
 /* --- numbers */
 
-int size_of(PyObject *value, uint64_t *nbytes) {
+int read_size(PyObject *value, uint64_t *nbytes) {
   if (!PyLong_CheckExact(value)) {
     PyObject *index = PyNumber_Index(value);
     if (index == nullptr) return -1;
-    const int read = PyLong_CheckExact(index) ? size_of(index, nbytes) : -1;
+    const int read = PyLong_CheckExact(index) ? read_size(index, nbytes) : -1;
     if (read < 0 && !PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a size is an int");
     Py_DECREF(index);
     return read;
@@ -252,7 +252,7 @@ int size_of(PyObject *value, uint64_t *nbytes) {
   return 0;
 }
 
-int stream_of(PyObject *value, uint64_t *stream) {
+int read_stream(PyObject *value, uint64_t *stream) {
   if (PyLong_CheckExact(value)) {
     *stream = PyLong_AsUnsignedLongLong(value);
   } else {
@@ -281,7 +281,7 @@ void unlink_handle(Handle *handle) {
 }
 
 /* Take a block of the core. -1 with an exception set. */
-static int allocate_block(Allocator *self, uint64_t nbytes, uint64_t stream, uint64_t library, cuplug_block **made) {
+static inline int allocate_block(Allocator *self, uint64_t nbytes, uint64_t stream, uint64_t library, cuplug_block **made) {
   uint64_t context = 0;
   if (self->core == nullptr || self->observed) {
     if (check_entry(self) < 0 || (nbytes != 0 && read_context(self, &context) < 0)) return -1;

@@ -136,8 +136,33 @@ int give_handle_back(Handle *handle);
 void link_handle(Handle *handle);
 void unlink_handle(Handle *handle);
 /* The bytes or the stream that a Python int means; -1 with an exception set. */
-int size_of(PyObject *value, uint64_t *nbytes);
-int stream_of(PyObject *value, uint64_t *stream);
+int read_size(PyObject *value, uint64_t *nbytes);
+int read_stream(PyObject *value, uint64_t *stream);
+/* The value of an int of one digit that is not negative, as almost every size and stream is; else -1. */
+inline int64_t small_number(PyObject *value) {
+#if PY_VERSION_HEX >= 0x030C0000
+  if (!PyLong_CheckExact(value) || !PyUnstable_Long_IsCompact(reinterpret_cast<PyLongObject *>(value))) return -1;
+  return PyUnstable_Long_CompactValue(reinterpret_cast<PyLongObject *>(value));
+#elif PY_VERSION_HEX >= 0x030B0000
+  if (!PyLong_CheckExact(value) || static_cast<size_t>(Py_SIZE(value)) > 1) return -1;
+  return Py_SIZE(value) == 0 ? 0 : static_cast<int64_t>(reinterpret_cast<PyLongObject *>(value)->ob_digit[0]);
+#else
+  static_cast<void>(value);
+  return -1;
+#endif
+}
+inline int size_of(PyObject *value, uint64_t *nbytes) {
+  const int64_t small = small_number(value);
+  if (small < 0) return read_size(value, nbytes);
+  *nbytes = static_cast<uint64_t>(small);
+  return 0;
+}
+inline int stream_of(PyObject *value, uint64_t *stream) {
+  const int64_t small = small_number(value);
+  if (small < 0) return read_stream(value, stream);
+  *stream = static_cast<uint64_t>(small);
+  return 0;
+}
 void take_exception(PyObject **value); /* the exception that is set, as one object */
 
 /* --- python_block.cpp */

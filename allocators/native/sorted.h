@@ -126,26 +126,20 @@ class Sorted {
     return at.at < run_at(at.run)->count || at.run + 1 == runs_used_ ? at : At{at.run + 1, 0};
   }
 
+  /* What happens at the end of a single run, as it does where few parts are free, is done where this is called. */
   void insert(Block *block) {
     Order order = order_of(block);
-    if (only_ != nullptr && only_->count < Run::MOST && only_->is_behind_all(order)) {
+    if (only_ != nullptr && only_->count < Run::MOST && only_->is_behind_all(order))
       only_->set(only_->count++, order, block);
-      return;
-    }
-    size_t found = only_ != nullptr ? 0 : run_of(order);
-    Run *run = run_at(found);
-    if (run->count == Run::MOST) {
-      split(found);
-      found = run_of(order);
-      run = runs_[found];
-    }
-    unsigned at = run->rank(order);
-    run->open(at);
-    run->set(at, order, block);
-    if (only_ == nullptr) lasts_[found] = run->orders[run->count - 1];
+    else
+      insert_between(order, block);
   }
-
-  void erase(Order order) { erase_at(find(order)); }
+  void erase(Order order) {
+    if (only_ != nullptr && only_->orders[only_->count - 1] == order)
+      --only_->count;
+    else
+      erase_at(find(order));
+  }
 
   /* `block` takes the place of what stood at the order `was`. */
   void replace(Order was, Block *block) {
@@ -184,7 +178,21 @@ class Sorted {
     return from;
   }
 
-  void erase_at(At found) {
+  __attribute__((noinline)) void insert_between(Order order, Block *block) {
+    size_t found = only_ != nullptr ? 0 : run_of(order);
+    Run *run = run_at(found);
+    if (run->count == Run::MOST) {
+      split(found);
+      found = run_of(order);
+      run = runs_[found];
+    }
+    unsigned at = run->rank(order);
+    run->open(at);
+    run->set(at, order, block);
+    if (only_ == nullptr) lasts_[found] = run->orders[run->count - 1];
+  }
+
+  __attribute__((noinline)) void erase_at(At found) {
     Run *run = run_at(found.run);
     run->close(found.at);
     if (only_ != nullptr) return;

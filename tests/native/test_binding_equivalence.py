@@ -23,7 +23,8 @@ if not is_available():
 
 from cuplug.allocators.native.strategies import NativeCaching, NativeExpandable
 
-SEEDS = int(os.environ.get("CUPLUG_BINDING_SEEDS", "20"))
+FIRST = int(os.environ.get("CUPLUG_BINDING_FIRST", "0"))
+SEEDS = range(FIRST, FIRST + int(os.environ.get("CUPLUG_BINDING_SEEDS", "20")))
 TRACES = os.environ.get("CUPLUG_TRACES")
 """A folder of recorded histories to compare on, besides the one that comes with the tests."""
 FORMS: dict[str, tuple[Any, Any]] = {
@@ -72,7 +73,7 @@ class BoundHistory(History):
 
 @pytest.mark.parametrize("strategy", FORMS)
 def test_random_programs_see_the_same_through_the_binding(strategy: str) -> None:
-    for seed in range(SEEDS):
+    for seed in SEEDS:
         history = BoundHistory(strategy, seed)
         try:
             history.go(200)
@@ -95,7 +96,7 @@ class Interrupted(Scripted):
 
 @pytest.mark.parametrize("strategy", FORMS)
 def test_interrupts_in_calls_upstream_lose_nothing(strategy: str) -> None:
-    for seed in range(SEEDS):
+    for seed in SEEDS:
         chance = random.Random(seed)
         upstream = Interrupted(seed, 96 * MIB, 0, 2 * MIB)
         allocator = FORMS[strategy][1](upstream)
