@@ -14,6 +14,7 @@ from . import init
 from .activations import dropout, gelu, relu, softmax
 from .affine import linear
 from .casting import cast_to_fast
+from .fused_attention import fused_attention
 from .fused_losses import attention_shares
 from .linear_layers import Dropout, Linear
 from .module import Module
@@ -56,8 +57,13 @@ def scaled_dot_product_attention(
         key, value = (each.repeat_interleave(times, -3) for each in (key, value))
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     if attn_mask is None and query.numel() and key.numel():
-        shares = attention_shares(query @ key.transpose(-2, -1), factor, causal=is_causal)
-        return dropout(shares, dropout_p) @ value
+
+        def compute(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+            shares = attention_shares(query @ key.transpose(-2, -1), factor, causal=is_causal)
+            return dropout(shares, dropout_p) @ value
+
+        found = None if dropout_p else fused_attention(query, key, value, factor, is_causal, compute)
+        return compute(query, key, value) if found is None else found
     scores = (query * factor) @ key.transpose(-2, -1)
     if is_causal:
         attn_mask = tril(ones(query.shape[-2], key.shape[-2], dtype=bool_, device=query.device))

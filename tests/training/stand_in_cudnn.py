@@ -1,6 +1,6 @@
 """A stand-in for cuDNN's library: functions of the same C types, which check what they are told and compute by NumPy.
 
-It holds for what cuplug uses: tensors, convolutions, graphs of one operation, engines, plans and variant packs.
+It holds for what cuplug uses: tensors, convolutions, graphs of single operations, engines, plans and variant packs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SIGNATURES = {
     "cudnnBackendGetAttribute": (_INT, _POINTER, _INT, _INT, _WIDE, ctypes.POINTER(_WIDE), _POINTER),
     "cudnnBackendExecute": (_INT, _POINTER, _POINTER, _POINTER),
 }
-_TYPES = {0: np.float32, 1: np.float64, 2: np.float16, 9: ml_dtypes.bfloat16}
+_TYPES: dict[int, Any] = {0: np.float32, 1: np.float64, 2: np.float16, 4: np.int32, 9: ml_dtypes.bfloat16, 11: np.bool_}
 # cudnnBackendAttributeType_t: the C type of each, and its size in bytes.
 _C = {0: _POINTER, 2: ctypes.c_bool, 3: _WIDE, 4: ctypes.c_float, 5: ctypes.c_double, 6: _POINTER, 15: _POINTER}
 _TENSOR = {901: 1, 902: 3, 903: 3, 906: 3, 900: 3}
@@ -44,7 +44,15 @@ _ATTRIBUTES: dict[int, dict[int, int]] = {
     15: {800: 0, 801: 15},
     16: {1000: 3, 1001: 6, 1003: 6},
     17: _TENSOR,
+    0: {0: 14, 1: 1},
+    13: {750: 15, 751: 15, 753: 15},
+    18: {1500: 1},
+    19: {1520: 15, 1521: 15, 1522: 15, 1523: 15},
+    21: {1600: 18, 1601: 1},
+    22: {1610: 15, 1611: 15, 1612: 15},
+    31: {2200: 15, 2201: 15},
 }
+_OPTIONAL = {17: {907: 2, 908: 2}, 0: {9: 3}, 13: {752: 15, 758: 15}}
 
 
 class Engine:
@@ -125,7 +133,7 @@ class StandInCudnn:
 
     def _cudnnBackendSetAttribute(self, address: int, name: int, kind: int, count: int, values: int) -> int:
         made = self.made[address]
-        wanted = _ATTRIBUTES[made.kind].get(name)
+        wanted = (_ATTRIBUTES[made.kind] | _OPTIONAL.get(made.kind, {})).get(name)
         if made.finished or wanted is None or (kind != wanted and (wanted, kind) != (4, 5)):
             return self._fail(_BAD, f"attribute {name} of type {kind} in a descriptor of kind {made.kind}")
         array = (_C.get(kind, _INT) * count).from_address(values)
@@ -184,9 +192,11 @@ class StandInCudnn:
         places = dict(zip(values[1000], values[1001], strict=True))
         if engine.workspace and not values[1003][0]:
             return self._fail(_BAD, "this engine wants a workspace")
-        (operation,) = self.made[plan].values[401][0].graph.values[801]
+        operations = self.made[plan].values[401][0].graph.values[801]
         engine.runs += 1
-        return self._compute(operation, places)
+        if operations[0].kind in _ROLES:
+            return self._compute(operations[0], places)
+        return self._interpret(operations, places)
 
     def _compute(self, operation: _Made, places: dict[int, int]) -> int:
         result, first, second = (operation.values[each][0] for each in _ROLES[operation.kind])
@@ -209,13 +219,83 @@ class StandInCudnn:
         self.submit(work, tuple(spans[1:]), (spans[0],), "cudnn")
         return 0
 
+    def _interpret(self, operations: list[_Made], places: dict[int, int]) -> int:
+        """Operation after operation, in double precision, with the tensors between them rounded to their types."""
+        self.executed.append((0, {"operations": len(operations)}))
+        tensors = {
+            each.values[906][0]: each
+            for operation in operations
+            for given in operation.values.values()
+            for each in given
+            if each.kind == 17
+        }
+        written = {operation.values[_RESULTS[operation.kind]][0].values[906][0] for operation in operations}
+        known: dict[int, Any] = {}
+        spans: tuple[list[Any], list[Any]] = [], []
+        for number, each in tensors.items():
+            if 908 in each.values:
+                known[number] = np.float64(ctypes.c_float.from_address(places[number]).value)
+            elif 907 not in each.values:
+                if places[number] % each.values[900][0]:
+                    return self._fail(_BAD, "an address is not a multiple of the alignment")
+                spans[number in written].append((places[number], _nbytes(each)))
 
+        def work() -> None:
+            values = dict(known)
+
+            def of(tensor: _Made) -> Any:
+                number = tensor.values[906][0]
+                if number not in values:
+                    values[number] = np.asarray(_shown(tensor, places[number]), np.float64)
+                return values[number]
+
+            for operation in operations:
+                made = _OPERATIONS[operation.kind](operation.values, of)
+                to = operation.values[_RESULTS[operation.kind]][0]
+                rounded = np.broadcast_to(made, to.values[902]).astype(_TYPES[to.values[901][0]])
+                values[to.values[906][0]] = np.asarray(rounded, np.float64)
+                if 907 not in to.values:
+                    _shown(to, places[to.values[906][0]])[...] = rounded
+
+        self.submit(work, tuple(spans[0]), tuple(spans[1]), "cudnn")
+        return 0
+
+
+def _pointwise(values: dict[int, Any], of: Callable[[_Made], Any]) -> Any:
+    settings = values[750][0].values
+    mode, given = settings[0][0], [of(values[name][0]) for name in (751, 752, 758) if name in values]
+    if mode == 501:
+        return np.broadcast_to(np.indices(given[0].shape)[settings[9][0]], given[0].shape)
+    return _POINTWISE[mode](*given)
+
+
+_POINTWISE: dict[int, Any] = {
+    0: np.add,
+    1: np.multiply,
+    6: np.divide,
+    9: np.subtract,
+    13: np.exp,
+    15: np.log,
+    21: np.copy,
+    303: np.greater_equal,
+    601: lambda x, b, chosen: np.where(chosen != 0, x, b),
+}
+_OPERATIONS: dict[int, Any] = {
+    13: _pointwise,
+    19: lambda values, of: of(values[1520][0]) @ of(values[1521][0]),
+    22: lambda values, of: {0: np.sum, 3: np.max}[values[1612][0].values[1600][0]](
+        of(values[1610][0]), 3, keepdims=True
+    ),
+    31: lambda values, of: np.swapaxes(of(values[2200][0]), 2, 3),
+}
+_RESULTS = {13: 753, 19: 1522, 22: 1611, 31: 2201}
 _ROLES = {10: (705, 704, 703), 12: (710, 709, 711), 11: (715, 716, 717)}
 _CONVOLUTIONS = {10: 702, 12: 708, 11: 714}
 
 
 def _nbytes(tensor: _Made) -> int:
-    return int(np.prod(tensor.values[902])) * np.dtype(_TYPES[tensor.values[901][0]]).itemsize
+    reach = sum((length - 1) * step for length, step in zip(tensor.values[902], tensor.values[903], strict=True))
+    return (reach + 1) * int(np.dtype(_TYPES[tensor.values[901][0]]).itemsize)
 
 
 def _shown(tensor: _Made, address: int) -> Any:

@@ -238,6 +238,64 @@ def test_each_thread_has_a_handle_of_its_own(library: StandInCudnn) -> None:
     assert library.engines[0].runs == 2
 
 
+ATTENTIONS: dict[str, tuple[Sequence[int], dict[str, Any]]] = {
+    "plain": ((2, 3, 5, 7, 16), {}),
+    "causal": ((1, 2, 6, 6, 8), {"is_causal": True}),
+    "causal, fewer keys": ((1, 2, 6, 4, 8), {"is_causal": True}),
+    "scaled": ((2, 1, 4, 4, 8), {"scale": 0.7}),
+}
+
+
+def _attended(sizes: Sequence[int], kind: str, device: str, **settings: Any) -> list[Any]:
+    """A result and three gradients. Queries, keys and values are parts of one tensor, heads between them."""
+    n, heads, queries, keys, elements = sizes
+    together = _numbers((n, max(queries, keys), 3, heads, elements), 0, kind, device).detach().requires_grad_()
+    query, key, value = (
+        together[:, :length, part].transpose(1, 2) for part, length in enumerate((queries, keys, keys))
+    )
+    made = F.scaled_dot_product_attention(query, key, value, **settings)
+    made.backward(_numbers(made.shape, 7, kind, device).detach())
+    return [each.detach().double().cpu().numpy() for each in (made, together.grad)]
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+@pytest.mark.parametrize("case", ATTENTIONS)
+def test_attention_and_its_gradients_are_the_librarys(library: StandInCudnn, case: str, kind: str) -> None:
+    sizes, settings = ATTENTIONS[case]
+    found = _attended(sizes, kind, "cuda", **settings)
+    masked = 4 if "is_causal" in settings else 0
+    assert [told["operations"] for _, told in library.executed] == [10 + masked, 18 + masked]
+    _agree(found, _attended(sizes, "float32", "cpu", **settings), {"float16": 5e-3, "bfloat16": 4e-2}[kind])
+
+
+def test_attention_that_the_library_is_not_asked_for(library: StandInCudnn) -> None:
+    x = _numbers((1, 2, 4, 8), 0, "float16", "cuda").detach()
+    mask = cuplug.ones(4, 4, dtype=cuplug.bool, device="cuda")
+    F.scaled_dot_product_attention(x, x, x, mask)
+    F.scaled_dot_product_attention(x, x, x, dropout_p=0.5)
+    F.scaled_dot_product_attention(x.float(), x.float(), x.float())
+    F.scaled_dot_product_attention(x[..., :6], x[..., :6], x[..., :6])
+    with cudnn.flags(enabled=True, deterministic=True):
+        F.scaled_dot_product_attention(x, x, x)
+    assert not library.executed
+    F.scaled_dot_product_attention(x, x, x)
+    assert len(library.executed) == 1
+
+
+def test_attention_keeps_the_order_of_heads_in_memory(library: StandInCudnn) -> None:
+    x = _numbers((2, 5, 3, 8), 0, "float16", "cuda").detach().transpose(1, 2)
+    assert F.scaled_dot_product_attention(x, x, x).stride() == x.stride()
+    assert len(library.executed) == 1
+
+
+def test_gradients_of_gradients_of_attention_are_made_of_single_operations(library: StandInCudnn) -> None:
+    x = _numbers((1, 1, 4, 8), 0, "float16", "cuda")
+    (first,) = cuplug.autograd.grad(F.scaled_dot_product_attention(x, x, x).sum(), x, create_graph=True)
+    assert len(library.executed) == 1
+    (second,) = cuplug.autograd.grad((first * first).sum(), x)
+    assert second.isfinite().all().item()
+
+
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("case", CASES)
@@ -261,3 +319,15 @@ def test_on_a_gpu_every_way_of_choosing_gives_the_same_result() -> None:
     for a, b in pairwise(found):
         _agree(a, b, 1e-5)
     assert all((a == b).all() for a, b in zip(*found[-2:], strict=True))
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+@pytest.mark.parametrize("case", ATTENTIONS)
+def test_on_a_gpu_the_librarys_attention_is_ours(case: str, kind: str) -> None:
+    sizes, settings = ATTENTIONS[case]
+    found = []
+    for enabled in (True, False):
+        with cudnn.flags(enabled=enabled):
+            found.append(_attended(sizes, kind, "cuda", **settings))
+    _agree(*found, {"float16": 1e-2, "bfloat16": 8e-2}[kind])

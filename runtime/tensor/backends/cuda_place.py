@@ -22,7 +22,7 @@ from ..core.shapes import Shape
 from ..core.tensor import Tensor, address_of, make_tensor
 from ..places.distributions import wide
 from ..places.elementwise_table import COPY, Elementwise, TypeRule
-from ..places.library_table import Convolving
+from ..places.library_table import Attending, Convolving
 from ..places.pattern_table import PATTERNS
 from ..places.place import Kernel
 from ..places.reduction_table import Reduction
@@ -218,7 +218,7 @@ class CudaPlace(DevicePlace):
             self._looked_for_blas = True
         return self._blas
 
-    def library(self, work: Convolving, layouts: Sequence[Layout]) -> Kernel | None:
+    def library(self, work: Convolving | Attending, layouts: Sequence[Layout]) -> Kernel | None:
         if not self._looked_for_dnn:
             library = cudnn() if self.driver.simulator is None else None
             if library is None and self.driver.simulator is None:

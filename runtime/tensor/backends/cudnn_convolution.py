@@ -62,4 +62,4 @@ def convolution_kernel(dnn: Dnn, work: Convolving, layouts: Sequence[Layout]) ->
             **tensors,
         },
     )
-    return GraphKernel(dnn, [operation], layouts, work.choosing)
+    return GraphKernel(dnn, [operation], len(layouts), work.choosing, single=name == "float32")

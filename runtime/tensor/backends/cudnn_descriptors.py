@@ -22,6 +22,7 @@ DATA_TYPES = {"float32": 0, "float64": 1, "float16": 2, "int32": 4, "bfloat16": 
 class Kind(IntEnum):
     """``cudnnBackendDescriptorType_t``."""
 
+    POINTWISE = 0
     CONVOLUTION = 1
     ENGINE = 2
     ENGINECFG = 3
@@ -30,9 +31,15 @@ class Kind(IntEnum):
     CONVOLUTION_FORWARD = 10
     CONVOLUTION_BACKWARD_FILTER = 11
     CONVOLUTION_BACKWARD_DATA = 12
+    OPERATION_POINTWISE = 13
     OPERATIONGRAPH = 15
     VARIANT_PACK = 16
     TENSOR = 17
+    MATMUL = 18
+    OPERATION_MATMUL = 19
+    REDUCTION = 21
+    OPERATION_REDUCTION = 22
+    OPERATION_RESHAPE = 31
 
 
 class Attribute(NamedTuple):
@@ -47,10 +54,8 @@ class Attribute(NamedTuple):
         return _C_TYPES.get(self.kind, ctypes.c_int)
 
 
-_HANDLE, _DATA, _BOOL, _INT64, _FLOAT, _DOUBLE, _POINTER, _MODE, _HEURISTIC, _NOTE, _DESCRIPTOR = (
-    *(0, 1, 2, 3, 4, 5, 6, 7, 8),
-    *(11, 15),
-)
+_HANDLE, _DATA, _BOOL, _INT64, _FLOAT, _DOUBLE, _POINTER, _MODE, _HEURISTIC = range(9)
+_NOTE, _POINTWISE, _DESCRIPTOR, _OPERATOR = 11, 14, 15, 18
 _C_TYPES: dict[int, Any] = {
     _HANDLE: ctypes.c_void_p,
     _BOOL: ctypes.c_bool,
@@ -65,6 +70,9 @@ _C_TYPES: dict[int, Any] = {
 class Named:
     """The attributes that are used here."""
 
+    POINTWISE_MODE = Attribute(0, _POINTWISE)
+    POINTWISE_MATH_PREC = Attribute(1, _DATA)
+    POINTWISE_AXIS = Attribute(9, _INT64)
     CONVOLUTION_COMP_TYPE = Attribute(100, _DATA)
     CONVOLUTION_CONV_MODE = Attribute(101, _MODE)
     CONVOLUTION_DILATIONS = Attribute(102, _INT64)
@@ -79,6 +87,11 @@ class Named:
     EXECUTION_PLAN_HANDLE = Attribute(400, _HANDLE)
     EXECUTION_PLAN_ENGINE_CONFIG = Attribute(401, _DESCRIPTOR)
     EXECUTION_PLAN_WORKSPACE_SIZE = Attribute(402, _INT64)
+    OPERATION_POINTWISE_DESCRIPTOR = Attribute(750, _DESCRIPTOR)
+    OPERATION_POINTWISE_X = Attribute(751, _DESCRIPTOR)
+    OPERATION_POINTWISE_B = Attribute(752, _DESCRIPTOR)
+    OPERATION_POINTWISE_Y = Attribute(753, _DESCRIPTOR)
+    OPERATION_POINTWISE_T = Attribute(758, _DESCRIPTOR)
     OPERATIONGRAPH_HANDLE = Attribute(800, _HANDLE)
     OPERATIONGRAPH_OPS = Attribute(801, _DESCRIPTOR)
     TENSOR_BYTE_ALIGNMENT = Attribute(900, _INT64)
@@ -86,10 +99,24 @@ class Named:
     TENSOR_DIMENSIONS = Attribute(902, _INT64)
     TENSOR_STRIDES = Attribute(903, _INT64)
     TENSOR_UNIQUE_ID = Attribute(906, _INT64)
+    TENSOR_IS_VIRTUAL = Attribute(907, _BOOL)
+    TENSOR_IS_BY_VALUE = Attribute(908, _BOOL)
     VARIANT_PACK_UNIQUE_IDS = Attribute(1000, _INT64)
     VARIANT_PACK_DATA_POINTERS = Attribute(1001, _POINTER)
     VARIANT_PACK_WORKSPACE = Attribute(1003, _POINTER)
     ENGINE_NUMERICAL_NOTE = Attribute(1303, _NOTE)
+    MATMUL_COMP_TYPE = Attribute(1500, _DATA)
+    OPERATION_MATMUL_A = Attribute(1520, _DESCRIPTOR)
+    OPERATION_MATMUL_B = Attribute(1521, _DESCRIPTOR)
+    OPERATION_MATMUL_C = Attribute(1522, _DESCRIPTOR)
+    OPERATION_MATMUL_DESCRIPTOR = Attribute(1523, _DESCRIPTOR)
+    REDUCTION_OPERATOR = Attribute(1600, _OPERATOR)
+    REDUCTION_COMP_TYPE = Attribute(1601, _DATA)
+    OPERATION_REDUCTION_X = Attribute(1610, _DESCRIPTOR)
+    OPERATION_REDUCTION_Y = Attribute(1611, _DESCRIPTOR)
+    OPERATION_REDUCTION_DESCRIPTOR = Attribute(1612, _DESCRIPTOR)
+    OPERATION_RESHAPE_X = Attribute(2200, _DESCRIPTOR)
+    OPERATION_RESHAPE_Y = Attribute(2201, _DESCRIPTOR)
 
     @staticmethod
     def convolution_scale(name: int, double: bool) -> Attribute:

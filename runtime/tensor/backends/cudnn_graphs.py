@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...stream import Event
-from ..core.layout import Layout
 from ..core.shapes import Shape
 from ..core.tensor import Tensor
 from ..places.library_table import Choosing
@@ -56,33 +55,37 @@ class GraphKernel:
     """
 
     def __init__(
-        self, dnn: Dnn, operations: Sequence[Descriptor], layouts: Sequence[Layout], choosing: Choosing
+        self, dnn: Dnn, operations: Sequence[Descriptor], count: int, choosing: Choosing, *, single: bool
     ) -> None:
         """Choose an algorithm.
 
         Args:
             dnn: cuDNN on the device.
             operations: of the graph.
-            layouts: of the tensors.
+            count: the tensors in memory.
             choosing: by which rule.
+            single: whether they are of float32.
 
         Raises:
             DnnError: cuDNN has none.
         """
         self._dnn, self._place = dnn, dnn.place
-        self._numbers = list(range(1, len(layouts) + 1))
+        self._numbers = list(range(1, count + 1))
         self._local = threading.local()
         with self._place.runtime.on_device(self._place.ordinal):
             handle = dnn.handle(self._place.stream_handle())
             graph = {Named.OPERATIONGRAPH_HANDLE: [handle], Named.OPERATIONGRAPH_OPS: operations}
             self._graph = Descriptor(dnn, Kind.OPERATIONGRAPH, graph)
-            single = any(each.dtype.name == "float32" for each in layouts)
             found = self._plans(handle, choosing, single)
         self._local.plan = found[0]
         self._engine = found[0].engine
         self._to_time = found if len(found) > 1 else []
 
     def __call__(self, *tensors: Tensor) -> None:
+        """``run`` with tensors."""
+        self.run([each._address for each in tensors])
+
+    def run(self, addresses: Sequence[int]) -> None:
         """Run it on the current stream. The addresses must be multiples of ``ALIGNMENT``.
 
         Raises:
@@ -95,7 +98,6 @@ class GraphKernel:
         driver.set_device(place.ordinal)  # also where another library has made its own context current
         try:
             handle = self._dnn.handle(place.stream_handle())
-            addresses = [each._address for each in tensors]
             if self._to_time:
                 self._take_fastest(handle, addresses)
             try:

@@ -1,10 +1,10 @@
-"""What a library of NVIDIA's may do instead of kernels of our own: convolutions, as places are asked."""
+"""What a library of NVIDIA's may do instead of kernels of our own: convolutions and attention, as places are asked."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Choosing", "Convolving"]
+__all__ = ["Attending", "Choosing", "Convolving"]
 
 
 class Choosing(NamedTuple):
@@ -27,4 +27,15 @@ class Convolving(NamedTuple):
     stride: tuple[int, int]
     padding: tuple[int, int]
     dilation: tuple[int, int]
+    choosing: Choosing
+
+
+class Attending(NamedTuple):
+    """Attention of queries, keys and values (n, heads, length, elements)."""
+
+    part: str
+    """``forward`` makes the result and the logarithms of the sums of exponentials (n, heads, queries, 1), of queries,
+    keys and values; ``backward`` makes their three gradients, of them, the result, its gradient and the logarithms."""
+    scale: float
+    causal: bool
     choosing: Choosing

@@ -22,7 +22,7 @@ from ..core.storage import Storage
 from ..core.tensor import Tensor, make_tensor
 from .dispatch import dispatch
 from .elementwise_table import COPY, Elementwise
-from .library_table import Convolving
+from .library_table import Attending, Convolving
 from .reduction_table import Reduction
 from .row_table import RowOperation
 from .update_table import Update
@@ -157,9 +157,9 @@ class Place(Location, ABC):
     def squares(self, kind: dtype, rows: Sequence[Sequence[Tensor]]) -> Tensor:
         """Sums of squares, whose sum is that of all elements of tensors, each a row of its own: as for ``update``."""
 
-    def library(self, work: Convolving, layouts: Sequence[Layout]) -> Kernel | None:  # noqa: ARG002 - devices answer
-        """A kernel of a library's for tensors of these contiguous layouts, the results first, at addresses that are
-        multiples of 16; None where there is no library, or it does not do this."""
+    def library(self, work: Convolving | Attending, layouts: Sequence[Layout]) -> Kernel | None:  # noqa: ARG002 - devices answer
+        """A kernel of a library's for tensors of these layouts, the results first, at addresses that are multiples of
+        16; None where there is no library, or it does not do this."""
         return None
 
     def join(self, out: Layout, operands: Sequence[Layout], axis: int) -> Kernel:
