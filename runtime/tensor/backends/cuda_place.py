@@ -31,6 +31,7 @@ from ..places.row_table import RowOperation
 from ..places.update_table import Update
 from . import cuda_elementwise, cuda_fill, cuda_indexing, cuda_reduce
 from .cublas import Blas, Gemm, cublas
+from .cuda_join import joined_at_once
 from .cuda_row_kernels import row_kernel
 from .cuda_source import THREADS
 from .cuda_updates import Updates
@@ -288,6 +289,9 @@ class CudaPlace(DevicePlace):
             launch(self.runtime.current, x, y, *[each._address for each in given], count)
 
         return kernel
+
+    def join(self, out: Layout, operands: Sequence[Layout], axis: int) -> Kernel:
+        return joined_at_once(self, out, operands, axis) or super().join(out, operands, axis)
 
     def rows(self, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
         return row_kernel(self, operation, outs, operands)

@@ -9,7 +9,7 @@ from typing import Any
 from ..core.dtypes import dtype
 from ..core.layout import Layout
 from ..core.shapes import Shape
-from ..core.tensor import Tensor, view_of
+from ..core.tensor import Tensor, make_tensor, view_of
 from ..places.dispatch import Plan, dispatch
 from ..places.fused_table import FUSED
 from ..places.place import place_at
@@ -18,7 +18,7 @@ from .elementwise import common_place
 from .reshape import contiguous
 from .views import movedim
 
-__all__ = ["as_rows", "from_rows", "run_fused", "run_rows", "scatter_rows"]
+__all__ = ["RowsAsTheyLie", "are_rows", "as_rows", "from_rows", "run_fused", "run_rows", "scatter_rows"]
 
 
 def as_rows(input: Tensor, axis: int) -> Tensor:
@@ -94,6 +94,48 @@ def run_fused(
         if each is out:
             out._storage.version += 1
     return outs
+
+
+def are_rows(axis: int, *layouts: Layout) -> bool:
+    """Whether plain tensors of these layouts, of one place, are rows along ``axis`` as they lie, with elements."""
+    first = layouts[0]
+    last = len(first.shape) - 1
+    return axis == last and all(
+        each.contiguous
+        and len(each.shape) == last + 1
+        and each.numel
+        and each.place is first.place
+        and not each.tracked
+        for each in layouts
+    )
+
+
+class RowsAsTheyLie:
+    """The plan of a line of the table of rows for operands that are rows along their last dimension: see ``are_rows``.
+    ``run_rows``, with all that layouts settle settled."""
+
+    def __init__(self, name: str, made: Sequence[tuple[dtype, Shape]], operands: Sequence[Layout]) -> None:
+        """For results of these types and shapes, of which there are none where the first operand is written to."""
+        place = place_at(operands[0])
+        self._empty = place.empty
+        self._results = [Layout.of(place, kind, shape) for kind, shape in made]
+        self._outs = [_rows_of(each) for each in self._results]
+        self._operands = [_rows_of(each) for each in operands]
+        outs, rest = (self._outs, self._operands) if made else (self._operands[:1], self._operands[1:])
+        self._kernel = place.rows(ROWS[name], outs, rest)
+
+    def __call__(self, *given: Any) -> list[Tensor]:
+        outs = [self._empty(each) for each in self._results]
+        self._kernel(
+            *[make_tensor(out._storage, 0, rows) for out, rows in zip(outs, self._outs)],  # noqa: B905 - as many
+            *[make_tensor(each._storage, each._offset, rows) for each, rows in zip(given, self._operands)],  # noqa: B905
+        )
+        return outs
+
+
+def _rows_of(layout: Layout) -> Layout:
+    length = layout.shape[-1]
+    return Layout.of(layout.place, layout.dtype, (layout.numel // length, length))
 
 
 def scatter_rows(name: str, target: Tensor, index: Tensor, values: Tensor) -> None:

@@ -87,6 +87,9 @@ def set_item(input: Tensor, key: Any, value: Any) -> None:
         mask = key if key._layout.place is input._layout.place else to(key, input.device)
         fill_where(input, mask, value)
         return
+    if isinstance(key, Tensor) and _is_plain(key._layout, input._layout):
+        put_at(input, [key, *[None] * (len(input._layout.shape) - 1)], value)
+        return
     view, indices = resolve(input, key, writing=True)
     if indices is not None:
         put_at(view, indices, value)
@@ -183,6 +186,8 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
     Raises:
         IndexError: ``index`` has more than one dimension, or on the CPU is out of range.
     """
+    if out is None and type(dim) is int and dim == 0 and index.ndim == 1 and _is_plain(index._layout, input._layout):
+        return take(input, [index], 0)
     if index.ndim != 1:
         if index.ndim:
             raise IndexError(f"index_select: the index has {index.ndim} dimensions, and must have one")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.casting_seam import for_rows
+from ..core.casting_seam import for_rows, seam
 from ..core.dtypes import dtype_of
 from ..core.shapes import normal_axes, normal_axis
 from ..core.tensor import Tensor
 from ..core.tensor_errors import ElementTypeError
 from ..places.elementwise_table import BY_NAME
 from . import elementwise_functions as each
-from .along import as_rows, from_rows, run_rows
+from .along import RowsAsTheyLie, are_rows, as_rows, from_rows, run_rows
 from .copying import clone, to
 from .elementwise import apply
 from .promotion import floating
@@ -58,6 +58,10 @@ def log_softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Tensor | Non
 
 
 def _normalised(name: str, input: Tensor, dim: int, dtype: Any) -> Tensor:
+    if dtype is None and type(dim) is int and not seam.on:
+        plan = input._layout.plans.get((name, dim))
+        if plan is not None:
+            return plan(input)[0]  # type: ignore[no-any-return]
     input = for_rows(name, input) if dtype is None else input
     kind = input.dtype if dtype is None else dtype_of(dtype)
     axis = normal_axis(dim, input.ndim)
@@ -65,6 +69,8 @@ def _normalised(name: str, input: Tensor, dim: int, dtype: Any) -> Tensor:
         return clone(input)
     if kind.kind != "f":
         raise ElementTypeError(f"{name}() needs floating-point elements and this tensor has {kind!r}; name a dtype")
+    if kind is input.dtype and type(dim) is int and are_rows(axis, input._layout):
+        input._layout.plans[name, dim] = RowsAsTheyLie(name, [(kind, input.shape)], [input._layout])
     rows = as_rows(to(input, kind), axis)
     return from_rows(run_rows(name, (kind,), tuple(rows.shape), [rows])[0], input.shape, axis)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.casting_seam import for_rows
+from ..core.casting_seam import for_rows, seam
 from ..core.dtypes import dtype as ElementType  # noqa: N812 - `dtype` is an argument here
 from ..core.dtypes import dtype_of, int64
 from ..core.named_results import ValuesAndIndices
 from ..core.shapes import normal_axis
 from ..core.tensor import Tensor
 from ..core.tensor_errors import ElementTypeError
-from .along import as_rows, from_rows, run_rows
+from .along import RowsAsTheyLie, are_rows, as_rows, from_rows, run_rows
 from .copying import to
 from .results import in_place, into
 
@@ -123,7 +123,13 @@ def _total(name: str, input: Tensor, dim: int | None, dtype: Any, out: Tensor | 
 def _scanned(name: str, input: Tensor, dim: int | None, kinds: tuple[ElementType, ...]) -> list[Tensor]:
     if dim is None:
         raise TypeError(f"{name}() needs a dimension: dim=")
+    plans = input._layout.plans
+    plan = plans.get((name, dim, kinds)) if type(dim) is int else None
+    if plan is not None and not seam.on:
+        return plan(input)  # type: ignore[no-any-return]
     axis = normal_axis(dim, input.ndim)
+    if type(dim) is int and are_rows(axis, input._layout):
+        plans[name, dim, kinds] = RowsAsTheyLie(name, [(kind, input.shape) for kind in kinds], [input._layout])
     rows = as_rows(input, axis)
     return [from_rows(each, input.shape, axis) for each in run_rows(name, kinds, tuple(rows.shape), [rows])]
 

@@ -12,7 +12,7 @@ from ..core.tensor import Tensor
 from ..core.tensor_errors import ArgumentError, ElementTypeError, RangeError, ShapeError
 from ..places.elementwise_table import BY_NAME, COPY
 from . import elementwise_functions as each
-from .along import as_rows, from_rows, run_rows, scatter_rows
+from .along import RowsAsTheyLie, are_rows, as_rows, from_rows, run_rows, scatter_rows
 from .arithmetic import where
 from .copying import clone, to
 from .creation import arange, full
@@ -59,9 +59,15 @@ def gather(
         ValueError: the dimensions do not fit.
         IndexError: there is no such dimension; on the CPU also: an index is out of range.
     """
+    plans, key = input._layout.plans, _key("gather", dim, index)
+    plan = plans.get(key) if out is None else None
+    if plan is not None:
+        return plan(input, index)[0]  # type: ignore[no-any-return]
     axis = normal_axis(dim, input.ndim)
     index = _index("gather", index, input, axis)
     source = _trimmed(input, index, axis)
+    if key is not None and source is input and index._layout is key[2] and are_rows(axis, input._layout, index._layout):
+        plans[key] = RowsAsTheyLie("gather", [(input.dtype, index.shape)], [input._layout, index._layout])
     if not index.numel():
         return into(out, clone(reshape(narrow(reshape(input, -1), 0, 0, 0), index.shape)), exact=True)
     rows = as_rows(index, axis)
@@ -121,6 +127,13 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
     return gather(broadcast_to(input, own), axis, broadcast_to(counted, asked), out=out)
 
 
+def _key(name: str, dim: Any, *tensors: Any) -> tuple[Any, ...] | None:
+    """Under what the plan stands for a tensor with these others; None where there is none."""
+    if type(dim) is not int or not all(isinstance(each, Tensor) for each in tensors):
+        return None
+    return (name, dim, *[each._layout for each in tensors])
+
+
 def _index(name: str, index: Tensor, input: Tensor, axis: int, *, exact: bool = False) -> Tensor:
     """An index for a tensor as int64, checked."""
     if index.numel() and index.dtype not in (int64, int32):
@@ -166,6 +179,12 @@ def scattered(name: str, target: Tensor, dim: int, index: Tensor, src: Any, redu
         ElementTypeError: the source is of another element type than the tensor.
         ShapeError: the index and the source differ in dimensions, or the index is longer somewhere.
     """
+    plans, key = target._layout.plans, _key(_REDUCES[reduce], dim, index, src)
+    plan = plans.get(key)
+    if plan is not None and not _shares(target, src) and not switches.deterministic:
+        target._storage.version += 1
+        plan(target, index, src)
+        return target
     axis = normal_axis(dim, target.ndim)
     if isinstance(src, Tensor) and src.dtype is not target.dtype:
         raise ElementTypeError(f"{name}: the source is of {src.dtype!r} and the tensor of {target.dtype!r}")
@@ -188,9 +207,13 @@ def scattered(name: str, target: Tensor, dim: int, index: Tensor, src: Any, redu
     else:
         value = item(src) if isinstance(src, Tensor) else src
         values = full(index.shape, value, dtype=target.dtype, device=target.device)
+    part = _trimmed(target, index, axis)
+    layouts = index._layout, values._layout
+    fits = key is not None and key[2:] == layouts and part is target and index.shape == values.shape
+    if fits and are_rows(axis, target._layout, *layouts):
+        plans[key] = RowsAsTheyLie(_REDUCES[reduce], (), (target._layout, *layouts))
     if _shares(target, values):
         values = clone(values)
-    part = _trimmed(target, index, axis)
     rows = as_rows(part, axis)
     if switches.deterministic and rows.is_cuda and reduce not in ("amax", "amin"):
         _scatter_in_order(_REDUCES[reduce], rows, as_rows(index, axis), as_rows(values, axis))

@@ -103,6 +103,11 @@ def _arranged(view: Tensor, indices: list[Tensor | None]) -> tuple[Tensor, list[
     together, and where in the result it belongs: at the first dimension indexed, or in front if they are no neighbours.
     """
     axes = [axis for axis, each in enumerate(indices) if each is not None]
+    if axes == [0]:  # the most usual case
+        (index, *_) = indices
+        assert index is not None
+        ready = index if place_at(view._layout).numpy_indices else contiguous(index)
+        return view, [ready], index._layout.shape, 0
     given = [each for each in indices if each is not None]
     shape = _common_shape(given)
     if not place_at(view._layout).numpy_indices:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import cuplug
 import numpy as np
 import pytest
@@ -85,3 +87,56 @@ def test_a_number_that_fills_is_converted_to_the_type_of_each_tensor(device: str
             assert cuplug.zeros_like(cuplug.ones(2, device=device)).dtype is kind
     finally:
         cuplug.set_default_dtype(before)
+
+
+def test_work_along_rows_as_they_lie_is_that_of_any_other_layout(device: str) -> None:
+    random = np.random.default_rng(0)
+    a = random.standard_normal((4, 6)).astype(np.float32)
+    at = random.integers(0, 6, (4, 6))
+
+    def all_of(x: Any, index: Any) -> list[Any]:
+        target = cuplug.zeros(4, 6, device=device)
+        target.scatter_add_(1, index, x)
+        target.scatter_(1, index, target.clone())
+        return [x.gather(1, index), x.softmax(1), x.log_softmax(-1), x.cumsum(1), x.cummax(1).values, target]
+
+    expected = all_of(cuplug.tensor(a, device=device).t().contiguous().t(), cuplug.tensor(at, device=device).int())
+    for _ in range(2):  # the second time by the plans that the first one left
+        found = all_of(cuplug.tensor(a, device=device), cuplug.tensor(at, device=device))
+        for one, other in zip(found, expected, strict=True):
+            assert np.allclose(one.cpu().numpy(), other.cpu().numpy(), atol=1e-6)
+    assert found[-1]._version > 0
+
+
+def test_a_scattered_tensor_may_share_memory_with_what_is_scattered(device: str) -> None:
+    index = cuplug.tensor([1, 0, 3, 2], device=device)
+    for _ in range(2):
+        x = cuplug.tensor([1.0, 2.0, 3.0, 4.0], device=device)
+        assert x.scatter_(0, index, x).tolist() == [2.0, 1.0, 4.0, 3.0]
+        assert x.scatter_(0, index, cuplug.ones(4, device=device)).tolist() == [1.0] * 4
+
+
+def test_gradients_reach_through_work_along_rows_each_time(device: str) -> None:
+    index = cuplug.tensor([2, 0, 2], device=device)
+    for plain in (True, False, True, False):
+        x = cuplug.tensor([1.0, 2.0, 3.0], device=device, requires_grad=not plain)
+        made = x.gather(0, index) * 2 + x.index_select(0, index) + x.cumsum(0)
+        assert made.requires_grad is not plain
+        if not plain:
+            made.sum().backward()
+            assert x.grad.tolist() == [3 + 3, 2, 6 + 1]
+
+
+def test_positions_and_types_are_checked_each_time() -> None:
+    x, index = cuplug.ones(2, 3), cuplug.zeros(2, 3, dtype=cuplug.int64)
+    x.gather(1, index)
+    x.scatter_add_(1, index, cuplug.ones(2, 3))
+    for dim in (1.0, 2):
+        with pytest.raises((TypeError, IndexError)):
+            x.gather(dim, index)
+    with pytest.raises(IndexError):
+        x.gather(1, index + 3)
+    with pytest.raises(TypeError):
+        x.scatter_add_(1, index, cuplug.ones(2, 3, dtype=cuplug.float64))
+    with pytest.raises(IndexError):
+        cuplug.ones(3).index_select(0, cuplug.tensor([3]))
