@@ -173,6 +173,8 @@ class StandInCudnn:
             found = [made.values[401][0].what.workspace]
         else:
             return self._fail(_BAD, f"attribute {name} of a descriptor of kind {made.kind}")
+        if (made.kind, name) in ((3, 300), (5, 402)) and room != 1:
+            return self._fail(_BAD, "1 != requestedElemCount")
         count[0] = len(found)
         array = (_C.get(kind, _INT) * room).from_address(out) if out else []
         for position, each in zip(range(room), found, strict=False):

@@ -59,20 +59,19 @@ def _loads(kinds: Sequence[dtype]) -> str:
 
 _ROW = r"""
 enum { LANES = $LANES, ROWS = 256 / LANES };
+template <bool largest> __device__ __forceinline__ T joined(T a, T b) { return largest ? maximum(a, b) : a + b; }
 template <bool largest> __device__ __forceinline__ T together(T mine, T* shared) {
-    const int me = threadIdx.x, lane = me % LANES;
-    shared[me] = mine;
+    for (int far = 16; far > 0; far /= 2) mine = joined<largest>(mine, __shfl_xor_sync(0xffffffffu, mine, far));
+    if (LANES == 32) return mine;
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = mine;
     __syncthreads();
-    for (int half = LANES / 2; half > 0; half /= 2) {
-        if (lane < half) shared[me] = largest ? maximum(shared[me], shared[me + half]) : shared[me] + shared[me + half];
-        __syncthreads();
-    }
-    const T all = shared[me - lane];
+    T all = shared[0];
+    for (int warp = 1; warp < 8; ++warp) all = joined<largest>(all, shared[warp]);
     __syncthreads();
     return all;
 }
 extern "C" __global__ void __launch_bounds__(256) kernel(PARAMETERS, long long rows, long long length) {
-    __shared__ T shared[256];
+    __shared__ T shared[8];
     const long long r = (long long)blockIdx.x * ROWS + threadIdx.x / LANES, row = r * length;
     const int lane = threadIdx.x % LANES;
     const bool mine = r < rows;

@@ -160,9 +160,16 @@ class Descriptor:
         except Exception:  # at the interpreter's end
             pass
 
-    def numbers(self, attribute: Attribute) -> list[int]:
-        """The values of an attribute that is one or several numbers."""
-        room = (attribute.value * _MOST)()
+    def number(self, attribute: Attribute) -> int:
+        """The value of an attribute that is one number."""
+        return self._numbers(attribute, 1)[0]
+
+    def notes(self, attribute: Attribute) -> list[int]:
+        """The values of an attribute that is any number of notes."""
+        return self._numbers(attribute, _NOTES)
+
+    def _numbers(self, attribute: Attribute, most: int) -> list[int]:
+        room = (attribute.value * most)()
         return [int(each) for each in room[: self._fill(attribute, room)]]
 
     def parts(self, attribute: Attribute, kind: Kind) -> list[Descriptor]:
@@ -184,5 +191,5 @@ class Descriptor:
         return min(count.value, len(room))
 
 
-_MOST = 32
-"""Numbers of an attribute: there are ten numerical notes."""
+_NOTES = 10
+"""``CUDNN_NUMERICAL_NOTE_TYPE_COUNT``."""

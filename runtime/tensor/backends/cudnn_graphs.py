@@ -183,7 +183,7 @@ class GraphKernel:
 
 def _suits(engine: Descriptor, choosing: Choosing, single: bool) -> bool:
     """Whether what cuDNN notes of an engine's numbers is what the switches allow."""
-    notes = engine.parts(Named.ENGINECFG_ENGINE, Kind.ENGINE)[0].numbers(Named.ENGINE_NUMERICAL_NOTE)
+    notes = engine.parts(Named.ENGINECFG_ENGINE, Kind.ENGINE)[0].notes(Named.ENGINE_NUMERICAL_NOTE)
     if choosing.deterministic and _NOT_DETERMINISTIC in notes:
         return False
     return not (single and (_DOWN_CONVERTS in notes or (not choosing.allow_tf32 and _TENSOR_CORE in notes)))
@@ -199,4 +199,4 @@ class _Plan:
             Named.EXECUTION_PLAN_ENGINE_CONFIG: [engine],
         }
         self.descriptor = Descriptor(dnn, Kind.EXECUTION_PLAN, asked)
-        self.workspace = self.descriptor.numbers(Named.EXECUTION_PLAN_WORKSPACE_SIZE)[0]
+        self.workspace = self.descriptor.number(Named.EXECUTION_PLAN_WORKSPACE_SIZE)
