@@ -75,6 +75,7 @@ from .ops import (
     stacking,
     triangles,
 )
+from .ops import random_states as random
 from .ops.arithmetic import add, clamp, clamp_, div, result_type, sub, where
 from .ops.combined_reductions import *  # noqa: F403
 from .ops.comparing import allclose, equal, isclose
@@ -134,6 +135,7 @@ from .ops.random_numbers import (
     randperm,
     set_rng_state,
 )
+from .ops.random_states import default_generator
 from .ops.reductions import (
     all,
     amax,
@@ -231,6 +233,7 @@ __all__ = [
     "concatenate",
     "contiguous_format",
     "count_nonzero",
+    "default_generator",
     "detach",
     "device",
     "diagonal",
@@ -316,6 +319,7 @@ __all__ = [
     "randint_like",
     "randn",
     "randn_like",
+    "random",
     "randperm",
     "ravel",
     "reshape",

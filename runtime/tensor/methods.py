@@ -6,6 +6,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from ..kernels.launch.arguments import ADDRESS_FORMS, AddressForm
 from .core.absent import ABSENT_OF_TENSORS, AbsentAttribute
 from .core.casting_seam import seam
@@ -45,6 +47,7 @@ from .ops import (
 )
 from .ops.elementwise import apply, apply1, apply_into2
 from .ops.legacy_types import legacy_tensor
+from .ops.numpy_arrays import from_numpy
 from .ops.promotion import OperandTypeError
 from .places.elementwise_table import TABLE, Elementwise
 
@@ -184,7 +187,7 @@ def add_operators(operation: Elementwise) -> None:
         if plan is not None and not seam.on:  # as in apply2
             return plan(self, other)  # type: ignore[no-any-return]
         try:
-            return apply(operation, self, other)
+            return apply(operation, self, from_numpy(other) if isinstance(other, np.ndarray) else other)
         except OperandTypeError:
             return NotImplemented  # type: ignore[no-any-return]  # Python asks the other operand, and raises TypeError in the end
 

@@ -30,7 +30,7 @@ from .cuda_rows import (
 )
 from .cuda_scan import TILE, scan_source
 from .cuda_select import select_source
-from .cuda_sort import LONGEST_BLOCK_ROW, RESIDENT, long_row_source, short_row_source, tile_of
+from .cuda_sort import LONGEST_BLOCK_ROW, long_row_source, short_row_source, tile_of
 from .cuda_source import THREADS
 from .cuda_windows import WINDOW_KERNELS
 
@@ -126,29 +126,31 @@ def _sort_long(place: Launching, outs: Sequence[Layout], operands: Sequence[Layo
     source = long_row_source(stored, wide=wide)
     tiles = -(-length // tile_of(stored, wide=wide))
     # As many blocks as are resident at once, each with the same work.
-    wanted = -(-RESIDENT * place.runtime.properties(place.ordinal).multi_processor_count // rows)
+    wanted = -(-8 * place.runtime.properties(place.ordinal).multi_processor_count // rows)
     share = -(-tiles // wanted)
     chunks = -(-tiles // share)
-    letters = "PPPPPPP"
+    letters = "PPPPPPPP"
     spread = place.bound(place.function(source, "spread"), (_SPREAD, 1, 1), _BLOCK, "PPq")
     count = place.bound(place.function(source, "count"), (rows * chunks, 1, 1), _BLOCK, letters + "qqqqq")
     add_up = place.bound(place.function(source, "add_up"), (rows * 8, 1, 1), _BLOCK, "PPqq")
-    move = place.bound(place.function(source, "move"), (rows * chunks, 1, 1), _BLOCK, letters + "qqqqq")
+    move = place.bound(place.function(source, "move"), (rows * tiles, 1, 1), _BLOCK, letters + "qqqqq")
     # Integers seldom use all their digits, and one more reading can save passes; floats nearly always do.
     looks = stored.kind != "f" and stored.itemsize >= 4
     narrow = 8 if wide else 4
-    sizes = (outs[0].nbytes, rows * length * narrow, rows * (chunks + 1) * 256 * narrow, 8)
+    counted = rows * 256 * narrow
+    sizes = (outs[0].nbytes, rows * length * narrow, (chunks + 1) * counted, tiles * counted, 8)
 
     def kernel(values: Tensor, places: Tensor, given: Tensor, descending: int) -> None:
         current = place.runtime.current
         # Dropped when this returns: the stream reuses it after the kernels, not before.
         spare = [place.allocate(size) for size in sizes]
-        spare_values, spare_places, counts, word = (each.address for each in spare)
+        spare_values, spare_places, counts, befores, word = (each.address for each in spare)
         if looks:
             place.clear_bytes(word, 8)
             spread(current, given._address, word, rows * length)
         varying = word if looks else 0
-        buffers = given._address, values._address, places._address, spare_values, spare_places, counts, varying
+        results = values._address, places._address
+        buffers = given._address, *results, spare_values, spare_places, counts, befores, varying
         for digit in range(stored.itemsize):
             count(current, *buffers, digit, descending, length, chunks, share)
             if chunks > 1:

@@ -32,6 +32,9 @@ TOTAL(Sum, T(0), T(a + b))
 TOTAL(Product, T(1), T(a * b))
 // The logarithm of a sum of exponentials as the largest exponent, and the sum of what remains: one exponential each.
 template <class T> struct Powers { T most, total; };
+// Quick, since it is added to 1 at least: what is far below 1 counts little, and its error less.
+__device__ __forceinline__ float decay(float x) { return __expf(x); }
+__device__ __forceinline__ double decay(double x) { return exp(x); }
 template <class T> struct LogSumExp {
     typedef Powers<T> Acc;
     static __device__ __forceinline__ Acc start() { Acc a = {T(-INFINITY), T(0)}; return a; }
@@ -39,7 +42,7 @@ template <class T> struct LogSumExp {
     static __device__ __forceinline__ Acc join(const Acc& a, const Acc& b) {
         const bool first = a.most > b.most || isnan_(a.most);
         const T high = first ? a.most : b.most, low = first ? b.most : a.most;
-        const T shrink = low == high ? T(1) : exp(low - high);
+        const T shrink = low == high ? T(1) : decay(low - high);
         Acc both = {high, first ? a.total + b.total * shrink : b.total + a.total * shrink};
         return both;
     }

@@ -1,8 +1,8 @@
 """CUDA C for sorting rows, stably, by digits of 8 bits, the lowest first.
 
 A row that fits a block's shared memory is sorted there, and is read and written once. Of longer ones each digit is a
-pass: blocks count the digits of their chunk, the counts are added up, and blocks move their elements to their places,
-equal digits side by side. (Merrill and Grimshaw, "High performance and scalable radix sorting", 2011.) Places in a row
+pass: blocks count the digits of their chunk, the counts are added up, and blocks move a tile each to its places, equal
+digits side by side. (Merrill and Grimshaw, "High performance and scalable radix sorting", 2011.) Places in a row
 have 32 bits between passes. No block waits for another.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from ..core.dtypes import dtype
 from .cuda_radix import radix_header
 
-__all__ = ["LONGEST_BLOCK_ROW", "RESIDENT", "long_row_source", "short_row_source", "tile_of"]
+__all__ = ["LONGEST_BLOCK_ROW", "long_row_source", "short_row_source", "tile_of"]
 
 
 LONGEST_BLOCK_ROW = {1: 4096, 2: 4096, 4: 4096, 8: 2048}
@@ -27,10 +27,6 @@ def short_row_source(stored: dtype, length: int) -> str:
     return f"{radix_header(stored, wide=False)}enum {{ ITEMS = {items}, TILE = 256 * ITEMS }};\n{_SHORT}"
 
 
-RESIDENT = 4
-"""Blocks of ``move`` on a multiprocessor at once."""
-
-
 def tile_of(stored: dtype, *, wide: bool) -> int:
     """How many elements a block of ``long_row_source`` moves at once: as many as its shared memory holds."""
     return 4096 if stored.itemsize <= 4 and not wide else 2048
@@ -42,13 +38,14 @@ def long_row_source(stored: dtype, *, wide: bool) -> str:
 
         count(BUFFERS, digit, descending, length, chunks, tiles of a chunk), a block for each chunk
         add_up(counts, varying, digit, chunks), 8 blocks for each row, if a row has several chunks
-        move(BUFFERS, digit, descending, length, chunks, tiles of a chunk), a block for each chunk
+        move(BUFFERS, digit, descending, length, chunks, tiles of a chunk), a block for each tile
 
-    BUFFERS are: source, values, places (64 bits), spare values, spare places, counts, varying. ``counts`` has 256 times
-    (chunks + 1) places for each row. Digits that are the same everywhere are left out; varying may be 0.
+    BUFFERS are: source, values, places (64 bits), spare values, spare places, counts, befores, varying. ``counts`` has
+    256 times (chunks + 1) places for each row, ``befores`` 256 for each tile. Digits that are the same everywhere are
+    left out; varying may be 0.
     """
     tile = tile_of(stored, wide=wide)
-    head = radix_header(stored, wide=wide) + f"enum {{ TILE = {tile}, ITEMS = TILE / 256, RESIDENT = {RESIDENT} }};\n"
+    head = radix_header(stored, wide=wide) + f"enum {{ TILE = {tile}, ITEMS = TILE / 256 }};\n"
     return head + _LONG.replace("BUFFERS", _BUFFERS)
 
 
@@ -102,7 +99,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel(
 
 _BUFFERS = (
     "const Bits* source, Bits* values, long long* places, Bits* spare_values, Place* spare_places, Place* counts, "
-    "const unsigned long long* varying"
+    "Place* befores, const unsigned long long* varying"
 )
 
 _LONG = r"""
@@ -138,28 +135,35 @@ __device__ __forceinline__ Turn turn_of(int digit, const unsigned long long* var
     return turn;
 }
 
+__device__ __forceinline__ long long tiles_of(long long length) { return (length + TILE - 1) / TILE; }
+
+// How many of each digit are in a chunk, and in it before each of its tiles.
 extern "C" __global__ void __launch_bounds__(256) count(
     BUFFERS, long long digit, long long descending, long long length, long long chunks, long long tiles) {
     __shared__ unsigned found[256];
     const Turn turn = turn_of((int)digit, varying);
     if (!turn.taken) return;
-    const long long row = blockIdx.x / chunks, chunk = blockIdx.x % chunks;
-    const long long begin = chunk * tiles * TILE, end = begin + tiles * TILE < length ? begin + tiles * TILE : length;
+    const int me = threadIdx.x;
+    const long long row = blockIdx.x / chunks, chunk = blockIdx.x % chunks, begin = chunk * tiles * TILE;
+    const long long end = begin + tiles * TILE < length ? begin + tiles * TILE : length;
     const Bits flip = descending ? ALL : (Bits)0;
     const Bits* from = (turn.first ? source : turn.to_spare ? values : spare_values) + row * length;
-    found[threadIdx.x] = 0;
+    Place* before = befores + (row * tiles_of(length) + chunk * tiles) * 256 + me;
+    found[me] = 0;
     __syncthreads();
-    long long i = begin + threadIdx.x;
-    for (; i + (ITEMS - 1) * 256 < end; i += TILE) {
+    for (long long tile = begin; tile < end; tile += TILE, before += 256) {
+        const int many = end - tile < TILE ? (int)(end - tile) : TILE;
         Bits key[ITEMS];
         #pragma unroll
-        for (int k = 0; k < ITEMS; ++k) key[k] = from[i + k * 256];
+        for (int k = 0; k < ITEMS; ++k) key[k] = me + k * 256 < many ? from[tile + me + k * 256] : (Bits)0;
+        *before = found[me];
+        __syncthreads();
         #pragma unroll
-        for (int k = 0; k < ITEMS; ++k) atomicAdd(&found[digit_of(key[k], (int)digit, flip)], 1u);
+        for (int k = 0; k < ITEMS; ++k)
+            if (me + k * 256 < many) atomicAdd(&found[digit_of(key[k], (int)digit, flip)], 1u);
+        __syncthreads();
     }
-    for (; i < end; i += 256) atomicAdd(&found[digit_of(from[i], (int)digit, flip)], 1u);
-    __syncthreads();
-    counts[(row * (chunks + 1) + chunk) * 256 + threadIdx.x] = found[threadIdx.x];
+    counts[(row * (chunks + 1) + chunk) * 256 + me] = found[me];
 }
 
 // Each count becomes that of the chunks before it; behind them stands that of all. A lane of 8 warps has a digit.
@@ -205,7 +209,7 @@ struct Ways {
 
 // A tile's elements to their places in the row. `next` is where this thread's digit goes.
 template <bool WHOLE> __device__ __forceinline__ void move_tile(
-    Room& room, const Ways& ways, long long tile, int many, Place& next) {
+    Room& room, const Ways& ways, long long tile, int many, Place next) {
     const int me = threadIdx.x, first = me / 32 * 32 * ITEMS + me % 32;
     unsigned where[ITEMS], count, start;
     {
@@ -222,7 +226,6 @@ template <bool WHOLE> __device__ __forceinline__ void move_tile(
         for (int k = 0; k < ITEMS; ++k) room.keys[where[k] & 0xffff] = key[k];
     }
     room.to[me] = next - start;
-    next += count;
     if (ways.first) {
         #pragma unroll
         for (int k = 0; k < ITEMS; ++k) room.from[where[k] & 0xffff] = (Place)(tile + first + k * 32);
@@ -252,16 +255,16 @@ template <bool WHOLE> __device__ __forceinline__ void move_tile(
         for (int k = 0; k < ITEMS; ++k)
             if (WHOLE || k * 256 + me < many) ways.write_places[at[k]] = room.from[k * 256 + me];
     }
-    __syncthreads();
 }
 
-extern "C" __global__ void __launch_bounds__(256, RESIDENT) move(
+// Blocks of neighbouring tiles run at about the same time: what one of them writes only a part of is still in the cache
+// when the next one writes the rest. (On an H200 a pass whose parts were all whole took half as long as others.)
+extern "C" __global__ void __launch_bounds__(256, 4) move(
     BUFFERS, long long digit, long long descending, long long length, long long chunks, long long tiles) {
     __shared__ Room room;
     const Turn turn = turn_of((int)digit, varying);
     if (!turn.taken) return;
-    const long long row = blockIdx.x / chunks, chunk = blockIdx.x % chunks, begin = chunk * tiles * TILE;
-    const long long end = begin + tiles * TILE < length ? begin + tiles * TILE : length;
+    const long long row = blockIdx.x / tiles_of(length), tile = blockIdx.x % tiles_of(length), chunk = tile / tiles;
     // What lies in the results between two passes are places of the spare's type.
     Place* const short_places = (Place*)places;
     const Ways ways = {
@@ -276,10 +279,11 @@ extern "C" __global__ void __launch_bounds__(256, RESIDENT) move(
         turn.last,
     };
     const Place* counted = counts + row * (chunks + 1) * 256 + threadIdx.x;
-    Place next = before_me(chunks > 1 ? counted[chunks * 256] : counted[0], room.place_sums);
+    Place next = befores[blockIdx.x * 256ll + threadIdx.x];
     if (chunks > 1) next += counted[chunk * 256];
-    long long tile = begin;
-    for (; tile + TILE <= end; tile += TILE) move_tile<true>(room, ways, tile, TILE, next);
-    if (tile < end) move_tile<false>(room, ways, tile, (int)(end - tile), next);
+    next += before_me(counted[chunks > 1 ? chunks * 256 : 0], room.place_sums);
+    const long long behind = length - tile * TILE;
+    if (behind >= TILE) move_tile<true>(room, ways, tile * TILE, TILE, next);
+    else move_tile<false>(room, ways, tile * TILE, (int)behind, next);
 }
 """

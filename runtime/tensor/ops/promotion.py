@@ -10,7 +10,6 @@ import numpy as np
 from ..core.dtypes import bool_, combine, dtype, get_default_dtype, int64, promote_types, scalar_dtype, uint8
 from ..core.tensor_errors import ElementTypeError
 from ..places.elementwise_table import Elementwise, TypeRule
-from .numpy_arrays import from_numpy
 
 __all__ = ["OperandTypeError", "common_dtype", "floating", "number_of", "result_types"]
 
@@ -95,22 +94,21 @@ def common_dtype(operands: Sequence[Any]) -> dtype:
 
 
 def number_of(given: Any) -> Any:
-    """An operand that is no tensor as a Python number; NumPy's array as a tensor.
+    """An operand that is no tensor as a Python number.
 
     Raises:
-        OperandTypeError: it is neither.
+        OperandTypeError: it is none. NumPy's arrays are not taken, as in torch: only a tensor's operators do that.
     """
     if type(given) in _NUMBERS:
         return given
-    if isinstance(given, np.ndarray):
-        return from_numpy(given)
     if isinstance(given, np.generic):
         given = given.item()
     for kind in _NUMBERS:
         if isinstance(given, kind):
             return kind(given)
+    advice = "; from_numpy() makes a tensor of an array" if isinstance(given, np.ndarray) else ""
     raise OperandTypeError(
-        f"an operand is a {type(given).__name__}; tensors combine with tensors and with Python's numbers"
+        f"an operand is a {type(given).__name__}; tensors combine with tensors and with Python's numbers{advice}"
     )
 
 

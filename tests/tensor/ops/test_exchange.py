@@ -52,7 +52,11 @@ def test_numpys_functions_and_operators_work_with_cpu_tensors() -> None:
     x = cuplug.tensor([1.0, 4.0])
     assert np.sqrt(x).tolist() == [1, 2]
     assert isinstance(np.float32(2) * x, cuplug.Tensor)
-    assert (np.array([1.0, 1.0], np.float32) + x).tolist() == [2, 5]
+    assert (x + np.array([1.0, 1.0], np.float32)).tolist() == [2, 5]
+    with pytest.raises(TypeError):  # as in torch: whose result would it be?
+        np.array([1.0, 1.0], np.float32) - x
+    with pytest.raises(TypeError, match=r"from_numpy\(\) makes a tensor"):
+        cuplug.add(x, np.array([1.0, 1.0], np.float32))  # type: ignore[arg-type]
     assert np.asarray(x, dtype=np.int32).tolist() == [1, 4]
 
 

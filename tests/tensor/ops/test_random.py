@@ -157,3 +157,31 @@ def test_impossible_distributions_are_refused() -> None:
         cuplug.empty(2, dtype=cuplug.int32).normal_()
     with pytest.raises(TypeError, match="floating-point"):
         cuplug.rand(2, dtype=cuplug.int64)
+
+
+def test_what_is_drawn_in_between_changes_nothing_afterwards(running: str) -> None:
+    del running
+    devices = ["cpu", *(["cuda"] if cuplug.cuda.is_available() else [])]
+    for place in devices:
+        cuplug.random.manual_seed(5)
+        expected = [cuplug.rand(3, device=place).tolist() for _ in range(2)]
+        cuplug.random.manual_seed(5)
+        first = cuplug.rand(3, device=place).tolist()
+        with cuplug.random.fork_rng():
+            cuplug.random.seed()
+            cuplug.rand(9, device=place)
+        assert [first, cuplug.rand(3, device=place).tolist()] == expected
+        with cuplug.random.fork_rng(enabled=False):
+            cuplug.rand(9, device=place)
+        assert cuplug.rand(3, device=place).tolist() != expected[1]
+    with pytest.raises(ValueError, match="device_type"), cuplug.random.fork_rng(device_type="abacus"):
+        pass
+
+
+def test_the_default_generator_is_the_cpus() -> None:
+    cuplug.manual_seed(7)
+    assert cuplug.default_generator.initial_seed() == cuplug.initial_seed() == cuplug.random.initial_seed() == 7
+    state = cuplug.default_generator.get_state()
+    drawn = cuplug.rand(4).tolist()
+    cuplug.random.set_rng_state(state)
+    assert cuplug.rand(4).tolist() == drawn
