@@ -63,12 +63,15 @@ class Calls:
         driver 580, with nothing current and with another context). Older drivers may not, so a call that fails is made
         once more in the current device's context.
         """
+        function = getattr(self.cuda, name)
         if stream > PER_THREAD_STREAM:
-            code = getattr(self.cuda, name)(*arguments, stream)
+            code = function(*arguments, stream)
             if not code:
                 return
             self.check_retry(name, code)
-        self.call(name, *arguments, stream)
+        code = self.run_in_context(function, *arguments, stream)
+        if code:
+            raise self.cuda.error(name, code)
 
     def check_retry(self, name: str, code: int) -> None:
         """Raise the error of a call where there is no current device to make it again in."""

@@ -19,12 +19,14 @@ from ..core.switches import switches
 from ..core.tensor import Tensor
 from .device_place import DevicePlace
 
-__all__ = ["Blas", "Gemm", "cublas"]
+__all__ = ["Blas", "Dot", "Gemm", "cublas"]
 
 _TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}  # cudaDataType
 _COMPUTE_32F, _COMPUTE_64F, _COMPUTE_32F_FAST_TF32 = 68, 70, 77  # cublasComputeType_t
 _DEFAULT_ALGORITHM = -1
 _NO, _TRANSPOSED = 0, 1
+_ON_HOST, _ON_DEVICE = 0, 1  # cublasPointerMode_t: where a result without dimensions goes
+_POINTER, _INTEGER, _WIDE = ctypes.c_void_p, ctypes.c_int, ctypes.c_longlong
 _WORKSPACE = 32 << 20
 """Bytes of scratch memory for each thread and stream: NVIDIA's advice for Hopper (cuBLAS, "cublasSetWorkspace")."""
 _VERSIONS = (13, 12, 11)
@@ -53,6 +55,9 @@ def _typed(library: Any) -> Any:
     library.cublasDestroy_v2.argtypes = (pointer,)
     library.cublasSetStream_v2.argtypes = (pointer, pointer)
     library.cublasSetWorkspace_v2.argtypes = (pointer, pointer, size)
+    library.cublasSetPointerMode_v2.argtypes = (pointer, _INTEGER)
+    vector = pointer, _INTEGER, _INTEGER
+    library.cublasDotEx.argtypes = (pointer, _INTEGER, *vector, *vector, pointer, _INTEGER, _INTEGER)
     library.cublasGetStatusString.restype = ctypes.c_char_p
     return library
 
@@ -111,6 +116,41 @@ class Blas:
                 self.library.cublasDestroy_v2(self._handles.pop())
 
 
+class Dot:
+    """The scalar product of two vectors of given layouts, which a product of matrices takes longer for."""
+
+    def __init__(self, blas: Blas, out: Layout, a: Layout, b: Layout) -> None:
+        kind = _TYPES[out.dtype.name]
+        self._blas = blas
+        self._before, self._between = (a.shape[2],), (kind, a.strides[2])
+        self._after, self._end = (kind, b.strides[1]), (kind, kind if kind == _TYPES["float64"] else _TYPES["float32"])
+        self.by_address = True
+
+    @staticmethod
+    def takes(out: Layout, a: Layout, b: Layout) -> bool:
+        """Whether this is the product of one row and one column."""
+        steps = a.strides[2], b.strides[1], a.shape[2]
+        return out.numel == 1 and out.dtype.name in _TYPES and all(0 < each < 2**31 for each in steps)
+
+    def __call__(self, out: Tensor, a: Tensor, b: Tensor) -> None:
+        blas, driver, ordinal = self._blas, self._blas.place.driver, self._blas.place.ordinal
+        before = driver.current_device()
+        driver.set_device(ordinal)  # also where another library has made its own context current
+        try:
+            handle = blas.handle(blas.place.stream_handle())
+            blas.library.cublasSetPointerMode_v2(handle, _ON_DEVICE)
+            try:
+                vectors = (*self._before, a._address, *self._between, b._address, *self._after)
+                blas.check("cublasDotEx", blas.library.cublasDotEx(handle, *vectors, out._address, *self._end))
+            finally:
+                blas.library.cublasSetPointerMode_v2(handle, _ON_HOST)
+        finally:
+            if before != ordinal:
+                driver.set_device(before)
+        if blas.place.runtime.launch_blocking:
+            blas.place.launched()
+
+
 class Gemm:
     """The product of batches of matrices of given layouts, by one call of cuBLAS.
 
@@ -120,6 +160,7 @@ class Gemm:
 
     def __init__(self, blas: Blas, out: Layout, a: Layout, b: Layout) -> None:
         self.blas = blas
+        self._size = out.dtype.itemsize
         count, rows, columns = out.shape
         inner = a.shape[2]
         kind = _TYPES[out.dtype.name]
@@ -163,7 +204,10 @@ class Gemm:
             slot = slots.pop()
         except IndexError:
             slot = _Slot(blas.gemm, self._exact if exact else self._rounded)
-        slot.a.value, slot.b.value, slot.out.value = a._address, b._address, out._address
+        size = self._size
+        slot.a.value = a._storage.address + a._offset * size
+        slot.b.value = b._storage.address + b._offset * size
+        slot.out.value = out._storage.address + out._offset * size
         before = driver.current_device()
         driver.set_device(ordinal)  # also where another library has made its own context current
         try:
@@ -179,7 +223,6 @@ class Gemm:
             place.launched()
 
 
-_POINTER, _INTEGER, _WIDE = ctypes.c_void_p, ctypes.c_int, ctypes.c_longlong
 _GEMM = (
     *(_POINTER, _INTEGER, _INTEGER, _INTEGER, _INTEGER, _INTEGER, _POINTER),
     *(_POINTER, _INTEGER, _INTEGER, _WIDE),

@@ -120,6 +120,9 @@ def position_source(shape: Shape) -> tuple[str, bytes]:
         add_up(long long found[blocks + 1], blocks)     afterwards the last is the number of them all
         positions(walk, flags, found, out, length)      out: a row of indices for each dimension
 
+    Or, for up to ``SEARCHED`` elements, ``only_block(walk, flags, out, length)``: the number of them all, then rows of
+    ``length`` indices, of which the first ones count.
+
     ``flags`` lies at a multiple of 16 bytes. Blocks have 256 threads and search in ``SEARCHED`` elements; ``add_up`` is
     one block.
 
@@ -186,13 +189,11 @@ extern "C" __global__ void __launch_bounds__(256) add_up(long long* found, long 
 }
 
 // A tile's places are put side by side in shared memory first, so that neighbouring threads write neighbours.
-extern "C" __global__ void __launch_bounds__(256) positions(
-    const WALK walk, const unsigned char* flags, const long long* found, long long blocks, long long* out,
-    long long length) {
+// Rows of coordinates begin `total` apart. Returns how far the block has written.
+__device__ __forceinline__ long long write_positions(
+    const WALK& walk, const unsigned char* flags, long long to, long long total, long long* out, long long length) {
     __shared__ unsigned short places[TILE];
     __shared__ int many;
-    const long long total = found[blocks];
-    long long to = found[blockIdx.x];
     for (int tile = 0; tile < TILES; ++tile) {
         const long long start = tile_start(tile);
         if (start >= length) break;
@@ -215,5 +216,18 @@ extern "C" __global__ void __launch_bounds__(256) positions(
         to += here;
         __syncthreads();
     }
+    return to;
+}
+extern "C" __global__ void __launch_bounds__(256) positions(
+    const WALK walk, const unsigned char* flags, const long long* found, long long blocks, long long* out,
+    long long length) {
+    write_positions(walk, flags, found[blockIdx.x], found[blocks], out, length);
+}
+
+// Where one block is enough.
+extern "C" __global__ void __launch_bounds__(256) only_block(
+    const WALK walk, const unsigned char* flags, long long* out, long long length) {
+    const long long all = write_positions(walk, flags, 0, length, out + 1, length);
+    if (threadIdx.x == 0) out[0] = all;
 }
 """

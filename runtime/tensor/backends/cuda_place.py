@@ -30,7 +30,7 @@ from ..places.registry import serve_devices
 from ..places.row_table import RowOperation
 from ..places.update_table import Update
 from . import cuda_elementwise, cuda_fill, cuda_indexing, cuda_reduce
-from .cublas import Blas, Gemm, cublas
+from .cublas import Blas, Dot, Gemm, cublas
 from .cuda_join import joined_at_once
 from .cuda_row_kernels import row_kernel
 from .cuda_source import THREADS
@@ -193,7 +193,7 @@ class CudaPlace(DevicePlace):
     def matmul(self, out: Layout, a: Layout, b: Layout) -> Kernel:
         blas = self._find_blas() if out.dtype.kind == "f" else None
         if blas is not None:
-            return Gemm(blas, out, a, b)
+            return Dot(blas, out, a, b) if Dot.takes(out, a, b) else Gemm(blas, out, a, b)
         function = self.function(cuda_fill.matmul_source(out.dtype))
         count, rows, columns = out.shape
         before = Struct("@9q").pack(rows, columns, a.shape[2], *a.strides, *b.strides)
@@ -315,6 +315,8 @@ class CudaPlace(DevicePlace):
         ndim, length = len(flags.shape), flags.numel
         blocks = -(-length // cuda_indexing.SEARCHED)
         source, before = cuda_indexing.position_source(flags.shape)
+        if blocks == 1:
+            return self._positions_by_one_block(source, before, ndim, length)
         grid = (blocks, 1, 1)
         count = self.bound(self.function(source, "count_true"), grid, _OneD, "PPq")
         add_up = self.bound(self.function(source, "add_up"), (1, 1, 1), _OneD, "Pq")
@@ -331,6 +333,21 @@ class CudaPlace(DevicePlace):
             out = self.empty(Layout.of(self, int64, (ndim, total)))
             write(current, tensor._address, found._address, blocks, out._address, length)
             return out
+
+        return find
+
+    def _positions_by_one_block(self, source: str, before: bytes, ndim: int, length: int) -> Callable[[Tensor], Tensor]:
+        launch = self.bound(self.function(source, "only_block"), (1, 1, 1), _OneD, "PPq", before)
+        nbytes, one = (ndim * length + 1) * 8, Layout.of(self, int64, ())
+
+        def find(tensor: Tensor) -> Tensor:
+            if tensor._address % 16:
+                tensor = self.contiguous_copy(tensor)
+            current = self.runtime.current
+            storage = self.allocate(nbytes, current)
+            launch(current, tensor._address, storage.address, length)
+            total = self.read(make_tensor(storage, 0, one)).item()
+            return make_tensor(storage, 1, Layout.of(self, int64, (ndim, total), (length, 1)))
 
         return find
 

@@ -45,7 +45,11 @@ class DevicePlace(Place):
 
     def empty(self, layout: Layout) -> Tensor:
         if layout.contiguous:
-            return make_tensor(self.allocate(layout.nbytes), 0, layout)
+            current, nbytes = self.runtime.current, layout.nbytes
+            if current.device != self.ordinal:
+                return make_tensor(self.allocate(nbytes, current), 0, layout)
+            buffer = self.runtime.allocate_current(current, nbytes)
+            return make_tensor(Storage(self, nbytes, buffer, int(buffer)), 0, layout)
         low, high = layout.span()
         return make_tensor(self.allocate((high - low) * layout.dtype.itemsize), -low, layout)
 

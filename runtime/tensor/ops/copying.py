@@ -14,6 +14,7 @@ from ..core.memory_formats import channels_last, channels_last_3d, contiguous_fo
 from ..core.storage import pinned_storage
 from ..core.tensor import Tensor, make_tensor
 from ..core.tensor_errors import ArgumentError, ShapeError
+from ..places.dispatch import Plan
 from ..places.elementwise_table import COPY
 from ..places.place import Place, place_at
 from ..places.registry import place_of
@@ -113,6 +114,8 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         TypeError: the arguments are none of these.
         CuplugError: there is no such device.
     """
+    if len(args) == 1 and type(args[0]) is dtype and not kwargs:
+        return copied_to(input, place_at(input._layout), args[0])
     memory_format = kwargs.pop("memory_format", None)
     place, kind, non_blocking, copy = _destination(input, args, kwargs)
     made = copied_to(input, place, kind, non_blocking=non_blocking, always=copy)
@@ -223,6 +226,12 @@ def copied_to(
     kind = kind or own.dtype
     if own.place is place and own.dtype is kind:
         return clone(source) if always else source
+    if own.place is place and not own.tracked and own.numel:
+        new = own.plans.get((copied_to, kind))
+        if new is None:
+            converted = Layout.of(place, kind, own.shape, own.kept_strides())
+            new = own.plans[copied_to, kind] = _conversion(place, converted, own)
+        return new(source)  # type: ignore[no-any-return]
     if own.place is not place and not own.contiguous and own.dense_order() is None:
         source = contiguous(source)
         own = source._layout
@@ -233,6 +242,20 @@ def copied_to(
         return apply_into(COPY, out, source)
     _across(out, source, non_blocking)
     return out
+
+
+def _conversion(place: Place, converted: Layout, own: Layout) -> Plan:
+    kernel = place.elementwise(COPY, (converted.dtype,), converted, (own,))
+    new: Plan | None = getattr(kernel, "new", None)
+    if new is not None:
+        return new
+
+    def copied(source: Tensor) -> Tensor:
+        out = place.empty(converted)
+        kernel(out, source)
+        return out
+
+    return copied
 
 
 def _across(out: Tensor, source: Tensor, non_blocking: bool) -> None:

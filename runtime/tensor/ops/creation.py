@@ -300,6 +300,8 @@ def zeros(
     requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of this shape with 0 everywhere. Arguments and errors are those of ``empty``; ``out`` is filled."""
+    if size is None and layout is None and out is None and not pin_memory:
+        return required(_filled_new(0, lengths, dtype, device), requires_grad)
     made = empty(*lengths, size=size, dtype=dtype, device=device, layout=layout, pin_memory=pin_memory, out=out)
     return required(apply_into(COPY, made, 0), requires_grad)
 
@@ -315,6 +317,8 @@ def ones(
     requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of this shape with 1 everywhere. Arguments and errors are those of ``empty``; ``out`` is filled."""
+    if size is None and layout is None and out is None and not pin_memory:
+        return required(_filled_new(1, lengths, dtype, device), requires_grad)
     made = empty(*lengths, size=size, dtype=dtype, device=device, layout=layout, pin_memory=pin_memory, out=out)
     return required(apply_into(COPY, made, 1), requires_grad)
 
@@ -360,6 +364,32 @@ def full_like(
         ),
         requires_grad,
     )
+
+
+def _filled_new(value: Any, lengths: tuple[Any, ...], dtype: Any, device: Device) -> Tensor:
+    """A new tensor that is filled with 0 or 1, in few steps."""
+    kind = get_default_dtype() if dtype is None else dtype_of(dtype)
+    place = _place(device)
+    target = _layout_of(place, kind, lengths)
+    new: Plan | None = target.plans.get(("filled", type(value)))
+    if new is None:
+        new = target.plans["filled", type(value)] = _prepare_filled(place, target)
+    return new(value)  # type: ignore[no-any-return]
+
+
+def _prepare_filled(place: Place, target: Layout) -> Plan:
+    kernel = place.elementwise(COPY, (target.dtype,), target, [None]) if target.numel else None
+    new: Plan | None = getattr(kernel, "new", None)
+    if new is not None:
+        return new
+
+    def filled(value: Any) -> Tensor:
+        made = place.empty(target)
+        if kernel is not None:
+            kernel(made, value)
+        return made
+
+    return filled
 
 
 def zeros_like(
@@ -411,14 +441,14 @@ def arange(
     Raises:
         ValueError: the step is 0 or leads away from ``end``, or a limit is not finite.
     """
+    plainly = dtype is end is out is layout is None and not pin_memory and type(step) is int and step == 1
     if (
-        len(limits) == 1
-        and type(limits[0]) is int
-        and limits[0] >= 0
-        and (dtype, end, out) == (None,) * 3
-        and step == 1
-    ):
-        made = _filled("arange_int", limits, int64, device, layout, 0, 1, pin_memory=pin_memory)  # the most usual case
+        plainly and len(limits) == 1 and type(limits[0]) is int and limits[0] >= 0
+    ):  # the most usual case, in fewer steps
+        place = _place(device)
+        made = place.empty(_layout_of(place, int64, limits))
+        if limits[0]:
+            dispatch("arange_int", _prepare_fill, (made,), 0, 1)
         return required(made, requires_grad)
     if end is not None and len(limits) < 2:
         limits = (*(limits or (start,)), end)

@@ -190,7 +190,7 @@ def index_put_(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, 
         raise ElementTypeError(f"index_put_: the values are of {values.dtype!r} and the tensor of {input.dtype!r}")
     key = tuple(slice(None) if one is None else one for one in indices)
     if not accumulate:
-        set_item(input, key, values)
+        set_item(input, key[0] if len(key) == 1 and isinstance(key[0], Tensor) else key, values)
         return input
     begin_history(input, values)
     # The same indices pick the places of the elements, to which the values are added.

@@ -12,7 +12,7 @@ from ..core.gradient_seam import begin_history
 from ..core.kept_views import shown_as
 from ..core.layout import Layout
 from ..core.shapes import broadcast_shapes, normal_axis
-from ..core.tensor import Tensor
+from ..core.tensor import Tensor, make_tensor
 from ..core.tensor_errors import ArgumentError, ElementTypeError
 from ..places.elementwise_table import BY_NAME, COPY
 from ..places.place import place_at
@@ -52,8 +52,15 @@ def get_item(input: Tensor, key: Any) -> Tensor:
         return _part(input, key)
     if kind is int and input._layout.shape:
         return select(input, 0, key)
-    if isinstance(key, Tensor) and _is_plain(key._layout, input._layout):
-        return take(input, [key], 0)
+    if isinstance(key, Tensor):
+        mask = key._layout
+        if _is_plain(mask, input._layout):
+            return take(input, [key], 0)
+        row = len(mask.shape) == 1 and mask.dtype is bool_ and mask.place is input._layout.place
+        if row and mask.shape == input._layout.shape and is_searched_there(mask):
+            found = found_there(key)
+            chosen = Layout.of(mask.place, int64, (found._layout.shape[1],))
+            return take(input, [make_tensor(found._storage, found._offset, chosen)], 0)
     view, indices = resolve(input, key, writing=False)
     return view if indices is None else take_at(view, indices)
 
@@ -167,6 +174,8 @@ def nonzero(input: Tensor, as_tuple: bool = False, *, out: Tensor | None = None)
     place = place_at(input._layout)
     if is_searched_there(input._layout):
         there = found_there(reshape(input, input.shape or (1,)))
+        if there._storage.length != there._layout.nbytes:
+            there = place.contiguous_copy(there)
         return unbind(there, 0) if as_tuple else into(out, t(narrow(there, 0, 0, input.ndim)), exact=True)
     elements = place.read(input)
     if as_tuple:

@@ -89,8 +89,10 @@ def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """
     if index.dtype is not int64:
         raise ElementTypeError(f"take: the index must be of {int64!r}, and is of {index.dtype!r}")
-    common_place("take", (input, reshape(index, -1)))
     flat = reshape(input, -1)
+    if out is None and index.ndim == 1 and flat.numel() and index._layout.place is flat._layout.place:
+        return get_item(flat, index)
+    common_place("take", (input, reshape(index, -1)))
     if index.numel() and not flat.numel():
         raise RangeError("take: there are no elements to take")
     return into(out, reshape(get_item(flat, reshape(index, -1)), index.shape), exact=True)

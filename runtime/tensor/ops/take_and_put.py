@@ -71,6 +71,8 @@ def put_at(view: Tensor, indices: list[Tensor | None], value: Any) -> None:
         values = layout.dtype.scalar(fill_value_of(target, value))
     elif place.numpy_indices and not first and _is_ready(value, target, wanted):
         values = shortened(value, len(wanted))
+    elif isinstance(value, Tensor) and not place.numpy_indices and not first and _lies_ready(value, target, wanted):
+        values = value
     else:
         values = place.empty(Layout.of(place, layout.dtype, wanted))
         natural = _moved_back(values, len(shape), first)
@@ -96,6 +98,13 @@ def _is_ready(value: Tensor, target: Tensor, wanted: tuple[int, ...]) -> bool:
     if own.place is not target._layout.place or value._storage is target._storage:
         return False
     return own.shape == wanted or broadcast_shapes(shortened(value, len(wanted)).shape, wanted) == wanted
+
+
+def _lies_ready(value: Tensor, target: Tensor, wanted: tuple[int, ...]) -> bool:
+    """Whether a device's kernel can write ``value`` as it lies."""
+    own, alike = value._layout, target._layout
+    there = own.place is alike.place and own.dtype is alike.dtype and value._storage is not target._storage
+    return there and own.contiguous and not own.tracked and own.shape == wanted
 
 
 def _arranged(view: Tensor, indices: list[Tensor | None]) -> tuple[Tensor, list[Tensor], Shape, int]:

@@ -179,8 +179,8 @@ class Place(Location, ABC):
         return kernel
 
     def positions(self, flags: Layout) -> Callable[[Tensor], Tensor]:
-        """What finds the True elements of contiguous bool tensors: int64, a row of indices for each dimension. There is
-        one element at least. Only for places without ``numpy_indices``."""
+        """What finds the True elements of contiguous bool tensors: int64, a row of indices for each dimension; their
+        memory may be larger. There is one element at least. Only for places without ``numpy_indices``."""
         raise NotImplementedError(f"{self.device} indexes as NumPy does")
 
 

@@ -134,6 +134,42 @@ def test_elements_are_picked_in_words_as_wide_as_their_places_allow() -> None:
 
 @pytest.mark.needs_sim
 @pytest.mark.usefixtures("kernels")
+def test_what_a_mask_chooses_is_found_by_one_block_or_by_many() -> None:
+    random = np.random.default_rng(0)
+    for shape in ((1,), (1000,), (5000,), (16384,), (16385,), (7, 30), (4, 5, 6)):
+        for share in (0.0, 0.3, 1.0):
+            flags = random.random(shape) < share
+            values = random.standard_normal(shape).astype(np.float32)
+            mask, x = cuplug.tensor(flags, device="cuda"), cuplug.tensor(values, device="cuda")
+            chosen, found = x[mask], mask.nonzero()
+            assert (chosen.cpu().numpy() == values[flags]).all()
+            assert (found.cpu().numpy() == np.argwhere(flags)).all()
+            assert chosen.untyped_storage().nbytes() == 4 * chosen.numel()
+            assert found.untyped_storage().nbytes() == 8 * found.numel()
+            assert all((a.cpu().numpy() == b).all() for a, b in zip(mask.nonzero(as_tuple=True), flags.nonzero()))  # noqa: B905
+    rows = cuplug.tensor(np.arange(12).reshape(4, 3), device="cuda")
+    assert rows[cuplug.tensor([True, False, True, False], device="cuda")].tolist() == [[0, 1, 2], [6, 7, 8]]
+
+
+@pytest.mark.needs_sim
+@pytest.mark.usefixtures("kernels")
+def test_values_that_lie_ready_are_written_as_they_lie_and_others_are_copied_before() -> None:
+    index = cuplug.tensor([2, 0], device="cuda")
+    for values in ([7.0, 8.0], [5.0]):
+        for kind in (cuplug.float32, cuplug.float64):
+            x = cuplug.zeros(3, device="cuda")
+            x[index] = cuplug.tensor(values, dtype=kind, device="cuda")
+            assert x.tolist() == [values[-1], 0, values[0]]
+            assert x._version > 0
+    x = cuplug.tensor([1.0, 2.0, 3.0], device="cuda")
+    x[index] = x[:2]
+    assert x.tolist() == [2, 2, 1]
+    x.index_put_((index,), cuplug.tensor([4.0, 6.0], device="cuda"))
+    assert x.tolist() == [6, 2, 4]
+
+
+@pytest.mark.needs_sim
+@pytest.mark.usefixtures("kernels")
 def test_small_tensors_are_joined_by_one_launch_wherever_they_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(0)
     for kind in ("uint8", "float32", "int64"):

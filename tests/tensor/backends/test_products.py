@@ -10,7 +10,7 @@ import cuplug
 import numpy as np
 import pytest
 from cuplug.runtime.default_runtime import default_runtime
-from cuplug.runtime.tensor.backends.cublas import _GEMM, Blas, Gemm
+from cuplug.runtime.tensor.backends.cublas import _GEMM, Blas, Dot, Gemm
 from cuplug.runtime.tensor.core.layout import Layout
 from cuplug.runtime.tensor.places.registry import place_of
 
@@ -37,6 +37,22 @@ class Library:
         return 0
 
     cublasSetWorkspace_v2 = cublasDestroy_v2 = cublasSetStream_v2
+
+    def cublasSetPointerMode_v2(self, _: int, mode: int) -> int:
+        self.modes.append(mode)
+        return 0
+
+    def cublasDotEx(self, handle: int, n: int, x: int, x_kind: int, x_step: int, y: int, *rest: int) -> int:
+        y_kind, y_step, result, kind, computed = rest
+        assert (handle, self.modes[-1], computed) == (0x77, 1, 1 if kind == 1 else 0)
+
+        def vector(address: int, which: int, step: int, length: int) -> Any:
+            size = np.dtype(KINDS[which]).itemsize
+            memory = (ctypes.c_char * (((length - 1) * step + 1) * size)).from_address(address)
+            return np.ndarray((length,), KINDS[which], memory, 0, (step * size,))
+
+        vector(result, kind, 1, 1)[0] = vector(x, x_kind, x_step, n) @ vector(y, y_kind, y_step, n)
+        return 0
 
     def gemm(self, handle: int, turn_a: int, turn_b: int, m: int, n: int, k: int, one: int, *rest: int) -> int:
         a, a_kind, a_step, a_batch, b, b_kind, b_step, b_batch, zero, c, c_kind, c_step, c_batch, count, mode, _ = rest
@@ -93,6 +109,23 @@ def test_products_of_matrices_that_lie_by_rows_or_by_columns_are_asked_for_as_th
         product(made, *tensors)
         assert (made.cpu().numpy() == given[0] @ given[1]).all()
     assert default_runtime().current.device == 0
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "float16"])
+def test_a_scalar_product_is_asked_for_by_its_own_name_and_goes_to_the_device(kind: str) -> None:
+    place: Any = place_of("cuda")
+    library = Library()
+    numbers = np.arange(24).astype(kind).reshape(12, 2)
+    x = cuplug.tensor(numbers, device="cuda").view(1, 1, 24)[:, :, ::2]
+    y = cuplug.tensor(numbers[:, 1].copy(), device="cuda").view(1, 12, 1)
+    out = Layout.of(place, x.dtype, (1, 1, 1))
+    assert Dot.takes(out, x._layout, y._layout)
+    assert not Dot.takes(out, x[:, :, :1].expand(1, 1, 12)._layout, y._layout)
+    product = Dot(Blas(library, place), out, x._layout, y._layout)
+    made = place.empty(out)
+    product(made, x, y)
+    assert made.item() == numbers[:, 0] @ numbers[:, 1]
+    assert library.modes == [1, 0]
 
 
 def test_what_is_rounded_is_asked_of_cublas_each_time() -> None:
