@@ -53,7 +53,11 @@ class Allocator::Inside {
   }
   void begin(Block *returned) {
     allocator_.owner_.store(me(), std::memory_order_relaxed);
-    if (returned != nullptr) allocator_.receive(returned);
+    if (returned == nullptr) return;
+    if (returned->next_returned == nullptr && allocator_.pending_ == nullptr)
+      allocator_.pending_ = returned; /* as a rule */
+    else
+      allocator_.receive(returned);
   }
 
   Allocator &allocator_;

@@ -117,7 +117,12 @@ PyTypeObject BlockType = block_type();
 PyObject *new_block() {
   Block *block;
   if (spare_count > 0) {
-    block = reinterpret_cast<Block *>(PyObject_Init(reinterpret_cast<PyObject *>(spare[--spare_count]), &BlockType));
+    block = spare[--spare_count];
+#if defined(Py_REF_DEBUG) || defined(Py_TRACE_REFS) || defined(Py_GIL_DISABLED)
+    PyObject_Init(reinterpret_cast<PyObject *>(block), &BlockType);
+#else /* its type is what it was, and is not counted */
+    Py_SET_REFCNT(reinterpret_cast<PyObject *>(block), 1);
+#endif
   } else {
     block = PyObject_New(Block, &BlockType);
     if (block == nullptr) return nullptr;

@@ -126,7 +126,7 @@ class Sorted {
     return at.at < run_at(at.run)->count || at.run + 1 == runs_used_ ? at : At{at.run + 1, 0};
   }
 
-  /* What happens at the end of a single run, as it does where few parts are free, is done where this is called. */
+  /* What happens at an end of a single run, as it does where few parts are free, is done where this is called. */
   void insert(Block *block) {
     Order order = order_of(block);
     if (only_ != nullptr && only_->count < Run::MOST && only_->is_behind_all(order))
@@ -137,6 +137,8 @@ class Sorted {
   void erase(Order order) {
     if (only_ != nullptr && only_->orders[only_->count - 1] == order)
       --only_->count;
+    else if (only_ != nullptr && only_->orders[0] == order)
+      only_->close(0);
     else
       erase_at(find(order));
   }
