@@ -50,6 +50,23 @@ def test_deterministic_training_ends_with_the_weights_of_native_pytorch(allocato
     assert lines[0][0] == lines[1][0]
 
 
+def test_what_dies_of_fragmentation_natively_runs_to_its_end() -> None:
+    pytest.importorskip("transformers")
+    program = [sys.executable, str(PROGRAMS.with_name("varied_lengths.py")), "13"]
+    environment = {
+        key: value for key, value in os.environ.items() if key not in ("CUPLUG_TORCH", "PYTORCH_CUDA_ALLOC_CONF")
+    }
+    natively = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=200)
+    assert natively.returncode == 1, natively.stdout
+    assert "out of memory in step" in natively.stderr
+    for allocator in ("expandable", "caching"):
+        done = subprocess.run(
+            program, env={**environment, "CUPLUG_TORCH": allocator}, capture_output=True, text=True, timeout=200
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert "reserved" in done.stdout
+
+
 TWO_GPUS = Path(__file__).parent / "two_gpus.py"
 
 
