@@ -1,6 +1,6 @@
 """Networks, with torch's names: ``cuplug.nn``. It stands above ``autograd`` and computes by operations of tensors.
 
-Convolutions are cuDNN's on CUDA devices where it is installed, elsewhere products of matrices with windows.
+On CUDA devices convolutions and attention are cuDNN's where it is installed; elsewhere they are products of matrices.
 """
 
 from . import functional as functional

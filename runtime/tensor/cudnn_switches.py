@@ -1,7 +1,7 @@
-"""``cuplug.backends.cudnn``: torch's switches of cuDNN, which computes convolutions on CUDA where it is installed.
+"""``cuplug.backends.cudnn``: torch's switches of cuDNN, which computes convolutions and attention on CUDA.
 
-They hold for what runs after they are set. On the CPU, on the simulator and where cuDNN is missing, convolutions are
-products of matrices, by one algorithm that gives the same bits in every run.
+They hold for what runs after they are set. On the CPU, on the simulator and where cuDNN is missing, convolutions and
+attention are products of matrices, by one algorithm that gives the same bits in every run.
 """
 
 from __future__ import annotations

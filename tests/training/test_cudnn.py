@@ -1,4 +1,4 @@
-"""Convolutions by cuDNN: what the library is asked for, what it answers, and what is done where it refuses.
+"""Convolutions and attention by cuDNN: what the library is asked for, what it answers, what is done where it refuses.
 
 On the simulator a stand-in takes the library's place; ``--driver cuda`` runs the library itself.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import cuplug
@@ -15,9 +16,11 @@ import numpy as np
 import pytest
 from cuplug.backends import cudnn
 from cuplug.nn import functional as F
+from cuplug.runtime.tensor.backends import cuda_place
 from cuplug.runtime.tensor.backends.cudnn import Dnn, DnnError, typed
 from cuplug.runtime.tensor.backends.cudnn_kernels import library_kernel
 from cuplug.runtime.tensor.backends.sim_place import SimPlace
+from cuplug.runtime.tensor.places.library_table import Choosing, Convolving
 
 from .stand_in_cudnn import Engine, StandInCudnn
 
@@ -165,6 +168,19 @@ def test_what_the_library_refuses_is_told_and_done_by_our_own_kernels(library: S
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         F.conv2d(images, filters)  # told once
+
+
+def test_a_gpu_without_the_library_says_so_once(library: StandInCudnn, monkeypatch: pytest.MonkeyPatch) -> None:
+    del library
+    place = cuda_place.CudaPlace(cuplug.default_runtime(), 0)
+    monkeypatch.setattr(cuda_place, "cudnn", lambda: None)
+    monkeypatch.setattr(place, "driver", SimpleNamespace(simulator=None))
+    work = Convolving("forward", (1, 1), (0, 0), (1, 1), Choosing())
+    with pytest.warns(RuntimeWarning, match="cuDNN is not installed .pip install nvidia-cudnn-cu13.: convolutions"):
+        assert place.library(work, []) is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert place.library(work, []) is None
 
 
 def test_a_failure_of_the_library_is_one_clear_error(library: StandInCudnn) -> None:

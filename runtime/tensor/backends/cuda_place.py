@@ -1,5 +1,5 @@
 """A CUDA device: kernels generated for the layouts at hand, compiled once and kept on disk; cuBLAS for products, cuDNN
-for convolutions."""
+for convolutions and attention."""
 
 from __future__ import annotations
 
@@ -224,8 +224,8 @@ class CudaPlace(DevicePlace):
             library = cudnn() if self.driver.simulator is None else None
             if library is None and self.driver.simulator is None:
                 warnings.warn(
-                    "cuDNN is not installed (pip install nvidia-cudnn-cu13): convolutions use kernels that are several "
-                    "times slower",
+                    "cuDNN is not installed (pip install nvidia-cudnn-cu13): convolutions and attention use kernels "
+                    "that are several times slower",
                     RuntimeWarning,
                     stacklevel=2,
                 )
