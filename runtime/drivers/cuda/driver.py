@@ -220,7 +220,7 @@ class CudaDriver:
 
     def memcpy_dtod(self, dst: int, src: int, nbytes: int, *, stream: int) -> None:
         """Copy within a device, or between peers whose access is enabled."""
-        if _moves("memcpy_dtod", dst, src, nbytes):
+        if (nbytes > 0 and dst and src) or _moves("memcpy_dtod", dst, src, nbytes):
             self._calls.queue("cuMemcpyDtoDAsync", dst, src, nbytes, stream=stream)
 
     def memcpy_peer(self, dst: int, dst_device: int, src: int, src_device: int, nbytes: int, *, stream: int) -> None:

@@ -112,7 +112,7 @@ def are_rows(axis: int, *layouts: Layout) -> bool:
 
 class RowsAsTheyLie:
     """The plan of a line of the table of rows for operands that are rows along their last dimension: see ``are_rows``.
-    ``run_rows``, with all that layouts settle settled."""
+    ``run_rows``, with all that layouts settle settled. It takes the operands, and the line's parameters."""
 
     def __init__(self, name: str, made: Sequence[tuple[dtype, Shape]], operands: Sequence[Layout]) -> None:
         """For results of these types and shapes, of which there are none where the first operand is written to."""
@@ -129,6 +129,7 @@ class RowsAsTheyLie:
         self._kernel(
             *[make_tensor(out._storage, 0, rows) for out, rows in zip(outs, self._outs)],  # noqa: B905 - as many
             *[make_tensor(each._storage, each._offset, rows) for each, rows in zip(given, self._operands)],  # noqa: B905
+            *given[len(self._operands) :],
         )
         return outs
 

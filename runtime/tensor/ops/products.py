@@ -36,7 +36,7 @@ __all__ = [
     "vdot",
 ]
 
-_ADD, _MUL, _DIV = BY_NAME["add"], BY_NAME["mul"], BY_NAME["div"]
+_ADD, _MUL, _DIV, _ADD_SCALED = (BY_NAME[name] for name in ("add", "mul", "div", "add_scaled"))
 
 
 def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -183,6 +183,9 @@ def addcmul(input: Tensor, tensor1: Any, tensor2: Any, *, value: float = 1, out:
         TypeError: all elements are of bool.
         ValueError: the shapes do not broadcast.
     """
+    tensors = isinstance(tensor1, Tensor) and isinstance(tensor2, Tensor)
+    if tensors and out is None and type(value) in (int, float) and value == 1 and input.dtype.kind == "f":
+        return apply(_ADD_SCALED, input, tensor1, tensor2)  # the most usual case, at once
     if common_dtype((input, tensor1, tensor2)) is bool_:
         raise ElementTypeError(f"addcmul() does not take elements of {bool_!r} alone")
     return into(out, _combined(_MUL, input, tensor1, tensor2, value))

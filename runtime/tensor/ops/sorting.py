@@ -11,7 +11,7 @@ from ..core.tensor import Tensor
 from ..core.tensor_errors import ArgumentError, ElementTypeError, NoElementsError, RangeError, ShapeError
 from ..places.elementwise_table import BY_NAME
 from . import elementwise_functions as each
-from .along import as_rows, from_rows, run_rows
+from .along import RowsAsTheyLie, are_rows, as_rows, from_rows, run_rows
 from .copying import clone, copied_to, to
 from .creation import full, tensor
 from .elementwise import apply, common_place
@@ -271,6 +271,11 @@ def searchsorted(
         raise ArgumentError(
             f"searchsorted: side is 'left' or 'right', as right says; it is {side!r} with right={right}"
         )
+    after = int(right or side == "right")
+    if out is None and sorter is None and isinstance(input, Tensor):
+        plan = sorted_sequence._layout.plans.get((searchsorted, bool(out_int32), input._layout))
+        if plan is not None:
+            return plan(sorted_sequence, input, after)[0]  # type: ignore[no-any-return]
     values = input if isinstance(input, Tensor) else tensor(input, dtype=None, device=sorted_sequence.device)
     if not sorted_sequence.ndim:
         raise ShapeError("searchsorted: what is sorted must have a dimension")
@@ -283,6 +288,11 @@ def searchsorted(
         )
     kind = common_dtype((sorted_sequence, values))
     common_place("searchsorted", (sorted_sequence, values))
+    layouts = sorted_sequence._layout, values._layout
+    if sorter is None and layouts[0].dtype is layouts[1].dtype is kind and are_rows(values.ndim - 1, *layouts):
+        # Of one dimension each, or of as many, with the same rows.
+        found = (int32 if out_int32 else int64), values.shape
+        layouts[0].plans[searchsorted, bool(out_int32), layouts[1]] = RowsAsTheyLie("search", [found], layouts)
     within = as_rows(to(sorted_sequence, kind), sorted_sequence.ndim - 1)
     values = to(values, kind)
     looked = reshape(contiguous(values), 1, -1) if sorted_sequence.ndim == 1 else as_rows(values, values.ndim - 1)
@@ -291,7 +301,7 @@ def searchsorted(
         (int32 if out_int32 else int64,),
         tuple(looked.shape),
         [within, looked],
-        int(right or side == "right"),
+        after,
     )[0]
     return into(out, reshape(made, values.shape), exact=True)
 

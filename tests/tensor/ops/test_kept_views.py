@@ -108,6 +108,35 @@ def test_work_along_rows_as_they_lie_is_that_of_any_other_layout(device: str) ->
     assert found[-1]._version > 0
 
 
+def test_what_was_searched_for_once_is_searched_for_as_asked_the_next_time(device: str) -> None:
+    ordered = cuplug.tensor([[1.0, 2.0, 2.0, 5.0], [0.0, 1.0, 3.0, 3.0]], device=device)
+    values = cuplug.tensor([[2.0, 6.0], [3.0, -1.0]], device=device)
+    for _ in range(2):
+        assert cuplug.searchsorted(ordered, values).tolist() == [[1, 4], [2, 0]]
+        assert cuplug.searchsorted(ordered, values, right=True).tolist() == [[3, 4], [4, 0]]
+        assert cuplug.searchsorted(ordered, values, side="right", out_int32=True).dtype is cuplug.int32
+        assert cuplug.searchsorted(ordered[0], values[0]).tolist() == [1, 4]
+        assert cuplug.searchsorted(ordered[0], values).tolist() == [[1, 4], [3, 0]]
+        with pytest.raises(ValueError, match="side is"):
+            cuplug.searchsorted(ordered, values, side="left", right=True)
+
+
+def test_products_are_added_in_one_step_or_several_with_the_same_gradients(device: str) -> None:
+    for kind in (cuplug.float64, cuplug.float16):
+        a, b, c = (
+            cuplug.tensor(each, dtype=kind, device=device, requires_grad=True)
+            for each in ([1.0, 2.0], [3.0, 4.0], [5.0])
+        )
+        made = cuplug.addcmul(a, b, c)
+        assert made.tolist() == [16.0, 22.0]
+        assert cuplug.addcmul(a, b, c, value=2).tolist() == [31.0, 42.0]
+        made.sum().backward()
+        assert (a.grad.tolist(), b.grad.tolist(), c.grad.tolist()) == ([1, 1], [5, 5], [7])
+    whole = cuplug.tensor([1, 2], device=device)
+    assert cuplug.addcmul(whole, whole, whole).tolist() == [2, 6]
+    assert cuplug.addcmul(cuplug.ones(2, device=device), whole, whole).dtype is cuplug.float32
+
+
 def test_a_scattered_tensor_may_share_memory_with_what_is_scattered(device: str) -> None:
     index = cuplug.tensor([1, 0, 3, 2], device=device)
     for _ in range(2):
