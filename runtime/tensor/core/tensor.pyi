@@ -2854,9 +2854,7 @@ class Tensor:
         """
         ...
     def round_(self, *, decimals: _int = 0) -> Tensor:
-        """``round``, written to the tensor itself. It raises what ``round`` raises, and where the
-        result does not fit the tensor.
-        """
+        """``round``, written to the tensor itself. It raises what ``round`` raises, and where the result does not fit."""
         ...
     def rsqrt(self, *, out: Tensor | None = None) -> Tensor:
         """``1 / sqrt(input)``, element by element. The result is floating-point: integers and bool become the default dtype.

@@ -78,7 +78,8 @@ def _channels_come_last(layout: Layout) -> bool:
 
 def detach(input: Tensor) -> Tensor:
     """The tensor as a view that requires no gradients and is no part of the graph."""
-    return make_tensor(input._storage, input._offset, input._layout.plain)
+    layout = input._layout
+    return make_tensor(input._storage, input._offset, layout.plain if layout.tracked else layout)
 
 
 def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
@@ -114,8 +115,12 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         TypeError: the arguments are none of these.
         CuplugError: there is no such device.
     """
-    if len(args) == 1 and type(args[0]) is dtype and not kwargs:
-        return copied_to(input, place_at(input._layout), args[0])
+    if len(args) == 1 and not kwargs:  # the most usual cases
+        (asked,) = args
+        if type(asked) is dtype:
+            return copied_to(input, place_at(input._layout), asked)
+        if type(asked) is Device or (type(asked) is str and asked in _DEVICES):
+            return copied_to(input, place_of(asked))
     memory_format = kwargs.pop("memory_format", None)
     place, kind, non_blocking, copy = _destination(input, args, kwargs)
     made = copied_to(input, place, kind, non_blocking=non_blocking, always=copy)
@@ -170,52 +175,60 @@ def pin_memory(input: Tensor) -> Tensor:
 
 def to_float16(input: Tensor, memory_format: Any = None) -> Tensor:
     """The elements converted to float16; the tensor itself if they are of it."""
-    return in_format(copied_to(input, place_at(input._layout), float16), memory_format, input)
+    return _converted(input, float16, memory_format)
 
 
 def to_bfloat16(input: Tensor, memory_format: Any = None) -> Tensor:
     """The elements converted to bfloat16; the tensor itself if they are of it."""
-    return in_format(copied_to(input, place_at(input._layout), bfloat16), memory_format, input)
+    return _converted(input, bfloat16, memory_format)
 
 
 def to_float32(input: Tensor, memory_format: Any = None) -> Tensor:
     """The elements converted to float32; the tensor itself if they are of it."""
-    return in_format(copied_to(input, place_at(input._layout), float32), memory_format, input)
+    return _converted(input, float32, memory_format)
 
 
 def to_float64(input: Tensor, memory_format: Any = None) -> Tensor:
     """The elements converted to float64; the tensor itself if they are of it."""
-    return in_format(copied_to(input, place_at(input._layout), float64), memory_format, input)
+    return _converted(input, float64, memory_format)
 
 
 def to_uint8(input: Tensor, memory_format: Any = None) -> Tensor:
     """The elements converted to uint8; the tensor itself if they are of it. Numbers out of range wrap around."""
-    return in_format(copied_to(input, place_at(input._layout), uint8), memory_format, input)
+    return _converted(input, uint8, memory_format)
 
 
 def to_int8(input: Tensor, memory_format: Any = None) -> Tensor:
     """The elements converted to int8; the tensor itself if they are of it. Numbers out of range wrap around."""
-    return in_format(copied_to(input, place_at(input._layout), int8), memory_format, input)
+    return _converted(input, int8, memory_format)
 
 
 def to_int16(input: Tensor, memory_format: Any = None) -> Tensor:
     """The elements converted to int16; the tensor itself if they are of it. Numbers out of range wrap around."""
-    return in_format(copied_to(input, place_at(input._layout), int16), memory_format, input)
+    return _converted(input, int16, memory_format)
 
 
 def to_int32(input: Tensor, memory_format: Any = None) -> Tensor:
     """The elements converted to int32; the tensor itself if they are of it. Numbers out of range wrap around."""
-    return in_format(copied_to(input, place_at(input._layout), int32), memory_format, input)
+    return _converted(input, int32, memory_format)
 
 
 def to_int64(input: Tensor, memory_format: Any = None) -> Tensor:
     """The elements converted to int64; the tensor itself if they are of it. Numbers out of range wrap around."""
-    return in_format(copied_to(input, place_at(input._layout), int64), memory_format, input)
+    return _converted(input, int64, memory_format)
 
 
 def to_bool(input: Tensor, memory_format: Any = None) -> Tensor:
     """Whether each element differs from 0; the tensor itself if it is of bool."""
-    return in_format(copied_to(input, place_at(input._layout), bool_), memory_format, input)
+    return _converted(input, bool_, memory_format)
+
+
+def _converted(input: Tensor, kind: dtype, memory_format: Any) -> Tensor:
+    """The elements as another type; the tensor itself if nothing would change."""
+    own = input._layout
+    if memory_format is None and own.dtype is kind:
+        return input
+    return in_format(copied_to(input, place_at(own), kind), memory_format, input)
 
 
 def copied_to(
@@ -315,6 +328,9 @@ def destination(tensor: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return _destination(tensor, args, kwargs)[:3]
 
 
+_DEVICES = ("cpu", "cuda")
+
+
 def _destination(
     tensor: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Place, dtype | None, bool, bool]:
@@ -334,7 +350,7 @@ def _destination(
     for each in wanted:
         if isinstance(each, Tensor):
             place, kind = place_at(each._layout), each._layout.dtype
-        elif isinstance(each, (Device, int)) or (isinstance(each, str) and each.partition(":")[0] in ("cpu", "cuda")):
+        elif isinstance(each, (Device, int)) or (isinstance(each, str) and each.partition(":")[0] in _DEVICES):
             place = place_of(each)
         elif each is not None:
             kind = dtype_of(each)

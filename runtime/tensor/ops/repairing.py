@@ -8,8 +8,8 @@ from ..core.tensor_errors import ElementTypeError
 from ..places.elementwise_table import BY_NAME
 from . import elementwise_functions as each
 from .copying import clone
-from .elementwise import apply
-from .results import in_place, into
+from .elementwise import apply, apply_into
+from .results import in_place, into, store
 
 __all__ = ["nan_to_num", "nan_to_num_", "round", "round_"]
 
@@ -65,4 +65,10 @@ def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Ten
 
 
 nan_to_num_ = in_place(nan_to_num)
-round_ = in_place(round)
+
+
+def round_(input: Tensor, *, decimals: int = 0) -> Tensor:
+    """``round``, written to the tensor itself. It raises what ``round`` raises, and where the result does not fit."""
+    if not decimals:
+        return apply_into(_ROUND, input, input)
+    return store(input, round(input, decimals=decimals))
