@@ -234,7 +234,15 @@ def _signature(name: str, function: Callable[..., Any], *, method: bool) -> str:
     text = inspect.getdoc(function) if not name.startswith("__") else None
     if text is None:
         return f"{head} ...{ignored}\n"
+    if method:
+        text = _without_argument(text, next(iter(signature.parameters)))
     return f"{head}{ignored}\n{_indented(_quoted(text))}    ...\n"
+
+
+def _without_argument(text: str, name: str) -> str:
+    """A docstring that says nothing of one argument: a method's signature calls its tensor ``self``."""
+    text = re.sub(rf"^    {name}: .*\n(?:     .*\n)*", "", text, flags=re.MULTILINE)
+    return re.sub(r"^Args:\n(?! )\n*", "", text, flags=re.MULTILINE).rstrip()
 
 
 def _shown(annotation: str) -> str:

@@ -85,7 +85,6 @@ class Tensor:
         """The absolute value, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
 
         Raises:
@@ -102,7 +101,6 @@ class Tensor:
         """The absolute value, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
 
         Raises:
@@ -119,7 +117,6 @@ class Tensor:
         """The arc cosine in radians, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -133,7 +130,6 @@ class Tensor:
         """The inverse hyperbolic cosine, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -147,7 +143,6 @@ class Tensor:
         """``input + alpha * other``, element by element.
 
         Args:
-            input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
             alpha: a number of no higher kind (bool, integer, float) than the result.
             out: where to write the result; it is given the result's shape.
@@ -165,7 +160,6 @@ class Tensor:
         """``input + alpha * other``, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor or a number.
             other: a tensor or a number; its shape broadcasts with the others'.
             alpha: a tensor or a number; its shape broadcasts with the others'.
             out: where to write the result; it is given the result's shape.
@@ -266,7 +260,6 @@ class Tensor:
         The result is of bool; of uint8 for uint8, which stood for bool once.
 
         Args:
-            input: the tensor.
             dim: a dimension, several, or None for all; ``axis`` means the same.
             keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
             out: where to write the result; it is given the result's shape.
@@ -284,7 +277,6 @@ class Tensor:
         The result has the elements' type.
 
         Args:
-            input: the tensor.
             dim: a dimension, several, or None for all; ``axis`` means the same.
             keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
             out: where to write the result; it is given the result's shape.
@@ -300,7 +292,6 @@ class Tensor:
         The result has the elements' type.
 
         Args:
-            input: the tensor.
             dim: a dimension, several, or None for all; ``axis`` means the same.
             keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
             out: where to write the result; it is given the result's shape.
@@ -314,7 +305,6 @@ class Tensor:
         """The smallest and the largest element; NaN if there is one.
 
         Args:
-            input: the tensor.
             dim: a dimension, or None for all.
             keepdim: whether the reduced dimension stays, with length 1.
             out: where to write both, two tensors, which are given the result's shape.
@@ -330,7 +320,6 @@ class Tensor:
         The result is of bool; of uint8 for uint8, which stood for bool once.
 
         Args:
-            input: the tensor.
             dim: a dimension, several, or None for all; ``axis`` means the same.
             keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
             out: where to write the result; it is given the result's shape.
@@ -343,7 +332,6 @@ class Tensor:
         """The arc cosine in radians, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -357,7 +345,6 @@ class Tensor:
         """The inverse hyperbolic cosine, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -371,7 +358,6 @@ class Tensor:
         """The arc sine in radians, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -385,7 +371,6 @@ class Tensor:
         """The inverse hyperbolic sine, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -399,7 +384,6 @@ class Tensor:
         """The arc tangent in radians, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -407,7 +391,6 @@ class Tensor:
         """The angle in radians of the point (``other``, ``input``), from -pi to pi, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor.
             other: a tensor; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -432,7 +415,6 @@ class Tensor:
         """The inverse hyperbolic tangent, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -446,7 +428,6 @@ class Tensor:
         """Where the largest element is, as int64: of equals the first, and NaN before anything.
 
         Args:
-            input: the tensor.
             dim: a dimension, or None for the position in the flattened tensor; ``axis`` means the same.
             keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
             out: where to write the result; it is given the result's shape.
@@ -461,7 +442,6 @@ class Tensor:
         """Where the smallest element is, as int64: of equals the first, and NaN before anything.
 
         Args:
-            input: the tensor.
             dim: a dimension, or None for the position in the flattened tensor; ``axis`` means the same.
             keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
             out: where to write the result; it is given the result's shape.
@@ -476,7 +456,6 @@ class Tensor:
         """Where the elements are that ``sort`` puts in order along a dimension.
 
         Args:
-            input: the tensor.
             dim: the dimension.
             descending: whether the largest comes first.
             stable: whether equal elements keep their order: here they always do.
@@ -499,7 +478,6 @@ class Tensor:
         """The arc sine in radians, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -513,7 +491,6 @@ class Tensor:
         """The inverse hyperbolic sine, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -527,7 +504,6 @@ class Tensor:
         """The arc tangent in radians, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -535,7 +511,6 @@ class Tensor:
         """The angle in radians of the point (``other``, ``input``), from -pi to pi, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor.
             other: a tensor; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -560,7 +535,6 @@ class Tensor:
         """The inverse hyperbolic tangent, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -601,7 +575,6 @@ class Tensor:
         """1 with the probability that each element says, else 0.
 
         Args:
-            input: probabilities; with ``p`` only shape, type and device count.
             p: one probability for all.
             generator: where random numbers come from.
             out: where to write the result; it is given the result's shape.
@@ -627,7 +600,6 @@ class Tensor:
         """How often each integer occurs, from 0 on; with ``weights`` the sum of the weights there. Waits for a device.
 
         Args:
-            input: integers that are not negative, in one dimension.
             weights: as many numbers.
             minlength: the least number of counts.
 
@@ -643,7 +615,6 @@ class Tensor:
         """The bits that are set in both, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -663,7 +634,6 @@ class Tensor:
         """``input * 2**other``, by shifting bits; 0 where all are shifted out, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -683,7 +653,6 @@ class Tensor:
         """The bits inverted; of bool the opposite, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
 
         Raises:
@@ -700,7 +669,6 @@ class Tensor:
         """The bits that are set in one or both, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -720,7 +688,6 @@ class Tensor:
         """``input / 2**other`` rounded down, by shifting bits, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -740,7 +707,6 @@ class Tensor:
         """The bits that are set in exactly one, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -776,7 +742,6 @@ class Tensor:
         """The smallest integer that is not smaller, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
 
         Raises:
@@ -803,7 +768,6 @@ class Tensor:
         """Each element kept within limits: below ``min`` it becomes ``min``, above ``max`` it becomes ``max``.
 
         Args:
-            input: the tensor.
             min: a number, a tensor that broadcasts, or None for no lower limit.
             max: a number, a tensor that broadcasts, or None for no upper limit.
             out: where to write the result; it is given the result's shape.
@@ -820,7 +784,6 @@ class Tensor:
         """Each element kept within ``low`` and ``high``, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor or a number.
             low: a tensor or a number; its shape broadcasts with the others'.
             high: a tensor or a number; its shape broadcasts with the others'.
             out: where to write the result; it is given the result's shape.
@@ -841,7 +804,6 @@ class Tensor:
         """The smaller of each element and ``other``: an upper limit, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -861,7 +823,6 @@ class Tensor:
         """The larger of each element and ``other``: a lower limit, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -881,7 +842,6 @@ class Tensor:
         """Each element kept within limits: below ``min`` it becomes ``min``, above ``max`` it becomes ``max``.
 
         Args:
-            input: the tensor.
             min: a number, a tensor that broadcasts, or None for no lower limit.
             max: a number, a tensor that broadcasts, or None for no upper limit.
             out: where to write the result; it is given the result's shape.
@@ -915,7 +875,6 @@ class Tensor:
         memory do not: the program then must not change the host memory before the stream has been synchronised.
 
         Args:
-            input: the tensor to write.
             src: a tensor or a number.
             non_blocking: whether not to wait for copies from and to page-locked memory.
 
@@ -927,7 +886,6 @@ class Tensor:
         """The size of ``input`` with the sign of ``other``, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -946,7 +904,6 @@ class Tensor:
         """The cosine of an angle in radians, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -960,7 +917,6 @@ class Tensor:
         """The hyperbolic cosine, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -974,7 +930,6 @@ class Tensor:
         """How many elements differ from 0, as int64.
 
         Args:
-            input: the tensor.
             dim: a dimension, several, or None for all; ``axis`` means the same.
 
         Raises:
@@ -990,7 +945,6 @@ class Tensor:
         The keyword ``async`` of old programs, which Python reserves since 3.7, is understood in ``**{"async": True}``.
 
         Args:
-            input: the tensor.
             device: the device, its text or its ordinal.
             non_blocking: whether not to wait for a copy from page-locked memory.
 
@@ -1003,7 +957,6 @@ class Tensor:
         """The largest element up to each one, along a dimension, and where it is: of equals the last, NaN before anything.
 
         Args:
-            input: the tensor.
             dim: the dimension; ``axis`` means the same.
             out: where to write values and indices, two tensors, which are given the result's shape.
 
@@ -1015,7 +968,6 @@ class Tensor:
         """The smallest element up to each one, along a dimension, and where it is: of equals the last, NaN before anything.
 
         Args:
-            input: the tensor.
             dim: the dimension; ``axis`` means the same.
             out: where to write values and indices, two tensors, which are given the result's shape.
 
@@ -1027,7 +979,6 @@ class Tensor:
         """The product of the elements up to each one, along a dimension. Integers and bool multiply in int64.
 
         Args:
-            input: the tensor.
             dim: the dimension; ``axis`` means the same.
             dtype: the element type of the result, to which elements are converted first.
             out: where to write the result; it is given the result's shape.
@@ -1046,7 +997,6 @@ class Tensor:
         """The sum of the elements up to each one, along a dimension. Integers and bool add up in int64.
 
         Args:
-            input: the tensor.
             dim: the dimension; ``axis`` means the same.
             dtype: the element type of the result, to which elements are converted first.
             out: where to write the result; it is given the result's shape.
@@ -1079,7 +1029,6 @@ class Tensor:
         """Degrees converted to radians, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -1107,7 +1056,6 @@ class Tensor:
         """A matrix with the elements of one dimension on a diagonal; or the diagonal of a matrix, as a copy.
 
         Args:
-            input: a tensor of one or two dimensions.
             diagonal: which one; 0 is the main one, 1 the one above.
             out: where to write the result; it is given the result's shape.
 
@@ -1119,7 +1067,6 @@ class Tensor:
         """Matrices with the elements of the last dimension on a diagonal, 0 elsewhere.
 
         Args:
-            input: a tensor of one dimension or more.
             offset: which diagonal; 0 is the main one, 1 the one above.
             dim1: the dimension of the rows in the result.
             dim2: the dimension of the columns in the result.
@@ -1146,7 +1093,6 @@ class Tensor:
         """The quotient ``input / other``, element by element.
 
         Args:
-            input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
             rounding_mode: None for the true quotient, which is floating-point; ``floor`` rounds it down, ``trunc`` towards
                 0, and both keep integers.
@@ -1165,7 +1111,6 @@ class Tensor:
         """The quotient ``input / other``, element by element.
 
         Args:
-            input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
             rounding_mode: None for the true quotient, which is floating-point; ``floor`` rounds it down, ``trunc`` towards
                 0, and both keep integers.
@@ -1204,7 +1149,6 @@ class Tensor:
         """Whether elements are equal, element by element. The result is of bool.
 
         Args:
-            input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -1230,7 +1174,6 @@ class Tensor:
         """The error function, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -1244,7 +1187,6 @@ class Tensor:
         """``1 - erf(input)``, exact also for large elements, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -1258,7 +1200,6 @@ class Tensor:
         """e to the power of ``input``, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -1266,7 +1207,6 @@ class Tensor:
         """2 to the power of ``input``, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -1296,7 +1236,6 @@ class Tensor:
         """``exp(input) - 1``, exact also near 0, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -1325,7 +1264,6 @@ class Tensor:
         """The integer part, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
 
         Raises:
@@ -1349,7 +1287,6 @@ class Tensor:
         """A copy with some dimensions reversed; it has the shape of ``input``.
 
         Args:
-            input: the tensor.
             axes: the dimensions, as integers or as one sequence; ``dims`` means the same.
 
         Raises:
@@ -1378,7 +1315,6 @@ class Tensor:
         """The largest integer that is not larger, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
 
         Raises:
@@ -1395,7 +1331,6 @@ class Tensor:
         """The quotient rounded down, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -1416,7 +1351,6 @@ class Tensor:
         """The larger of two elements; of a NaN and a number, the number, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor.
             other: a tensor; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -1429,7 +1363,6 @@ class Tensor:
         """The smaller of two elements; of a NaN and a number, the number, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor.
             other: a tensor; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -1442,7 +1375,6 @@ class Tensor:
         """The remainder of the quotient rounded towards 0; it has the sign of ``input``, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -1463,7 +1395,6 @@ class Tensor:
         """The part behind the point: ``input - trunc(input)``, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
 
         Raises:
@@ -1480,7 +1411,6 @@ class Tensor:
         """``out[i][j] = input[index[i][j]][j]`` for two dimensions and ``dim`` 0: the elements at indices of a dimension.
 
         Args:
-            input: the tensor.
             dim: the dimension.
             index: int64 or int32, with as many dimensions, and no longer than ``input`` in the others.
             sparse_grad: makes no difference: gradients are dense here.
@@ -1496,7 +1426,6 @@ class Tensor:
         """Whether ``input >= other``, element by element. The result is of bool.
 
         Args:
-            input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -1532,7 +1461,6 @@ class Tensor:
         """Whether ``input > other``, element by element. The result is of bool.
 
         Args:
-            input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -1551,7 +1479,6 @@ class Tensor:
         """Whether ``input >= other``, element by element. The result is of bool.
 
         Args:
-            input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -1570,7 +1497,6 @@ class Tensor:
         """Whether ``input > other``, element by element. The result is of bool.
 
         Args:
-            input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -1592,7 +1518,6 @@ class Tensor:
         """How many elements lie in each of ``bins`` equal parts of a range; those outside are not counted.
 
         Args:
-            input: the tensor.
             bins: how many parts.
             min: where the range begins.
             max: where it ends, including; if both are equal, the elements' own range is taken.
@@ -1610,7 +1535,6 @@ class Tensor:
         """The length of the hypotenuse, ``sqrt(input**2 + other**2)``, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor.
             other: a tensor; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -1636,7 +1560,6 @@ class Tensor:
         """``alpha * source`` added at positions of a dimension, several to one position too.
 
         Args:
-            input: the tensor to write.
             dim: the dimension.
             index: int64 or int32, of one dimension.
             source: a tensor of the same element type, with as many positions of this dimension as ``index`` has elements.
@@ -1658,7 +1581,6 @@ class Tensor:
         """``source`` written at positions of a dimension.
 
         Args:
-            input: the tensor to write.
             dim: the dimension.
             index: int64, of one dimension.
             source: a tensor of the same element type, with as many positions of this dimension as ``index`` has elements.
@@ -1688,7 +1610,6 @@ class Tensor:
         """``input[indices] = values``; with ``accumulate`` values are added, several to one place too.
 
         Args:
-            input: the tensor to write.
             indices: integer tensors or masks for the first dimensions, or None where all positions are meant.
             values: a tensor of the same element type, which broadcasts to what the indices name.
             accumulate: whether values are added to what is there.
@@ -1762,7 +1683,6 @@ class Tensor:
         """Whether each element differs by ``atol + rtol * abs(other)`` at most; infinities only equal themselves.
 
         Args:
-            input: a tensor.
             other: a tensor of the same element type, whose shape broadcasts with the other's.
             rtol: the tolerance relative to ``other``.
             atol: the absolute tolerance.
@@ -1777,7 +1697,6 @@ class Tensor:
         """Whether an element is neither infinite nor NaN, element by element. The result is of bool.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -1785,7 +1704,6 @@ class Tensor:
         """Whether an element is infinite, element by element. The result is of bool.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -1793,7 +1711,6 @@ class Tensor:
         """Whether an element is NaN, element by element. The result is of bool.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -1812,7 +1729,6 @@ class Tensor:
         """The ``k``-th smallest element along a dimension, counted from 1, and where it is.
 
         Args:
-            input: the tensor.
             k: its rank, from 1 on.
             dim: the dimension.
             keepdim: whether the dimension stays, with length 1.
@@ -1831,7 +1747,6 @@ class Tensor:
         """Whether ``input <= other``, element by element. The result is of bool.
 
         Args:
-            input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -1850,7 +1765,6 @@ class Tensor:
         """``input + weight * (end - input)``, element by element. The result has the tensors' type.
 
         Args:
-            input: a tensor or a number.
             end: a tensor or a number; its shape broadcasts with the others'.
             weight: a tensor or a number; its shape broadcasts with the others'.
             out: where to write the result; it is given the result's shape.
@@ -1871,7 +1785,6 @@ class Tensor:
         """Whether ``input < other``, element by element. The result is of bool.
 
         Args:
-            input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -1890,7 +1803,6 @@ class Tensor:
         """Whether ``input <= other``, element by element. The result is of bool.
 
         Args:
-            input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -1909,7 +1821,6 @@ class Tensor:
         """The natural logarithm, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -1917,7 +1828,6 @@ class Tensor:
         """The logarithm to base 10, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -1931,7 +1841,6 @@ class Tensor:
         """``log(1 + input)``, exact also near 0, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -1945,7 +1854,6 @@ class Tensor:
         """The logarithm to base 2, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -1965,7 +1873,6 @@ class Tensor:
         """The logarithm of ``softmax``, exact also where that is nearly 0.
 
         Args:
-            input: a floating-point tensor.
             dim: the dimension.
             dtype: the element type of the result, to which elements are converted first.
             out: where to write the result; it is given the result's shape.
@@ -1979,7 +1886,6 @@ class Tensor:
         """The logarithm of the sum of the exponentials of the elements up to each one, along a dimension.
 
         Args:
-            input: a floating-point tensor.
             dim: the dimension; ``axis`` means the same.
             out: where to write the result; it is given the result's shape.
 
@@ -1992,7 +1898,6 @@ class Tensor:
         """Whether both elements differ from 0, element by element. The result is of bool.
 
         Args:
-            input: a tensor.
             other: a tensor; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -2011,7 +1916,6 @@ class Tensor:
         """Whether an element is 0, element by element. The result is of bool.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -2025,7 +1929,6 @@ class Tensor:
         """Whether an element of the two differs from 0, element by element. The result is of bool.
 
         Args:
-            input: a tensor.
             other: a tensor; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -2044,7 +1947,6 @@ class Tensor:
         """Whether exactly one element of the two differs from 0, element by element. The result is of bool.
 
         Args:
-            input: a tensor.
             other: a tensor; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -2063,7 +1965,6 @@ class Tensor:
         """The logarithm of the sum of the elements' exponentials, along dimensions, without overflow.
 
         Args:
-            input: a tensor; integers and bool become the default dtype.
             dim: a dimension, or several.
             keepdim: whether reduced dimensions stay, with length 1.
             out: where to write the result; it is given the result's shape.
@@ -2079,7 +1980,6 @@ class Tensor:
         """Whether ``input < other``, element by element. The result is of bool.
 
         Args:
-            input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -2152,7 +2052,6 @@ class Tensor:
         """The product of matrices, of vectors, or of batches of matrices, whose leading dimensions broadcast.
 
         Args:
-            input: a tensor of one dimension or more; one dimension is a row.
             other: a tensor of the same element type; one dimension is a column.
             out: where to write the result; it is given the result's shape.
 
@@ -2170,7 +2069,6 @@ class Tensor:
         """The largest element; or those along a dimension, with their positions; or the larger of each pair of elements.
 
         Args:
-            input: the tensor.
             dim: a dimension; ``axis`` means the same. A tensor here is taken for ``other``.
             keepdim: whether the reduced dimension stays, with length 1; ``keepdims`` means the same.
             other: a tensor whose shape broadcasts with the other's.
@@ -2189,7 +2087,6 @@ class Tensor:
         """The larger of two elements; NaN if one is NaN, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor.
             other: a tensor; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -2204,7 +2101,6 @@ class Tensor:
         The result has the elements' type.
 
         Args:
-            input: the tensor.
             dim: a dimension, several, or None for all; ``axis`` means the same.
             keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
             dtype: the element type of the result, to which elements are converted first.
@@ -2219,7 +2115,6 @@ class Tensor:
         """The middle element in order, the smaller one of two; NaN if there is one.
 
         Args:
-            input: the tensor.
             dim: a dimension, or None for all elements.
             keepdim: whether the dimension stays, with length 1.
             out: with ``dim``: where to write values and indices, which are given the result's shape.
@@ -2235,7 +2130,6 @@ class Tensor:
         """The smallest element; or those along a dimension, with their positions; or the smaller of each pair of elements.
 
         Args:
-            input: the tensor.
             dim: a dimension; ``axis`` means the same. A tensor here is taken for ``other``.
             keepdim: whether the reduced dimension stays, with length 1; ``keepdims`` means the same.
             other: a tensor whose shape broadcasts with the other's.
@@ -2254,7 +2148,6 @@ class Tensor:
         """The smaller of two elements; NaN if one is NaN, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor.
             other: a tensor; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -2288,7 +2181,6 @@ class Tensor:
         """The elements in order along the first dimension.
 
         Args:
-            input: the tensor.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -2296,7 +2188,6 @@ class Tensor:
         """The product, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -2315,7 +2206,6 @@ class Tensor:
         """Positions chosen at random, each with a probability in proportion to its weight.
 
         Args:
-            input: weights, which need not add up to 1, in one row or several.
             num_samples: how many positions of each row.
             replacement: whether a position may be chosen again.
             generator: where random numbers come from.
@@ -2331,7 +2221,6 @@ class Tensor:
         """The product, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -2357,7 +2246,6 @@ class Tensor:
         """NaN and infinities replaced by numbers. Integers stay as they are.
 
         Args:
-            input: the tensor.
             nan: what replaces NaN; 0 if None.
             posinf: what replaces infinity; the type's largest number if None.
             neginf: what replaces negative infinity; the type's smallest number if None.
@@ -2405,7 +2293,6 @@ class Tensor:
         """Whether elements differ, element by element. The result is of bool.
 
         Args:
-            input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -2424,7 +2311,6 @@ class Tensor:
         """``-input``, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
 
         Raises:
@@ -2441,7 +2327,6 @@ class Tensor:
         """``-input``, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
 
         Raises:
@@ -2491,7 +2376,6 @@ class Tensor:
         """The indices of the elements that are not 0, as int64. Waits for the device.
 
         Args:
-            input: the tensor.
             as_tuple: whether to return a tensor of indices for each dimension, instead of one with a row for each element.
             out: where to write the result, if that is one tensor; it is given the result's shape.
 
@@ -2504,7 +2388,6 @@ class Tensor:
         """The ``p``-norm of the elements as a vector: ``sum(abs(input)**p)**(1/p)``.
 
         Args:
-            input: the tensor.
             p: a number; 0 counts the elements that differ from 0, an infinity takes the largest (or, if negative, the
                 smallest) absolute value, and ``fro`` is 2.
             dim: a dimension, several, or None for all; ``axis`` means the same.
@@ -2530,7 +2413,6 @@ class Tensor:
         """Whether elements differ, element by element. The result is of bool.
 
         Args:
-            input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -2562,7 +2444,6 @@ class Tensor:
         """The products of all pairs of elements of two vectors: a row for each element of the first.
 
         Args:
-            input: a tensor of one dimension.
             vec2: a tensor of one dimension.
             out: where to write the result; it is given the result's shape.
 
@@ -2592,7 +2473,6 @@ class Tensor:
         """A copy, of elements that have signs, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
 
         Raises:
@@ -2603,7 +2483,6 @@ class Tensor:
         """``input`` to the power of ``exponent``, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor or a number.
             exponent: a tensor or a number; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -2626,7 +2505,6 @@ class Tensor:
         Integers and bool multiply in int64, floats in their own type (the half types in float32).
 
         Args:
-            input: the tensor.
             dim: a dimension, several, or None for all; ``axis`` means the same.
             keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
             dtype: the element type of the result, to which elements are converted first.
@@ -2649,7 +2527,6 @@ class Tensor:
         """Radians converted to degrees, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -2675,7 +2552,6 @@ class Tensor:
         """``1 / input``, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -2717,7 +2593,6 @@ class Tensor:
         """Negative elements replaced by 0, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
 
         Raises:
@@ -2734,7 +2609,6 @@ class Tensor:
         """The remainder of the quotient rounded down; it has the sign of ``other``, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -2762,7 +2636,6 @@ class Tensor:
         """Each element several times in succession, or each position of a dimension.
 
         Args:
-            input: the tensor; alone, it says how often to repeat each number from 0 on.
             repeats: how often: a number, or integers, one for each position; the latter wait for a device.
             dim: the dimension; None for the flattened tensor.
             output_size: how many positions the result has, where that is known: then nothing is waited for.
@@ -2805,7 +2678,6 @@ class Tensor:
         memory, to which what was there is copied. What is new is uninitialised.
 
         Args:
-            input: the tensor.
             lengths: the shape, as integers or as one sequence.
             memory_format: in which order elements lie: ``contiguous_format``, if None, or ``channels_last``.
 
@@ -2832,7 +2704,6 @@ class Tensor:
         """A copy with elements moved along dimensions; what leaves at one end comes in at the other.
 
         Args:
-            input: the tensor.
             shifts: by how many positions, for each of ``dims``.
             dims: the dimensions; None for the flattened tensor.
 
@@ -2845,7 +2716,6 @@ class Tensor:
         """The nearest integer, or number with so many decimals; of two, the even one.
 
         Args:
-            input: the tensor.
             decimals: how many decimals stay; if negative, so many digits before the point become 0.
             out: where to write the result; it is given the result's shape.
 
@@ -2860,7 +2730,6 @@ class Tensor:
         """``1 / sqrt(input)``, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -2880,7 +2749,6 @@ class Tensor:
         """``input[index[i][j]][j] = src[i][j]`` for two dimensions and ``dim`` 0: elements written at indices.
 
         Args:
-            input: the tensor to write.
             dim: the dimension.
             index: int64, with as many dimensions; no longer than ``src``, nor than ``input`` in the other dimensions.
             src: a tensor of the same element type, or a number; ``value`` means the same.
@@ -2915,7 +2783,6 @@ class Tensor:
         """Elements combined at indices of a dimension.
 
         Args:
-            input: the tensor to write.
             dim: the dimension.
             index: int64, with as many dimensions; no longer than ``src``, nor than ``input`` in the other dimensions.
             src: a tensor of the same element type.
@@ -2939,7 +2806,6 @@ class Tensor:
         """Let the tensor be elements of other memory: from now on it shares that of ``source``.
 
         Args:
-            input: the tensor that changes.
             source: a tensor, whose shape and strides count where ``size`` is None; memory, all of which is taken there; or
                 None for no elements.
             storage_offset: where the elements begin, in elements; with ``size``, or of memory.
@@ -2962,7 +2828,6 @@ class Tensor:
         """``1 / (1 + exp(-input))``, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -2976,7 +2841,6 @@ class Tensor:
         """1, 0 or -1 by the sign; 0 for NaN, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -2990,7 +2854,6 @@ class Tensor:
         """Whether the sign is negative, also of -0.0, element by element. The result is of bool.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -2998,7 +2861,6 @@ class Tensor:
         """The sine of an angle in radians, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -3012,7 +2874,6 @@ class Tensor:
         """The hyperbolic sine, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -3033,7 +2894,6 @@ class Tensor:
         """``exp(input)`` divided by its sum along a dimension.
 
         Args:
-            input: a floating-point tensor.
             dim: the dimension.
             dtype: the element type of the result, to which elements are converted first.
             out: where to write the result; it is given the result's shape.
@@ -3047,7 +2907,6 @@ class Tensor:
         """The elements in order along a dimension, and where each was. NaN counts as the largest number.
 
         Args:
-            input: the tensor.
             dim: the dimension.
             descending: whether the largest comes first.
             stable: whether equal elements keep their order: here they always do.
@@ -3068,7 +2927,6 @@ class Tensor:
         """The square root; NaN of negative numbers, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -3082,7 +2940,6 @@ class Tensor:
         """The square, element by element. The result has the operands' type; bool becomes int64.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -3102,7 +2959,6 @@ class Tensor:
         """The standard deviation: the square root of ``var``.
 
         Args:
-            input: the tensor.
             dim: a dimension, several, or None for all; ``axis`` means the same.
             unbiased: whether to divide by the number of elements less 1, instead of by their number.
             keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
@@ -3141,7 +2997,6 @@ class Tensor:
         """``input - alpha * other``, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor or a number.
             other: a tensor or a number; its shape broadcasts with the others'.
             alpha: a tensor or a number; its shape broadcasts with the others'.
             out: where to write the result; it is given the result's shape.
@@ -3168,7 +3023,6 @@ class Tensor:
         Integers and bool add up in int64, floats in their own type (the half types in float32).
 
         Args:
-            input: the tensor.
             dim: a dimension, several, or None for all; ``axis`` means the same.
             keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
             dtype: the element type of the result, to which elements are converted first.
@@ -3212,7 +3066,6 @@ class Tensor:
         """The elements at indices of the flattened tensor; negative ones count from the end.
 
         Args:
-            input: the tensor.
             index: int64.
             out: where to write the result; it is given the shape of ``index``.
 
@@ -3225,7 +3078,6 @@ class Tensor:
         """``gather``, whose shapes broadcast in the other dimensions; without ``dim`` of the flattened tensors.
 
         Args:
-            input: the tensor.
             indices: int64, as ``argsort`` and ``argmax`` give them; negative ones count from the end.
             dim: the dimension, or None.
             out: where to write the result; it is given the result's shape.
@@ -3240,7 +3092,6 @@ class Tensor:
         """The tangent of an angle in radians, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -3254,7 +3105,6 @@ class Tensor:
         """The hyperbolic tangent, element by element. The result is floating-point: integers and bool become the default dtype.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
         """
         ...
@@ -3268,7 +3118,6 @@ class Tensor:
         """Views of parts of a dimension: as many as asked for, as equal as can be, or before and behind given positions.
 
         Args:
-            input: the tensor.
             indices_or_sections: how many parts, or the positions where parts begin, as a sequence or a CPU tensor.
             dim: the dimension.
 
@@ -3301,7 +3150,6 @@ class Tensor:
         """The ``k`` largest (or smallest) elements along a dimension, in order, and where they are.
 
         Args:
-            input: the tensor.
             k: how many.
             dim: the dimension.
             largest: whether the largest are wanted, or the smallest.
@@ -3333,7 +3181,6 @@ class Tensor:
         """The lower triangle of matrices, 0 elsewhere.
 
         Args:
-            input: a tensor of two dimensions or more.
             diagonal: the last diagonal that belongs to it; 0 is the main one, 1 the one above.
             out: where to write the result; it is given the result's shape.
 
@@ -3350,7 +3197,6 @@ class Tensor:
         """The upper triangle of matrices, 0 elsewhere.
 
         Args:
-            input: a tensor of two dimensions or more.
             diagonal: the first diagonal that belongs to it; 0 is the main one, 1 the one above.
             out: where to write the result; it is given the result's shape.
 
@@ -3367,7 +3213,6 @@ class Tensor:
         """The quotient ``input / other``, element by element.
 
         Args:
-            input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
             rounding_mode: None for the true quotient, which is floating-point; ``floor`` rounds it down, ``trunc`` towards
                 0, and both keep integers.
@@ -3386,7 +3231,6 @@ class Tensor:
         """The integer part, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor of any shape.
             out: where to write the result; it is given the result's shape.
 
         Raises:
@@ -3403,7 +3247,6 @@ class Tensor:
         """The quotient rounded towards 0, element by element. The result has the operands' common type.
 
         Args:
-            input: a tensor or a number.
             other: a tensor or a number; both broadcast together.
             out: where to write the result; it is given the result's shape.
 
@@ -3454,7 +3297,6 @@ class Tensor:
         """The distinct elements, in order. That waits for a device.
 
         Args:
-            input: the tensor.
             sorted: whether in order: here they always are.
             return_inverse: whether to return, too, where in the result each element is.
             return_counts: whether to return, too, how often each occurs.
@@ -3471,7 +3313,6 @@ class Tensor:
         """Of equal elements that follow each other the first. That waits for a device.
 
         Args:
-            input: the tensor.
             return_inverse: whether to return, too, where in the result each element is.
             return_counts: whether to return, too, how many followed each other.
             dim: a dimension whose positions are compared instead.
@@ -3496,7 +3337,6 @@ class Tensor:
         """The variance: the mean squared distance from the mean, of floating-point elements.
 
         Args:
-            input: the tensor.
             dim: a dimension, several, or None for all; ``axis`` means the same.
             unbiased: whether to divide by the number of elements less 1, instead of by their number.
             keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
