@@ -24,7 +24,7 @@ _ROUND = 2 * _MIB
 _SMALL_SEGMENT = 2 * _MIB
 _LEAST_SEGMENT, _MOST_SEGMENT, _SEGMENTS_OF_ALL = 8 * _MIB, 64 * _MIB, 48
 _LEAST_SEGMENT_BELOW_PEAK = 64 * _MIB
-_SPARE_TIMES, _RATION_KEPT = 8, 56
+_SPARE_TIMES, _RATION_KEPT = 8, 60
 _RELAXED_TIMES = 4
 """Memory stays tight until this many times as much is left as is held."""
 _LEAST_OWN, _OWN_WASTE, _WASTE = 4 * _MIB, 12, 8
@@ -50,7 +50,7 @@ class CachingAllocator(Allocator):
       it has ever reserved, rounded down to a power of two between 8 and 64 MiB. A block of more than two thirds of that
       gets a segment of its own size, rounded up to 2 MiB. Below its own peak, large segments have at least 64 MiB.
     - Giving a segment back waits for the work queued on it, and stalls the device. So it is rationed: at most 64 at
-      once, and one for every 50 allocations; to spare a segment, as long as 56 are left. Programs whose sizes repeat
+      once, and one for every 52 allocations; to spare a segment, as long as 60 are left. Programs whose sizes repeat
       soon need none.
     - Memory is tight once less is left than is held, until four times as much is left. Then blocks of many sizes must
       not pin each other's segments. So a block of 4 MiB or more gets a segment of its own, rounded up to 2 MiB, if that
@@ -98,7 +98,7 @@ class CachingAllocator(Allocator):
         self._pools: dict[tuple[int, bool], Pool] = {}
         self._ownerless: list[Pool] = []
         """Pools of streams that have been destroyed."""
-        self._ration = Ration(burst=64, every=50)
+        self._ration = Ration(burst=64, every=52)
         self._most_reserved = 0
         self._allocations = 0
         self._may_be_tight = not torch and max_split_size is None

@@ -14,14 +14,14 @@ constexpr uint64_t LEAST_SEGMENT = 8 * MIB, MOST_SEGMENT = 64 * MIB; /* for larg
 constexpr uint64_t SEGMENTS_OF_ALL = 48;                             /* a part of the peak */
 constexpr uint64_t LEAST_SEGMENT_BELOW_PEAK = 64 * MIB;              /* while less is reserved than at the peak */
 constexpr uint64_t SPARE_TIMES = 8;                                  /* so much larger an idle segment is not broken, */
-constexpr int64_t RATION_KEPT = 56;                                  /* while more than so much of the ration is left */
+constexpr int64_t RATION_KEPT = 60;                                  /* while more than so much of the ration is left */
 constexpr uint64_t RELAXED_TIMES = 4; /* memory stays tight until so much more is left than held */
 constexpr uint64_t LEAST_OWN = 4 * MIB; /* where memory is tight: from so much on a block has a segment of its own, */
 constexpr uint64_t OWN_WASTE = 12;      /* if that wastes no more than this part of the block; */
 constexpr uint64_t WASTE = 8;           /* and a piece of more serves it that wastes no more than this part */
 constexpr uint64_t TORCH_LARGE_SEGMENT = 20 * MIB, TORCH_LARGE_BLOCK = 10 * MIB; /* for blocks below the latter */
 constexpr uint64_t OVERSIZE_SLACK = 20 * MIB;
-constexpr int64_t RELEASE_BURST = 64, RELEASE_EVERY = 50; /* the ration: times at once, and allocations for each */
+constexpr int64_t RELEASE_BURST = 64, RELEASE_EVERY = 52; /* the ration: times at once, and allocations for each */
 
 /* --- expandable */
 constexpr uint64_t LARGE_RANGE = uint64_t(64) << 30, SMALL_RANGE = uint64_t(4) << 30; /* of address space, at once */
