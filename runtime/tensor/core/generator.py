@@ -92,6 +92,7 @@ def default_generator(of: device = CPU) -> Generator:
 
 def manual_seed(seed: int) -> Generator:
     """Start the default generators of all devices from ``seed``. Returns the CPU's."""
+    seed = int(seed)  # a tensor would keep its device's memory, and devices that come later would read it
     generator = default_generator().manual_seed(seed)
     _seeded[:] = [seed]
     for each in tuple(_defaults.values()):

@@ -566,14 +566,16 @@ class Difference(NamedTuple):
         """Whether the first operand has such an element."""
         return bool(np.any(what(self.case.tensors["x"][0])))
 
-    def is_what_torch_makes(self, text: str = "", kind: str | None = None) -> bool:
-        """Whether ours is what torch makes of this text (the case's own), with operands of this type, converted."""
+    def is_what_torch_makes(self, text: str = "", kind: str | None = None, device: str = "") -> bool:
+        """Whether ours is what torch makes of this text (the case's own), with operands of this type, converted, on
+        this device (the case's own)."""
         text = text or (re.sub(r"dtype=torch\.\w+", "dtype=r.dtype", self.case.text) if kind else self.case.text)
         *before, last = text.split("; ")
         mine = self.mine
         last = f"({last}).to(torch.{mine[0]})"
         tensors = {name: (values, kind or own, form) for name, (values, own, form) in self.case.tensors.items()}
-        return alike(mine, outcome(self.torch, Case("; ".join([*before, last]), tensors), self.device), 1e-7)
+        theirs = outcome(self.torch, Case("; ".join([*before, last]), tensors), device or self.device)
+        return alike(mine, theirs, 1e-7)
 
 
 class Known(NamedTuple):
@@ -595,8 +597,16 @@ def _as_mean(it: Difference) -> bool:
 def _without_dim(it: Difference) -> bool:
     """Whether ours is what torch makes with every dimension named; or, where it takes one only, without ``out=``."""
     named = re.sub(r"((?:nan)?sum)\(x, out", r"\1(x, tuple(range(x.ndim)), out", it.case.text)
-    text = named if "sum(" in named else it.case.text.split(";")[0] + "; r"
+    named = re.sub(r"prod\(x, out=o\); o$", "prod(x, dtype=o.dtype)", named)
+    text = named if "sum(" in named or "prod(x, dtype" in named else it.case.text.split(";")[0] + "; r"
     return it.refused("invalid combination of arguments|Unsupported dtype") and it.is_what_torch_makes(text)
+
+
+def _root_of_minus_infinity(it: Difference) -> bool:
+    """Whether torch's nan is where -inf is, ours is inf there, and nothing else differs."""
+    values, kind, form = it.case.tensors["x"]
+    turned = {**it.case.tensors, "x": (np.where(values == -np.inf, np.inf, values), kind, form)}
+    return it.holds(np.isneginf) and alike(it.mine, outcome(it.torch, it.case._replace(tensors=turned), it.device))
 
 
 def _slices_in_another_order(it: Difference) -> bool:
@@ -634,7 +644,14 @@ KNOWN = (
         r"torch\.(isin|topk|kthvalue)\(x",
         lambda it: it.refused("Bool|bool") and it.is_what_torch_makes("", "uint8"),
     ),
-    Known("`trace` of bool", r"torch\.trace", lambda it: it.refused("Bool") and it.is_what_torch_makes("", "int64")),
+    Known(
+        "`trace` of bool and of halves",
+        r"torch\.trace",
+        lambda it: (
+            it.refused("not implemented for '(Bool|Half|BFloat16)'")
+            and it.is_what_torch_makes("", "int64" if it.kinds("bool") else "float32")
+        ),
+    ),
     Known(
         "`out=` where PyTorch wants `dim` beside it",
         r"torch\.(sum|prod|nansum|std|var)\(x, out=",
@@ -683,6 +700,38 @@ KNOWN = (
         "a dimension that is not there is refused, of no elements, too",
         r"torch\.(cummax|cummin|roll)",
         lambda it: it.accepted("dimension .* was asked for") and it.case.tensors["x"][0].size == 0,
+    ),
+    Known(
+        "the power of one half is exact at both ends",
+        r"torch\.pow\(x, 0\.5\)",
+        _root_of_minus_infinity,
+    ),
+    Known(
+        "`out=` of another kind is refused, of no elements, too",
+        r"torch\.(nansum|cumsum|cumprod|index_select|histc)\(.*out=",
+        lambda it: (
+            it.accepted("cannot be stored in|gives floating-point numbers|cannot be of cuplug.bool")
+            and it.case.tensors["x"][0].size == 0
+        ),
+    ),
+    Known(
+        "PyTorch on CUDA refuses products of integer matrices and bool combined at indices",
+        r"addmm|addmv|baddbmm|inner|einsum|addr|scatter_reduce",
+        lambda it: (
+            it.device == "cuda"
+            and it.refused("(mm|mv|dot|addr)\\w*\" not implemented for 'Long'|scatter_gather.* for 'Bool'")
+            and it.is_what_torch_makes(device="cpu")
+        ),
+    ),
+    Known(
+        "PyTorch on CUDA leaves `topk` of 0 of a tensor without dimensions as memory was",
+        r"torch\.topk\(x, 0, ",
+        lambda it: it.device == "cuda" and not it.case.tensors["x"][0].ndim and it.is_what_torch_makes(device="cpu"),
+    ),
+    Known(
+        "PyTorch on CUDA writes `histc` to `out=` of any type",
+        r"torch\.histc\(.*out=",
+        lambda it: it.device == "cuda" and it.accepted("cannot be stored in"),
     ),
     Known(
         "Integers divided by zero are an error on the CPU, and undefined on devices",

@@ -9,6 +9,7 @@ import cuplug
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+from cuplug.runtime.tensor.core import generator
 from cuplug.runtime.tensor.places.distributions import words
 from cuplug.runtime.tensor.places.normal_distribution import normal_of_words, normal_quantile
 from hypothesis import given
@@ -185,3 +186,9 @@ def test_the_default_generator_is_the_cpus() -> None:
     drawn = cuplug.rand(4).tolist()
     cuplug.random.set_rng_state(state)
     assert cuplug.rand(4).tolist() == drawn
+
+
+def test_a_seed_given_as_a_tensor_of_a_device_is_kept_as_a_number(device: str) -> None:
+    cuplug.manual_seed(cuplug.tensor(5, device=device))  # type: ignore[arg-type]
+    assert [type(each) for each in generator._seeded] == [int]  # what a device that comes later starts from
+    assert cuplug.initial_seed() == 5
