@@ -46,24 +46,68 @@ class Known(NamedTuple):
     what: str
     devices: str
     why: str
+    text: str = ""
+    """What the case and its difference say somewhere."""
 
 
 KNOWN = (
-    Known(".*", "out of .*", "accepted", "cpu|cuda", "`out=` takes wider types than in PyTorch"),
+    Known(
+        ".*",
+        r"out of torch\.\w+",
+        "accepted",
+        "cpu|cuda",
+        "`out=` takes wider types than in PyTorch",
+        "torch raises RuntimeError.*type",
+    ),
     Known(
         "std|var|logsumexp",
-        "out of .*",
+        r"out of torch\.float64",
         "values",
         "cpu|cuda",
         "`out=` of a wider type is not computed in",
     ),
-    Known(".*", "a number first", ".*", "cpu|cuda", "functions take a number first, or numbers only"),
-    Known(".*", "out of a method", "accepted|error type", "cpu|cuda", "methods take `out=`"),
-    Known("index_select", "error", "accepted", "cpu|cuda", "`out=` of another shape is resized before it is checked"),
-    Known("gather|scatter|scatter_add", "error", "error type", "cpu", "an index out of range is an IndexError"),
-    Known("norm|linalg[.]norm", ".*", "refused", "cpu|cuda", "norms of matrices by singular values are not there"),
-    Known("clamp_min|clamp_max", ".*", "refused", "cpu|cuda", "`clamp_min` and `clamp_max` do not take bool"),
-    Known("positive", ".*", "aliasing", "cpu|cuda", "`positive` is a copy"),
+    Known(
+        ".*",
+        "a number first",
+        "accepted|structure",
+        "cpu|cuda",
+        "functions take a number first, or numbers only",
+        "torch raises TypeError|NotImplementedType",
+    ),
+    Known(
+        ".*",
+        "out of a method",
+        "accepted|error type",
+        "cpu|cuda",
+        "methods take `out=`",
+        "unexpected keyword argument 'out'",
+    ),
+    Known(
+        "index_select",
+        "error",
+        "accepted",
+        "cpu|cuda",
+        "`out=` of another shape is resized before it is checked",
+        "more than one element of the written-to tensor",
+    ),
+    Known(
+        "gather|scatter|scatter_add",
+        "error",
+        "error type",
+        "cpu",
+        "an index out of range is an IndexError",
+        "out of bounds",
+    ),
+    Known(
+        "norm|linalg[.]norm",
+        ".*",
+        "refused",
+        "cpu|cuda",
+        "norms of matrices by singular values are not there",
+        "norms of vectors here|needs singular values",
+    ),
+    Known("clamp_min|clamp_max", ".*", "refused", "cpu|cuda", "`clamp_min` and `clamp_max` do not take bool", "bool"),
+    Known("positive", ".*", "aliasing", "cpu|cuda", "`positive` is a copy", r"torch \[0\], cuplug \[None\]"),
     Known("nonzero|cat", ".*", "strides|error type", "cpu|cuda", "results of `nonzero` and `cat` are row-major"),
     Known("addbmm", ".*", "refused|warning", "cpu|cuda", "`addbmm_` keeps the shape; a resized `out=` is told"),
     Known(
@@ -411,7 +455,7 @@ def difference(torch: Any, cuplug: Any, device: str, case: Case) -> tuple[str, s
     return compare(case, theirs, own.outcome(case), exact)
 
 
-def is_known(case: Case, what: str, device: str) -> bool:
+def is_known(case: Case, what: str, device: str, text: str) -> bool:
     """Whether the table names such a difference."""
     name = case.name.removesuffix(".tensor_overload")
     how = case.how
@@ -423,6 +467,7 @@ def is_known(case: Case, what: str, device: str) -> bool:
         and re.fullmatch(each.how, how)
         and re.fullmatch(each.what, what)
         and re.fullmatch(each.devices, device)
+        and re.search(each.text, f"{case}: {text}", re.DOTALL)
         for each in KNOWN
     )
 
@@ -443,7 +488,7 @@ class Tally:
             except NotTried:
                 continue
             self.tried[case.name] += 1
-            if found is not None and is_known(case, found[0], device):
+            if found is not None and is_known(case, found[0], device, found[1]):
                 self.known[case.name] += 1
             elif found is not None:
                 self.unknown.append((case, *found))
