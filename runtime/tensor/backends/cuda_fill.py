@@ -21,7 +21,7 @@ def pattern_source(pattern: str, out: dtype) -> str:
     """A kernel ``kernel(out, parameters..., count)`` that fills with a pattern."""
     found = PATTERNS[pattern]
     kind = "double" if found.floating else "long long"
-    result = "bool" if pattern == "eye" else kind
+    result = "bool" if pattern in ("eye", "lower", "upper") else kind
     parameters = "".join(f", {kind} p{k}" for k in range(found.parameters))
     return f"""{header([out])}
 extern "C" __global__ void kernel({out.c_name}* out{parameters}, long long count) {{

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.dtypes import int64
+from ..core.dtypes import bool_, int64
 from ..core.gradient_seam import begin_history
 from ..core.shapes import normal_axis
 from ..core.tensor import Tensor
 from ..core.tensor_errors import ArgumentError, ShapeError
+from ..places.dispatch import Plan, dispatch
 from ..places.elementwise_table import BY_NAME, COPY
+from ..places.place import place_at
 from . import elementwise_functions as each
 from .copying import clone
-from .creation import arange, ones, zeros
+from .creation import arange, empty, ones, zeros
 from .elementwise import apply, apply_into
 from .indexing import nonzero
 from .reductions import sum as sum_of
@@ -59,11 +61,23 @@ def _triangle(name: str, input: Tensor, diagonal: int) -> Tensor:
     return contiguous(apply(BY_NAME["where"], kept, input, nothing))
 
 
+_SMALL = 1 << 20
+"""Elements of a mask that one launch makes sooner than several, though it divides for each."""
+
+
 def _side(name: str, rows: int, columns: int, diagonal: int, device: Any) -> Tensor:
+    if 0 < rows * columns <= _SMALL and type(diagonal) is int:
+        made = empty((rows, columns), dtype=bool_, device=device)
+        dispatch("lower" if name == "tril" else "upper", _prepare_side, (made,), columns, diagonal)
+        return made
     down = unsqueeze(arange(rows, device=device), 1)
     right = arange(columns, device=device)
     compare = each.le if name == "tril" else each.ge
     return compare(right, apply(BY_NAME["add"], down, diagonal))
+
+
+def _prepare_side(pattern: str, out: Tensor) -> Plan:
+    return place_at(out._layout).fill(pattern, out._layout)
 
 
 tril_ = in_place(tril)

@@ -1,4 +1,4 @@
-"""Tensors that are functions of the position: the table of what ``arange``, ``linspace`` and ``eye`` fill in.
+"""Tensors that are functions of the position: the table of what ``arange``, ``linspace``, ``eye`` and masks fill in.
 
 They compute in float64 or int64, without fused multiply-adds, so that every place gives the same numbers to the bit.
 """
@@ -74,6 +74,16 @@ def _eye(out: Array, columns: np.int64) -> None:
     out[: width * width : width + 1] = 1
 
 
+def _lower(out: Array, columns: np.int64, diagonal: np.int64) -> None:
+    width = int(columns)
+    out.reshape(-1, width)[...] = np.tri(len(out) // width, width, int(diagonal), bool)
+
+
+def _upper(out: Array, columns: np.int64, diagonal: np.int64) -> None:
+    _lower(out, columns, diagonal - 1)
+    np.equal(out, 0, out=out)
+
+
 # fmt: off
 PATTERNS = {
     "arange_int":   Pattern(_arange_int, "p0 + i * p1", 2, False),
@@ -82,5 +92,7 @@ PATTERNS = {
                         "i < p3 / 2 ? __dadd_rn(p0, __dmul_rn((double)i, p2))"
                         " : __dsub_rn(p1, __dmul_rn(p3 - 1 - i, p2))", 4, True),
     "eye": Pattern(_eye, "i / p0 == i % p0", 1, False),
+    "lower": Pattern(_lower, "i % p0 <= i / p0 + p1", 2, False),
+    "upper": Pattern(_upper, "i % p0 >= i / p0 + p1", 2, False),
 }
 # fmt: on

@@ -153,6 +153,21 @@ def test_what_a_mask_chooses_is_found_by_one_block_or_by_many() -> None:
 
 @pytest.mark.needs_sim
 @pytest.mark.usefixtures("kernels")
+def test_triangles_are_numpys_on_every_place() -> None:
+    for rows, columns in ((1, 1), (4, 7), (7, 4), (33, 32)):
+        a = np.arange(1, rows * columns + 1, dtype=np.float32).reshape(rows, columns)
+        for place in ("cpu", "cuda"):
+            x = cuplug.tensor(a, device=place)
+            for diagonal in (0, 1, -1, 3, -40, 40):
+                np.testing.assert_array_equal(x.tril(diagonal).cpu().numpy(), np.tril(a, diagonal))
+                np.testing.assert_array_equal(x.triu(diagonal).cpu().numpy(), np.triu(a, diagonal))
+                indices = cuplug.tril_indices(rows, columns, diagonal, device=place).cpu().numpy()
+                np.testing.assert_array_equal(indices, np.stack(np.tril_indices(rows, diagonal, columns)))
+    assert cuplug.ones(0, 3, device="cuda").tril().shape == (0, 3)
+
+
+@pytest.mark.needs_sim
+@pytest.mark.usefixtures("kernels")
 def test_values_that_lie_ready_are_written_as_they_lie_and_others_are_copied_before() -> None:
     index = cuplug.tensor([2, 0], device="cuda")
     for values in ([7.0, 8.0], [5.0]):
