@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from . import autograd as autograd
     from . import backends as backends
     from . import cuda as cuda
+    from . import distributed as distributed
     from . import nn as nn
     from . import optim as optim
     from . import utils as utils

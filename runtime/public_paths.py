@@ -28,6 +28,7 @@ PATHS: dict[str, str] = {
     "cuda.nccl": "tensor.ops.nccl_collectives",
     "cuda.nvtx": "nvtx",
     "cuda.profiler": "profiler",
+    "distributed": "distributed",
     "nn": "nn",
     "nn.functional": "nn.functional",
     "nn.init": "nn.init",

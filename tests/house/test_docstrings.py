@@ -19,7 +19,7 @@ PUBLIC = [
     *(ROOT / "runtime" / "drivers").glob("base.py"),
     *(
         path
-        for floor in ("autograd", "nn", "optim", "amp", "utils")
+        for floor in ("autograd", "distributed", "nn", "optim", "amp", "utils")
         for path in (ROOT / "runtime" / floor).rglob("*.py")
     ),
     *(ROOT / "plugins" / "tracing").glob("*.py"),

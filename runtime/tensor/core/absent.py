@@ -11,7 +11,7 @@ _COMPLEX = "complex numbers", "two tensors, of real and of imaginary parts"
 _SPARSE = "sparse tensors", "index tensors with gather and scatter_add"
 _QUANTISED = "quantised and 8-bit floating-point types", "int8 or uint8 with a scale of your own"
 _COMPILED = "compilers of Python", "SourceModule, for kernels in CUDA C"
-_SEVERAL = "several processes on several GPUs", "PyTorch on cuplug's memory: cuplug.interop"
+_SEVERAL = "tensors shared by processes", "Python's multiprocessing, and cuplug.distributed"
 _ALGEBRA = "decompositions of matrices", "numpy.linalg on .cpu().numpy()"
 _FOURIER = "Fourier transforms", "numpy.fft on .cpu().numpy()"
 _SPECIAL = "special functions beyond those here", "scipy.special on .cpu().numpy()"
@@ -49,7 +49,7 @@ ABSENT: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("qint8", "quint8", "qint32", "quantize_per_tensor", "quantization", "ao"), _QUANTISED),
     **dict.fromkeys(("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"), _QUANTISED),
     **dict.fromkeys(("compile", "jit", "fx", "export", "onnx", "library", "ops", "classes", "_dynamo"), _COMPILED),
-    **dict.fromkeys(("distributed", "multiprocessing"), _SEVERAL),
+    **dict.fromkeys(("multiprocessing",), _SEVERAL),
     **dict.fromkeys((*_ALGEBRA_NAMES, "lobpcg", "lu_unpack", "pca_lowrank", "svd_lowrank"), _ALGEBRA),
     **dict.fromkeys(("fft", "stft", "istft"), _FOURIER),
     **dict.fromkeys((*_SPECIAL_NAMES, "special"), _SPECIAL),

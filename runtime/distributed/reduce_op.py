@@ -1,0 +1,17 @@
+"""By what ranks' elements are reduced."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+__all__ = ["ReduceOp"]
+
+
+class ReduceOp(Enum):
+    """How ranks' elements become one, as NCCL numbers it."""
+
+    SUM = 0
+    PRODUCT = 1
+    MAX = 2
+    MIN = 3
+    AVG = 4

@@ -1,0 +1,158 @@
+"""Several processes that train one network: ``distributed`` and ``nn.parallel.DistributedDataParallel``."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import cuplug
+import numpy as np
+import pytest
+from cuplug import distributed, nn
+
+RANKS = Path(__file__).with_name("distributed_ranks.py")
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def ranks(*names: str, where: str = "cpu", size: int = 2) -> list[dict[str, list[str]]]:
+    """What each of several processes prints, line by line, by the name of what it does."""
+    environment = {**os.environ, "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    command = [sys.executable, str(RANKS), *names, where]
+    processes = [
+        subprocess.Popen(command, env={**environment, "RANK": str(rank)}, stdout=subprocess.PIPE, text=True)
+        for rank in range(size)
+    ]
+    try:
+        printed = [each.communicate(timeout=200)[0] for each in processes]
+    finally:
+        for each in processes:
+            each.kill()
+    parts = [[part.splitlines() for part in each.split("--- ")[1:]] for each in printed]
+    return [{part[0]: part[1:] for part in each} for each in parts]
+
+
+@pytest.fixture(scope="module")
+def on_cpu() -> list[dict[str, list[str]]]:
+    """Two processes on the CPU that do one thing after the other: starting them takes longest."""
+    return ranks("collectives", "training", "buffers", "unused", "different", "disagree")
+
+
+@pytest.fixture(scope="module", params=["cpu", "cuda"])
+def anywhere(request: pytest.FixtureRequest) -> list[dict[str, list[str]]]:
+    """Two processes on the CPU, and two with a simulated device each."""
+    if request.param == "cpu":
+        found: list[dict[str, list[str]]] = request.getfixturevalue("on_cpu")
+        return found
+    return ranks("collectives", "training", where="cuda")
+
+
+def test_collectives_give_all_ranks_what_torch_says(anywhere: Any) -> None:
+    assert [each["collectives"] for each in anywhere] == [["all right"]] * 2
+
+
+def test_two_processes_train_as_one_with_both_batches(anywhere: Any) -> None:
+    first, second = (each["training"] for each in anywhere)
+    assert first == second  # bit by bit
+    found = {words[0]: [float.fromhex(each) for each in words[1:]] for words in map(str.split, first)}
+    for name, expected in trained_alone().items():
+        np.testing.assert_allclose(found[name], expected, 1e-9, 1e-12, err_msg=name)
+
+
+def trained_alone() -> dict[str, Any]:
+    """The same steps in one process, with all ranks' batches."""
+    spec: dict[str, Any] = {"__name__": "ranks"}
+    before = {name: os.environ.get(name) for name in ("RANK", "WORLD_SIZE")}
+    os.environ.update(RANK="0", WORLD_SIZE="2")
+    try:
+        exec(compile(RANKS.read_text(), str(RANKS), "exec"), spec)
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+    cuplug.manual_seed(0)
+    net = spec["Net"]().double().eval()
+    step = cuplug.optim.AdamW(net.parameters(), lr=0.05)
+    for number in range(4):
+        step.zero_grad()
+        x, y = (cuplug.tensor(each) for each in spec["batches"](number))
+        for _ in range(2 if number == 2 else 1):
+            nn.functional.mse_loss(net(x), y).backward()
+        step.step()
+    return {name: each.detach().numpy().reshape(-1) for name, each in net.named_parameters()}
+
+
+def test_each_pass_begins_with_the_buffers_of_rank_0(on_cpu: Any) -> None:
+    assert [each["buffers"] for each in on_cpu] == [["2.0 1", "2.0 2"], ["4.0 1", "4.0 2"]]
+
+
+def test_parameters_without_gradients_are_an_error_or_are_found(on_cpu: Any) -> None:
+    for each in on_cpu:
+        error, untouched, other = each["unused"]
+        assert error.startswith("DistributedDataParallel: the pass before ended without gradients of extra.bias, extra")
+        assert "find_unused_parameters=True" in error
+        assert untouched == "None"
+        assert other.startswith("True [")
+    assert on_cpu[0]["unused"][1:] == on_cpu[1]["unused"][1:]
+
+
+def test_networks_that_differ_are_refused(on_cpu: Any) -> None:
+    for rank, each in enumerate(on_cpu):
+        assert f"the parameters of ranks [{1 - rank}] have other names, types or shapes" in each["different"][0]
+
+
+def test_ranks_that_make_different_calls_are_told_and_can_begin_again(on_cpu: Any) -> None:
+    found = [each["disagree"][0] for each in on_cpu]
+    assert any("all ranks have to make the same calls" in each for each in found)
+    assert all("all ranks have to make the same calls" in each or "has ended or died" in each for each in found)
+
+
+def test_a_rank_that_dies_is_named() -> None:
+    first, other, dead = (each["dies"] for each in ranks("dies", size=3))
+    assert dead == []
+    for found in (first, other):
+        assert "has ended or died; see its output" in found[0]
+        assert found[1].startswith("the process group cannot be used any more")
+
+
+def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ValueError, match="RANK is not set: start the program with torchrun"):
+        distributed.init_process_group("gloo")
+    monkeypatch.setenv("MASTER_PORT", "1")
+    with pytest.raises(ValueError, match="MASTER_ADDR not set"):
+        distributed.init_process_group("gloo", rank=0, world_size=2)
+    with pytest.raises(ValueError, match="there is no backend 'mpi'"):
+        distributed.init_process_group("mpi", rank=0, world_size=2)
+    with pytest.raises(ValueError, match="rank 2 of 2 processes"):
+        distributed.init_process_group("gloo", rank=2, world_size=2)
+    with pytest.raises(cuplug.CuplugError, match=r"nobody answers at 127\.0\.0\.1"):
+        distributed.init_process_group(
+            "gloo", init_method=f"tcp://127.0.0.1:{free_port()}", rank=1, world_size=2, timeout=0
+        )
+    with pytest.raises(cuplug.CuplugError, match="in no group"):
+        distributed.all_reduce(cuplug.ones(1))
+    assert not distributed.is_initialized()
+    assert (distributed.get_rank(), distributed.get_world_size()) == (-1, -1)
+    with pytest.raises(cuplug.CuplugError, match="in no group"):
+        nn.parallel.DistributedDataParallel(nn.Linear(1, 1))
+
+
+def test_a_group_of_one_needs_nobody() -> None:
+    distributed.init_process_group(rank=0, world_size=1, init_method=f"tcp://127.0.0.1:{free_port()}")
+    try:
+        x = cuplug.ones(3)
+        distributed.all_reduce(x)
+        assert x.tolist() == [1.0] * 3
+        with pytest.raises(cuplug.CuplugError, match="destroy_process_group"):
+            distributed.init_process_group(rank=0, world_size=1)
+    finally:
+        distributed.destroy_process_group()
+    assert not distributed.is_initialized()
