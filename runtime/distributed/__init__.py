@@ -1,10 +1,47 @@
 """Several processes that compute together, with torch's names: ``cuplug.distributed``."""
 
-from .process_group import *  # noqa: F403
-from .process_group import __all__ as _group
+from .process_group import (
+    all_gather,
+    all_gather_into_tensor,
+    all_reduce,
+    barrier,
+    broadcast,
+    destroy_process_group,
+    get_backend,
+    get_rank,
+    get_world_size,
+    init_process_group,
+    is_available,
+    is_gloo_available,
+    is_initialized,
+    is_nccl_available,
+    reduce,
+    reduce_scatter,
+    reduce_scatter_tensor,
+)
 from .reduce_op import ReduceOp
 from .tcp_store import TCPStore
 from .work import Work
 
-__all__ = ["ReduceOp", "TCPStore", "Work"]
-__all__ += _group
+__all__ = [
+    "ReduceOp",
+    "TCPStore",
+    "Work",
+    "all_gather",
+    "all_gather_into_tensor",
+    "all_reduce",
+    "barrier",
+    "broadcast",
+    "destroy_process_group",
+    "get_backend",
+    "get_rank",
+    "get_world_size",
+    "init_process_group",
+    "is_available",
+    "is_gloo_available",
+    "is_initialized",
+    "is_nccl_available",
+    "reduce",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+]

@@ -56,6 +56,7 @@ class Done(Work):
         self.end()
 
     def is_completed(self) -> bool:
+        """Whether the device has done it."""
         return self._query is None or self._query()
 
 
