@@ -74,17 +74,18 @@ def compile_for_gpu(
 
     def make() -> Entry:
         included, complete = included_files(source, [*own, *folders], files)
-        known = {"dependencies": dependencies_of(included, absent=True), "complete": complete}  # before any change
+        before = dependencies_of(included, absent=True)  # a change during compilation must count
         try:
             entry, by_nvcc = _compile(nvrtc, source, options, name_expressions, folders, arch)
-            return entry if by_nvcc else replace(entry, **known)
+            return entry if by_nvcc else replace(entry, dependencies=before, complete=complete)
         except CompileError:
             # What compilers for GPUs refuse may also stand in files that the source includes.
             whole = flattened(source, SOURCE_NAME, [*own, *folders])
             for_device = with_texture_references(without_host_code(whole))
             if for_device != whole:
                 with suppress(CompileError):
-                    return replace(_compile(nvrtc, for_device, options, name_expressions, folders, arch)[0], **known)
+                    entry, _ = _compile(nvrtc, for_device, options, name_expressions, folders, arch)
+                    return replace(entry, dependencies=before, complete=complete)
             raise
 
     if cache is None:
