@@ -262,11 +262,18 @@ def _compile(
     link += ["-lm", "-lc"]
     if compiler.kind == "gcc":
         link.append("-lgcc")
-    shifts = guarded = True
+    shifts = guarded = loops = True
     recursive: list[str] = []
     while True:
         translation = translate(
-            for_device, expressions, checked=checked, races=races, fibres=forced, shifts=shifts, guarded=guarded
+            for_device,
+            expressions,
+            checked=checked,
+            races=races,
+            fibres=forced,
+            shifts=shifts,
+            guarded=guarded,
+            loops=loops,
         )
         translated.write_text(translation.text)
         compiled = compiler.run([*compiler.flags(), *standard, *checks, *recursive, *include, *link], directory)
@@ -276,6 +283,8 @@ def _compile(
             recursive = ["-DCUPLUG_RECURSIVE"]
         elif compiled.returncode and guarded and _NOT_GUARDED.search(compiled.stderr):
             guarded = False
+        elif compiled.returncode and translation.loops:
+            loops = False  # the compiler sees more than the translation did; and it is to speak of the source as it is
         else:
             break
     if compiled.returncode:

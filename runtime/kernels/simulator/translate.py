@@ -19,7 +19,7 @@ from ....allocators.errors import CompileError
 from ..source import declarations as syntax
 from ..source.edits import Edits
 from ..source.tokens import Tokens
-from . import casted_pointers, guarded_arrays, inline_ptx, lockstep
+from . import casted_pointers, guarded_arrays, inline_ptx, lockstep, thread_loops
 
 __all__ = ["Translation", "translate"]
 
@@ -76,6 +76,8 @@ class Translation:
     text: str
     parameters: dict[str, list[str]]
     """The names of every kernel's parameters, by the kernel's name as the program asks for it."""
+    loops: bool
+    """Whether a kernel with barriers became loops over the threads."""
 
 
 def translate(
@@ -87,6 +89,7 @@ def translate(
     fibres: bool = False,
     shifts: bool = True,
     guarded: bool = True,
+    loops: bool = True,
 ) -> Translation:
     """Translate a source after the preprocessor.
 
@@ -98,6 +101,7 @@ def translate(
         fibres: let the threads of every kernel wait for one another, whether or not the source shows a need.
         shifts: let shifts by a count that is not written out do what CUDA does for counts of 32 and more.
         guarded: under ``races``, let the arrays of functions stand by themselves, too.
+        loops: without ``races``, let kernels be loops over a block's threads where that can be (``thread_loops.py``).
 
     Raises:
         CompileError: it uses what the simulator does not support, or has no kernel of a name expression.
@@ -138,13 +142,16 @@ def translate(
     meets = _Reach(found.declarations, tokens, meeting)
     reports = bool(identifiers & _REPORTING)
     tracked = checked or elsewhere or reports
-    entries, parameters = _entries(found.kernels, name_expressions, meets, tracked=tracked, fibres=fibres)
+    looping = set[str]()
+    if loops and not races and not fibres and not in_lockstep:
+        looping = _loop_over_threads(tokens, edits, found, name_expressions, tracked=tracked)
+    entries, parameters = _entries(found.kernels, name_expressions, meets, looping, tracked=tracked, fibres=fibres)
     includes = "".join(f"#include <{name}>\n" for name in _includes(tokens))
     prelude = f"#define CUPLUG_CHECKED {int(checked)}\n#define CUPLUG_RACES {int(races)}\n"
     prelude += f'#include "cuda_host.h"\n{includes}'
     habits = {kernel.name: int(_returns(tokens, kernel)) | 2 * in_lockstep for kernel in found.kernels if kernel.body}
     table = _table(entries, found.symbols, habits)
-    return Translation(f'{prelude}{edits.text()}\n# 1 "<cuplug>"\n{table}', parameters)
+    return Translation(f'{prelude}{edits.text()}\n# 1 "<cuplug>"\n{table}', parameters, bool(looping))
 
 
 def identifiers_of(tokens: Tokens) -> set[str]:
@@ -319,6 +326,22 @@ def _replace_indices(tokens: Tokens, edits: Edits, bodies: list[tuple[int, int]]
     return any_found
 
 
+def _loop_over_threads(
+    tokens: Tokens, edits: Edits, found: syntax.SourceDeclarations, expressions: Sequence[str], *, tracked: bool
+) -> set[str]:
+    """Let kernels be loops over the threads where that can be done; the names of those."""
+    waits = _Reach(found.declarations, tokens, _MEETING | _SPINNING)
+    names = [kernel.name for kernel in found.kernels if kernel.body]
+    return {
+        kernel.name
+        for kernel in found.kernels
+        if names.count(kernel.name) == 1
+        and thread_loops.fits(tokens, kernel)
+        and not waits.kernel(kernel, " ".join(expressions), besides=thread_loops.BARRIER)
+        and thread_loops.loop_over_threads(tokens, edits, kernel, found, tracked=tracked)
+    }
+
+
 class _Reach:
     """Which names lead to a barrier or a warp function."""
 
@@ -345,18 +368,24 @@ class _Reach:
                 waiting |= self._mentions.get(name, set()) - seen
         return False
 
-    def kernel(self, kernel: syntax.Kernel, expression: str = "") -> bool:
-        """Whether threads of the kernel may wait for one another."""
+    def kernel(self, kernel: syntax.Kernel, expression: str = "", besides: str = "") -> bool:
+        """Whether threads of the kernel may wait for one another, ``besides`` where the kernel itself says this."""
         words = set(re.findall(r"\w+", expression))
         if kernel.body:
             words |= syntax.identifiers(self._tokens, kernel.parameters[0], kernel.body[1])
-        return self(words - {kernel.name})
+        return self(words - {kernel.name, besides})
 
 
 def _entries(
-    kernels: Sequence[syntax.Kernel], expressions: Sequence[str], meets: _Reach, *, tracked: bool, fibres: bool
-) -> tuple[list[tuple[str, str, bool, str]], dict[str, list[str]]]:
-    """Name, C++ expression, need of fibres and launch bounds of every kernel; and the parameters' names."""
+    kernels: Sequence[syntax.Kernel],
+    expressions: Sequence[str],
+    meets: _Reach,
+    looping: set[str],
+    *,
+    tracked: bool,
+    fibres: bool,
+) -> tuple[list[tuple[str, str, str]], dict[str, list[str]]]:
+    """Name, description in C++ and launch bounds of every kernel; and the parameters' names."""
     entries, names = [], {}
     defined = [kernel for kernel in kernels if kernel.body]
     plain = [kernel.qualified for kernel in defined if kernel.template is None]
@@ -367,7 +396,8 @@ def _entries(
         if plain.count(name) > 1:
             name, types = kernel.with_types, ", ".join(["uint3, uint3, dim3, dim3", *kernel.types])
             expression = f"static_cast<void (*)({types})>{expression}"
-        entries.append((name, expression, fibres or meets.kernel(kernel), kernel.bounds or "0"))
+        way = _LOOPS if kernel.name in looping else _FIBRES if fibres or meets.kernel(kernel) else _FREE
+        entries.append((name, expression, way, kernel.bounds or "0"))
         names[name] = kernel.names
     instances = [kernel.instance for kernel in kernels if kernel.instance]
     for expression in dict.fromkeys([*expressions, *instances]):
@@ -379,14 +409,18 @@ def _entries(
             known = ", ".join(sorted({kernel.qualified for kernel in defined})) or "none"
             raise CompileError(f"name expression {expression!r} names no kernel of the source; its kernels: {known}")
         waits = fibres or any(meets.kernel(kernel, expression) for kernel in matching)
+        way = _LOOPS if matching[0].name in looping else _FIBRES if waits else _FREE
         if expression not in names:
-            entries.append((expression, f"(&{expression.lstrip('& ')})", waits, "0"))
+            entries.append((expression, f"(&{expression.lstrip('& ')})", way, "0"))
             names[expression] = matching[0].names
     described = []
-    for name, expression, waits, bounds in entries:
-        flags = f"{str(waits).lower()}, {str(tracked).lower()}"
-        described.append((name, f"Describe<{expression}, {flags}>", waits, bounds))
+    for name, expression, way, bounds in entries:
+        described.append((name, f"Describe<{expression}, {way}, {str(tracked).lower()}>", bounds))
     return described, names
+
+
+_FREE, _FIBRES, _LOOPS = "FREE", "FIBRES", "LOOPS"
+"""How the threads of a kernel's blocks run: see ``Way`` in ``headers/entry.h``."""
 
 
 def _includes(tokens: Tokens) -> list[str]:
@@ -404,11 +438,9 @@ def _returns(tokens: Tokens, kernel: syntax.Kernel) -> bool:
     return kernel.body is not None and "return" in tokens.slice(*kernel.body)
 
 
-def _table(
-    entries: Sequence[tuple[str, str, bool, str]], symbols: Sequence[syntax.Symbol], habits: dict[str, int]
-) -> str:
+def _table(entries: Sequence[tuple[str, str, str]], symbols: Sequence[syntax.Symbol], habits: dict[str, int]) -> str:
     lines = ["namespace __cuplug {"]
-    for number, (name, description, _, bounds) in enumerate(entries):
+    for number, (name, description, bounds) in enumerate(entries):
         habit = habits.get(re.split(r"[<(]", name)[0].split("::")[-1].strip(" &"), 1)
         lines.append(
             f'static constexpr Kernel kernel_{number} = {description}::make("{name}", (cuplug_u32)({bounds}), {habit});'

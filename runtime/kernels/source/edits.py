@@ -32,6 +32,17 @@ class Edits:
         index = self._tokens.words[position]
         self._changed[index] = f"{self._changed.get(index, self._tokens.texts[index])} {text}"
 
+    def take(self, start: int, end: int) -> str:
+        """Leave out the words from ``start`` up to ``end``, and return what had become of them."""
+        taken = self.present(start, end)
+        for position in range(start, end):
+            self.drop(position)
+        return taken
+
+    def present(self, start: int, end: int) -> str:
+        """What has become of the words from ``start`` up to ``end`` so far, on one line."""
+        return " ".join(self._changed.get(index, self._tokens.texts[index]) for index in self._tokens.words[start:end])
+
     def text(self) -> str:
         """The changed source."""
         changed = self._changed

@@ -99,10 +99,38 @@ __attribute__((always_inline)) inline void store(cuplug_u32& where, cuplug_u32 v
 #define CUPLUG_SILENT
 #endif
 
-template <auto K, bool fibres, bool tracked> struct Entry;
+// How the threads of a block run: one after the other; with stacks of their own, so that they can wait; or in loops that
+// the kernel's own text has, from barrier to barrier (thread_loops.py), so that it is called once for a block.
+enum Way { FREE, FIBRES, LOOPS };
 
-template <class... A, void (*K)(uint3, uint3, dim3, dim3, A...), bool fibres, bool tracked>
-struct Entry<K, fibres, tracked> {
+// What those loops call: whose turn it is, and the variables that are kept from one of them to the next.
+__attribute__((always_inline)) inline void enter_row(unsigned y, unsigned z) {
+    Worker* worker = self();
+    store(worker->threadIdx.y, y);
+    store(worker->threadIdx.z, z);
+}
+__attribute__((always_inline)) inline void enter_thread(unsigned x) { store(self()->threadIdx.x, x); }
+template <class T, cuplug_size most> inline void check_kept() {
+    static_assert(sizeof(T) <= most && __is_trivially_copyable(T), "cuplug: too much to keep for each thread");
+}
+#if CUPLUG_CHECKED
+template <class T> __attribute__((always_inline)) inline T kept(const T& where) {
+    if constexpr (sizeof(T) == 4) return __builtin_bit_cast(T, load(*(const cuplug_u32*)&where));
+    else return where;
+}
+template <class T> __attribute__((always_inline)) inline void keep(T& where, T value) {
+    if constexpr (sizeof(T) == 4) store(*(cuplug_u32*)&where, __builtin_bit_cast(cuplug_u32, value));
+    else where = value;
+}
+#else
+template <class T> __attribute__((always_inline)) inline T kept(const T& where) { return where; }
+template <class T> __attribute__((always_inline)) inline void keep(T& where, T value) { where = value; }
+#endif
+
+template <auto K, Way way, bool tracked> struct Entry;
+
+template <class... A, void (*K)(uint3, uint3, dim3, dim3, A...), Way way, bool tracked>
+struct Entry<K, way, tracked> {
     typedef Layout<typename Plain<A>::type...> L;
 
     __attribute__((always_inline)) static inline uint3 peek(const Dim& d) { return {load(d.x), load(d.y), load(d.z)}; }
@@ -151,7 +179,10 @@ struct Entry<K, fibres, tracked> {
 
     template <cuplug_u32... I> static inline void unpack(Worker* worker, Indices<I...>) {
         const char* p = worker->parameters;
-        if constexpr (fibres)
+        if constexpr (way == LOOPS)
+            K(uint3{0, 0, 0}, peek(worker->blockIdx), peek_size(worker->blockDim), peek_size(worker->gridDim),
+              *(const typename Plain<A>::type*)(p + L::table.parameters[I].offset)...);
+        else if constexpr (way == FIBRES)
             threads(worker, *(const typename Plain<A>::type*)(p + L::table.parameters[I].offset)...);
         else
             loop(worker, *(const typename Plain<A>::type*)(p + L::table.parameters[I].offset)...);
@@ -165,10 +196,10 @@ template <class T> struct IsConst<const T> { static constexpr bool value = true;
 template <class T> struct IsConst<const volatile T> { static constexpr bool value = true; };
 template <class T, cuplug_size N> struct IsConst<T[N]> { static constexpr bool value = IsConst<T>::value; };
 template <class T, cuplug_size N> struct IsConst<const T[N]> { static constexpr bool value = true; };
-template <auto K, bool fibres, bool tracked> struct Describe {
-    typedef Entry<K, fibres, tracked> E;
+template <auto K, Way way, bool tracked> struct Describe {
+    typedef Entry<K, way, tracked> E;
     static constexpr Kernel make(const char* name, cuplug_u32 max_threads, cuplug_u32 habits) {
-        return {name, &E::run, E::L::table.parameters, E::L::count, E::L::table.nbytes, fibres, max_threads, habits};
+        return {name, &E::run, E::L::table.parameters, E::L::count, E::L::table.nbytes, way == FIBRES, max_threads, habits};
     }
 };
 
