@@ -21,6 +21,7 @@ from cuplug.runtime import public_paths
 pytestmark = pytest.mark.one_schedule
 
 PLANTED = Path(__file__).with_name("planted_misuses.py")
+PLANTED_OF_TENSORS = Path(__file__).with_name("planted_tensor_misuses.py")
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MODULES = {"cuplug": cuplug, "cuplug.cuda": cuplug.cuda}
@@ -82,10 +83,15 @@ def check(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[dict[str,
 
 
 def test_each_planted_misuse_is_found_and_nothing_else(check: Callable[[dict[str, str]], Found]) -> None:
-    program = PLANTED.read_text()
-    wrong = {number for number, line in enumerate(program.splitlines(), start=1) if "# wrong:" in line}
-    assert len(wrong) == 10
-    assert check({"planted.py": program}) == {("planted.py", line) for line in wrong}
+    programs = {path.name: path.read_text() for path in (PLANTED, PLANTED_OF_TENSORS)}
+    wrong = {
+        (name, number)
+        for name, program in programs.items()
+        for number, line in enumerate(program.splitlines(), start=1)
+        if "# wrong:" in line
+    }
+    assert len(wrong) == 20
+    assert check(programs) == wrong
 
 
 def test_nothing_is_found_in_the_examples_of_the_documentation(check: Callable[[dict[str, str]], Found]) -> None:
