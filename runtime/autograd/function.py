@@ -46,6 +46,10 @@ class FunctionCtx:
             raise CuplugError("what a Function kept was let go; say retain_graph=True in the first backward")
         return tuple(None if each is None else each.get(node) for each in self._kept)
 
+    def forget(self) -> None:
+        """Let go of what was kept."""
+        self._kept = []
+
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
         """Say which results have no gradient."""
         self._plain = {id(each) for each in tensors}

@@ -132,6 +132,8 @@ class Node:
         if self.kept:
             self.kept = None
             self._apply = None
+            if self.metadata is not None and "context" in self.metadata:
+                self.metadata["context"].forget()  # a Function's, which the graph keeps as long as its result
 
     def name(self) -> str:
         """The name of the operation, as ``grad_fn`` prints it."""

@@ -144,3 +144,14 @@ def test_every_gradient_of_the_tables_is_compared(running: str) -> None:
     lines = [*TABLE, *functions, COPY, *REDUCTIONS.values(), *ROWS.values()]
     titles = {line.name: "".join(part.capitalize() for part in line.name.split("_")) + "Backward" for line in lines}
     assert not [line.name for line in lines if line.gradient and titles[line.name] not in seen]
+
+
+def test_what_a_function_kept_is_freed_by_backward_though_the_result_lives(device: str) -> None:
+    if device == "cpu":
+        pytest.skip("only devices count their memory")
+    images = cuplug.randn(4, 3, 32, 32, device=device)
+    filters = cuplug.randn(3, 3, 3, 3, device=device, requires_grad=True)
+    result = cuplug.nn.functional.conv2d(images * 2, filters).sum()
+    before = cuplug.cuda.memory_allocated()
+    result.backward()
+    assert cuplug.cuda.memory_allocated() <= before - images.nbytes + filters.grad.nbytes + 4096
