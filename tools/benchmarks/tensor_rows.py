@@ -75,9 +75,9 @@ def _written(copy: Any, index: Any, values: Any) -> Any:
 
 
 def _added(copy: Any, index: Any, values: Any) -> Any:
-    import cupyx
+    import cupy
 
-    cupyx.scatter_add(copy, index, values)
+    cupy.add.at(copy, index, values)
     return copy
 
 
