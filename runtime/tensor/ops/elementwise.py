@@ -96,10 +96,14 @@ def apply_into(operation: Elementwise, out: Tensor, *operands: Any) -> Tensor:
 
 def apply_into2(operation: Elementwise, a: Tensor, b: Any) -> Tensor:
     """``apply_into`` of ``a`` and ``b`` to ``a``, in fewer steps."""
-    try:
-        plan = a._layout.plans[operation.into, a._layout, b._layout] if b._storage is not a._storage else None
-    except (KeyError, AttributeError):
-        plan = None
+    own = a._layout
+    if type(b) in _NUMBERS:
+        plan = own.plans.get((operation.into, own, type(b)))
+    else:
+        try:
+            plan = own.plans.get((operation.into, own, b._layout)) if b._storage is not a._storage else None
+        except AttributeError:
+            plan = None
     if plan is None:
         return apply_into(operation, a, a, b)
     plan(a, a, b)
