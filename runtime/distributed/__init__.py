@@ -1,5 +1,6 @@
 """Several processes that compute together, with torch's names: ``cuplug.distributed``."""
 
+from .collective_work import Work
 from .process_group import (
     all_gather,
     all_gather_into_tensor,
@@ -21,7 +22,6 @@ from .process_group import (
 )
 from .reduce_op import ReduceOp
 from .tcp_store import TCPStore
-from .work import Work
 
 __all__ = [
     "ReduceOp",

@@ -8,10 +8,10 @@ from ..tensor.backends.device_place import DevicePlace
 from ..tensor.backends.nccl import Communicator, nccl
 from ..tensor.core.tensor import Tensor
 from ..tensor.places.place import place_at
+from .collective_work import Done, Work
 from .connections import Connections
 from .reduce_op import ReduceOp
 from .tcp_store import TCPStore
-from .work import Done, Work
 
 __all__ = ["NcclGroup"]
 

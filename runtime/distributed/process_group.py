@@ -15,12 +15,12 @@ from ..tensor.core.tensor_errors import ArgumentError
 from ..tensor.ops.creation import empty
 from ..tensor.ops.joining import cat
 from ..tensor.ops.reshape import reshape
+from .collective_work import Done, Work
 from .connections import Connections
 from .nccl_group import NcclGroup
 from .reduce_op import ReduceOp
 from .socket_group import SocketGroup
 from .tcp_store import TCPStore, seconds_of
-from .work import Done, Work
 
 __all__ = [
     "all_gather",

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from ..tensor.core.tensor import Tensor
 from ..tensor.ops.numpy_arrays import from_numpy
+from .collective_work import Work, Worker
 from .connections import Connections
 from .reduce_op import ReduceOp
-from .work import Work, Worker
 
 __all__ = ["SocketGroup"]
 
