@@ -27,6 +27,12 @@ class Connections:
     def __init__(self, store: TCPStore, rank: int, size: int, timeout: float) -> None:
         """Connect with all ranks, which do the same.
 
+        Args:
+            store: where ranks find each other's addresses.
+            rank: this process's number, from 0.
+            size: how many ranks there are.
+            timeout: seconds for connecting, and for each collective.
+
         Raises:
             CuplugError: one does not, in time.
         """
