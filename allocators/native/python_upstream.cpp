@@ -72,15 +72,14 @@ PyObject *call_virtual(Allocator *self, const char *name, Numbers... numbers) {
   return result;
 }
 
-/* A call that gives something back. Where the operation has been interrupted, it undoes what it did: a second interrupt
- * must not keep it from that. */
+/* A call that gives something back. An interrupt is kept for the operation's end, and the call is made again, also where
+ * more interrupts come: it has changed nothing, and what undoes an operation that failed must not end halfway. */
 template <typename Call>
 int give(Allocator *self, Call call) {
-  constexpr int MOST = 4;
-  const bool undoes = interrupted(self);
+  constexpr int MOST = 100; /* where every call raises, upstream is broken, and not the program interrupted */
   PyObject *result = call();
-  for (int tries = 1; undoes && tries < MOST && result == nullptr && !PyErr_ExceptionMatches(names.cuplug_error); ++tries) {
-    PyErr_Clear();
+  for (int tries = 1; tries < MOST && result == nullptr && !PyErr_ExceptionMatches(names.cuplug_error); ++tries) {
+    failure(self);
     result = call();
   }
   return finish(self, result);
