@@ -44,7 +44,8 @@ def library(request: pytest.FixtureRequest) -> Iterator[StandInCudnn]:
         pytest.skip("a stand-in on the simulator: run with --driver sim")
     runtime = cuplug.init(driver="sim:devices=1,schedule=random,seed=3")
     place = runtime.device(0).objects["tensor.place"] = _PlaceWithCudnn(runtime, 0)
-    yield place.stand_in
+    with cudnn.flags(enabled=True):  # whatever the tests before have switched
+        yield place.stand_in
     cuplug.shutdown()
     assert not place.stand_in.handles
 
