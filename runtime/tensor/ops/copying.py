@@ -119,7 +119,7 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         (asked,) = args
         if type(asked) is dtype:
             return copied_to(input, place_at(input._layout), asked)
-        if type(asked) is Device or (type(asked) is str and asked in _DEVICES):
+        if type(asked) is Device or (type(asked) is str and asked in ("cpu", "cuda")):
             return copied_to(input, place_of(asked))
     memory_format = kwargs.pop("memory_format", None)
     place, kind, non_blocking, copy = _destination(input, args, kwargs)
@@ -328,9 +328,6 @@ def destination(tensor: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return _destination(tensor, args, kwargs)[:3]
 
 
-_DEVICES = ("cpu", "cuda")
-
-
 def _destination(
     tensor: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Place, dtype | None, bool, bool]:
@@ -350,7 +347,7 @@ def _destination(
     for each in wanted:
         if isinstance(each, Tensor):
             place, kind = place_at(each._layout), each._layout.dtype
-        elif isinstance(each, (Device, int)) or (isinstance(each, str) and each.partition(":")[0] in _DEVICES):
+        elif isinstance(each, (Device, int)) or (isinstance(each, str) and each.partition(":")[0] in ("cpu", "cuda")):
             place = place_of(each)
         elif each is not None:
             kind = dtype_of(each)

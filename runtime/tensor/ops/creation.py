@@ -442,9 +442,7 @@ def arange(
         ValueError: the step is 0 or leads away from ``end``, or a limit is not finite.
     """
     plainly = dtype is end is out is layout is None and not pin_memory and type(step) is int and step == 1
-    if (
-        plainly and len(limits) == 1 and type(limits[0]) is int and limits[0] >= 0
-    ):  # the most usual case, in fewer steps
+    if plainly and len(limits) == 1 and type(limits[0]) is int and limits[0] >= 0:  # the most usual, in fewer steps
         place = _place(device)
         made = place.empty(_layout_of(place, int64, limits))
         if limits[0]:
