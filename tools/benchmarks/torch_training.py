@@ -6,10 +6,12 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import IO, NoReturn
 
 from ...allocators.errors import CuplugError
 
@@ -66,7 +68,7 @@ def race(
         rounds: list[list[Figures]] = []
         try:
             for _ in range(processes):
-                found = [_run(workload, contender, passes, busy=busy) for contender in contenders]
+                found = _round(workload, contenders, passes, busy=busy)
                 rounds.append(found)
         except KeyboardInterrupt:
             if rounds:
@@ -96,20 +98,70 @@ def _outcomes(workload: str, contenders: list[str], rounds: list[list[Figures]])
     ]
 
 
-def _run(workload: str, contender: str, passes: int, *, busy: bool) -> Figures:
-    library, _, allocator = contender.partition(" ")
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTORCH_", "CUPLUG_TORCH"))}
-    command = [sys.executable]
-    if library == "cuplug":
-        command += ["-m", "cuplug.interop.torch", "-a", allocator]
-    elif allocator:
-        environment["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
-    command += [str(_PROGRAM), workload, str(passes), *(["busy"] if busy else [])]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise CuplugError(f"{workload} under {contender} ended with {done.returncode}: {done.stderr.strip()[-2000:]}")
-    result: Figures = json.loads(done.stdout.strip().splitlines()[-1])
-    return result
+def _round(workload: str, contenders: list[str], passes: int, *, busy: bool) -> list[Figures]:
+    """A process for each contender. They import side by side, which takes longest, then work strictly in turn."""
+    started = [_Contender(workload, contender, passes, busy=busy) for contender in contenders]
+    try:
+        for each in started:
+            each.wait_until_ready()
+        return [each.figures() for each in started]
+    finally:
+        for each in started:
+            each.end()
+
+
+class _Contender:
+    """A process that runs one workload under one allocator once it is told to."""
+
+    def __init__(self, workload: str, contender: str, passes: int, *, busy: bool) -> None:
+        library, _, allocator = contender.partition(" ")
+        environment = {
+            key: value for key, value in os.environ.items() if not key.startswith(("PYTORCH_", "CUPLUG_TORCH"))
+        }
+        command = [sys.executable]
+        if library == "cuplug":
+            command += ["-m", "cuplug.interop.torch", "-a", allocator]
+        elif allocator:
+            environment["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
+        command += [str(_PROGRAM), workload, str(passes), *(["busy"] if busy else [])]
+        self._name = f"{workload} under {contender}"
+        # A file and not a pipe: a full pipe would stop the process before it is ready.
+        self._errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by end()
+        self._process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+        )
+
+    def wait_until_ready(self) -> None:
+        """Wait until the process has imported what it needs and uses neither processor nor GPU."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line == "ready\n":
+                return
+        self._failed()
+
+    def figures(self) -> Figures:
+        """Let the process work, and give what it found."""
+        said, _ = self._process.communicate("go\n")
+        if self._process.returncode:
+            self._failed()
+        result: Figures = json.loads(said.strip().splitlines()[-1])
+        return result
+
+    def end(self) -> None:
+        """Leave nothing running, also after an error or an interrupt."""
+        self._process.kill()
+        self._process.communicate()
+        self._errors.close()
+
+    def _failed(self) -> NoReturn:
+        code = self._process.wait()
+        self._errors.seek(0)
+        raise CuplugError(f"{self._name} ended with {code}: {self._errors.read().strip()[-2000:]}")
 
 
 def _number(value: float | list[float]) -> float:

@@ -1,12 +1,14 @@
 """Training programs for PyTorch, run as a script in a process of its own: ``torch_workloads.py NAME PASSES [busy]``.
 
-It knows nothing of cuplug. Prints one line of JSON: the seconds of the first pass and of the warm ones, and the peaks
-of what was requested, allocated and reserved, in bytes. ``busy``: a Python thread computes all the while.
+It knows nothing of cuplug. Prints ``ready`` when its imports are done, and waits for a line; where its input is at its
+end it goes on at once. Then it prints one line of JSON: the seconds of the first pass and of the warm ones, and the
+peaks of what was requested, allocated and reserved, in bytes. ``busy``: a Python thread computes all the while.
 """
 
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import random
 import sys
@@ -113,6 +115,13 @@ def graphs() -> Callable[[], None]:
     return run
 
 
+_NEEDED = {
+    "resnet": "torchvision",
+    "prefetch": "torchvision",
+    "gpt2": "transformers.models.gpt2.modeling_gpt2",
+    "llama": "transformers.models.llama.modeling_llama",
+}
+"""What a workload imports besides PyTorch."""
 WORKLOADS = {workload.__name__: workload for workload in (resnet, gpt2, llama, prefetch, graphs)}
 
 
@@ -168,6 +177,10 @@ def main(name: str, passes: int, *, busy: bool) -> None:
     """Time one workload and print what was found."""
     import torch
 
+    if name in _NEEDED:
+        importlib.import_module(_NEEDED[name])
+    print("ready", flush=True)
+    sys.stdin.readline()
     random.seed(0)
     torch.manual_seed(0)
     torch.zeros(1, device=DEVICE)
