@@ -61,6 +61,13 @@ def extensions():
     on_linux = sys.platform.startswith("linux")
     return [
         Extension(
+            "cuplug.runtime.kernels.launch._quick_calls",
+            sources=["runtime/kernels/launch/quick_calls.cpp"],
+            language="c++",
+            extra_compile_args=["-std=c++17", "-O3", "-g0", "-fvisibility=hidden"],
+            optional=True,
+        ),
+        Extension(
             "cuplug.allocators._native",
             sources=sorted(glob("allocators/native/*.cpp")),
             depends=sorted(glob("allocators/native/*.h")),
@@ -71,7 +78,7 @@ def extensions():
             # The module calls the core's functions, which it exports, directly.
             extra_link_args=["-pthread", *(["-ldl", "-Wl,-Bsymbolic-functions"] if on_linux else [])],
             optional=True,
-        )
+        ),
     ]
 
 

@@ -43,7 +43,7 @@ from typing import Any
 from ....allocators.errors import DriverError, OutOfMemoryError
 from ..base import driver_error
 
-__all__ = ["FORKED", "LIBRARY", "LOST", "Api", "Refusal", "code_of"]
+__all__ = ["FORKED", "LIBRARY", "LOST", "Api", "Refusal", "code_of", "function_address"]
 
 LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 
@@ -197,6 +197,12 @@ def code_of(api: Api, error: Exception) -> int:
     """
     reason = str(error).partition(" failed: ")[2].partition(" - ")[0]
     return next((code for code in range(1000) if reason and api.reason(code) == reason), 999)
+
+
+def function_address(function: _Function) -> int:
+    """Where a function of ``Api`` is in memory; 0 if it stands in for one of CUDA's."""
+    pointer: Any = function
+    return (ctypes.cast(pointer, ctypes.c_void_p).value or 0) if hasattr(function, "argtypes") else 0
 
 
 def _not_supported(*_: object) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ....allocators.upstream import VirtualMemory
 from ..base import PER_THREAD_STREAM, DeviceProperties, Dim3, FunctionAttributes, driver_error
 from ..forking import in_forked_child
-from .api import FORKED, Api, Refusal, code_of
+from .api import FORKED, Api, Refusal, code_of, function_address
 from .calls import Calls, Made
 from .contexts import Contexts
 from .launch import Slot
@@ -440,6 +440,14 @@ class CudaDriver:
         """
         launch_kernel = self._calls.cuda.cuLaunchKernelEx
         return Slot(launch_kernel, function, grid, block, shared=shared, nbytes=nbytes, cooperative=cooperative)
+
+    @property
+    def launch_address(self) -> int:
+        """Where the function ``cuLaunchKernelEx`` is, for callers in C; 0 where the installed driver has none.
+
+        It must not be called once the driver is closed or its process forked.
+        """
+        return function_address(self._calls.cuda.cuLaunchKernelEx)
 
     def _refuse(self, refusal: Refusal) -> None:
         """From now on raise instead of calling CUDA."""

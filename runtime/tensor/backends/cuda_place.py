@@ -12,6 +12,7 @@ from typing import Any
 from ...current import Current
 from ...drivers.base import Dim3
 from ...kernels import SourceModule
+from ...kernels.launch.quick_calls import quick_launch
 from ...kernels.launch.target import Target
 from ...kernels.launch.unrolling import Unroller
 from ...runtime import Runtime
@@ -104,7 +105,7 @@ class CudaPlace(DevicePlace):
                 again(slot)
             push(slot)
 
-        return launch
+        return quick_launch(launch, runtime.driver, function, grid, block, letters, before, ordinal, per_thread)
 
     def copy_bytes(self, target: int, source: int, nbytes: int) -> None:
         """A copy by the driver on the current stream of this device, by addresses."""

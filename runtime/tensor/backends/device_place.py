@@ -14,7 +14,7 @@ from ...device_name import device
 from ...runtime import Runtime
 from ...stream import ExternalStream, Stream, default_stream
 from ..core.layout import Layout
-from ..core.storage import Storage
+from ..core.storage import Storage, make_storage
 from ..core.tensor import Tensor, make_tensor
 from ..places.place import Place
 
@@ -41,7 +41,7 @@ class DevicePlace(Place):
         else:
             key = current.key(self.stream_handle())
             buffer = Buffer.allocate(self.runtime.allocator(self.ordinal), nbytes, stream=key)
-        return Storage(self, nbytes, buffer, int(buffer))
+        return make_storage(self, nbytes, buffer, int(buffer))
 
     def empty(self, layout: Layout) -> Tensor:
         if layout.contiguous:
@@ -49,7 +49,7 @@ class DevicePlace(Place):
             if current.device != self.ordinal:
                 return make_tensor(self.allocate(nbytes, current), 0, layout)
             buffer = self.runtime.allocate_current(current, nbytes)
-            return make_tensor(Storage(self, nbytes, buffer, int(buffer)), 0, layout)
+            return make_tensor(make_storage(self, nbytes, buffer, int(buffer)), 0, layout)
         low, high = layout.span()
         return make_tensor(self.allocate((high - low) * layout.dtype.itemsize), -low, layout)
 

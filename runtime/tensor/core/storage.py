@@ -9,12 +9,13 @@ import numpy.typing as npt
 
 from ...default_runtime import default_runtime
 from ...device_name import device
+from ...kernels.launch.quick_calls import quick_maker
 from ...pinned import alloc_pinned
 from ...runtime import Runtime
 from .layout import Location
 from .tensor_errors import ArgumentError
 
-__all__ = ["Storage", "pinned_storage"]
+__all__ = ["Storage", "make_storage", "pinned_storage"]
 
 
 class Storage:
@@ -107,6 +108,12 @@ class Storage:
 
     def __repr__(self) -> str:
         return f"<Storage of {self.length} bytes at {self.address:#x} on {self.place.device}>"
+
+
+@quick_maker(Storage, ("place", "length", "owner", "address", "version", "pinned", "_bytes"), 4, 0, False, None)
+def make_storage(place: Location, nbytes: int, owner: Any, address: int) -> Storage:
+    """Memory of a device: as ``Storage`` makes it of the same."""
+    return Storage(place, nbytes, owner, address)
 
 
 def pinned_storage(runtime: Runtime, place: Location, nbytes: int) -> Storage:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...device_name import device
+from ...kernels.launch.quick_calls import quick_maker
 from .absent import ABSENT_OF_TENSORS
 from .dtypes import dtype
 from .gradient_seam import engine
@@ -362,6 +363,7 @@ class Tensor:
         return array
 
 
+@quick_maker(Tensor, ("_storage", "_offset", "_layout", "_array", "_gradient"), 4, None, None)
 def make_tensor(storage: Storage, offset: int, layout: Layout, array: npt.NDArray[Any] | None = None) -> Tensor:
     """A tensor from its parts.
 

@@ -1,0 +1,24 @@
+from collections.abc import Callable
+from typing import Any
+
+from typing_extensions import Self
+
+class Launcher:
+    def __new__(
+        cls,
+        launch: int,
+        function: int,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        letters: str,
+        before: bytes,
+        device: int,
+        streams: int,
+        python: Callable[..., None],
+        /,
+    ) -> Self: ...
+    def __call__(self, current: object, /, *values: Any) -> None: ...
+
+class Maker:
+    def __new__(cls, made: type[Any], names: tuple[str, ...], given: int, defaults: tuple[Any, ...], /) -> Self: ...
+    def __call__(self, *values: Any) -> Any: ...

@@ -1,0 +1,358 @@
+/* The extension module cuplug.runtime.kernels.launch._quick_calls: what every small operation does besides CUDA's own
+   work, without running Python code. Each has a form in Python, which says what it does and which is used where this
+   module was not built: Launcher that of quick_launch.py, Maker that of the class whose objects it makes. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+
+#include <cfloat>
+#include <climits>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+namespace {
+
+PyObject *name_device, *name_stream;
+
+/* CUlaunchConfig, and the keys of the array `extra` (CUDA driver API, "Execution Control"). */
+struct Config {
+  unsigned grid[3], block[3], shared;
+  void *stream, *attributes;
+  unsigned attribute_count;
+};
+using Launch = int (*)(const Config *, void *, void **, void **);
+void *const BUFFER_POINTER = reinterpret_cast<void *>(1), *const BUFFER_SIZE = reinterpret_cast<void *>(2);
+
+/* A launch takes its parameter block on the stack: it has no state, so that threads need not take turns. */
+constexpr Py_ssize_t MOST_BYTES = 4096, MOST_VALUES = 64;
+
+struct Launcher {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  Launch launch;
+  void *function;
+  Config config;
+  long long device;
+  unsigned long long per_thread;
+  Py_ssize_t count, size, fixed;
+  char letters[MOST_VALUES];
+  unsigned short places[MOST_VALUES];
+  unsigned char *before;
+  PyObject *python;
+};
+
+Py_ssize_t width(char letter) {
+  switch (letter) {
+    case 'P': case 'Q': case 'q': case 'd': return 8;
+    case 'I': case 'i': case 'f': return 4;
+    case 'H': case 'h': return 2;
+    case 'B': case 'b': case '?': return 1;
+    default: return 0;
+  }
+}
+
+template <typename T>
+bool put_small(unsigned char *at, PyObject *value, long long low, long long high) {
+  if (!PyLong_Check(value)) return false;
+  int overflow;
+  const long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
+  if (overflow != 0 || number < low || number > high) return false;
+  const T written = static_cast<T>(number);
+  std::memcpy(at, &written, sizeof written);
+  return true;
+}
+
+/* Whether `value` could be written as the module struct writes it. What is unusual is left to Python, which raises. */
+bool put(unsigned char *at, char letter, PyObject *value) {
+  switch (letter) {
+    case 'P':
+    case 'Q': {
+      if (!PyLong_Check(value)) return false;
+      const unsigned long long number = PyLong_AsUnsignedLongLong(value);
+      if (number == ~0ULL && PyErr_Occurred()) return false;
+      std::memcpy(at, &number, sizeof number);
+      return true;
+    }
+    case 'q': return put_small<int64_t>(at, value, LLONG_MIN, LLONG_MAX);
+    case 'I': return put_small<uint32_t>(at, value, 0, UINT32_MAX);
+    case 'i': return put_small<int32_t>(at, value, INT32_MIN, INT32_MAX);
+    case 'H': return put_small<uint16_t>(at, value, 0, UINT16_MAX);
+    case 'h': return put_small<int16_t>(at, value, INT16_MIN, INT16_MAX);
+    case 'B': return put_small<uint8_t>(at, value, 0, UINT8_MAX);
+    case 'b': return put_small<int8_t>(at, value, INT8_MIN, INT8_MAX);
+    case '?': {
+      const int truth = PyObject_IsTrue(value);
+      if (truth < 0) return false;
+      *at = static_cast<unsigned char>(truth);
+      return true;
+    }
+    default: {
+      const double number = PyFloat_AsDouble(value);
+      if (number == -1.0 && PyErr_Occurred()) return false;
+      if (letter == 'd') {
+        std::memcpy(at, &number, sizeof number);
+        return true;
+      }
+      if (std::isfinite(number) && std::fabs(number) > FLT_MAX) return false;  // C++ does not say what is made of it
+      const float written = static_cast<float>(number);
+      std::memcpy(at, &written, sizeof written);
+      return true;
+    }
+  }
+}
+
+/* An attribute of `current` that is a whole number from 0 to 2**64 - 1; false if it is not. */
+bool read(PyObject *current, PyObject *name, unsigned long long *number) {
+  PyObject *found = PyObject_GetAttr(current, name);
+  if (found == nullptr) return false;
+  *number = PyLong_Check(found) ? PyLong_AsUnsignedLongLong(found) : ~0ULL;
+  Py_DECREF(found);
+  return *number != ~0ULL;
+}
+
+/* launcher(current, *values) */
+PyObject *call_launcher(PyObject *self, PyObject *const *arguments, size_t flags, PyObject *keywords) {
+  const Launcher &launcher = *reinterpret_cast<Launcher *>(self);
+  unsigned long long device, stream;
+  alignas(16) unsigned char block[MOST_BYTES];
+  bool fits = PyVectorcall_NARGS(flags) == launcher.count + 1 && keywords == nullptr &&
+              read(arguments[0], name_device, &device) && device == static_cast<unsigned long long>(launcher.device) &&
+              read(arguments[0], name_stream, &stream) && stream < launcher.per_thread;
+  if (fits) {
+    std::memcpy(block, launcher.before, static_cast<size_t>(launcher.fixed));
+    std::memset(block + launcher.fixed, 0, static_cast<size_t>(launcher.size - launcher.fixed));  // what lies between
+    for (Py_ssize_t i = 0; fits && i < launcher.count; ++i) {
+      fits = put(block + launcher.places[i], launcher.letters[i], arguments[i + 1]);
+    }
+  }
+  if (fits) {
+    Config config = launcher.config;
+    config.stream = reinterpret_cast<void *>(stream);
+    size_t size = static_cast<size_t>(launcher.size);
+    void *extra[] = {BUFFER_POINTER, block, BUFFER_SIZE, &size, nullptr};
+    int status;
+    Py_BEGIN_ALLOW_THREADS
+    status = launcher.launch(&config, launcher.function, nullptr, size == 0 ? nullptr : extra);
+    Py_END_ALLOW_THREADS
+    if (status == 0) Py_RETURN_NONE;
+  }
+  PyErr_Clear();
+  return PyObject_Vectorcall(launcher.python, arguments, flags & ~PY_VECTORCALL_ARGUMENTS_OFFSET, keywords);
+}
+
+/* Launcher(launch, function, grid, block, letters, before, device, per_thread, python) */
+PyObject *new_launcher(PyTypeObject *type, PyObject *arguments, PyObject *) {
+  unsigned long long launch, function, per_thread;
+  Config config{};
+  const char *letters, *before;
+  Py_ssize_t count, fixed;
+  long long device;
+  PyObject *python;
+  if (!PyArg_ParseTuple(arguments, "KK(III)(III)s#y#LKO:Launcher", &launch, &function, &config.grid[0], &config.grid[1],
+                        &config.grid[2], &config.block[0], &config.block[1], &config.block[2], &letters, &count, &before,
+                        &fixed, &device, &per_thread, &python)) {
+    return nullptr;
+  }
+  Py_ssize_t size = 0;
+  unsigned short places[MOST_VALUES];
+  bool fits = count <= MOST_VALUES && fixed <= MOST_BYTES;
+  for (Py_ssize_t i = 0; fits && i < count; ++i) {
+    const Py_ssize_t bytes = width(letters[i]);
+    fits = bytes != 0;
+    if (!fits) break;
+    size = (size + bytes - 1) / bytes * bytes;  // native alignment, counted from the first value, as struct's "@"
+    places[i] = static_cast<unsigned short>(fixed + size);
+    size += bytes;
+  }
+  if (!fits || fixed + size > MOST_BYTES) {
+    PyErr_SetString(PyExc_ValueError, "these parameters are left to the form in Python");
+    return nullptr;
+  }
+  PyObject *self = type->tp_alloc(type, 0);
+  if (self == nullptr) return nullptr;
+  Launcher &made = *reinterpret_cast<Launcher *>(self);
+  made.vectorcall = call_launcher;
+  made.launch = reinterpret_cast<Launch>(launch);
+  made.function = reinterpret_cast<void *>(function);
+  made.config = config;
+  made.device = device;
+  made.per_thread = per_thread;
+  made.count = count;
+  made.size = fixed + size;
+  made.fixed = fixed;
+  std::memcpy(made.letters, letters, static_cast<size_t>(count));
+  std::memcpy(made.places, places, sizeof places);
+  made.python = Py_NewRef(python);
+  made.before = static_cast<unsigned char *>(PyMem_Calloc(1, static_cast<size_t>(fixed) + 1));
+  if (made.before == nullptr) {
+    Py_DECREF(self);
+    return PyErr_NoMemory();
+  }
+  std::memcpy(made.before, before, static_cast<size_t>(fixed));
+  return self;
+}
+
+int traverse_launcher(PyObject *self, visitproc visit, void *arg) {
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(reinterpret_cast<Launcher *>(self)->python);
+  return 0;
+}
+
+void free_launcher(PyObject *self) {
+  PyTypeObject *type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  PyMem_Free(reinterpret_cast<Launcher *>(self)->before);
+  Py_CLEAR(reinterpret_cast<Launcher *>(self)->python);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyMemberDef launcher_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Launcher, vectorcall), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyType_Slot launcher_slots[] = {
+    {Py_tp_doc, const_cast<char *>("Launches one kernel with one geometry.")},
+    {Py_tp_new, reinterpret_cast<void *>(new_launcher)},
+    {Py_tp_call, reinterpret_cast<void *>(PyVectorcall_Call)},
+    {Py_tp_traverse, reinterpret_cast<void *>(traverse_launcher)},
+    {Py_tp_dealloc, reinterpret_cast<void *>(free_launcher)},
+    {Py_tp_members, launcher_members},
+    {0, nullptr},
+};
+
+PyType_Spec launcher_spec = {
+    "cuplug.runtime.kernels.launch._quick_calls.Launcher", sizeof(Launcher), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, launcher_slots,
+};
+
+/* Makes objects of one class from the values of its slots, some of which are the same in all. */
+constexpr Py_ssize_t MOST_SLOTS = 16;
+
+struct Maker {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  PyTypeObject *made;
+  Py_ssize_t given, least, all;
+  Py_ssize_t offsets[MOST_SLOTS];
+  PyObject *defaults[MOST_SLOTS];
+};
+
+PyObject *call_maker(PyObject *self, PyObject *const *arguments, size_t flags, PyObject *keywords) {
+  const Maker &maker = *reinterpret_cast<Maker *>(self);
+  const Py_ssize_t count = PyVectorcall_NARGS(flags);
+  if (keywords != nullptr || count < maker.least || count > maker.given) {
+    PyErr_Format(PyExc_TypeError, "%zd to %zd values are expected, without names", maker.least, maker.given);
+    return nullptr;
+  }
+  PyObject *made = maker.made->tp_alloc(maker.made, 0);
+  if (made == nullptr) return nullptr;
+  char *start = reinterpret_cast<char *>(made);
+  for (Py_ssize_t i = 0; i < maker.all; ++i) {
+    PyObject *value = i < count ? arguments[i] : maker.defaults[i];
+    *reinterpret_cast<PyObject **>(start + maker.offsets[i]) = Py_NewRef(value);
+  }
+  return made;
+}
+
+/* Maker(made, names, given, defaults): sets the slots `names`; the first `given` values may be given, the last have
+   `defaults` where they are not. */
+PyObject *new_maker(PyTypeObject *type, PyObject *arguments, PyObject *) {
+  PyTypeObject *made;
+  PyObject *names, *defaults;
+  Py_ssize_t given;
+  if (!PyArg_ParseTuple(arguments, "O!O!nO!:Maker", &PyType_Type, &made, &PyTuple_Type, &names, &given, &PyTuple_Type,
+                        &defaults)) {
+    return nullptr;
+  }
+  const Py_ssize_t all = PyTuple_GET_SIZE(names), least = all - PyTuple_GET_SIZE(defaults);
+  if (all > MOST_SLOTS || least < 0 || given < least || given > all) {
+    PyErr_SetString(PyExc_ValueError, "names, defaults and how many are given do not fit");
+    return nullptr;
+  }
+  PyObject *self = type->tp_alloc(type, 0);
+  if (self == nullptr) return nullptr;
+  Maker &maker = *reinterpret_cast<Maker *>(self);
+  maker.vectorcall = call_maker;
+  maker.made = reinterpret_cast<PyTypeObject *>(Py_NewRef(reinterpret_cast<PyObject *>(made)));
+  maker.given = given;
+  maker.least = least;
+  for (Py_ssize_t i = 0; i < all; ++i) {
+    PyObject *slot = PyObject_GetAttr(reinterpret_cast<PyObject *>(made), PyTuple_GET_ITEM(names, i));
+    if (slot == nullptr || !PyObject_TypeCheck(slot, &PyMemberDescr_Type)) {
+      if (slot != nullptr) PyErr_Format(PyExc_TypeError, "%R is no slot of %s", PyTuple_GET_ITEM(names, i), made->tp_name);
+      Py_XDECREF(slot);
+      Py_DECREF(self);
+      return nullptr;
+    }
+    maker.offsets[i] = reinterpret_cast<PyMemberDescrObject *>(slot)->d_member->offset;
+    Py_DECREF(slot);
+    if (i >= least) maker.defaults[i] = Py_NewRef(PyTuple_GET_ITEM(defaults, i - least));
+    maker.all = i + 1;
+  }
+  return self;
+}
+
+int traverse_maker(PyObject *self, visitproc visit, void *arg) {
+  Maker &maker = *reinterpret_cast<Maker *>(self);
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(maker.made);
+  for (Py_ssize_t i = 0; i < maker.all; ++i) Py_VISIT(maker.defaults[i]);
+  return 0;
+}
+
+void free_maker(PyObject *self) {
+  PyTypeObject *type = Py_TYPE(self);
+  Maker &maker = *reinterpret_cast<Maker *>(self);
+  PyObject_GC_UnTrack(self);
+  for (Py_ssize_t i = 0; i < maker.all; ++i) Py_CLEAR(maker.defaults[i]);
+  Py_CLEAR(maker.made);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyMemberDef maker_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Maker, vectorcall), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyType_Slot maker_slots[] = {
+    {Py_tp_doc, const_cast<char *>("Makes objects of one class from the values of their slots.")},
+    {Py_tp_new, reinterpret_cast<void *>(new_maker)},
+    {Py_tp_call, reinterpret_cast<void *>(PyVectorcall_Call)},
+    {Py_tp_traverse, reinterpret_cast<void *>(traverse_maker)},
+    {Py_tp_dealloc, reinterpret_cast<void *>(free_maker)},
+    {Py_tp_members, maker_members},
+    {0, nullptr},
+};
+
+PyType_Spec maker_spec = {
+    "cuplug.runtime.kernels.launch._quick_calls.Maker", sizeof(Maker), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, maker_slots,
+};
+
+PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "cuplug.runtime.kernels.launch._quick_calls", "Launches, and objects made from their slots.", -1,
+    nullptr, nullptr, nullptr, nullptr, nullptr,
+};
+
+int add(PyObject *module, PyType_Spec *spec) {
+  PyObject *type = PyType_FromSpec(spec);
+  if (type == nullptr) return -1;
+  const int failed = PyModule_AddType(module, reinterpret_cast<PyTypeObject *>(type));
+  Py_DECREF(type);
+  return failed;
+}
+
+}  // namespace
+
+PyMODINIT_FUNC PyInit__quick_calls() {
+  name_device = PyUnicode_InternFromString("device");
+  name_stream = PyUnicode_InternFromString("stream");
+  if (name_device == nullptr || name_stream == nullptr) return nullptr;
+  PyObject *module = PyModule_Create(&definition);
+  if (module != nullptr && (add(module, &launcher_spec) < 0 || add(module, &maker_spec) < 0)) Py_CLEAR(module);
+  return module;
+}

@@ -1,0 +1,76 @@
+"""What every small operation does besides CUDA's own work, in C++ where that was built: about a third of its time is
+spent there. What is done is said by the forms in Python, which take over wherever something is unusual, and which do
+everything where the extension module is not there or ``CUPLUG_NATIVE=0`` switches it off.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from ....allocators.core_choice import VARIABLE
+from ...drivers.base import Dim3, Driver
+
+__all__ = ["quick_launch", "quick_maker"]
+
+_native: Any = None
+if os.environ.get(VARIABLE, "") != "0":
+    with suppress(ImportError):  # it was not built
+        from . import _quick_calls as _native
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def quick_launch(
+    python: Callable[..., None],
+    driver: Driver,
+    function: int,
+    grid: Dim3,
+    block: Dim3,
+    letters: str,
+    before: bytes,
+    device: int,
+    streams: int,
+) -> Callable[..., None]:
+    """``launch(current, *values)`` of a kernel on the current stream: the quick form of ``python``, or that itself.
+
+    Args:
+        python: does the same. It is called where another device is current, where the stream is none below ``streams``,
+            where a value is not of the usual type, and where CUDA refuses.
+        driver: of the kernel.
+        function: the driver's handle of the kernel.
+        grid: the number of blocks.
+        block: the threads of a block.
+        letters: the values, as the module ``struct`` has them.
+        before: the parameter block up to the values.
+        device: the ordinal of the kernel's device.
+        streams: the first stream that the quick form is not for.
+    """
+    address = getattr(driver, "launch_address", 0)
+    if _native is None or not address:
+        return python
+    try:
+        made: Callable[..., None] = _native.Launcher(
+            address, function, grid, block, letters, before, device, streams, python
+        )
+    except ValueError:  # more parameters than it has room for
+        return python
+    return made
+
+
+def quick_maker(made: type[Any], names: tuple[str, ...], given: int, *defaults: Any) -> Callable[[_F], _F]:
+    """Decorates a function that makes objects of one class from the values of their slots, given by position.
+
+    Args:
+        made: the class. It has these names in its ``__slots__``, and nothing else to do when an object is made.
+        names: of the slots that are set, first those whose values are given.
+        given: how many values may be given.
+        *defaults: the values of the last slots where they are not given.
+    """
+
+    def quick(python: _F) -> _F:
+        return python if _native is None else _native.Maker(made, names, given, defaults)
+
+    return quick
