@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from cuplug.runtime.kernels.compile.stub_headers import STUBS, stubs_for, write_stubs
+from cuplug.runtime.kernels.simulator.host_compiler import find_compiler
 from cuplug.runtime.kernels.source.host_code import without_host_code
 from cuplug.runtime.kernels.source.tokens import Tokens
 
@@ -243,6 +245,21 @@ def test_stubs_come_with_what_they_include(tmp_path: Path) -> None:
     assert (tmp_path / "sys" / "time.h").exists()
     assert (tmp_path / "thrust" / "iterator" / "zip_iterator.h").exists()
     assert all(text.startswith("#pragma once\n") for text in STUBS.values())
+
+
+@pytest.mark.needs_sim
+def test_stubs_come_before_folders_that_a_script_in_the_compilers_place_adds(
+    machine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = folder_with(tmp_path, fstream="#error the one that is installed\n")
+    script = tmp_path / "c++"
+    script.write_text(f'#!/bin/sh\nexec {shlex.join(find_compiler().command)} -isystem {installed} "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("CXX", str(script))
+    source = '#include <fstream>\nextern "C" __global__ void k(int *x) { *x = 5; }\n'
+    out = machine.zeros(1, np.int32)
+    machine.module(source).get_function("k")(out, grid=1, block=1)
+    assert machine.down(out, 1, np.int32)[0] == 5
 
 
 @pytest.mark.parametrize("preprocessed", [False, True])

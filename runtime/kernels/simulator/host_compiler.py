@@ -243,7 +243,10 @@ def _compile(
     path = write_source(source, folder)
     stubs = folder / "stubs"
     write_stubs(included_names(source, *folders_of(flags)), stubs)
-    include = ["-I", str(HEADERS), "-I", str(HEADERS / "include"), "-isystem", str(stubs)]
+    include = ["-I", str(HEADERS), "-I", str(HEADERS / "include")]
+    # After the program's own folders, and before those that the compiler is told by -isystem: what ``CXX`` names may be
+    # a script that names the standard library's so. The marks below make them the system's all the same.
+    flags = [*flags, "-I", str(stubs)]
     standard = [flag for flag in flags if flag.startswith("-std=")]
     scan = ["-E", *_COMMON, *standard, "-DCUPLUG_SCAN", *include, "-imacros", "cuda_host.h", *flags]
     scan += ["-MD", "-MF", "dependencies", "-x", "c++", path]
@@ -255,7 +258,8 @@ def _compile(
         raise _failure(scanned, source)
     forced = "-DCUPLUG_BARRIERS" in flags or "-DCUPLUG_BARRIERS=1" in flags
     mentioned = re.findall(r"\w+", " ".join(expressions))
-    for_device = without_host_code(scanned.stdout, preprocessed=True, also=mentioned)
+    marked = re.sub(rf'^# \d+ "{re.escape(str(stubs))}/.*', r"\g<0> 3", scanned.stdout, flags=re.MULTILINE)
+    for_device = without_host_code(marked, preprocessed=True, also=mentioned)
     translated = folder / "translated.cpp"
     checks = _RACES[compiler.kind] if races else _CHECKS[compiler.kind] if checked else ()
     link = ["-shared", "-nodefaultlibs", "-Wl,--no-undefined,-Bsymbolic", "-o", "module.so", "translated.cpp"]
@@ -276,7 +280,9 @@ def _compile(
             loops=loops,
         )
         translated.write_text(translation.text)
-        compiled = compiler.run([*compiler.flags(), *standard, *checks, *recursive, *include, *link], directory)
+        compiled = compiler.run(
+            [*compiler.flags(), *standard, *checks, *recursive, *include, "-I", str(stubs), *link], directory
+        )
         if compiled.returncode and shifts and _NOT_SHIFTED.search(compiled.stderr):
             shifts = False
         elif compiled.returncode and not recursive and _RECURSIVE.search(compiled.stderr):
