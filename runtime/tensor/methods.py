@@ -198,6 +198,12 @@ def add_operators(operation: Elementwise) -> None:
             return NotImplemented  # type: ignore[no-any-return]
 
     def in_place(self: Tensor, other: Any) -> Tensor:
+        if type(other) is Tensor and other._storage is not self._storage:  # as in apply_into2
+            own = self._layout
+            plan = own.plans.get((operation.into, own, other._layout))
+            if plan is not None:
+                plan(self, self, other)
+                return self
         try:
             return apply_into2(operation, self, other)
         except OperandTypeError:

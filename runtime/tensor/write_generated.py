@@ -65,7 +65,7 @@ from typing import Any
 
 from ..core.tensor import Tensor
 from ..places.elementwise_table import BY_NAME
-from .elementwise import apply, apply1, apply2, apply_into, apply_into2, apply_out
+from .elementwise import apply, apply1, apply2, apply_into, apply_into1, apply_into2, apply_out
 
 '''
 
@@ -94,7 +94,7 @@ def _functions(line: Elementwise) -> str:
     constant = f"_{line.name.upper()}"
     names = line.keywords or ("input", "other")[: line.arity]
     given = ", ".join(names)
-    apply, into = {1: ("apply1", "apply_into"), 2: ("apply2", "apply_into2"), 3: ("apply", "apply_into")}[line.arity]
+    apply, into = {1: ("apply1", "apply_into1"), 2: ("apply2", "apply_into2"), 3: ("apply", "apply_into")}[line.arity]
     kinds = ["Any"] * line.arity
     if line.arity == 1 or not line.numbers:
         kinds = ["Tensor"] * line.arity
@@ -104,7 +104,7 @@ def _functions(line: Elementwise) -> str:
     text += f"    return {apply}({constant}, {given}) if out is None else apply_out({constant}, out, {given})\n"
     if line.in_place:
         parameters = ", ".join(f"{name}: {kind}" for name, kind in zip(names, ["Tensor", *kinds[1:]], strict=True))
-        operands = given if line.arity == 2 else f"{names[0]}, {given}"
+        operands = given if line.arity < 3 else f"{names[0]}, {given}"
         text += f"\n\ndef {line.name}_({parameters}) -> Tensor:\n"
         text += f'    """``{line.name}``, written to ``{names[0]}`` itself.\n\n'
         text += f"    It raises what ``{line.name}`` raises, and where the result does not fit ``{names[0]}``.\n"

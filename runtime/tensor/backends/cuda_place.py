@@ -143,7 +143,8 @@ class CudaPlace(DevicePlace):
         tests = operation.rule is TypeRule.TEST
         settled = [layout.dtype.itemsize if layout is not None else _to_number(kind, tests) for layout, kind in given]
         launchers = _element_wise_launchers("".join("n" if layout is None else "t" for layout in operands))
-        write, new = launchers(self, out, forms, form, mask, *settled)
+        write, into, new = launchers(self, out, forms, form, mask, *settled)
+        write.into = into  # type: ignore[attr-defined]
         if out.contiguous:
             write.new = new  # type: ignore[attr-defined]
         return write
@@ -354,9 +355,10 @@ class CudaPlace(DevicePlace):
 
 
 @cache
-def _element_wise_launchers(kinds: str) -> Callable[..., tuple[Kernel, Kernel]]:
-    """Makes the functions that launch an element-wise kernel: ``write(out, *operands)``, and ``new(*operands)``, whose
-    result is a new contiguous tensor. They are generated: a loop over the operands takes half as long as a launch.
+def _element_wise_launchers(kinds: str) -> Callable[..., tuple[Kernel, Kernel, Kernel]]:
+    """Makes the functions that launch an element-wise kernel: ``write(out, *operands)``; ``into``, which does the same
+    and counts that ``out`` was written to; and ``new(*operands)``, whose result is a new contiguous tensor. They are
+    generated: a loop over the operands takes half as long as a launch.
 
     Args:
         kinds: one letter for each operand, ``t`` for a tensor and ``n`` for a number.
@@ -374,12 +376,17 @@ def launchers(place, layout, forms, form, mask, {arguments.each("s{k}", between=
     def write(out, {given}):
         current = runtime.current
         x = {address_of("out", "size")}{body}
+    def into(out, {given}):
+        current = runtime.current
+        x = {address_of("out", "size")}{body}
+        out._storage.version += 1
+        return out
     def new({given}):
         current = runtime.current
         storage = allocate(nbytes, current)
         x = storage.address{body}
         return make_tensor(storage, 0, layout)
-    return write, new
+    return write, into, new
 """
     return arguments.function(source, "launchers", {"make_tensor": make_tensor})
 

@@ -28,6 +28,7 @@ __all__ = [
     "apply1",
     "apply2",
     "apply_into",
+    "apply_into1",
     "apply_into2",
     "apply_out",
     "common_place",
@@ -84,26 +85,44 @@ def apply_into(operation: Elementwise, out: Tensor, *operands: Any) -> Tensor:
         ValueError: the result does not have the shape of ``out``, or ``out`` has several indices for one element.
         TypeError: the result cannot be cast to the type of ``out``, or as for ``apply``.
     """
-    if len(operands) == 1 and type(operands[0]) in _NUMBERS:  # the most usual case: it is filled
-        plan = out._layout.plans.get((operation.into, type(operands[0])))
+    key: list[Any] = [operation.into]
+    for each in operands:  # as ``dispatch`` does, in fewer steps
+        if type(each) is Tensor:
+            if each._storage is out._storage and each is not out:
+                break
+            key.append(each._layout)
+        elif type(each) in _NUMBERS:
+            key.append(type(each))
+        else:
+            break
+    else:
+        plan = out._layout.plans.get(tuple(key))
         if plan is not None:
-            plan(out, operands[0])
+            plan(out, *operands)
             return out
     ready = [_away_from(out, each) if isinstance(each, Tensor) else number_of(each) for each in operands]
     dispatch(operation.into, _prepare_into, (out, *ready))
     return out
 
 
+def apply_into1(operation: Elementwise, a: Tensor) -> Tensor:
+    """``apply_into`` of ``a`` to ``a``, in fewer steps. Mixed precision leaves alone what is written in place."""
+    own = a._layout
+    plan = own.plans.get((operation.into, own))
+    if plan is None:
+        return apply_into(operation, a, a)
+    plan(a, a)
+    return a
+
+
 def apply_into2(operation: Elementwise, a: Tensor, b: Any) -> Tensor:
     """``apply_into`` of ``a`` and ``b`` to ``a``, in fewer steps."""
     own = a._layout
-    if type(b) in _NUMBERS:
-        plan = own.plans.get((operation.into, own, type(b)))
+    if type(b) is Tensor:
+        away = b._storage is not a._storage or b is a
+        plan = own.plans.get((operation.into, own, b._layout)) if away else None
     else:
-        try:
-            plan = own.plans.get((operation.into, own, b._layout)) if b._storage is not a._storage else None
-        except AttributeError:
-            plan = None
+        plan = own.plans.get((operation.into, own, type(b))) if type(b) in _NUMBERS else None
     if plan is None:
         return apply_into(operation, a, a, b)
     plan(a, a, b)
@@ -260,6 +279,10 @@ def _new(kernel: Kernel, place: Place, target: Layout) -> Plan:
 
 
 def _into(kernel: Kernel) -> Plan:
+    own: Plan | None = getattr(kernel, "into", None)
+    if own is not None:
+        return own
+
     def plan(out: Tensor, *operands: Any) -> Tensor:
         kernel(out, *operands)
         out._storage.version += 1

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..core.tensor import Tensor
 from ..places.elementwise_table import BY_NAME
-from .elementwise import apply, apply1, apply2, apply_into, apply_into2, apply_out
+from .elementwise import apply, apply1, apply2, apply_into, apply_into1, apply_into2, apply_out
 
 __all__ = [
     "abs",
@@ -983,7 +983,7 @@ def logical_not_(input: Tensor) -> Tensor:
 
     It raises what ``logical_not`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_LOGICAL_NOT, input, input)
+    return apply_into1(_LOGICAL_NOT, input)
 
 
 _BITWISE_AND = BY_NAME["bitwise_and"]
@@ -1088,7 +1088,7 @@ def bitwise_not_(input: Tensor) -> Tensor:
 
     It raises what ``bitwise_not`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_BITWISE_NOT, input, input)
+    return apply_into1(_BITWISE_NOT, input)
 
 
 _BITWISE_LEFT_SHIFT = BY_NAME["bitwise_left_shift"]
@@ -1166,7 +1166,7 @@ def neg_(input: Tensor) -> Tensor:
 
     It raises what ``neg`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_NEG, input, input)
+    return apply_into1(_NEG, input)
 
 
 negative = neg
@@ -1210,7 +1210,7 @@ def abs_(input: Tensor) -> Tensor:
 
     It raises what ``abs`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_ABS, input, input)
+    return apply_into1(_ABS, input)
 
 
 absolute = abs
@@ -1235,7 +1235,7 @@ def sign_(input: Tensor) -> Tensor:
 
     It raises what ``sign`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_SIGN, input, input)
+    return apply_into1(_SIGN, input)
 
 
 _SQUARE = BY_NAME["square"]
@@ -1256,7 +1256,7 @@ def square_(input: Tensor) -> Tensor:
 
     It raises what ``square`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_SQUARE, input, input)
+    return apply_into1(_SQUARE, input)
 
 
 _RECIPROCAL = BY_NAME["reciprocal"]
@@ -1277,7 +1277,7 @@ def reciprocal_(input: Tensor) -> Tensor:
 
     It raises what ``reciprocal`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_RECIPROCAL, input, input)
+    return apply_into1(_RECIPROCAL, input)
 
 
 _FLOOR = BY_NAME["floor"]
@@ -1301,7 +1301,7 @@ def floor_(input: Tensor) -> Tensor:
 
     It raises what ``floor`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_FLOOR, input, input)
+    return apply_into1(_FLOOR, input)
 
 
 _CEIL = BY_NAME["ceil"]
@@ -1325,7 +1325,7 @@ def ceil_(input: Tensor) -> Tensor:
 
     It raises what ``ceil`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_CEIL, input, input)
+    return apply_into1(_CEIL, input)
 
 
 _TRUNC = BY_NAME["trunc"]
@@ -1349,7 +1349,7 @@ def trunc_(input: Tensor) -> Tensor:
 
     It raises what ``trunc`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_TRUNC, input, input)
+    return apply_into1(_TRUNC, input)
 
 
 fix = trunc
@@ -1377,7 +1377,7 @@ def frac_(input: Tensor) -> Tensor:
 
     It raises what ``frac`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_FRAC, input, input)
+    return apply_into1(_FRAC, input)
 
 
 _SIGNBIT = BY_NAME["signbit"]
@@ -1450,7 +1450,7 @@ def exp_(input: Tensor) -> Tensor:
 
     It raises what ``exp`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_EXP, input, input)
+    return apply_into1(_EXP, input)
 
 
 _EXP2 = BY_NAME["exp2"]
@@ -1471,7 +1471,7 @@ def exp2_(input: Tensor) -> Tensor:
 
     It raises what ``exp2`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_EXP2, input, input)
+    return apply_into1(_EXP2, input)
 
 
 _EXPM1 = BY_NAME["expm1"]
@@ -1492,7 +1492,7 @@ def expm1_(input: Tensor) -> Tensor:
 
     It raises what ``expm1`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_EXPM1, input, input)
+    return apply_into1(_EXPM1, input)
 
 
 _LOG = BY_NAME["log"]
@@ -1513,7 +1513,7 @@ def log_(input: Tensor) -> Tensor:
 
     It raises what ``log`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_LOG, input, input)
+    return apply_into1(_LOG, input)
 
 
 _LOG2 = BY_NAME["log2"]
@@ -1534,7 +1534,7 @@ def log2_(input: Tensor) -> Tensor:
 
     It raises what ``log2`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_LOG2, input, input)
+    return apply_into1(_LOG2, input)
 
 
 _LOG10 = BY_NAME["log10"]
@@ -1555,7 +1555,7 @@ def log10_(input: Tensor) -> Tensor:
 
     It raises what ``log10`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_LOG10, input, input)
+    return apply_into1(_LOG10, input)
 
 
 _LOG1P = BY_NAME["log1p"]
@@ -1576,7 +1576,7 @@ def log1p_(input: Tensor) -> Tensor:
 
     It raises what ``log1p`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_LOG1P, input, input)
+    return apply_into1(_LOG1P, input)
 
 
 _SQRT = BY_NAME["sqrt"]
@@ -1597,7 +1597,7 @@ def sqrt_(input: Tensor) -> Tensor:
 
     It raises what ``sqrt`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_SQRT, input, input)
+    return apply_into1(_SQRT, input)
 
 
 _RSQRT = BY_NAME["rsqrt"]
@@ -1618,7 +1618,7 @@ def rsqrt_(input: Tensor) -> Tensor:
 
     It raises what ``rsqrt`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_RSQRT, input, input)
+    return apply_into1(_RSQRT, input)
 
 
 _SIN = BY_NAME["sin"]
@@ -1639,7 +1639,7 @@ def sin_(input: Tensor) -> Tensor:
 
     It raises what ``sin`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_SIN, input, input)
+    return apply_into1(_SIN, input)
 
 
 _COS = BY_NAME["cos"]
@@ -1660,7 +1660,7 @@ def cos_(input: Tensor) -> Tensor:
 
     It raises what ``cos`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_COS, input, input)
+    return apply_into1(_COS, input)
 
 
 _TAN = BY_NAME["tan"]
@@ -1681,7 +1681,7 @@ def tan_(input: Tensor) -> Tensor:
 
     It raises what ``tan`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_TAN, input, input)
+    return apply_into1(_TAN, input)
 
 
 _ASIN = BY_NAME["asin"]
@@ -1702,7 +1702,7 @@ def asin_(input: Tensor) -> Tensor:
 
     It raises what ``asin`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_ASIN, input, input)
+    return apply_into1(_ASIN, input)
 
 
 arcsin = asin
@@ -1727,7 +1727,7 @@ def acos_(input: Tensor) -> Tensor:
 
     It raises what ``acos`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_ACOS, input, input)
+    return apply_into1(_ACOS, input)
 
 
 arccos = acos
@@ -1752,7 +1752,7 @@ def atan_(input: Tensor) -> Tensor:
 
     It raises what ``atan`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_ATAN, input, input)
+    return apply_into1(_ATAN, input)
 
 
 arctan = atan
@@ -1777,7 +1777,7 @@ def sinh_(input: Tensor) -> Tensor:
 
     It raises what ``sinh`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_SINH, input, input)
+    return apply_into1(_SINH, input)
 
 
 _COSH = BY_NAME["cosh"]
@@ -1798,7 +1798,7 @@ def cosh_(input: Tensor) -> Tensor:
 
     It raises what ``cosh`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_COSH, input, input)
+    return apply_into1(_COSH, input)
 
 
 _TANH = BY_NAME["tanh"]
@@ -1819,7 +1819,7 @@ def tanh_(input: Tensor) -> Tensor:
 
     It raises what ``tanh`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_TANH, input, input)
+    return apply_into1(_TANH, input)
 
 
 _ASINH = BY_NAME["asinh"]
@@ -1840,7 +1840,7 @@ def asinh_(input: Tensor) -> Tensor:
 
     It raises what ``asinh`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_ASINH, input, input)
+    return apply_into1(_ASINH, input)
 
 
 arcsinh = asinh
@@ -1865,7 +1865,7 @@ def acosh_(input: Tensor) -> Tensor:
 
     It raises what ``acosh`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_ACOSH, input, input)
+    return apply_into1(_ACOSH, input)
 
 
 arccosh = acosh
@@ -1890,7 +1890,7 @@ def atanh_(input: Tensor) -> Tensor:
 
     It raises what ``atanh`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_ATANH, input, input)
+    return apply_into1(_ATANH, input)
 
 
 arctanh = atanh
@@ -1915,7 +1915,7 @@ def erf_(input: Tensor) -> Tensor:
 
     It raises what ``erf`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_ERF, input, input)
+    return apply_into1(_ERF, input)
 
 
 _ERFC = BY_NAME["erfc"]
@@ -1936,7 +1936,7 @@ def erfc_(input: Tensor) -> Tensor:
 
     It raises what ``erfc`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_ERFC, input, input)
+    return apply_into1(_ERFC, input)
 
 
 _DEG2RAD = BY_NAME["deg2rad"]
@@ -1957,7 +1957,7 @@ def deg2rad_(input: Tensor) -> Tensor:
 
     It raises what ``deg2rad`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_DEG2RAD, input, input)
+    return apply_into1(_DEG2RAD, input)
 
 
 _RAD2DEG = BY_NAME["rad2deg"]
@@ -1978,7 +1978,7 @@ def rad2deg_(input: Tensor) -> Tensor:
 
     It raises what ``rad2deg`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_RAD2DEG, input, input)
+    return apply_into1(_RAD2DEG, input)
 
 
 _SIGMOID = BY_NAME["sigmoid"]
@@ -1999,7 +1999,7 @@ def sigmoid_(input: Tensor) -> Tensor:
 
     It raises what ``sigmoid`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_SIGMOID, input, input)
+    return apply_into1(_SIGMOID, input)
 
 
 _RELU = BY_NAME["relu"]
@@ -2023,7 +2023,7 @@ def relu_(input: Tensor) -> Tensor:
 
     It raises what ``relu`` raises, and where the result does not fit ``input``.
     """
-    return apply_into(_RELU, input, input)
+    return apply_into1(_RELU, input)
 
 
 _LERP = BY_NAME["lerp"]

@@ -8,7 +8,7 @@ from ..core.tensor_errors import ElementTypeError
 from ..places.elementwise_table import BY_NAME
 from . import elementwise_functions as each
 from .copying import clone
-from .elementwise import apply, apply_into
+from .elementwise import apply, apply_into1
 from .results import in_place, into, store
 
 __all__ = ["nan_to_num", "nan_to_num_", "round", "round_"]
@@ -70,5 +70,5 @@ nan_to_num_ = in_place(nan_to_num)
 def round_(input: Tensor, *, decimals: int = 0) -> Tensor:
     """``round``, written to the tensor itself. It raises what ``round`` raises, and where the result does not fit."""
     if not decimals:
-        return apply_into(_ROUND, input, input)
+        return apply_into1(_ROUND, input)
     return store(input, round(input, decimals=decimals))

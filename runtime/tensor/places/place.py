@@ -31,7 +31,8 @@ __all__ = ["Kernel", "Place", "place_at"]
 
 Kernel = Callable[..., None]
 """``kernel(*outs, *operands)``: outs are tensors; operands are tensors, or Python numbers where none was prepared.
-One of ``elementwise`` may have an attribute ``new``: the function of the operands that makes the result, too."""
+One of ``elementwise`` may have an attribute ``new``: the function of the operands that makes the result, too; and an
+attribute ``into``, which is called as it is, also counts that the out was written to, and returns the out."""
 
 
 class Place(Location, ABC):

@@ -52,6 +52,18 @@ def test_element_wise_kernels_run_flat_strided_and_tiled() -> None:
 
 @pytest.mark.needs_sim
 @pytest.mark.usefixtures("kernels")
+def test_what_is_written_in_place_is_counted_and_returned() -> None:
+    x, y = cuplug.tensor([-1.0, 2.0], device="cuda"), cuplug.tensor([3.0, 4.0], device="cuda")
+    for times, run in enumerate([x.relu_, lambda: x.add_(y), lambda: x.mul_(2), lambda: x.lerp_(y, y)] * 2):
+        before = x._version
+        assert run() is x
+        assert x._version == before + 1, times
+    assert (x + y)._version == 0
+    np.testing.assert_array_equal(x.cpu().numpy(), [-3.0, -8.0])
+
+
+@pytest.mark.needs_sim
+@pytest.mark.usefixtures("kernels")
 def test_reductions_run_over_rows_columns_and_everything() -> None:
     a = np.random.default_rng(0).normal(size=(300, 257)).astype(np.float32)
     x = cuplug.tensor(a, device="cuda")
