@@ -12,7 +12,7 @@ from ....allocators.errors import OutOfMemoryError
 from ...device_name import CPU
 from ..core.dtypes import dtype
 from ..core.layout import Layout
-from ..core.storage import Storage
+from ..core.storage import ArrayStorage, Storage
 from ..core.tensor import Tensor, make_tensor
 from ..places.elementwise_table import Elementwise
 from ..places.place import Kernel
@@ -30,7 +30,7 @@ class HostPlace(NumpyPlace):
 
     def allocate(self, nbytes: int) -> Storage:
         try:
-            return Storage(self, nbytes, np.empty(nbytes, np.uint8))
+            return ArrayStorage(self, nbytes, np.empty(nbytes, np.uint8))
         except MemoryError:
             raise _out_of_memory(nbytes) from None
 
@@ -41,7 +41,7 @@ class HostPlace(NumpyPlace):
                 array = np.empty(layout.shape, layout.dtype.numpy)
             except MemoryError:
                 raise _out_of_memory(layout.nbytes) from None
-            return make_tensor(Storage(self, layout.nbytes, array), 0, layout, array)
+            return make_tensor(ArrayStorage(self, layout.nbytes, array), 0, layout, array)
         low, high = layout.span()
         return make_tensor(self.allocate((high - low) * layout.dtype.itemsize), -low, layout)
 
@@ -77,7 +77,7 @@ class HostPlace(NumpyPlace):
 
         def new(*tensors: Any) -> Tensor:
             array = np.asarray(function(*[getattr(each, "_host", each) for each in tensors]), order="C")
-            return make_tensor(Storage(self, out.nbytes, array), 0, out, array)
+            return make_tensor(ArrayStorage(self, out.nbytes, array), 0, out, array)
 
         return new
 

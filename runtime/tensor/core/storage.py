@@ -15,7 +15,7 @@ from ...runtime import Runtime
 from .layout import Location
 from .tensor_errors import ArgumentError
 
-__all__ = ["Storage", "make_storage", "pinned_storage"]
+__all__ = ["ArrayStorage", "Storage", "make_storage", "pinned_storage"]
 
 
 class Storage:
@@ -42,21 +42,6 @@ class Storage:
         self._bytes: npt.NDArray[np.uint8] | None = None
         if address is not None:
             self.address = address
-
-    def __getattr__(self, name: str) -> Any:
-        # Asking NumPy for an address is slow, and most arrays are never asked: only done when `address` is unset.
-        if name != "address":
-            raise AttributeError(name)
-        owner = self.owner
-        address = owner.__array_interface__["data"][0]
-        self.address = address if owner.flags.c_contiguous else address + _extent(owner)[0]
-        return self.address
-
-    @classmethod
-    def of_array(cls, place: Location, array: npt.NDArray[Any]) -> Storage:
-        """The memory of a host array, shared with it."""
-        low, high = _extent(array)
-        return cls(place, high - low, array)
 
     @property
     def bytes(self) -> npt.NDArray[np.uint8]:
@@ -116,13 +101,36 @@ def make_storage(place: Location, nbytes: int, owner: Any, address: int) -> Stor
     return Storage(place, nbytes, owner, address)
 
 
+class ArrayStorage(Storage):
+    """Memory of one of NumPy's arrays. Its address is asked of NumPy when it is needed: that is slow, and most are not.
+
+    ``Storage`` does not do so: with a method ``__getattr__`` the interpreter looks up every attribute the slow way.
+    """
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "address":
+            raise AttributeError(name)
+        owner = self.owner
+        address = owner.__array_interface__["data"][0]
+        self.address = address if owner.flags.c_contiguous else address + _extent(owner)[0]
+        return self.address
+
+    @classmethod
+    def of_array(cls, place: Location, array: npt.NDArray[Any]) -> ArrayStorage:
+        """The memory of a host array, shared with it."""
+        low, high = _extent(array)
+        return cls(place, high - low, array)
+
+
 def pinned_storage(runtime: Runtime, place: Location, nbytes: int) -> Storage:
     """``nbytes`` bytes of page-locked memory. It serves others once the last array on it and the copies are done.
 
     Raises:
         CuplugError: there is no CUDA device.
     """
-    return Storage(place, nbytes, alloc_pinned(nbytes, runtime=runtime).array, pinned=True)
+    return ArrayStorage(place, nbytes, alloc_pinned(nbytes, runtime=runtime).array, pinned=True)
 
 
 class _Memory:

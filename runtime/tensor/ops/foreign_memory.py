@@ -10,7 +10,7 @@ from ..backends.host_place import HOST
 from ..core.dtypes import dtype
 from ..core.layout import Layout
 from ..core.shapes import Shape
-from ..core.storage import Storage
+from ..core.storage import ArrayStorage, Storage
 from ..core.tensor import Tensor, make_tensor
 from ..places.place import Place
 
@@ -33,7 +33,7 @@ def host_memory(address: int, kind: dtype, shape: Shape, strides: Shape | None, 
     low, high = layout.span()
     nbytes = (high - low) * kind.itemsize
     memory = np.asarray(_HostMemory(address + low * kind.itemsize, nbytes, owner)) if nbytes else np.empty(0, np.uint8)
-    return make_tensor(Storage(HOST, nbytes, memory), -low, layout)
+    return make_tensor(ArrayStorage(HOST, nbytes, memory), -low, layout)
 
 
 class _HostMemory:

@@ -12,7 +12,7 @@ from ..backends.host_place import HOST
 from ..core.dtypes import bool_, dtype, int64, uint8
 from ..core.layout import Layout
 from ..core.shapes import Size
-from ..core.storage import Storage
+from ..core.storage import ArrayStorage
 from ..core.tensor import Tensor, make_tensor, view_of
 from ..places.dispatch import Plan, dispatch
 from ..places.elementwise_table import BY_NAME
@@ -220,5 +220,5 @@ def _index_of(values: Any) -> Tensor:
 
 def put_on(place: Place, array: Any, kind: dtype = int64) -> Tensor:
     """An array of the type ``kind``, made for the purpose, as a tensor of a place."""
-    tensor = make_tensor(Storage(HOST, array.nbytes, array), 0, Layout.of(HOST, kind, array.shape), array)
+    tensor = make_tensor(ArrayStorage(HOST, array.nbytes, array), 0, Layout.of(HOST, kind, array.shape), array)
     return tensor if place is HOST else copied_to(tensor, place)

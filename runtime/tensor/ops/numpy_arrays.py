@@ -11,7 +11,7 @@ from ..backends.host_place import HOST
 from ..core.dtypes import from_numpy as dtype_from_numpy
 from ..core.dtypes import scalar_dtype
 from ..core.layout import Layout
-from ..core.storage import Storage
+from ..core.storage import ArrayStorage
 from ..core.tensor import Tensor, make_tensor
 
 __all__ = ["adopt_array", "from_numpy", "number_as_tensor"]
@@ -33,7 +33,7 @@ def from_numpy(array: npt.NDArray[Any]) -> Tensor:
             f"the array's strides {array.strides} are no multiples of an element of {itemsize} bytes; copy it"
         )
     layout = Layout.of(HOST, kind, array.shape, tuple(stride // itemsize for stride in array.strides))
-    storage = Storage.of_array(HOST, array)
+    storage = ArrayStorage.of_array(HOST, array)
     return make_tensor(storage, -layout.span()[0], layout, array if type(array) is np.ndarray else None)
 
 
@@ -42,7 +42,7 @@ def adopt_array(array: Any) -> Tensor:
     kind = dtype_from_numpy(array.dtype)
     strides = None if array.flags.c_contiguous else tuple(stride // kind.itemsize for stride in array.strides)
     layout = Layout.of(HOST, kind, array.shape, strides)
-    return make_tensor(Storage(HOST, layout.nbytes, array), 0, layout, array)
+    return make_tensor(ArrayStorage(HOST, layout.nbytes, array), 0, layout, array)
 
 
 def number_as_tensor(value: bool | float) -> Tensor:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ..core.dtypes import dtype, uint8
 from ..core.layout import Layout
 from ..core.shapes import Shape
-from ..core.storage import Storage
+from ..core.storage import ArrayStorage, Storage
 from ..core.tensor import Tensor, make_tensor
 from ..places.place import place_at
 from ..places.registry import place_of
@@ -57,3 +57,4 @@ def _as_bytes(storage: Storage) -> Tensor:
 
 
 copyreg.pickle(Storage, _reduce_storage)
+copyreg.pickle(ArrayStorage, _reduce_storage)

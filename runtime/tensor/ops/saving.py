@@ -25,7 +25,7 @@ from ..backends.host_place import HOST
 from ..core.dtypes import ALL, UNSIGNED, dtype, uint8
 from ..core.layout import Layout
 from ..core.shapes import Size
-from ..core.storage import Storage
+from ..core.storage import ArrayStorage, Storage
 from ..core.tensor import Tensor, make_tensor
 from ..core.tensor_errors import ArgumentError
 from ..places.place import place_at
@@ -214,7 +214,7 @@ def _placed(flat: Tensor, location: str, where: Callable[[Storage, str], Any]) -
 
 def _host_bytes(content: bytes) -> Tensor:
     array = np.frombuffer(bytearray(content), np.uint8)
-    return make_tensor(Storage(HOST, array.nbytes, array), 0, Layout.of(HOST, uint8, array.shape), array)
+    return make_tensor(ArrayStorage(HOST, array.nbytes, array), 0, Layout.of(HOST, uint8, array.shape), array)
 
 
 def _from_archive(archive: zipfile.ZipFile, where: Callable[[Storage, str], Any]) -> Any:
