@@ -87,6 +87,13 @@ def test_beyond_the_edges(machine: Any, textures: Any, edges: str, normalized: b
     assert sample(machine, texture, -1.5 * scale, scale, 8).tolist() == expected
 
 
+def test_a_border_fades_along_the_axes_that_there_are(machine: Any, textures: Any) -> None:
+    values = np.array([64, 128, 256, 512], np.float32)
+    texture = textures(machine.up(values), 4, np.float32, filter="linear", address="border")
+    expected = np.interp(np.arange(-1, 6, 0.25) - 0.5, np.arange(-1, 5), [0, *values, 0])
+    assert np.allclose(sample(machine, texture, -1, 0.25, 28), expected)
+
+
 def test_three_dimensions_channels_and_shares_of_integers(machine: Any, textures: Any) -> None:
     module = machine.module(SOURCE)
     cube = np.arange(12, dtype=np.float32)

@@ -16,6 +16,7 @@ _INVALID_VALUE = 1
 _SURFACE_LDST = 2  # CUDA_ARRAY3D_SURFACE_LDST
 _ARRAY, _LINEAR, _PITCH2D = 0, 2, 3  # CUresourcetype
 _IN_DEVICE, _IN_ARRAY = 2, 3  # CUmemorytype
+_CLAMP = 1  # CUaddress_mode
 _READ_AS_INTEGER, _NORMALIZED_COORDINATES = 1, 2  # CU_TRSF_...
 # CUarray_format
 _FORMATS = {
@@ -154,7 +155,9 @@ class CudaTextures:
         flags = _NORMALIZED_COORDINATES if texels.normalized_coordinates else 0
         if texels.kind in "iu" and not texels.normalized_values:
             flags |= _READ_AS_INTEGER
-        texture = _TextureDescriptor((_Int * 3)(*texels.address), int(texels.linear), flags)
+        # A GPU looks at one dimension as at a row of height 1, at its upper edge: half of what it filters is beyond.
+        edges = texels.address if texels.height else (texels.address[0], _CLAMP, _CLAMP)
+        texture = _TextureDescriptor((_Int * 3)(*edges), int(texels.linear), flags)
         detail = f"{_shape(texels)} texels"
         if not array:
             detail += (
