@@ -70,7 +70,14 @@ def test_a_last_block_without_a_fence_is_a_race(machine: Any) -> None:
 @pytest.mark.parametrize(
     ("kernel", "blocks"),
     [
-        *(("same_value", 1), ("warp_sum", 1), ("histogram", 8), ("last_block", 32), ("chained", 32)),
+        *(
+            ("same_value", 1),
+            ("warp_sum", 1),
+            ("histogram", 8),
+            ("last_block", 32),
+            ("last_block_begins_again", 2),
+            ("chained", 32),
+        ),
         *(("guarded_sum", 16), ("returns_early", 1), ("bytes", 1), ("turned_halves", 1)),
     ],
 )

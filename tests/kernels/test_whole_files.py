@@ -297,3 +297,29 @@ def test_what_nvcc_knows_of_the_standard_library_without_being_told(machine: Any
     assert machine.down(out, 1, np.int32)[0] == 3 + 2 + 1
     module.get_function("deep::inner")(out, grid=1, block=1)
     assert machine.down(out, 1, np.int32)[0] == 4
+
+
+SHARED_BUFFER = """
+template <int SIZE> class Reversed {
+    int items[SIZE];
+    template <bool STORES> __device__ void pass(int *x) {
+        if (STORES) items[threadIdx.x] = x[threadIdx.x];
+        else x[threadIdx.x] = items[SIZE - 1 - threadIdx.x];
+    }
+public:
+    __device__ static void run(int *x) {
+        __shared__ Reversed<SIZE> reversed;
+        reversed.pass<true>(x);
+        __syncthreads();
+        reversed.pass<false>(x);
+    }
+};
+extern "C" __global__ void k(int *x) { Reversed<64>::run(x); }
+"""
+
+
+@pytest.mark.needs_sim
+def test_templates_of_a_shared_variables_own_class_are_called_as_they_are(machine: Any) -> None:
+    x = machine.up(np.arange(64, dtype=np.int32))
+    machine.module(SHARED_BUFFER).get_function("k")(x, grid=1, block=64)
+    assert (machine.down(x, 64, np.int32) == np.arange(64)[::-1]).all()

@@ -268,7 +268,8 @@ def _share(
         else:
             edits.after(semicolon, "};")
             shared = {name: f"__cuplug::shared<{struct}>().{name}" for name, _ in names}
-        references = {name: f"auto& {name} = {reference};" for name, reference in shared.items()}
+        kind = _instance_named(tokens, names, head, semicolon) or "auto"
+        references = {name: f"{kind}& {name} = {reference};" for name, reference in shared.items()}
     if in_lockstep:
         references = {
             name: lockstep.wrap_shared(tokens, head, semicolon, name, text) for name, text in references.items()
@@ -277,6 +278,17 @@ def _share(
         return references
     edits.after(semicolon, " ".join(references.values()))
     return {}
+
+
+def _instance_named(tokens: Tokens, names: list[tuple[str, int]], head: int, semicolon: int) -> str:
+    """The type of a declaration's only variable if it is written with arguments of a template, else nothing.
+
+    Within that template, functions that are templates are called without ``template`` only where the type is written.
+    """
+    if len(names) != 1 or names[0][1] + 1 != semicolon:
+        return ""
+    kept = [p for p in tokens.without_attributes(head, names[0][1]) if tokens[p] not in ("__shared__", "static")]
+    return " ".join(tokens[p] for p in kept) if tokens[names[0][1] - 1] == ">" else ""
 
 
 def _dynamic_references(tokens: Tokens, names: list[tuple[str, int]], head: int) -> dict[str, str]:

@@ -29,10 +29,15 @@ template <> struct Bits<2> { typedef unsigned short type; };
 template <> struct Bits<4> { typedef unsigned int type; };
 template <> struct Bits<8> { typedef unsigned long long type; };
 
-// Applies `change` to the value at `address` and returns the value before.
+// Applies `change` to the value at `address` and returns the value before. Where races are looked for, it must not begin
+// with a read by itself: behind the change, nobody's change before it is in conflict with what this thread does there.
 template <class T, class F> inline T update(T* address, F change) {
     typedef typename Bits<sizeof(T)>::type B;
+#if CUPLUG_RACES
+    B before = __atomic_fetch_or((B*)whole(address), (B)0, __ATOMIC_RELAXED);
+#else
     B before = __atomic_load_n((B*)whole(address), __ATOMIC_RELAXED);
+#endif
     for (;;) {
         T old, fresh;
         B after;
