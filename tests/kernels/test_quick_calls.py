@@ -23,7 +23,29 @@ class Cuda:
         pointer = ctypes.c_void_p
         kind = ctypes.CFUNCTYPE(ctypes.c_int, pointer, pointer, pointer, pointer)
         self.function = kind(self._launch)
-        self.launch_address = ctypes.cast(self.function, pointer).value
+        self.copies: list[tuple] = []
+        self.context = 192
+        copy = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_ulonglong, ctypes.c_ulonglong, ctypes.c_size_t, pointer)
+        current = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(pointer))
+        self.functions = {
+            "cuLaunchKernelEx": self.function,
+            "cuMemcpyDtoDAsync": copy(self._copy),
+            "cuCtxGetCurrent": current(self._current),
+        }
+
+    def function_address(self, name: str) -> int:
+        return ctypes.cast(self.functions[name], ctypes.c_void_p).value or 0
+
+    def primary_context(self, ordinal: int) -> int:
+        return 192 + ordinal
+
+    def _copy(self, *arguments: int) -> int:
+        self.copies.append(arguments)
+        return self.status
+
+    def _current(self, context: object) -> int:
+        context[0] = self.context
+        return 0
 
     def _launch(self, config: int, function: int, _: int, extra: int | None) -> int:
         grid_block_shared = struct.unpack("7I", ctypes.string_at(config, 28))
@@ -132,3 +154,25 @@ def test_only_slots_are_set():
         quick_calls._native.Maker(Without, ("__doc__",), 1, ())
     with pytest.raises(ValueError, match="do not fit"):
         quick_calls._native.Maker(Slotted, ("a",), 2, ())
+
+
+@needs_native
+def test_a_copy_is_asked_for_once_and_left_to_python_where_something_is_unusual():
+    cuda, called = Cuda(), []
+
+    def python(current, target, source):
+        called.append((target, source))
+
+    copy = quick_calls.quick_copy(python, cuda, 24, 0, 2**62)
+    copy(where(), 1000, 2**63 + 5)
+    assert cuda.copies == [(1000, 2**63 + 5, 24, 4711)]
+    assert called == []
+    for current in (where(device=1), where(stream=2**62)):
+        copy(current, 1000, 2000)
+    copy(where(), 0, 2000)
+    cuda.context = 193  # another library has made its own current
+    copy(where(), 1000, 2000)
+    assert len(cuda.copies) == 1
+    cuda.context, cuda.status = 192, 201
+    copy(where(), 1000, 2000)
+    assert called == [(1000, 2000), (1000, 2000), (0, 2000), (1000, 2000), (1000, 2000)]

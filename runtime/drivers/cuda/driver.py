@@ -441,13 +441,12 @@ class CudaDriver:
         launch_kernel = self._calls.cuda.cuLaunchKernelEx
         return Slot(launch_kernel, function, grid, block, shared=shared, nbytes=nbytes, cooperative=cooperative)
 
-    @property
-    def launch_address(self) -> int:
-        """Where the function ``cuLaunchKernelEx`` is, for callers in C; 0 where the installed driver has none.
+    def function_address(self, name: str) -> int:
+        """Where a function of CUDA's is in memory, for callers in C; 0 where the installed driver has none.
 
         It must not be called once the driver is closed or its process forked.
         """
-        return function_address(self._calls.cuda.cuLaunchKernelEx)
+        return function_address(getattr(self._calls.cuda, name))
 
     def _refuse(self, refusal: Refusal) -> None:
         """From now on raise instead of calling CUDA."""

@@ -19,6 +19,20 @@ class Launcher:
     ) -> Self: ...
     def __call__(self, current: object, /, *values: Any) -> None: ...
 
+class Copier:
+    def __new__(
+        cls,
+        copy: int,
+        current: int,
+        context: int,
+        nbytes: int,
+        device: int,
+        streams: int,
+        python: Callable[..., None],
+        /,
+    ) -> Self: ...
+    def __call__(self, current: object, target: int, source: int, /) -> None: ...
+
 class Maker:
     def __new__(cls, made: type[Any], names: tuple[str, ...], given: int, defaults: tuple[Any, ...], /) -> Self: ...
     def __call__(self, *values: Any) -> Any: ...

@@ -1,6 +1,6 @@
 /* The extension module cuplug.runtime.kernels.launch._quick_calls: what every small operation does besides CUDA's own
    work, without running Python code. Each has a form in Python, which says what it does and which is used where this
-   module was not built: Launcher that of quick_launch.py, Maker that of the class whose objects it makes. */
+   module was not built: Launcher and Copier what they are given as `python`, Maker the class whose objects it makes. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <structmember.h>
@@ -228,6 +228,97 @@ PyType_Spec launcher_spec = {
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, launcher_slots,
 };
 
+/* Copies so many bytes from one address of a device to another. */
+using Copy = int (*)(unsigned long long, unsigned long long, size_t, void *);
+using Current = int (*)(void **);
+
+struct Copier {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  Copy copy;
+  Current current;
+  void *context;
+  size_t nbytes;
+  unsigned long long device, per_thread;
+  PyObject *python;
+};
+
+/* copier(current, target, source) */
+PyObject *call_copier(PyObject *self, PyObject *const *arguments, size_t flags, PyObject *keywords) {
+  const Copier &copier = *reinterpret_cast<Copier *>(self);
+  unsigned long long device, stream, target, source;
+  void *context = nullptr;
+  // The default stream is that of the context that is current in CUDA: another library may have changed it.
+  if (PyVectorcall_NARGS(flags) == 3 && keywords == nullptr && read(arguments[0], name_device, &device) &&
+      device == copier.device && read(arguments[0], name_stream, &stream) && stream < copier.per_thread &&
+      put(reinterpret_cast<unsigned char *>(&target), 'P', arguments[1]) &&
+      put(reinterpret_cast<unsigned char *>(&source), 'P', arguments[2]) && target != 0 && source != 0 &&
+      copier.current(&context) == 0 && context == copier.context) {
+    int status;
+    Py_BEGIN_ALLOW_THREADS
+    status = copier.copy(target, source, copier.nbytes, reinterpret_cast<void *>(stream));
+    Py_END_ALLOW_THREADS
+    if (status == 0) Py_RETURN_NONE;
+  }
+  PyErr_Clear();
+  return PyObject_Vectorcall(copier.python, arguments, flags & ~PY_VECTORCALL_ARGUMENTS_OFFSET, keywords);
+}
+
+/* Copier(copy, current, context, nbytes, device, per_thread, python) */
+PyObject *new_copier(PyTypeObject *type, PyObject *arguments, PyObject *) {
+  unsigned long long copy, current, context, nbytes, device, per_thread;
+  PyObject *python;
+  if (!PyArg_ParseTuple(arguments, "KKKKKKO:Copier", &copy, &current, &context, &nbytes, &device, &per_thread, &python)) {
+    return nullptr;
+  }
+  PyObject *self = type->tp_alloc(type, 0);
+  if (self == nullptr) return nullptr;
+  Copier &made = *reinterpret_cast<Copier *>(self);
+  made.vectorcall = call_copier;
+  made.copy = reinterpret_cast<Copy>(copy);
+  made.current = reinterpret_cast<Current>(current);
+  made.context = reinterpret_cast<void *>(context);
+  made.nbytes = static_cast<size_t>(nbytes);
+  made.device = device;
+  made.per_thread = per_thread;
+  made.python = Py_NewRef(python);
+  return self;
+}
+
+int traverse_copier(PyObject *self, visitproc visit, void *arg) {
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(reinterpret_cast<Copier *>(self)->python);
+  return 0;
+}
+
+void free_copier(PyObject *self) {
+  PyTypeObject *type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  Py_CLEAR(reinterpret_cast<Copier *>(self)->python);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyMemberDef copier_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Copier, vectorcall), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyType_Slot copier_slots[] = {
+    {Py_tp_doc, const_cast<char *>("Copies so many bytes within one device.")},
+    {Py_tp_new, reinterpret_cast<void *>(new_copier)},
+    {Py_tp_call, reinterpret_cast<void *>(PyVectorcall_Call)},
+    {Py_tp_traverse, reinterpret_cast<void *>(traverse_copier)},
+    {Py_tp_dealloc, reinterpret_cast<void *>(free_copier)},
+    {Py_tp_members, copier_members},
+    {0, nullptr},
+};
+
+PyType_Spec copier_spec = {
+    "cuplug.runtime.kernels.launch._quick_calls.Copier", sizeof(Copier), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, copier_slots,
+};
+
 /* Makes objects of one class from the values of its slots, some of which are the same in all. */
 constexpr Py_ssize_t MOST_SLOTS = 16;
 
@@ -353,6 +444,6 @@ PyMODINIT_FUNC PyInit__quick_calls() {
   name_stream = PyUnicode_InternFromString("stream");
   if (name_device == nullptr || name_stream == nullptr) return nullptr;
   PyObject *module = PyModule_Create(&definition);
-  if (module != nullptr && (add(module, &launcher_spec) < 0 || add(module, &maker_spec) < 0)) Py_CLEAR(module);
+  if (module != nullptr && (add(module, &launcher_spec) < 0 || add(module, &copier_spec) < 0 || add(module, &maker_spec) < 0)) Py_CLEAR(module);
   return module;
 }

@@ -8,12 +8,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ....allocators.core_choice import VARIABLE
 from ...drivers.base import Dim3, Driver
 
-__all__ = ["quick_launch", "quick_maker"]
+if TYPE_CHECKING:
+    from ...current import Current
+
+__all__ = ["quick_copy", "quick_launch", "quick_maker"]
 
 _native: Any = None
 if os.environ.get(VARIABLE, "") != "0":
@@ -48,8 +51,8 @@ def quick_launch(
         device: the ordinal of the kernel's device.
         streams: the first stream that the quick form is not for.
     """
-    address = getattr(driver, "launch_address", 0)
-    if _native is None or not address:
+    address = _address(driver, "cuLaunchKernelEx")
+    if not address:
         return python
     try:
         made: Callable[..., None] = _native.Launcher(
@@ -58,6 +61,33 @@ def quick_launch(
     except ValueError:  # more parameters than it has room for
         return python
     return made
+
+
+def quick_copy(
+    python: Callable[[Current, int, int], None], driver: Driver, nbytes: int, device: int, streams: int
+) -> Callable[[Current, int, int], None]:
+    """``copy(current, target, source)`` of so many bytes, by addresses of one device, on the current stream: the quick
+    form of ``python``, or that itself.
+
+    Args:
+        python: does the same. It is called where ``quick_launch`` calls it, and where CUDA has another context.
+        driver: of the device.
+        nbytes: how many bytes are copied, one at least.
+        device: its ordinal.
+        streams: the first stream that the quick form is not for.
+    """
+    copy, current = (_address(driver, name) for name in ("cuMemcpyDtoDAsync", "cuCtxGetCurrent"))
+    if not copy or not current:
+        return python
+    context: int = cast("Any", driver).primary_context(device)
+    made: Callable[[Current, int, int], None] = _native.Copier(copy, current, context, nbytes, device, streams, python)
+    return made
+
+
+def _address(driver: Driver, name: str) -> int:
+    """Where CUDA's function is; 0 where it is not to be called from C."""
+    find: Callable[[str], int] | None = getattr(driver, "function_address", None)
+    return 0 if _native is None or find is None else find(name)
 
 
 def quick_maker(made: type[Any], names: tuple[str, ...], given: int, *defaults: Any) -> Callable[[_F], _F]:

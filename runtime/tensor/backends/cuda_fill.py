@@ -1,4 +1,4 @@
-"""CUDA C for patterns, random numbers, and products of matrices that are not cuBLAS's business."""
+"""CUDA C for patterns and random numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..places.normal_distribution import FIRST_PART, REST_BITS, normal_table
 from ..places.pattern_table import PATTERNS
 from .cuda_source import THREADS, header, store
 
-__all__ = ["matmul_source", "pattern_source", "random_source"]
+__all__ = ["pattern_source", "random_source"]
 
 _LINEAR = f"""    const long long i = (long long)blockIdx.x * {THREADS} + threadIdx.x;
     if (i >= count) return;
@@ -142,35 +142,5 @@ __device__ __forceinline__ double normal({unsigned} word) {{
     #pragma unroll
     for (int k = {terms - 2}; k >= 0; --k) total = plus(times(total, x), k % 2 ? c[k / 2].odd : c[k / 2].even);
     return copysign(total, (double)({signed})word);
-}}
-"""
-
-
-def matmul_source(out: dtype) -> str:
-    """A kernel ``kernel(rows, columns, inner, steps of a, steps of b, out, a, b)`` for batches of matrices of any type,
-    by tiles of 16 times 16."""
-    kind = out.c_name
-    computed = out.computed.c_name
-    return f"""{header([out])}
-typedef {computed} T;
-extern "C" __global__ void __launch_bounds__(256) kernel(
-    long long rows, long long columns, long long inner, long long a0, long long a1, long long a2,
-    long long b0, long long b1, long long b2, {kind}* out, const {kind}* a, const {kind}* b) {{
-    __shared__ T left[16][17], right[16][17];
-    const long long row = (long long)blockIdx.y * 16 + threadIdx.y, column = (long long)blockIdx.x * 16 + threadIdx.x;
-    a += blockIdx.z * a0;
-    b += blockIdx.z * b0;
-    T total = T(0);
-    for (long long start = 0; start < inner; start += 16) {{
-        const long long x = start + threadIdx.x, y = start + threadIdx.y;
-        left[threadIdx.y][threadIdx.x] = row < rows && x < inner ? (T)a[row * a1 + x * a2] : T(0);
-        right[threadIdx.y][threadIdx.x] = y < inner && column < columns ? (T)b[y * b1 + column * b2] : T(0);
-        __syncthreads();
-        #pragma unroll
-        for (int k = 0; k < 16; ++k) total = T(total + left[threadIdx.y][k] * right[k][threadIdx.x]);
-        __syncthreads();
-    }}
-    if (row < rows && column < columns)
-        out[(blockIdx.z * rows + row) * columns + column] = {store(out, "total", computed)};
 }}
 """

@@ -12,7 +12,7 @@ from typing import Any
 from ...current import Current
 from ...drivers.base import Dim3
 from ...kernels import SourceModule
-from ...kernels.launch.quick_calls import quick_launch
+from ...kernels.launch.quick_calls import quick_copy, quick_launch
 from ...kernels.launch.target import Target
 from ...kernels.launch.unrolling import Unroller
 from ...runtime import Runtime
@@ -33,6 +33,7 @@ from ..places.update_table import Update
 from . import cuda_elementwise, cuda_fill, cuda_indexing, cuda_reduce
 from .cublas import Blas, Dot, Gemm, cublas
 from .cuda_join import joined_at_once
+from .cuda_products import product_by_kernel, small_product
 from .cuda_row_kernels import row_kernel
 from .cuda_source import THREADS
 from .cuda_updates import Updates
@@ -151,14 +152,22 @@ class CudaPlace(DevicePlace):
 
     def _driver_copy(self, out: Layout) -> Kernel:
         """A copy of all bytes by the driver. A kernel would have to be loaded first, which waits for running ones."""
-        nbytes = out.nbytes
+        nbytes, size, runtime, allocate = out.nbytes, out.dtype.itemsize, self.runtime, self.allocate
+
+        def by_call(_: Current, target: int, source: int) -> None:
+            self._call("memcpy_dtod", target, source, nbytes)
+
+        per_thread = PER_THREAD_KEY if not runtime.launch_blocking else 0
+        copy = quick_copy(by_call, self.driver, nbytes, self.ordinal, per_thread)
 
         def write(target: Tensor, source: Tensor) -> None:
-            self._call("memcpy_dtod", target._address, source._address, nbytes)
+            to = target._storage.address + target._offset * size
+            copy(runtime.current, to, source._storage.address + source._offset * size)
 
         def new(source: Tensor) -> Tensor:
-            storage = self.allocate(nbytes)
-            self._call("memcpy_dtod", storage.address, source._address, nbytes)
+            current = runtime.current
+            storage = allocate(nbytes, current)
+            copy(current, storage.address, source._storage.address + source._offset * size)
             return make_tensor(storage, 0, out)
 
         if out.contiguous:
@@ -193,19 +202,14 @@ class CudaPlace(DevicePlace):
         return kernel
 
     def matmul(self, out: Layout, a: Layout, b: Layout) -> Kernel:
-        blas = self._find_blas() if out.dtype.kind == "f" else None
-        if blas is not None:
-            return Dot(blas, out, a, b) if Dot.takes(out, a, b) else Gemm(blas, out, a, b)
-        function = self.function(cuda_fill.matmul_source(out.dtype))
-        count, rows, columns = out.shape
-        before = Struct("@9q").pack(rows, columns, a.shape[2], *a.strides, *b.strides)
-        grid = (-(-columns // 16), -(-rows // 16), count)
-        launch = self.bound(function, grid, (16, 16, 1), "PPP", before)
-
-        def kernel(out: Any, a: Any, b: Any) -> None:
-            launch(self.runtime.current, out._address, a._address, b._address)
-
-        return kernel
+        if out.dtype.kind == "f":
+            small = small_product(self, out, a, b)
+            if small is not None:
+                return small
+            blas = self._find_blas()
+            if blas is not None:
+                return Dot(blas, out, a, b) if Dot.takes(out, a, b) else Gemm(blas, out, a, b)
+        return product_by_kernel(self, out, a, b)
 
     def _find_blas(self) -> Blas | None:
         if not self._looked_for_blas:

@@ -96,6 +96,11 @@ def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     Raises:
         ValueError: ``src`` does not broadcast to this shape, or several indices of the tensor mean one element.
     """
+    if isinstance(src, Tensor) and src._storage is not input._storage:
+        plan = input._layout.plans.get((COPY.into, src._layout))
+        if plan is not None:  # the most usual case
+            plan(input, src)
+            return input
     if isinstance(src, Tensor) and src._layout.place is not input._layout.place:
         if src.shape != input.shape:
             src = expand(src, *input.shape)

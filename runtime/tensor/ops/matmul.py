@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from ..core.casting_seam import seam
 from ..core.dtypes import bool_
 from ..core.layout import Layout
 from ..core.shapes import Shape, broadcast_shapes
@@ -39,8 +40,12 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
         TypeError: one is no tensor, or their types differ or are bool: torch does not convert here.
         ValueError: the shapes do not fit.
     """
-    result: Tensor = dispatch("matmul", _prepare, (input, other))
-    return into(out, result, exact=True)
+    try:
+        plan = input._layout.plans.get(("matmul", other._layout))
+    except AttributeError:  # one is no tensor
+        plan = None
+    result: Tensor = dispatch("matmul", _prepare, (input, other)) if plan is None or seam.on else plan(input, other)
+    return result if out is None else into(out, result, exact=True)
 
 
 def matmul_operator(input: Tensor, other: Any) -> Tensor:
@@ -54,7 +59,7 @@ def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     Raises:
         ValueError: an operand has not two dimensions, or the shapes do not fit.
     """
-    if input.ndim != 2 or mat2.ndim != 2:
+    if len(input._layout.shape) != 2 or len(mat2._layout.shape) != 2:
         raise ShapeError(f"mm: both must have two dimensions; they have {input.ndim} and {mat2.ndim}")
     return matmul(input, mat2, out=out)
 
@@ -87,7 +92,7 @@ def dot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     Raises:
         ValueError: an operand has not one dimension, or the lengths differ.
     """
-    if input.ndim != 1 or other.ndim != 1:
+    if len(input._layout.shape) != 1 or len(other._layout.shape) != 1:
         raise ShapeError(f"dot: both must have one dimension; they have {input.ndim} and {other.ndim}")
     return matmul(input, other, out=out)
 

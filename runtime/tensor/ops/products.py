@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from ..core.casting_seam import for_products
+from ..core.casting_seam import for_products, seam
 from ..core.dtypes import bool_
 from ..core.dtypes import dtype as ElementType  # noqa: N812 - as the other modules here say
 from ..core.tensor import Tensor
 from ..core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
 from ..places.elementwise_table import BY_NAME, Elementwise
 from .copying import to
-from .elementwise import apply
+from .elementwise import apply, apply2
 from .matmul import bmm, dot, matmul, mm, mv
 from .promotion import common_dtype
 from .reductions import sum as sum_of
@@ -113,6 +113,12 @@ def addmm(
         TypeError: the element types differ.
         ValueError: the shapes do not fit.
     """
+    if alpha == 1 and beta == 1 and out is None and not seam.on and not mat1._layout.dtype.is_half:
+        product = mm(mat1, mat2)
+        made, added = product._layout, input._layout
+        if added.dtype is made.dtype and (added.shape == made.shape or added.shape == made.shape[1:]):
+            return apply2(_ADD, product, input)
+        return _sum_of("addmm", input, product, (beta, alpha), made.dtype)
     input, mat1, mat2 = for_products(input, mat1, mat2)
     return into(out, _sum_of("addmm", input, _product(mm, mat1, mat2), (beta, alpha), mat1.dtype), exact=True)
 

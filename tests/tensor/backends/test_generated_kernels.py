@@ -64,6 +64,26 @@ def test_what_is_written_in_place_is_counted_and_returned() -> None:
 
 @pytest.mark.needs_sim
 @pytest.mark.usefixtures("kernels")
+def test_small_products_run_by_tiles_and_by_rows() -> None:
+    kind, random = np.float16, np.random.default_rng(0)
+    shapes = [
+        (1, 20, 130, 21),
+        (1, 1, 1100, 1),
+        (1, 33, 17, 1),
+        (1, 1, 300, 5),
+        (3, 4, 9, 2),
+        (3, 4, 9, 1),
+    ]
+    for count, rows, inner, columns in shapes:
+        a, b = (random.integers(-3, 4, shape).astype(kind) for shape in ((count, rows, inner), (count, inner, columns)))
+        x, y = cuplug.tensor(a, device="cuda"), cuplug.tensor(b, device="cuda")
+        np.testing.assert_array_equal((x @ y).cpu().numpy(), a @ b)
+        turned = [cuplug.tensor(each.swapaxes(1, 2).copy(), device="cuda").transpose(1, 2) for each in (a, b)]
+        np.testing.assert_array_equal((turned[0] @ turned[1]).cpu().numpy(), a @ b)
+
+
+@pytest.mark.needs_sim
+@pytest.mark.usefixtures("kernels")
 def test_reductions_run_over_rows_columns_and_everything() -> None:
     a = np.random.default_rng(0).normal(size=(300, 257)).astype(np.float32)
     x = cuplug.tensor(a, device="cuda")
