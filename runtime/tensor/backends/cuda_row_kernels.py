@@ -32,6 +32,7 @@ from .cuda_scan import TILE, scan_source
 from .cuda_select import select_source
 from .cuda_sort import LONGEST_BLOCK_ROW, long_row_source, short_row_source, tile_of
 from .cuda_source import THREADS
+from .cuda_triangles import TRIANGLE_KERNELS
 from .cuda_windows import WINDOW_KERNELS
 
 __all__ = ["row_kernel"]
@@ -321,4 +322,5 @@ _KINDS: dict[str, Callable[[Any, RowOperation, Sequence[Layout], Sequence[Layout
     **FUSED_KERNELS,
     **CHANNEL_KERNELS,
     **WINDOW_KERNELS,
+    **TRIANGLE_KERNELS,
 }

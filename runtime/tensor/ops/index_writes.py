@@ -67,6 +67,8 @@ def index_add_(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha:
         ValueError: the dimensions do not fit.
         IndexError: there is no such dimension; on the CPU also: an index is out of range.
     """
+    if alpha == 1 and type(alpha) is int and _is_scatter(input, index, source):
+        return scattered("index_add", input, dim, index, source, "add")
     axis, flat = _positions("index_add", input, dim, index)
     if source.dtype is not input.dtype:
         raise ElementTypeError(f"index_add: the source is of {source.dtype!r} and the tensor of {input.dtype!r}")
@@ -76,6 +78,13 @@ def index_add_(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha:
     if not input.ndim:
         return apply_into(COPY, input, apply(BY_NAME["add"], input, sum_of(reshape(source, -1))))
     return scattered("index_add", input, axis, _spread(flat, source, axis), source, "add")
+
+
+def _is_scatter(input: Tensor, index: Tensor, source: Tensor) -> bool:
+    """Whether the index is already one of elements: all have one dimension."""
+    own, where, given = input._layout, index._layout, source._layout
+    alike = own.dtype is given.dtype and where.dtype is int64 and where.shape == given.shape
+    return alike and len(own.shape) == len(where.shape) == 1
 
 
 def _fits(name: str, input: Tensor, axis: int, flat: Tensor, source: Tensor) -> None:

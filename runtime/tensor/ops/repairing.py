@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from ..core.dtype_limits import finfo
+from ..core.dtypes import dtype
 from ..core.tensor import Tensor
 from ..core.tensor_errors import ElementTypeError
-from ..places.elementwise_table import BY_NAME
+from ..places.elementwise_table import BY_NAME, REPAIR
 from . import elementwise_functions as each
 from .copying import clone
 from .elementwise import apply, apply_into1
@@ -35,13 +38,18 @@ def nan_to_num(
     """
     if input.dtype.kind != "f":
         return into(out, clone(input), exact=True)
-    limits = finfo(input.dtype)
-    infinite = float("inf")
-    high = float(limits.max if posinf is None else posinf)
-    low = float(limits.min if neginf is None else neginf)
-    made = apply(_WHERE, each.isnan(input), float(nan or 0.0), input)
-    made = apply(_WHERE, each.eq(made, infinite), high, made)
-    return into(out, apply(_WHERE, each.eq(made, -infinite), low, made), exact=True)
+    low, high = _limits(input._layout.dtype)
+    made = apply(REPAIR, input, high if posinf is None else float(posinf), low if neginf is None else float(neginf))
+    if nan:
+        made = apply(_WHERE, each.isnan(input), float(nan), made)
+    return into(out, made, exact=True)
+
+
+@cache
+def _limits(kind: dtype) -> tuple[float, float]:
+    """The smallest and the largest number of a floating-point type."""
+    found = finfo(kind)
+    return found.min, found.max
 
 
 def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:

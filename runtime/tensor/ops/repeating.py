@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.layout import Layout
-from ..core.shapes import Shape, existing_axis, given_once, normal_axes, shape_of
-from ..core.tensor import Tensor, view_of
+from ..core.shapes import Shape, contiguous_strides, existing_axis, given_once, normal_axes, shape_of
+from ..core.tensor import Tensor, make_tensor, view_of
 from ..core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
+from ..places.dispatch import Plan
 from ..places.elementwise_table import COPY
 from ..places.place import place_at
 from .copying import clone
@@ -37,6 +38,10 @@ def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
         IndexError: there is no such dimension.
         ValueError: a dimension is named twice.
     """
+    if len(axes) == 1 and type(axes[0]) is int:
+        plan = input._layout.plans.get((flip, axes[0]))
+        if plan is not None:
+            return plan(input)  # type: ignore[no-any-return]
     axes = given_once(axes, dims, "dims")
     if not axes:
         raise TypeError("flip() takes the dimensions to reverse: .flip(0), or .flip(()) for none")
@@ -47,8 +52,35 @@ def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
         offset += max(input.shape[axis] - 1, 0) * strides[axis]
         strides[axis] = -strides[axis]
     own = input._layout
+    if len(axes) == 1 and type(which) is int and own.numel and not own.tracked:
+        own.plans[flip, which] = _plan(
+            own, [(Layout.of(own.place, own.dtype, own.shape, tuple(strides)), offset - input._offset)]
+        )
     out = place_at(own).empty(Layout.of(own.place, own.dtype, own.shape, own.kept_strides()))
     return apply_into(COPY, out, view_of(input, own.shape, tuple(strides), offset))
+
+
+def _plan(own: Layout, parts: Sequence[tuple[Layout, int]], axis: int = 0) -> Plan:
+    """What joins parts of a tensor of this layout, given by their own layouts and where they begin, to a new one of the
+    same shape. One part is copied."""
+    place = place_at(own)
+    if len(parts) == 1:
+        ((shown, start),) = parts
+        target = Layout.of(own.place, own.dtype, own.shape, own.kept_strides())
+        kernel = place.elementwise(COPY, (own.dtype,), target, [shown])
+        new = getattr(kernel, "new", None)
+        if new is not None:
+            return lambda tensor: new(make_tensor(tensor._storage, tensor._offset + start, shown))
+    else:
+        target = Layout.of(own.place, own.dtype, own.shape)
+        kernel = place.join(target, [shown for shown, _ in parts], axis)
+
+    def plan(tensor: Tensor) -> Tensor:
+        out = place.empty(target)
+        kernel(out, *[make_tensor(tensor._storage, tensor._offset + start, shown) for shown, start in parts])
+        return out
+
+    return plan
 
 
 def repeat(input: Tensor, *sizes: Any) -> Tensor:
@@ -120,6 +152,14 @@ def roll(input: Tensor, shifts: int | Sequence[int], dims: Any = None) -> Tensor
         IndexError: there is no such dimension.
         ValueError: there are not as many shifts as dimensions.
     """
+    if type(shifts) is int and (dims is None or type(dims) is int):
+        plan = input._layout.plans.get((roll, shifts, dims))
+        if plan is not None:
+            return plan(input)  # type: ignore[no-any-return]
+        plan = _roll_plan(input._layout, shifts, dims)
+        if plan is not None:
+            input._layout.plans[roll, shifts, dims] = plan
+            return plan(input)  # type: ignore[no-any-return]
     by = (shifts,) if isinstance(shifts, int) else tuple(shifts)
     along = () if dims is None else (dims,) if isinstance(dims, int) else tuple(dims)
     if not by:
@@ -140,6 +180,32 @@ def roll(input: Tensor, shifts: int | Sequence[int], dims: Any = None) -> Tensor
         if at:
             made = cat([narrow(made, axis, at, length - at), narrow(made, axis, 0, at)], axis)
     return clone(contiguous(made)) if made is input else made
+
+
+def _roll_plan(own: Layout, shift: int, dim: int | None) -> Plan | None:
+    """What moves the elements of plain tensors of this layout along one dimension, or in their order in memory."""
+    if own.tracked or not own.numel or not own.contiguous:
+        return None
+    if dim is None:
+        whole, axis, length, step = Layout.of(own.place, own.dtype, (own.numel,)), 0, own.numel, 1
+    else:
+        whole, axis = own, existing_axis(dim, len(own.shape))
+        length, step = (own.shape[axis], own.strides[axis]) if own.shape else (1, 1)
+    at = -shift % length
+    if not at:
+        return None
+    strides = contiguous_strides(whole.shape)
+    pieces = [
+        (Layout.of(own.place, own.dtype, (*whole.shape[:axis], long, *whole.shape[axis + 1 :]), strides), start)
+        for long, start in ((length - at, at * step), (at, 0))
+    ]
+    joined = _plan(whole, pieces, axis)
+    return joined if whole is own else lambda tensor: _shown_as(joined(tensor), own)
+
+
+def _shown_as(made: Tensor, layout: Layout) -> Tensor:
+    made._layout, made._array = layout, None
+    return made
 
 
 def repeat_interleave(

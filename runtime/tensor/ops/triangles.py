@@ -6,11 +6,13 @@ from typing import Any
 
 from ..core.dtypes import bool_, int64
 from ..core.gradient_seam import begin_history
+from ..core.layout import Layout
 from ..core.shapes import normal_axis
-from ..core.tensor import Tensor
+from ..core.tensor import Tensor, make_tensor
 from ..core.tensor_errors import ArgumentError, ShapeError
 from ..places.dispatch import Plan, dispatch
 from ..places.elementwise_table import BY_NAME, COPY
+from ..places.fused_table import FUSED
 from ..places.place import place_at
 from . import elementwise_functions as each
 from .copying import clone
@@ -36,7 +38,8 @@ def tril(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
     Raises:
         ValueError: there are fewer than two dimensions.
     """
-    return into(out, _triangle("tril", input, diagonal), exact=True)
+    made = _triangle("tril", input, diagonal)
+    return made if out is None else into(out, made, exact=True)
 
 
 def triu(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
@@ -50,15 +53,37 @@ def triu(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
     Raises:
         ValueError: there are fewer than two dimensions.
     """
-    return into(out, _triangle("triu", input, diagonal), exact=True)
+    made = _triangle("triu", input, diagonal)
+    return made if out is None else into(out, made, exact=True)
 
 
 def _triangle(name: str, input: Tensor, diagonal: int) -> Tensor:
+    own = input._layout
+    plan = own.plans.get((name, "triangle"))
+    if plan is not None and type(diagonal) is int and abs(diagonal) < _SMALL:
+        return plan(input, diagonal)  # type: ignore[no-any-return]
+    if own.contiguous and 0 < own.numel < 1 << 31 and len(own.shape) > 1 and not own.tracked:
+        own.plans[name, "triangle"] = _plan(own, upper=name == "triu")
     if input.ndim < 2:
         raise ShapeError(f"{name}: the tensor has {input.ndim} dimensions, and must have two at least")
     kept = _side(name, input.shape[-2], input.shape[-1], diagonal, input.device)
     nothing = False if input.dtype.kind == "b" else 0
     return contiguous(apply(BY_NAME["where"], kept, input, nothing))
+
+
+def _plan(own: Layout, *, upper: bool) -> Plan:
+    """What makes the triangle of plain tensors of this layout, which lie in row-major order, in one launch."""
+    place, (rows, columns) = place_at(own), own.shape[-2:]
+    flat = Layout.of(own.place, own.dtype, (own.numel // columns, columns))
+    kernel = place.rows(FUSED["triangle"], [flat], [flat])
+
+    def plan(tensor: Tensor, diagonal: int) -> Tensor:
+        out = place.empty(own)
+        given = make_tensor(tensor._storage, tensor._offset, flat)
+        kernel(make_tensor(out._storage, 0, flat), given, rows, diagonal, upper)
+        return out
+
+    return plan
 
 
 _SMALL = 1 << 20

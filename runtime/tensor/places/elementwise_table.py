@@ -190,6 +190,11 @@ def _sub_scaled(a: Any, b: Any, alpha: Any, out: Any = None) -> Any:
     return np.subtract(a, b * alpha, out=out)
 
 
+def _repaired(a: Any, high: Any, low: Any, out: Any = None) -> Any:
+    finite = np.where(np.isnan(a), a.dtype.type(0), np.where(a == np.inf, high, np.where(a == -np.inf, low, a)))
+    return np.positive(finite.astype(a.dtype), out=out)
+
+
 def _frac(a: Any, out: Any = None) -> Any:
     return np.subtract(a, np.trunc(a), out=out)
 
@@ -497,6 +502,12 @@ TABLE = (
 # fmt: on
 
 BY_NAME = {name: operation for operation in TABLE for name in (operation.name, *operation.aliases)}
+
+REPAIR = Elementwise(
+    "nan_to_num", 3, _repaired, "isnan_(a) ? T(0) : isinf_(a) ? (a > T(0) ? b : c) : a", TypeRule.FLOATING,
+    gradient=("where(isfinite(a), g, 0)", "", ""),
+)  # fmt: skip
+"""NaN replaced by 0, infinity by ``b`` and negative infinity by ``c``."""
 
 COPY = Elementwise("copy", 1, np.positive, "a", TypeRule.FIRST, check=_fits, gradient=("g",))
 """Writes its operand: copies, casts and fills. The implementations treat it apart."""

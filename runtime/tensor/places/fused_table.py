@@ -160,6 +160,11 @@ def _window_largest_gradient(g: Any, where: Any, *numbers: int) -> Any:
     return made[:, top : top + height, left : left + width]
 
 
+def _triangle(x: Any, rows: int, diagonal: int, upper: int) -> Any:
+    right = np.arange(x.shape[1]) - (np.arange(len(x)) % rows)[:, None]
+    return np.where(right >= diagonal if upper else right <= diagonal, x, x.dtype.type(0))
+
+
 # fmt: off
 _TABLE = (
     # x (rows, n), then a weight and a bias of n elements, or only a weight, or neither: the rows less their mean, by
@@ -197,6 +202,9 @@ _TABLE = (
     # g (planes, rows, columns), these places, the same of the window, height and width: the gradient of x.
     RowOperation("window_largest_gradient", "window_largest_gradient", _window_largest_gradient, parameters=10,
                  gradient=()),
+    # x (matrices * rows, columns), of any type, how many rows a matrix has, a diagonal, and whether what is above it
+    # stays, or what is below; it stays itself.
+    RowOperation("triangle", "triangle", _triangle, parameters=3, gradient=()),
 )
 # fmt: on
 

@@ -169,3 +169,60 @@ def test_positions_and_types_are_checked_each_time() -> None:
         x.scatter_add_(1, index, cuplug.ones(2, 3, dtype=cuplug.float64))
     with pytest.raises(IndexError):
         cuplug.ones(3).index_select(0, cuplug.tensor([3]))
+
+
+def test_elements_are_moved_as_asked_the_next_time_too(device: str) -> None:
+    for shape in ((7,), (4, 6), (2, 3, 5), ()):
+        a = np.arange(np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
+        turned = np.swapaxes(a, 0, -1) if shape else a
+        for _ in range(2):
+            x = cuplug.tensor(a, device=device)
+            y = x.transpose(0, -1) if shape else x
+            for shift in (1, -3, 0, 100):
+                assert x.roll(shift).tolist() == np.roll(a, shift).tolist()
+                assert y.roll(shift).tolist() == np.roll(turned, shift).tolist()
+            for axis in range(-len(shape), len(shape)):
+                assert x.flip(axis).tolist() == np.flip(a, axis).tolist()
+                assert y.flip(axis).tolist() == np.flip(turned, axis).tolist()
+                assert x.roll(2, axis).tolist() == np.roll(a, 2, axis).tolist()
+                assert x.roll(-1, axis)._layout is x._layout
+
+
+def test_triangles_are_those_asked_for_the_next_time_too(device: str) -> None:
+    for shape in ((4, 6), (2, 3, 5)):
+        for kind in (np.float32, np.int64, np.bool_):
+            a = np.ones(shape, kind)
+            for diagonal in (0, 1, -2, 100):
+                x = cuplug.tensor(a, device=device)
+                assert x.tril(diagonal).tolist() == np.tril(a, diagonal).tolist()
+                assert x.triu(diagonal).tolist() == np.triu(a, diagonal).tolist()
+                assert x.tril(diagonal).dtype is x.dtype
+    with pytest.raises(ValueError, match="two at least"):
+        cuplug.ones(4, device=device).tril()
+
+
+def test_what_is_repaired_is_repaired_at_once(device: str) -> None:
+    a = np.array([1, np.nan, np.inf, -np.inf, -2, 0])
+    for kind in (np.float32, np.float64, np.float16):
+        x = cuplug.tensor(a.astype(kind), device=device)
+        for given in ({}, {"nan": 3.0}, {"posinf": 9.0}, {"neginf": -7, "nan": 1}, {"nan": float("inf")}):
+            assert np.array_equal(x.nan_to_num(**given).cpu().numpy(), np.nan_to_num(a.astype(kind), **given))
+
+
+def test_elements_are_added_at_positions_of_one_dimension_as_elsewhere(device: str) -> None:
+    index, source = cuplug.tensor([2, 0, 2], device=device), cuplug.tensor([1.0, 2.0, 4.0], device=device)
+    for _ in range(2):
+        assert cuplug.zeros(4, device=device).index_add_(0, index, source).tolist() == [2, 0, 5, 0]
+        assert cuplug.zeros(4, device=device).index_add_(0, index.int(), source, alpha=2).tolist() == [4, 0, 10, 0]
+        with pytest.raises(IndexError, match="indices"):
+            cuplug.zeros(4, device=device).index_add_(0, index, source[:2])
+
+
+def test_a_copy_of_the_same_tensor_and_of_one_that_overlaps_are_right_each_time(device: str) -> None:
+    for _ in range(2):
+        x = cuplug.arange(6.0, device=device)
+        assert x.copy_(x).tolist() == [0, 1, 2, 3, 4, 5]
+        before = x._version
+        assert x[1:].copy_(x[:-1]).tolist() == [0, 1, 2, 3, 4]
+        assert x[:3].copy_(cuplug.ones(3, device=device)).tolist() == [1, 1, 1]
+        assert x._version > before
