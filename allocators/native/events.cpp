@@ -8,7 +8,7 @@
 
 namespace cuplug {
 
-void Events::push(cuplug_event event) {
+void Events::push(cuplug_event &event) {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   event.time_ns = uint64_t(now.tv_sec) * 1000000000u + uint64_t(now.tv_nsec);

@@ -57,12 +57,15 @@ class Events {
 
   void emit(EventKind kind, uint64_t stream, uint64_t address, uint64_t nbytes, uint64_t requested,
             uint64_t context = 0) {
-    if (observed()) push({kind, 0, 0, 0, stream, address, nbytes, requested, context});
+    if (!observed()) return;
+    cuplug_event event{kind, 0, 0, 0, stream, address, nbytes, requested, context};
+    push(event);
   }
   void emit(EventKind kind, const Block *block, uint64_t context = 0) {
     if (!observed()) return;
     bool waits = kind == FREED && (block->has_streams.load(std::memory_order_relaxed) != 0 || block->has_fences);
-    push({kind, waits, 0, 0, block->stream, block->address, block->nbytes, block->requested, context});
+    cuplug_event event{kind, waits, 0, 0, block->stream, block->address, block->nbytes, block->requested, context};
+    push(event);
   }
 
   /* Take up to `most` of the oldest events. */
@@ -86,7 +89,7 @@ class Events {
     else
       told_.fetch_and(~who, std::memory_order_release);
   }
-  void push(cuplug_event event);
+  void push(cuplug_event &event); /* adds the time and the thread */
   void keep(const cuplug_event &event);
 
   std::atomic<unsigned> told_{0};

@@ -7,25 +7,32 @@ namespace {
 
 Owner *as_owner(PyObject *object) { return reinterpret_cast<Owner *>(object); }
 
-/* Memory of owners that have gone, of classes that add nothing to Owner. A class with attributes of its own has more in
- * front of the object: its memory is Python's business. The collector need not know an owner without attributes, which
- * refers to nothing that refers to it. */
+/* Memory of owners that have gone, of classes made in Python that add nothing to Owner: for these the interpreter's own
+ * steps (to look for slots and a dictionary, to ask for memory and give it back) take as long as an allocation. */
 constexpr int MOST_SPARE = 128;
 Owner *spare[MOST_SPARE];
 int spare_count = 0;
 
-bool adds_nothing(const PyTypeObject *type) {
-  return type->tp_basicsize == sizeof(Owner) && !PyType_HasFeature(const_cast<PyTypeObject *>(type), Py_TPFLAGS_HAVE_GC);
+void deallocate_simple(PyObject *self);
+
+/* Whether its objects are Owners and no more, to the collector a class like others. */
+bool adds_nothing(PyTypeObject *type) {
+  return PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && PyType_IS_GC(type) && type->tp_basicsize == sizeof(Owner) &&
+         type->tp_itemsize == 0 && type->tp_dictoffset == 0 && type->tp_del == nullptr &&
+         type->tp_weaklistoffset == offsetof(Owner, weak_references) && type->tp_alloc == PyType_GenericAlloc &&
+         type->tp_free == PyObject_GC_Del;
 }
 
 /* An owner of nothing. */
 PyObject *new_owner(PyTypeObject *type) {
   Owner *owner;
-  if (spare_count > 0 && adds_nothing(type)) {
+  if (spare_count > 0 && type->tp_dealloc == deallocate_simple) {
     owner = as_owner(PyObject_Init(reinterpret_cast<PyObject *>(spare[--spare_count]), type));
+    PyObject_GC_Track(owner);
   } else {
     owner = as_owner(type->tp_alloc(type, 0));
     if (owner == nullptr) return nullptr;
+    if (adds_nothing(type)) type->tp_dealloc = deallocate_simple;
   }
   owner->weak_references = nullptr;
   owner->block = nullptr;
@@ -76,7 +83,8 @@ int give_up(Owner *owner) {
   return result;
 }
 
-void deallocate(PyObject *self) {
+/* The owner goes: what it has is given back. */
+void end(PyObject *self) {
   Owner *owner = as_owner(self);
   if (owner->weak_references != nullptr) PyObject_ClearWeakRefs(self);
   if (owner->handle.allocator != nullptr && !owner->handle.allocator->observed &&
@@ -88,12 +96,26 @@ void deallocate(PyObject *self) {
     if (give_up(owner) < 0) PyErr_WriteUnraisable(nullptr);
     PyErr_Restore(type, value, traceback);
   }
+}
+
+void deallocate(PyObject *self) { /* of a class made in Python the interpreter drops the reference */
+  end(self);
+  Py_TYPE(self)->tp_free(self);
+}
+
+/* For a class that adds nothing, in place of the interpreter's own; a class derived from that one comes here too, once
+ * the interpreter has dealt with what it adds. */
+void deallocate_simple(PyObject *self) {
   PyTypeObject *type = Py_TYPE(self);
-  if (spare_count < MOST_SPARE && adds_nothing(type)) {
-    spare[spare_count++] = owner; /* the class's reference is subtype_dealloc's to drop */
+  if (type->tp_finalize != nullptr && PyObject_CallFinalizerFromDealloc(self) < 0) return; /* it lives on */
+  PyObject_GC_UnTrack(self);
+  end(self);
+  if (spare_count < MOST_SPARE && type->tp_dealloc == deallocate_simple && type->tp_finalize == nullptr) {
+    spare[spare_count++] = as_owner(self);
   } else {
     type->tp_free(self);
   }
+  Py_DECREF(type);
 }
 
 PyObject *make(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {

@@ -22,23 +22,24 @@ namespace {
 /* The records of plugins/tracing/format.py. The last eight bytes, with the kind, are stored at once and last: a record
  * whose kind is zero was not written. */
 struct EventRecord {
-  uint64_t time, address, nbytes, requested, stream;
-  uint32_t context;
-  uint16_t thread;
-  uint8_t device, kind;
+  uint64_t time, address, nbytes, requested, stream, last;
 };
 struct Piece {
   char text[40];
-  uint32_t number;
-  uint16_t length;
-  uint8_t nothing, kind;
+  uint64_t last;
 };
 static_assert(sizeof(EventRecord) == TraceLog::RECORD && sizeof(Piece) == TraceLog::RECORD, "the format's records");
+
+/* A number of four bytes, one of two, one of one, and the kind, as they follow one another. */
+uint64_t last_of(uint32_t number, uint16_t shorter, uint8_t byte, uint8_t kind) {
+  return number | uint64_t(shorter) << 32 | uint64_t(byte) << 48 | uint64_t(kind) << 56;
+}
 
 constexpr uint16_t LAST_PIECE = 0x8000;
 constexpr uint8_t PIECE_THREAD = 243;
 constexpr off_t COUNT_AT = 28;                   /* where the header has the count of records */
 constexpr uint64_t CUT_OFF = UINT64_MAX - 1;     /* that count, in a file that is cut off */
+constexpr int POPULATE_WRITE = 23;               /* MADV_POPULATE_WRITE, which older headers lack */
 constexpr uint64_t AHEAD = TraceLog::WINDOW / 2; /* where in a window the next one is made */
 
 std::atomic<unsigned> forks{0};
@@ -70,24 +71,29 @@ TraceLog::TraceLog(int file, uint64_t start)
 void TraceLog::append(const cuplug_event &event, uint8_t device) {
   if (is_elsewhere() || is_closed() || error() != 0) return;
   const uint32_t thread = current_.log == this ? current_.number : thread_number(event.thread);
-  const EventRecord record{event.time_ns, event.address,
-                           event.nbytes,  event.requested,
-                           event.stream,  static_cast<uint32_t>(event.context),
-                           static_cast<uint16_t>(std::min(thread, uint32_t{0xFFFF})), device,
-                           static_cast<uint8_t>(event.kind)};
-  write(&record);
+  const uint64_t last = last_of(static_cast<uint32_t>(event.context), static_cast<uint16_t>(std::min(thread, uint32_t{0xFFFF})),
+                                device, static_cast<uint8_t>(event.kind));
+  /* Number by number: what was stored in parts just now and is copied in larger ones has to reach the cache first. */
+  write(last, [&event](void *place) {
+    EventRecord *record = static_cast<EventRecord *>(place);
+    record->time = event.time_ns;
+    record->address = event.address;
+    record->nbytes = event.nbytes;
+    record->requested = event.requested;
+    record->stream = event.stream;
+  });
 }
 
-void TraceLog::write(const void *record) {
+/* Write a record that ends with `last`; `fill` writes what comes before. */
+template <class Fill>
+void TraceLog::write(uint64_t last, Fill fill) {
   const uint64_t place = next_.fetch_add(RECORD, std::memory_order_relaxed);
   if ((place & CLOSED) != 0) return;
   const uint64_t offset = (place - start_) % WINDOW;
   char *into = window((place - start_) / WINDOW);
   if (into != nullptr) {
     into += offset;
-    std::memcpy(into, record, RECORD - sizeof(uint64_t));
-    uint64_t last;
-    std::memcpy(&last, static_cast<const char *>(record) + RECORD - sizeof last, sizeof last);
+    fill(into);
     __atomic_store_n(reinterpret_cast<uint64_t *>(into + RECORD - sizeof last), last, __ATOMIC_RELEASE);
   }
   if (offset == AHEAD) window((place - start_) / WINDOW + 1);
@@ -148,12 +154,9 @@ void TraceLog::write_piece(uint8_t kind, uint32_t number, const std::string &tex
   constexpr size_t MOST = sizeof(Piece::text);
   for (size_t at = 0; at == 0 || at < text.size(); at += MOST) {
     const size_t length = std::min(MOST, text.size() - at);
-    Piece piece{};
-    std::memcpy(piece.text, text.data() + at, length);
-    piece.number = number;
-    piece.length = static_cast<uint16_t>(length | (at + MOST >= text.size() ? LAST_PIECE : 0));
-    piece.kind = kind;
-    write(&piece);
+    const size_t marked = length | (at + MOST >= text.size() ? LAST_PIECE : 0);
+    write(last_of(number, static_cast<uint16_t>(marked), 0, kind),
+          [&](void *piece) { std::memcpy(static_cast<Piece *>(piece)->text, text.data() + at, length); });
   }
 }
 
@@ -185,6 +188,9 @@ char *TraceLog::map(uint64_t number) {
     cut_off(errno);
     return nullptr;
   }
+  /* For speed too: pages that are entered into this process's table one by one, as events find them missing, take longer
+   * than the events; all at once they take half. An older kernel refuses. */
+  madvise(made, WINDOW, POPULATE_WRITE);
   windows_[number].store(static_cast<char *>(made), std::memory_order_release);
   /* What was written stays in the kernel's hands; this process need not count it as its own memory. */
   if (number >= 3) {

@@ -81,7 +81,8 @@ class TraceLog {
   char *map(uint64_t number);
   int extend(uint64_t size);
   void cut_off(int error);
-  void write(const void *record);
+  template <class Fill>
+  void write(uint64_t last, Fill fill);
   uint64_t count_done();
   void write_piece(uint8_t kind, uint32_t number, const std::string &text);
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -150,3 +151,61 @@ def test_owners_of_classes_with_attributes_are_objects_like_any_other() -> None:
     del first, second
     gc.collect()
     assert allocator.statistics().all.allocation.current == 0
+
+
+def test_buffers_made_from_the_memory_of_others_are_as_new() -> None:
+    cuplug.init(driver="sim")
+    gone = [weakref.ref(cuda.alloc(100)) for _ in range(5)]
+    assert [one() for one in gone] == [None] * 5
+    classes = sys.getrefcount(cuda.Buffer)
+    made = [cuda.alloc(100) for _ in range(5)]
+    with_those = sys.getrefcount(cuda.Buffer)
+    assert [(gc.is_tracked(one), one.closed) for one in made] == [(True, False)] * 5
+    assert len({int(one) for one in made}) == 5
+    del made
+    assert (with_those, sys.getrefcount(cuda.Buffer)) == (classes + 5, classes)
+    assert cuda.memory_allocated() == 0
+
+
+def test_classes_that_derive_from_buffers_keep_what_they_add() -> None:
+    class Plain(cuda.Buffer):
+        __slots__ = ()
+
+    class Named(Plain):
+        name: str
+
+    class Numbered(Plain):
+        __slots__ = ("number",)
+        number: int
+
+    class Last(Plain):
+        __slots__ = ()
+
+        def __del__(self) -> None:
+            told.append(self.closed)
+            if len(told) == 3:
+                kept.append(self)
+
+    told: list[bool] = []
+    kept: list[Last] = []
+    cuplug.init(driver="sim")
+    allocator = default_runtime().allocator(0)
+    classes = (Plain, Named, Numbered, Last)
+    counts = [sys.getrefcount(made) for made in classes]
+    for _ in range(5):  # each class after each other
+        for at in range(len(classes)):
+            one = classes[at].allocate(allocator, 100, stream=0)
+            if isinstance(one, Named):
+                assert not vars(one)
+                one.name = "weights"
+            if isinstance(one, Numbered):
+                assert not hasattr(one, "number")
+                one.number = 7
+            assert type(one) is classes[at]
+            del one
+    assert told == [False] * 5
+    assert [one.closed for one in kept] == [False]
+    kept.clear()
+    assert told == [False] * 5  # a finaliser is called once
+    assert [sys.getrefcount(made) for made in classes] == counts
+    assert cuda.memory_allocated() == 0
