@@ -21,7 +21,7 @@ _FLOATING = """    const Bits size = (Bits)(x & ~SIGN);
 
 def radix_header(stored: dtype, *, wide: bool) -> str:
     """The types ``Bits``, of an element, and ``Place``, of where it is in its row; ``order``, ``digit_of``,
-    ``before_me`` and ``rank``, for blocks of 256 threads.
+    ``before_me`` and ``rank``, for blocks of 8 warps or more.
 
     Args:
         stored: the elements' type.
@@ -51,8 +51,8 @@ __device__ __forceinline__ unsigned digit_of(Bits x, int digit, Bits flip) {
     return (unsigned)((order(x) ^ flip) >> (8 * digit)) & 255u;
 }
 
-// The sum over the block's threads before this one, which all 256 must ask for.
-template <class S> __device__ __forceinline__ S before_me(S mine, S* sums) {
+// The sum over the block's threads before this one, which all must ask for.
+template <int WARPS = 8, class S> __device__ __forceinline__ S before_me(S mine, S* sums) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     S sum = mine;
     #pragma unroll
@@ -64,15 +64,15 @@ template <class S> __device__ __forceinline__ S before_me(S mine, S* sums) {
     __syncthreads();
     S before = sum - mine;
     #pragma unroll
-    for (int other = 0; other < 7; ++other) if (other < warp) before += sums[other];
+    for (int other = 0; other < WARPS - 1; ++other) if (other < warp) before += sums[other];
     __syncthreads();
     return before;
 }
 
 // Where the tile's elements belong by one digit, equal ones in their order. A warp holds 32 * ITEMS neighbours, and of
 // these its lanes hold neighbours. `where` is an item's digit, and becomes digit << 16 | rank. Thread d learns how many
-// digits d there are, and how many smaller ones. `tally` has room for 8 * 256.
-template <int ITEMS> __device__ __forceinline__ void rank(
+// digits d there are, and how many smaller ones. `tally` has room for WARPS * 256.
+template <int ITEMS, int WARPS = 8> __device__ __forceinline__ void rank(
     unsigned (&where)[ITEMS], unsigned* tally, unsigned* sums, unsigned& count, unsigned& start) {
     const int me = threadIdx.x, lane = me % 32;
     unsigned* const mine = tally + me / 32 * 256;
@@ -95,19 +95,20 @@ template <int ITEMS> __device__ __forceinline__ void rank(
         where[k] = digit << 16 | (before + earlier);
     }
     __syncthreads();
-    unsigned found[8];
     count = 0;
-    #pragma unroll
-    for (int warp = 0; warp < 8; ++warp) {
-        found[warp] = tally[warp * 256 + me];
-        count += found[warp];
+    if (WARPS == 8 || me < 256) {
+        #pragma unroll
+        for (int warp = 0; warp < WARPS; ++warp) count += tally[warp * 256 + me];
     }
-    start = before_me(count, sums);
-    unsigned next = start;
-    #pragma unroll
-    for (int warp = 0; warp < 8; ++warp) {
-        tally[warp * 256 + me] = next;
-        next += found[warp];
+    start = before_me<WARPS>(count, sums);
+    if (WARPS == 8 || me < 256) {
+        unsigned next = start;
+        #pragma unroll
+        for (int warp = 0; warp < WARPS; ++warp) {
+            const unsigned found = tally[warp * 256 + me];
+            tally[warp * 256 + me] = next;
+            next += found;
+        }
     }
     __syncthreads();
     #pragma unroll

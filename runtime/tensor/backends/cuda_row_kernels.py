@@ -32,6 +32,7 @@ from .cuda_scan import TILE, scan_source
 from .cuda_select import select_source
 from .cuda_sort import LONGEST_BLOCK_ROW, long_row_source, short_row_source, tile_of
 from .cuda_source import THREADS
+from .cuda_sweep import sweep
 from .cuda_triangles import TRIANGLE_KERNELS
 from .cuda_windows import WINDOW_KERNELS
 
@@ -106,7 +107,7 @@ def _scan(place: Launching, operation: RowOperation, outs: Sequence[Layout], ope
 
 def _sort(place: Launching, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
     fits = operands[0].shape[1] <= LONGEST_BLOCK_ROW[operands[0].dtype.itemsize]
-    return (_sort_short if fits else _sort_long)(place, outs, operands)
+    return (_sort_short if fits else _sweep)(place, outs, operands)
 
 
 def _sort_short(place: Launching, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
@@ -117,6 +118,38 @@ def _sort_short(place: Launching, outs: Sequence[Layout], operands: Sequence[Lay
     def kernel(values: Tensor, places: Tensor, given: Tensor, descending: int, kept: int = length) -> None:
         addresses = values._address, places._address, given._address
         launch(place.runtime.current, *addresses, 0, length, descending, kept)
+
+    return kernel
+
+
+def _sweep(place: Launching, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
+    stored, (rows, length) = operands[0].dtype, operands[0].shape
+    plan = sweep(stored, length=length)
+    tiles = -(-length // plan.tile)
+    # As many blocks as are resident at once, each with the same work.
+    wanted = -(-8 * place.runtime.properties(place.ordinal).multi_processor_count // rows)
+    share = -(-length // (wanted * 2048)) * 2048
+    chunks = -(-length // share)
+    block = (plan.threads, 1, 1)
+    survey = place.bound(place.function(plan.source, "survey"), (rows * chunks, 1, 1), _BLOCK, "PPqqq")
+    prepare = place.bound(place.function(plan.source, "prepare"), (rows, 1, 1), _BLOCK, "PPqq")
+    move = place.bound(place.function(plan.source, "move"), (rows * tiles, 1, 1), block, "PPPPPPPPqqq")
+    counted, taken = rows * stored.itemsize * 256 * plan.word_bytes, (rows * tiles + 1) * 256 * plan.word_bytes
+    several, spare = stored.itemsize > 1, rows * length
+    sizes = (counted, rows * 4, taken, several * spare * plan.spare_bytes, several * spare * plan.spare_places_bytes)
+
+    def kernel(values: Tensor, places: Tensor, given: Tensor, descending: int) -> None:
+        current, source = place.runtime.current, given._address
+        # Dropped when this returns: the stream reuses them after the kernels, not before.
+        kept = [place.allocate(size) for size in sizes if size]
+        counts, turns, tickets, spare, spare_places, *_ = [*(each.address for each in kept), 0, 0]
+        place.clear_bytes(counts, counted)
+        survey(current, source, counts, length, chunks, share)
+        prepare(current, counts, turns, descending, length)
+        buffers = source, values._address, places._address, spare, spare_places, counts, turns, tickets
+        for digit in range(stored.itemsize):
+            place.clear_bytes(tickets, taken)
+            move(current, *buffers, digit, descending, length)
 
     return kernel
 
@@ -270,7 +303,7 @@ def _search(place: Launching, operation: RowOperation, outs: Sequence[Layout], o
     source = search_source(walk, operands[0].dtype, outs[0].dtype, wide=length >= 2**31)
     launch = _linear(place, source, count, "PPPqqq", walk.packed)
 
-    def kernel(found: Tensor, ordered: Tensor, values: Tensor, right: int) -> None:
+    def kernel(found: Tensor, ordered: Tensor, values: Tensor, right: int = 0) -> None:
         addresses = found._address, ordered._address, values._address
         launch(place.runtime.current, *addresses, length, right, count)
 

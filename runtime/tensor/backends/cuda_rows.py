@@ -108,11 +108,13 @@ extern "C" __global__ void __launch_bounds__({THREADS}) kernel(
 
 def search_source(walk: Walk, stored: dtype, found: dtype, *, wide: bool) -> str:
     """``kernel(found, ordered, values, length of an ordered row, right, count)``. ``walk`` says where the ordered row
-    of each value begins; ``wide``: whether such a row needs 64 bits.
+    of each value begins; ``wide``: whether such a row needs 64 bits. Found is where, or of bool whether the value is
+    there.
 
     NaN belongs behind all numbers, where sorting puts it.
     """
     place = "unsigned long long" if wide else "unsigned"
+    answer = "low < length && load(within[low]) == x" if found.kind == "b" else "low"
     return f"""{header([stored, stored.computed])}{WALKS}{loading(stored, stored.computed)}
 __device__ __forceinline__ bool less(T a, T b) {{ return a < b || (isnan_(b) && !isnan_(a)); }}
 extern "C" __global__ void __launch_bounds__({THREADS}) kernel(
@@ -132,7 +134,7 @@ extern "C" __global__ void __launch_bounds__({THREADS}) kernel(
             if (right ? !less(x, here) : less(here, x)) low = half + 1;
             else high = half;
         }}
-        found[I] = ({found.c_name})low;
+        found[I] = ({found.c_name})({answer});
     }}
 }}
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.dtypes import int32, int64
+from ..core.dtypes import bool_, int32, int64
 from ..core.named_results import ValuesAndIndices
 from ..core.shapes import normal_axis
 from ..core.tensor import Tensor
@@ -16,7 +16,6 @@ from .copying import clone, copied_to, to
 from .creation import full, tensor
 from .elementwise import apply, common_place
 from .promotion import common_dtype
-from .reductions import any as any_of
 from .reductions import max as max_of
 from .reductions import sum as sum_of
 from .reshape import contiguous, reshape
@@ -355,10 +354,8 @@ def isin(
     )
     if not known.numel():
         found = full(looked.shape, False, device=looked.device)
-    elif known.numel() < 16:
-        found = any_of(each.eq(unsqueeze(looked, -1), reshape(known, -1)), -1)
     else:
         ordered = _sorted(reshape(known, -1), 0, False)[0]
-        at = each.clamp_max(searchsorted(ordered, looked), known.numel() - 1)
-        found = each.eq(reshape(ordered[reshape(at, -1)], looked.shape), looked)
+        rows = [reshape(ordered, 1, -1), reshape(contiguous(looked), 1, -1)]
+        found = reshape(run_rows("among", (bool_,), tuple(rows[1].shape), rows)[0], looked.shape)
     return into(out, each.logical_not(found) if invert else found, exact=True)

@@ -126,6 +126,11 @@ def _search(ordered: Any, values: Any, right: int) -> Any:
     return found
 
 
+def _among(ordered: Any, values: Any) -> Any:
+    places = np.minimum(np.searchsorted(ordered[0], values), ordered.shape[1] - 1)
+    return ordered[0][places] == values
+
+
 def _shifted(a: Any) -> Any:
     with np.errstate(all="ignore"):
         return a - a.max(axis=1, keepdims=True)
@@ -178,6 +183,8 @@ _TABLE = (
     RowOperation("count_parts", "histogram", _count_parts,          "Parts", parameters=3,
                  gradient=()),
     RowOperation("search",      "search",   _search,                parameters=1,
+                 gradient=()),
+    RowOperation("among",       "search",   _among,
                  gradient=()),
     RowOperation("softmax",     "soft",     _softmax,               "Softmax",
                  gradient=("softmax_gradient(g, y)",)),
