@@ -9,11 +9,11 @@ import socket
 import struct
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from ...allocators.errors import CuplugError
-from .tcp_store import TCPStore, received
+from .tcp_store import TCPStore
 
 __all__ = ["Connections"]
 
@@ -51,16 +51,7 @@ class Connections:
                     made = socket.create_connection((host, int(port)), timeout=timeout)
                     made.sendall(_HELLO.pack(token, rank))
                     self._sockets[other] = made
-                end = time.monotonic() + timeout
-                while len(self._sockets) < size - 1:
-                    listener.settimeout(max(0.01, end - time.monotonic()))
-                    made, _ = listener.accept()
-                    made.settimeout(timeout)
-                    given, other = _HELLO.unpack(received(made, _HELLO.size))
-                    if given == token:
-                        self._sockets[other] = made
-                    else:  # a stranger
-                        made.close()
+                self._accept(listener, token, time.monotonic() + timeout)
             except OSError as error:
                 missing = [each for each in range(size) if each != rank and each not in self._sockets]
                 self.close()
@@ -71,6 +62,49 @@ class Connections:
         for each in self._sockets.values():
             each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             each.setblocking(False)
+
+    def _accept(self, listener: socket.socket, token: bytes, end: float) -> None:
+        """Take the connections of all ranks above this one.
+
+        Who leaves without a word, or does not know the group's token, is a stranger and is forgotten; one who says
+        nothing is not waited for.
+
+        Raises:
+            TimeoutError: ranks do not come in time.
+        """
+        expected = set(range(self.rank + 1, self.size))
+        listener.setblocking(False)
+        said: dict[socket.socket, bytes] = {}
+        """What those have said that have not yet said who they are."""
+        with selectors.DefaultSelector() as selector, ExitStack() as leaving:
+            leaving.callback(lambda: [each.close() for each in said])
+            selector.register(listener, selectors.EVENT_READ)
+            while expected:
+                ready = selector.select(max(0.0, end - time.monotonic()))
+                if not ready and time.monotonic() >= end:
+                    raise TimeoutError("timed out")
+                for key, _ in ready:
+                    found = key.fileobj
+                    assert isinstance(found, socket.socket)
+                    if found is listener:
+                        with suppress(BlockingIOError, ConnectionError):  # it has left again before
+                            made, _ = listener.accept()
+                            made.setblocking(False)
+                            said[made] = b""
+                            selector.register(made, selectors.EVENT_READ)
+                        continue
+                    part = _heard(found, _HELLO.size - len(said[found]))
+                    said[found] += part or b""
+                    if part is None or (part and len(said[found]) < _HELLO.size):
+                        continue  # the rest is still to come
+                    selector.unregister(found)
+                    words = said.pop(found)
+                    given, rank = _HELLO.unpack(words) if len(words) == _HELLO.size else (b"", -1)
+                    if rank in expected and secrets.compare_digest(given, token):
+                        expected.remove(rank)
+                        self._sockets[rank] = found
+                    else:
+                        found.close()
 
     def exchange(self, name: str, outgoing: Mapping[int, Any], incoming: Mapping[int, memoryview]) -> None:
         """Send bytes to ranks and receive bytes from ranks, all at once.
@@ -161,6 +195,16 @@ class Connections:
         self._broken = self._broken or "it was closed"
         for each in self._sockets.values():
             each.close()
+
+
+def _heard(connection: socket.socket, nbytes: int) -> bytes | None:
+    """What a connection says, ``nbytes`` at most: nothing where it has ended, None where nothing has come."""
+    try:
+        return connection.recv(nbytes)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""
 
 
 class _Peer:

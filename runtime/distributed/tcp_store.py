@@ -178,6 +178,8 @@ class _Server:
         with suppress(OSError, struct.error), connection:
             while True:
                 what, key_bytes, value_bytes, wait = _REQUEST.unpack(received(connection, _REQUEST.size))
+                if what > _ADD:  # a stranger, who speaks something else
+                    return
                 key, value = received(connection, key_bytes), received(connection, value_bytes)
                 answer = self._answer(what, key, value, wait)
                 connection.sendall(_ANSWER.pack(answer is not None, len(answer or b"")) + (answer or b""))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,8 @@ import cuplug
 import numpy as np
 import pytest
 from cuplug import distributed, nn
+from cuplug.runtime.distributed.connections import Connections
+from cuplug.runtime.distributed.tcp_store import TCPStore
 
 RANKS = Path(__file__).with_name("distributed_ranks.py")
 
@@ -143,6 +148,39 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (distributed.get_rank(), distributed.get_world_size()) == (-1, -1)
     with pytest.raises(cuplug.CuplugError, match="in no group"):
         nn.parallel.DistributedDataParallel(nn.Linear(1, 1))
+
+
+def test_strangers_are_forgotten_while_ranks_are_waited_for() -> None:
+    """One leaves at once, one in the middle of a word, one knows no token, one says nothing at all."""
+    store = TCPStore("127.0.0.1", 0, is_master=True, timeout=60)
+    made: dict[int, Connections] = {}
+    first = threading.Thread(target=lambda: made.update({0: Connections(store, 0, 2, 60)}))
+    first.start()
+    other = TCPStore("127.0.0.1", store.port, timeout=60)
+    host, port = other.get("address/0").decode().split()
+    strangers = [socket.create_connection((host, int(port))) for _ in range(6)]
+    strangers[0].close()
+    strangers[1].sendall(b"GET /")
+    strangers[1].close()
+    strangers[2].sendall(b"GET / HTTP/1.1\r\nHost: somebody\r\n\r\n")
+    strangers[3].sendall(other.get("token") + struct.pack("<I", 0))  # nobody else is rank 0
+    strangers[4].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    strangers[4].close()  # without the usual words of parting
+    for refused in (2, 3):
+        with suppress(ConnectionResetError):
+            assert strangers[refused].recv(1) == b""
+    made[1] = Connections(other, 1, 2, 60)
+    first.join()
+    heard = bytearray(5)
+    sending = threading.Thread(target=made[1].exchange, args=("greeting", {0: b"hello"}, {}))
+    sending.start()
+    made[0].exchange("greeting", {}, {1: memoryview(heard)})
+    sending.join()
+    assert heard == b"hello"
+    with suppress(ConnectionResetError):
+        assert strangers[5].recv(1) == b""  # nobody keeps the one who says nothing
+    for each in (*made.values(), other, store, *strangers):
+        each.close()
 
 
 def test_a_group_of_one_needs_nobody() -> None:
