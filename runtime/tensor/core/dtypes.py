@@ -173,12 +173,22 @@ def from_numpy(numpy_dtype: Any) -> dtype:
         TypeError: there is none.
     """
     found = np.dtype(numpy_dtype)
+    ours = _OF_NUMPY.get(found)
+    return _of_numpy(found) if ours is None else ours
+
+
+_OF_NUMPY: dict[Any, dtype] = {}
+"""Types that were looked up: NumPy makes a type's name anew each time that it is asked for."""
+
+
+def _of_numpy(found: np.dtype[Any]) -> dtype:
     ours = _BY_NAME.get(found.name)
     if ours is None:
         known = ", ".join(each.name for each in ALL)
         raise TypeError(f"tensors cannot hold elements of NumPy's type {found}; convert to one of: {known}")
     if not found.isnative:
         raise TypeError(f"elements are in foreign byte order ({found.str}); convert with .astype({found.name!r}) first")
+    _OF_NUMPY[found] = ours
     return ours
 
 

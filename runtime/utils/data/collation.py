@@ -11,7 +11,8 @@ from ...tensor.backends.host_place import HOST
 from ...tensor.core.tensor import Tensor
 from ...tensor.ops.creation import as_tensor, tensor
 from ...tensor.ops.joining import stack
-from ...tensor.ops.numpy_arrays import from_numpy
+from ...tensor.ops.numpy_arrays import adopt_array
+from .datasets import Rows
 
 __all__ = ["default_collate", "default_convert", "mapped"]
 
@@ -22,6 +23,8 @@ def default_collate(batch: Sequence[Any]) -> Any:
     Raises:
         TypeError: samples are of another type.
     """
+    if isinstance(batch, Rows):
+        return batch.together()
     first = batch[0]
     if isinstance(first, Tensor):
         return _stacked(first, batch)
@@ -30,10 +33,10 @@ def default_collate(batch: Sequence[Any]) -> Any:
     if isinstance(first, bool):
         return tensor(list(batch))
     if isinstance(first, float):
-        return from_numpy(np.array(batch, np.float64))
+        return adopt_array(np.array(batch, np.float64))
     if isinstance(first, int):
         numbers = np.array(batch)
-        return from_numpy(numbers) if numbers.dtype == np.int64 else tensor(list(batch))
+        return adopt_array(numbers) if numbers.dtype == np.int64 else tensor(list(batch))
     if isinstance(first, (str, bytes)):
         return list(batch)
     if isinstance(first, Mapping):
@@ -51,7 +54,7 @@ def _stacked(first: Tensor, batch: Sequence[Tensor]) -> Tensor:
     layout = first._layout
     if layout.place is not HOST or layout.tracked or any(each._layout is not layout for each in batch):
         return stack(list(batch))
-    return from_numpy(np.stack([each._host for each in batch]))
+    return adopt_array(np.stack([each._host for each in batch]))
 
 
 def default_convert(data: Any) -> Any:

@@ -17,7 +17,7 @@ from ... import accelerator
 from ...tensor.core.tensor import Tensor
 from ...tensor.core.tensor_errors import ArgumentError
 from .collation import default_collate, default_convert, mapped
-from .datasets import IterableDataset
+from .datasets import IterableDataset, samples_of
 from .loading_processes import Failure, Finished, Task, discard, load, receive
 from .samplers import BatchSampler, RandomSampler, SequentialSampler, fresh_seed
 
@@ -98,6 +98,7 @@ class DataLoader:
         self.prefetch_factor = 2 if prefetch_factor is None and num_workers else prefetch_factor
         batched = batch_size is not None or batch_sampler is not None
         self.collate_fn = collate_fn or (default_collate if batched else default_convert)
+        self._batched = batched
         self._iterable = iterable
         self._crew: _Crew | None = None
 
@@ -128,6 +129,7 @@ class DataLoader:
             self.dataset,
             self.collate_fn,
             self._iterable,
+            self._batched,
             self.batch_size,
             self.drop_last,
             number,
@@ -140,8 +142,7 @@ class DataLoader:
     def _here(self) -> Iterator[Any]:
         if not self._iterable:
             for asked in self._numbers():
-                samples = [self.dataset[each] for each in asked] if isinstance(asked, list) else self.dataset[asked]
-                yield self.collate_fn(samples)
+                yield self.collate_fn(samples_of(self.dataset, asked) if self._batched else self.dataset[asked])
             return
         found: list[Any] = []
         for each in self.dataset:

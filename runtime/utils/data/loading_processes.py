@@ -29,6 +29,7 @@ from ...tensor.ops.exchange import frombuffer
 from ...tensor.ops.reshape import contiguous, reshape
 from ...tensor.places.place import place_at
 from .collation import mapped
+from .datasets import samples_of
 
 __all__ = ["Failure", "Finished", "Task", "WorkerInfo", "discard", "get_worker_info", "load", "receive"]
 
@@ -58,6 +59,7 @@ class Task:
     dataset: Any
     collate: Callable[[Any], Any]
     iterable: bool
+    batched: bool
     batch_size: int | None
     drop_last: bool
     number: int
@@ -153,9 +155,7 @@ def load(task: Task, pipe: Connection) -> None:
 
 def _batch(task: Task, asked: Any, samples: Any) -> Any:
     if not task.iterable:
-        if isinstance(asked, list):
-            return task.collate([task.dataset[each] for each in asked])
-        return task.collate(task.dataset[asked])
+        return task.collate(samples_of(task.dataset, asked) if task.batched else task.dataset[asked])
     if task.batch_size is None:
         return task.collate(next(samples))
     found = []
