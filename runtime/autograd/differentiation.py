@@ -13,7 +13,7 @@ from ..tensor.core.tensor_errors import ArgumentError, ElementTypeError
 from ..tensor.places.dispatch import Plan
 from .backward_pass import run
 from .graph import RemovableHandle, edge_of, state_of
-from .recording import begin_history, record_move, record_view, recorded
+from .recording import begin_history, record_move, record_pieces, record_view, recorded
 
 __all__ = ["Engine"]
 
@@ -28,6 +28,11 @@ class Engine:
     def view(self, source: Tensor, made: Tensor) -> Tensor:
         """``made``, a plain view of ``source``, which is tracked: as what it is a view of."""
         return record_view(source, made)
+
+    def pieces(self, source: Tensor, made: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Plain views of parts of one dimension of ``source``, one after the other, which together are all of it; or of
+        its single indices: as what they are views of."""
+        return record_pieces(source, made)
 
     def moved(self, out: Tensor, source: Tensor) -> None:
         """The elements of ``source`` were copied to ``out``, at another place; one of them is tracked."""

@@ -30,9 +30,10 @@ from .formulas import fitted, formula
 from .grad_mode import recording
 from .gradient_streams import stream_at
 from .graph import Kept, Node, attach, edge_of, plain, state_of
-from .view_gradients import Geometry, geometry_of, show, unshow
+from .sums_of_products import SumOfProduct
+from .view_gradients import Geometry, geometry_of, joined_by, show, unshow
 
-__all__ = ["begin_history", "record_in_place", "record_move", "record_view", "recorded"]
+__all__ = ["begin_history", "record_in_place", "record_move", "record_pieces", "record_view", "recorded"]
 
 Apply = Callable[..., Sequence[Any]]
 Recipe = tuple[str, Apply, list[Kept], int]
@@ -47,6 +48,8 @@ def recorded(operation: Hashable, prepare: Callable[..., Any], operands: Sequenc
         )
         if not isinstance(plain_plan, PlanForOnce):
             return _recorded_elementwise(operation, plain_plan, operands)
+    if operation == "addmm":
+        return SumOfProduct(plan_for(operation, prepare, [plain(each) for each in operands]), *operands)
     count = len(operands)
     return PlanForOnce(lambda *given: _record(operation, prepare, given[:count], given[count:]))
 
@@ -426,6 +429,28 @@ def record_view(source: Tensor, made: Tensor) -> Tensor:
     state.geometry = geometry_of(state.base, made)
     state.seen = state_of(state.base).written
     return made
+
+
+def record_pieces(source: Tensor, made: Sequence[Tensor]) -> Sequence[Tensor]:
+    """``record_view`` of all pieces of ``source``. Their gradients become the source's at once, by joining them."""
+    if not recording.enabled or len(made) < _SEVERAL:
+        return [record_view(source, each) for each in made]
+    join = joined_by(source._layout.plain, [each._layout.plain for each in made])
+    if join is None:
+        return [record_view(source, each) for each in made]
+    node = Node("SplitBackward", (edge_of(source),), lambda _, *gradients: (join(gradients),))
+    node.layouts = [each._layout.plain for each in made]
+    base = state_of(source).base
+    base = source if base is None else base
+    seen = state_of(base).written
+    for number, each in enumerate(made):
+        attach(each, node, number)
+        state = state_of(each)
+        state.base, state.geometry, state.seen = base, geometry_of(base, each), seen
+    return made
+
+
+_SEVERAL = 2
 
 
 def begin_history(base: Tensor) -> None:

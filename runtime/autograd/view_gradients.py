@@ -7,8 +7,10 @@ that views can be differentiated as often as wanted.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from ..tensor.core.kept_views import shown_as
 from ..tensor.core.layout import Layout
 from ..tensor.core.shapes import Shape, contiguous_strides
 from ..tensor.core.tensor import Tensor, view_of
@@ -16,6 +18,7 @@ from ..tensor.ops.arithmetic import div
 from ..tensor.ops.copying import clone, copy_
 from ..tensor.ops.creation import arange, full, zeros
 from ..tensor.ops.elementwise_functions import clamp_min
+from ..tensor.ops.joining import cat
 from ..tensor.ops.reductions import sum as sum_of
 from ..tensor.ops.reshape import contiguous, reshape
 from ..tensor.ops.scattering import scatter_add_
@@ -23,7 +26,7 @@ from ..tensor.ops.views import permute
 from .grad_mode import recording
 from .graph import Node, attach, edge_of, plain
 
-__all__ = ["Geometry", "geometry_of", "show", "unshow"]
+__all__ = ["Geometry", "geometry_of", "joined_by", "show", "unshow"]
 
 
 class Geometry(NamedTuple):
@@ -39,6 +42,10 @@ class Geometry(NamedTuple):
         return Node("ViewBackward", (edge_of(source),), lambda _, gradient: (unshow(gradient, self),))
 
 
+_UNSHOWN = "unshown"
+"""Under this a source's layout keeps how the gradients of its views are seen as its own, where nothing is copied."""
+
+
 def geometry_of(source: Tensor, made: Tensor) -> Geometry:
     """How ``made``, a view of ``source``, lies in it."""
     return Geometry(source._layout.plain, made._layout.plain, made._offset - source._offset)
@@ -47,7 +54,11 @@ def geometry_of(source: Tensor, made: Tensor) -> Geometry:
 def unshow(gradient: Tensor, geometry: Geometry) -> Tensor:
     """The gradient of the source out of that of a view."""
     source, view, distance = geometry
-    shape, strides = tuple(view.shape), view.strides
+    key = _UNSHOWN, view, distance, gradient._layout
+    known = source.plans.get(key)
+    if known is not None:
+        return shown_as(gradient, known)
+    given, shape, strides = gradient, tuple(view.shape), view.strides
     repeated = [axis for axis, (n, step) in enumerate(zip(shape, strides, strict=True)) if n > 1 and not step]
     if repeated and not _repeats(source):
         gradient = sum_of(gradient, repeated, True)
@@ -56,10 +67,35 @@ def unshow(gradient: Tensor, geometry: Geometry) -> Tensor:
     if not distance and gradient.numel() == source.numel:
         order = _order(shape, strides, own, source.strides)
         if order is not None:
-            return reshape(permute(gradient, *order) if order != sorted(order) else gradient, own)
+            made: Tensor = reshape(permute(gradient, *order) if order != sorted(order) else gradient, own)
+            if made._storage is given._storage and made._offset == given._offset:
+                source.plans[key] = made._layout.plain
+            return made
     return _recorded(
         "UnshowBackward", _unshown(plain(gradient), geometry, shape), gradient, lambda g: show(g, geometry, shape)
     )
+
+
+def joined_by(source: Layout, pieces: Sequence[Layout]) -> Callable[[Sequence[Tensor | None]], Tensor] | None:
+    """What joins the gradients of pieces of one dimension, of which some may be None, to that of the source. None where
+    the pieces are single indices, or are of sources that repeat elements."""
+    lengths = tuple(source.shape)
+    if _repeats(source) or any(len(each.shape) != len(lengths) for each in pieces):
+        return None
+    axes = [axis for axis, n in enumerate(lengths) if any(n != each.shape[axis] for each in pieces)]
+    if len(axes) != 1:
+        return None
+    axis = axes[0]
+
+    def join(gradients: Sequence[Tensor | None]) -> Tensor:
+        first = next(each for each in gradients if each is not None)
+        parts = [
+            zeros(tuple(layout.shape), dtype=first.dtype, device=first.device) if each is None else each
+            for each, layout in zip(gradients, pieces, strict=True)
+        ]
+        return cat(parts, axis)
+
+    return join
 
 
 def show(tensor: Tensor, geometry: Geometry, shape: Shape | None = None) -> Tensor:

@@ -12,7 +12,9 @@ from ..autograd.grad_mode import recording
 from ..tensor.core.casting_seam import autocasting, seam
 from ..tensor.core.dtypes import dtype, float32
 from ..tensor.core.tensor import Tensor
+from ..tensor.ops.copying import copied_to
 from ..tensor.places.elementwise_table import Elementwise
+from ..tensor.places.place import place_at
 
 __all__ = ["cast_to_fast", "cast_to_full", "full_type"]
 
@@ -64,28 +66,32 @@ def cast_to_fast(*tensors: Any) -> Any:
     kind = _wanted(tensors)
     if kind is None:
         return tensors
-    return tuple(
-        _converted(each, kind) if isinstance(each, Tensor) and _can_be_cast(each) else each for each in tensors
-    )
+    made = list(tensors)
+    for position, each in enumerate(tensors):
+        if isinstance(each, Tensor):
+            own = each._layout.dtype
+            if own is not kind and own.kind == "f" and own.itemsize <= _SINGLE:
+                made[position] = _converted(each, kind)
+    return made
 
 
-def _can_be_cast(tensor: Tensor) -> bool:
-    return tensor.dtype.kind == "f" and tensor.dtype.itemsize <= 4
+_SINGLE = 4
+"""Bytes of an element of float32: wider ones stay as they are."""
 
 
 def _converted(tensor: Tensor, kind: dtype) -> Tensor:
-    if tensor.dtype is kind:
-        return tensor
+    layout = tensor._layout
     cache = autocasting.cache
-    if cache is None or not (tensor.requires_grad and tensor.is_leaf):
-        return tensor.to(kind)
+    if cache is None or not (layout.tracked and tensor.is_leaf):
+        return copied_to(tensor, place_at(layout), kind)
     found = cache.get(id(tensor))
-    if found is not None and found[0] is tensor and found[1] == tensor._version:
+    version = tensor._storage.version
+    if found is not None and found[0] is tensor and found[1] == version:
         made: Tensor = found[2]
-        if made.requires_grad or not recording.enabled:  # one made within no_grad has no history
+        if made._layout.tracked or not recording.enabled:  # one made within no_grad has no history
             return made
-    made = tensor.to(kind)
-    cache[id(tensor)] = (tensor, tensor._version, made)
+    made = copied_to(tensor, place_at(layout), kind)
+    cache[id(tensor)] = (tensor, version, made)
     return made
 
 

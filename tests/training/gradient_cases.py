@@ -47,6 +47,8 @@ CASES: tuple[str, ...] = (
     "n @ x", "x.view(1, 3, 4) @ y.t()", "x.view(3, 1, 2, 2) @ y.view(1, 3, 2, 2)",
     "x.view(3, 2, 2) @ y[0].view(2, 2)", "torch.mm(x, y.t())", "torch.mv(x, v)",
     "torch.bmm(x.view(3, 2, 2), y.view(3, 2, 2))", "torch.addmm(x[:, :3], x, y.t(), beta=0.5, alpha=2)",
+    "torch.addmm(v[:3], x, y.t())", "torch.addmm(v[:3], x.detach(), y.t())", "torch.addmm(v[:3], x, y.detach().t())",
+    "sum(each.sum() * k for k, each in enumerate(x.split([1, 1, 2], 1)))", "pieces_written(torch, x, y)",
     "torch.outer(v, x[0])", "torch.einsum('ij,kj->ik', x, y)", "torch.einsum('ij,ij->i', x, y)",
     "torch.addcmul(x, y, v, value=2)", "torch.addcdiv(x, y, p, value=2)",
     "torch.baddbmm(x.view(3, 2, 2), x.view(3, 2, 2), y.view(3, 2, 2))", "torch.cat([x, y, v.view(1, 4)], 0)",
@@ -83,6 +85,16 @@ def assigned(torch: Any, x: Any, y: Any, v: Any) -> Any:
     out[out > 1] = 0.5
     out[0] += v
     return out * x
+
+
+def pieces_written(torch: Any, x: Any, y: Any) -> Any:
+    """One of several pieces of a tensor is changed in place, where the library lets it be."""
+    whole = x * y
+    first, second = whole.split(2, 1)
+    if torch.__name__ == "torch":  # torch forbids it for pieces that were made at once
+        first, second = whole[:, :2], whole[:, 2:]
+    first.mul_(y[:, 2:])
+    return whole * second.sum()
 
 
 def through_views(torch: Any, x: Any, y: Any) -> Any:
@@ -130,5 +142,10 @@ def operands(torch: Any, device: str = "cpu") -> dict[str, Any]:
 
 def value_of(torch: Any, case: str, given: dict[str, Any]) -> Any:
     """The value of an expression."""
-    functions = {"assigned": assigned, "through_views": through_views, "into_zeros": into_zeros}
+    functions = {
+        "assigned": assigned,
+        "pieces_written": pieces_written,
+        "through_views": through_views,
+        "into_zeros": into_zeros,
+    }
     return eval(case, {"torch": torch, **functions, **given})

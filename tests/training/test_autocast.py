@@ -6,6 +6,7 @@ from typing import Any
 
 import cuplug
 import pytest
+from cuplug.runtime.nn import casting
 
 FAST = ["x @ y", "torch.mm(x, y)", "torch.matmul(x, y)", "torch.addmm(z, x, y)", "torch.einsum('ij,jk->ik', x, y)"]
 FULL = [
@@ -67,8 +68,8 @@ def conversions(device: str, monkeypatch: pytest.MonkeyPatch, cached: bool, chan
     """How often a weight is converted that is used three times within one context."""
     layer, x = cuplug.nn.Linear(3, 3, bias=False).to(device), cuplug.ones(2, 3, device=device)
     seen = []
-    to = cuplug.Tensor.to
-    monkeypatch.setattr(cuplug.Tensor, "to", lambda tensor, *args: seen.append(tensor) or to(tensor, *args))
+    copied_to = casting.copied_to
+    monkeypatch.setattr(casting, "copied_to", lambda tensor, *args: seen.append(tensor) or copied_to(tensor, *args))
     with cuplug.autocast(device, cuplug.bfloat16, cache_enabled=cached):
         for _ in range(3):
             layer(x)

@@ -29,6 +29,10 @@ class GradientEngine(Protocol):
     def view(self, source: Tensor, made: Tensor) -> Tensor:
         """``made``, a plain view of ``source``, which is tracked: as what it is a view of."""
 
+    def pieces(self, source: Tensor, made: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Plain views of parts of one dimension of ``source``, one after the other, which together are all of it; or of
+        its single indices: as what they are views of."""
+
     def moved(self, out: Tensor, source: Tensor) -> None:
         """The elements of ``source`` were copied to ``out``, at another place; one of them is tracked."""
 

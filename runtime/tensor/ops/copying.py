@@ -244,12 +244,17 @@ def copied_to(
     kind = kind or own.dtype
     if own.place is place and own.dtype is kind:
         return clone(source) if always else source
-    if own.place is place and not own.tracked and own.numel:
-        new = own.plans.get((copied_to, kind))
+    if own.place is place and own.numel:
+        bare = own.plain
+        new = bare.plans.get((copied_to, kind))
         if new is None:
             converted = Layout.of(place, kind, own.shape, own.kept_strides())
-            new = own.plans[copied_to, kind] = _conversion(place, converted, own)
-        return new(source)  # type: ignore[no-any-return]
+            new = bare.plans[copied_to, kind] = _conversion(place, converted, bare)
+        if bare is own:
+            return new(source)  # type: ignore[no-any-return]
+        made: Tensor = new(make_tensor(source._storage, source._offset, bare, source._array))
+        engine().moved(made, source)
+        return made
     if own.place is not place and not own.contiguous and own.dense_order() is None:
         source = contiguous(source)
         own = source._layout

@@ -11,10 +11,11 @@ from ..core.dtypes import bool_
 from ..core.dtypes import dtype as ElementType  # noqa: N812 - as the other modules here say
 from ..core.tensor import Tensor
 from ..core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
+from ..places.dispatch import Plan, dispatch
 from ..places.elementwise_table import BY_NAME, Elementwise
 from .copying import to
-from .elementwise import apply, apply2
-from .matmul import bmm, dot, matmul, mm, mv
+from .elementwise import apply, apply2, apply_into2
+from .matmul import bmm, dot, matmul, mm, mv, product_plan
 from .promotion import common_dtype
 from .reductions import sum as sum_of
 from .reshape import reshape
@@ -113,14 +114,36 @@ def addmm(
         TypeError: the element types differ.
         ValueError: the shapes do not fit.
     """
-    if alpha == 1 and beta == 1 and out is None and not seam.on and not mat1._layout.dtype.is_half:
+    if seam.on:
+        input, mat1, mat2 = for_products(input, mat1, mat2)
+    if alpha == 1 and beta == 1 and out is None and _adds_row(input, mat1, mat2):
+        return dispatch("addmm", _prepare_addmm, (mat1, mat2, input))  # type: ignore[no-any-return]
+    if alpha == 1 and beta == 1 and out is None and not mat1._layout.dtype.is_half:
         product = mm(mat1, mat2)
         made, added = product._layout, input._layout
         if added.dtype is made.dtype and (added.shape == made.shape or added.shape == made.shape[1:]):
             return apply2(_ADD, product, input)
         return _sum_of("addmm", input, product, (beta, alpha), made.dtype)
-    input, mat1, mat2 = for_products(input, mat1, mat2)
     return into(out, _sum_of("addmm", input, _product(mm, mat1, mat2), (beta, alpha), mat1.dtype), exact=True)
+
+
+def _adds_row(row: Tensor, a: Tensor, b: Tensor) -> bool:
+    """Whether a row is added to a product of matrices, in place of the product, all of one type and at one place."""
+    own, left, right = row._layout, a._layout, b._layout
+    return (
+        len(own.shape) == 1
+        and len(left.shape) == len(right.shape) == 2
+        and own.shape[0] == right.shape[1]
+        and own.place is left.place is right.place
+        and own.dtype is left.dtype is right.dtype
+        and own.dtype.kind == "f"
+        and not (own.dtype.is_half and own.place.device.type == "cpu")  # not to be rounded before
+    )
+
+
+def _prepare_addmm(_: str, a: Tensor, b: Tensor, row: Tensor) -> Plan:  # noqa: ARG001 - what the plan takes
+    product = product_plan(a, b)
+    return lambda a, b, row: apply_into2(_ADD, product(a, b), row)
 
 
 def addmv(

@@ -244,7 +244,7 @@ def _pieces(input: Tensor, axis: int, starts: Iterable[int], lengths: Iterable[i
                 (*strides[:axis], *(() if length is None else (step,)), *strides[axis + 1 :]),
             )
         pieces.append(make_tensor(input._storage, input._offset + start * step, layout))
-    return tuple([engine().view(input, each) for each in pieces] if own.tracked else pieces)
+    return tuple(engine().pieces(input, pieces) if own.tracked else pieces)
 
 
 def split(input: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
