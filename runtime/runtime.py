@@ -164,7 +164,9 @@ class Runtime:
             CuplugError: there is no device, or the runtime cannot be used any more.
             DriverError: ``CUDA_ERROR_INVALID_DEVICE``: none has this ordinal.
         """
-        if self._unusable is None and (found := self._devices.get(whole_number(ordinal, "the number of a device"))):
+        if type(ordinal) is not int:
+            ordinal = whole_number(ordinal, "the number of a device")
+        if self._unusable is None and (found := self._devices.get(ordinal)):
             return found
         ordinal = self.check_ordinal(ordinal)
         return self._devices.setdefault(ordinal, DeviceState(self.driver, ordinal, self._stream_key))

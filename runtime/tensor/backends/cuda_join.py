@@ -69,13 +69,14 @@ def joined_at_once(place: Launching, out: Layout, operands: Sequence[Layout], ax
 
     def kernel(out: Tensor, *tensors: Tensor) -> None:
         x = out._address
-        addresses = [tensors[k]._address for k in used]
+        addresses = [tensors[k]._storage.address + tensors[k]._offset * size for k in used]
         every = x
         for each in addresses:
             every |= each
         aligned = not every % widest
         (forms.get(aligned) or form(aligned))(place.runtime.current, x, *addresses, *padding)
 
+    kernel.by_address = True  # type: ignore[attr-defined]
     return kernel
 
 

@@ -20,6 +20,7 @@ from ...runtime_upstream import PER_THREAD_KEY
 from ..core.dtypes import dtype, int64
 from ..core.layout import Layout
 from ..core.shapes import Shape
+from ..core.storage import make_storage
 from ..core.tensor import Tensor, address_of, make_tensor
 from ..places.distributions import wide
 from ..places.elementwise_table import COPY, Elementwise, TypeRule
@@ -44,6 +45,8 @@ from .device_place import DevicePlace
 __all__ = ["CudaPlace"]
 
 _OneD = (THREADS, 1, 1)
+_SPARED = 1 << 14
+"""Bytes of memory that hold less than there was room for, and are not made fewer: a copy takes longer."""
 
 
 class CudaPlace(DevicePlace):
@@ -187,6 +190,15 @@ class CudaPlace(DevicePlace):
         second = self.bound(finish, (plan.finish_blocks, 1, 1), (128, 1, 1), "P" * many + "Pd", before)
         scratch = plan.splits * plan.outputs * plan.partial_bytes if plan.splits > 1 else 0
 
+        runtime, size = self.runtime, operand.dtype.itemsize
+
+        def one(out: Any, source: Any, parameter: Any) -> None:
+            p = 0.0 if parameter is None else float(parameter)
+            first(runtime.current, out._address, source._storage.address + source._offset * size, 0, p)
+
+        if many == 1 and not scratch:
+            return one
+
         def kernel(*tensors: Any) -> None:
             *results, source, parameter = tensors
             targets = [each._address for each in results]
@@ -257,16 +269,18 @@ class CudaPlace(DevicePlace):
         count = out.numel
         grid = (-(-count // (THREADS * per_thread)), 1, 1)
         launch = self.bound(self.function(source), grid, _OneD, "P" + letters + "q")
-        contiguous = out.contiguous
+        runtime, size = self.runtime, out.dtype.itemsize
 
-        def kernel(out: Any, *values: Any) -> None:
-            target = out if contiguous else self.empty(out._layout.like())
+        def fill(out: Any, *values: Any) -> None:
             converted = [number(value) for number, value in zip(numbers, values, strict=True)]
-            launch(self.runtime.current, target._address, *converted, count)
-            if target is not out:
-                self.copy(out, target)
+            launch(runtime.current, out._storage.address + out._offset * size, *converted, count)
 
-        return kernel
+        def by_way_of_another(out: Any, *values: Any) -> None:
+            target = self.empty(out._layout.like())
+            fill(target, *values)
+            self.copy(out, target)
+
+        return fill if out.contiguous else by_way_of_another
 
     def take(self, out: Layout, source: Layout, indices: Sequence[Layout], axis: int = 0) -> Kernel:
         assert not axis  # the indexed dimensions come first
@@ -353,6 +367,9 @@ class CudaPlace(DevicePlace):
             storage = self.allocate(nbytes, current)
             launch(current, tensor._address, storage.address, length)
             total = self.read(make_tensor(storage, 0, one)).item()
+            if ndim == 1 and nbytes <= _SPARED:
+                found = make_storage(self, total * 8, storage.owner, storage.address + 8)
+                return make_tensor(found, 0, Layout.of(self, int64, (1, total)))
             return make_tensor(storage, 1, Layout.of(self, int64, (ndim, total), (length, 1)))
 
         return find
@@ -418,14 +435,8 @@ def _to_number(kind: dtype, rounded: bool) -> Any:
     if kind.kind == "b":
         return bool
     if kind.kind == "f":
-        return float if kind.itemsize == 8 else _to_float
+        return float  # in the machine's own format struct makes an infinity of what is beyond the range of float32
     return lambda value: int(kind.scalar(value))
-
-
-def _to_float(value: Any) -> float:
-    """Beyond the range of float32 Python's ``struct`` raises, where NumPy and torch round to infinity."""
-    number = float(value)
-    return number if -3.4028235677973366e38 < number < 3.4028235677973366e38 else number * float("inf")
 
 
 def _alignment(vector: int, out: Layout, operands: Sequence[Layout | None]) -> int:

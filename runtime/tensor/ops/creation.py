@@ -282,11 +282,11 @@ def full(
     ``out`` says which tensor to give this shape and to fill, instead of a new one.
     """
     value = fill_value if isinstance(fill_value, Tensor) else number_of(fill_value)
-    kind = common_dtype((value,)) if dtype is None and out is None else dtype
-    return required(
-        apply_into(COPY, empty(size, dtype=kind, device=device, layout=layout, pin_memory=pin_memory, out=out), value),
-        requires_grad,
-    )
+    kind = dtype
+    if dtype is None and out is None:
+        kind = common_dtype((value,)) if isinstance(value, Tensor) else scalar_dtype(type(value))
+    made = empty(size, dtype=kind, device=device, layout=layout, pin_memory=pin_memory, out=out)
+    return required(apply_into(COPY, made, value), requires_grad)
 
 
 def zeros(

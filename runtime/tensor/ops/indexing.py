@@ -155,10 +155,6 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
     return into(out, get_item(source, mask if mask.shape == shape else expand(mask, *shape)), exact=True)
 
 
-_SPARED = 1 << 14
-"""Bytes of memory that hold less than there was room for, and are not made fewer: a copy takes longer."""
-
-
 def nonzero(input: Tensor, as_tuple: bool = False, *, out: Tensor | None = None) -> Any:
     """The indices of the elements that are not 0, as int64. Waits for the device.
 
@@ -178,7 +174,7 @@ def nonzero(input: Tensor, as_tuple: bool = False, *, out: Tensor | None = None)
     place = place_at(input._layout)
     if is_searched_there(input._layout):
         there = found_there(reshape(input, input.shape or (1,)))
-        if there._storage.length > max(_SPARED, there._layout.nbytes):
+        if there._storage.length != there._layout.nbytes:
             there = place.contiguous_copy(there)
         return unbind(there, 0) if as_tuple else into(out, t(narrow(there, 0, 0, input.ndim)), exact=True)
     elements = place.read(input)

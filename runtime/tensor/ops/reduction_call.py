@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core.casting_seam import seam
 from ..core.dtypes import bool_, dtype, dtype_of, uint8
 from ..core.layout import Layout
 from ..core.shapes import Shape, normal_axes
@@ -37,6 +38,9 @@ def reduced(
     """
     asked = (name, dim if type(dim) is not list else tuple(dim), keepdim, dtype)
     if out is None:
+        plan = input._layout.plans.get((asked,))
+        if plan is not None and not seam.on:
+            return plan(input, parameter)[0]  # type: ignore[no-any-return]
         return dispatch(asked, _prepare, (input,), parameter)[0]  # type: ignore[no-any-return]
     if name in ("any", "all") and out.dtype not in (bool_, uint8):
         raise ElementTypeError(f"{name}() results in bool, and out= names a tensor of {out.dtype!r}")
@@ -105,6 +109,13 @@ class _Reduction:
         self._kernel = place.reduction(reduction, computed, outs, layout, axes) if outs[0].numel else None
 
     def __call__(self, tensor: Tensor, parameter: float | None) -> list[Tensor]:
+        if len(self._layouts) == 1 and self._kernel is not None:  # the most usual case, in fewer steps
+            ((kept, final),) = self._layouts
+            out = self._empty(kept)
+            self._kernel(out, tensor, parameter)
+            if kept is not final:
+                out._layout, out._array = final, None
+            return [out]
         outs = [self._empty(kept) for kept, _ in self._layouts]
         if self._kernel is not None:
             self._kernel(*outs, tensor, parameter)

@@ -384,7 +384,9 @@ def argmax(
     asked, kept = dim if axis is None else axis, keepdim or keepdims
     if asked is not None:
         return reduced("argmax", input, normal_axis(asked, input.ndim), kept, out=out)
-    flat = reduced("argmax", reshape(input, -1), 0, False)
+    flat = reduced("argmax", input if len(input._layout.shape) == 1 else reshape(input, -1), 0, False)
+    if out is None and not kept:
+        return flat
     return into(out, reshape(flat, (1,) * input.ndim) if kept else flat, exact=True)
 
 
@@ -413,7 +415,9 @@ def argmin(
     asked, kept = dim if axis is None else axis, keepdim or keepdims
     if asked is not None:
         return reduced("argmin", input, normal_axis(asked, input.ndim), kept, out=out)
-    flat = reduced("argmin", reshape(input, -1), 0, False)
+    flat = reduced("argmin", input if len(input._layout.shape) == 1 else reshape(input, -1), 0, False)
+    if out is None and not kept:
+        return flat
     return into(out, reshape(flat, (1,) * input.ndim) if kept else flat, exact=True)
 
 

@@ -36,11 +36,13 @@ def place_of(given: Any) -> Place:
         CuplugError: there is no CUDA device.
         DriverError: ``CUDA_ERROR_INVALID_DEVICE``: none has this ordinal.
     """
-    named = device(given)
+    named = given if type(given) is device else device(given)
     if named.type == "cpu":
         return _cpu[0]
     runtime = default_runtime()
-    return place_on(runtime, runtime.current.device if named.index is None else named.index)
+    ordinal = runtime.current.device if named.index is None else named.index
+    found: Place | None = runtime.device(ordinal).objects.get("tensor.place")
+    return place_on(runtime, ordinal) if found is None else found
 
 
 def place_on(runtime: Runtime, ordinal: int) -> Place:
