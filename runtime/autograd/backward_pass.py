@@ -320,8 +320,9 @@ class _Pass:
         self._pass_on(node, made)
 
     def _pass_on(self, node: Node, made: list[Any]) -> None:
-        edges, stream, waiting = node.edges, node.stream, self._waiting
-        made.extend([None] * (len(edges) - len(made)))
+        edges, stream, waiting, buffers = node.edges, node.stream, self._waiting, self._buffers
+        if len(made) < len(edges):
+            made.extend([None] * (len(edges) - len(made)))
         for position, edge in enumerate(edges):
             if edge is None:
                 continue
@@ -329,7 +330,10 @@ class _Pass:
             gradient = made[position]
             if gradient is not None:
                 made[position] = None  # only the target's buffer has it now
-                self._give(target, number, gradient, stream)
+                if id(target) not in buffers and (target.stream is None or target.stream is stream):
+                    buffers[id(target)] = {number: gradient}  # the most usual case, in fewer steps
+                else:
+                    self._give(target, number, gradient, stream)
                 del gradient
             left = waiting[id(target)] = waiting[id(target)] - 1
             if not left:

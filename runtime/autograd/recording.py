@@ -422,12 +422,15 @@ def record_view(source: Tensor, made: Tensor) -> Tensor:
     """``made``, a plain view of ``source``, which is tracked: as a view that is recorded."""
     if not recording.enabled or made._layout.dtype is not source._layout.dtype:
         return made
-    attach(made, geometry_of(source, made).node(source))
+    geometry = geometry_of(source, made)
+    attach(made, geometry.node(source))
     base = state_of(source).base
+    if base is None:
+        base = source
+    else:
+        geometry = geometry_of(base, made)
     state = state_of(made)
-    state.base = source if base is None else base
-    state.geometry = geometry_of(state.base, made)
-    state.seen = state_of(state.base).written
+    state.base, state.geometry, state.seen = base, geometry, state_of(base).written
     return made
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from .cudnn import Dnn
 
-__all__ = ["DATA_TYPES", "Attribute", "Descriptor", "Kind", "Named"]
+__all__ = ["DATA_TYPES", "Attribute", "Descriptor", "Kind", "Named", "Packs"]
 
 DATA_TYPES = {"float32": 0, "float64": 1, "float16": 2, "int32": 4, "bfloat16": 9, "int64": 10, "bool": 11}
 """``cudnnDataType_t`` by the names of our types."""
@@ -189,6 +189,42 @@ class Descriptor:
         given = *attribute, len(room), ctypes.addressof(count), ctypes.addressof(room)
         self._dnn.call("cudnnBackendGetAttribute", self.address, *given)
         return min(count.value, len(room))
+
+
+class Packs:
+    """Runs plans with tensors that are numbered from 1 on.
+
+    cuDNN takes them in a descriptor of their own, a variant pack, which can be filled once only: each run makes one, of
+    arrays whose types are settled here.
+    """
+
+    def __init__(self, dnn: Dnn, count: int) -> None:
+        """For graphs of ``count`` tensors in memory."""
+        self._dnn = dnn
+        self._numbers = (ctypes.c_int64 * count)(*range(1, count + 1))
+        self._array = ctypes.c_void_p * count
+        self._first = (*Named.VARIANT_PACK_UNIQUE_IDS, count, ctypes.addressof(self._numbers))
+        self._second = (*Named.VARIANT_PACK_DATA_POINTERS, count)
+        self._third = (*Named.VARIANT_PACK_WORKSPACE, 1)
+
+    def run(self, handle: int, plan: Descriptor, addresses: Sequence[int], workspace: int) -> None:
+        """Run a plan with tensors at these addresses, and memory at ``workspace`` to work with.
+
+        Raises:
+            DnnError: cuDNN failed.
+        """
+        call, address_of = self._dnn.call, ctypes.addressof
+        made, pointers, room = ctypes.c_void_p(), self._array(*addresses), ctypes.c_void_p(workspace)
+        call("cudnnBackendCreateDescriptor", int(Kind.VARIANT_PACK), ctypes.byref(made))
+        pack = made.value
+        try:
+            call("cudnnBackendSetAttribute", pack, *self._first)
+            call("cudnnBackendSetAttribute", pack, *self._second, address_of(pointers))
+            call("cudnnBackendSetAttribute", pack, *self._third, address_of(room))
+            call("cudnnBackendFinalize", pack)
+            call("cudnnBackendExecute", handle, plan.address, pack)
+        finally:
+            self._dnn.library.cudnnBackendDestroyDescriptor(pack)
 
 
 _NOTES = 10

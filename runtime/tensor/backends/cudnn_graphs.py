@@ -15,7 +15,7 @@ from ..core.shapes import Shape
 from ..core.tensor import Tensor
 from ..places.library_table import Choosing
 from .cudnn import Dnn, DnnError
-from .cudnn_descriptors import DATA_TYPES, Attribute, Descriptor, Kind, Named
+from .cudnn_descriptors import DATA_TYPES, Attribute, Descriptor, Kind, Named, Packs
 
 __all__ = ["ALIGNMENT", "GraphKernel", "described"]
 
@@ -70,7 +70,7 @@ class GraphKernel:
             DnnError: cuDNN has none.
         """
         self._dnn, self._place = dnn, dnn.place
-        self._numbers = list(range(1, count + 1))
+        self._packs = Packs(dnn, count)
         self._local = threading.local()
         with self._place.runtime.on_device(self._place.ordinal):
             handle = dnn.handle(self._place.stream_handle())
@@ -113,13 +113,7 @@ class GraphKernel:
     def _run(self, plan: _Plan, handle: int, addresses: Sequence[int]) -> None:
         # Of our allocator, and free for what follows on this stream.
         scratch = self._place.allocate(plan.workspace) if plan.workspace else None
-        given = {
-            Named.VARIANT_PACK_UNIQUE_IDS: self._numbers,
-            Named.VARIANT_PACK_DATA_POINTERS: addresses,
-            Named.VARIANT_PACK_WORKSPACE: [0 if scratch is None else scratch.address],
-        }
-        pack = Descriptor(self._dnn, Kind.VARIANT_PACK, given)
-        self._dnn.call("cudnnBackendExecute", handle, plan.descriptor.address, pack.address)
+        self._packs.run(handle, plan.descriptor, addresses, 0 if scratch is None else scratch.address)
 
     def _take_fastest(self, handle: int, addresses: Sequence[int]) -> None:
         """By the clock, each after a run that loads its kernels."""
