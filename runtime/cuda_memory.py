@@ -27,7 +27,7 @@ from .memory_stats import (
     reset_peak_memory_stats,
     set_per_process_memory_fraction,
 )
-from .pinned import pinned_allocator
+from .pinned import made_pinned_allocators
 
 __all__ = [
     "OutOfMemoryError",
@@ -117,12 +117,16 @@ def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
 
 
 def host_memory_stats() -> dict[str, int]:
-    """What page-locked memory is used for, by flat names such as ``allocated_bytes.current``; empty before any was."""
-    runtime = runtime_or_default(None)
-    if "pinned" not in runtime.shared:
-        return {}
-    counters = pinned_allocator(runtime).statistics().all
-    return {f"{name}.{what}": value for name, counter in counters.named() for what, value in counter.as_dict().items()}
+    """What page-locked memory is used for, by flat names such as ``allocated_bytes.current``; empty before any was.
+
+    The contents of what sleeps are kept apart from all else: peaks are sums of the peaks of both.
+    """
+    found: dict[str, int] = {}
+    for allocator in made_pinned_allocators(runtime_or_default(None)):
+        for name, counter in allocator.statistics().all.named():
+            for what, value in counter.as_dict().items():
+                found[f"{name}.{what}"] = found.get(f"{name}.{what}", 0) + value
+    return found
 
 
 def host_memory_stats_as_nested_dict() -> dict[str, Any]:

@@ -94,7 +94,7 @@ class _Keeper:
         self.runtime = runtime
         self.ordinal = ordinal
         self.stream = Stream(ordinal, runtime=runtime)
-        self.allocator = pinned_allocator(runtime)
+        self.allocator = pinned_allocator(runtime, private=True)
 
     def keep(self, address: int, nbytes: int) -> _PinnedCopy:
         """Queue a copy of what stands at ``address``."""

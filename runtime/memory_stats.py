@@ -14,7 +14,7 @@ from ..allocators.statistics import Statistics
 from . import checks
 from .default_runtime import runtime_or_default
 from .device import device_index
-from .pinned import pinned_allocator
+from .pinned import made_pinned_allocators
 from .runtime import Runtime
 
 __all__ = [
@@ -231,8 +231,8 @@ def empty_cache(*, runtime: Runtime | None = None) -> None:
             with runtime.on_device(ordinal):
                 runtime.device(ordinal).streams.settle()
             allocator.release_cached()
-    if "pinned" in runtime.shared:
-        pinned_allocator(runtime).release_cached()
+    for pinned in made_pinned_allocators(runtime):
+        pinned.release_cached()
 
 
 def set_per_process_memory_fraction(fraction: float, device: Any = None, *, runtime: Runtime | None = None) -> None:

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from typing_extensions import Self
 
-__all__ = ["PinnedBuffer", "PinnedMemory", "alloc_pinned", "pinned_allocator"]
+__all__ = ["PinnedBuffer", "PinnedMemory", "alloc_pinned", "made_pinned_allocators", "pinned_allocator"]
 
+_SHOWN, _PRIVATE = "pinned", "private pinned"
 _HOST = 0
 """The key under which the host itself uses blocks: it does so at once, with nothing queued."""
 
@@ -43,22 +44,31 @@ def alloc_pinned(nbytes: int, *, runtime: Runtime | None = None) -> PinnedBuffer
     return PinnedBuffer(PinnedMemory.allocate(pinned_allocator(runtime), whole_number(nbytes, "nbytes"), stream=_HOST))
 
 
-def pinned_allocator(runtime: Runtime) -> Allocator:
-    """The allocator of a runtime's page-locked memory: ``caching`` over memory that every device can use."""
+def pinned_allocator(runtime: Runtime, *, private: bool = False) -> Allocator:
+    """The allocator of a runtime's page-locked memory: ``caching`` over memory that every device can use.
+
+    What is ``private`` has one of its own: no program has this memory in hand, and so no forked child needs it.
+    """
     settle_owners()
-    if "pinned" not in runtime.shared:
-        runtime.exclusively(_make_pinned_allocator, runtime)
-    found = runtime.shared["pinned"]
+    name = _PRIVATE if private else _SHOWN
+    if name not in runtime.shared:
+        runtime.exclusively(_make_pinned_allocator, runtime, name)
+    found = runtime.shared[name]
     assert isinstance(found, Allocator)
     return found
 
 
-def _make_pinned_allocator(runtime: Runtime) -> None:
-    if "pinned" not in runtime.shared:
-        upstream = _HostUpstream(runtime.driver, runtime.current.device)
+def made_pinned_allocators(runtime: Runtime) -> list[Allocator]:
+    """Those that were made."""
+    return [runtime.shared[name] for name in (_SHOWN, _PRIVATE) if name in runtime.shared]
+
+
+def _make_pinned_allocator(runtime: Runtime, name: str) -> None:
+    if name not in runtime.shared:
+        upstream = _HostUpstream(runtime.driver, runtime.current.device, private=name == _PRIVATE)
         made = runtime.plugins.make_allocator("caching", upstream)
         runtime.keep(made)
-        runtime.shared["pinned"] = made
+        runtime.shared[name] = made
 
 
 class PinnedBuffer:

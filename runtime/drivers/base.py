@@ -160,8 +160,11 @@ class Driver(Protocol):
         """Free and total bytes of the device."""
         ...
 
-    def host_alloc(self, nbytes: int, *, device: int | None = None) -> int:
-        """Allocate page-locked host memory, usable by every device, and return its address."""
+    def host_alloc(self, nbytes: int, *, device: int | None = None, private: bool = False) -> int:
+        """Allocate page-locked host memory, usable by every device, and return its address.
+
+        What is ``private`` no forked child needs: it may be made in a faster way that leaves it out of them.
+        """
         ...
 
     def host_free(self, address: int, *, device: int | None = None) -> None:

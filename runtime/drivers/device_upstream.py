@@ -143,12 +143,14 @@ class PinnedUpstream:
     granularity = 4096
     virtual: VirtualMemory | None = None
 
-    def __init__(self, driver: Driver, ordinal: int) -> None:
+    def __init__(self, driver: Driver, ordinal: int, *, private: bool = False) -> None:
         self.driver = driver
         self.ordinal = ordinal
+        self.private = private
+        """As ``Driver.host_alloc`` has it."""
 
     def reserve(self, nbytes: int) -> int:
-        return self.driver.host_alloc(nbytes, device=self.ordinal)
+        return self.driver.host_alloc(nbytes, device=self.ordinal, private=self.private)
 
     def release(self, address: int) -> None:
         self.driver.host_free(address, device=self.ordinal)

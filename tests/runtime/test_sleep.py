@@ -24,8 +24,8 @@ from cuplug.runtime.copies import memcpy, memset
 from cuplug.runtime.device import synchronize
 from cuplug.runtime.drivers.sim import SimDriver
 from cuplug.runtime.memory_sleep import memory_tag, sleep, wake
-from cuplug.runtime.memory_stats import mem_get_info, memory_snapshot, memory_stats, memory_summary
-from cuplug.runtime.pinned import pinned_allocator
+from cuplug.runtime.memory_stats import empty_cache, mem_get_info, memory_snapshot, memory_stats, memory_summary
+from cuplug.runtime.pinned import alloc_pinned, made_pinned_allocators, pinned_allocator
 from cuplug.runtime.runtime import Runtime
 from cuplug.runtime.stream import Stream
 
@@ -91,12 +91,39 @@ def test_the_device_has_the_memory_while_it_sleeps_and_the_program_its_contents_
     assert (contents(runtime, other) == 99).all()
 
 
+def test_the_place_where_contents_are_kept_is_made_once_and_is_no_programs(start: Start) -> None:
+    runtime = start()
+    made: list[tuple[int, bool]] = []
+    host_alloc = runtime.driver.host_alloc
+
+    def tell(nbytes: int, *, device: int | None = None, private: bool = False) -> int:
+        made.append((nbytes, private))
+        return host_alloc(nbytes, device=device, private=private)
+
+    runtime.driver.host_alloc = tell  # type: ignore[method-assign]
+    with memory_tag("weights"):
+        buffers = [fill(runtime, nbytes, value) for value, nbytes in enumerate((3 * MIB, 32 * MIB, 48 * MIB))]
+    for _ in range(3):
+        sleep("weights", runtime=runtime)
+        wake("weights", runtime=runtime)
+        assert [(contents(runtime, buffer) == value).all() for value, buffer in enumerate(buffers)] == [True] * 3
+    assert all(private for _, private in made)
+    assert sum(nbytes for nbytes, _ in made) < 120 * MIB
+    before = len(made)
+    alloc_pinned(32 * MIB, runtime=runtime).close()
+    assert [private for _, private in made[before:]] == [False]
+    held = sum(allocator.statistics().all.reserved_bytes.current for allocator in made_pinned_allocators(runtime))
+    assert held == sum(nbytes for nbytes, _ in made)
+    empty_cache(runtime=runtime)
+    assert runtime.driver.simulator.live.host_allocations == 0
+
+
 def test_contents_that_are_not_kept_take_no_host_memory(start: Start) -> None:
     runtime = start()
     with memory_tag("weights"):
         buffer = fill(runtime, 8 * MIB, 1)
     sleep("weights", keep=False, runtime=runtime)
-    assert "pinned" not in runtime.shared
+    assert not made_pinned_allocators(runtime)
     wake("weights", runtime=runtime)
     memset(buffer, 3, runtime=runtime)
     assert (contents(runtime, buffer) == 3).all()
@@ -297,7 +324,7 @@ def test_where_the_host_has_no_room_for_the_contents_nothing_has_changed(start: 
     runtime = start()
     with memory_tag("weights"):
         buffers = [fill(runtime, 3 * MIB, 7), fill(runtime, 5 * MIB, 8)]
-    pinned_allocator(runtime).memory_limit = 4 * MIB
+    pinned_allocator(runtime, private=True).memory_limit = 4 * MIB
     before = memory_stats(runtime=runtime)
     with pytest.raises(OutOfMemoryError):
         sleep("weights", runtime=runtime)

@@ -66,6 +66,8 @@ _FUNCTIONS: dict[str, tuple[type, ...]] = {
     "cuMemGetInfo_v2": (_Pointer, _Pointer),
     "cuMemHostAlloc": (_Pointer, _Size, _Unsigned),
     "cuMemFreeHost": (_Pointer,),
+    "cuMemHostRegister_v2": (_Pointer, _Size, _Unsigned),
+    "cuMemHostUnregister": (_Pointer,),
     "cuMemcpyHtoDAsync_v2": (_Pointer, _Pointer, _Size, _Pointer),
     "cuMemcpyDtoHAsync_v2": (_Pointer, _Pointer, _Size, _Pointer),
     "cuMemcpyDtoDAsync_v2": (_Pointer, _Pointer, _Size, _Pointer),

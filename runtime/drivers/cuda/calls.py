@@ -107,17 +107,21 @@ class Made:
         self._gone: dict[int, None] = {}
         """Which of them were destroyed by calls that were interrupted, so that whoever has them does not know."""
 
-    def make(self, *arguments: Any, device: int | None = None, detail: Detail = "") -> int:
-        """Make a thing on the current device or ``device``: a call whose first argument is where its handle goes."""
+    def make(self, *arguments: Any, at: int | None = None, device: int | None = None, detail: Detail = "") -> int:
+        """Make a thing on the current device or ``device``: a call whose first argument is where its handle goes.
+
+        With ``at``, a thing that lies where its maker says, at the address that is its handle: the first argument.
+        """
         calls, live = self._calls, self.live
         ordinal = calls.contexts.here() if device is None else device
         if self._abandoned:
             self._destroy_abandoned()
         function = getattr(calls.cuda, self._make)
         while True:
-            handle = ctypes.c_void_p()
+            handle = ctypes.c_void_p(at)
+            first = handle if at else ctypes.byref(handle)
             try:
-                code = calls.run_in_context(function, ctypes.byref(handle), *arguments, ordinal=device)
+                code = calls.run_in_context(function, first, *arguments, ordinal=device)
                 if code:
                     break
                 made = handle.value or 0
@@ -176,6 +180,15 @@ class Made:
         if codes[0] and codes[0] not in LOST:
             live[handle] = ordinal
             raise calls.cuda.error(self._destroy, codes[0])
+
+    def forget(self, handle: int) -> None:
+        """Destroy a thing that an interrupted call may have made. Errors are ignored: it may not have."""
+        with suppress(DriverError, OutOfMemoryError):
+            if handle in self.live:
+                self.destroy(handle, device=self.live[handle])
+        self.live.pop(handle, None)
+        with suppress(ValueError):
+            self._abandoned.remove(handle)
 
     def destroy_all(self) -> None:
         """Destroy what is left. Errors are ignored."""

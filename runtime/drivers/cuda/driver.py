@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from ....allocators.errors import DriverError
 from ....allocators.upstream import VirtualMemory
 from ..base import PER_THREAD_STREAM, DeviceProperties, Dim3, FunctionAttributes, driver_error
 from ..forking import in_forked_child
@@ -19,6 +20,7 @@ from .contexts import Contexts
 from .launch import Slot
 from .modules import function_attributes, function_parameters, launch, load_module
 from .properties import device_properties, has_virtual_memory
+from .registered import RegisteredMemory
 from .texture_units import CudaTextures
 from .virtual import CudaVirtualMemory, import_bindings
 
@@ -70,6 +72,7 @@ class CudaDriver:
         self._bindings = import_bindings()
         self._memory = Made(calls, "cuMemAlloc", "cuMemFree", invalid=1)
         self._host = Made(calls, "cuMemHostAlloc", "cuMemFreeHost", invalid=1)
+        self._registered = RegisteredMemory(calls)
         self._streams = Made(calls, "cuStreamCreateWithPriority", "cuStreamDestroy", invalid=400)
         self._events = Made(calls, "cuEventCreate", "cuEventDestroy", invalid=400)
         self._modules = Made(calls, "cuModuleLoadDataEx", "cuModuleUnload", invalid=400)
@@ -144,7 +147,7 @@ class CudaDriver:
                 self._calls.code("cuCtxSynchronize", ordinal=ordinal)
             for virtual in self._virtual.values():
                 virtual.close()
-            for made in (self._modules, self._events, self._streams, self._memory, self._host):
+            for made in (self._modules, self._events, self._streams, self._memory, self._host, self._registered):
                 made.destroy_all()
         self._refuse(refusal)
         self._contexts.release(refusal)
@@ -177,16 +180,19 @@ class CudaDriver:
         self._calls.call("cuMemGetInfo", ctypes.byref(free), ctypes.byref(total), ordinal=device)
         return free.value, total.value
 
-    def host_alloc(self, nbytes: int, *, device: int | None = None) -> int:
-        """Allocate page-locked host memory, usable by every device."""
+    def host_alloc(self, nbytes: int, *, device: int | None = None, private: bool = False) -> int:
+        """Allocate page-locked host memory, usable by every device. What is private is made faster, if it is large."""
         if nbytes <= 0:
             raise driver_error(1, f"host_alloc of {nbytes} bytes: ask for one byte or more")
         detail = f"{nbytes} bytes of page-locked memory were asked for"
+        if private and self._registered.suits(nbytes):
+            with suppress(DriverError):  # where CUDA locks no pages but its own
+                return self._registered.make(nbytes, device=device, detail=detail)
         return self._host.make(nbytes, _PORTABLE, device=device, detail=detail)
 
     def host_free(self, address: int, *, device: int | None = None) -> None:
         """Free what ``host_alloc`` returned."""
-        self._host.destroy(address, device=device)
+        (self._registered if address in self._registered else self._host).destroy(address, device=device)
 
     def virtual_memory(self, ordinal: int) -> VirtualMemory | None:
         """The virtual memory of a device, or None where the device lacks it or cuda-bindings is not installed."""

@@ -177,7 +177,13 @@ class SimDriver:
         return physical.free, physical.total
 
     @changing_call
-    def host_alloc(self, nbytes: int, *, device: int | None = None) -> Entering[int, int]:
+    def host_alloc(
+        self,
+        nbytes: int,
+        *,
+        device: int | None = None,
+        private: bool = False,  # noqa: ARG002 - there is one way to make it here
+    ) -> Entering[int, int]:
         """Allocate page-locked host memory. It is limited by this machine, not by the simulator."""
         host = self._here(device).host
         self._calls.memory_changes += 1
