@@ -8,7 +8,7 @@ import selectors
 import socket
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -77,7 +77,7 @@ class Connections:
         said: dict[socket.socket, bytes] = {}
         """What those have said that have not yet said who they are."""
         with selectors.DefaultSelector() as selector, ExitStack() as leaving:
-            leaving.callback(lambda: [each.close() for each in said])
+            leaving.callback(_close, said)
             selector.register(listener, selectors.EVENT_READ)
             while expected:
                 ready = selector.select(max(0.0, end - time.monotonic()))
@@ -195,6 +195,11 @@ class Connections:
         self._broken = self._broken or "it was closed"
         for each in self._sockets.values():
             each.close()
+
+
+def _close(connections: Iterable[socket.socket]) -> None:
+    for each in connections:
+        each.close()
 
 
 def _heard(connection: socket.socket, nbytes: int) -> bytes | None:

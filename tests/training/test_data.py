@@ -21,6 +21,7 @@ from cuplug.utils.data import (
     Subset,
     TensorDataset,
     WeightedRandomSampler,
+    default_collate,
     random_split,
 )
 
@@ -171,6 +172,61 @@ def test_data_sets_are_joined_divided_and_drawn_from(running: str) -> None:
     assert set(WeightedRandomSampler([0.0, 1.0, 0.0], 8)) == {1}
     ranks = [list(DistributedSampler(data, 4, rank, shuffle=False)) for rank in range(4)]
     assert ranks == [[0, 4], [1, 5], [2, 0], [3, 1]]
+
+
+def test_a_data_set_that_gives_several_samples_at_once_is_asked_for_a_batch(running: str) -> None:
+    asked = []
+
+    class Together(Numbers):
+        def __getitems__(self, indices: Any) -> Any:
+            asked.append(indices)
+            return [self[each] for each in indices]
+
+    assert [each["number"].tolist() for each in DataLoader(Together(), batch_size=6)] == [[*range(6)], [*range(6, 10)]]
+    half = Subset(Together(), [8, 6, 4])
+    assert [each["number"].tolist() for each in DataLoader(half, batch_size=2)] == [[8, 6], [4]]
+    assert asked == [[*range(6)], [*range(6, 10)], [8, 6], [4]]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_rows_of_tensors_are_the_samples_put_together(running: str, workers: int) -> None:
+    data = TensorDataset(cuplug.arange(12.0).reshape(6, 2).t().contiguous().t(), cuplug.arange(6).to(cuplug.bfloat16))
+    part = Subset(data, [0, -1, 2, 4, 5])
+    for chosen in ([4, 0, 1, 2], [cuplug.tensor(3), True, 2]):
+        (made,) = DataLoader(part, batch_sampler=[chosen], num_workers=workers)
+        expected = default_collate([part[each] for each in chosen])
+        assert [(each.dtype, each.tolist()) for each in made] == [(each.dtype, each.tolist()) for each in expected]
+    made[0].zero_()  # a batch has memory of its own
+    assert data.tensors[0].tolist() == [[2.0 * row, 2.0 * row + 1] for row in range(6)]
+    with pytest.raises(IndexError):
+        list(DataLoader(data, batch_sampler=[[6]], num_workers=workers))
+
+
+def test_who_puts_samples_together_himself_is_given_a_list(running: str) -> None:
+    loader = DataLoader(TensorDataset(cuplug.arange(3)), batch_size=2, collate_fn=lambda samples: samples)
+    assert [type(each) for each in loader] == [list, list]
+    assert [type(each) for batch in loader for each in batch] == [tuple] * 3
+
+
+def test_samples_that_are_more_than_rows_are_made_one_by_one(running: str) -> None:
+    class Doubled(TensorDataset):
+        def __getitem__(self, index: Any) -> Any:
+            return tuple(each * 2 for each in super().__getitem__(index))
+
+    assert next(iter(DataLoader(Doubled(cuplug.arange(4)), batch_size=3)))[0].tolist() == [0, 2, 4]
+    learnt = cuplug.ones(3, 2, requires_grad=True)
+    next(iter(DataLoader(TensorDataset(learnt), batch_size=2)))[0].sum().backward()
+    assert learnt.grad.tolist() == [[1.0, 1.0], [1.0, 1.0], [0.0, 0.0]]
+    on_device = TensorDataset(cuplug.arange(4).cuda())
+    assert next(iter(DataLoader(on_device, batch_size=2)))[0].device.type == "cuda"
+
+
+def test_who_divides_samples_himself_asks_for_several_numbers_at_once(running: str) -> None:
+    data = TensorDataset(cuplug.arange(5) * 10)
+    lists = DataLoader(data, batch_size=None, sampler=BatchSampler(range(5), 2, False))
+    assert [each[0].tolist() for each in lists] == [[0, 10], [20, 30], [40]]
+    by_tuples = DataLoader(data, batch_sampler=[(0, 3), (1,)])
+    assert [each[0].tolist() for each in by_tuples] == [[0, 30], [10]]
 
 
 def test_a_seed_gives_the_order_again(running: str) -> None:

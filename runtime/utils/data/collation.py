@@ -12,9 +12,26 @@ from ...tensor.core.tensor import Tensor
 from ...tensor.ops.creation import as_tensor, tensor
 from ...tensor.ops.joining import stack
 from ...tensor.ops.numpy_arrays import adopt_array
-from .datasets import Rows
+from .datasets import Subset, TensorDataset, samples_of
 
-__all__ = ["default_collate", "default_convert", "mapped"]
+__all__ = ["batch_of", "default_collate", "default_convert", "mapped"]
+
+
+def batch_of(dataset: Any, indices: Sequence[Any], collate: Callable[[Any], Any]) -> Any:
+    """A batch of samples of a data set; those of tensors on the CPU by one copy of each tensor's rows."""
+    made = _rows(dataset, indices) if collate is default_collate else None
+    return collate(samples_of(dataset, indices)) if made is None else made
+
+
+def _rows(dataset: Any, indices: Sequence[Any]) -> list[Tensor] | None:
+    while type(dataset) is Subset:
+        dataset, indices = dataset.dataset, [dataset.indices[each] for each in indices]
+    if type(dataset) is not TensorDataset or any(type(each) is not int for each in indices):
+        return None
+    if any(each._layout.place is not HOST or each._layout.tracked for each in dataset.tensors):
+        return None
+    chosen = np.array(indices, np.intp)
+    return [adopt_array(each._host.take(chosen, 0)) for each in dataset.tensors]
 
 
 def default_collate(batch: Sequence[Any]) -> Any:
@@ -23,8 +40,6 @@ def default_collate(batch: Sequence[Any]) -> Any:
     Raises:
         TypeError: samples are of another type.
     """
-    if isinstance(batch, Rows):
-        return batch.together()
     first = batch[0]
     if isinstance(first, Tensor):
         return _stacked(first, batch)

@@ -16,8 +16,8 @@ from ....plugins.tracing.training_scope import DATA, in_phase, scope
 from ... import accelerator
 from ...tensor.core.tensor import Tensor
 from ...tensor.core.tensor_errors import ArgumentError
-from .collation import default_collate, default_convert, mapped
-from .datasets import IterableDataset, samples_of
+from .collation import batch_of, default_collate, default_convert, mapped
+from .datasets import IterableDataset
 from .loading_processes import Failure, Finished, Task, discard, load, receive
 from .samplers import BatchSampler, RandomSampler, SequentialSampler, fresh_seed
 
@@ -142,7 +142,10 @@ class DataLoader:
     def _here(self) -> Iterator[Any]:
         if not self._iterable:
             for asked in self._numbers():
-                yield self.collate_fn(samples_of(self.dataset, asked) if self._batched else self.dataset[asked])
+                if self._batched:
+                    yield batch_of(self.dataset, asked, self.collate_fn)
+                else:
+                    yield self.collate_fn(self.dataset[asked])
             return
         found: list[Any] = []
         for each in self.dataset:

@@ -8,19 +8,14 @@ from itertools import accumulate
 from math import floor, isclose
 from typing import Any, Generic, TypeVar
 
-import numpy as np
-
-from ...tensor.backends.host_place import HOST
 from ...tensor.core.tensor import Tensor
 from ...tensor.core.tensor_errors import ArgumentError
-from ...tensor.ops.numpy_arrays import adopt_array
 from ...tensor.ops.random_numbers import randperm
 
 __all__ = [
     "ConcatDataset",
     "Dataset",
     "IterableDataset",
-    "Rows",
     "Subset",
     "TensorDataset",
     "random_split",
@@ -72,40 +67,8 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
     def __getitem__(self, index: Any) -> tuple[Tensor, ...]:
         return tuple(each[index] for each in self.tensors)
 
-    def __getitems__(self, indices: Sequence[Any]) -> Sequence[tuple[Tensor, ...]]:
-        """Several samples at once, which ``default_collate`` makes a batch of by one copy of each tensor's rows."""
-        one_by_one = type(self).__getitem__ is not TensorDataset.__getitem__  # a subclass's samples are its own
-        if one_by_one or any(each._layout.place is not HOST or each._layout.tracked for each in self.tensors):
-            return [self[each] for each in indices]
-        if any(type(each) is not int for each in indices):
-            return [self[each] for each in indices]
-        return Rows(self, indices)
-
     def __len__(self) -> int:
         return int(self.tensors[0].shape[0])
-
-
-class Rows(Sequence[tuple[Tensor, ...]]):
-    """Some samples of tensors on the CPU, which are not taken one by one before somebody asks."""
-
-    def __init__(self, dataset: TensorDataset, indices: Sequence[int]) -> None:
-        self._dataset, self._indices = dataset, indices
-
-    def __getitem__(self, index: Any) -> Any:
-        chosen = self._indices[index]
-        return Rows(self._dataset, chosen) if isinstance(index, slice) else self._dataset[chosen]
-
-    def __len__(self) -> int:
-        return len(self._indices)
-
-    def together(self) -> list[Tensor]:
-        """The samples as a batch: of each tensor the rows, in new memory.
-
-        Raises:
-            IndexError: there is no such sample.
-        """
-        chosen = np.array(self._indices, np.intp)
-        return [adopt_array(each._host.take(chosen, 0)) for each in self._dataset.tensors]
 
 
 class Subset(Dataset[Sample]):

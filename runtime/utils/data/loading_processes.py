@@ -28,8 +28,7 @@ from ...tensor.ops.creation import empty
 from ...tensor.ops.exchange import frombuffer
 from ...tensor.ops.reshape import contiguous, reshape
 from ...tensor.places.place import place_at
-from .collation import mapped
-from .datasets import samples_of
+from .collation import batch_of, mapped
 
 __all__ = ["Failure", "Finished", "Task", "WorkerInfo", "discard", "get_worker_info", "load", "receive"]
 
@@ -155,7 +154,9 @@ def load(task: Task, pipe: Connection) -> None:
 
 def _batch(task: Task, asked: Any, samples: Any) -> Any:
     if not task.iterable:
-        return task.collate(samples_of(task.dataset, asked) if task.batched else task.dataset[asked])
+        if task.batched:
+            return batch_of(task.dataset, asked, task.collate)
+        return task.collate(task.dataset[asked])
     if task.batch_size is None:
         return task.collate(next(samples))
     found = []
