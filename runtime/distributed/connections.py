@@ -170,9 +170,8 @@ class Connections:
             poll.register(each, select.POLLIN)
         for number, _ in poll.poll(0):
             rank, found = next((r, s) for r, s in self._sockets.items() if s.fileno() == number)
-            with suppress(BlockingIOError, OSError):
-                if found.recv(1, socket.MSG_PEEK):
-                    continue
+            if _heard(found, 1, socket.MSG_PEEK) != b"":  # None: the thread that exchanges has read it meanwhile
+                continue
             self.break_off(f"{name}: rank {rank} has ended or died; see its output")
             self.raise_if_broken()
 
@@ -202,10 +201,10 @@ def _close(connections: Iterable[socket.socket]) -> None:
         each.close()
 
 
-def _heard(connection: socket.socket, nbytes: int) -> bytes | None:
+def _heard(connection: socket.socket, nbytes: int, flags: int = 0) -> bytes | None:
     """What a connection says, ``nbytes`` at most: nothing where it has ended, None where nothing has come."""
     try:
-        return connection.recv(nbytes)
+        return connection.recv(nbytes, flags)
     except BlockingIOError:
         return None
     except OSError:

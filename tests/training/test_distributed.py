@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import struct
 import subprocess
@@ -180,6 +181,36 @@ def test_strangers_are_forgotten_while_ranks_are_waited_for() -> None:
     with suppress(ConnectionResetError):
         assert strangers[5].recv(1) == b""  # nobody keeps the one who says nothing
     for each in (*made.values(), other, store, *strangers):
+        each.close()
+
+
+def test_what_another_thread_has_read_meanwhile_is_no_sign_of_death(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``poll`` says that something has come, and the thread that exchanges takes it before this one looks."""
+    store = TCPStore("127.0.0.1", 0, is_master=True, timeout=60)
+    other = TCPStore("127.0.0.1", store.port, timeout=60)
+    made: dict[int, Connections] = {}
+    first = threading.Thread(target=lambda: made.update({0: Connections(store, 0, 2, 60)}))
+    first.start()
+    made[1] = Connections(other, 1, 2, 60)
+    first.join()
+
+    class Said:
+        def __init__(self) -> None:
+            self._all: list[socket.socket] = []
+
+        def register(self, connection: socket.socket, _: int) -> None:
+            self._all.append(connection)
+
+        def poll(self, _: int) -> Any:
+            return [(each.fileno(), select.POLLIN) for each in self._all]
+
+    monkeypatch.setattr(select, "poll", Said)
+    made[0].check("all_reduce")
+    made[0].raise_if_broken()
+    made[1].close()
+    with pytest.raises(cuplug.CuplugError, match="rank 1 has ended or died"):
+        made[0].check("all_reduce")
+    for each in (made[0], other, store):
         each.close()
 
 

@@ -12,6 +12,7 @@ from ... import distributed
 from ...autograd.grad_mode import recording
 from ...autograd.graph import state_of
 from ...tensor.core.dtypes import int64
+from ...tensor.core.layout import Layout
 from ...tensor.core.tensor import Tensor
 from ...tensor.ops.creation import empty, tensor, zeros
 from ...tensor.ops.packed_tensors import copy_all
@@ -84,7 +85,8 @@ class DistributedDataParallel(Module):
         if len(devices) > 1:
             raise CuplugError(f"DistributedDataParallel: parameters are on {' and '.join(devices)}; move them to one")
         _compare(module)
-        self._share([*module.parameters(), *module.buffers()])
+        _Shared().take([*module.parameters(), *module.buffers()])
+        self._shared = _Shared()
         nbytes = int((25 if bucket_cap_mb is None else bucket_cap_mb) * 2**20)
         self._reducer = _Reducer(named, nbytes, find_unused_parameters)
         for _, each in named:
@@ -100,7 +102,7 @@ class DistributedDataParallel(Module):
         if training:
             self._reducer.check_finished()
         if self.broadcast_buffers and training:
-            self._share(list(self.module.buffers()))
+            self._shared.take(list(self.module.buffers()))
         if self.device_ids:
             parts, named = scatter_kwargs(inputs, kwargs, self.device_ids, self.dim)
             inputs, kwargs = (parts or ((),))[0], (named or ({},))[0]
@@ -122,14 +124,23 @@ class DistributedDataParallel(Module):
         if self.require_backward_grad_sync:
             self._reducer.ready(parameter)
 
-    @staticmethod
-    def _share(tensors: Sequence[Tensor]) -> None:
+
+class _Shared:
+    """Gives all processes rank 0's elements of tensors. What it packs them in is kept for the next time."""
+
+    def __init__(self) -> None:
+        self._packed: list[tuple[list[Layout], Tensor, list[Tensor]]] = []
+
+    def take(self, tensors: Sequence[Tensor]) -> None:
         """Take rank 0's elements, those of one type at once."""
         groups: dict[Any, list[Tensor]] = {}
         for each in tensors:
-            groups.setdefault((each.dtype, each.device), []).append(each.detach())
-        for group in groups.values():
-            flat, parts = _flat(group)
+            layout = each._layout
+            groups.setdefault((layout.dtype, layout.place), []).append(each.detach())
+        layouts = [[each._layout for each in group] for group in groups.values()]
+        if layouts != [known for known, _, _ in self._packed]:
+            self._packed = [(known, *_flat(group)) for known, group in zip(layouts, groups.values(), strict=True)]
+        for group, (_, flat, parts) in zip(groups.values(), self._packed, strict=True):
             copy_all(parts, group)
             distributed.broadcast(flat, 0)
             copy_all(group, parts)
