@@ -123,6 +123,7 @@ def test_a_history_without_modules_is_refused(refused: Callable[..., str], small
 
 def test_replicas_have_the_paths_of_what_they_replicate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUPLUG_TRACE_STACKS", "modules")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)  # the simulator heeds it, too
     cuplug.shutdown()
     cuplug.init(driver="sim:devices=2", trace=tmp_path / "two.cuplug")
     net = nn.DataParallel(Block().cuda())
