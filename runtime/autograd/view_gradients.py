@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ..tensor.core.kept_views import shown_as
 from ..tensor.core.layout import Layout
-from ..tensor.core.shapes import Shape, contiguous_strides
+from ..tensor.core.shapes import Shape
 from ..tensor.core.tensor import Tensor, view_of
 from ..tensor.ops.arithmetic import div
 from ..tensor.ops.copying import clone, copy_
@@ -133,13 +133,23 @@ def _order(shape: Shape, strides: Shape, own: Shape, own_strides: Shape) -> list
     axes = {(n, strides[axis]): axis for axis, n in enumerate(shape) if n > 1}
     if len(axes) == len(known) and all(each in axes for each in known):
         return [axes[each] for each in known] + ones
-    if _row_major(shape, strides) and _row_major(own, own_strides):
+    if _runs(shape, strides) == _runs(own, own_strides):
         return list(range(len(shape)))
     return None
 
 
-def _row_major(shape: Shape, strides: Shape) -> bool:
-    return all(n == 1 or a == b for n, a, b in zip(shape, strides, contiguous_strides(shape), strict=True))
+def _runs(shape: Shape, strides: Shape) -> list[tuple[int, int]]:
+    """Lengths and strides, with dimensions made one where they go on in memory as one would: equal ones of two layouts
+    say that both count the same elements in the same order."""
+    runs: list[tuple[int, int]] = []
+    for n, step in zip(shape, strides, strict=True):
+        if n == 1:
+            continue
+        if runs and runs[-1][1] == n * step:
+            runs[-1] = (runs[-1][0] * n, step)
+        else:
+            runs.append((n, step))
+    return runs
 
 
 def _range(geometry: Geometry) -> tuple[int, int]:

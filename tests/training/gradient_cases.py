@@ -49,6 +49,7 @@ CASES: tuple[str, ...] = (
     "torch.bmm(x.view(3, 2, 2), y.view(3, 2, 2))", "torch.addmm(x[:, :3], x, y.t(), beta=0.5, alpha=2)",
     "torch.addmm(v[:3], x, y.t())", "torch.addmm(v[:3], x.detach(), y.t())", "torch.addmm(v[:3], x, y.detach().t())",
     "sum(each.sum() * k for k, each in enumerate(x.split([1, 1, 2], 1)))", "pieces_written(torch, x, y)",
+    "x.split([3, 1], 1)[0].view(3, 1, 3).transpose(1, 2) * y[:, :3, None]", "x[:, :2].view(3, 2, 1) * x[:, 1:3, None]",
     "torch.outer(v, x[0])", "torch.einsum('ij,kj->ik', x, y)", "torch.einsum('ij,ij->i', x, y)",
     "torch.addcmul(x, y, v, value=2)", "torch.addcdiv(x, y, p, value=2)",
     "torch.baddbmm(x.view(3, 2, 2), x.view(3, 2, 2), y.view(3, 2, 2))", "torch.cat([x, y, v.view(1, 4)], 0)",

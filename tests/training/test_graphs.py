@@ -9,6 +9,7 @@ from typing import Any
 import cuplug
 import pytest
 from cuplug import nn
+from cuplug.runtime.autograd import view_gradients
 from cuplug.utils.checkpoint import checkpoint, checkpoint_sequential
 
 # --- hooks
@@ -290,3 +291,26 @@ def test_a_leaf_takes_a_gradient_that_nobody_else_has_and_copies_others(device: 
         Twice.apply(x).sum().backward()
         assert (x.grad.data_ptr() == places[0]) is not keep
         assert x.grad.tolist() == [2.0] * 3
+
+
+def test_gradients_of_pieces_are_joined_and_those_of_views_of_pieces_seen_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def scattered(*_: object) -> None:
+        raise AssertionError("a gradient was written into zeros")
+
+    monkeypatch.setattr(view_gradients, "_unshown", scattered)
+    x = cuplug.arange(12.0).view(3, 4).requires_grad_()
+    first, second, third = x.split([2, 1, 1], 1)
+    assert first.grad_fn is second.grad_fn is third.grad_fn
+    (first.view(3, 1, 2) * cuplug.tensor([1.0, 2.0])).sum().backward(retain_graph=True)
+    assert x.grad.tolist() == [[1.0, 2.0, 0.0, 0.0]] * 3
+    (third * 3).sum().backward()
+    assert x.grad.tolist() == [[1.0, 2.0, 0.0, 3.0]] * 3
+
+
+def test_a_row_added_to_a_product_is_one_node() -> None:
+    row, a, b = (cuplug.ones(*shape, requires_grad=True) for shape in ((2,), (3, 4), (4, 2)))
+    node = cuplug.addmm(row, a, b).grad_fn
+    assert node.name() == "AddmmBackward"
+    assert {each.metadata["leaf"] for each, _ in node.next_functions} == {row, a, b}
