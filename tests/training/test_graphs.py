@@ -300,13 +300,13 @@ def test_gradients_of_pieces_are_joined_and_those_of_views_of_pieces_seen_again(
         raise AssertionError("a gradient was written into zeros")
 
     monkeypatch.setattr(view_gradients, "_unshown", scattered)
-    x = cuplug.arange(12.0).view(3, 4).requires_grad_()
-    first, second, third = x.split([2, 1, 1], 1)
+    x = cuplug.arange(18.0).view(3, 6).requires_grad_()
+    first, second, third = x.split([4, 1, 1], 1)
     assert first.grad_fn is second.grad_fn is third.grad_fn
-    (first.view(3, 1, 2) * cuplug.tensor([1.0, 2.0])).sum().backward(retain_graph=True)
-    assert x.grad.tolist() == [[1.0, 2.0, 0.0, 0.0]] * 3
+    (first.view(3, 2, 2) * cuplug.tensor([1.0, 2.0])).sum().backward(retain_graph=True)
+    assert x.grad.tolist() == [[1.0, 2.0, 1.0, 2.0, 0.0, 0.0]] * 3
     (third * 3).sum().backward()
-    assert x.grad.tolist() == [[1.0, 2.0, 0.0, 3.0]] * 3
+    assert x.grad.tolist() == [[1.0, 2.0, 1.0, 2.0, 0.0, 3.0]] * 3
 
 
 def test_a_row_added_to_a_product_is_one_node() -> None:
