@@ -13,14 +13,16 @@ import signal
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
 import hypothesis
 import pytest
+from cuplug.allocators.errors import CompileError
 from cuplug.plugins.selection import parse_selection
+from cuplug.runtime.kernels.simulator import host_compiler
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in its background
     signal.signal(signal.SIGINT, signal.default_int_handler)  # tests press Ctrl-C, in child processes too
@@ -111,6 +113,22 @@ def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kernels"
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
+
+
+@pytest.fixture(scope="module")
+def quick_compiler(kernel_cache: Path) -> Iterator[None]:
+    """A compiler for the simulator that takes less than half as long, for a module's kernels, or a reason to skip.
+
+    The largest generated kernels take 4 s each with ``-O3``, which makes them fast: no test of theirs asks for that.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(host_compiler, "OPTIMISED", "-O2")
+        patch.setenv("CUPLUG_CACHE_DIR", str(kernel_cache))
+        try:
+            host_compiler.find_compiler()
+        except CompileError as error:
+            pytest.skip(str(error))
+        yield
 
 
 @pytest.hookimpl(tryfirst=True)

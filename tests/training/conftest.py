@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import cuplug
 import pytest
-from cuplug.runtime.kernels.simulator.host_compiler import find_compiler
 from cuplug.runtime.tensor.backends.cuda_place import CudaPlace
 
 
@@ -32,15 +31,12 @@ def device(request: pytest.FixtureRequest, running: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def kernels(running: str) -> Iterator[str]:
+def kernels(request: pytest.FixtureRequest, running: str) -> Iterator[str]:
     """A simulated device whose tensors run generated kernels; or the device itself."""
     if running.startswith("cuda"):
         yield "cuda"
         return
-    try:
-        find_compiler()
-    except cuplug.CompileError as error:
-        pytest.skip(str(error))
+    request.getfixturevalue("quick_compiler")
     runtime = cuplug.default_runtime()
     before = runtime.device(1).objects.get("tensor.place")
     runtime.device(1).objects["tensor.place"] = CudaPlace(runtime, 1)

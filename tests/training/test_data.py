@@ -119,7 +119,7 @@ def test_ctrl_c_ends_program_and_workers(running: str) -> None:
 
 @pytest.mark.usefixtures("_nothing_is_left")
 def test_who_stops_early_leaves_nothing(running: str) -> None:
-    batches = iter(DataLoader(Numbers(), batch_size=1, num_workers=2, prefetch_factor=3))
+    batches = iter(DataLoader(Numbers(), batch_size=1, num_workers=1, prefetch_factor=3))
     next(batches)
     batches.close()
 

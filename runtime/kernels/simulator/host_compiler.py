@@ -34,6 +34,8 @@ _COMMON = (
     "-g1",  # lines, for kernels that are ended
     *("-fno-stack-protector", "-fno-threadsafe-statics", "-U_FORTIFY_SOURCE", "-w"),
 )
+OPTIMISED = "-O3"
+"""How far kernels are optimised. It takes two to three times as long as ``-O2`` with large ones, once."""
 _CHECKS = {
     "gcc": (
         *("-fsanitize=kernel-address,alignment", "-fno-sanitize-recover=alignment"),
@@ -73,8 +75,8 @@ class Compiler:
     version: str
 
     def flags(self) -> list[str]:
-        """The options that every compilation gets."""
-        flags = [*_COMMON, "-O3"]
+        """The options that every compilation gets, besides those that optimise."""
+        flags = [*_COMMON]
         if "ziglang" not in self.command:  # zig compiles for this processor by itself
             flags.append("-mcpu=native" if platform.machine() == "aarch64" else "-march=native")
         if platform.machine() in ("x86_64", "AMD64"):
@@ -221,7 +223,13 @@ def compile_for_host(
     if cache is None:
         return make()
     checks = _RACES if races else _CHECKS
-    identity = (*compiler.command, compiler.version, *compiler.flags(), *(checks[compiler.kind] * (checked or races)))
+    identity = (
+        *compiler.command,
+        compiler.version,
+        *compiler.flags(),
+        OPTIMISED,
+        *(checks[compiler.kind] * (checked or races)),
+    )
     key = content_key("host", source, flags, name_expressions, identity, translator_digest(), processor())
     return cache.get_or_make(key, make, facts=("parameters", "checked", "races"))
 
@@ -280,9 +288,8 @@ def _compile(
             loops=loops,
         )
         translated.write_text(translation.text)
-        compiled = compiler.run(
-            [*compiler.flags(), *standard, *checks, *recursive, *include, "-I", str(stubs), *link], directory
-        )
+        options = [*compiler.flags(), OPTIMISED, *standard, *checks, *recursive, *include, "-I", str(stubs)]
+        compiled = compiler.run([*options, *link], directory)
         if compiled.returncode and shifts and _NOT_SHIFTED.search(compiled.stderr):
             shifts = False
         elif compiled.returncode and not recursive and _RECURSIVE.search(compiled.stderr):

@@ -9,7 +9,6 @@ from typing import Any
 import cuplug
 import numpy as np
 import pytest
-from cuplug.runtime.kernels.simulator.host_compiler import find_compiler
 from cuplug.runtime.tensor.backends import cuda_elementwise, cuda_geometry
 from cuplug.runtime.tensor.backends.cuda_place import CudaPlace
 from cuplug.runtime.tensor.backends.host_place import HOST
@@ -22,12 +21,8 @@ pytestmark = pytest.mark.one_schedule
 
 
 @pytest.fixture(scope="module")
-def kernels() -> Iterator[None]:
+def kernels(quick_compiler: None) -> Iterator[None]:
     """A simulated device whose tensors run generated kernels instead of NumPy."""
-    try:
-        find_compiler()
-    except cuplug.CompileError as error:
-        pytest.skip(str(error))
     runtime = cuplug.init(driver="sim")
     runtime.device(0).objects["tensor.place"] = CudaPlace(runtime, 0)
     yield

@@ -9,7 +9,6 @@ from typing import Any
 import cuplug
 import numpy as np
 import pytest
-from cuplug.runtime.kernels.simulator.host_compiler import find_compiler
 from cuplug.runtime.tensor.backends.cuda_place import CudaPlace
 from cuplug.runtime.tensor.places.row_table import ROWS
 
@@ -17,12 +16,8 @@ pytestmark = [pytest.mark.one_schedule, pytest.mark.needs_sim]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _kernels() -> Iterator[None]:
+def _kernels(quick_compiler: None) -> Iterator[None]:
     """A simulated device of one multiprocessor whose tensors run generated kernels instead of NumPy."""
-    try:
-        find_compiler()
-    except cuplug.CompileError as error:
-        pytest.skip(str(error))
     runtime = cuplug.init(driver="sim:check=races")
     runtime.device(0).objects["tensor.place"] = CudaPlace(runtime, 0)
     small = replace(runtime.properties(0), multi_processor_count=1)

@@ -16,7 +16,6 @@ from typing import Any
 import cuplug
 import numpy as np
 import pytest
-from cuplug.runtime.kernels.simulator.host_compiler import find_compiler
 from cuplug.runtime.tensor.backends.cuda_place import CudaPlace
 
 RECORD = Path(__file__).with_name("data") / "outcomes_of_torch.txt"
@@ -77,12 +76,8 @@ def test_an_expression_gives_what_it_gives_in_torch(section: str, device: str, r
 
 
 @pytest.fixture
-def kernels(running: str) -> str:
+def kernels(running: str, quick_compiler: None) -> str:
     """The name of a simulated device whose tensors run generated kernels instead of NumPy."""
-    try:
-        find_compiler()
-    except cuplug.CompileError as error:
-        pytest.skip(str(error))
     runtime = cuplug.default_runtime()
     runtime.device(1).objects["tensor.place"] = CudaPlace(runtime, 1)
     return "cuda:1"
