@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from ..kernels.launch.quick_calls import python_form
 from .core import tensor as tensor_module
 from .methods import Tensor
 from .places.elementwise_table import TABLE, Elementwise, TypeRule
@@ -212,6 +213,7 @@ _NOT_SHOWN = (
 
 
 def _signature(name: str, function: Callable[..., Any], *, method: bool) -> str:
+    function = python_form(function)
     signature = inspect.signature(function)
     parts: list[str] = []
     star = False

@@ -16,7 +16,7 @@ from ...drivers.base import Dim3, Driver
 if TYPE_CHECKING:
     from ...current import Current
 
-__all__ = ["quick_copy", "quick_launch", "quick_maker"]
+__all__ = ["python_form", "quick_copy", "quick_launch", "quick_maker"]
 
 _native: Any = None
 if os.environ.get(VARIABLE, "") != "0":
@@ -101,6 +101,19 @@ def quick_maker(made: type[Any], names: tuple[str, ...], given: int, *defaults: 
     """
 
     def quick(python: _F) -> _F:
-        return python if _native is None else _native.Maker(made, names, given, defaults)
+        if _native is None:
+            return python
+        maker: _F = _native.Maker(made, names, given, defaults)
+        _forms[maker] = python
+        return maker
 
     return quick
+
+
+_forms: dict[Callable[..., Any], Callable[..., Any]] = {}
+"""By what ``quick_maker`` has put in its place: the form in Python."""
+
+
+def python_form(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The form in Python of a function, which has its signature and documentation; itself if it is in Python."""
+    return _forms.get(function, function)
