@@ -139,3 +139,28 @@ def test_atomic_functions_with_an_order_and_a_scope(machine: Any) -> None:
     assert machine.down(sums, 5, np.int32).tolist() == [192 * 191 // 2, 191, 42, 5, 7]
     assert machine.down(largest, 1, np.float32)[0] == values.max()
     assert machine.down(bits, 1, np.uint64)[0] == 2**64 - 1
+
+
+NARROWED = """
+extern "C" __global__ void narrowed(const float *x, int *i, unsigned *u, long long *l, unsigned long long *m, int *d) {
+    int t = threadIdx.x;
+    i[t] = __float2int_rd(x[t]);
+    u[t] = __float2uint_rn(x[t]);
+    l[t] = __float2ll_rz(x[t]);
+    m[t] = __float2ull_ru(x[t]);
+    d[t] = __double2int_rz(x[t]);
+}
+"""
+
+
+def test_what_is_beyond_an_integers_range_becomes_its_nearest_and_nan_as_ptx_says(machine: Any) -> None:
+    x = np.array([-2.5, 1e30, -1e30, np.inf, np.nan], np.float32)
+    kinds = (np.int32, np.uint32, np.int64, np.uint64, np.int32)
+    out = [machine.empty(5, kind) for kind in kinds]
+    machine.module(NARROWED).get_function("narrowed")(machine.up(x), *out, grid=1, block=5)
+    i, u, ll, ull, of_double = (machine.down(part, 5, kind).tolist() for part, kind in zip(out, kinds, strict=True))
+    assert i == [-3, 2**31 - 1, -(2**31), 2**31 - 1, 0]
+    assert u == [0, 2**32 - 1, 0, 2**32 - 1, 0]
+    assert ll == [-2, 2**63 - 1, -(2**63), 2**63 - 1, -(2**63)]
+    assert ull == [0, 2**64 - 1, 0, 2**64 - 1, 2**63]
+    assert of_double == [-2, 2**31 - 1, -(2**31), 2**31 - 1, -(2**31)]

@@ -47,9 +47,10 @@ template <class To, class From> inline To bits(From value) {
     __builtin_memcpy(&result, &value, sizeof(To));
     return result;
 }
-// Converts with saturation, NaN to zero, as the GPU's conversion instructions do.
-template <class To> inline To saturated(double x, To least, To greatest) {
-    if (!(x == x)) return 0;
+// Converts with saturation, as the GPU's conversion instructions do. NaN becomes zero from a float to four bytes, else the
+// highest bit alone (PTX ISA, "cvt").
+template <class To, class From = float> inline To saturated(double x, To least, To greatest) {
+    if (!(x == x)) return sizeof(To) <= 4 && sizeof(From) == 4 ? 0 : (To)1 << (sizeof(To) * 8 - 1);
     if (x <= (double)least) return least;
     if (x >= (double)greatest) return greatest;
     return (To)x;
@@ -57,10 +58,10 @@ template <class To> inline To saturated(double x, To least, To greatest) {
 }  // namespace __cuplug
 
 #define CUPLUG_CONVERT(from, F, to, T, least, greatest)                                                               \
-    inline T __##from##2##to##_rn(F x) { return __cuplug::saturated<T>(__builtin_rint((double)x), least, greatest); } \
-    inline T __##from##2##to##_rz(F x) { return __cuplug::saturated<T>(__builtin_trunc((double)x), least, greatest); }\
-    inline T __##from##2##to##_ru(F x) { return __cuplug::saturated<T>(__builtin_ceil((double)x), least, greatest); } \
-    inline T __##from##2##to##_rd(F x) { return __cuplug::saturated<T>(__builtin_floor((double)x), least, greatest); }
+    inline T __##from##2##to##_rn(F x) { return __cuplug::saturated<T, F>(__builtin_rint((double)x), least, greatest); } \
+    inline T __##from##2##to##_rz(F x) { return __cuplug::saturated<T, F>(__builtin_trunc((double)x), least, greatest); }\
+    inline T __##from##2##to##_ru(F x) { return __cuplug::saturated<T, F>(__builtin_ceil((double)x), least, greatest); } \
+    inline T __##from##2##to##_rd(F x) { return __cuplug::saturated<T, F>(__builtin_floor((double)x), least, greatest); }
 #define CUPLUG_CONVERT_ALL(from, F)                                  \
     CUPLUG_CONVERT(from, F, int, int, INT_MIN, INT_MAX)              \
     CUPLUG_CONVERT(from, F, uint, unsigned int, 0u, UINT_MAX)        \
