@@ -1,8 +1,8 @@
 """A model of GPT's shape learns which character follows, on the CPU and on a device by the same curve.
 
 By default it learns a text of the project in a few steps. ``CUPLUG_TEXTS`` names a folder of texts to learn instead,
-``CUPLUG_CHARACTER_STEPS`` how many steps, and ``CUPLUG_CHARACTER_LOSS`` the loss that it then must be below: the pages of
-``test_page_blocks.py`` come to 2.1 in 600 steps, and 2.5 is stated for them.
+``CUPLUG_CHARACTER_STEPS`` how many steps, and ``CUPLUG_CHARACTER_LOSS`` the loss that it then must be below: the
+pages of ``test_page_blocks.py`` come to 2.1 in 600 steps, and 2.5 is stated for them.
 """
 
 from __future__ import annotations

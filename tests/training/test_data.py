@@ -192,14 +192,14 @@ def test_a_data_set_that_gives_several_samples_at_once_is_asked_for_a_batch(runn
 def test_rows_of_tensors_are_the_samples_put_together(running: str, workers: int) -> None:
     data = TensorDataset(cuplug.arange(12.0).reshape(6, 2).t().contiguous().t(), cuplug.arange(6).to(cuplug.bfloat16))
     part = Subset(data, [0, -1, 2, 4, 5])
-    for chosen in ([4, 0, 1, 2], [cuplug.tensor(3), True, 2]):
-        (made,) = DataLoader(part, batch_sampler=[chosen], num_workers=workers)
+    batches = [4, 0, 1, 2], [cuplug.tensor(3), True, 2]
+    for chosen, made in zip(batches, DataLoader(part, batch_sampler=batches, num_workers=workers), strict=True):
         expected = default_collate([part[each] for each in chosen])
         assert [(each.dtype, each.tolist()) for each in made] == [(each.dtype, each.tolist()) for each in expected]
     made[0].zero_()  # a batch has memory of its own
     assert data.tensors[0].tolist() == [[2.0 * row, 2.0 * row + 1] for row in range(6)]
     with pytest.raises(IndexError):
-        list(DataLoader(data, batch_sampler=[[6]], num_workers=workers))
+        list(DataLoader(data, batch_sampler=[[6]]))
 
 
 def test_who_puts_samples_together_himself_is_given_a_list(running: str) -> None:
