@@ -12,10 +12,6 @@ DATA = Path(__file__).parents[1] / "data"
 ALL = os.environ.get("CUPLUG_STRANGERS") == "all"
 CHOSEN = () if ALL else ("-k", "not interrupted and not meet")
 """Interrupts and threads at every line take a minute: ``CUPLUG_STRANGERS=all`` has them too."""
-DIVIDED = (
-    () if ALL else ("-k", f"{CHOSEN[1]} and not (slab and random_operations) and not (buddy and (finalisers or grows))")
-)
-"""Of what takes longest, each of two allocators has one part."""
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +122,6 @@ def test_allocators_written_from_the_documentation_alone_pass(make_environment):
     environment = make_environment(DATA / "strangers")
     kit = ("-m", "pytest", "-p", "cuplug.plugins.conformance", "-p", "no:cacheprovider", "-q")
     both = ("--allocator", "buddy", "--allocator", "slab")
-    done = environment.run(*kit, *both, *DIVIDED, "--driver", "sim:schedule=random,seed=7")
+    done = environment.run(*kit, *both, *CHOSEN, "--driver", "sim:schedule=random,seed=7")
     assert done.returncode == 0, done.stdout
     assert " passed" in done.stdout.splitlines()[-1]
