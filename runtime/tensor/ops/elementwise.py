@@ -20,6 +20,7 @@ from ..places.elementwise_table import COPY, Elementwise, ElementwiseInto, TypeR
 from ..places.place import Kernel, Place, place_at
 from .numpy_arrays import number_as_tensor
 from .out_argument import resize_output
+from .overlap import lies_over, refuse_part
 from .promotion import number_of, result_types
 from .scalars import item
 
@@ -78,9 +79,10 @@ def apply2(operation: Elementwise, a: Any, b: Any) -> Tensor:
 
 
 def apply_into(operation: Elementwise, out: Tensor, *operands: Any) -> Tensor:
-    """``operation`` of the operands, written to ``out``. Where they overlap in memory, operands are copied first.
+    """``operation`` of the operands, written to ``out``. Where they may overlap in memory, operands are copied first.
 
     Raises:
+        ValueError: an operand overlaps ``out``: see ``refuse_part``.
         DeviceMismatchError: operands or ``out`` are on different devices.
         ValueError: the result does not have the shape of ``out``, or ``out`` has several indices for one element.
         TypeError: the result cannot be cast to the type of ``out``, or as for ``apply``.
@@ -346,10 +348,8 @@ def _away_from(out: Tensor, operand: Tensor) -> Tensor:
     """``operand``, or a copy if writing to ``out`` could change it before it is read."""
     if operand._storage is not out._storage or same_memory(out, operand):
         return operand
-    a, b = operand._layout, out._layout
-    a_low, a_high = ((operand._offset + edge) * a.dtype.itemsize for edge in a.span())
-    b_low, b_high = ((out._offset + edge) * b.dtype.itemsize for edge in b.span())
-    return apply1(COPY, operand) if a_low < b_high and b_low < a_high else operand
+    refuse_part(out, operand)
+    return apply1(COPY, operand) if lies_over(out, operand) else operand
 
 
 def _result_strides(shape: Shape, layouts: Sequence[Layout | None]) -> Shape | None:

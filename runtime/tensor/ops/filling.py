@@ -7,7 +7,7 @@ from typing import Any
 from ..core.tensor import Tensor
 from ..core.tensor_errors import ShapeError
 from ..places.elementwise_table import COPY
-from .elementwise import apply_into
+from .elementwise import apply, apply_into
 from .scalars import item
 
 __all__ = ["fill_", "zero_"]
@@ -23,6 +23,8 @@ def fill_(input: Tensor, value: Any) -> Tensor:
         raise ShapeError(f"fill_: the value has {value.ndim} dimensions, and must have none")
     if isinstance(value, Tensor) and value._layout.place is not input._layout.place:
         value = item(value)
+    elif isinstance(value, Tensor) and value._storage is input._storage:
+        value = apply(COPY, value)
     return apply_into(COPY, input, value)
 
 

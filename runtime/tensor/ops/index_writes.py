@@ -17,6 +17,7 @@ from .copying import clone, to
 from .creation import arange
 from .elementwise import apply, apply_into, common_place
 from .indexing import get_item, index_select, set_item
+from .overlap import refuse_expanded, refuse_overlap, warn_of_expanded
 from .reductions import sum as sum_of
 from .reshape import contiguous, reshape
 from .results import into
@@ -166,6 +167,8 @@ def index_fill_(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
         if value.ndim:
             raise ShapeError(f"index_fill: the value has {value.ndim} dimensions, and must have none")
         value = item(value)
+    warn_of_expanded("index_fill_", input)
+    refuse_overlap(input, flat)
     if not input.ndim:
         return apply_into(COPY, input, value) if flat.numel() else input
     if flat.numel() and input.numel():
@@ -197,6 +200,8 @@ def index_put_(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, 
     """
     if values.dtype is not input.dtype:
         raise ElementTypeError(f"index_put_: the values are of {values.dtype!r} and the tensor of {input.dtype!r}")
+    warn_of_expanded("index_put_", input)
+    refuse_overlap(input, values, *indices)
     key = tuple(slice(None) if one is None else one for one in indices)
     if not accumulate:
         set_item(input, key[0] if len(key) == 1 and isinstance(key[0], Tensor) else key, values)
@@ -231,6 +236,8 @@ def put_(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False)
         raise ElementTypeError(f"put_: the index must be of {int64!r}, and is of {index.dtype!r}")
     if index.numel() != source.numel():
         raise ShapeError(f"put_: {index.numel()} indices for {source.numel()} elements")
+    refuse_expanded(input)
+    refuse_overlap(input, index, source)
     begin_history(input, source)
     flat = contiguous(input)
     index_put_(view_of(flat, (flat.numel(),), (1,)), [reshape(index, -1)], reshape(source, -1), accumulate)

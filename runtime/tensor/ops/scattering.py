@@ -18,6 +18,7 @@ from .copying import clone, to
 from .creation import arange, full
 from .elementwise import apply, apply_into, common_place
 from .indexing import get_item, index_select, masked_select
+from .overlap import refuse_expanded, refuse_overlap
 from .reductions import max as max_of
 from .reshape import contiguous, reshape
 from .results import into
@@ -180,10 +181,11 @@ def scattered(name: str, target: Tensor, dim: int, index: Tensor, src: Any, redu
     Raises:
         ElementTypeError: the source is of another element type than the tensor.
         ShapeError: the index and the source differ in dimensions, or the index is longer somewhere.
+        ArgumentError: the tensor is expanded, or the index or the source lies over it.
     """
     plans, key = target._layout.plans, _key(_REDUCES[reduce], dim, index, src)
     plan = plans.get(key)
-    if plan is not None and not _shares(target, src) and not switches.deterministic:
+    if plan is not None and not (_shares(target, src) or _shares(target, index) or switches.deterministic):
         target._storage.version += 1
         plan(target, index, src)
         return target
@@ -193,6 +195,8 @@ def scattered(name: str, target: Tensor, dim: int, index: Tensor, src: Any, redu
     index = _index(name, index, target, axis)
     if not index.numel():
         return target
+    refuse_expanded(target)
+    refuse_overlap(target, index, src)
     begin_history(target, src)
     if isinstance(src, Tensor) and (src.ndim or not index.ndim):
         common_place(name, (reshape(target, -1), reshape(src, -1)))

@@ -14,7 +14,7 @@ from ..places.dispatch import Plan, dispatch
 from ..places.elementwise_table import BY_NAME, COPY
 from ..places.place import place_at
 from .copying import copy_, to
-from .elementwise import apply_into
+from .elementwise import apply, apply_into
 from .reshape import contiguous, reshape
 from .scalars import item
 from .views import expand, permute, squeeze
@@ -174,6 +174,8 @@ def fill_value_of(target: Tensor, value: Any) -> Any:
     if isinstance(value, Tensor):
         if value.ndim:
             raise ShapeError(f"masked_fill: the value has {value.ndim} dimensions, and must have none")
+        if value._storage is target._storage:
+            return apply(COPY, value) if value.dtype is kind else to(value, kind)
         if value._layout.place is target._layout.place:
             return value if value.dtype is kind else to(value, kind)
         value = item(value)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import cuplug
 import numpy as np
 import pytest
@@ -167,15 +170,46 @@ def test_views_are_refused_where_they_would_need_a_copy(device: str) -> None:
     assert x.view(cuplug.float64).dtype is cuplug.float64
 
 
-def test_an_in_place_operation_on_overlapping_views_reads_first(device: str) -> None:
+def test_an_in_place_operation_on_interleaved_views_reads_first(device: str) -> None:
     x = cuplug.arange(6, device=device)
-    x[1:] += x[:-1]
-    assert x.tolist() == [0, 1, 3, 5, 7, 9]
+    x[2::2] += x[:-2:2]
+    assert x.tolist() == [0, 1, 2, 3, 6, 5]
     x.copy_(x.flip(0))
-    assert x.tolist() == [9, 7, 5, 3, 1, 0]
-    y = cuplug.arange(4, device=device).reshape(2, 2)
-    y.t().copy_(y)
-    assert y.tolist() == [[0, 2], [1, 3]]
+    assert x.tolist() == [5, 6, 3, 2, 1, 0]
+
+
+def test_writing_over_what_is_read_is_refused_as_in_torch(device: str) -> None:
+    x = cuplug.arange(8.0, device=device)
+    square, two = x[:4].reshape(2, 2), cuplug.tensor([0, 1], device=device)
+    ones, other = cuplug.ones(1, device=device).expand(6), cuplug.ones(2, device=device)
+    refused: list[Callable[[], Any]] = [
+        lambda: x[1:].add_(x[:-1]),
+        lambda: x.__setitem__(slice(1, None), x[:-1]),
+        lambda: cuplug.add(x[:4], 1, out=x[2:6]),
+        lambda: square.t().copy_(square),
+        lambda: square.add_(square[0]),
+        lambda: x.mul_(x[0]),
+        lambda: x.index_add_(0, two, x[2:4]),
+        lambda: x.index_copy_(0, two, x[2:4]),
+        lambda: x.index_put_((two,), x[2:4]),
+        lambda: x.put_(two, x[2:4]),
+        lambda: x.scatter_(0, two, x[2:4]),
+        lambda: two.index_fill_(0, two, 0),
+        lambda: ones.scatter_(0, two, other),
+        lambda: ones.index_add_(0, two, other),
+        lambda: ones.put_(two, other),
+    ]
+    for each in refused:
+        with pytest.raises(RuntimeError, match="unsupported operation"):
+            each()
+    assert x.tolist() == [*range(8)]
+    assert two.tolist() == [0, 1]
+    assert cuplug.add(x[:4], 1, out=x[:4]).tolist() == [1, 2, 3, 4]
+    assert x.fill_(x[1]).tolist() == [2] * 8
+    assert x.masked_fill_(x > 1, x[0]).tolist() == [2] * 8
+    for write in (lambda: ones.index_fill_(0, two, 3.0), lambda: ones.index_put_((two,), other)):
+        with pytest.warns(UserWarning, match="on expanded tensors"):
+            write()
 
 
 def test_the_same_operation_on_the_same_layout_is_planned_once(device: str) -> None:

@@ -57,8 +57,8 @@ def test_a_plan_is_not_taken_for_operands_that_overlap(place: str) -> None:
     other = cuplug.arange(4.0, device=place)
     x[1:].add_(other)
     assert x.tolist() == [0, 1, 3, 5, 7]
-    x[1:].add_(x[:-1])
-    assert x.tolist() == [0, 1, 4, 8, 12]
+    with pytest.raises(RuntimeError, match="single memory location"):
+        x[1:].add_(x[:-1])
 
 
 def _calls(run: Callable[..., Any], *operands: Any) -> int:

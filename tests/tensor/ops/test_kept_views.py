@@ -137,11 +137,12 @@ def test_products_are_added_in_one_step_or_several_with_the_same_gradients(devic
     assert cuplug.addcmul(cuplug.ones(2, device=device), whole, whole).dtype is cuplug.float32
 
 
-def test_a_scattered_tensor_may_share_memory_with_what_is_scattered(device: str) -> None:
+def test_a_tensor_is_not_scattered_into_itself_whatever_plan_is_kept(device: str) -> None:
     index = cuplug.tensor([1, 0, 3, 2], device=device)
     for _ in range(2):
         x = cuplug.tensor([1.0, 2.0, 3.0, 4.0], device=device)
-        assert x.scatter_(0, index, x).tolist() == [2.0, 1.0, 4.0, 3.0]
+        with pytest.raises(RuntimeError, match="single memory location"):
+            x.scatter_(0, index, x)
         assert x.scatter_(0, index, cuplug.ones(4, device=device)).tolist() == [1.0] * 4
 
 
@@ -218,11 +219,11 @@ def test_elements_are_added_at_positions_of_one_dimension_as_elsewhere(device: s
             cuplug.zeros(4, device=device).index_add_(0, index, source[:2])
 
 
-def test_a_copy_of_the_same_tensor_and_of_one_that_overlaps_are_right_each_time(device: str) -> None:
+def test_a_copy_of_the_same_tensor_and_of_one_between_its_elements_are_right_each_time(device: str) -> None:
     for _ in range(2):
         x = cuplug.arange(6.0, device=device)
         assert x.copy_(x).tolist() == [0, 1, 2, 3, 4, 5]
         before = x._version
-        assert x[1:].copy_(x[:-1]).tolist() == [0, 1, 2, 3, 4]
+        assert x[2::2].copy_(x[:-2:2]).tolist() == [0, 2]
         assert x[:3].copy_(cuplug.ones(3, device=device)).tolist() == [1, 1, 1]
         assert x._version > before
