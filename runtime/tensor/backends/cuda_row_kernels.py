@@ -30,7 +30,7 @@ from .cuda_rows import (
 )
 from .cuda_scan import TILE, scan_source
 from .cuda_select import select_source
-from .cuda_sort import LONGEST_BLOCK_ROW, long_row_source, short_row_source, tile_of
+from .cuda_sort import LONGEST_BLOCK_ROW, short_row_source
 from .cuda_source import THREADS
 from .cuda_sweep import sweep
 from .cuda_triangles import TRIANGLE_KERNELS
@@ -39,7 +39,6 @@ from .cuda_windows import WINDOW_KERNELS
 __all__ = ["row_kernel"]
 
 _BLOCK = (THREADS, 1, 1)
-_SPREAD = 1024
 """Blocks that look for the digits that vary."""
 
 
@@ -107,7 +106,7 @@ def _scan(place: Launching, operation: RowOperation, outs: Sequence[Layout], ope
 
 def _sort(place: Launching, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
     fits = operands[0].shape[1] <= LONGEST_BLOCK_ROW[operands[0].dtype.itemsize]
-    return (_sort_short if fits else _sweep)(place, outs, operands)
+    return (_sort_short if fits else _sort_long)(place, outs, operands)
 
 
 def _sort_short(place: Launching, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
@@ -122,7 +121,7 @@ def _sort_short(place: Launching, outs: Sequence[Layout], operands: Sequence[Lay
     return kernel
 
 
-def _sweep(place: Launching, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
+def _sort_long(place: Launching, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
     stored, (rows, length) = operands[0].dtype, operands[0].shape
     plan = sweep(stored, length=length)
     tiles = -(-length // plan.tile)
@@ -150,46 +149,6 @@ def _sweep(place: Launching, outs: Sequence[Layout], operands: Sequence[Layout])
         for digit in range(stored.itemsize):
             place.clear_bytes(tickets, taken)
             move(current, *buffers, digit, descending, length)
-
-    return kernel
-
-
-def _sort_long(place: Launching, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
-    stored, (rows, length) = operands[0].dtype, operands[0].shape
-    wide = length >= 2**32
-    source = long_row_source(stored, wide=wide)
-    tiles = -(-length // tile_of(stored, wide=wide))
-    # As many blocks as are resident at once, each with the same work.
-    wanted = -(-8 * place.runtime.properties(place.ordinal).multi_processor_count // rows)
-    share = -(-tiles // wanted)
-    chunks = -(-tiles // share)
-    letters = "PPPPPPPP"
-    spread = place.bound(place.function(source, "spread"), (_SPREAD, 1, 1), _BLOCK, "PPq")
-    count = place.bound(place.function(source, "count"), (rows * chunks, 1, 1), _BLOCK, letters + "qqqqq")
-    add_up = place.bound(place.function(source, "add_up"), (rows * 8, 1, 1), _BLOCK, "PPqq")
-    move = place.bound(place.function(source, "move"), (rows * tiles, 1, 1), _BLOCK, letters + "qqqqq")
-    # Integers seldom use all their digits, and one more reading can save passes; floats nearly always do.
-    looks = stored.kind != "f" and stored.itemsize >= 4
-    narrow = 8 if wide else 4
-    counted = rows * 256 * narrow
-    sizes = (outs[0].nbytes, rows * length * narrow, (chunks + 1) * counted, tiles * counted, 8)
-
-    def kernel(values: Tensor, places: Tensor, given: Tensor, descending: int) -> None:
-        current = place.runtime.current
-        # Dropped when this returns: the stream reuses it after the kernels, not before.
-        spare = [place.allocate(size) for size in sizes]
-        spare_values, spare_places, counts, befores, word = (each.address for each in spare)
-        if looks:
-            place.clear_bytes(word, 8)
-            spread(current, given._address, word, rows * length)
-        varying = word if looks else 0
-        results = values._address, places._address
-        buffers = given._address, *results, spare_values, spare_places, counts, befores, varying
-        for digit in range(stored.itemsize):
-            count(current, *buffers, digit, descending, length, chunks, share)
-            if chunks > 1:
-                add_up(current, counts, varying, digit, chunks)
-            move(current, *buffers, digit, descending, length, chunks, share)
 
     return kernel
 
