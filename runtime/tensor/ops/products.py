@@ -16,6 +16,7 @@ from ..places.elementwise_table import BY_NAME, Elementwise
 from .copying import to
 from .elementwise import apply, apply2, apply_into2
 from .matmul import bmm, dot, matmul, mm, mv, product_plan
+from .overlap import refuse_part
 from .promotion import common_dtype
 from .reductions import sum as sum_of
 from .reshape import reshape
@@ -217,7 +218,7 @@ def addcmul(input: Tensor, tensor1: Any, tensor2: Any, *, value: float = 1, out:
         return apply(_ADD_SCALED, input, tensor1, tensor2)  # the most usual case, at once
     if common_dtype((input, tensor1, tensor2)) is bool_:
         raise ElementTypeError(f"addcmul() does not take elements of {bool_!r} alone")
-    return into(out, _combined(_MUL, input, tensor1, tensor2, value))
+    return _into_apart(out, _combined(_MUL, input, tensor1, tensor2, value), input, tensor1, tensor2)
 
 
 def addcdiv(input: Tensor, tensor1: Any, tensor2: Any, *, value: float = 1, out: Tensor | None = None) -> Tensor:
@@ -229,7 +230,16 @@ def addcdiv(input: Tensor, tensor1: Any, tensor2: Any, *, value: float = 1, out:
     """
     if all(each.dtype.kind != "f" for each in (tensor1, tensor2)):
         raise ElementTypeError("addcdiv: integers are not divided; convert one to a floating-point type")
-    return into(out, _combined(_DIV, input, tensor1, tensor2, value))
+    return _into_apart(out, _combined(_DIV, input, tensor1, tensor2, value), input, tensor1, tensor2)
+
+
+def _into_apart(out: Tensor | None, result: Tensor, *operands: Any) -> Tensor:
+    """``into``, where ``out`` lies over no part of an operand."""
+    if out is not None:
+        for each in operands:
+            if isinstance(each, Tensor):
+                refuse_part(out, each)
+    return into(out, result)
 
 
 def _combined(operation: Elementwise, input: Tensor, a: Tensor, b: Tensor, value: Any) -> Tensor:

@@ -186,6 +186,7 @@ def test_writing_over_what_is_read_is_refused_as_in_torch(device: str) -> None:
         lambda: x[1:].add_(x[:-1]),
         lambda: x.__setitem__(slice(1, None), x[:-1]),
         lambda: cuplug.add(x[:4], 1, out=x[2:6]),
+        lambda: cuplug.addcmul(x[:4], x[4:], x[4:], out=x[2:6]),
         lambda: square.t().copy_(square),
         lambda: square.add_(square[0]),
         lambda: x.mul_(x[0]),
