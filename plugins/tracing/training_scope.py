@@ -26,6 +26,7 @@ __all__ = [
     "entered",
     "in_phase",
     "iteration_done",
+    "outside_modules",
     "scope",
     "watch",
 ]
@@ -93,6 +94,17 @@ def in_phase(name: str) -> Iterator[None]:
         yield
     finally:
         scope.phase = before
+
+
+@contextmanager
+def outside_modules() -> Iterator[None]:
+    """A context of no module and no phase: for memory that stays for later calls, whoever makes the first of them."""
+    before = scope.modules, scope.known_path, scope.phase
+    scope.modules, scope.known_path, scope.phase = [], None, ""
+    try:
+        yield
+    finally:
+        scope.modules, scope.known_path, scope.phase = before
 
 
 def iteration_done() -> None:

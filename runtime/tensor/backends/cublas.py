@@ -13,6 +13,7 @@ from functools import cache, partial
 from typing import Any
 
 from ....allocators.errors import CuplugError
+from ....plugins.tracing.training_scope import outside_modules
 from ...drivers.device_upstream import on_device
 from ..core.layout import Layout
 from ..core.switches import switches
@@ -105,7 +106,8 @@ class Blas:
             # Of our allocator: cuBLAS would allocate some itself. Setting the stream takes the workspace away.
             storage = workspaces.get(stream)
             if storage is None:
-                storage = workspaces[stream] = self.place.allocate(_WORKSPACE)
+                with outside_modules():  # the layer that multiplies first does not save it
+                    storage = workspaces[stream] = self.place.allocate(_WORKSPACE)
             self.call("cublasSetWorkspace_v2", handle, storage.address, _WORKSPACE)
             local.stream = stream
         return int(handle)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import cuplug
 import numpy as np
 import pytest
+from cuplug import nn
+from cuplug.plugins.tracing.training_scope import FORWARD, entered, in_phase, scope
 from cuplug.runtime.default_runtime import default_runtime
 from cuplug.runtime.tensor.backends.cublas import _GEMM, Blas, Dot, Gemm
 from cuplug.runtime.tensor.core.layout import Layout
@@ -141,3 +144,18 @@ def test_what_is_rounded_is_asked_of_cublas_each_time() -> None:
     finally:
         cuplug.set_float32_matmul_precision(before)
     assert library.modes == [68, 77, 68]
+
+
+def test_the_memory_that_cublas_keeps_belongs_to_no_module() -> None:
+    seen: list[tuple[str, str]] = []
+
+    def allocate(nbytes: int) -> Any:
+        assert nbytes > 0
+        seen.append((scope.path(), scope.phase_here()))
+        return SimpleNamespace(address=0)
+
+    place: Any = SimpleNamespace(runtime=SimpleNamespace(at_close=lambda _: None), allocate=allocate)
+    with entered(nn.Linear(1, 1)), in_phase(FORWARD):
+        Blas(Library(), place).handle(7)
+        seen.append((scope.path(), scope.phase_here()))
+    assert seen == [("", ""), ("Linear", FORWARD)]
