@@ -29,7 +29,7 @@ from .held_memory import HeldMemory
 from .libraries import OWN
 from .lock import Lock
 from .observation import Observation
-from .out_of_memory import out_of_memory_message
+from .out_of_memory import shortage_message
 from .private_streams import names_pool, without_pool
 from .request import Request
 from .sleeping import Keep, Sleeping, cannot_wake, check_sleep
@@ -199,12 +199,12 @@ class Allocator(ABC):
             # waits for the stream once more, unless this is called again.
             for block in list(self._in_use.values()):
                 if any(key is fence for key, fence in block.fences):
-                    block.streams.add(stream)
+                    block.streams |= {stream}
             raise
 
     def statistics(self) -> Statistics:
         """What has been counted up to now, exact to the byte."""
-        return self._operate(self._ledger.statistics.copy)
+        return self._operate(self._ledger.statistics)
 
     def sleep(self, tag: str, *, keep: Keep | None = None) -> int:
         """Give back upstream what stands behind the blocks tagged ``tag``; they stay live, at their addresses.
@@ -245,8 +245,7 @@ class Allocator(ABC):
         number = check_sleep(type(self).__name__, tag, can_sleep=self.can_sleep)
         if number is None:
             return 0
-        request = Request(0, 0)
-        request.tag = number
+        request = Request(0, 0, number)
         try:
             self._obtain(request)
         except OutOfMemoryError as error:
@@ -394,10 +393,10 @@ class Allocator(ABC):
         Raises:
             OutOfMemoryError: upstream has no such piece, or the limit forbids it. Nothing has been counted.
         """
-        if self.memory_limit is not None and self._ledger.reserved + nbytes > self.memory_limit:
-            raise OutOfMemoryError(f"the memory limit of {self.memory_limit} bytes leaves no room for {nbytes} more")
+        if self.memory_limit is not None:
+            self._check_limit(nbytes, self.memory_limit)
         held = self._arriving = HeldMemory(nbytes, small=small, stream=stream)
-        held.number = self._ledger.statistics.num_device_alloc + 1
+        held.number = self._ledger.num_device_alloc + 1
         held.address = self.upstream.reserve(nbytes)  # call and assignment are one step: nothing is lost between them
         self._held[held.address] = held
         self._ledger.took_segment(held)
@@ -412,13 +411,18 @@ class Allocator(ABC):
             DriverError: the driver refused. Nothing has been counted.
         """
         held = self._departing = self._held[address]
-        held.number = self._ledger.statistics.num_device_free + 1
+        held.number = self._ledger.num_device_free + 1
         # Call and assignment are one step again: it answers None, and is not present from here on.
         held.present = self.upstream.release(address) is not None  # type: ignore[func-returns-value]
         del self._held[address]
         self._ledger.gave_segment(held)
         self._departing = None
         self._emit(EventKind.SEGMENT_RELEASE, stream, address, nbytes, nbytes)
+
+    def _check_limit(self, nbytes: int, limit: int) -> None:
+        """Raise OutOfMemoryError if the limit leaves no room for ``nbytes`` more."""
+        if self._ledger.reserved + nbytes > limit:
+            raise OutOfMemoryError(f"the memory limit of {limit} bytes leaves no room for {nbytes} more")
 
     def _is_kept(self, stream: int) -> bool:
         """Whether the free memory of ``stream`` stays where it is: it names a private pool."""
@@ -436,7 +440,7 @@ class Allocator(ABC):
     def _await_waiting(self) -> None:
         """Block until no freed block waits for a stream any more."""
         if self._waiting.queues:
-            self._ledger.statistics.num_sync_all_streams += 1
+            self._ledger.num_sync_all_streams += 1
             self._waiting.wait()
 
     def _check_open(self) -> None:
@@ -509,7 +513,7 @@ class Allocator(ABC):
                 "method); its memory stays with the driver until the process ends"
             )
             return
-        counted, arriving, leaving = self._ledger.statistics, self._arriving, self._departing
+        counted, arriving, leaving = self._ledger, self._arriving, self._departing
         if arriving is not None and arriving.address:
             self._held[arriving.address] = arriving
             counted.num_device_alloc = arriving.number
@@ -543,59 +547,60 @@ class Allocator(ABC):
 
     def _serve(self, request: Request) -> bool:
         """One pass through everything that the allocator itself can do. Whether memory is still short."""
-        if request.tag:
-            return self._find(request, self._try_to_wake) is None
-        block = self._find(request, self._try)
-        if block is None:
-            return True
+        self._check_open()
+        self._poll_fences()
+        if self._try(request):
+            return False
+        if self._waiting.queues:
+            self._await_waiting()
+            if self._try(request):
+                return False
+        if self._release_cached() and self._try(request):
+            self._ledger.num_alloc_retries += 1
+            return False
+        sleeping = sum(one.nbytes for one in self._asleep_now())
+        lying = self._ledger.reserved - (self._ledger.total("allocated_bytes").current - sleeping)
+        request.available = self.upstream.memory_info()[0] + lying
+        return True
+
+    def _try(self, request: Request) -> bool:
+        """Serve the request. False if there is no room."""
+        try:
+            if request.tag:
+                request.nbytes = self._wake(request.tag)
+                return True
+            block = self._allocate(request.nbytes, self._rounded(request.nbytes), request.stream)
+        except OutOfMemoryError:
+            if request.tag:
+                request.nbytes = self._needed(request.tag)
+            return False
         request.block = block
         block.live = True
         self._in_use[block.address] = block
         self._ledger.allocated(block.nbytes, block.requested)
         if self._observation.observers:
             self._observation.emit_block(EventKind.ALLOCATE, block, request.context)
-        return False
-
-    def _find(self, request: Request, attempt: Callable[[Request], T | None]) -> T | None:
-        """What ``attempt`` gives, tried again after each thing that makes room; None if memory is short still."""
-        self._check_open()
-        self._poll_fences()
-        found = attempt(request)
-        if found is None and self._waiting.queues:
-            self._await_waiting()
-            found = attempt(request)
-        if found is None and self._release_cached():
-            found = attempt(request)
-            self._ledger.statistics.num_alloc_retries += found is not None
-        if found is None:
-            counted = self._ledger.statistics.all
-            sleeping = sum(one.nbytes for one in self._asleep_now())
-            lying = counted.reserved_bytes.current - (counted.allocated_bytes.current - sleeping)
-            request.available = self.upstream.memory_info()[0] + lying
-        return found
-
-    def _try(self, request: Request) -> Block | None:
-        try:
-            return self._allocate(request.nbytes, self._rounded(request.nbytes), request.stream)
-        except OutOfMemoryError:
-            return None
+        return True
 
     def _give_up(self, request: Request) -> None:
         free, total = self.upstream.memory_info()
-        self._ledger.statistics.num_ooms += 1
+        self._ledger.num_ooms += 1
         self._emit(EventKind.OUT_OF_MEMORY, request.stream, 0, free, request.nbytes, request.context)
-        counted = self._ledger.statistics.all
-        request.failure = out_of_memory_message(
-            request.nbytes, request.stream, free, total, self.memory_limit, counted, self._segments()
+        counted = self._ledger.statistics().all
+        awake = [segment for segment in self._segments() if not segment.asleep]
+        inactive = [info.nbytes for segment in awake for info in segment.blocks if info.state == "inactive"]
+        request.failure = shortage_message(
+            request.nbytes,
+            request.stream,
+            free,
+            total,
+            self.memory_limit,
+            counted.allocated_bytes.current,
+            counted.requested_bytes.current,
+            counted.reserved_bytes.current,
+            max(inactive, default=0),
+            sum(inactive),
         )
-
-    def _try_to_wake(self, request: Request) -> bool | None:
-        try:
-            request.nbytes = self._wake(request.tag)
-        except OutOfMemoryError:
-            request.nbytes = self._needed(request.tag)
-            return None
-        return True
 
     # --- blocks that come back ----------------------------------------------------------------------------------------
 
@@ -616,9 +621,9 @@ class Allocator(ABC):
         if self._in_use.get(block.address) is not block or block.waiting:
             return  # an interrupt came between taking it back and striking it off the list
         if block.streams:
-            streams = sorted(block.streams)
-            block.fences = [*block.fences, *((stream, fence_or_error(self.upstream, stream)) for stream in streams)]
-            block.streams = set()
+            fences = ((stream, fence_or_error(self.upstream, stream)) for stream in sorted(block.streams))
+            block.fences = (*block.fences, *fences)
+            block.streams = frozenset()
         if block.fences:
             block.waiting = True
             self._ledger.freed(block.nbytes, block.requested, waits=True)
@@ -640,14 +645,14 @@ class Allocator(ABC):
         self._observation.emit_block(EventKind.FENCE_PASSED, block)
         del self._in_use[block.address]
         block.waiting = False
-        block.fences = []
+        block.fences = ()
         self._ledger.passed(block.nbytes)
         self._free(block)
 
     # --- what the public methods do under the lock --------------------------------------------------------------------
 
     def _record_stream(self, block: Block, stream: int, context: int) -> None:
-        block.streams.add(stream)
+        block.streams |= {stream}
         self._emit(EventKind.RECORD_STREAM, stream, block.address, block.nbytes, block.requested, context)
 
     def _release_all_cached(self) -> int:
@@ -668,12 +673,12 @@ class Allocator(ABC):
                 continue
             if names_pool(stream) and not uses and not block.waiting:  # the pool ends, but the stream goes on
                 own = without_pool(stream)
-                block.streams.add(own)
+                block.streams |= {own}
                 block.orphan, block.stream = True, own
                 continue
             fence = fence or fence_or_error(self.upstream, stream)
-            block.fences = [*block.fences, (fence, fence)]
-            block.streams.discard(stream)
+            block.fences = (*block.fences, (fence, fence))
+            block.streams -= {stream}
             block.orphan = block.orphan or block.stream == stream
         self._waiting.restart([block for block in self._in_use.values() if block.waiting])
         self._forget_stream(stream)

@@ -11,7 +11,7 @@ from .base import Allocator
 from .block import ALIGNMENT, Block, BlockInfo, Segment
 from .errors import OutOfMemoryError
 from .held_memory import HeldMemory
-from .pool import Piece, Pool, Rules
+from .pool import Piece, Pool, Rules, is_idle
 from .statistics import SMALL_BLOCK
 from .upstream import Fence, Upstream
 from .waiting import fence_or_error
@@ -151,7 +151,7 @@ class CachingAllocator(Allocator):
 
     def _spares(self, piece: Piece, pool: Pool, nbytes: int) -> bool:
         """Whether to rather take a new segment than to break ``piece``, which is one as a whole."""
-        if pool.small or self._follows_torch or not pool.is_idle(piece):
+        if pool.small or self._follows_torch or not is_idle(piece):
             return False
         large = _SPARE_TIMES * max(nbytes, _LEAST_SEGMENT_BELOW_PEAK)
         return piece[0] > large and self._ration.left(self._allocations) > _RATION_KEPT
@@ -179,9 +179,7 @@ class CachingAllocator(Allocator):
 
     def _take_new(self, address: int, pool: Pool, nbytes: int) -> tuple[HeldMemory, int, int]:
         self._most_reserved = max(self._most_reserved, self._ledger.reserved)
-        segment = self._held[address]
-        pool.add(segment)
-        return pool.take_new(segment, nbytes)
+        return pool.take(pool.add(self._held[address]), nbytes)
 
     def _try_reserve(self, nbytes: int, pool: Pool) -> int | None:
         try:
@@ -250,7 +248,7 @@ class CachingAllocator(Allocator):
         piece = pool.smallest(nbytes) if own else pool.find(nbytes)
         if piece is not None:
             suits = piece[0] - nbytes <= nbytes // _WASTE if own else piece[0] <= 2 * _MOST_SEGMENT
-            if suits or not (own or pool.is_idle(piece)):
+            if suits or not (own or is_idle(piece)):
                 return pool.take(piece, nbytes)
         for size in [least] if own else [max(_MOST_SEGMENT, least), least]:
             if self._exchange(size, needed=piece is None):
@@ -375,7 +373,7 @@ class CachingAllocator(Allocator):
         for block in self._in_use.values():
             infos[block.place.address].append(self._state(block))
         for pool in self._every_pool():
-            for segment, address, nbytes in pool.pieces():
+            for nbytes, address, segment, _ in pool.pieces():
                 infos[segment.address].append(BlockInfo(address, nbytes, 0, "inactive"))
         for pool in self._every_pool():
             kind: Literal["small", "large"] = "small" if pool.small else "large"

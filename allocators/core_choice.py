@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib import import_module
 
 __all__ = ["VARIABLE", "is_available", "why_not"]
 
@@ -13,11 +14,11 @@ VARIABLE = "CUPLUG_NATIVE"
 def _find_problem() -> str | None:
     if os.environ.get(VARIABLE, "") == "0":
         return f"{VARIABLE}=0 switches it off"
+    module = f"{__package__}._native"
     try:
-        from . import _native  # noqa: F401 - only whether it can be
+        import_module(module)
     except ImportError as error:
-        missing = isinstance(error, ModuleNotFoundError) and error.name == f"{__package__}._native"
-        if missing:
+        if isinstance(error, ModuleNotFoundError) and error.name == module:
             return "it was not built, for want of a C++ compiler at installation; install one and cuplug again"
         return f"it cannot be loaded: {error}"
     return None

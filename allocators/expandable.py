@@ -24,7 +24,9 @@ from .base import Allocator
 from .block import Block, BlockInfo, Segment
 from .errors import CuplugError, DriverError, OutOfMemoryError
 from .events import EventKind
-from .pages import Move, Page, Pages
+from .pages import Move, Page, Pages, runs_of
+from .private_streams import names_pool
+from .recurrence import FACTOR, HIGHEST_MARK, Recurrence
 from .sleeping import Keep, Sleeper, Sleeping, why_asleep
 from .spans import FREE, HOLE, Opening, Range, Space, Span
 from .stamps import Stamps
@@ -42,6 +44,7 @@ _PAGES_OF_BLOCK, _PAGES_OF_ALL = 2, 224
 _MODEST_PAGE, _MODEST_PAGES_OF_BLOCK, _MODEST_PAGES_OF_ALL = 4 * _MIB, 8, 112
 _LEAST_SLACK, _SLACK_BLOCKS = 128, 32
 _SMALL_PEAK_SLACK, _LARGE_PEAK, _LARGE_PEAK_SLACK = 40, 384 * _MIB, 6
+_RESTLESS, _SETTLED_SLACK = 32, 64
 _MUCH = 128 * _MIB
 """From so many bytes of new pages on, it is asked first whether the device has them."""
 
@@ -61,6 +64,11 @@ class ExpandableAllocator(Allocator):
        program gets the same pages and addresses, however far the device has come with its work;
     3. created, when there are no free pages left. What fails then fails for want of memory: the usual sequence
        follows (``Allocator.allocate``).
+
+    A program that repeats itself comes to rest: where what it asks for has come twice in the same order, with no new
+    peak the second time (``recurrence.py``), and the addresses that pages have left meanwhile are no more than 1/32 of
+    the peak, up to 1/64 of the peak is created beyond that slack before pages move. As a rule the third iteration
+    takes a few new pages, and the fourth calls the driver no more.
 
     So what is reserved exceeds the peak of what was in use by the slack, and by the parts of pages beside live blocks
     that nothing fits into: at most two pages for each gap between blocks.
@@ -110,6 +118,10 @@ class ExpandableAllocator(Allocator):
         self._most_active = 0
         self._allocations = 0
         self._allocated_bytes = 0
+        self._settled = 0
+        """Bytes created to let a program come to rest, since memory was last given back."""
+        self._sum = 0
+        self._recurrence = Recurrence()
         self._ranges: list[Range] = []
         """Every range that the driver may know."""
         self._asleep: dict[int, Sleeper] = {}
@@ -121,13 +133,16 @@ class ExpandableAllocator(Allocator):
         tag = here.tag
         if tag in self._asleep:
             raise CuplugError(why_asleep(tag))
+        block = Block(self, 0, nbytes, requested, stream)
         self._allocations += 1
         self._allocated_bytes += nbytes
+        self._sum = latest = (2 * self._sum + nbytes * FACTOR) % (1 << 64)
+        if latest < HIGHEST_MARK:
+            self._recurrence.mark(latest)
         space = self._spaces.get((stream, nbytes <= SMALL_BLOCK, tag)) or self._new_space(stream, nbytes, tag)
         span = space.find(nbytes)
-        span = space.take(span, nbytes) if span is not None else self._grow(space, nbytes)
-        block = Block(self, span.address, nbytes, requested, stream)
-        block.place = span
+        block.place = span = space.take(span, nbytes) if span is not None else self._grow(space, nbytes)
+        block.address = span.address
         return block
 
     def _free(self, block: Block) -> None:
@@ -150,7 +165,7 @@ class ExpandableAllocator(Allocator):
 
     def _poll(self) -> None:
         for stream, stamps in self._stamps.items():
-            if not self._is_kept(stream):
+            if not names_pool(stream):
                 stamps.poll(self._granularity)
         for space in self._ownerless:
             space.stamps.poll(self._granularity)
@@ -162,23 +177,38 @@ class ExpandableAllocator(Allocator):
         self._poll()
         opening = space.place(nbytes) or self._place_in_new_range(space, nbytes)
         creatable = sys.maxsize if self._is_kept(space.stream) else self._creatable(nbytes)
+        settles = opening.missing > creatable and self._may_settle()
+        if settles:
+            most = self._most_active // _SETTLED_SLACK // self._granularity * self._granularity
+            creatable += max(0, most - self._settled)
+        reserved = self._ledger.reserved
         try:
             span = self._fill(space, opening, creatable)
         except OutOfMemoryError:
             if not creatable:
                 raise
             span = self._fill(space, opening, 0)
+        if settles:
+            self._settled += max(0, self._ledger.reserved - reserved)
         return space.take_at(span, opening.address, nbytes)
 
     def _creatable(self, nbytes: int) -> int:
         """How many bytes of new pages may be created before free ones are moved."""
-        counted = self._ledger.statistics.all
-        active = counted.active_bytes.current + nbytes
-        self._most_active = most = max(self._most_active, counted.allocated_bytes.peak, active)
+        active = self._ledger.total("active_bytes").current + nbytes
+        most = max(self._most_active, self._ledger.total("allocated_bytes").peak, active)
+        if most > self._most_active:
+            self._recurrence.started = self._recurrence.count
+        self._most_active = most
         average = self._allocated_bytes // self._allocations
         slack = max(most // _SMALL_PEAK_SLACK, (most - _LARGE_PEAK) // _LARGE_PEAK_SLACK)
         slack = max(most // _LEAST_SLACK, min(slack, self._slack, average * _SLACK_BLOCKS))
         return max(0, most + slack - self._ledger.reserved) // self._granularity * self._granularity
+
+    def _may_settle(self) -> bool:
+        """Whether the program repeats itself, and so little more memory would do that no page had to move for it."""
+        spaces = list(self._every_space())
+        bare = self._recurrence.left_behind(self._granularity, lambda at: any(at in space.pages for space in spaces))
+        return bare is not None and bare <= self._most_active // _RESTLESS
 
     def _fill(self, space: Space, opening: Opening, creatable: int) -> Span:
         """Map what ``opening`` misses; with new pages up to ``creatable`` bytes, then with free ones while there are.
@@ -192,13 +222,10 @@ class ExpandableAllocator(Allocator):
             for span, page in plan.coarse:
                 if excess > 0:
                     excess -= page.nbytes
+                    self._recurrence.left(page.address, page.nbytes)
                     self._give_back(span, page)
             plan = self._plan(space, opening, creatable)
-        limit = self.memory_limit
-        if limit is not None and self._ledger.reserved + plan.fresh > limit:
-            raise OutOfMemoryError(f"the memory limit of {limit} bytes leaves no room for {plan.fresh} more")
-        if plan.fresh >= _MUCH and plan.fresh > self.upstream.memory_info()[0]:
-            self._pages.probe(plan.fresh)
+        self._check_room(plan.fresh)
         for span, _ in plan.sources:
             span.range.space.stamps.wait(span.stamp)
         was = [page.address for _, page in plan.sources]
@@ -208,11 +235,19 @@ class ExpandableAllocator(Allocator):
             for (span, page), address in zip(plan.sources, was, strict=True):
                 if page.address != address:
                     span.range.space.unmapped(span, address, page.nbytes)
+                    self._recurrence.left(address, page.nbytes)
         for move, page in zip(plan.moves, pages, strict=True):
             span = space.mapped(page)
             if move.page is None:
                 self._ledger.created_page()
         return span
+
+    def _check_room(self, nbytes: int) -> None:
+        """Raise OutOfMemoryError if there is no room for ``nbytes`` of new pages, as far as that shows at once."""
+        if self.memory_limit is not None:
+            self._check_limit(nbytes, self.memory_limit)
+        if nbytes >= _MUCH and nbytes > self.upstream.memory_info()[0]:
+            self._pages.probe(nbytes)
 
     def _plan(self, space: Space, opening: Opening, creatable: int) -> _Plan:
         plan = _Plan()
@@ -237,13 +272,19 @@ class ExpandableAllocator(Allocator):
         plan.fresh = sum(end - start for start, end in runs)
         largest = self._page_size(plan.fresh)
         for start, end in runs:
-            while start < end:
-                size = min(largest, power_of_two(end - start, self._granularity))
-                plan.moves.append(Move(start, size))
-                start += size
+            plan.moves += self._new_pages(start, end, largest)
         plan.moves.sort(key=lambda move: move.address)
         plan.sources.sort(key=lambda source: -source[1].address)
         return plan
+
+    def _new_pages(self, start: int, end: int, largest: int) -> list[Move]:
+        """New pages from ``start`` to ``end``, of at most ``largest`` bytes each."""
+        made: list[Move] = []
+        while start < end:
+            size = min(largest, power_of_two(end - start, self._granularity))
+            made.append(Move(start, size))
+            start += size
+        return made
 
     def _movable(self, space: Space) -> Iterator[tuple[Span, Page]]:
         """Free pages: first those of this space, then of small spans.
@@ -288,6 +329,7 @@ class ExpandableAllocator(Allocator):
 
     def _release_cached(self) -> int:
         released = self._give_back_free(self._movable_spaces())
+        self._settled = 0
         self._pages.release_strays()
         self._drop_empty_ranges(list(self._every_space()))
         return released
@@ -396,11 +438,7 @@ class ExpandableAllocator(Allocator):
         self._pages.release_strays()
         self._drop_unused(tag)
         needed = self._needed(tag)
-        limit = self.memory_limit
-        if limit is not None and self._ledger.reserved + needed > limit:
-            raise OutOfMemoryError(f"the memory limit of {limit} bytes leaves no room for {needed} more")
-        if needed >= _MUCH and needed > self.upstream.memory_info()[0]:
-            self._pages.probe(needed)
+        self._check_room(needed)
         filled: list[tuple[Space, list[Page]]] = []
         try:
             for space in self._tagged(tag):
@@ -443,14 +481,8 @@ class ExpandableAllocator(Allocator):
         largest = power_of_two(needed // _MODEST_PAGES_OF_ALL, self._granularity)
         pages = space.distinct_pages()
         for found in space.ranges.values():
-            moves: list[Move] = []
-            inside = [page for page in pages if found.address <= page.address < found.address + found.nbytes]
-            for start, end in _runs(inside):
-                at = start
-                while at < end:
-                    size = min(largest, power_of_two(end - at, self._granularity))
-                    moves.append(Move(at, size))
-                    at += size
+            inside = [page for page in pages if found.holds(page.address)]
+            moves = [move for start, end in runs_of(inside) for move in self._new_pages(start, end, largest)]
             if moves:
                 yield moves
 
@@ -481,7 +513,8 @@ class ExpandableAllocator(Allocator):
         self._pages.retire(
             page
             for page in list(self._pages.known.values())
-            if page.mapped and any(_lies_in(page, found) for found in self._ranges if found.space.tag in self._asleep)
+            if page.mapped
+            and any(found.holds(page.address) for found in self._ranges if found.space.tag in self._asleep)
         )
         self._pages.recover()
         self._ranges = [found for found in self._ranges if found.address and found.present]
@@ -555,23 +588,7 @@ class _Plan:
 
 
 def _within(ranges: list[Range], found: Iterable[T]) -> list[T]:
-    return [one for one in found if any(part.address <= one.address < part.address + part.nbytes for part in ranges)]
-
-
-def _lies_in(page: Page, found: Range) -> bool:
-    return found.address <= page.address < found.address + found.nbytes
-
-
-def _runs(pages: list[Page]) -> list[tuple[int, int]]:
-    """The first address and the end of each row of pages without a gap. ``pages`` are in order of address."""
-    runs: list[tuple[int, int]] = []
-    for page in pages:
-        end = page.address + page.nbytes
-        if runs and runs[-1][1] == page.address:
-            runs[-1] = runs[-1][0], end
-        else:
-            runs.append((page.address, end))
-    return runs
+    return [one for one in found if any(part.holds(one.address) for part in ranges)]
 
 
 def _order_of_key(key: tuple[int, bool | None, int]) -> tuple[int, int]:

@@ -2,42 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from .block import Segment
 from .sizes import format_size
-from .statistics import Counters
 
-__all__ = ["out_of_memory_message", "shortage_message"]
-
-
-def out_of_memory_message(
-    requested: int,
-    stream: int,
-    free: int,
-    total: int,
-    limit: int | None,
-    counted: Counters,
-    segments: Iterable[Segment],
-) -> str:
-    """The message of an OutOfMemoryError: what was asked, what was found, and what to do.
-
-    Args:
-        requested: the bytes asked for.
-        stream: for this stream.
-        free: the device's free bytes.
-        total: the device's bytes.
-        limit: the allocator's own limit in bytes, if it has one.
-        counted: the allocator's counters.
-        segments: its map.
-    """
-    awake = [segment for segment in segments if not segment.asleep]
-    inactive = [info.nbytes for segment in awake for info in segment.blocks if info.state == "inactive"]
-    largest, lost = max(inactive, default=0), sum(inactive)
-    in_use, asked, held = counted.allocated_bytes, counted.requested_bytes, counted.reserved_bytes
-    return shortage_message(
-        requested, stream, free, total, limit, in_use.current, asked.current, held.current, largest, lost
-    )
+__all__ = ["shortage_message"]
 
 
 def shortage_message(
@@ -52,10 +19,14 @@ def shortage_message(
     largest: int,
     lost: int,
 ) -> str:
-    """The same from figures alone, in bytes.
+    """The message of an OutOfMemoryError: what was asked, what was found, and what to do. Sizes are bytes.
 
     Args:
-        requested, stream, free, total, limit: as of ``out_of_memory_message``.
+        requested: what was asked for.
+        stream: for this stream.
+        free: what the device has free.
+        total: what it has.
+        limit: the allocator's own limit, if it has one.
         in_use: what the program holds, rounded.
         in_use_requested: the same as it asked for it.
         reserved: what the allocator holds from upstream.

@@ -1,8 +1,7 @@
 """Packs buffers whose lifetimes are known into as little memory as may be. Address arithmetic only.
 
-Two ways, one after the other: a heuristic for any number of buffers, which places them in one order after another, each
-as low as it can, and changes the order where the result is too high; and, for a given capacity, an exact search
-(``native/packing.cpp``), which needs the native core.
+A heuristic for any number of buffers places them in one order after another, each as low as it can, and changes the
+order where the result is too high.
 """
 
 from __future__ import annotations
@@ -13,16 +12,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from .core_choice import is_available, why_not
+from .core_choice import is_available
 
 __all__ = [
     "ORDERS",
     "Buffer",
     "Packing",
+    "columns_of",
     "load_peak",
     "pack",
-    "pack_tightly",
-    "pack_within",
     "place_buffers",
     "place_in_order",
 ]
@@ -70,73 +68,6 @@ def pack(
     return _Heuristic(buffers, fixed).run(time.monotonic() + seconds, enough)
 
 
-def pack_within(buffers: Sequence[Buffer], capacity: int, *, seconds: float = 60.0) -> Packing | None:
-    """Pack within ``capacity`` bytes: by the heuristic, else by search.
-
-    Returns:
-        None if there is no such packing.
-
-    Raises:
-        TimeoutError: neither a packing nor a proof that there is none was found in ``seconds``. The search needs the
-            native core, and is for no more than 5,000 buffers.
-    """
-    bound = load_peak(buffers)
-    if bound > capacity:
-        return None
-    why = _why_no_search(buffers)
-    found = pack(buffers, seconds=seconds if why else min(0.2, seconds / 10), enough=capacity)
-    if found.height <= capacity:
-        return found
-    if why:
-        raise TimeoutError(f"the heuristic needs {found.height} bytes, and {capacity} were given; {why}")
-    answer = _search(buffers, capacity, seconds)
-    if answer is None:
-        raise TimeoutError(
-            f"no packing into {capacity} bytes was found in {seconds:g} seconds, and none was ruled out; "
-            f"the heuristic needs {found.height}"
-        )
-    return answer if answer.offsets else None
-
-
-def pack_tightly(buffers: Sequence[Buffer], *, seconds: float = 60.0) -> Packing:
-    """Pack into as few bytes as are found in ``seconds``: by the heuristic, then by search between it and the bound."""
-    until = time.monotonic() + seconds
-    searches = _why_no_search(buffers) is None
-    best = pack(buffers, seconds=seconds / 10 if searches else seconds)
-    least = best.bound  # nothing below is possible
-    while searches and least < best.height and time.monotonic() < until:
-        wanted = least if least == best.bound else (least + best.height) // 2
-        found = _search(buffers, wanted, (until - time.monotonic()) / 2)
-        if found is not None and found.offsets:
-            best = found
-        elif found is not None or wanted > best.bound:
-            least = wanted + 1
-        else:
-            least += max((best.height - least) // 2, 1)  # not known, but out of reach
-    return best
-
-
-def _search(buffers: Sequence[Buffer], capacity: int, seconds: float) -> Packing | None:
-    """A packing within ``capacity``; one without offsets if there is none; None if ``seconds`` did not suffice."""
-    from . import _native
-
-    lower, upper, size = _columns(buffers)
-    offsets = array("q", bytes(8 * len(buffers)))
-    answer = _native.search_packing(lower, upper, size, capacity, seconds, offsets)
-    if answer is None:
-        return None
-    height = max((at + size for at, (_, _, size) in zip(offsets, buffers, strict=True)), default=0)
-    return Packing(list(offsets) if answer else [], height, load_peak(buffers))
-
-
-def _why_no_search(buffers: Sequence[Buffer]) -> str | None:
-    if not is_available():
-        return f"the exact search needs the native core, which is not here: {why_not()}"
-    if len(buffers) > _MOST_SEARCHED:
-        return f"the exact search is for up to {_MOST_SEARCHED} buffers, and these are {len(buffers)}"
-    return None
-
-
 class _Heuristic:
     """Tries orders. The best so far is in ``offsets`` and ``height``."""
 
@@ -144,7 +75,7 @@ class _Heuristic:
         self.buffers = buffers
         self.bound = load_peak(buffers)
         self.fixed = array("q", fixed if fixed is not None else [-1] * len(buffers))
-        self.columns = _columns(buffers)
+        self.columns = columns_of(buffers)
         self.offsets = array("q")
         self.height = -1
         self.order: list[int] = []
@@ -185,7 +116,6 @@ class _Heuristic:
 
 
 _MOST_MISSES = 40
-_MOST_SEARCHED = 5000
 ORDERS: tuple[Callable[[Buffer], tuple[int, ...]], ...] = (
     lambda buffer: (-buffer[2], buffer[0] - buffer[1], buffer[0]),
     lambda buffer: (buffer[2] * (buffer[0] - buffer[1]), buffer[0]),
@@ -231,7 +161,7 @@ def place_in_order(
 def place_buffers(buffers: Sequence[Buffer], order: Sequence[int], offsets: Sequence[int]) -> tuple[int, list[int]]:
     """As ``place_in_order``, by the native core where it is there. An offset of -1 stands for none."""
     found = array("q", [*offsets, *[-1] * (len(buffers) - len(offsets))])
-    height = _place(*_columns(buffers), array("q", order), found)
+    height = _place(*columns_of(buffers), array("q", order), found)
     return height, list(found)
 
 
@@ -246,6 +176,7 @@ def _place(lower: array[int], upper: array[int], size: array[int], order: array[
     return highest
 
 
-def _columns(buffers: Sequence[Buffer]) -> tuple[array[int], array[int], array[int]]:
+def columns_of(buffers: Sequence[Buffer]) -> tuple[array[int], array[int], array[int]]:
+    """When each begins and ends to live, and its size, as the native core takes them."""
     lower, upper, size = zip(*buffers, strict=True) if buffers else ((), (), ())
     return array("q", lower), array("q", upper), array("q", size)

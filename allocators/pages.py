@@ -9,7 +9,7 @@ from .errors import DriverError, OutOfMemoryError
 from .events import EventKind
 from .upstream import VirtualMemory
 
-__all__ = ["Move", "Page", "Pages"]
+__all__ = ["Move", "Page", "Pages", "runs_of"]
 
 Emit = Callable[[EventKind, int, int, int, int], None]
 
@@ -82,8 +82,8 @@ class Pages:
                 self._unmap(moving)
             for move, page in zip(moves, pages, strict=True):
                 self._map(page, move.address)
-            for address, nbytes in _runs(moves):
-                self.virtual.set_access(address, nbytes)
+            for start, end in runs_of(moves):
+                self.virtual.set_access(start, end - start)
         except (DriverError, OutOfMemoryError):
             self._undo(moves, pages, origins)
             raise
@@ -225,12 +225,13 @@ class Pages:
         self._emit(EventKind.PAGE_RELEASE, page.stream, page.handle, page.nbytes, page.nbytes)
 
 
-def _runs(moves: list[Move]) -> list[tuple[int, int]]:
-    """Addresses and bytes of the ranges that ``moves`` fill without a gap."""
+def runs_of(parts: Iterable[Move | Page]) -> list[tuple[int, int]]:
+    """The first address and the end of each row of ``parts`` without a gap. They are in order of address."""
     runs: list[tuple[int, int]] = []
-    for move in moves:
-        if runs and runs[-1][0] + runs[-1][1] == move.address:
-            runs[-1] = runs[-1][0], runs[-1][1] + move.nbytes
+    for part in parts:
+        end = part.address + part.nbytes
+        if runs and runs[-1][1] == part.address:
+            runs[-1] = runs[-1][0], end
         else:
-            runs.append((move.address, move.nbytes))
+            runs.append((part.address, end))
     return runs

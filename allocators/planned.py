@@ -14,6 +14,7 @@ What holds between any two operations (the tests check each), beside what ``expa
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated
 
 from .block import Block
@@ -86,18 +87,12 @@ class PlannedAllocator(ExpandableAllocator):
 
     def served(self) -> Served:
         """How much of what was asked for the plan has served up to now."""
-        return self._operate(self._copy_served)
+        return self._operate(lambda: replace(self._served))
 
     def finish_planning(self) -> None:
         """Wait until every search for a cycle has ended that is under way; what it found is taken up when it fits."""
         for learner in self._operate(lambda: list(self._learners.values())):
             learner.finish()
-
-    def _copy_served(self) -> Served:
-        counted = self._served
-        return Served(
-            counted.requests, counted.requested_bytes, counted.planned_requests, counted.planned_bytes
-        )  # fmt: skip
 
     # --- allocation and free
 

@@ -11,12 +11,13 @@ from .held_memory import HeldMemory
 from .statistics import Ledger
 from .upstream import Fence
 
-__all__ = ["Piece", "Pool", "Rules"]
+__all__ = ["Piece", "Pool", "Rules", "is_idle"]
 
 _OVERSIZE_SLACK = 20 << 20
 
-Piece = tuple[int, int]
-"""A free part of a segment: its bytes and its address. They are kept in this order, so that the smallest come first."""
+Piece = tuple[int, int, HeldMemory, int]
+"""A free part of a segment: its bytes, its address, the segment, and the ``searches`` when it became free. The smallest
+come first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,91 +70,92 @@ class Pool:
         self._ledger = ledger
         self._rules = rules
         self._pieces: list[Piece] = []
-        self._starting: dict[int, tuple[int, HeldMemory, int]] = {}
-        """By address: bytes, segment, and ``searches`` when it became free."""
-        self._ending: dict[int, int] = {}  # by the address behind a free piece: its own
+        self._starting: dict[int, Piece] = {}
+        """The free pieces by their addresses."""
+        self._ending: dict[int, Piece] = {}
+        """By the addresses behind them."""
 
-    def add(self, segment: HeldMemory) -> None:
-        """Take a new segment in. It is not yet among the free pieces: ``take_new`` cuts it."""
+    def add(self, segment: HeldMemory) -> Piece:
+        """Take a new segment in, which is free as a whole."""
         segment.place = self
         self.segments[segment.address] = segment
+        return self._list(segment.nbytes, segment.address, segment)
 
     def remove(self, segment: HeldMemory) -> None:
         """Let go of a segment that is free as a whole."""
-        self._unlist(segment.nbytes, segment.address)
+        self._unlist(self._starting[segment.address])
         del self.segments[segment.address]
 
     def find(self, nbytes: int) -> Piece | None:
         """The smallest free piece of at least ``nbytes``, of equals that of the lowest address; None if none fits."""
         self.searches += 1
         pieces, rules = self._pieces, self._rules
-        place = bisect_left(pieces, (nbytes, 0))
+        place = bisect_left(pieces, (nbytes,))
         if place == len(pieces) or not rules.fits(pieces[place][0], nbytes):
             return None
         if rules.spare_idle:
             for other in range(place, len(pieces)):
-                if not self.is_idle(pieces[other]):
-                    return pieces[other] if rules.fits(pieces[other][0], nbytes) else pieces[place]
+                piece = pieces[other]
+                if not is_idle(piece):
+                    return piece if rules.fits(piece[0], nbytes) else pieces[place]
         return pieces[place]
 
     def smallest(self, nbytes: int) -> Piece | None:
         """The same, whether or not the piece is a segment as a whole, and whatever the rules say."""
         self.searches += 1
-        place = bisect_left(self._pieces, (nbytes, 0))
+        place = bisect_left(self._pieces, (nbytes,))
         return self._pieces[place] if place < len(self._pieces) else None
 
     def take(self, piece: Piece, nbytes: int) -> tuple[HeldMemory, int, int]:
         """Take the first ``nbytes`` of a free piece for use: its segment, its address and the bytes taken."""
-        idle = self.is_idle(piece)
-        return self._cut(self._unlist(*piece), piece, nbytes, was_idle=idle)
-
-    def take_new(self, segment: HeldMemory, nbytes: int) -> tuple[HeldMemory, int, int]:
-        """The same for a segment that was added just now."""
-        return self._cut(segment, (segment.nbytes, segment.address), nbytes, was_idle=True)
+        taken, address, segment, _ = piece
+        blocks, change = (0, 0) if taken == segment.nbytes else (-1, -taken)
+        self._unlist(piece)
+        if self._rules.cuts(taken, nbytes):
+            rest, taken = taken - nbytes, nbytes
+            self._list(rest, address + nbytes, segment)
+            blocks, change = blocks + 1, change + rest
+        if change:
+            self._ledger.split(blocks, change, small=self.small)
+        return segment, address, taken
 
     def put(self, address: int, nbytes: int, segment: HeldMemory) -> None:
         """Make a block's memory in ``segment`` free again, and one with its free neighbours."""
-        start, end = address, address + nbytes
         blocks = change = 0
-        if end != segment.address + segment.nbytes and end in self._starting:
-            after = self._starting[end][0]
-            self._unlist(after, end)
-            end += after
-            blocks, change = -1, -after
-        if start != segment.address and start in self._ending:
-            before = self._ending[start]
-            self._unlist(start - before, before)
-            blocks, change = blocks - 1, change - (start - before)
-            start = before
-        self._list(end - start, start, segment)
-        if end - start < segment.nbytes:
-            blocks, change = blocks + 1, change + end - start
+        before, after = self._ending.get(address), self._starting.get(address + nbytes)
+        if after is not None and after[2] is segment:
+            self._unlist(after)
+            nbytes += after[0]
+            blocks, change = -1, -after[0]
+        if before is not None and before[2] is segment:
+            self._unlist(before)
+            address, nbytes = before[1], nbytes + before[0]
+            blocks, change = blocks - 1, change - before[0]
+        self._list(nbytes, address, segment)
+        if nbytes < segment.nbytes:
+            blocks, change = blocks + 1, change + nbytes
         if change:
             self._ledger.split(blocks, change, small=self.small)
 
-    def pieces(self) -> list[tuple[HeldMemory, int, int]]:
-        """The free pieces: segment, address and bytes of each."""
-        return [(self._starting[address][1], address, nbytes) for nbytes, address in self._pieces]
-
-    def is_idle(self, piece: Piece) -> bool:
-        """Whether ``piece`` is a segment as a whole."""
-        return self._starting[piece[1]][1].nbytes == piece[0]
+    def pieces(self) -> list[Piece]:
+        """The free pieces, smallest first."""
+        return self._pieces
 
     def idle(self) -> list[HeldMemory]:
         """The segments that are free as a whole, smallest first."""
-        return [self._starting[piece[1]][1] for piece in self._pieces if self.is_idle(piece)]
+        return [piece[2] for piece in self._pieces if is_idle(piece)]
 
     def age(self, segment: HeldMemory) -> int:
         """For how many searches a segment has been free as a whole."""
-        return self.searches - self._starting[segment.address][2]
+        return self.searches - self._starting[segment.address][3]
 
     def absorb(self, other: Pool) -> None:
         """Take over all segments of a pool of the same kind, with everything in them."""
         for segment in other.segments.values():
             segment.place = self
         self.segments.update(other.segments)
-        for nbytes, address in other._pieces:
-            self._list(nbytes, address, other._starting[address][1])
+        for nbytes, address, segment, _ in other._pieces:
+            self._list(nbytes, address, segment)
         other.segments = {}
         other._forget_pieces()
 
@@ -175,26 +177,21 @@ class Pool:
 
     # --- small help
 
-    def _cut(self, segment: HeldMemory, piece: Piece, nbytes: int, *, was_idle: bool) -> tuple[HeldMemory, int, int]:
-        taken, address = piece
-        blocks, change = (0, 0) if was_idle else (-1, -taken)
-        if self._rules.cuts(taken, nbytes):
-            rest, taken = taken - nbytes, nbytes
-            self._list(rest, address + nbytes, segment)
-            blocks, change = blocks + 1, change + rest
-        if change:
-            self._ledger.split(blocks, change, small=self.small)
-        return segment, address, taken
+    def _list(self, nbytes: int, address: int, segment: HeldMemory) -> Piece:
+        piece = nbytes, address, segment, self.searches
+        insort(self._pieces, piece)
+        self._starting[address] = self._ending[address + nbytes] = piece
+        return piece
 
-    def _list(self, nbytes: int, address: int, segment: HeldMemory) -> None:
-        insort(self._pieces, (nbytes, address))
-        self._starting[address] = nbytes, segment, self.searches
-        self._ending[address + nbytes] = address
-
-    def _unlist(self, nbytes: int, address: int) -> HeldMemory:
-        del self._pieces[bisect_left(self._pieces, (nbytes, address))]
-        del self._ending[address + nbytes]
-        return self._starting.pop(address)[1]
+    def _unlist(self, piece: Piece) -> None:
+        del self._pieces[bisect_left(self._pieces, piece)]
+        del self._starting[piece[1]]
+        del self._ending[piece[1] + piece[0]]
 
     def _forget_pieces(self) -> None:
         self._pieces, self._starting, self._ending = [], {}, {}
+
+
+def is_idle(piece: Piece) -> bool:
+    """Whether ``piece`` is a segment as a whole."""
+    return piece[0] == piece[2].nbytes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .block import Block
 from .tags import UNTAGGED
@@ -12,22 +12,22 @@ __all__ = ["Request"]
 _MOST_HOOK_CALLS = 64
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Request:
     """One call of ``Allocator.allocate`` or ``wake``, from its beginning to its end."""
 
     nbytes: int
     stream: int
-    context: int = 0
-    block: Block | None = None
-    """What was found, once it is."""
-    available: int = 0
-    """Bytes that the device has free or the allocator holds unused, after the latest attempt."""
-    failure: str = ""
     tag: int = UNTAGGED
     """What is to wake, if that is what was asked for; ``nbytes`` is then how much it takes."""
-    _asked: int = 0
-    _most_available: int = -1
+    context: int = field(default=0, init=False)
+    block: Block | None = field(default=None, init=False)
+    """What was found, once it is."""
+    available: int = field(default=0, init=False)
+    """Bytes that the device has free or the allocator holds unused, after the latest attempt."""
+    failure: str = field(default="", init=False)
+    _asked: int = field(default=0, init=False)
+    _most_available: int = field(default=-1, init=False)
 
     def may_ask(self) -> bool:
         """Whether to call the hook (again): its last answer has to have made more memory available than ever."""

@@ -37,6 +37,10 @@ class Range:
         """False once the driver has taken it back."""
         self.first: Span
 
+    def holds(self, address: int) -> bool:
+        """Whether ``address`` lies in it."""
+        return self.address <= address < self.address + self.nbytes
+
     def spans(self) -> Iterator[Span]:
         """Its spans in order of address."""
         span: Span | None = self.first
@@ -286,8 +290,8 @@ class Space:
                 self.pages[at] = page
         in_use = sorted(blocks, key=int)
         for found in self.ranges.values():
-            inside = [(page.address, page.nbytes) for page in mapped if _lies_in(page.address, found)]
-            self._lay_out(found, inside, [block for block in in_use if _lies_in(block.address, found)])
+            inside = [(page.address, page.nbytes) for page in mapped if found.holds(page.address)]
+            self._lay_out(found, inside, [block for block in in_use if found.holds(block.address)])
         self._shared = [0, 0]  # what is counted is corrected as a whole
 
     # --- small help
@@ -400,10 +404,6 @@ class Space:
         self._ledger.mapped(sign * segments, sign * nbytes, small=self.small)
         if shared:
             self._ledger.split(sign * len(shared), sign * sum(shared), small=self.small)
-
-
-def _lies_in(address: int, within: Range) -> bool:
-    return within.address <= address < within.address + within.nbytes
 
 
 def _gap(hole: Span) -> list[Span]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import starmap
 
@@ -33,25 +34,11 @@ class Counter:
         """The sum of all decreases. It follows from the others, so that it need not be counted."""
         return self.start + self.allocated - self.current
 
-    def change(self, amount: int) -> None:
-        """Add ``amount`` and keep the peak, or take its opposite off where it is negative."""
-        if amount > 0:
-            self.allocated += amount
-            current = self.current = self.current + amount
-            if current > self.peak:
-                self.peak = current
-        else:
-            self.current += amount
-
     def correct(self, current: int) -> None:
         """Make the four figures agree with ``current``, which was counted anew after an interrupted operation."""
         freed, self.current = self.freed, current
         self.peak = max(self.peak, current)
         self.allocated += max(0, freed - self.freed)  # neither sum ever falls
-
-    def reset_peak(self) -> None:
-        """Start the peak again from the current value."""
-        self.peak = self.current
 
     def reset_accumulated(self) -> None:
         """Start the two sums again from zero."""
@@ -99,22 +86,6 @@ class Counters:
         for name in self.__slots__:
             yield name, getattr(self, name)
 
-    @classmethod
-    def of_nothing_waiting(cls) -> Counters:
-        """Counters to begin with: until something waits, what is active is what is allocated, and is counted once."""
-        allocation, allocated_bytes = Counter(), Counter()
-        return cls(allocation, allocated_bytes, active=allocation, active_bytes=allocated_bytes)
-
-    def tell_active_apart(self) -> None:
-        """From now on something waits: count what is active by itself."""
-        if self.active is self.allocation:
-            self.active_bytes = self.allocated_bytes.copy()
-            self.active = self.allocation.copy()  # the last step: broken off before, this is done again
-
-    def copy(self) -> Counters:
-        """Counters with the same figures, independent of these."""
-        return Counters(**{name: counter.copy() for name, counter in self.named()})
-
 
 @dataclass(slots=True)
 class Statistics:
@@ -147,12 +118,32 @@ class Statistics:
         yield "small_pool", self.small
         yield "large_pool", self.large
 
-    def copy(self) -> Statistics:
-        """Statistics with the same figures, independent of these."""
+
+class Ledger:
+    """The books of one allocator. Not thread-safe: used under its lock. All sizes are bytes.
+
+    What is small and what is large is counted apart. The figures of all are the sums of both, and only their peaks are
+    kept.
+    """
+
+    def __init__(self) -> None:
+        figures = {name: _Figure() for name in Counters.__slots__}
+        # Until something waits, what is active is what is allocated, and is counted once.
+        figures["active"], figures["active_bytes"] = figures["allocation"], figures["allocated_bytes"]
+        self._figures = figures
+        self._kinds = _kinds(figures)
+        """By whether something is small: its counters."""
+        self._waited = False
+        self.num_alloc_retries = self.num_ooms = self.num_sync_all_streams = 0
+        self.num_device_alloc = self.num_device_free = 0
+
+    def statistics(self) -> Statistics:
+        """A snapshot."""
+        figures = self._figures.items()
         return Statistics(
-            self.all.copy(),
-            self.small.copy(),
-            self.large.copy(),
+            Counters(**{name: figure.total() for name, figure in figures}),
+            Counters(**{name: figure.small.copy() for name, figure in figures}),
+            Counters(**{name: figure.large.copy() for name, figure in figures}),
             self.num_alloc_retries,
             self.num_ooms,
             self.num_sync_all_streams,
@@ -160,140 +151,163 @@ class Statistics:
             self.num_device_free,
         )
 
-
-class Ledger:
-    """The books of one allocator. Not thread-safe: used under its lock. All sizes are bytes.
-
-    Everything is counted twice: for the allocator as a whole, and for its small or its large blocks.
-    """
-
-    def __init__(self) -> None:
-        begin = Counters.of_nothing_waiting
-        self.statistics = counted = Statistics(begin(), begin(), begin())
-        self._counters = {True: (counted.all, counted.small), False: (counted.all, counted.large)}
-        """By whether something is small: where it is counted."""
+    def total(self, figure: str) -> Counter:
+        """One of the figures (``Counters``) of all."""
+        return self._figures[figure].total()
 
     @property
     def reserved(self) -> int:
         """Bytes held from upstream."""
-        return self.statistics.all.reserved_bytes.current
+        held = self._figures["reserved_bytes"]
+        return held.small.current + held.large.current
 
     def allocated(self, nbytes: int, requested: int) -> None:
         """Count a block that goes into the program's hands."""
-        for counters in self._counters[nbytes <= SMALL_BLOCK]:
-            counters.allocation.change(1)
-            counters.allocated_bytes.change(nbytes)
-            counters.requested_bytes.change(requested)
-            if counters.active is not counters.allocation:
-                counters.active.change(1)
-                counters.active_bytes.change(nbytes)
+        kind = self._kinds[nbytes <= SMALL_BLOCK]
+        kind["allocation"].change(1)
+        kind["allocated_bytes"].change(nbytes)
+        kind["requested_bytes"].change(requested)
+        if self._waited:
+            kind["active"].change(1)
+            kind["active_bytes"].change(nbytes)
 
     def freed(self, nbytes: int, requested: int, *, waits: bool = False) -> None:
         """Count a block that leaves the program's hands. ``waits``: it stays active until it has ``passed``."""
-        for counters in self._counters[nbytes <= SMALL_BLOCK]:
-            if waits:
-                counters.tell_active_apart()
-            counters.allocation.current -= 1
-            counters.allocated_bytes.current -= nbytes
-            counters.requested_bytes.current -= requested
-            if not waits and counters.active is not counters.allocation:
-                counters.active.current -= 1
-                counters.active_bytes.current -= nbytes
+        if waits:
+            self._tell_active_apart()
+        kind = self._kinds[nbytes <= SMALL_BLOCK]
+        kind["allocation"].current -= 1
+        kind["allocated_bytes"].current -= nbytes
+        kind["requested_bytes"].current -= requested
+        if self._waited and not waits:
+            self.passed(nbytes)
 
     def passed(self, nbytes: int) -> None:
         """Count a block that is active no longer: it waits for no stream."""
-        for counters in self._counters[nbytes <= SMALL_BLOCK]:
-            counters.active.current -= 1
-            counters.active_bytes.current -= nbytes
+        kind = self._kinds[nbytes <= SMALL_BLOCK]
+        kind["active"].current -= 1
+        kind["active_bytes"].current -= nbytes
 
     def took_segment(self, held: HeldMemory) -> None:
         """Count a segment taken from upstream, by the call ``held.number``."""
-        self.statistics.num_device_alloc = held.number
+        self.num_device_alloc = held.number
         self.mapped(1, held.nbytes, small=held.small)
 
     def gave_segment(self, held: HeldMemory) -> None:
         """Count a segment given back upstream, by the call ``held.number``."""
-        self.statistics.num_device_free = held.number
+        self.num_device_free = held.number
         self.mapped(-1, -held.nbytes, small=held.small)
 
     def created_page(self) -> None:
         """Count a call upstream that made a page. Its bytes count as reserved while it is ``mapped``."""
-        self.statistics.num_device_alloc += 1
+        self.num_device_alloc += 1
 
     def released_page(self) -> None:
         """Count a call upstream that gave a page back."""
-        self.statistics.num_device_free += 1
+        self.num_device_free += 1
 
     def mapped(self, segments: int, nbytes: int, *, small: bool) -> None:
         """Count a change in what is held: in segments (memory without a gap), and in bytes."""
-        for counters in self._counters[small]:
-            counters.segment.change(segments)
-            counters.reserved_bytes.change(nbytes)
+        kind = self._kinds[small]
+        kind["segment"].change(segments)
+        kind["reserved_bytes"].change(nbytes)
 
     def split(self, blocks: int, nbytes: int, *, small: bool) -> None:
         """Count a change in the free blocks that share a segment with used ones: in number, and in bytes."""
-        for counters in self._counters[small]:
-            if blocks:
-                counters.inactive_split.change(blocks)
-            counters.inactive_split_bytes.change(nbytes)
+        kind = self._kinds[small]
+        kind["inactive_split"].change(blocks)
+        kind["inactive_split_bytes"].change(nbytes)
 
     def correct(self, blocks: Iterable[Block], segments: Iterable[Segment], *, splits: bool) -> None:
         """Count anew what is held and in use, after an operation that was interrupted.
 
         ``splits``: whether the strategy counts free blocks that share a segment with used ones.
         """
-        now = {True: _Present(), False: _Present()}
+        now = Ledger()
         for block in blocks:
-            present = now[block.nbytes <= SMALL_BLOCK]
-            present.add(1 - block.waiting, block.nbytes, block.requested)
+            now.allocated(block.nbytes, block.requested)
+            if block.waiting:
+                now.freed(block.nbytes, block.requested, waits=True)
         for segment in segments:
             if segment.asleep:
                 continue
-            inactive = [info.nbytes for info in segment.blocks if info.state == "inactive"]
-            shared = inactive if splits and len(segment.blocks) > 1 else []
-            now[segment.pool == "small"].add_segment(segment.nbytes, len(shared), sum(shared))
-        for counters, parts in (
-            (self.statistics.small, (now[True],)),
-            (self.statistics.large, (now[False],)),
-            (self.statistics.all, (now[True], now[False])),
-        ):
-            counters.tell_active_apart()
-            for name, counter in counters.named():
-                counter.correct(sum(part.figures[name] for part in parts))
+            small = segment.pool == "small"
+            now.mapped(1, segment.nbytes, small=small)
+            if splits and len(segment.blocks) > 1:
+                inactive = [info.nbytes for info in segment.blocks if info.state == "inactive"]
+                now.split(len(inactive), sum(inactive), small=small)
+        self._tell_active_apart()
+        for name, figure in self._figures.items():
+            figure.small.correct(now._figures[name].small.current)
+            figure.large.correct(now._figures[name].large.current)
+            figure.peak = max(figure.peak, figure.small.current + figure.large.current)
 
     def reset_peaks(self) -> None:
         """Start every peak again from its current value."""
-        for _, counters in self.statistics.pools():
-            for _, counter in counters.named():
-                counter.reset_peak()
+        for figure in self._figures.values():
+            for counter in (figure.small, figure.large):
+                counter.peak = counter.current
+            figure.peak = figure.small.current + figure.large.current
 
     def reset_accumulated(self) -> None:
         """Start every sum, and the counts of calls, again from zero."""
-        statistics = self.statistics
-        for _, counters in statistics.pools():
-            for _, counter in counters.named():
-                counter.reset_accumulated()
-        statistics.num_alloc_retries = statistics.num_ooms = statistics.num_sync_all_streams = 0
-        statistics.num_device_alloc = statistics.num_device_free = 0
+        for figure in self._figures.values():
+            figure.small.reset_accumulated()
+            figure.large.reset_accumulated()
+        self.num_alloc_retries = self.num_ooms = self.num_sync_all_streams = 0
+        self.num_device_alloc = self.num_device_free = 0
+
+    def _tell_active_apart(self) -> None:
+        """From now on something waits: count what is active by itself."""
+        if not self._waited:
+            figures = self._figures
+            figures["active"], figures["active_bytes"] = deepcopy((figures["allocation"], figures["allocated_bytes"]))
+            self._kinds = _kinds(figures)
+            self._waited = True  # the last step: broken off before, this is done again
 
 
-class _Present:
-    """What there is at present, by the names of the counters."""
+class _Figure:
+    """One figure: of the small blocks, of the large ones, and the peak of both together."""
+
+    __slots__ = ("large", "peak", "small")
 
     def __init__(self) -> None:
-        self.figures = dict.fromkeys(Counters.__slots__, 0)
+        self.small = _Part(self)
+        self.large = _Part(self)
+        self.small.other, self.large.other = self.large, self.small
+        self.peak = 0
 
-    def add(self, live: int, nbytes: int, requested: int) -> None:
-        figures = self.figures
-        figures["allocation"] += live
-        figures["allocated_bytes"] += nbytes * live
-        figures["requested_bytes"] += requested * live
-        figures["active"] += 1
-        figures["active_bytes"] += nbytes
+    def total(self) -> Counter:
+        """The figure of all."""
+        small, large = self.small, self.large
+        current, freed = small.current + large.current, small.freed + large.freed
+        return Counter(current, self.peak, small.allocated + large.allocated, freed)
 
-    def add_segment(self, nbytes: int, shared: int, shared_nbytes: int) -> None:
-        figures = self.figures
-        figures["segment"] += 1
-        figures["reserved_bytes"] += nbytes
-        figures["inactive_split"] += shared
-        figures["inactive_split_bytes"] += shared_nbytes
+
+class _Part(Counter):
+    """The counter of the small or of the large blocks in a figure."""
+
+    __slots__ = ("figure", "other")
+
+    def __init__(self, figure: _Figure) -> None:
+        super().__init__()
+        self.figure = figure
+        self.other: _Part
+
+    def change(self, amount: int) -> None:
+        """Add ``amount`` and keep the peaks, or take its opposite off where it is negative."""
+        current = self.current = self.current + amount
+        if amount > 0:
+            self.allocated += amount
+            if current > self.peak:
+                self.peak = current
+            together = current + self.other.current
+            if together > self.figure.peak:
+                self.figure.peak = together
+
+
+def _kinds(figures: dict[str, _Figure]) -> dict[bool, dict[str, _Part]]:
+    return {
+        True: {name: figure.small for name, figure in figures.items()},
+        False: {name: figure.large for name, figure in figures.items()},
+    }

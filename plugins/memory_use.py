@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 from ..allocators.events import EventKind, Observer
 from .specs import hookimpl
-from .tracing.contents import Frame
 from .tracing.stacks import CallStacks
+from .tracing.trace_in_memory import Frame
 
 __all__ = ["CallSite", "MemoryUse"]
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from ..allocators.base import Allocator
 from ..allocators.block import Block
 from ..allocators.errors import CuplugError
-from ..allocators.owner import Owner
-from ..allocators.uncopyable import refuse_copies
 from .foreign_handles import stream_handle
+from .owner import Owner
 from .runtime_upstream import RuntimeUpstream, driver_handle
+from .uncopyable import refuse_copies
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -9,10 +9,10 @@ from typing import Any
 
 from ..allocators.base import Allocator
 from ..allocators.errors import CuplugError
-from ..allocators.owner import set_place
-from ..allocators.uncopyable import refuse_copies
 from .drivers.base import LEGACY_STREAM, PER_THREAD_STREAM, Driver
+from .owner import set_place
 from .runtime_upstream import per_thread_key
+from .uncopyable import refuse_copies
 
 __all__ = ["Current", "Entered"]
 

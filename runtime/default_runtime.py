@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..allocators.errors import CuplugError
 from ..allocators.lock import Lock
-from ..allocators.owner import quickly
 from .buffer import Buffer
 from .drivers.forking import in_forked_child
+from .owner import quickly
 from .process import is_left_open
 from .runtime import Runtime
 from .settings import AllocatorChoice, DriverChoice, Path, Settings

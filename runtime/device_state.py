@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ..allocators.base import Allocator
-from ..allocators.uncopyable import refuse_copies
 from .borrowed import BorrowedMemory
 from .drivers.base import Driver
 from .drivers.device_upstream import on_device
 from .handle_pool import HandlePool
 from .runtime_upstream import RuntimeUpstream
+from .uncopyable import refuse_copies
 
 __all__ = ["DeviceState"]
 

@@ -15,8 +15,8 @@ from itertools import islice
 from typing import Any
 
 from ..allocators.errors import CuplugError
-from ..allocators.leases import Lease
 from ..allocators.lock import Lock
+from .leases import Lease
 
 __all__ = ["HandlePool"]
 

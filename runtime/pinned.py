@@ -11,14 +11,14 @@ import numpy as np
 from ..allocators.base import Allocator
 from ..allocators.block import Block
 from ..allocators.errors import CuplugError
-from ..allocators.owner import Owner, settle_owners
-from ..allocators.uncopyable import refuse_copies
 from ..allocators.upstream import Fence
 from .checks import whole_number
 from .default_runtime import runtime_or_default
 from .drivers.base import LEGACY_STREAM, PER_THREAD_STREAM
 from .drivers.device_upstream import EventFence, PinnedUpstream
+from .owner import Owner, settle_owners
 from .runtime import Runtime
+from .uncopyable import refuse_copies
 
 if TYPE_CHECKING:
     import numpy.typing as npt

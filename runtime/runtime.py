@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..allocators.base import Allocator
 from ..allocators.errors import CuplugError
 from ..allocators.lock import Lock
-from ..allocators.owner import forget_places, set_place, settle_owners, unsettled
 from ..allocators.served import served_of
-from ..allocators.uncopyable import refuse_copies
 from ..plugins.tracing.observer_contexts import attach_all, source_of
 from .buffer import Buffer
 from .checks import whole_number
@@ -27,8 +25,10 @@ from .drivers.base import Driver, driver_error
 from .drivers.device_upstream import on_device
 from .foreign_handles import device_of, stream_handle
 from .from_settings import check_allocator, find_driver, make_allocator, make_recorder
+from .owner import forget_places, set_place, settle_owners, unsettled
 from .process import check_not_exiting, forget, register
 from .settings import AllocatorChoice, DriverChoice, Path, Settings
+from .uncopyable import refuse_copies
 
 if TYPE_CHECKING:
     from typing_extensions import Self

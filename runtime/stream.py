@@ -7,7 +7,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ..allocators.errors import CuplugError
-from ..allocators.uncopyable import refuse_copies
 from .checks import flag, whole_number
 from .current import Entered
 from .default_runtime import runtime_or_default
@@ -16,6 +15,7 @@ from .device_name import device as DeviceName  # noqa: N812 - torch's class has 
 from .drivers.base import LEGACY_STREAM
 from .foreign_handles import device_of, event_handle, stream_handle
 from .runtime import Runtime
+from .uncopyable import refuse_copies
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -30,15 +30,21 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what 
 pytest_plugins = ["cuplug.plugins.conformance"]
 
 SLOWEST = (
+    "conformance/test_contract.py",
     "native/test_sanitizers.py",
+    "tensor/backends/test_generated_kernels.py",
     "house/test_checkout.py",
     "conformance/test_third_party.py",
-    "conformance/test_contract.py",
-    "training/test_characters.py",
-    "training/test_learning.py",
+    "typing/test_type_checkers.py",
     "docs/test_code_blocks.py",
+    "tensor/backends/test_row_kernels.py",
+    "tensor/ops/test_along_dimensions.py",
+    "training/test_fused_kernels.py",
 )
-"""Files that take half a minute of processor time, or nearly."""
+"""Files that take most processor time: 15 s to a minute."""
+THOROUGH = "CUPLUG_THOROUGH" in os.environ
+"""Whether two to three times as many random programs are tried, and kernels compiled as for users. ``.ci/run`` does
+both, besides the default run."""
 LIBRARIES = ("torch", "cupy", "numba", "rmm", "pycuda")
 
 
@@ -117,12 +123,8 @@ def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def quick_compiler(kernel_cache: Path) -> Iterator[None]:
-    """A compiler for the simulator that takes less than half as long, for a module's kernels, or a reason to skip.
-
-    The largest generated kernels take 4 s each with ``-O3``, which makes them fast: no test of theirs asks for that.
-    """
+    """A compiler for the simulator that keeps for the run what it makes of a module's kernels; or a reason to skip."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(host_compiler, "OPTIMISED", "-O2")
         patch.setenv("CUPLUG_CACHE_DIR", str(kernel_cache))
         try:
             host_compiler.find_compiler()
@@ -160,6 +162,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if not THOROUGH:
+        host_compiler.OPTIMISED = "-O1"  # it takes half as long as "-O3", and no test runs a kernel for long
     os.environ.pop("COLUMNS", None)  # which processes that run tests side by side are given: outputs are compared
     config.pluginmanager.register(RootIsNoTestPackage(), "cuplug-root")
     config.addinivalue_line("markers", "needs_sim: tests what only the simulator does")
@@ -179,8 +183,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.skip(f"needs {library}, which is not installed")
 
 
-# As the conformance kit registers it, which is loaded after this file: the same examples in every run.
+# As the conformance kit's "reproducible", with the same examples in every run, of which each new one costs time.
 hypothesis.settings.register_profile(
-    "reproducible", max_examples=30, stateful_step_count=40, deadline=None, derandomize=True, print_blob=True
+    "tests",
+    max_examples=30 if THOROUGH else 10,
+    stateful_step_count=40,
+    deadline=None,
+    derandomize=True,
+    print_blob=True,
 )
-hypothesis.settings.load_profile("reproducible")
+hypothesis.settings.load_profile("tests")

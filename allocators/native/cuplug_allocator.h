@@ -262,7 +262,7 @@ typedef void (*cuplug_listener)(void *context, const cuplug_event *event);
 void cuplug_listen(cuplug_allocator *, cuplug_listener, void *context);
 
 /* --- upstreams that come with the core */
-/* allocators/null.py: addresses of memory that does not exist, within a capacity. Pages have 2 MiB. */
+/* allocators/upstreams/null.py: addresses of memory that does not exist, within a capacity. Pages have 2 MiB. */
 int cuplug_null_upstream(uint64_t total_bytes, uint64_t granularity, cuplug_upstream *made);
 /* The same with other pages; 0 for no virtual memory. */
 int cuplug_null_upstream_with_pages(uint64_t total_bytes, uint64_t granularity, uint64_t page_granularity,

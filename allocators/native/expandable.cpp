@@ -32,6 +32,7 @@ Block *ExpandableAllocator::take(uint64_t, uint64_t nbytes, uint64_t stream) {
   space->prepare();
   ++allocations_;
   allocated_bytes_ += nbytes;
+  recurrence_.asked(nbytes);
   Block *span = space->find(nbytes);
   return span != nullptr ? space->take(span, nbytes) : grow(space, nbytes);
 }
@@ -119,6 +120,9 @@ Block *ExpandableAllocator::grow(Space *space, uint64_t nbytes) {
   Opening opening;
   if (!space->place(nbytes, &opening)) place_in_new_range(space, nbytes, &opening);
   uint64_t may_create = is_kept(space->stream) ? NO_LIMIT : creatable(nbytes);
+  const bool settles = opening.missing > may_create && may_settle();
+  const uint64_t reserved = ledger_.reserved(), most_settled = most_active_ / SETTLED_SLACK / granularity_ * granularity_;
+  if (settles) may_create += most_settled - std::min(settled_, most_settled);
   Block *span = nullptr;
   try {
     span = fill(space, opening, may_create);
@@ -126,19 +130,36 @@ Block *ExpandableAllocator::grow(Space *space, uint64_t nbytes) {
     if (may_create == 0) throw;
   }
   if (span == nullptr) span = fill(space, opening, 0);
+  if (settles) settled_ += std::max(ledger_.reserved(), reserved) - reserved;
   return space->take_at(span, opening.address, nbytes);
 }
 
 /* How many bytes of new pages may be created before free ones are moved. */
 uint64_t ExpandableAllocator::creatable(uint64_t nbytes) {
   uint64_t active = ledger_.active_bytes() + nbytes;
-  most_active_ = std::max({most_active_, uint64_t(ledger_.all().allocated_bytes.peak), active});
+  const uint64_t most = std::max({most_active_, uint64_t(ledger_.all().allocated_bytes.peak), active});
+  if (most > most_active_) recurrence_.start();
+  most_active_ = most;
   uint64_t average = allocated_bytes_ / allocations_;
   uint64_t beyond = most_active_ <= LARGE_PEAK ? 0 : (most_active_ - LARGE_PEAK) / LARGE_PEAK_SLACK;
   uint64_t slack = std::max(most_active_ / SMALL_PEAK_SLACK, beyond);
   slack = std::max(most_active_ / LEAST_SLACK, std::min({slack, slack_, average * SLACK_BLOCKS}));
-  uint64_t most = most_active_ + slack, reserved = ledger_.reserved();
-  return most <= reserved ? 0 : (most - reserved) / granularity_ * granularity_;
+  uint64_t most_reserved = most_active_ + slack, reserved = ledger_.reserved();
+  return most_reserved <= reserved ? 0 : (most_reserved - reserved) / granularity_ * granularity_;
+}
+
+/* Whether the program repeats itself, and so little more memory would do that no page had to move for it. */
+bool ExpandableAllocator::may_settle() {
+  std::vector<uint64_t> places;
+  if (!recurrence_.places_left(granularity_, &places)) return false;
+  const std::vector<Space *> spaces = every_space();
+  uint64_t bare = 0; /* granules in which no page is mapped now */
+  for (uint64_t at : places)
+    bare += std::none_of(spaces.begin(), spaces.end(), [at](const Space *space) {
+      const Range *range = space->range_of(at);
+      return range != nullptr && range->page_at(at) != nullptr;
+    });
+  return bare * granularity_ <= most_active_ / RESTLESS;
 }
 
 /* Map what `opening` misses; with new pages up to `creatable` bytes, then with free ones while there are. Returns the
@@ -151,6 +172,7 @@ Block *ExpandableAllocator::fill(Space *space, const Opening &opening, uint64_t 
     for (const Source &source : plan_.coarse) {
       if (excess <= 0) break;
       excess -= int64_t(source.page->nbytes);
+      recurrence_.left(source.page->address, source.page->nbytes);
       give_back(source);
     }
     make_plan(space, opening, creatable);
@@ -166,7 +188,9 @@ Block *ExpandableAllocator::fill(Space *space, const Opening &opening, uint64_t 
   auto note_what_left = [&] {
     for (size_t at = 0; at < was.size(); ++at) {
       const Source &source = plan_.sources[at];
-      if (source.page->address != was[at]) space_at(source.span)->unmapped(source.span, was[at], source.page->nbytes);
+      if (source.page->address == was[at]) continue;
+      space_at(source.span)->unmapped(source.span, was[at], source.page->nbytes);
+      recurrence_.left(was[at], source.page->nbytes);
     }
   };
   try {
@@ -279,6 +303,7 @@ void ExpandableAllocator::place_in_new_range(Space *space, uint64_t nbytes, Open
 uint64_t ExpandableAllocator::release_unused() {
   pages_.begin();
   uint64_t total = give_back_free(movable_spaces());
+  settled_ = 0;
   pages_.release_strays();
   drop_empty_ranges(every_space());
   return total;

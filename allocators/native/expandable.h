@@ -9,6 +9,7 @@
 #include "allocator.h"
 #include "pages.h"
 #include "policy.h"
+#include "recurrence.h"
 #include "sleeping.h"
 #include "space.h"
 #include "stamps.h"
@@ -80,6 +81,7 @@ class ExpandableAllocator : public Allocator {
   Stream *stream_of(uint64_t stream);
   Block *grow(Space *space, uint64_t nbytes);
   uint64_t creatable(uint64_t nbytes);
+  bool may_settle();
   Block *fill(Space *space, const Opening &opening, uint64_t creatable);
   void make_plan(Space *space, const Opening &opening, uint64_t creatable);
   std::vector<Block *> movable(const Space *space) const;
@@ -107,6 +109,8 @@ class ExpandableAllocator : public Allocator {
   uint64_t large_range_, small_range_; /* bytes of address space to reserve at once */
   uint64_t most_active_ = 0;
   uint64_t allocations_ = 0, allocated_bytes_ = 0;
+  uint64_t settled_ = 0; /* bytes created to let a program come to rest, since memory was last given back */
+  Recurrence recurrence_;
 
  private:
   Sleeper *sleeper_of(uint64_t tag) const;

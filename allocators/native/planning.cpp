@@ -198,6 +198,11 @@ void lay_out(const std::vector<int64_t> &lives, Cycle *cycle) {
 
 }  // namespace
 
+bool find_cycle(std::vector<uint64_t> values, size_t *first, size_t *length) {
+  std::reverse(values.begin(), values.end());
+  return best_cycle(equal_starts(values), 2, first, length);
+}
+
 Learned learned_cycle(uint64_t stream, const std::vector<Asked> &requests, size_t repetitions,
                       const std::vector<uint64_t> &followed) {
   Learned found;

@@ -28,5 +28,8 @@ struct Learned {
 Learned learned_cycle(uint64_t stream, const std::vector<Asked> &requests, size_t repetitions,
                       const std::vector<uint64_t> &followed);
 
+/* What `values` repeat at their end, twice at least: where that begins, and the length of one cycle. Whether there is any. */
+bool find_cycle(std::vector<uint64_t> values, size_t *first, size_t *length);
+
 }  // namespace cuplug
 #endif

@@ -26,7 +26,7 @@ import importlib.metadata
 import struct
 
 from ...allocators.events import EventKind
-from .contents import EVENT_DTYPE
+from .trace_in_memory import EVENT_DTYPE
 
 __all__ = [
     "CUT_OFF", "EVENT_KINDS", "FORMAT_VERSION", "HEADER", "LAST_PIECE", "MAGIC", "PAGE", "PIECE", "PIECE_FRAME",

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from ...allocators.errors import TraceError
-from .contents import EventArray, Frame, Header, Trace
 from .format import (
     CUT_OFF,
     EVENT_KINDS,
@@ -31,6 +30,7 @@ from .format import (
     STILL_OPEN,
     own_version,
 )
+from .trace_in_memory import EventArray, Frame, Header, Trace
 
 try:
     import fcntl

@@ -14,8 +14,8 @@ from ...allocators.errors import TraceError
 from ...allocators.events import EventKind, Observer
 from ...allocators.libraries import LIBRARIES
 from ...runtime.drivers.forking import in_forked_child
-from .contents import CLOSING, NO_DEVICE
 from .stacks import DEFAULT_DEPTH, ModuleStacks, PythonStacks, parse_stacks
+from .trace_in_memory import CLOSING, NO_DEVICE
 from .training_scope import ITERATION, watch
 from .writer import TraceWriter
 

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ...allocators import native
 from ...allocators.errors import TraceError
 from ...allocators.libraries import STACK_MASK
-from .contents import EventArray, Trace
 from .families import family_of_environment
 from .format import (
     CUT_OFF,
@@ -39,6 +38,7 @@ from .format import (
     own_version,
 )
 from .new_file import allocate, create, let_go
+from .trace_in_memory import EventArray, Trace
 
 if TYPE_CHECKING:
     from ...allocators import _native

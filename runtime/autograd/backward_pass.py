@@ -6,6 +6,7 @@ import heapq
 import itertools
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from ...allocators.errors import CuplugError
@@ -21,6 +22,9 @@ from .gradient_streams import hand_over, is_current, on_stream, stream_at
 from .graph import Node, edge_of, plain, state_of
 
 __all__ = ["backward", "grad", "run"]
+
+_TURN = 4
+"""Of two devices, each has its turn for 2**4 numbers of nodes, so that one is seldom made current for the other."""
 
 
 def backward(
@@ -173,10 +177,12 @@ class _Pass:
         self._waiting: dict[int, int] = {}
         """By node: how many gradients of its results are still to come."""
         self._buffers: dict[int, dict[int, Tensor]] = {}
-        self._queue: list[tuple[int, int, int, Node]] = []
+        self._queue: list[tuple[int, int, int, int, int, Node]] = []
         self._turns = itertools.count()
         """Settles which of two nodes with one sequence number comes first."""
         self._streams: list[Any] = []
+        self._block = ExitStack()
+        """What made the stream of the node that runs the current one, where it is not the caller's."""
         self._needed: set[int] | None = None
         self._roots = roots
         nodes = self._count([edge[0] for edge, _ in roots])
@@ -200,7 +206,7 @@ class _Pass:
         self._roots = ()
         outer = scope.known_path
         try:
-            with in_phase(BACKWARD), casting_as({}, None):
+            with in_phase(BACKWARD), casting_as({}, None), self._block:
                 while self._queue:
                     node = heapq.heappop(self._queue)[-1]
                     scope.known_path = node.where
@@ -251,7 +257,8 @@ class _Pass:
     def _enqueue(self, node: Node) -> None:
         # Leaves first: their gradients are then no one else's.
         order = sys.maxsize if node.title == "AccumulateGrad" else node.sequence
-        heapq.heappush(self._queue, (-order, -node.sequence, next(self._turns), node))
+        device = -1 if node.stream is None else node.stream.device_index
+        heapq.heappush(self._queue, (-(order >> _TURN), device, -order, -node.sequence, next(self._turns), node))
 
     def _give(self, node: Node, number: int, gradient: Tensor, source: Any) -> None:
         """Hand a gradient of a node's result over to it."""
@@ -273,17 +280,21 @@ class _Pass:
             self._pass_on(node, [None] * len(node.edges))
             return
         if node.title == "AccumulateGrad":
+            self._block.close()
             if 0 in buffer:
                 self._leaf(node, buffer)
             return
         stream = node.stream
-        if stream is not None and stream not in self._streams:
-            self._streams.append(stream)
-        if stream is None or is_current(stream):
-            self._compute(node, buffer)
-            return
-        with on_stream(stream):
-            self._compute(node, buffer)
+        if stream is None:
+            self._block.close()
+        else:
+            if stream not in self._streams:
+                self._streams.append(stream)
+            if not is_current(stream):
+                self._block.close()
+                if not is_current(stream):
+                    self._block.enter_context(on_stream(stream))  # until the turn of another one
+        self._compute(node, buffer)
 
     def _compute(self, node: Node, buffer: dict[int, Tensor]) -> None:
         if node.output_hooks is not None:

@@ -16,7 +16,11 @@ __all__ = ["by_parts", "record_fused", "wants_history"]
 
 def wants_history(*operands: Tensor | None) -> bool:
     """Whether what is computed of these operands is to be recorded."""
-    return recording.enabled and any(each is not None and each._layout.tracked for each in operands)
+    if recording.enabled:
+        for each in operands:
+            if each is not None and each._layout.tracked:
+                return True
+    return False
 
 
 def record_fused(

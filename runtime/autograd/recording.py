@@ -48,6 +48,12 @@ def recorded(operation: Hashable, prepare: Callable[..., Any], operands: Sequenc
         )
         if not isinstance(plain_plan, PlanForOnce):
             return _recorded_elementwise(operation, plain_plan, operands)
+    if isinstance(operation, ElementwiseInto):
+        plain_plan = plan_for(
+            operation, prepare, [plain(each) if isinstance(each, Tensor) else each for each in operands]
+        )
+        if not isinstance(plain_plan, PlanForOnce):
+            return _recorded_in_place(operation.operation, plain_plan, operands)
     if operation == "addmm":
         return SumOfProduct(plan_for(operation, prepare, [plain(each) for each in operands]), *operands)
     count = len(operands)
@@ -350,26 +356,53 @@ def record_in_place(operation: Hashable, run: Callable[[], Any], operands: Seque
         rewrite(out, Node("FillBackward", (), lambda _, __: ()))
         return result
     elementwise = COPY if operation == "copy" else operation.operation  # type: ignore[attr-defined]
-    given = list(operands[1:])
+    return _rewritten(_formulas_of(elementwise, operands[1:]), elementwise, run, out, operands[1:])
+
+
+def _rewritten(
+    by: _ByFormulas | None, elementwise: Elementwise, run: Callable[[], Any], out: Tensor, operands: Sequence[Any]
+) -> Any:
+    given = list(operands)
     edges = _edges(given)
-    column = elementwise.gradient or ()
-    # What is written over is needed as it was.
-    names = ("g", *_OPERANDS[: elementwise.arity], "y")
-    needs: set[str] = set()
-    for text, edge in zip(column, edges, strict=False):
-        if text and edge is not None:
-            needs |= formula(text, names).needs
-    for position, (letter, each) in enumerate(zip(_OPERANDS, given)):  # noqa: B905 - there are three letters
-        if letter in needs and isinstance(each, Tensor) and each._storage is out._storage:
-            given[position] = clone(each)
-    result = run()
-    recipe = _elementwise(elementwise, given, out)
-    if recipe is None:
+    if by is None:
+        result = run()
         node = Node(_title(elementwise.name), (), lambda _, __: ())
     else:
-        node = Node(recipe[0], edges, recipe[1], recipe[2], stream_at(out._layout))
+        for position, (letter, each) in enumerate(zip(_OPERANDS, given)):  # noqa: B905 - there are three letters
+            # What is written over is needed as it was.
+            if letter in by.needs and isinstance(each, Tensor) and each._storage is out._storage:
+                given[position] = clone(each)
+        result = run()
+        kept, apply = by.keep(given, (out,))
+        node = Node(by.title, edges, apply, kept, stream_at(out._layout))
     rewrite(out, node)
     return result
+
+
+def _recorded_in_place(operation: Elementwise, run: Plan, operands: Sequence[Any]) -> Plan:
+    """The plan of an operation that writes to the first of operands of these layouts: as ``_recorded_elementwise``."""
+    by = _formulas_of(operation, operands[1:])
+    tracked = [
+        (position, each._layout.plain)
+        for position, each in enumerate(operands)
+        if isinstance(each, Tensor) and each._layout.tracked
+    ]
+    differentiable = operands[0]._layout.dtype.kind == "f"
+
+    def plan(*given: Any) -> Any:
+        def written() -> Any:
+            bare = list(given)
+            for position, layout in tracked:
+                each = given[position]
+                bare[position] = make_tensor(each._storage, each._offset, layout, each._array)
+            return run(*bare)
+
+        if not recording.enabled:
+            return written()
+        _check_writable(given[0])
+        return _rewritten(by, operation, written, given[0], given[1:]) if differentiable else written()
+
+    return plan
 
 
 def _scattered(name: str, run: Callable[[], Any], operands: Sequence[Tensor]) -> Any:

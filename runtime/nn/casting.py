@@ -57,8 +57,10 @@ def _wanted(tensors: Sequence[Any]) -> dtype | None:
     fast = autocasting.fast
     if not fast:
         return None
-    first = next((each for each in tensors if isinstance(each, Tensor)), None)
-    return None if first is None else fast.get(first.device.type)
+    for each in tensors:
+        if isinstance(each, Tensor):
+            return fast.get(each._layout.place.device.type)
+    return None
 
 
 def cast_to_fast(*tensors: Any) -> Any:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..autograd import Function, enable_grad
+from ..autograd import enable_grad
 from ..autograd.fused import by_parts, record_fused, wants_history
 from ..autograd.graph import Kept, plain
 from ..tensor import cudnn_switches
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
-from ..tensor.ops.library_calls import run_library
+from ..tensor.ops.library_calls import LibraryPlan, library_plan
 from ..tensor.ops.matmul import matmul
 from ..tensor.ops.reductions import sum as sum_of
 from ..tensor.places.library_table import Convolving
@@ -44,15 +44,15 @@ def conv2d(
     Raises:
         ValueError: the shapes do not fit.
     """
-    if input.ndim == 3:
+    images, filters = input._layout.shape, weight._layout.shape
+    if len(images) == 3:
         return conv2d(input.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
-    if input.ndim != 4 or weight.ndim != 4:
-        raise ShapeError(f"conv2d: images of shape {list(input.shape)} and filters of shape {list(weight.shape)}")
-    if input.shape[1] != weight.shape[1] * groups or weight.shape[0] % groups:
-        raise ShapeError(
-            f"conv2d: filters of shape {list(weight.shape)} in {groups} groups do not fit {input.shape[1]} channels"
-        )
-    size = (weight.shape[2], weight.shape[3])
+    if len(images) != 4 or len(filters) != 4:
+        raise ShapeError(f"conv2d: images of shape {list(images)} and filters of shape {list(filters)}")
+    (_, channels, *_), (many, inside, high, wide) = images, filters
+    if channels != inside * groups or many % groups:
+        raise ShapeError(f"conv2d: filters of shape {list(filters)} in {groups} groups do not fit {channels} channels")
+    size = (high, wide)
     if isinstance(padding, str):
         if padding == "same":
             reach = [step * (length - 1) for step, length in zip(pair(dilation), size, strict=True)]
@@ -63,57 +63,59 @@ def conv2d(
             padding = 0
     input, weight, bias = cast_to_fast(input, weight, bias)
     window = Window(size, pair(stride), pair(padding), pair(dilation))
-    made: Tensor = _Convolution.apply(input, weight, window, groups)
+    made = _convolved(input, weight, window, groups)
     return made if bias is None else made + bias.view(1, -1, 1, 1)
 
 
-class _Convolution(Function):
+def _convolved(images: Tensor, filters: Tensor, window: Window, groups: int) -> Tensor:
     """Keeps images and filters; the windows are taken apart again for the gradient, so that they need not be kept."""
+    (count, _, *image), (many, *_) = images._layout.shape, filters._layout.shape
+    steps = window.steps((image[0], image[1]))
+    shape = (count, many, *steps)
+    made = _by_library("forward", window, shape, images, filters)
+    recorded = wants_history(images, filters)
+    if made is None:
+        own, other = plain(images), plain(filters)
+        made = matmul(_grouped_filters(other, groups), _grouped(own, window, steps, groups)).view(*shape)
+    if not recorded:
+        return made
+    kept_images, kept_filters = Kept(images), Kept(filters)
 
-    @staticmethod
-    def forward(ctx: Any, images: Tensor, filters: Tensor, window: Window, groups: int) -> Tensor:
-        ctx.save_for_backward(images, filters)
-        ctx.window, ctx.groups = window, groups
-        steps = window.steps((images.shape[2], images.shape[3]))
-        shape = (images.shape[0], filters.shape[0], *steps)
-        found = _by_library("forward", window, shape, images, filters)
-        if found is not None:
-            return found
-        made = matmul(_grouped_filters(filters, groups), _grouped(images, window, steps, groups))
-        return made.view(*shape)
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        images, filters = ctx.saved_tensors
-        window, groups = ctx.window, ctx.groups
-        image = (images.shape[2], images.shape[3])
-        steps = window.steps(image)
+    def apply(node: Any, given: Tensor) -> Any:
+        images, filters = kept_images.get(node), kept_filters.get(node)
         to_images = to_filters = None
-        given = grad_outputs[0]
         if not wants_history(images, filters, given):
-            if ctx.needs_input_grad[0]:
+            if node.edges[0] is not None:
                 to_images = _by_library("images", window, tuple(images.shape), filters, given)
-            if ctx.needs_input_grad[1]:
+            if node.edges[1] is not None:
                 to_filters = _by_library("filters", window, tuple(filters.shape), images, given)
-        gradient = given.reshape(images.shape[0], groups, filters.shape[0] // groups, -1)
-        if ctx.needs_input_grad[0] and to_images is None:
+        if node.edges[0] is not None and to_images is None:
+            gradient = given.reshape(images.shape[0], groups, filters.shape[0] // groups, -1)
             columns = matmul(_grouped_filters(filters, groups).transpose(-1, -2), gradient)
-            to_images = images_of(
-                columns.reshape(images.shape[0], images.shape[1], -1, steps[0] * steps[1]), window, steps, image
-            )
-        if ctx.needs_input_grad[1] and to_filters is None:
+            columns = columns.reshape(images.shape[0], images.shape[1], -1, steps[0] * steps[1])
+            to_images = images_of(columns, window, steps, (image[0], image[1]))
+        if node.edges[1] is not None and to_filters is None:
+            gradient = given.reshape(images.shape[0], groups, filters.shape[0] // groups, -1)
             columns = _grouped(images, window, steps, groups)
             to_filters = sum_of(matmul(gradient, columns.transpose(-1, -2)), 0, dtype=filters.dtype).view(filters.shape)
-        return to_images, to_filters, None, None
+        return to_images, to_filters
+
+    return record_fused("ConvolutionBackward", made, (images, filters), [kept_images, kept_filters], apply)
 
 
 def _by_library(part: str, window: Window, shape: tuple[int, ...], first: Tensor, second: Tensor) -> Tensor | None:
     """A part of a convolution by cuDNN, see ``Convolving``; or None."""
-    if not cudnn_switches.enabled or first.dtype is not second.dtype:
+    if not cudnn_switches.enabled:
         return None
-    work = Convolving(part, window.stride, window.padding, window.dilation, cudnn_switches.choosing())
-    found = run_library(work, [(first.dtype, shape)], [plain(first), plain(second)])
-    return None if found is None else found[0]
+    own, other = first._layout.plain, second._layout.plain
+    if own.dtype is not other.dtype:
+        return None
+    key = (part, window, shape, other, cudnn_switches.choosing())
+    run: LibraryPlan | bool | None = own.plans.get(key)
+    if run is None:
+        work = Convolving(part, window.stride, window.padding, window.dilation, key[-1])
+        run = own.plans[key] = library_plan(work, [(own.dtype, shape)], [plain(first), plain(second)]) or False
+    return run(plain(first), plain(second))[0] if callable(run) else None
 
 
 def _grouped_filters(filters: Tensor, groups: int) -> Tensor:

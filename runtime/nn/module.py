@@ -98,9 +98,12 @@ class Module:
     def __getattr__(self, name: str) -> Any:
         fields = self.__dict__
         if "_parameters" in fields:
-            for table in (fields["_parameters"], fields["_modules"], fields["_buffers"]):
-                if name in table:
-                    return table[name]
+            if name in fields["_parameters"]:
+                return fields["_parameters"][name]
+            if name in fields["_modules"]:
+                return fields["_modules"][name]
+            if name in fields["_buffers"]:
+                return fields["_buffers"][name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __delattr__(self, name: str) -> None:

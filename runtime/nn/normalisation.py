@@ -10,15 +10,17 @@ from ..autograd import Function, no_grad
 from ..autograd.fused import by_parts, record_fused, wants_history
 from ..autograd.graph import Kept, plain
 from ..tensor.core.dtypes import float32
+from ..tensor.core.layout import Layout
 from ..tensor.core.shapes import contiguous_strides
-from ..tensor.core.tensor import Tensor, view_of
+from ..tensor.core.tensor import Tensor, make_tensor, view_of
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
 from ..tensor.ops import elementwise_functions as each
-from ..tensor.ops.along import run_fused
-from ..tensor.ops.creation import zeros
+from ..tensor.ops.along import fused, run_fused
 from ..tensor.ops.reductions import mean
 from ..tensor.ops.reductions import sum as sum_of
 from ..tensor.ops.reshape import contiguous
+from ..tensor.places.fused_table import FUSED
+from ..tensor.places.place import place_at
 from .casting import cast_to_full
 
 __all__ = ["batch_norm", "group_norm", "layer_norm", "normalize", "rms_norm"]
@@ -87,9 +89,12 @@ def batch_norm(
     Raises:
         ValueError: there is one element for each channel only while training, or no running statistics otherwise.
     """
+    by = _by_channels(input, weight, bias, running_mean, running_var) if training else None
+    if by is not None:
+        return _fused_batch_norm(by, input, weight, bias, running_mean, running_var, momentum, eps)
     channels = input.shape[1]
-    shape = (1, channels, *[1] * (input.ndim - 2))
     if not training:
+        shape = (1, channels, *[1] * (input.ndim - 2))
         if running_mean is None or running_var is None:
             raise ArgumentError("batch_norm: without training there must be running statistics")
         (wide,) = cast_to_full(input)
@@ -99,15 +104,13 @@ def batch_norm(
     if count < 2:
         raise ShapeError(f"batch_norm: more than one element for each channel is needed, not {list(input.shape)}")
     running = None if running_mean is None or running_var is None else (running_mean, running_var)
-    if _can_be_fused(input, weight, bias, running) and (weight is None) == (bias is None):
-        return _fused_batch_norm(input, weight, bias, running, momentum, eps)
     made, middle, variance = _Standardised.apply(input, (0, *range(2, input.ndim)), eps)
     if running is not None:
         with no_grad():
             running[0].mul_(1 - momentum).add_(middle.view(-1).to(running[0].dtype), alpha=momentum)
             unbiased = variance.view(-1).to(running[1].dtype)
             running[1].mul_(1 - momentum).add_(unbiased, alpha=momentum * count / (count - 1))
-    return _scaled(made, weight, bias, shape).to(input.dtype)
+    return _scaled(made, weight, bias, (1, channels, *[1] * (input.ndim - 2))).to(input.dtype)
 
 
 def _can_be_fused(
@@ -121,28 +124,91 @@ def _can_be_fused(
     )
 
 
-def _fused_batch_norm(
+class _ByChannels:
+    """Batch normalisation of tensors of these layouts by fused kernels: all that layouts settle is settled here."""
+
+    def __init__(self, input: Layout, weight: Layout | None, running: Sequence[Layout]) -> None:
+        """``running``: mean and variance, or none."""
+        place, kind, computed = input.place, input.dtype, input.dtype.computed
+        channels = input.shape[1]
+        shape = (input.shape[0], channels, input.numel // (input.shape[0] * channels))
+        parts = max(1, min(-(-shape[0] // 8), 1024 // channels))
+        self.input, self.contiguous, self.parts = input.plain, input.contiguous, parts
+        self.shown = x = Layout.of(place, kind, shape)
+        self.result = Layout.of(place, kind, input.shape)
+        self.computed = number = Layout.of(place, computed, (channels,))
+        sums, total = Layout.of(place, computed, (channels, parts, 2)), Layout.of(place, computed, (channels, 2))
+        self.empty = place_at(input).empty
+        self.moments = fused("channel_moments", [sums], [x])
+        old = running or [number, number]
+        self.statistics = place_at(input).rows(FUSED["channel_statistics"], [number, number, *old], [sums, x, *old])
+        scaling = [] if weight is None else [weight.plain]
+        self.norm = fused("channel_norm", [x], [x, number, number, *scaling, *scaling])
+        self.sums = fused("channel_sums", [sums], [x, x, number, number])
+        self.gradient = fused("channel_gradient", [x], [x, x, number, number, total, *scaling])
+        outs = [total, *([scaling[0].like()] * 2 if scaling else [number, number])]
+        self.totals = fused("channel_totals", outs, [sums])
+
+    def show(self, tensor: Tensor) -> Tensor:
+        """The elements of a tensor shaped as the input, side by side and without history, by channels."""
+        if not tensor._layout.contiguous:
+            tensor = contiguous(plain(tensor))
+        return make_tensor(tensor._storage, tensor._offset, self.shown)
+
+    def back(self, made: Tensor) -> Tensor:
+        """What was computed by channels in the input's shape."""
+        return make_tensor(made._storage, made._offset, self.result)
+
+
+def _by_channels(
     input: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,
-    running: Sequence[Tensor] | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+) -> _ByChannels | None:
+    """How fused kernels do it, or None where they do not."""
+    own = input._layout
+    key = (
+        "batch norm",
+        None if weight is None else weight._layout,
+        None if bias is None else bias._layout,
+        None if running_mean is None else running_mean._layout,
+        None if running_var is None else running_var._layout,
+    )
+    plan: _ByChannels | bool | None = own.plans.get(key)
+    if plan is None:
+        running = [] if running_mean is None or running_var is None else [running_mean, running_var]
+        can = _can_be_fused(input, weight, bias, running) and (weight is None) == (bias is None)
+        can = can and input.numel() // input.shape[1] > 1
+        if can and weight is not None and bias is not None:
+            can = weight.dtype is bias.dtype and weight.shape == bias.shape
+        plan = own.plans[key] = can and _ByChannels(own, key[1], [each._layout.plain for each in running])
+    return plan if isinstance(plan, _ByChannels) else None
+
+
+def _fused_batch_norm(
+    by: _ByChannels,
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
     momentum: float,
     eps: float,
 ) -> Tensor:
-    channels, computed = input.shape[1], input.dtype.computed
-    shape = (input.shape[0], channels, input.numel() // (input.shape[0] * channels))
-    x = _shown(input, shape)
-    parts = max(1, min(-(-shape[0] // 8), 1024 // channels))
-    (moments,) = run_fused("channel_moments", [(computed, (channels, parts, 2))], [x], parts)
-    kinds = [(computed, (channels,))] * 2
-    if running is None:
-        spare = [zeros(channels, dtype=computed, device=x.device) for _ in range(2)]
-        old, new = spare, spare
+    x, empty, number = by.show(input), by.empty, by.computed
+    (moments,) = by.moments(x, by.parts)
+    mean_of, scale = empty(number), empty(number)
+    if running_mean is None or running_var is None:
+        old = empty(number).zero_(), empty(number).zero_()
     else:
-        old = new = [each.detach() for each in running]
-    mean_of, scale = run_fused("channel_statistics", [*kinds, *new], [moments, x, *old], eps, momentum)[:2]
-    scaling = [each.detach() for each in (weight, bias) if each is not None]
-    made = _shaped(run_fused("channel_norm", [(x.dtype, shape)], [x, mean_of, scale, *scaling])[0], input)
+        old = running_mean, running_var
+    by.statistics(mean_of, scale, *old, moments, x, *old, eps, momentum)
+    for one in old:
+        one._storage.version += 1
+    scaling = () if weight is None or bias is None else (plain(weight), plain(bias))
+    made = by.back(by.norm(x, mean_of, scale, *scaling)[0])
     if not wants_history(input, weight, bias):
         return made
     kept, kept_weight = Kept(input), None if weight is None else Kept(weight)
@@ -150,22 +216,17 @@ def _fused_batch_norm(
 
     def compute(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
         normal = _Standardised.apply(x, (0, *range(2, x.ndim)), eps)[0]
-        return _scaled(normal, weight, bias, (1, channels, *[1] * (x.ndim - 2))).to(x.dtype)
+        return _scaled(normal, weight, bias, (1, x.shape[1], *[1] * (x.ndim - 2))).to(x.dtype)
 
     def apply(node: Any, gradient: Tensor) -> Sequence[Any]:
         source = kept.get(node)
-        by = None if kept_weight is None else kept_weight.get(node)
-        if wants_history(gradient, source, by):
-            return by_parts(compute, (source, by, bias), gradient)
-        x, g = _shown(source, shape), _shown(gradient, shape)
-        given = [g, x, kept_mean.get(node), kept_scale.get(node)]
-        (sums,) = run_fused("channel_sums", [(computed, (channels, parts, 2))], given, parts)
-        total = sum_of(sums, 1) if parts > 1 else sums.view(channels, 2)
-        weights = [] if by is None else [plain(by)]
-        grown = _shaped(run_fused("channel_gradient", [(x.dtype, shape)], [*given, total, *weights])[0], source)
-        if by is None:
-            return grown, None, None
-        return grown, contiguous(total.select(1, 0)).to(by.dtype), contiguous(total.select(1, 1)).to(by.dtype)
+        weighted = None if kept_weight is None else kept_weight.get(node)
+        if wants_history(gradient, source, weighted):
+            return by_parts(compute, (source, weighted, bias), gradient)
+        given = by.show(gradient), by.show(source), kept_mean.get(node), kept_scale.get(node)
+        total, to_weight, to_bias = by.totals(*by.sums(*given, by.parts))
+        grown = by.back(by.gradient(*given, total, *(() if weighted is None else (plain(weighted),)))[0])
+        return (grown, None, None) if weighted is None else (grown, to_weight, to_bias)
 
     keeps = [each for each in (kept, kept_weight, kept_mean, kept_scale) if each is not None]
     return record_fused("BatchNormBackward", made, (input, weight, bias), keeps, apply)

@@ -51,18 +51,19 @@ class _BatchNorm(Module):
         Raises:
             ValueError: the input has not the dimensions of this layer.
         """
-        if input.ndim not in self.dimensions:
+        if len(input._layout.shape) not in self.dimensions:
             raise ShapeError(f"{type(self).__name__}: an input of {input.ndim} dimensions")
         momentum = self.momentum
         if self.training and self.track_running_stats:
             self.num_batches_tracked.add_(1)
             if momentum is None:
                 momentum = 1 / int(self.num_batches_tracked)
-        fresh = self.training or not self.track_running_stats
+        tracked = self.track_running_stats
+        fresh = self.training or not tracked
         return batch_norm(
             input,
-            self.running_mean if self.track_running_stats else None,
-            self.running_var if self.track_running_stats else None,
+            self.running_mean if tracked else None,
+            self.running_var if tracked else None,
             self.weight,
             self.bias,
             fresh,

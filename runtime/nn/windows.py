@@ -45,8 +45,10 @@ class Window(NamedTuple):
 
 def pair(given: Any) -> Pair:
     """A number for both directions, or one for each."""
-    if isinstance(given, int):
+    if type(given) is int:
         return given, given
+    if type(given) is tuple and len(given) == 2 and type(given[0]) is type(given[1]) is int:
+        return given  # the most usual cases, in fewer steps
     both = tuple(int(each) for each in given)
     return (both[0], both[0]) if len(both) == 1 else (both[0], both[1])
 

@@ -16,8 +16,8 @@ from cuplug.allocators.direct import DirectAllocator
 from cuplug.allocators.errors import DriverError
 from cuplug.allocators.expandable import ExpandableAllocator
 from cuplug.allocators.native import is_available
-from cuplug.allocators.null import NullUpstream
 from cuplug.allocators.upstream import Upstream
+from cuplug.allocators.upstreams.null import NullUpstream
 from cuplug.tools.foreign.load import load
 from cuplug.tools.replaying.program import Program, decode
 from cuplug.tools.replaying.replayer import ReplayResult, replay

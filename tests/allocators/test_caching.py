@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.errors import OutOfMemoryError
-from cuplug.allocators.null import NullUpstream
+from cuplug.allocators.upstreams.null import NullUpstream
 
 MIB = 1 << 20
 

@@ -6,7 +6,7 @@ import pytest
 from cuplug.allocators.bump import BumpAllocator
 from cuplug.allocators.direct import DirectAllocator
 from cuplug.allocators.errors import CuplugError, OutOfMemoryError
-from cuplug.allocators.null import NullUpstream
+from cuplug.allocators.upstreams.null import NullUpstream
 
 MIB = 1 << 20
 

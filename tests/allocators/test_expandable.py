@@ -14,7 +14,7 @@ from cuplug.allocators.block import Block
 from cuplug.allocators.errors import DriverError, OutOfMemoryError
 from cuplug.allocators.events import EventKind
 from cuplug.allocators.expandable import ExpandableAllocator
-from cuplug.allocators.null import NullUpstream
+from cuplug.allocators.upstreams.null import NullUpstream
 from cuplug.runtime.drivers.device_upstream import DeviceUpstream
 from cuplug.runtime.drivers.sim import SimDriver
 from hypothesis import HealthCheck, given, settings

@@ -29,7 +29,10 @@ from cuplug.plugins.conformance.stepping import run_apart
 
 MIB = 1 << 20
 CODE = str(Path(base.__file__).resolve().parent) + os.sep
-UPSTREAMS = {str(Path(CODE, "null.py")), str(Path(CODE, "costs.py")), str(Path(__file__).with_name("conftest.py"))}
+UPSTREAMS = {
+    *(str(Path(CODE, "upstreams", name)) for name in ("null.py", "costs.py")),
+    str(Path(__file__).with_name("conftest.py")),
+}
 FACTORIES: dict[str, Callable[..., Allocator]] = {
     "direct": DirectAllocator,
     "bump": lambda upstream: BumpAllocator(upstream, chunk_size=2 * MIB),
@@ -346,6 +349,7 @@ def test_an_exception_from_any_call_upstream_leaves_everything_right(
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of signals within the garbage collector
 @pytest.mark.parametrize("name", FACTORIES)
 def test_timer_signals_at_any_moment_leave_everything_right(name: str, make_manual: Callable[..., Any]) -> None:
     armed = False

@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from cuplug.allocators.costs import call_us
 from cuplug.allocators.errors import DriverError, OutOfMemoryError
-from cuplug.allocators.null import NullUpstream
+from cuplug.allocators.upstreams.costs import call_us
+from cuplug.allocators.upstreams.null import NullUpstream
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -11,7 +11,7 @@ from cuplug.allocators.base import Allocator
 from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.errors import OutOfMemoryError
 from cuplug.allocators.events import EventKind
-from cuplug.allocators.null import NullUpstream
+from cuplug.allocators.upstreams.null import NullUpstream
 
 MIB = 1 << 20
 

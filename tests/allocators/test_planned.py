@@ -20,9 +20,9 @@ from cuplug.allocators.block import Block
 from cuplug.allocators.errors import CuplugError, OutOfMemoryError
 from cuplug.allocators.expandable import ExpandableAllocator
 from cuplug.allocators.native import is_available
-from cuplug.allocators.null import NullUpstream
 from cuplug.allocators.planned import PlannedAllocator
 from cuplug.allocators.planning import UNPLANNED, Cycle, Plan, find_cycle, learned_cycle, make_cycle
+from cuplug.allocators.upstreams.null import NullUpstream
 from cuplug.plugins.conformance.workbench import Bench
 from cuplug.runtime.drivers.device_upstream import DeviceUpstream
 from cuplug.runtime.drivers.sim import SimDriver
@@ -328,7 +328,7 @@ def test_a_file_that_is_no_plan_is_refused(tmp_path: Path, text: str, why: str) 
 
 
 def seeds() -> range:
-    first, _, end = os.environ.get("CUPLUG_SEEDS", "20").rpartition(":")
+    first, _, end = os.environ.get("CUPLUG_SEEDS", "20" if "CUPLUG_THOROUGH" in os.environ else "10").rpartition(":")
     return range(int(first or 0), int(end))
 
 

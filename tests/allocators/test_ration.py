@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cuplug.allocators.caching import CachingAllocator, Ration
-from cuplug.allocators.null import NullUpstream
+from cuplug.allocators.upstreams.null import NullUpstream
 
 MIB = 1 << 20
 

@@ -11,10 +11,10 @@ from cuplug.allocators.block import Block
 from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.direct import DirectAllocator
 from cuplug.allocators.events import EventKind
-from cuplug.allocators.null import NullUpstream
 from cuplug.allocators.upstream import Upstream
 from cuplug.allocators.upstreams import TimedUpstream
-from cuplug.plugins.tracing.contents import EVENT_DTYPE, NO_DEVICE, Header, Trace
+from cuplug.allocators.upstreams.null import NullUpstream
+from cuplug.plugins.tracing.trace_in_memory import EVENT_DTYPE, NO_DEVICE, Header, Trace
 from cuplug.tools.replaying.program import Program, decode
 from cuplug.tools.replaying.replayer import replay
 

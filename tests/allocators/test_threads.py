@@ -16,7 +16,7 @@ from cuplug.allocators.block import Block
 from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.direct import DirectAllocator
 from cuplug.allocators.errors import CuplugError, OutOfMemoryError
-from cuplug.allocators.null import NullUpstream
+from cuplug.allocators.upstreams.null import NullUpstream
 
 MIB = 1 << 20
 PATIENCE_S = 300.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from cuplug.allocators.errors import DriverError, OutOfMemoryError
-from cuplug.allocators.null import NullUpstream
 from cuplug.allocators.upstreams import LimitedUpstream, TimedUpstream, UpstreamAdaptor
+from cuplug.allocators.upstreams.null import NullUpstream
 
 MIB = 1 << 20
 

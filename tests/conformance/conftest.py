@@ -60,7 +60,11 @@ def rule_broken_by() -> Callable[..., Rule]:
 def few_programs() -> hypothesis.settings:
     """Enough random programs to say that a right allocator is accepted."""
     return hypothesis.settings(
-        max_examples=50, stateful_step_count=30, derandomize=True, database=None, phases=[hypothesis.Phase.generate]
+        max_examples=50 if "CUPLUG_THOROUGH" in os.environ else 20,
+        stateful_step_count=30,
+        derandomize=True,
+        database=None,
+        phases=[hypothesis.Phase.generate],
     )
 
 

@@ -176,3 +176,74 @@ def test_a_copy_is_asked_for_once_and_left_to_python_where_something_is_unusual(
     cuda.context, cuda.status = 192, 201
     copy(where(), 1000, 2000)
     assert called == [(1000, 2000), (1000, 2000), (0, 2000), (1000, 2000), (1000, 2000)]
+
+
+class Library:
+    """Stands in for cuDNN: notes what becomes of its descriptors."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple] = []
+        self.refused = ""
+        pointer, number, wide = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64
+        for name, given in {
+            "CreateDescriptor": (number, ctypes.POINTER(pointer)),
+            "SetAttribute": (pointer, number, number, wide, pointer),
+            "Finalize": (pointer,),
+            "Execute": (pointer, pointer, pointer),
+            "DestroyDescriptor": (pointer,),
+        }.items():
+            function = ctypes.CFUNCTYPE(number, *given)(lambda *each, name=name: self._noted(name, *each))
+            setattr(self, f"cudnnBackend{name}", function)
+
+    def _noted(self, name: str, *given: object) -> int:
+        if name == "CreateDescriptor":
+            given[1][0] = 640
+            given = given[:1]
+        if name == "SetAttribute":
+            given = *given[:4], list((ctypes.c_uint64 * given[3]).from_address(given[4]))
+        self.calls.append((name, *given))
+        return int(name == self.refused)
+
+
+@needs_native
+def test_a_plan_runs_with_a_pack_of_its_own_and_what_is_unusual_is_left_to_python():
+    cuda, library, called = Cuda(), Library(), []
+
+    def python(handle, workspace, *addresses):
+        called.append((handle, workspace, *addresses))
+
+    kinds = [(1000, 3), (1001, 6), (1003, 6)]
+    execute = quick_calls.quick_execute(python, cuda, library, 77, 2, 16, kinds, 0)
+    execute(5, 0, 2**63 + 16, 32)
+    assert library.calls == [
+        ("CreateDescriptor", 16),
+        ("SetAttribute", 640, 1000, 3, 2, [1, 2]),
+        ("SetAttribute", 640, 1001, 6, 2, [2**63 + 16, 32]),
+        ("SetAttribute", 640, 1003, 6, 1, [0]),
+        ("Finalize", 640),
+        ("Execute", 5, 77, 640),
+        ("DestroyDescriptor", 640),
+    ]
+    assert called == []
+    cuda.context = 193  # another library has made its own current
+    execute(5, 8, 16, 32)
+    cuda.context = 192
+    execute(5, 8, 16)
+    execute(5, 8, "16", 32)
+    assert called == [(5, 8, 16, 32), (5, 8, 16), (5, 8, "16", 32)]
+    assert len(library.calls) == 7
+    assert quick_calls.quick_execute(python, cuda, library, 77, 33, 16, kinds, 0) is python
+
+
+@needs_native
+@pytest.mark.parametrize("refused", ["CreateDescriptor", "SetAttribute", "Finalize", "Execute"])
+def test_what_cudnn_refuses_is_run_again_by_the_form_in_python(refused):
+    library, called = Library(), []
+    library.refused = refused
+
+    def python(*given):
+        called.append(given)
+
+    quick_calls.quick_execute(python, Cuda(), library, 77, 1, 16, [(1000, 3), (1001, 6), (1003, 6)], 0)(5, 8, 16)
+    assert called == [(5, 8, 16)]
+    assert library.calls[-1][0] == (refused if refused == "CreateDescriptor" else "DestroyDescriptor")

@@ -13,10 +13,8 @@ from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.errors import OutOfMemoryError
 from cuplug.allocators.expandable import ExpandableAllocator
 from cuplug.allocators.native import is_available, why_not
-from cuplug.tools.foreign.load import load
-from cuplug.tools.replaying.program import decode
 
-from .test_equivalence import STREAMS, History, Pair, Python, Scripted
+from .test_equivalence import STREAMS, History, Pair, Python, Scripted, recorded
 
 if not is_available():
     pytest.skip(f"the native allocators are not used: {why_not()}", allow_module_level=True)
@@ -157,7 +155,7 @@ def histories() -> list[Path]:
 @pytest.mark.parametrize("strategy", FORMS)
 @pytest.mark.parametrize("path", histories(), ids=lambda path: path.name.partition(".")[0])
 def test_recorded_histories_are_the_same_through_the_binding(path: Path, strategy: str) -> None:
-    for program in decode(load(path)):
+    for program in recorded(path):
         pair = BoundPair(strategy, tuple(Scripted(0, 1 << 50, 0, 2 * MIB) for _ in range(2)), {})  # type: ignore[arg-type]
         blocks: dict[int, Any] = {}
         for step in program.steps if TRACES else program.steps[:8_000]:

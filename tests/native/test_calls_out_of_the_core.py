@@ -13,8 +13,8 @@ from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.errors import CuplugError, DriverError
 from cuplug.allocators.events import EventKind
 from cuplug.allocators.native import is_available, why_not
-from cuplug.allocators.null import NullUpstream
-from cuplug.allocators.owner import Owner
+from cuplug.allocators.upstreams.null import NullUpstream
+from cuplug.runtime.owner import Owner
 
 from ..allocators.conftest import ManualUpstream
 

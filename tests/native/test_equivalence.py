@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 from pathlib import Path
@@ -12,9 +13,9 @@ from cuplug.allocators.base import Allocator
 from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.errors import DriverError, OutOfMemoryError
 from cuplug.allocators.expandable import ExpandableAllocator
-from cuplug.allocators.null import NullUpstream
 from cuplug.allocators.planned import PlannedAllocator
 from cuplug.allocators.tags import tag_name, tag_number
+from cuplug.allocators.upstreams.null import NullUpstream
 from cuplug.tools.foreign.load import load
 from cuplug.tools.replaying.program import Program, decode
 
@@ -22,7 +23,7 @@ from . import native_core as core
 
 pytestmark = pytest.mark.skipif(core.compiler() is None, reason="there is no C++ compiler")
 
-SEEDS = int(os.environ.get("CUPLUG_EQUIVALENCE_SEEDS", "60"))
+SEEDS = int(os.environ.get("CUPLUG_EQUIVALENCE_SEEDS", "60" if "CUPLUG_THOROUGH" in os.environ else "25"))
 OPERATIONS = int(os.environ.get("CUPLUG_EQUIVALENCE_OPERATIONS", "400"))
 KIB, MIB = 1 << 10, 1 << 20
 FORMS: dict[str, Any] = {"caching": CachingAllocator, "expandable": ExpandableAllocator, "planned": PlannedAllocator}
@@ -303,8 +304,14 @@ HISTORIES = {"gpt2_varlen": "data/traces", "resnet_multiscale": "../tools/data"}
 @pytest.mark.parametrize(("strategy", "options"), STRATEGIES)
 @pytest.mark.parametrize("name", sorted(HISTORIES))
 def test_recorded_histories_go_the_same_way_on_both(name: str, strategy: str, options: dict[str, Any]) -> None:
-    (program,) = decode(load(Path(__file__).parents[1].joinpath(HISTORIES[name]) / f"{name}.pickle.xz"))
+    (program,) = recorded(Path(__file__).parents[1].joinpath(HISTORIES[name]) / f"{name}.pickle.xz")
     follow(program, strategy, options)
+
+
+@functools.cache
+def recorded(path: Path) -> list[Program]:
+    """A recorded history, read once: it takes a second and more."""
+    return decode(load(path))
 
 
 def follow(program: Program, strategy: str, options: dict[str, Any]) -> float:

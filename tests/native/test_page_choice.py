@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from cuplug.allocators.expandable import ExpandableAllocator
-from cuplug.allocators.null import NullUpstream
+from cuplug.allocators.upstreams.null import NullUpstream
 
 from . import native_core as core
 
@@ -84,3 +84,38 @@ def test_a_program_takes_the_same_pages_whether_fences_pass_early_or_late(form: 
     assert early.calls_in_order == later.calls_in_order == last.calls_in_order
     assert early.waits < later.waits <= last.waits
     assert sum(call[0] == "unmap" for call in early.calls_in_order) > 20
+
+
+@pytest.mark.parametrize("form", [in_python, pytest.param(in_the_core, marks=needs_compiler)])
+def test_a_program_that_repeats_itself_comes_to_rest(form: Callable[[Late], Any]) -> None:
+    calls, reserved = at_rest(form)
+    assert calls[1] > 10
+    assert calls[3:] == [0, 0, 0]
+    assert reserved == sorted(reserved)
+
+
+@needs_compiler
+def test_a_program_that_repeats_itself_takes_the_same_pages_in_both_forms() -> None:
+    assert at_rest(in_python) == at_rest(in_the_core)
+
+
+def at_rest(form: Callable[[Late], Any]) -> tuple[list[int], list[int]]:
+    """Of each iteration of a program: how often pages were mapped and unmapped, and the bytes mapped at its end."""
+    upstream = Late(0)
+    allocate, _, free = form(upstream)
+    calls, reserved = [], []
+    for _ in range(6):
+        before = len(upstream.calls_in_order)
+        chance = random.Random(16)
+        live: list[Any] = []
+        for at in range(1200):
+            if live and chance.random() < (0.35 if at < 660 else 0.7):
+                free(live.pop(max(0, len(live) - 1 - int(chance.expovariate(1 / 6)))))
+            else:
+                small = chance.random() < 0.2
+                live.append(allocate(chance.randint(1, 100_000 if small else 24 * MIB), 1))
+        for block in live:
+            free(block)
+        calls.append(len(upstream.calls_in_order) - before)
+        reserved.append(upstream.used_bytes)
+    return calls, reserved

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cuplug.allocators.null import NullUpstream
+from cuplug.allocators.upstreams.null import NullUpstream
 
 from .native_core import Core
 

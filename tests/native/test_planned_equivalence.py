@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from cuplug.allocators.errors import CuplugError
-from cuplug.allocators.null import NullUpstream
 from cuplug.allocators.planned import PlannedAllocator
 from cuplug.allocators.planning import Plan, make_cycle
+from cuplug.allocators.upstreams.null import NullUpstream
 
 from . import native_core as core
 from .test_equivalence import KIB, MIB, Pair, Scripted

@@ -8,8 +8,8 @@ from cuplug.allocators.base import Allocator
 from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.expandable import ExpandableAllocator
 from cuplug.allocators.native import is_available
-from cuplug.allocators.null import NullUpstream
 from cuplug.allocators.private_streams import STREAM_BITS, names_pool, without_pool
+from cuplug.allocators.upstreams.null import NullUpstream
 
 MIB = 1 << 20
 POOL = 7 | 3 << STREAM_BITS

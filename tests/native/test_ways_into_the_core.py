@@ -13,7 +13,7 @@ from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.errors import CuplugError
 from cuplug.allocators.expandable import ExpandableAllocator
 from cuplug.allocators.native import get_include, is_available, why_not
-from cuplug.allocators.null import NullUpstream
+from cuplug.allocators.upstreams.null import NullUpstream
 from cuplug.runtime.native_functions import allocator_functions, allocator_handle
 from cuplug.runtime.runtime import Runtime
 

@@ -21,8 +21,8 @@ import cuplug
 import numpy as np
 import pytest
 from cuplug import CuplugError, Runtime
-from cuplug.allocators import owner
 from cuplug.runtime import default_runtime as default
+from cuplug.runtime import owner
 from cuplug.runtime.copies import memcpy
 from cuplug.runtime.device import current_device, device, synchronize
 from cuplug.runtime.pinned import alloc_pinned, pinned_allocator
@@ -239,6 +239,7 @@ def test_an_exception_at_any_line_loses_nothing(runtime: Runtime, scenario: str)
     assert number > 20
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of signals within the garbage collector
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_interrupts_at_any_moment_lose_nothing(runtime: Runtime, scenario: str) -> None:
     work = SCENARIOS[scenario]

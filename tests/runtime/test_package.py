@@ -7,6 +7,7 @@ from pathlib import Path
 
 import cuplug
 import pytest
+from cuplug.allocators import core_choice
 
 pytestmark = pytest.mark.one_schedule
 
@@ -15,6 +16,17 @@ def _imported(program: str) -> set[str]:
     program += "; import sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True)
     return set(done.stdout.split())
+
+
+def test_a_core_that_was_not_built_is_told_from_one_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(name: str) -> None:
+        raise ImportError("undefined symbol")
+
+    monkeypatch.delenv("CUPLUG_NATIVE", raising=False)
+    monkeypatch.setitem(sys.modules, "cuplug.allocators._native", None)  # an import of it finds no module
+    assert str(core_choice._find_problem()).startswith("it was not built")
+    monkeypatch.setattr(core_choice, "import_module", broken)
+    assert core_choice._find_problem() == "it cannot be loaded: undefined symbol"
 
 
 FLOORS = ("cuplug.runtime.tensor", "cuplug.runtime.kernels")

@@ -18,7 +18,10 @@ from cuplug.runtime.device import device, synchronize
 from cuplug.runtime.runtime import Runtime
 from cuplug.runtime.stream import Stream, stream
 
-pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers")
+pytestmark = [
+    pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # of signals within the garbage collector
+]
 
 THREADS, DEVICES, STREAMS = 8, 2, 10
 INTERRUPTS = int(os.environ.get("CUPLUG_INTERRUPTS", "150"))

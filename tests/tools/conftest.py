@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from inspect import signature
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
 from cuplug.allocators.events import EventKind
-from cuplug.plugins.tracing.contents import NO_DEVICE
+from cuplug.plugins.tracing.trace_in_memory import NO_DEVICE
 from cuplug.plugins.tracing.writer import TraceWriter
 
 pytest.importorskip("typer")
 
 from cuplug.tools.commands import app
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
+made_of = cache(get_command)
 Command: TypeAlias = "Callable[..., Result]"
 
 
 @pytest.fixture
-def command() -> Command:
+def command(monkeypatch: pytest.MonkeyPatch) -> Command:
     """Runs ``cuplug-trace`` with the given words, in this process."""
+    # Typer's runner makes all commands anew for each call, which takes most of its time.
+    monkeypatch.setattr("typer.testing._get_command", made_of, raising=False)
     # Older versions mix the two outputs unless told not to; newer ones have no such option.
     apart: dict[str, Any] = {"mix_stderr": False} if "mix_stderr" in signature(CliRunner).parameters else {}
 

@@ -63,9 +63,10 @@ def test_batch_norm_by_channels(kernels: str) -> None:
         given = [moments, x, *running]
         mean, scale, *_ = run_fused("channel_statistics", [*kinds, *running], given, 1e-5, 0.1)
         (y,) = run_fused("channel_norm", [(f32, x.shape)], [x, mean, scale, w, b])
-        sums = run_fused("channel_sums", [(f32, (3, 2, 2))], [g, x, mean, scale], 2)[0].sum(1)
-        (back,) = run_fused("channel_gradient", [(f32, x.shape)], [g, x, mean, scale, sums, w])
-        return mean, scale, *running, y, sums, back
+        (sums,) = run_fused("channel_sums", [(f32, (3, 2, 2))], [g, x, mean, scale], 2)
+        total, by_w, by_b = run_fused("channel_totals", [(f32, (3, 2)), (f32, (3,)), (f32, (3,))], [sums])
+        (back,) = run_fused("channel_gradient", [(f32, x.shape)], [g, x, mean, scale, total, w])
+        return mean, scale, *running, y, total, by_w, by_b, back
 
     both(both_ways, kernels, numbers(17, 3, 45), numbers(17, 3, 45, seed=1) + 3, numbers(3), numbers(3, seed=2))
 

@@ -314,3 +314,39 @@ def test_a_row_added_to_a_product_is_one_node() -> None:
     node = cuplug.addmm(row, a, b).grad_fn
     assert node.name() == "AddmmBackward"
     assert {each.metadata["leaf"] for each, _ in node.next_functions} == {row, a, b}
+
+
+def test_a_change_in_place_that_was_done_before_asks_anew_whether_it_is_recorded(device: str) -> None:
+    x = cuplug.tensor([-1.0, 2.0], device=device, requires_grad=True)
+    for _ in range(2):
+        y = x * 3
+        y.mul_(x)
+        y.sub_(4).relu_()
+        (gradient,) = cuplug.autograd.grad(y.sum(), x)
+        assert gradient.tolist() == [0.0, 12.0]
+        with pytest.raises(cuplug.CuplugError, match="leaf"):
+            x.mul_(x)
+        with cuplug.no_grad():
+            z = y.mul_(x)
+        assert z.tolist() == [0.0, 16.0]
+        with pytest.raises(cuplug.CuplugError, match="leaf"):
+            x.relu_()
+
+
+def test_a_module_of_convolutions_that_ran_before_asks_anew_for_what_its_tensors_are(device: str) -> None:
+    cuplug.manual_seed(3)
+    net = nn.Sequential(nn.Conv2d(2, 3, 3, padding=1, bias=False), nn.BatchNorm2d(3), nn.ReLU(inplace=True)).to(device)
+    x = cuplug.randn(4, 2, 5, 5, device=device)
+    found = []
+    for kind in (cuplug.float32, cuplug.float64, cuplug.float32):
+        net.to(kind).zero_grad()
+        given = x.to(kind).transpose(2, 3).requires_grad_()  # not as it lies in memory
+        net(given).pow(2).sum().backward()
+        found.append([given.grad.to(cuplug.float32), *[each.grad.to(cuplug.float32) for each in net.parameters()]])
+        with cuplug.no_grad():
+            assert not net(given).requires_grad
+        assert given.grad.dtype is kind
+    for one, other in zip(found[0], found[1], strict=True):
+        assert cuplug.allclose(one, other, rtol=1e-3, atol=1e-3)
+    for one, other in zip(found[0], found[2], strict=True):
+        assert cuplug.allclose(one, other, rtol=1e-4, atol=1e-4)

@@ -11,7 +11,8 @@ import pytest
 from cuplug import nn
 from cuplug.cuda import comm
 from cuplug.nn.parallel import gather, parallel_apply, replicate, scatter
-from cuplug.runtime.nn.parallel import gradient_buckets
+from cuplug.runtime.autograd import backward_pass, gradient_streams
+from cuplug.runtime.nn.parallel import replica_gradients
 
 pytestmark = pytest.mark.usefixtures("_two_devices")
 
@@ -153,7 +154,7 @@ def test_a_step_sends_all_parameters_at_once_and_waits_for_nothing(counted: Coun
 
 
 def test_gradients_come_home_in_buckets_of_one_type(counted: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gradient_buckets, "BUCKET_BYTES", 1500)
+    monkeypatch.setattr(replica_gradients, "BUCKET_BYTES", 1500)
     layers = [nn.Linear(16, 16, bias=False) for _ in range(6)]
     one = nn.Sequential(*layers).double().cuda()
     one[0].weight.data = one[0].weight.data.float()
@@ -170,6 +171,24 @@ def test_gradients_come_home_in_buckets_of_one_type(counted: Counted, monkeypatc
     assert back == [2048] * 5 + [1024]
     for found, each in zip(one.parameters(), expected, strict=True):
         np.testing.assert_allclose(found.grad.cpu().numpy(), each, 1e-5)
+
+
+def test_backward_makes_the_other_device_current_for_many_operations_at_a_time(
+    running: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switches = []
+
+    def on_stream(stream: Any) -> Any:
+        switches.append(stream.device_index)
+        return gradient_streams.on_stream(stream)
+
+    monkeypatch.setattr(backward_pass, "on_stream", on_stream)
+    both = nn.DataParallel(nn.Sequential(*[nn.Tanh() for _ in range(64)], nn.Linear(3, 3)).cuda())
+    x = cuplug.ones(4, 3, device="cuda", requires_grad=True)
+    both(x).sum().backward()
+    assert x.grad is not None
+    assert switches[:1] == [1]
+    assert len(switches) < 64 // 4
 
 
 def test_a_parameter_that_only_one_replica_uses_has_its_gradient(running: str) -> None:

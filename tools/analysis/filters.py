@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...allocators.events import EventKind
-from ...plugins.tracing.contents import Trace
+from ...plugins.tracing.trace_in_memory import Trace
 
 __all__ = ["Filter", "parse_kind"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...allocators.events import EventKind
-from ...plugins.tracing.contents import EventArray, Trace
+from ...plugins.tracing.trace_in_memory import EventArray, Trace
 from .blocks import curves, find_blocks
 from .sites import Site, sites
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ...allocators.events import EventKind
 from ...allocators.sizes import short_size
-from ...plugins.tracing.contents import EventArray, Trace
+from ...plugins.tracing.trace_in_memory import EventArray, Trace
 from ...plugins.tracing.training_scope import BACKWARD, FORWARD, ITERATION, NO_MODULE, OPTIMISER
 from .blocks import Blocks, curves, find_blocks
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...allocators.sizes import short_size
-from ...plugins.tracing.contents import Trace
+from ...plugins.tracing.trace_in_memory import Trace
 from .blocks import curves, find_blocks
 from .findings import Finding
 from .summarize import Summary

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...allocators.events import EventKind
-from ...plugins.tracing.contents import EventArray, Trace
+from ...plugins.tracing.trace_in_memory import EventArray, Trace
 from .blocks import Blocks, Curves, curves, find_blocks
 from .sites import program_frame
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...plugins.tracing.contents import Frame, Trace
+from ...plugins.tracing.trace_in_memory import Frame, Trace
 
 __all__ = ["Site", "program_frame", "sites"]
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ...allocators.events import EventKind
 from ...allocators.served import Served
-from ...plugins.tracing.contents import EventArray, Trace
+from ...plugins.tracing.trace_in_memory import EventArray, Trace
 from .blocks import Blocks, Curves, curves, find_blocks
 from .module_use import ModuleUse, module_uses
 from .sites import Site, sites

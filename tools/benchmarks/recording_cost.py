@@ -11,7 +11,7 @@ from typing import Any
 
 from ...allocators import native
 from ...allocators.base import Allocator
-from ...allocators.null import NullUpstream
+from ...allocators.upstreams.null import NullUpstream
 from ...plugins.manager import default_manager
 from ...plugins.tracing.recorder import TraceRecorder
 from ...plugins.tracing.stacks import DEFAULT_DEPTH

@@ -10,7 +10,7 @@ import typer
 from ..console import out
 from ..replaying.advice import advise as find_advice
 from ..replaying.advice import for_job
-from ..replaying.job import job_of_files
+from ..replaying.rank_files import job_of_files
 from ..reporters.advice_text import advice_as_dict, print_advice
 from ..reporters.job_advice_text import print_job_advice
 from ..reporters.ranks_text import job_as_dict, print_job

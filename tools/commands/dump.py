@@ -12,7 +12,7 @@ import numpy.typing as npt
 import typer
 
 from ...allocators.sizes import parse_size
-from ...plugins.tracing.contents import Trace
+from ...plugins.tracing.trace_in_memory import Trace
 from ..analysis.filters import Filter, parse_kind
 from ..console import UsageError, out, printable_stdout, progress, say
 from ..outputs import whole_output

@@ -9,7 +9,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from ...plugins.tracing.contents import Trace
+from ...plugins.tracing.trace_in_memory import Trace
 from ..console import UsageError, progress, say
 from ..foreign.chrome_trace import chrome_trace
 from ..foreign.snapshot_writer import snapshot

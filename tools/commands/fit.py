@@ -13,9 +13,9 @@ from ...plugins.manager import default_manager
 from ..analysis.candidates import defaults
 from ..console import out
 from ..replaying.advice import LARGEST_DEVICE
-from ..replaying.jobs import in_parallel
 from ..replaying.least_memory import FitWork, fit_one
-from ..replaying.workload import runs_in_the_core
+from ..replaying.one_replay import runs_in_the_core
+from ..replaying.worker_pool import in_parallel
 from ..reporters.advice_text import BEYOND_THIS, print_fits
 from ..reporters.job_advice_text import print_job_fits
 from ..reporters.tables import print_paragraph

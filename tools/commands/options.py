@@ -12,12 +12,12 @@ import typer
 
 from ...allocators.sizes import parse_size
 from ...plugins.manager import default_manager
-from ...plugins.tracing.contents import Trace
 from ...plugins.tracing.reader import family_members
+from ...plugins.tracing.trace_in_memory import Trace
 from ..console import UsageError, progress, say
 from ..foreign.addresses import expand
 from ..foreign.load import load
-from ..replaying.jobs import default_jobs
+from ..replaying.worker_pool import default_jobs
 
 __all__ = [
     "AllocatorList",

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ...allocators.packing import pack_tightly, pack_within
 from ...allocators.sizes import parse_size
+from ..analysis.exact_packing import pack_tightly, pack_within
 from ..console import UsageError, progress, say
 from ..foreign.packing_csv import read_buffers, write_packing
 from ..outputs import whole_output

@@ -13,11 +13,11 @@ import typer
 
 from ...allocators.errors import TraceError
 from ...plugins.manager import default_manager
-from ...plugins.tracing.contents import Trace
 from ...plugins.tracing.families import FAMILY, new_family
 from ...plugins.tracing.format import is_trace
 from ...plugins.tracing.reader import family_members, read_trace
 from ...plugins.tracing.stacks import parse_stacks
+from ...plugins.tracing.trace_in_memory import Trace
 from ..console import UsageError, say
 from ..replaying.driver_choice import choose_driver
 from .options import Cupy, Numba, Pycuda, Rmm, Torch, chosen_libraries

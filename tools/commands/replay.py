@@ -10,8 +10,8 @@ import typer
 
 from ...plugins.manager import default_manager
 from ..console import out, say
-from ..replaying.jobs import in_parallel
-from ..replaying.workload import Work, run, runs_in_the_core
+from ..replaying.one_replay import Work, run, runs_in_the_core
+from ..replaying.worker_pool import in_parallel
 from ..reporters.replay_text import print_results
 from .options import (
     AllocatorList,

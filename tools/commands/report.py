@@ -10,7 +10,7 @@ import typer
 from ..console import UsageError, progress, say
 from ..foreign.load import load
 from ..outputs import whole_output
-from ..replaying.job import job_of_files
+from ..replaying.rank_files import job_of_files
 from ..reporters.replay_text import short_name
 from ..reporters.report_html import of_the_job, shown_devices, write_report
 from .options import Histories, history_files, load_one, tell_notes

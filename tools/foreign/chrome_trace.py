@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...allocators.events import EventKind
-from ...plugins.tracing.contents import NO_DEVICE, EventArray, Trace
+from ...plugins.tracing.trace_in_memory import NO_DEVICE, EventArray, Trace
 from ..analysis.blocks import Blocks, curves, find_blocks
 from .text_columns import Digits, Part, Texts, lines
 

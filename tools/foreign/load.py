@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from ...allocators.errors import TraceError
-from ...plugins.tracing.contents import Trace
 from ...plugins.tracing.format import is_trace
 from ...plugins.tracing.reader import read_trace
+from ...plugins.tracing.trace_in_memory import Trace
 from .addresses import is_address, local_copy
 from .nsight_export import is_sqlite, read_nsight_export
 from .profiler_trace import is_json, read_profiler_trace

@@ -19,7 +19,7 @@ import numpy as np
 
 from ...allocators.errors import TraceError
 from ...allocators.events import EventKind
-from ...plugins.tracing.contents import EVENT_DTYPE, Header, Trace
+from ...plugins.tracing.trace_in_memory import EVENT_DTYPE, Header, Trace
 
 __all__ = ["is_sqlite", "read_nsight_export"]
 

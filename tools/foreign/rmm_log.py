@@ -26,7 +26,7 @@ import numpy as np
 
 from ...allocators.errors import TraceError
 from ...allocators.events import EventKind
-from ...plugins.tracing.contents import EVENT_DTYPE, UNKNOWN, Header, Trace
+from ...plugins.tracing.trace_in_memory import EVENT_DTYPE, UNKNOWN, Header, Trace
 
 __all__ = ["is_rmm_log", "read_rmm_log"]
 

@@ -39,7 +39,7 @@ import numpy as np
 from ...allocators.errors import TraceError
 from ...allocators.events import EventKind
 from ...allocators.sizes import format_size
-from ...plugins.tracing.contents import EVENT_DTYPE, EventArray, Frame, Header, Trace
+from ...plugins.tracing.trace_in_memory import EVENT_DTYPE, EventArray, Frame, Header, Trace
 from . import safe_pickles
 from .safe_pickles import is_pickle
 from .snapshot_entries import Besides, besides

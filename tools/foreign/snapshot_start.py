@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...allocators.events import EventKind
-from ...plugins.tracing.contents import EVENT_DTYPE, EventArray
+from ...plugins.tracing.trace_in_memory import EVENT_DTYPE, EventArray
 from .snapshot_end import is_end_of, older_for_sure
 
 __all__ = ["state_before"]

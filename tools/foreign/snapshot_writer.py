@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...allocators.events import EventKind
-from ...plugins.tracing.contents import Trace
+from ...plugins.tracing.trace_in_memory import Trace
 from ..analysis.blocks import find_blocks
 from .snapshot_entries import Besides
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from ...allocators.sizes import short_size
 from ...plugins.manager import default_manager
 from ..analysis.candidates import REFERENCE, candidates
-from .jobs import in_parallel
+from .one_replay import Work, has_native_form, history, run, runs_in_the_core
 from .replayer import ReplayResult
-from .workload import Work, has_native_form, history, run, runs_in_the_core
+from .worker_pool import in_parallel
 
 __all__ = ["Advice", "JobAdvice", "JobResult", "advise", "for_job"]
 

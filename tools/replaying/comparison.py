@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...plugins.tracing.contents import Trace
+from ...plugins.tracing.trace_in_memory import Trace
 from ..analysis.blocks import curves, find_blocks
 from ..analysis.summarize import DeviceSummary, summarize
 from ..foreign.load import load
-from .jobs import in_parallel
-from .workload import Work, run, runs_in_the_core
+from .one_replay import Work, run, runs_in_the_core
+from .worker_pool import in_parallel
 
 __all__ = ["Change", "Difference", "Row", "compare", "difference", "recorded"]
 

@@ -16,7 +16,7 @@ import numpy as np
 from ...allocators.events import EventKind
 from ...allocators.statistics import SMALL_BLOCK
 from ...plugins.selection import parse_selection
-from ...plugins.tracing.contents import Trace
+from ...plugins.tracing.trace_in_memory import Trace
 from .program import Program
 
 __all__ = ["as_recorded", "held_at_start", "is_pytorchs_own"]

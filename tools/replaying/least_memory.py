@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .one_replay import Work, history, run
 from .replayer import ReplayResult
-from .workload import Work, history, run
 
 __all__ = ["STEP", "Fit", "FitWork", "fit_one"]
 

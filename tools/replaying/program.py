@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...allocators.events import EventKind
-from ...plugins.tracing.contents import Trace
+from ...plugins.tracing.trace_in_memory import Trace
 
 __all__ = ["Program", "decode"]
 

@@ -10,10 +10,10 @@ import numpy as np
 from ...allocators.base import Allocator
 from ...allocators.block import Block
 from ...allocators.errors import OutOfMemoryError
-from ...allocators.null import NullUpstream
 from ...allocators.served import Served, served_of
 from ...allocators.sizes import format_size
 from ...allocators.upstreams import TimedUpstream
+from ...allocators.upstreams.null import NullUpstream
 from .program import Column, Program
 
 __all__ = ["Curve", "PythonRun", "failure_of", "lost_bytes"]

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ...allocators.base import Allocator
-from ...allocators.null import NullUpstream
 from ...allocators.served import Served
 from ...allocators.upstream import Upstream
 from ...allocators.upstreams import TimedUpstream
+from ...allocators.upstreams.null import NullUpstream
 from .native_run import NativeRun
 from .program import Program
 from .python_run import Curve, PythonRun

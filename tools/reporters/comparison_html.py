@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import TextIO
 
-from ...plugins.tracing.contents import Trace
+from ...plugins.tracing.trace_in_memory import Trace
 from ..analysis.iterations import Alignment, align
 from ..foreign.load import load
 from ..replaying.comparison import Change, Row, difference

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...allocators.events import EventKind
-from ...plugins.tracing.contents import NO_DEVICE, EventArray, Trace
+from ...plugins.tracing.trace_in_memory import NO_DEVICE, EventArray, Trace
 from ..foreign.text_columns import Part, Texts, lines
 from .tables import Column
 

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from ...plugins.tracing.contents import Trace
+from ...plugins.tracing.trace_in_memory import Trace
 from ..analysis.blocks import find_blocks
 from ..analysis.findings import Finding, findings
 from ..analysis.report_data import Payload, pack

@@ -33,6 +33,23 @@ class Copier:
     ) -> Self: ...
     def __call__(self, current: object, target: int, source: int, /) -> None: ...
 
+class Executor:
+    def __new__(
+        cls,
+        functions: tuple[int, int, int, int, int],
+        current: int,
+        context: int,
+        plan: int,
+        count: int,
+        pack: int,
+        numbers: tuple[int, int],
+        addresses: tuple[int, int],
+        workspace: tuple[int, int],
+        python: Callable[..., None],
+        /,
+    ) -> Self: ...
+    def __call__(self, handle: int, workspace: int, /, *addresses: int) -> None: ...
+
 class Maker:
     def __new__(cls, made: type[Any], names: tuple[str, ...], given: int, defaults: tuple[Any, ...], /) -> Self: ...
     def __call__(self, *values: Any) -> Any: ...

@@ -1,6 +1,6 @@
 /* The extension module cuplug.runtime.kernels.launch._quick_calls: what every small operation does besides CUDA's own
    work, without running Python code. Each has a form in Python, which says what it does and which is used where this
-   module was not built: Launcher and Copier what they are given as `python`, Maker the class whose objects it makes. */
+   module was not built: Launcher, Copier and Executor what they are given as `python`, Maker the class whose objects it makes. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <structmember.h>
@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 
 namespace {
 
@@ -319,6 +320,136 @@ PyType_Spec copier_spec = {
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, copier_slots,
 };
 
+/* Runs one of cuDNN's plans with tensors and working memory at the addresses that it is given: makes the descriptor that
+   names them, a variant pack, executes the plan with it and destroys it. */
+constexpr Py_ssize_t MOST_TENSORS = 32;
+
+using CreateDescriptor = int (*)(int, void **);
+using SetAttribute = int (*)(void *, int, int, int64_t, const void *);
+using OfDescriptor = int (*)(void *);
+using Execute = int (*)(void *, void *, void *);
+
+struct Executor {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  CreateDescriptor create;
+  SetAttribute set;
+  OfDescriptor finalize, destroy;
+  Execute execute;
+  Current current;
+  void *context, *plan;
+  int pack, names[3], kinds[3];
+  Py_ssize_t count;
+  PyObject *python;
+};
+
+int run_plan(const Executor &executor, void *handle, void *workspace, void *const *addresses) {
+  int64_t numbers[MOST_TENSORS];
+  for (Py_ssize_t i = 0; i < executor.count; ++i) numbers[i] = i + 1;
+  const void *const values[] = {numbers, addresses, &workspace};
+  const int64_t counts[] = {executor.count, executor.count, 1};
+  void *pack = nullptr;
+  int status = executor.create(executor.pack, &pack);
+  if (status != 0) return status;
+  for (int i = 0; i < 3 && status == 0; ++i) {
+    status = executor.set(pack, executor.names[i], executor.kinds[i], counts[i], values[i]);
+  }
+  if (status == 0) status = executor.finalize(pack);
+  if (status == 0) status = executor.execute(handle, executor.plan, pack);
+  executor.destroy(pack);
+  return status;
+}
+
+/* executor(handle, workspace, *addresses) */
+PyObject *call_executor(PyObject *self, PyObject *const *arguments, size_t flags, PyObject *keywords) {
+  const Executor &executor = *reinterpret_cast<Executor *>(self);
+  void *given[MOST_TENSORS + 2], *context = nullptr;
+  bool fits = PyVectorcall_NARGS(flags) == executor.count + 2 && keywords == nullptr;
+  for (Py_ssize_t i = 0; fits && i < executor.count + 2; ++i) {
+    fits = put(reinterpret_cast<unsigned char *>(&given[i]), 'P', arguments[i]);
+  }
+  // cuDNN works in the context that is current in CUDA: another library may have changed it.
+  if (fits && (executor.current == nullptr || (executor.current(&context) == 0 && context == executor.context))) {
+    int status;
+    Py_BEGIN_ALLOW_THREADS
+    status = run_plan(executor, given[0], given[1], given + 2);
+    Py_END_ALLOW_THREADS
+    if (status == 0) Py_RETURN_NONE;
+  }
+  PyErr_Clear();
+  return PyObject_Vectorcall(executor.python, arguments, flags & ~PY_VECTORCALL_ARGUMENTS_OFFSET, keywords);
+}
+
+/* Executor((create, set, finalize, execute, destroy), current, context, plan, count, pack, (name, kind) of three
+   attributes: numbers, addresses and workspace, python) */
+PyObject *new_executor(PyTypeObject *type, PyObject *arguments, PyObject *) {
+  unsigned long long create, set, finalize, execute, destroy, current, context, plan;
+  Py_ssize_t count;
+  int pack, names[3], kinds[3];
+  PyObject *python;
+  if (!PyArg_ParseTuple(arguments, "(KKKKK)KKKni(ii)(ii)(ii)O:Executor", &create, &set, &finalize, &execute, &destroy,
+                        &current, &context, &plan, &count, &pack, &names[0], &kinds[0], &names[1], &kinds[1], &names[2],
+                        &kinds[2], &python)) {
+    return nullptr;
+  }
+  if (count < 0 || count > MOST_TENSORS) {
+    PyErr_SetString(PyExc_ValueError, "so many tensors are left to the form in Python");
+    return nullptr;
+  }
+  PyObject *self = type->tp_alloc(type, 0);
+  if (self == nullptr) return nullptr;
+  Executor &made = *reinterpret_cast<Executor *>(self);
+  made.vectorcall = call_executor;
+  made.create = reinterpret_cast<CreateDescriptor>(create);
+  made.set = reinterpret_cast<SetAttribute>(set);
+  made.finalize = reinterpret_cast<OfDescriptor>(finalize);
+  made.destroy = reinterpret_cast<OfDescriptor>(destroy);
+  made.execute = reinterpret_cast<Execute>(execute);
+  made.current = reinterpret_cast<Current>(current);
+  made.context = reinterpret_cast<void *>(context);
+  made.plan = reinterpret_cast<void *>(plan);
+  made.count = count;
+  made.pack = pack;
+  std::memcpy(made.names, names, sizeof names);
+  std::memcpy(made.kinds, kinds, sizeof kinds);
+  made.python = Py_NewRef(python);
+  return self;
+}
+
+int traverse_executor(PyObject *self, visitproc visit, void *arg) {
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(reinterpret_cast<Executor *>(self)->python);
+  return 0;
+}
+
+void free_executor(PyObject *self) {
+  PyTypeObject *type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  Py_CLEAR(reinterpret_cast<Executor *>(self)->python);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyMemberDef executor_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Executor, vectorcall), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyType_Slot executor_slots[] = {
+    {Py_tp_doc, const_cast<char *>("Runs one of cuDNN's plans.")},
+    {Py_tp_new, reinterpret_cast<void *>(new_executor)},
+    {Py_tp_call, reinterpret_cast<void *>(PyVectorcall_Call)},
+    {Py_tp_traverse, reinterpret_cast<void *>(traverse_executor)},
+    {Py_tp_dealloc, reinterpret_cast<void *>(free_executor)},
+    {Py_tp_members, executor_members},
+    {0, nullptr},
+};
+
+PyType_Spec executor_spec = {
+    "cuplug.runtime.kernels.launch._quick_calls.Executor", sizeof(Executor), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, executor_slots,
+};
+
 /* Makes objects of one class from the values of its slots, some of which are the same in all. */
 constexpr Py_ssize_t MOST_SLOTS = 16;
 
@@ -444,6 +575,8 @@ PyMODINIT_FUNC PyInit__quick_calls() {
   name_stream = PyUnicode_InternFromString("stream");
   if (name_device == nullptr || name_stream == nullptr) return nullptr;
   PyObject *module = PyModule_Create(&definition);
-  if (module != nullptr && (add(module, &launcher_spec) < 0 || add(module, &copier_spec) < 0 || add(module, &maker_spec) < 0)) Py_CLEAR(module);
+  for (PyType_Spec *spec : {&launcher_spec, &copier_spec, &executor_spec, &maker_spec}) {
+    if (module != nullptr && add(module, spec) < 0) Py_CLEAR(module);
+  }
   return module;
 }

@@ -5,8 +5,9 @@ everything where the extension module is not there or ``CUPLUG_NATIVE=0`` switch
 
 from __future__ import annotations
 
+import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -16,7 +17,7 @@ from ...drivers.base import Dim3, Driver
 if TYPE_CHECKING:
     from ...current import Current
 
-__all__ = ["python_form", "quick_copy", "quick_launch", "quick_maker"]
+__all__ = ["python_form", "quick_copy", "quick_execute", "quick_launch", "quick_maker"]
 
 _native: Any = None
 if os.environ.get(VARIABLE, "") != "0":
@@ -82,6 +83,51 @@ def quick_copy(
     context: int = cast("Any", driver).primary_context(device)
     made: Callable[[Current, int, int], None] = _native.Copier(copy, current, context, nbytes, device, streams, python)
     return made
+
+
+def quick_execute(
+    python: Callable[..., None],
+    driver: Driver,
+    library: Any,
+    plan: int,
+    count: int,
+    pack: int,
+    attributes: Sequence[tuple[int, int]],
+    device: int,
+) -> Callable[..., None]:
+    """``execute(handle, workspace, *addresses)`` of one of cuDNN's plans: the quick form of ``python``, or that itself.
+    Other threads run meanwhile.
+
+    Args:
+        python: does the same. It is called where CUDA has another context, and where cuDNN refuses: it raises why.
+        driver: of the device.
+        library: cuDNN, by ``ctypes``.
+        plan: the address of the plan's descriptor, which ``python`` keeps.
+        count: how many tensors it takes; they are numbered from 1 on.
+        pack: the kind of descriptor that names tensors.
+        attributes: its attributes with the types of their values: numbers, addresses and workspace.
+        device: the ordinal of the device.
+    """
+    if _native is None:
+        return python
+    functions = tuple(_address_in(library, f"cudnnBackend{each}") for each in _OF_PACKS)
+    current = _address(driver, "cuCtxGetCurrent")
+    context: int = cast("Any", driver).primary_context(device) if current else 0
+    try:
+        made: Callable[..., None] = _native.Executor(
+            functions, current, context, plan, count, pack, *attributes, python
+        )
+    except ValueError:  # more tensors than it has room for
+        return python
+    return made
+
+
+_OF_PACKS = ("CreateDescriptor", "SetAttribute", "Finalize", "Execute", "DestroyDescriptor")
+
+
+def _address_in(library: Any, name: str) -> int:
+    """Where a function of a library that ``ctypes`` has loaded is in memory."""
+    return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
 
 
 def _address(driver: Driver, name: str) -> int:

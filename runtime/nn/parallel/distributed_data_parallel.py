@@ -19,7 +19,7 @@ from ...tensor.ops.packed_tensors import copy_all
 from ...tensor.ops.reshape import reshape
 from ...tensor.ops.views import narrow
 from ..module import Module
-from .gradient_buckets import in_buckets
+from .buckets import in_buckets
 from .scattered_batches import scatter_kwargs
 
 __all__ = ["DistributedDataParallel"]

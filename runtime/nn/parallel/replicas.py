@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -16,8 +15,8 @@ from ...tensor.backends.device_place import DevicePlace
 from ...tensor.core.tensor import Tensor
 from ...tensor.places.registry import place_of
 from ..module import Module
-from .gradient_buckets import with_gradients_sent_home
 from .mirrors import Mirrors
+from .replica_gradients import with_gradients_sent_home
 
 __all__ = ["parallel_apply", "replicate"]
 
@@ -85,11 +84,13 @@ class _Replication:
         if made is None:
             tensors = self._tensors
             made = self._modules[id(module)] = object.__new__(type(module))
-            made.__dict__ = copy.copy(module.__dict__)
-            made.__dict__["_replica_of"] = module  # for traces: see plugins/tracing/training_scope.py
-            made._parameters = {name: tensors.get(id(each)) for name, each in module._parameters.items()}
-            made._buffers = {name: tensors.get(id(each)) for name, each in module._buffers.items()}
-            made._modules = {name: each and self.of(each) for name, each in module._modules.items()}
+            # Not by assignments: each would be looked at, whether it is a parameter or a module.
+            own = made.__dict__
+            own.update(module.__dict__)
+            own["_replica_of"] = module  # for traces: see plugins/tracing/training_scope.py
+            own["_parameters"] = {name: tensors.get(id(each)) for name, each in module._parameters.items()}
+            own["_buffers"] = {name: tensors.get(id(each)) for name, each in module._buffers.items()}
+            own["_modules"] = {name: each and self.of(each) for name, each in module._modules.items()}
         return made
 
 

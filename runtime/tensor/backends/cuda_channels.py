@@ -75,6 +75,27 @@ def _gradient_sums(place: Launching, _: RowOperation, outs: Sequence[Layout], op
     return _sums(place, outs[0], operands, "g x mean scale", before, add)
 
 
+def _totals(place: Launching, _: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
+    channels, parts, _two = operands[0].shape
+    body = r"""
+extern "C" __global__ void __launch_bounds__(128) kernel(PARAMETERS, long long channels, long long parts) {
+    const long long c = (long long)blockIdx.x * 128 + threadIdx.x;
+    if (c >= channels) return;
+    T first = T(0), second = T(0);
+    for (long long k = 0; k < parts; ++k) {
+        first += in(sums[(c * parts + k) * 2]);
+        second += in(sums[(c * parts + k) * 2 + 1]);
+    }
+    put(total[2 * c], first);
+    put(total[2 * c + 1], second);
+    put(weight[c], first);
+    put(bias[c], second);
+}
+"""
+    source = text_of(outs, operands, "total weight bias sums", "", body)
+    return launcher(place, source, (-(-channels // 128), 1, 1), (128, 1, 1), "PPPPqq", channels, parts)
+
+
 def _statistics(place: Launching, _: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
     channels, parts, _two = operands[0].shape
     many, _channels, positions = operands[1].shape
@@ -136,5 +157,6 @@ CHANNEL_KERNELS: dict[str, Callable[[Any, RowOperation, Sequence[Layout], Sequen
     "channel_statistics": _statistics,
     "channel_norm": _norm,
     "channel_sums": _gradient_sums,
+    "channel_totals": _totals,
     "channel_gradient": _gradient,
 }

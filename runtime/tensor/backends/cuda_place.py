@@ -187,7 +187,7 @@ class CudaPlace(DevicePlace):
         many, before = len(outs), plan.before
         first = self.bound(self.function(plan.source, "reduce"), plan.grid, plan.block, "P" * many + "PPd", before)
         finish = self.function(plan.source, "finish") if plan.splits > 1 else 0
-        second = self.bound(finish, (plan.finish_blocks, 1, 1), (128, 1, 1), "P" * many + "Pd", before)
+        second = self.bound(finish, plan.finish_grid, plan.finish_block, "P" * many + "Pd", before)
         scratch = plan.splits * plan.outputs * plan.partial_bytes if plan.splits > 1 else 0
 
         runtime, size = self.runtime, operand.dtype.itemsize

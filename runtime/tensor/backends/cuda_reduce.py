@@ -233,8 +233,9 @@ class ReductionSource:
     block: tuple[int, int, int]
     splits: int
     """Partial results of each output, which ``finish`` merges; with 1 there is nothing left to do."""
-    finish_blocks: int
-    """Blocks of 128 threads for ``finish``."""
+    finish_grid: tuple[int, int, int]
+    finish_block: tuple[int, int, int]
+    """Blocks, and threads of a block, for ``finish``."""
     partial_bytes: int
     """Of one partial result, an upper bound."""
     outputs: int
@@ -263,6 +264,7 @@ def plan(
         blocks, rows_per_block = -(-outputs // 8), length + 1
     wanted = processors * 16 // blocks if columns else -(-processors * (_DENSE_BLOCKS if dense else 8) // blocks)
     splits = max(1, min(wanted, length // rows_per_block, _MOST_SPLITS))
+    few = splits <= _FEW_SPLITS
     over, within = Walk(out_shape, [out_steps]), Walk(in_shape, [in_steps])
     return ReductionSource(
         _source(
@@ -273,12 +275,13 @@ def plan(
             (over, within),
             length,
             COLUMNS if columns else SHORT if short else DENSE if dense else ROWS,
-            FINISH_FEW if splits <= _FEW_SPLITS else FINISH,
+            FINISH_FEW if few else FINISH,
         ),
         (blocks, splits, 1),
         (32, _WARP_ROWS, 1) if columns else (_INNER, 1, 1),
         splits,
-        -(-outputs // 128) if splits <= _FEW_SPLITS else outputs,
+        (-(-outputs // 128) if few else outputs, 1, 1),
+        (128 if few else 512, 1, 1),
         32,
         outputs,
         over.packed + within.packed + pack("@3q", outputs, length, splits),

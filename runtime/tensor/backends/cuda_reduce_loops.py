@@ -53,26 +53,26 @@ extern "C" __global__ void __launch_bounds__(256) reduce PARAMETERS {
 }
 """
 
-# The same for elements that lie side by side: read in vectors of 16 bytes, but for those before the first such address.
+# The same for elements that lie side by side: read in vectors of 16 bytes, but for those before the first such address
+# and behind the last. The blocks of an output go through it together, a tile each: with a stretch for each block, those
+# that memory serves last keep the rest waiting.
 DENSE = r"""
 struct __align__(16) Vector { Stored at[16 / sizeof(Stored)]; };
 extern "C" __global__ void __launch_bounds__(256) reduce PARAMETERS {
     __shared__ __align__(16) unsigned char memory[256 * sizeof(Acc)];
-    const int width = 16 / sizeof(Stored);
-    const long long o = blockIdx.x, share = (length + splits - 1) / splits;
-    const long long first = blockIdx.y * share < length ? blockIdx.y * share : length;
-    const long long last = first + share < length ? first + share : length;
+    const int width = 16 / sizeof(Stored), me = threadIdx.x;
+    const long long o = blockIdx.x, step = splits * 4 * 256;
     const Stored* row = source + row_of(over, o);
-    long long start = first + (long long)((16 - ((unsigned long long)(row + first) & 15)) & 15) / (int)sizeof(Stored);
-    if (start > last) start = last;
-    const long long vectors = (last - start) / width;
+    long long start = (long long)((16 - ((unsigned long long)row & 15)) & 15) / (int)sizeof(Stored);
+    if (start > length) start = length;
+    const long long vectors = (length - start) / width, rest = start + vectors * width + me;
     const Vector* from = reinterpret_cast<const Vector*>(row + start);
     Acc many[4];
     #pragma unroll
     for (int k = 0; k < 4; ++k) many[k] = F::start();
-    for (long long i = first + threadIdx.x; i < start; i += 256) F::add(many[0], load(row[i]), i, p);
-    long long j = threadIdx.x;
-    for (; j + 3 * 256 < vectors; j += 4 * 256) {
+    if (blockIdx.y == 0 && me < start) F::add(many[0], load(row[me]), me, p);
+    long long j = (long long)blockIdx.y * 4 * 256 + me;
+    for (; j + 3 * 256 < vectors; j += step) {
         Vector read[4];
         #pragma unroll
         for (int k = 0; k < 4; ++k) read[k] = from[j + k * 256];
@@ -87,12 +87,12 @@ extern "C" __global__ void __launch_bounds__(256) reduce PARAMETERS {
         #pragma unroll
         for (int v = 0; v < width; ++v) F::add(many[v % 4], load(read.at[v]), start + j * width + v, p);
     }
-    for (long long i = start + vectors * width + threadIdx.x; i < last; i += 256) F::add(many[1], load(row[i]), i, p);
+    if (blockIdx.y == splits - 1 && rest < length) F::add(many[1], load(row[rest]), rest, p);
     Acc a = many[0];
     #pragma unroll
     for (int k = 1; k < 4; ++k) F::merge(a, many[k], p);
-    merge_block((Acc*)memory, a, threadIdx.x, 1, 256, p);
-    if (threadIdx.x == 0) { END }
+    merge_block((Acc*)memory, a, me, 1, 256, p);
+    if (me == 0) { END }
 }
 """
 
@@ -157,14 +157,15 @@ extern "C" __global__ void __launch_bounds__(256) reduce PARAMETERS {
 }
 """
 
+# One block for each output. Enough threads that each has two parts at most: reading one after the other takes long.
 FINISH = r"""
-extern "C" __global__ void __launch_bounds__(128) finish PARAMETERS {
-    __shared__ __align__(16) unsigned char memory[128 * sizeof(Acc)];
+extern "C" __global__ void __launch_bounds__(512) finish PARAMETERS {
+    __shared__ __align__(16) unsigned char memory[512 * sizeof(Acc)];
     const long long o = blockIdx.x;
     Acc a = F::start();
-    #pragma unroll 8
-    for (int i = threadIdx.x; i < splits; i += 128) F::merge(a, partial[o * splits + i], p);
-    merge_block((Acc*)memory, a, threadIdx.x, 1, 128, p);
+    #pragma unroll 2
+    for (int i = threadIdx.x; i < splits; i += 512) F::merge(a, partial[o * splits + i], p);
+    merge_block((Acc*)memory, a, threadIdx.x, 1, 512, p);
     if (threadIdx.x == 0) { END }
 }
 """

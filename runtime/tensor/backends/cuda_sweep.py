@@ -55,7 +55,7 @@ def sweep(stored: dtype, *, length: int, threads: int = 0, items: int = 0, block
     wide = length >= 2**30  # of a word with a count two bits say what it means
     beside = stored.itemsize <= 4 and not wide
     if not threads:
-        threads, items, blocks = 256, 16 if beside else 10, 3
+        threads, items, blocks = 256, 18 if beside else 10, 3
     source = radix_header(stored, wide=wide) + (
         f"enum {{ THREADS = {threads}, ITEMS = {items}, TILE = THREADS * ITEMS, "
         f"WARPS = THREADS / 32 }};\n"

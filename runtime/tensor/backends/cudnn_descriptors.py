@@ -7,10 +7,11 @@ Backend, "cudnn_graph Library"). The names here are NVIDIA's, less what all have
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from ...kernels.launch.quick_calls import quick_execute
 from .cudnn import Dnn
 
 __all__ = ["DATA_TYPES", "Attribute", "Descriptor", "Kind", "Named", "Packs"]
@@ -207,12 +208,28 @@ class Packs:
         self._second = (*Named.VARIANT_PACK_DATA_POINTERS, count)
         self._third = (*Named.VARIANT_PACK_WORKSPACE, 1)
 
-    def run(self, handle: int, plan: Descriptor, addresses: Sequence[int], workspace: int) -> None:
-        """Run a plan with tensors at these addresses, and memory at ``workspace`` to work with.
-
-        Raises:
-            DnnError: cuDNN failed.
+    def runner(self, plan: Descriptor) -> Callable[..., None]:
+        """``run(handle, workspace, *addresses)``: runs a plan with tensors at these addresses, and memory at
+        ``workspace`` to work with. It raises DnnError where cuDNN fails.
         """
+        place = self._dnn.place
+
+        def run(handle: int, workspace: int, *addresses: int) -> None:
+            driver = place.driver
+            before = driver.current_device()
+            driver.set_device(place.ordinal)  # also where another library has made its own context current
+            try:
+                self._run(plan, handle, workspace, addresses)
+            finally:
+                if before != place.ordinal:
+                    driver.set_device(before)
+
+        named = Named.VARIANT_PACK_UNIQUE_IDS, Named.VARIANT_PACK_DATA_POINTERS, Named.VARIANT_PACK_WORKSPACE
+        attributes = [(each.name, each.kind) for each in named]
+        kind, count = int(Kind.VARIANT_PACK), len(self._numbers)
+        return quick_execute(run, place.driver, self._dnn.library, plan.address, count, kind, attributes, place.ordinal)
+
+    def _run(self, plan: Descriptor, handle: int, workspace: int, addresses: Sequence[int]) -> None:
         call, address_of = self._dnn.call, ctypes.addressof
         made, pointers, room = ctypes.c_void_p(), self._array(*addresses), ctypes.c_void_p(workspace)
         call("cudnnBackendCreateDescriptor", int(Kind.VARIANT_PACK), ctypes.byref(made))

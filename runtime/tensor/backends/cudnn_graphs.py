@@ -7,7 +7,7 @@ cuDNN ranks the engines that can run a graph, the best first by its own estimate
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...stream import Event
@@ -93,27 +93,40 @@ class GraphKernel:
             OutOfMemoryError: there is no memory for what the algorithm needs while it runs.
         """
         place = self._place
-        driver = place.driver
-        before = driver.current_device()
-        driver.set_device(place.ordinal)  # also where another library has made its own context current
+        current = place.runtime.current
         try:
-            handle = self._dnn.handle(place.stream_handle())
-            if self._to_time:
-                self._take_fastest(handle, addresses)
-            try:
-                plan = self._local.plan
-            except AttributeError:
-                plan = self._local.plan = _Plan(self._dnn, handle, self._engine)
-            self._run(plan, handle, addresses)
-        finally:
-            if before != place.ordinal:
-                driver.set_device(before)
+            ready = self._local.ready
+        except AttributeError:
+            ready = None
+        if ready is not None and current.device == place.ordinal:  # the most usual case, in fewer steps
+            run, workspace = ready
+            # Of our allocator, and free for what follows on this stream.
+            scratch = place.allocate(workspace, current) if workspace else None
+            run(self._dnn.handle(place.stream_handle()), 0 if scratch is None else scratch.address, *addresses)
+        else:
+            with place.runtime.on_device(place.ordinal):
+                self._run_first(addresses)
         place.launched()
 
-    def _run(self, plan: _Plan, handle: int, addresses: Sequence[int]) -> None:
-        # Of our allocator, and free for what follows on this stream.
-        scratch = self._place.allocate(plan.workspace) if plan.workspace else None
-        self._packs.run(handle, plan.descriptor, addresses, 0 if scratch is None else scratch.address)
+    def _run_first(self, addresses: Sequence[int]) -> None:
+        """As ``run``, where the device is current: also choose and make the plan, if this thread has none."""
+        handle = self._dnn.handle(self._place.stream_handle())
+        if self._to_time:
+            self._take_fastest(handle, addresses)
+        try:
+            plan = self._local.plan
+        except AttributeError:
+            plan = self._local.plan = _Plan(self._dnn, handle, self._engine)
+        try:
+            ready = self._local.ready
+        except AttributeError:
+            ready = self._local.ready = self._packs.runner(plan.descriptor), plan.workspace
+        self._run(ready, handle, addresses)
+
+    def _run(self, ready: tuple[Callable[..., None], int], handle: int, addresses: Sequence[int]) -> None:
+        run, workspace = ready
+        scratch = self._place.allocate(workspace) if workspace else None
+        run(handle, 0 if scratch is None else scratch.address, *addresses)
 
     def _take_fastest(self, handle: int, addresses: Sequence[int]) -> None:
         """By the clock, each after a run that loads its kernels."""
@@ -121,11 +134,12 @@ class GraphKernel:
         times = []
         for plan in found:
             start, end = (Event(enable_timing=True, runtime=self._place.runtime) for _ in range(2))
+            ready = self._packs.runner(plan.descriptor), plan.workspace
             try:
-                self._run(plan, handle, addresses)
+                self._run(ready, handle, addresses)
                 start.record(self._place.stream())
                 for _ in range(_RUNS):
-                    self._run(plan, handle, addresses)
+                    self._run(ready, handle, addresses)
                 end.record(self._place.stream())
             except DnnError:  # the estimate was wrong: this one cannot run here
                 continue

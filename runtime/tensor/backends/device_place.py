@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ....allocators.owner import unsettled
 from ...buffer import Buffer
 from ...copies import memcpy
 from ...current import Current
 from ...device_name import device
+from ...owner import unsettled
 from ...runtime import Runtime
 from ...stream import ExternalStream, Stream, default_stream
 from ..core.layout import Layout

@@ -18,7 +18,7 @@ from .elementwise import common_place
 from .reshape import contiguous
 from .views import movedim
 
-__all__ = ["RowsAsTheyLie", "are_rows", "as_rows", "from_rows", "run_fused", "run_rows", "scatter_rows"]
+__all__ = ["RowsAsTheyLie", "are_rows", "as_rows", "from_rows", "fused", "run_fused", "run_rows", "scatter_rows"]
 
 
 def as_rows(input: Tensor, axis: int) -> Tensor:
@@ -94,6 +94,25 @@ def run_fused(
         if each is out:
             out._storage.version += 1
     return outs
+
+
+def fused(name: str, made: Sequence[Layout], operands: Sequence[Layout]) -> Plan:
+    """``run_fused``, with all that layouts settle settled: a function of the operands and numbers.
+
+    Args:
+        name: the line.
+        made: the layouts of the results, which are new tensors.
+        operands: those of the operands.
+    """
+    place = place_at(operands[0])
+    empty, kernel = place.empty, place.rows(FUSED[name], made, operands)
+
+    def run(*given: Any) -> list[Tensor]:
+        outs = [empty(each) for each in made]
+        kernel(*outs, *given)
+        return outs
+
+    return run
 
 
 def are_rows(axis: int, *layouts: Layout) -> bool:

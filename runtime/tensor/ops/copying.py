@@ -96,16 +96,15 @@ def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     Raises:
         ValueError: ``src`` does not broadcast to this shape, or several indices of the tensor mean one element.
     """
-    if isinstance(src, Tensor) and src._storage is not input._storage:
-        plan = input._layout.plans.get((COPY.into, src._layout))
+    if isinstance(src, Tensor):
+        here, there = input._layout, src._layout
+        if there.place is not here.place:
+            _across(input, src if there.shape == here.shape else expand(src, *here.shape), non_blocking)
+            return input
+        plan = here.plans.get((COPY.into, there)) if src._storage is not input._storage else None
         if plan is not None:  # the most usual case
             plan(input, src)
             return input
-    if isinstance(src, Tensor) and src._layout.place is not input._layout.place:
-        if src.shape != input.shape:
-            src = expand(src, *input.shape)
-        _across(input, src, non_blocking)
-        return input
     return apply_into(COPY, input, src)
 
 
@@ -289,6 +288,9 @@ def _across(out: Tensor, source: Tensor, non_blocking: bool) -> None:
         return
     here, there = source._layout, out._layout
     if not there.numel:
+        return
+    if here.contiguous and there.contiguous and here.dtype is there.dtype:  # the most usual case
+        _move(out, source, non_blocking)
         return
     if there.overlaps_itself():
         raise ShapeError("copy_: several indices of the tensor to be written mean one element; .clone() it first")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..core.dtypes import dtype
 from ..core.layout import Layout
@@ -13,7 +13,10 @@ from ..places.place import place_at
 from .elementwise import common_place
 from .reshape import contiguous
 
-__all__ = ["run_library"]
+__all__ = ["LibraryPlan", "library_plan", "run_library"]
+
+LibraryPlan = Callable[..., list[Tensor]]
+"""Takes the operands, and returns new tensors."""
 
 _ALIGNMENT = 16
 """Bytes: libraries read vectors."""
@@ -32,24 +35,41 @@ def run_library(
     """
     first = operands[0]._layout
     key = (work, "library", tuple(made), *[each._layout for each in operands[1:]])
-    plan = first.plans.get(key, first)
-    if plan is first:
-        place = common_place(work.part, operands)
-        outs = [Layout.of(place, *each) for each in made]
-        kept = [isinstance(work, Attending) and _has_vectors(each._layout) for each in operands]
-        taken = [
-            each._layout if as_it_is else each._layout.like() for each, as_it_is in zip(operands, kept, strict=True)
-        ]
-        kernel = place.library(work, [*outs, *taken])
-        plan = first.plans[key] = None if kernel is None else (kernel, outs, kept)
+    plan: LibraryPlan | bool | None = first.plans.get(key)
     if plan is None:
+        plan = first.plans[key] = library_plan(work, made, operands) or False
+    return plan(*operands) if callable(plan) else None
+
+
+def library_plan(
+    work: Convolving | Attending,
+    made: Sequence[tuple[dtype, Shape] | tuple[dtype, Shape, Shape]],
+    operands: Sequence[Tensor],
+) -> LibraryPlan | None:
+    """What ``run_library`` does with tensors of the layouts of these, as a function of them.
+
+    Raises:
+        DeviceMismatchError: the operands are on different devices.
+    """
+    place = common_place(work.part, operands)
+    outs = [Layout.of(place, *each) for each in made]
+    kept = [isinstance(work, Attending) and _has_vectors(each._layout) for each in operands]
+    taken = [each._layout if as_it_is else each._layout.like() for each, as_it_is in zip(operands, kept, strict=True)]
+    kernel, empty = place.library(work, [*outs, *taken]), place.empty
+    if kernel is None:
         return None
-    kernel, outs, kept = plan
-    empty = place_at(outs[0]).empty
-    results = [empty(each) for each in outs]
-    ready = [each if as_it_is else contiguous(each) for each, as_it_is in zip(operands, kept, strict=True)]
-    kernel(*results, *[_aligned(each) for each in ready])
-    return results
+    copied = [position for position, as_it_is in enumerate(kept) if not as_it_is]
+    copied = [position for position in copied if not operands[position]._layout.contiguous]
+
+    def run(*given: Tensor) -> list[Tensor]:
+        results = [empty(each) for each in outs]
+        ready = list(given)
+        for position in copied:
+            ready[position] = contiguous(given[position])
+        kernel(*results, *[each if not each._address % _ALIGNMENT else _aligned(each) for each in ready])
+        return results
+
+    return run
 
 
 def _has_vectors(layout: Layout) -> bool:
@@ -59,8 +79,6 @@ def _has_vectors(layout: Layout) -> bool:
 
 
 def _aligned(tensor: Tensor) -> Tensor:
-    if not tensor._address % _ALIGNMENT:
-        return tensor
     copied = place_at(tensor._layout).empty(tensor._layout)
     place_at(tensor._layout).copy(copied, tensor)
     return copied

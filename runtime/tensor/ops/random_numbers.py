@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from math import inf
+from functools import cache
 from operator import index
 from typing import Any
 
@@ -73,9 +73,11 @@ def uniform_(input: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: G
         ValueError: ``to`` is less than ``from_``, or a limit is not finite.
         TypeError: the elements are not floating-point.
     """
-    most = finfo(input.dtype).max if input.dtype.kind == "f" else inf
-    if not (-most <= from_ <= to <= most and to - from_ <= most < inf):
-        raise ArgumentError(f"uniform_: the range from {from_} to {to} is none, or more than {input.dtype!r} holds")
+    kind = input._layout.dtype
+    if kind.kind == "f":
+        most = _largest(kind)
+        if not (-most <= from_ <= to <= most and to - from_ <= most):
+            raise ArgumentError(f"uniform_: the range from {from_} to {to} is none, or more than {kind!r} holds")
     return _drawn(input, "uniform", float(from_), float(to), generator)
 
 
@@ -93,6 +95,11 @@ def random_(input: Tensor, from_: int | None = None, to: Any = ..., *, generator
     elif to is ... or to is None:
         to = _WHOLE.get(kind.name) or kind.maximum + 1
     return _integers(input, from_ or 0, to, generator)
+
+
+@cache
+def _largest(kind: dtype) -> float:
+    return finfo(kind).max
 
 
 _WHOLE = {"float16": 2**11, "bfloat16": 2**8, "float32": 2**24, "float64": 2**53}

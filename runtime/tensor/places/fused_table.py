@@ -118,6 +118,11 @@ def _channel_sums(g: Any, x: Any, mean: Any, scale: Any, parts: int) -> Any:
     return made
 
 
+def _channel_totals(sums: Any) -> tuple[Any, Any, Any]:
+    total = sums.sum(1)
+    return total, total[:, 0], total[:, 1]
+
+
 def _channel_gradient(g: Any, x: Any, mean: Any, scale: Any, sums: Any, *weight: Any) -> Any:
     count = x.shape[0] * x.shape[2]
     normal = (x - mean[:, None]) * scale[:, None]
@@ -194,6 +199,8 @@ _TABLE = (
     RowOperation("channel_norm", "channel_norm", _channel_norm, gradient=()),
     # g, x, mean, factor: the gradients of weight and bias (channels, parts, 2), still to be added up.
     RowOperation("channel_sums", "channel_sums", _channel_sums, parameters=1, gradient=()),
+    # These: added up (channels, 2), and the gradients of weight and bias as tensors of their own.
+    RowOperation("channel_totals", "channel_totals", _channel_totals, gradient=()),
     # g, x, mean, factor, these added up (channels, 2), the weight if there is one: the gradient of x.
     RowOperation("channel_gradient", "channel_gradient", _channel_gradient, gradient=()),
     # x (planes, height, width), and a window's size, stride, padding, dilation and number of positions, each down and

@@ -18,7 +18,7 @@ from ...tensor.core.tensor import Tensor
 from ...tensor.core.tensor_errors import ArgumentError
 from .collation import batch_of, default_collate, default_convert, mapped
 from .datasets import IterableDataset
-from .loading_processes import Failure, Finished, Task, discard, load, receive
+from .loader_workers import Failure, Finished, Task, discard, load, receive
 from .samplers import BatchSampler, RandomSampler, SequentialSampler, fresh_seed
 
 __all__ = ["DataLoader"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cuplug.allocators.errors import TraceError
 from cuplug.allocators.events import EventKind
-from cuplug.plugins.tracing.contents import Trace
+from cuplug.plugins.tracing.trace_in_memory import Trace
 from cuplug.plugins.tracing.writer import TraceWriter
 from cuplug.tools.analysis.summarize import summarize
 from cuplug.tools.foreign.load import load

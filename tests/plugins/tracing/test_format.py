@@ -12,8 +12,8 @@ import pytest
 from cuplug.allocators.errors import TraceError
 from cuplug.allocators.events import EventKind
 from cuplug.plugins.tracing import format as layout
-from cuplug.plugins.tracing.contents import EVENT_DTYPE, NO_DEVICE, Frame, Header, Trace
 from cuplug.plugins.tracing.reader import read_trace
+from cuplug.plugins.tracing.trace_in_memory import EVENT_DTYPE, NO_DEVICE, Frame, Header, Trace
 from cuplug.plugins.tracing.writer import TraceWriter, write_trace
 
 HEADER = 4096

@@ -14,8 +14,8 @@ import pytest
 from cuplug.allocators.errors import TraceError
 from cuplug.allocators.events import EventKind
 from cuplug.plugins.tracing import writer as writing
-from cuplug.plugins.tracing.contents import EVENT_DTYPE, Header, Trace
 from cuplug.plugins.tracing.reader import read_trace
+from cuplug.plugins.tracing.trace_in_memory import EVENT_DTYPE, Header, Trace
 from cuplug.plugins.tracing.writer import TraceWriter, write_trace
 
 WINDOW = 20_480

@@ -17,12 +17,12 @@ from cuplug.allocators import native
 from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.errors import OutOfMemoryError
 from cuplug.allocators.events import EventKind
-from cuplug.allocators.null import NullUpstream
-from cuplug.plugins.tracing.contents import Trace
+from cuplug.allocators.upstreams.null import NullUpstream
 from cuplug.plugins.tracing.observer_contexts import attach_all
 from cuplug.plugins.tracing.reader import read_trace
 from cuplug.plugins.tracing.recorder import TraceRecorder
 from cuplug.plugins.tracing.stacks import CallStacks, PythonStacks
+from cuplug.plugins.tracing.trace_in_memory import Trace
 
 if not native.is_available():
     pytest.skip(f"the native core: {native.why_not()}", allow_module_level=True)

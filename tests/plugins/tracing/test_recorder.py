@@ -14,10 +14,10 @@ import pytest
 from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.errors import TraceError
 from cuplug.allocators.events import EventKind
-from cuplug.allocators.null import NullUpstream
-from cuplug.plugins.tracing.contents import NO_DEVICE, Trace
+from cuplug.allocators.upstreams.null import NullUpstream
 from cuplug.plugins.tracing.reader import read_trace
 from cuplug.plugins.tracing.recorder import TraceRecorder
+from cuplug.plugins.tracing.trace_in_memory import NO_DEVICE, Trace
 
 
 def attached(recorder: TraceRecorder, device: int = 0) -> CachingAllocator:
@@ -223,7 +223,7 @@ def test_a_recorder_that_is_dropped_closes_its_trace(tmp_path: Path) -> None:
 PROGRAM = """
 import os, sys
 from cuplug.allocators.caching import CachingAllocator
-from cuplug.allocators.null import NullUpstream
+from cuplug.allocators.upstreams.null import NullUpstream
 from cuplug.plugins.tracing.recorder import TraceRecorder
 
 recorder = TraceRecorder(sys.argv[1], stacks="python")
@@ -279,7 +279,7 @@ def test_the_same_program_gives_the_same_trace_but_for_times(tmp_path: Path) -> 
     program = """
 import random, sys
 from cuplug.allocators.caching import CachingAllocator
-from cuplug.allocators.null import NullUpstream
+from cuplug.allocators.upstreams.null import NullUpstream
 from cuplug.plugins.tracing.recorder import TraceRecorder
 
 recorder = TraceRecorder(sys.argv[1], stacks="python")

@@ -13,7 +13,7 @@ import pytest
 from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.errors import PluginError
 from cuplug.allocators.events import EventKind
-from cuplug.allocators.null import NullUpstream
+from cuplug.allocators.upstreams.null import NullUpstream
 from cuplug.plugins.bundled import Bundled
 from cuplug.plugins.manager import PluginManager
 from cuplug.plugins.specs import hookimpl

@@ -95,6 +95,10 @@ def test_reductions_run_over_rows_columns_and_everything() -> None:
     big = cuplug.ones(200_000, device="cuda")  # enough for partial results
     assert big.sum().item() == 200_000
     assert big.std().item() == 0
+    numbers = (np.arange(200_003) % 17 + 1).astype(np.float32)
+    whole = cuplug.tensor(numbers, device="cuda")
+    for start in range(5):  # what lies before the first vector, and behind the last, counts once
+        assert whole[start : 200_003 - 2 * start].sum().item() == numbers[start : 200_003 - 2 * start].sum()
 
 
 @pytest.mark.needs_sim

@@ -156,6 +156,10 @@ def test_impossible_distributions_are_refused() -> None:
             wrong()
     with pytest.raises(TypeError, match="cannot be filled"):
         cuplug.empty(2, dtype=cuplug.int32).normal_()
+    with pytest.raises(TypeError, match="cannot be filled"):
+        cuplug.empty(2, dtype=cuplug.int32).uniform_()
+    with pytest.raises(ValueError, match="holds"):
+        cuplug.empty(2, dtype=cuplug.float16).uniform_(0, 7e4)
     with pytest.raises(TypeError, match="floating-point"):
         cuplug.rand(2, dtype=cuplug.int64)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from cuplug.allocators.events import EventKind as Kind
-from cuplug.plugins.tracing.contents import EVENT_DTYPE, EventArray
+from cuplug.plugins.tracing.trace_in_memory import EVENT_DTYPE, EventArray
 from cuplug.tools.analysis.blocks import curves, find_blocks
 from hypothesis import given
 from hypothesis import strategies as st

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cuplug.allocators import native
 from cuplug.allocators.caching import CachingAllocator
-from cuplug.allocators.null import NullUpstream
+from cuplug.allocators.upstreams.null import NullUpstream
 from cuplug.tools.benchmarks.recording_cost import RECORDED, contenders
 
 

@@ -10,7 +10,7 @@ import pytest
 from cuplug.allocators.events import EventKind
 from cuplug.plugins.tracing.writer import TraceWriter
 from cuplug.tools.replaying.least_memory import FitWork, fit_one
-from cuplug.tools.replaying.workload import Work, run
+from cuplug.tools.replaying.one_replay import Work, run
 
 from ..conftest import Command
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from cuplug.plugins.tracing.writer import write_trace
 from cuplug.tools.foreign.load import load
-from cuplug.tools.replaying.workload import Work, run
+from cuplug.tools.replaying.one_replay import Work, run
 
 from ..conftest import Command
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cuplug.plugins.tracing.contents import Trace
+from cuplug.plugins.tracing.trace_in_memory import Trace
 from cuplug.tools.analysis.blocks import curves, find_blocks
 from cuplug.tools.analysis.summarize import summarize
 from cuplug.tools.foreign.load import load

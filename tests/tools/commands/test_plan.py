@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 from cuplug.allocators.events import EventKind
-from cuplug.allocators.null import NullUpstream
 from cuplug.allocators.planned import PlannedAllocator
 from cuplug.allocators.planning import Plan
 from cuplug.allocators.sizes import format_size
+from cuplug.allocators.upstreams.null import NullUpstream
 from cuplug.plugins.manager import default_manager
 from cuplug.plugins.specs import hookimpl
 from cuplug.plugins.tracing.writer import TraceWriter
 from cuplug.runtime.memory_stats import memory_stats, memory_summary
 from cuplug.runtime.runtime import Runtime
-from cuplug.tools.replaying import workload
+from cuplug.tools.replaying import one_replay
 
 from ..conftest import Command
 
@@ -135,13 +135,13 @@ def test_a_run_on_several_devices_has_one_plan_for_all(
     assert "device 0, stream 0x0: 8 requests repeat" in result.stderr
     assert "device 1, stream 0x0: 8 requests repeat" in result.stderr
     if form == "in Python":
-        monkeypatch.setattr(workload, "runs_in_the_core", lambda _allocator: False)
+        monkeypatch.setattr(one_replay, "runs_in_the_core", lambda _allocator: False)
         selection = f"specified:plan={plan}"
         default_manager().register(Specified(), "specified")
     else:
         selection = f"planned:plan={plan}"
     try:
-        served = workload.run(workload.Work(str(trace), selection)).result
+        served = one_replay.run(one_replay.Work(str(trace), selection)).result
     finally:
         if form == "in Python":
             default_manager().unregister("specified")

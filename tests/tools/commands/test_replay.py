@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from cuplug.tools import trace as door
-from cuplug.tools.replaying.jobs import in_parallel
+from cuplug.tools.replaying.worker_pool import in_parallel
 
 from ..conftest import Command
 

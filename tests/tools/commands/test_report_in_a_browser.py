@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cuplug.allocators.events import EventKind
-from cuplug.plugins.tracing.contents import EVENT_DTYPE, Frame, Header, Trace
+from cuplug.plugins.tracing.trace_in_memory import EVENT_DTYPE, Frame, Header, Trace
 from cuplug.plugins.tracing.writer import write_trace
 from cuplug.tools.analysis import report_data
 from cuplug.tools.analysis.blocks import curves, find_blocks

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from cuplug.allocators.errors import TraceError
 from cuplug.allocators.events import EventKind as Kind
-from cuplug.plugins.tracing.contents import Trace
+from cuplug.plugins.tracing.trace_in_memory import Trace
 from cuplug.tools.analysis.summarize import summarize
 from cuplug.tools.foreign.load import load
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from cuplug.allocators.errors import TraceError
 from cuplug.allocators.events import EventKind as Kind
-from cuplug.plugins.tracing.contents import Frame, Trace
+from cuplug.plugins.tracing.trace_in_memory import Frame, Trace
 from cuplug.tools.foreign import safe_pickles, snapshot_reader
 from cuplug.tools.foreign.load import load
 from cuplug.tools.replaying.demonstration import HISTORY

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cuplug.allocators.events import EventKind
-from cuplug.plugins.tracing.contents import Trace
+from cuplug.plugins.tracing.trace_in_memory import Trace
 from cuplug.tools.analysis.blocks import curves, find_blocks
 from cuplug.tools.foreign.load import load
 from cuplug.tools.foreign.snapshot_start import _Ranges

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 from cuplug.allocators.caching import CachingAllocator
-from cuplug.plugins.tracing.contents import Trace
+from cuplug.plugins.tracing.trace_in_memory import Trace
 from cuplug.tools.analysis.blocks import curves, find_blocks
 from cuplug.tools.foreign.load import load
+from cuplug.tools.replaying.one_replay import Work, run
+from cuplug.tools.replaying.one_replay import history as history_of
 from cuplug.tools.replaying.python_run import Curve
 from cuplug.tools.replaying.replayer import replay
-from cuplug.tools.replaying.workload import Work, run
-from cuplug.tools.replaying.workload import history as history_of
 
 TRACES = Path(__file__).parents[2] / "data" / "traces"
 PAGE = 2 << 20

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from cuplug.tools.replaying import least_memory
 from cuplug.tools.replaying.least_memory import STEP, Fit, FitWork, fit_one
+from cuplug.tools.replaying.one_replay import Outcome, Work
 from cuplug.tools.replaying.replayer import ReplayResult
-from cuplug.tools.replaying.workload import Outcome, Work
 
 
 def fitted(monkeypatch: pytest.MonkeyPatch, *, requested: int, reserved: int, needs: int, exact: bool = False) -> Fit:

@@ -16,14 +16,14 @@ from cuplug.allocators.direct import DirectAllocator
 from cuplug.allocators.events import EventKind
 from cuplug.plugins.manager import default_manager
 from cuplug.plugins.specs import hookimpl
-from cuplug.plugins.tracing.contents import EVENT_DTYPE, Header, Trace
+from cuplug.plugins.tracing.trace_in_memory import EVENT_DTYPE, Header, Trace
 from cuplug.plugins.tracing.writer import write_trace
 from cuplug.tools.analysis.candidates import candidates, defaults
-from cuplug.tools.replaying import workload
+from cuplug.tools.replaying import one_replay
 from cuplug.tools.replaying.least_memory import FitWork, fit_one
+from cuplug.tools.replaying.one_replay import Outcome, Work
 from cuplug.tools.replaying.program import Program, decode
 from cuplug.tools.replaying.replayer import replay
-from cuplug.tools.replaying.workload import Outcome, Work
 
 MIB = 1 << 20
 
@@ -110,12 +110,12 @@ def test_a_history_is_decoded_as_the_rules_say_event_by_event(source: str, carel
 
 def in_python(monkeypatch: pytest.MonkeyPatch, work: Work) -> Outcome:
     with monkeypatch.context() as patch:
-        patch.setattr(workload, "null_upstream", _python_upstream)
-        return workload.run(work)
+        patch.setattr(one_replay, "null_upstream", _python_upstream)
+        return one_replay.run(work)
 
 
 def _python_upstream(_allocator: str, memory: int | None, ordinal: int = 0) -> Any:
-    return workload.NullUpstream(*() if memory is None else (memory,), ordinal=ordinal)
+    return one_replay.NullUpstream(*() if memory is None else (memory,), ordinal=ordinal)
 
 
 def timeless(outcome: Outcome) -> Outcome:
@@ -137,12 +137,12 @@ def test_every_candidate_has_the_same_result_in_the_core_as_in_python(
     entries = default_manager().describe_allocators()
     for selection in dict.fromkeys([*candidates(entries, limited=True), *defaults(entries)]):
         work = Work(path, selection, memory, stop_at_failure=stop, curve=True)
-        assert timeless(workload.run(work)) == timeless(in_python(monkeypatch, work)), selection
+        assert timeless(one_replay.run(work)) == timeless(in_python(monkeypatch, work)), selection
 
 
 @needs_core
 def test_memory_fails_in_the_core_as_in_python(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = workload.run(Work(path, "caching", 150 * MIB))
+    found = one_replay.run(Work(path, "caching", 150 * MIB))
     assert found.result.out_of_memory_events > 0
     assert "OutOfMemoryError: tried to allocate" in found.result.failure
     assert found.result.failure == in_python(monkeypatch, Work(path, "caching", 150 * MIB)).result.failure
@@ -154,18 +154,18 @@ def test_the_least_memory_found_is_that_of_replays_in_python(
     path: str, allocator: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fast = fit_one(FitWork(path, allocator))
-    monkeypatch.setattr(workload, "null_upstream", _python_upstream)
+    monkeypatch.setattr(one_replay, "null_upstream", _python_upstream)
     assert fit_one(FitWork(path, allocator)) == fast
 
 
 @needs_core
 def test_only_what_the_core_has_is_replayed_there() -> None:
     names = [entry.name for entry in default_manager().describe_allocators() if entry.plugin == "cuplug"]
-    assert {type(workload.null_upstream(name, None)).__name__ for name in names} == {"NativeNullUpstream"}
+    assert {type(one_replay.null_upstream(name, None)).__name__ for name in names} == {"NativeNullUpstream"}
     manager = default_manager()
     manager.register(ThirdParty(), "third party")
     try:
-        assert type(workload.null_upstream("theirs", None)).__name__ == "NullUpstream"
+        assert type(one_replay.null_upstream("theirs", None)).__name__ == "NullUpstream"
     finally:
         manager.unregister("third party")
 
@@ -178,7 +178,7 @@ class ThirdParty:
 
 @needs_core
 def test_an_allocator_goes_with_the_last_reference_to_it_and_its_host_memory_too() -> None:
-    allocator = default_manager().make_allocator("caching", workload.null_upstream("caching", None))
+    allocator = default_manager().make_allocator("caching", one_replay.null_upstream("caching", None))
     allocator.attach(lambda *_event: None)
     allocator.free(allocator.allocate(1000, stream=0))
     gone = weakref.ref(allocator)
@@ -195,12 +195,12 @@ def test_ctrl_c_ends_a_replay_in_the_core(path: str) -> None:
     def interrupt(_steps: int) -> None:
         raise KeyboardInterrupt
 
-    programs: list[Program] = workload.history(path).programs
+    programs: list[Program] = one_replay.history(path).programs
     with pytest.raises(KeyboardInterrupt):
         replay(
             programs,
             lambda upstream: default_manager().make_allocator("caching", upstream),
             allocator="caching",
-            make_upstream=lambda _device: workload.null_upstream("caching", None),
+            make_upstream=lambda _device: one_replay.null_upstream("caching", None),
             progress=interrupt,
         )

@@ -12,7 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
 from ..console import UsageError, progress
-from .dask_jobs import on_dask
+from .work_on_dask import on_dask
 
 __all__ = ["UNITS", "default_jobs", "in_parallel", "report_progress"]
 

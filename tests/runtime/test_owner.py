@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from cuplug.allocators.caching import CachingAllocator
-from cuplug.allocators.null import NullUpstream
-from cuplug.allocators.owner import Owner, settle_owners
+from cuplug.allocators.upstreams.null import NullUpstream
+from cuplug.runtime.owner import Owner, settle_owners
 
 
 class Interrupted(CachingAllocator):

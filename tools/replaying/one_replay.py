@@ -8,18 +8,18 @@ from functools import lru_cache, partial
 from threading import Lock
 from typing import Any
 
-from ...allocators.null import NullUpstream
 from ...allocators.upstreams import LimitedUpstream
+from ...allocators.upstreams.null import NullUpstream
 from ...plugins.manager import default_manager
 from ...runtime.drivers.device_upstream import DeviceUpstream
 from ..analysis.module_use import layer_at_peak
 from ..console import UsageError
 from ..foreign.load import load
-from .jobs import report_progress
 from .late_start import as_recorded, held_at_start, is_pytorchs_own
 from .program import Column, Program, decode
 from .python_run import Curve
 from .replayer import ReplayResult, replay
+from .worker_pool import report_progress
 
 __all__ = ["History", "Outcome", "Work", "has_native_form", "history", "null_upstream", "run", "runs_in_the_core"]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..analysis.ranks import Job, Rank, job_of, rank_of
 from ..analysis.summarize import Summary, summarize
 from ..foreign.load import load
-from .jobs import in_parallel
+from .worker_pool import in_parallel
 
 __all__ = ["job_of_files", "rank_and_summary"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from cuplug.plugins.tracing.writer import TraceWriter
 from cuplug.tools.console import UsageError
-from cuplug.tools.replaying.dask_jobs import on_dask
+from cuplug.tools.replaying.work_on_dask import on_dask
 
 from ..conftest import Command
 
@@ -66,7 +66,7 @@ def compare_bytes(command: Command, scheduler: str, line: tuple[object, ...]) ->
 def test_a_scheduler_that_does_not_answer_is_one_line(
     refused: Callable[..., str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cuplug.tools.replaying.dask_jobs._PATIENCE", "1s")
+    monkeypatch.setattr("cuplug.tools.replaying.work_on_dask._PATIENCE", "1s")
     assert "no Dask scheduler answers at tcp://127.0.0.1:9" in refused(
         "fit", folder, "-a", "direct", "--scheduler", "tcp://127.0.0.1:9"
     )
@@ -77,6 +77,6 @@ def test_without_dask_the_option_says_what_to_install(monkeypatch: pytest.Monkey
     def missing(name: str) -> Any:
         raise ModuleNotFoundError(name)
 
-    monkeypatch.setattr("cuplug.tools.replaying.dask_jobs.import_module", missing)
+    monkeypatch.setattr("cuplug.tools.replaying.work_on_dask.import_module", missing)
     with pytest.raises(UsageError, match=r"pip install 'cuplug\[dask\]'"):
         on_dask(len, [""], "local", 1, lambda: None)

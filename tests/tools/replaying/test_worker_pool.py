@@ -10,12 +10,12 @@ import threading
 from pathlib import Path
 
 import pytest
-from cuplug.tools.replaying import jobs
+from cuplug.tools.replaying import worker_pool
 
 PROGRAM = """
 import sys, time
 from pathlib import Path
-from cuplug.tools.replaying.jobs import in_parallel
+from cuplug.tools.replaying.worker_pool import in_parallel
 
 def work(path):
     Path(path).touch()
@@ -44,11 +44,11 @@ def test_an_interrupt_ends_the_processes_at_work(tmp_path: Path) -> None:
 
 def test_threads_give_the_results_in_order_and_count_their_progress_together() -> None:
     def work(number: int) -> int:
-        jobs.report_progress(0.5)
-        jobs.report_progress(0.5)
+        worker_pool.report_progress(0.5)
+        worker_pool.report_progress(0.5)
         return number * number
 
-    assert jobs.in_parallel(work, range(20), jobs=4, description="", threads=True) == [n * n for n in range(20)]
+    assert worker_pool.in_parallel(work, range(20), jobs=4, description="", threads=True) == [n * n for n in range(20)]
 
 
 def test_threads_at_work_stop_when_one_of_them_fails() -> None:
@@ -60,7 +60,7 @@ def test_threads_at_work_stop_when_one_of_them_fails() -> None:
             raise ValueError("at fault")
         started.set()
         while True:
-            jobs.report_progress(0.0)
+            worker_pool.report_progress(0.0)
 
     with pytest.raises(ValueError, match="at fault"):
-        jobs.in_parallel(work, [1, 0], jobs=2, description="", threads=True)
+        worker_pool.in_parallel(work, [1, 0], jobs=2, description="", threads=True)

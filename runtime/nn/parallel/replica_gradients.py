@@ -8,7 +8,7 @@ that the replicas compute with, also the one at home, are results of these nodes
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ...autograd.grad_mode import recording
@@ -27,8 +27,9 @@ from ...tensor.ops.reshape import contiguous, reshape
 from ...tensor.ops.updating import update
 from ...tensor.ops.views import narrow
 from ...tensor.places.place import place_at
+from .buckets import in_buckets
 
-__all__ = ["in_buckets", "with_gradients_sent_home"]
+__all__ = ["with_gradients_sent_home"]
 
 BUCKET_BYTES = 25 << 20
 """About how many bytes of gradients are sent at once: as PyTorch's DistributedDataParallel."""
@@ -57,22 +58,6 @@ def with_gradients_sent_home(
             for away, results in enumerate(others):
                 results[position] = bucket.elsewhere(away, number)
     return home, others
-
-
-def in_buckets(tensors: Sequence[Tensor], nbytes: int) -> Iterator[list[int]]:
-    """The positions of tensors in groups of one type, of about ``nbytes`` bytes each. The last tensors, whose gradients
-    come first, are in the first groups."""
-    open_groups: dict[Any, tuple[list[int], int]] = {}
-    for position in reversed(range(len(tensors))):
-        layout = tensors[position]._layout
-        group, size = open_groups.get(layout.dtype, ([], 0))
-        group.append(position)
-        size += layout.nbytes
-        if size >= nbytes:
-            yield group
-            group, size = [], 0
-        open_groups[layout.dtype] = group, size
-    yield from (group for group, _ in open_groups.values() if group)
 
 
 class _Bucket:

@@ -12,10 +12,10 @@ from contextlib import suppress
 from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .base import Allocator
-from .block import Block
+from ..allocators.base import Allocator
+from ..allocators.block import Block
+from ..allocators.native import is_available
 from .leases import Lease
-from .native import is_available
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -149,7 +149,7 @@ def forget_places() -> None:
 
 
 if is_available():
-    from . import _native
+    from ..allocators import _native
 
     _native.leave_to(unsettled.append)
     if not TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter as Tally
 
+from ..errors import DriverError, OutOfMemoryError
 from .costs import call_us
-from .errors import DriverError, OutOfMemoryError
 
 __all__ = ["NullUpstream"]
 
