@@ -130,6 +130,25 @@ def test_a_name_of_the_programs_own_is_no_mention_of_a_function() -> None:
         assert (name in rest) is kept, name
 
 
+def test_a_templates_arguments_in_an_initialiser_are_mentions_and_no_further_variables() -> None:
+    source = """
+    typedef float element;
+    const int SIZE = 16;
+    int compared(int x) { return x; }
+    template <int N, class T, class U> struct Tile { T x; };
+    __global__ void k(element *out, int n) {
+        auto tile = Tile<4, Tile<SIZE, element, int>, element>();
+        bool below = n < 3, compared = n > 4;
+        out[0] = below + compared;
+    }
+    int main() { k<<<1, 1>>>(0, 1); }
+    """
+    rest = without_host_code(source, preprocessed=True)
+    assert "typedef float element" in rest
+    assert "const int SIZE" in rest
+    assert "compared(int" not in rest
+
+
 def test_of_functions_that_share_a_name_device_code_means_the_marked_one() -> None:
     source = """
     __device__ float f(float x) { return x; }

@@ -108,6 +108,10 @@ class DeclaredNames:
         while position < end and words[position] not in (";", ")"):
             if words[position] in ("(", "[", "{"):
                 position = self._tokens.partner(position)
+            elif words[position] == "<":
+                behind = self._tokens.after_angles(position)
+                if words[behind - 1] == ">" and "=" not in words[position:behind]:
+                    position = behind - 1  # a template's arguments, not a comparison before the next variable
             elif words[position] == ",":
                 while words[position + 1] in ("*", "&", "const"):
                     position += 1
