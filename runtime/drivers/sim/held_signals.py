@@ -21,7 +21,7 @@ __all__ = ["run_without_signals"]
 
 # The functions behind those of the module signal, which convert numbers to enumerations at four times the cost.
 _signal: Any = importlib.import_module("_signal")
-_get_handler, _set_handler = _signal.getsignal, _signal.signal
+_get_handler, _set_handler, _DEFAULT = _signal.getsignal, _signal.signal, _signal.SIG_DFL
 _NAMES = ("SIGINT", "SIGTERM", "SIGALRM", "SIGVTALRM", "SIGPROF", "SIGUSR1", "SIGUSR2")
 _NUMBERS = tuple(getattr(_signal, name) for name in _NAMES if hasattr(_signal, name))
 _main_thread = threading.main_thread().ident
@@ -41,9 +41,8 @@ def run_without_signals(work: Callable[[], None]) -> None:
     stand_in = _StandIn()
     handlers = stand_in.handlers
     try:
-        for number in _NUMBERS:
-            handler = _get_handler(number)
-            if callable(handler):
+        for number, handler in zip(_NUMBERS, map(_get_handler, _NUMBERS), strict=True):
+            if handler is not _DEFAULT and callable(handler):
                 handlers[number] = handler
                 _set_handler(number, stand_in)
         _run(work)

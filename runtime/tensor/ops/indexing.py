@@ -87,11 +87,13 @@ def set_item(input: Tensor, key: Any, value: Any) -> None:
     """
     if isinstance(value, (list, tuple, np.ndarray)):
         value = tensor(value)
-    begin_history(input, value)
-    if isinstance(key, Tensor) and key.dtype is bool_ and not (isinstance(value, Tensor) and value.ndim):
-        check_index_place(key._layout, input._layout)
-        check_mask(key.shape, input.shape, 0)
-        mask = key if key._layout.place is input._layout.place else to(key, input.device)
+    if isinstance(value, Tensor):
+        begin_history(input, value)
+    if isinstance(key, Tensor) and key._layout.dtype is bool_ and not (isinstance(value, Tensor) and value.ndim):
+        own, asked = input._layout, key._layout
+        check_index_place(asked, own)
+        check_mask(asked.shape, own.shape, 0)
+        mask = key if asked.place is own.place else to(key, input.device)
         fill_where(input, mask, value)
         return
     if isinstance(key, Tensor) and _is_plain(key._layout, input._layout):

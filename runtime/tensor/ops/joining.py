@@ -99,7 +99,8 @@ class _Join:
         if all(each.place is place for each in self._layouts):
             self._kernel = place.join(self._target, self._layouts, axis)
         # A kernel that takes nothing of its operands but where they begin takes them as they are, of whatever shape.
-        self._as_they_are = len(self._used) == len(given) and getattr(self._kernel, "by_address", False)
+        as_they_are = len(self._used) == len(given) and (name == "cat" or getattr(self._kernel, "by_address", False))
+        self._as_they_are = self._kernel is not None and as_they_are
 
     def __call__(self, *given: Tensor) -> Tensor:
         out = self._empty(self._target)

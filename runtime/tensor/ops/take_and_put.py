@@ -154,14 +154,24 @@ def shortened(value: Any, ndim: int) -> Any:
 def fill_where(target: Tensor, mask: Tensor, value: Any) -> None:
     """``value`` written where ``mask``, which covers the first dimensions, is True."""
     layout = target._layout
-    if not (place_at(layout).numpy_indices and mask.ndim):
+    if not (place_at(layout).numpy_indices and mask._layout.shape):
         if 0 < mask.ndim < target.ndim:
             mask = reshape(mask, *mask.shape, *(1,) * (target.ndim - mask.ndim))
         apply_into(BY_NAME["where"], target, mask, fill_value_of(target, value), target)
         return
-    value = fill_value_of(target, value)
+    written = fill_value_of(target, value)
+    kind: Any
+    if isinstance(written, Tensor):
+        kind = written._layout
+    else:
+        written = layout.dtype.scalar(written)
+        kind = type(written)
     target._storage.version += 1
-    dispatch("put", _prepare_put, (target, value if isinstance(value, Tensor) else layout.dtype.scalar(value), mask))
+    plan = layout.plans.get(("put", kind, mask._layout))  # as ``dispatch`` does, in fewer steps
+    if plan is None:
+        dispatch("put", _prepare_put, (target, written, mask))
+    else:
+        plan(target, written, mask)
 
 
 def fill_value_of(target: Tensor, value: Any) -> Any:

@@ -55,8 +55,11 @@ def plan_for(operation: Hashable, prepare: Prepare, operands: Sequence[Any]) -> 
     records what it does."""
     first = operands[0]
     key: tuple[Any, ...]
-    if len(operands) == 1:  # the most usual case, which takes no loop
+    if len(operands) == 1:  # the most usual cases, which take no loop
         key = (operation,)
+    elif len(operands) == 2 and isinstance(first, Tensor):
+        other = operands[1]
+        key = (operation, other._layout if isinstance(other, Tensor) else type(other))
     elif isinstance(first, Tensor):
         key = (operation, *[each._layout if isinstance(each, Tensor) else type(each) for each in operands[1:]])
     else:  # a number comes first

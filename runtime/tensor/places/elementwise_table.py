@@ -15,6 +15,7 @@ import enum
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from math import isfinite
 from typing import Any
 
@@ -178,8 +179,17 @@ def _signbit(a: Any, out: Any = None) -> Any:
 
 def _lerp(a: Any, b: Any, weight: Any, out: Any = None) -> Any:
     # From the nearer end: the result at a weight of 1 is exactly the other end, however far away it is.
-    near = a + weight * (b - a)
-    return np.positive(np.where(np.abs(weight) < 0.5, near, b - (b - a) * (1 - weight)).astype(a.dtype), out=out)
+    if not np.ndim(weight):
+        if abs(weight) < 0.5:
+            return np.add(a, weight * (b - a), out=out)
+        return np.subtract(b, (b - a) * (1 - weight), out=out)
+    far = np.abs(weight) >= 0.5
+    # The ends are chosen by their bits, for NumPy jumps for each element that it chooses.
+    bits = np.dtype(f"i{weight.itemsize}")
+    end = a.view(bits) ^ b.view(bits)
+    end &= np.negative(far.view(np.int8), dtype=bits)
+    end ^= a.view(bits)
+    return np.add(end.view(a.dtype), (weight - far.astype(weight.dtype)) * (b - a), out=out)
 
 
 def _add_scaled(a: Any, b: Any, alpha: Any, out: Any = None) -> Any:
@@ -218,23 +228,19 @@ _LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.
 """The largest numbers of floating-point types that are smaller than Python's."""
 
 
+@cache
 def _fits(kind: dtype) -> Callable[[Any], None] | None:
-    def check(value: Any) -> None:
-        if not low <= value <= high:
-            raise ArgumentError(f"{value} is beyond the range of {kind!r}")
-
     if kind.name in _LARGEST:
         low, high = -_LARGEST[kind.name], _LARGEST[kind.name]
-
-        def check_finite(value: Any) -> None:
-            if isfinite(value):
-                check(value)
-
-        return check_finite
-    if kind.kind not in "ui":
+    elif kind.kind in "ui":  # a negative number wraps around in an unsigned type, as in C and in torch
+        low, high = -kind.maximum if kind.kind == "u" else kind.minimum, kind.maximum
+    else:
         return None
-    # A negative number wraps around in an unsigned type, as in C and in torch.
-    low, high = -kind.maximum if kind.kind == "u" else kind.minimum, kind.maximum
+
+    def check(value: Any) -> None:
+        if not low <= value <= high and (kind.kind != "f" or isfinite(value)):
+            raise ArgumentError(f"{value} is beyond the range of {kind!r}")
+
     return check
 
 

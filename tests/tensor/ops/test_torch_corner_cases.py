@@ -53,6 +53,22 @@ def test_interpolation_meets_both_ends(device: str) -> None:
     assert cuplug.lerp(near, cuplug.tensor([5.0], device=device), 0.25).item() == 2
 
 
+@pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32", "float64"])
+def test_each_element_is_interpolated_from_the_nearer_end(kind: str, device: str) -> None:
+    def made(*values: float) -> cuplug.Tensor:
+        return cuplug.tensor(values, dtype=getattr(cuplug, kind), device=device)
+
+    inf, nan = float("inf"), float("nan")
+    start, end = made(6e4, 6e4, 2, 2, inf, 1, 4), made(1, 1, 4, 4, 1, -inf, 8)
+    weight = made(1, 0, 0.25, 0.5, 1, 0, nan)
+    expected = [1, made(6e4).item(), 2.5, 3, nan, nan, nan]
+    np.testing.assert_array_equal(cuplug.lerp(start, end, weight).double().cpu().numpy(), expected)
+    np.testing.assert_array_equal(start.clone().lerp_(end, weight).double().cpu().numpy(), expected)
+    ones_and_halves = cuplug.lerp(start[2:4], end[2:4, None], weight[1:3, None])
+    assert ones_and_halves.tolist() == [[2, 2], [2.5, 2.5]]
+    assert cuplug.lerp(start[2], end[2], weight[2:4]).tolist() == [2.5, 3]
+
+
 def test_a_multiple_is_added_in_the_type_that_is_computed_in(device: str) -> None:
     x = cuplug.tensor([-60000.0], dtype=cuplug.float16, device=device)
     y = cuplug.tensor([60000.0], dtype=cuplug.float16, device=device)
