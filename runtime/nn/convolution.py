@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from typing import Any, NamedTuple
 
 from ..autograd import enable_grad
 from ..autograd.fused import by_parts, record_fused, wants_history
@@ -15,7 +16,7 @@ from ..tensor.ops.matmul import matmul
 from ..tensor.ops.reductions import sum as sum_of
 from ..tensor.places.library_table import Convolving
 from .casting import cast_to_fast
-from .windows import Window, columns_of, images_of, pair
+from .windows import Pair, Window, columns_of, images_of, pair
 
 __all__ = ["conv1d", "conv2d", "conv_transpose2d"]
 
@@ -47,75 +48,110 @@ def conv2d(
     images, filters = input._layout.shape, weight._layout.shape
     if len(images) == 3:
         return conv2d(input.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
-    if len(images) != 4 or len(filters) != 4:
-        raise ShapeError(f"conv2d: images of shape {list(images)} and filters of shape {list(filters)}")
-    (_, channels, *_), (many, inside, high, wide) = images, filters
-    if channels != inside * groups or many % groups:
-        raise ShapeError(f"conv2d: filters of shape {list(filters)} in {groups} groups do not fit {channels} channels")
-    size = (high, wide)
-    if isinstance(padding, str):
-        if padding == "same":
-            reach = [step * (length - 1) for step, length in zip(pair(dilation), size, strict=True)]
-            if any(each % 2 for each in reach) or pair(stride) != (1, 1):
-                raise ArgumentError("conv2d: padding='same' needs filters of odd lengths and a stride of 1")
-            padding = tuple(each // 2 for each in reach)
-        else:
-            padding = 0
+    padding = padding if isinstance(padding, str) else pair(padding)
+    geometry = _geometry(images, filters, pair(stride), padding, pair(dilation), groups)
     input, weight, bias = cast_to_fast(input, weight, bias)
-    window = Window(size, pair(stride), pair(padding), pair(dilation))
-    made = _convolved(input, weight, window, groups)
+    made = _convolved(input, weight, geometry)
     return made if bias is None else made + bias.view(1, -1, 1, 1)
 
 
-def _convolved(images: Tensor, filters: Tensor, window: Window, groups: int) -> Tensor:
+class _Geometry(NamedTuple):
+    """How filters slide over images."""
+
+    window: Window
+    groups: int
+    image: Pair
+    steps: Pair
+    """How many positions a filter has, down and across."""
+    shape: tuple[int, int, int, int]
+    """Of the result."""
+
+
+@functools.lru_cache(maxsize=4096)
+def _geometry(
+    images: tuple[int, ...], filters: tuple[int, ...], stride: Pair, padding: Pair | str, dilation: Pair, groups: int
+) -> _Geometry:
+    """What the shapes of images and filters settle.
+
+    Raises:
+        ValueError: the shapes do not fit.
+    """
+    if len(images) != 4 or len(filters) != 4:
+        raise ShapeError(f"conv2d: images of shape {list(images)} and filters of shape {list(filters)}")
+    (count, channels, height, width), (many, inside, high, wide) = images, filters
+    if channels != inside * groups or many % groups:
+        raise ShapeError(f"conv2d: filters of shape {list(filters)} in {groups} groups do not fit {channels} channels")
+    size = (high, wide)
+    if padding == "same":
+        reach = [step * (length - 1) for step, length in zip(dilation, size, strict=True)]
+        if any(each % 2 for each in reach) or stride != (1, 1):
+            raise ArgumentError("conv2d: padding='same' needs filters of odd lengths and a stride of 1")
+        padding = reach[0] // 2, reach[1] // 2
+    elif isinstance(padding, str):
+        padding = 0, 0
+    window = Window(size, stride, padding, dilation)
+    steps = window.steps((height, width))
+    return _Geometry(window, groups, (height, width), steps, (count, many, *steps))
+
+
+def _convolved(images: Tensor, filters: Tensor, geometry: _Geometry) -> Tensor:
     """Keeps images and filters; the windows are taken apart again for the gradient, so that they need not be kept."""
-    (count, _, *image), (many, *_) = images._layout.shape, filters._layout.shape
-    steps = window.steps((image[0], image[1]))
-    shape = (count, many, *steps)
+    window, groups, _, steps, shape = geometry
     made = _by_library("forward", window, shape, images, filters)
-    recorded = wants_history(images, filters)
     if made is None:
         own, other = plain(images), plain(filters)
         made = matmul(_grouped_filters(other, groups), _grouped(own, window, steps, groups)).view(*shape)
-    if not recorded:
+    if not wants_history(images, filters):
         return made
-    kept_images, kept_filters = Kept(images), Kept(filters)
+    kept = Kept(images), Kept(filters)
+    return record_fused("ConvolutionBackward", made, (images, filters), kept, _ConvolutionGradient(kept, geometry))
 
-    def apply(node: Any, given: Tensor) -> Any:
-        images, filters = kept_images.get(node), kept_filters.get(node)
+
+class _ConvolutionGradient:
+    """The gradients of one convolution. An object and no closure: a network has many of them at a time, and each cell
+    of a closure is one more thing for the interpreter's collector to look at."""
+
+    __slots__ = ("_geometry", "_kept")
+
+    def __init__(self, kept: tuple[Kept, Kept], geometry: _Geometry) -> None:
+        self._kept, self._geometry = kept, geometry
+
+    def __call__(self, node: Any, given: Tensor) -> Any:
+        """Those of images and filters, by that of the result."""
+        window, groups, image, steps, _ = self._geometry
+        images, filters = (each.get(node) for each in self._kept)
         to_images = to_filters = None
         if not wants_history(images, filters, given):
             if node.edges[0] is not None:
-                to_images = _by_library("images", window, tuple(images.shape), filters, given)
+                to_images = _by_library("images", window, images._layout.shape, filters, given)
             if node.edges[1] is not None:
-                to_filters = _by_library("filters", window, tuple(filters.shape), images, given)
+                to_filters = _by_library("filters", window, filters._layout.shape, images, given)
         if node.edges[0] is not None and to_images is None:
             gradient = given.reshape(images.shape[0], groups, filters.shape[0] // groups, -1)
             columns = matmul(_grouped_filters(filters, groups).transpose(-1, -2), gradient)
             columns = columns.reshape(images.shape[0], images.shape[1], -1, steps[0] * steps[1])
-            to_images = images_of(columns, window, steps, (image[0], image[1]))
+            to_images = images_of(columns, window, steps, image)
         if node.edges[1] is not None and to_filters is None:
             gradient = given.reshape(images.shape[0], groups, filters.shape[0] // groups, -1)
             columns = _grouped(images, window, steps, groups)
             to_filters = sum_of(matmul(gradient, columns.transpose(-1, -2)), 0, dtype=filters.dtype).view(filters.shape)
         return to_images, to_filters
 
-    return record_fused("ConvolutionBackward", made, (images, filters), [kept_images, kept_filters], apply)
-
 
 def _by_library(part: str, window: Window, shape: tuple[int, ...], first: Tensor, second: Tensor) -> Tensor | None:
     """A part of a convolution by cuDNN, see ``Convolving``; or None."""
     if not cudnn_switches.enabled:
         return None
-    own, other = first._layout.plain, second._layout.plain
+    first, second = plain(first), plain(second)
+    own, other = first._layout, second._layout
     if own.dtype is not other.dtype:
         return None
     key = (part, window, shape, other, cudnn_switches.choosing())
     run: LibraryPlan | bool | None = own.plans.get(key)
     if run is None:
         work = Convolving(part, window.stride, window.padding, window.dilation, key[-1])
-        run = own.plans[key] = library_plan(work, [(own.dtype, shape)], [plain(first), plain(second)]) or False
-    return run(plain(first), plain(second))[0] if callable(run) else None
+        run = own.plans[key] = library_plan(work, [(own.dtype, shape)], [first, second]) or False
+    return run(first, second)[0] if callable(run) else None
 
 
 def _grouped_filters(filters: Tensor, groups: int) -> Tensor:

@@ -211,25 +211,35 @@ def _fused_batch_norm(
     made = by.back(by.norm(x, mean_of, scale, *scaling)[0])
     if not wants_history(input, weight, bias):
         return made
-    kept, kept_weight = Kept(input), None if weight is None else Kept(weight)
-    kept_mean, kept_scale = Kept(mean_of), Kept(scale)
+    kept = tuple([Kept(each) for each in (input, mean_of, scale, weight) if each is not None])
+    apply = _BatchNormGradient(by, kept, bias, eps)
+    return record_fused("BatchNormBackward", made, (input, weight, bias), kept, apply)
 
-    def compute(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-        normal = _Standardised.apply(x, (0, *range(2, x.ndim)), eps)[0]
-        return _scaled(normal, weight, bias, (1, x.shape[1], *[1] * (x.ndim - 2))).to(x.dtype)
 
-    def apply(node: Any, gradient: Tensor) -> Sequence[Any]:
+class _BatchNormGradient:
+    """The gradients of one batch normalisation. An object and no closure: as those of convolutions."""
+
+    __slots__ = ("_bias", "_by", "_eps", "_kept")
+
+    def __init__(self, by: _ByChannels, kept: tuple[Kept, ...], bias: Tensor | None, eps: float) -> None:
+        """``kept``: input, mean and scale; and the weight, if there is one."""
+        self._by, self._kept, self._bias, self._eps = by, kept, bias, eps
+
+    def __call__(self, node: Any, gradient: Tensor) -> Sequence[Any]:
+        """Those of input, weight and bias, by that of the result."""
+        by, (kept, kept_mean, kept_scale, *kept_weight) = self._by, self._kept
         source = kept.get(node)
-        weighted = None if kept_weight is None else kept_weight.get(node)
+        weighted = kept_weight[0].get(node) if kept_weight else None
         if wants_history(gradient, source, weighted):
-            return by_parts(compute, (source, weighted, bias), gradient)
+            return by_parts(self._by_single_operations, (source, weighted, self._bias), gradient)
         given = by.show(gradient), by.show(source), kept_mean.get(node), kept_scale.get(node)
         total, to_weight, to_bias = by.totals(*by.sums(*given, by.parts))
         grown = by.back(by.gradient(*given, total, *(() if weighted is None else (plain(weighted),)))[0])
         return (grown, None, None) if weighted is None else (grown, to_weight, to_bias)
 
-    keeps = [each for each in (kept, kept_weight, kept_mean, kept_scale) if each is not None]
-    return record_fused("BatchNormBackward", made, (input, weight, bias), keeps, apply)
+    def _by_single_operations(self, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+        normal = _Standardised.apply(x, (0, *range(2, x.ndim)), self._eps)[0]
+        return _scaled(normal, weight, bias, (1, x.shape[1], *[1] * (x.ndim - 2))).to(x.dtype)
 
 
 def _shown(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -12,9 +12,10 @@ from ..tensor.ops.creation import full, zeros
 from ..tensor.ops.reshape import contiguous
 from ..tensor.ops.views import as_strided
 
-__all__ = ["Window", "columns_of", "images_of", "pair"]
+__all__ = ["Pair", "Window", "columns_of", "images_of", "pair"]
 
 Pair = tuple[int, int]
+"""(height, width)."""
 
 
 class Window(NamedTuple):

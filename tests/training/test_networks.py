@@ -17,7 +17,7 @@ LAYERS: dict[str, tuple[int, ...]] = {
     "Linear(5, 3, bias=False)": (5,),
     "Conv1d(4, 6, 3, stride=2, padding=1)": (2, 4, 9),
     "Conv2d(4, 6, 3)": IMAGE,
-    "Conv2d(4, 6, (3, 2), stride=(2, 1), padding=(1, 0), dilation=(1, 2), groups=2, bias=False)": IMAGE,
+    "Conv2d(4, 6, (3, 2), stride=[2, 1], padding=(1, 0), dilation=(1, 2), groups=2, bias=False)": IMAGE,
     "Conv2d(4, 4, 3, padding='same', groups=4)": IMAGE,
     "Conv2d(4, 8, 1, stride=2)": IMAGE,
     "ConvTranspose2d(4, 6, 3, stride=2, padding=1, output_padding=1)": IMAGE,

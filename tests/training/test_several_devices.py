@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections import Counter
 from typing import Any
 
@@ -189,6 +191,25 @@ def test_backward_makes_the_other_device_current_for_many_operations_at_a_time(
     assert x.grad is not None
     assert switches[:1] == [1]
     assert len(switches) < 64 // 4
+
+
+def test_a_pass_is_gone_with_its_results(running: str) -> None:
+    _, both = two()
+    made = both(cuplug.ones(4, 1, 2, 2, dtype=cuplug.float64).cuda()).sum()
+    found, waiting = [], [made.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node.name() in ("AddReplicasBackward", "SendHomeBackward"):
+            found.append(weakref.ref(node))
+        waiting += [each for each, _ in node.next_functions if each is not None]
+    gc.disable()
+    try:
+        made.backward()
+        del made, node
+        assert found
+        assert [each() for each in found] == [None] * len(found)  # and not when the collector comes
+    finally:
+        gc.enable()
 
 
 def test_a_parameter_that_only_one_replica_uses_has_its_gradient(running: str) -> None:

@@ -12,7 +12,8 @@ from ...tensor.backends.device_place import DevicePlace
 from ...tensor.core.layout import Layout
 from ...tensor.core.storage import Storage
 from ...tensor.core.tensor import Tensor
-from ...tensor.ops.packed_tensors import PackedOrder, copy_all
+from ...tensor.ops.packed_tensors import PackedOrder
+from .replica_gradients import GradientBuckets
 
 __all__ = ["Mirrors"]
 
@@ -22,6 +23,8 @@ class Mirrors:
 
     def __init__(self) -> None:
         self._mirrors: dict[DevicePlace, _Mirror] = {}
+        self.buckets = GradientBuckets()
+        """In which the copies' gradients come back."""
 
     def of(self, sources: Sequence[Tensor], places: Sequence[DevicePlace]) -> dict[DevicePlace, list[Tensor]]:
         """For each place the copies of tensors that are on one other device, as plain tensors."""
@@ -52,13 +55,13 @@ class _Mirror:
         self._memory = place.allocate(self._order.nbytes)
         self.tensors = self._order.shown_in(self._memory)
         self._states: list[Any] = [None] * len(self.tensors)
+        """Of each copy which state it shows: the memory, the offset in it, its versions, and the copy's."""
+        self._parcels: dict[tuple[int, ...], _Parcel] = {}
         self._stream = stream_at(self._order.layouts[0]) if self.tensors else None
 
     def fits(self, sources: Sequence[Tensor]) -> bool:
         """Whether tensors have the shapes and types of those that this was made for."""
-        return len(sources) == len(self._layouts) and all(
-            each._layout.plain is known for each, known in zip(sources, self._layouts, strict=True)
-        )
+        return [each._layout.plain for each in sources] == self._layouts
 
     def bring_up_to_date(self, sources: Sequence[Tensor], packed: dict[tuple[int, ...], Storage]) -> None:
         """Send what was written to since, here or there."""
@@ -70,31 +73,50 @@ class _Mirror:
             self._memory.owner.record_stream(now)
             self._stream = now
         changed = tuple(
-            position
-            for position, (source, known) in enumerate(zip(sources, self._states, strict=True))
-            if known is None
-            or known[0]() is not source._storage
-            or known[1:] != (source._offset, source._storage.version, self.tensors[position]._storage.version)
+            [
+                position
+                for position, (source, known, copy) in enumerate(zip(sources, self._states, self.tensors, strict=True))
+                if known is None
+                or known[0]() is not source._storage
+                or known[1] != source._offset
+                or known[2] != source._storage.version
+                or known[3] != copy._storage.version
+            ]
         )
         if not changed:
             return
         here = sources[0]._layout.place
         assert isinstance(here, DevicePlace)
-        order = PackedOrder([Layout.of(here, *_form(self._order.layouts[each])) for each in changed])
+        parcel = self._parcels.get(changed)
+        if parcel is None:
+            if len(self._parcels) >= _MOST_PARCELS:
+                self._parcels.clear()
+            parcel = self._parcels[changed] = _Parcel(changed, self._order, here)
         memory = packed.get(changed)
         if memory is None:
-            memory = packed[changed] = here.allocate(order.nbytes)
-            copy_all(order.shown_in(memory), [sources[each] for each in changed])
-        pieces = [
-            (self._memory.address + to, memory.address + start, nbytes)
-            for to, start, nbytes in _runs(changed, self._order, order)
-        ]
+            memory = packed[changed] = here.allocate(parcel.order.nbytes)
+            parcel.order.fill(memory, [sources[each] for each in changed])
+        to, start = self._memory.address, memory.address
+        pieces = [(to + there, start + offset, nbytes) for there, offset, nbytes in parcel.runs]
         copy_pieces(here.runtime, self._place.ordinal, here.ordinal, pieces)
         for position in changed:
-            source, storage = sources[position], self.tensors[position]._storage
+            source, storage, known = sources[position], self.tensors[position]._storage, self._states[position]
             storage.version += 1
-            known = weakref.ref(source._storage), source._offset, source._storage.version, storage.version
-            self._states[position] = known
+            own = source._storage
+            reference = known[0] if known is not None and known[0]() is own else weakref.ref(own)
+            self._states[position] = reference, source._offset, own.version, storage.version
+
+
+_MOST_PARCELS = 8
+"""Of how many sets of tensors it is kept how they are sent."""
+
+
+class _Parcel:
+    """How the tensors that were written to are sent together."""
+
+    def __init__(self, changed: Sequence[int], mirror: PackedOrder, here: DevicePlace) -> None:
+        self.order = PackedOrder([Layout.of(here, *_form(mirror.layouts[each])) for each in changed])
+        self.runs = list(_runs(changed, mirror, self.order))
 
 
 def _form(layout: Layout) -> tuple[Any, ...]:

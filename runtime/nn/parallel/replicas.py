@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -16,7 +16,6 @@ from ...tensor.core.tensor import Tensor
 from ...tensor.places.registry import place_of
 from ..module import Module
 from .mirrors import Mirrors
-from .replica_gradients import with_gradients_sent_home
 
 __all__ = ["parallel_apply", "replicate"]
 
@@ -38,13 +37,15 @@ def replicate(
     """
     places = [_place(each) for each in devices]
     home = places[0]
-    tensors = list(_tensors(network, home.device))
+    modules = _modules(network)
+    tensors = _tensors(network, modules, home)
     others = [each for each in dict.fromkeys(places) if each is not home]
-    copies = (Mirrors() if mirrors is None else mirrors).of(tensors, others)
+    mirrors = Mirrors() if mirrors is None else mirrors
+    copies = mirrors.of(tensors, others)
     shown = {home: [each.detach() if detach and each.requires_grad else each for each in tensors], **copies}
     trained = [] if detach or not recording.enabled else [n for n, each in enumerate(tensors) if each.requires_grad]
     if trained and others:
-        mine, theirs = with_gradients_sent_home(
+        mine, theirs = mirrors.buckets.sent_home(
             [tensors[each] for each in trained], [[copies[place][each] for each in trained] for place in others]
         )
         for place, made in zip((home, *others), (mine, *theirs), strict=True):
@@ -54,44 +55,55 @@ def replicate(
     tables = {
         place: {id(source): each for source, each in zip(tensors, own, strict=True)} for place, own in shown.items()
     }
-    return [_Replication(tables[place]).of(network) for place in places]
+    return [_replica(modules, tables[place]) for place in places]
 
 
-def _tensors(network: Module, home: Any) -> Iterator[Tensor]:
+def _modules(network: Module) -> list[Module]:
+    """The network and all within it, each once. ``modules`` takes longer: it puts their names together."""
+    found: dict[int, Module] = {}
+    waiting = [network]
+    while waiting:
+        module = waiting.pop()
+        if id(module) not in found:
+            found[id(module)] = module
+            waiting += [each for each in reversed(module._modules.values()) if each is not None]
+    return list(found.values())
+
+
+def _tensors(network: Module, modules: Sequence[Module], home: DevicePlace) -> list[Tensor]:
     """All parameters, then all buffers, each once.
 
     Raises:
         CuplugError: one is not on ``home``.
     """
-    for name, each in (*network.named_parameters(), *network.named_buffers()):
-        if each.device != home:
-            raise CuplugError(
-                f"replicate: {name} is on {each.device}, and the first of the devices is {home}: move the network "
-                f"there with .to({str(home)!r})"
-            )
-        yield each
+    found: dict[int, Tensor] = {}
+    for tables in ([each._parameters for each in modules], [each._buffers for each in modules]):
+        for table in tables:
+            for one in table.values():
+                if one is not None:
+                    found[id(one)] = one
+    if any(each._layout.place is not home for each in found.values()):
+        for name, each in (*network.named_parameters(), *network.named_buffers()):
+            if each._layout.place is not home:
+                raise CuplugError(
+                    f"replicate: {name} is on {each.device}, and the first of the devices is {home.device}: move the "
+                    f"network there with .to({str(home.device)!r})"
+                )
+    return list(found.values())
 
 
-class _Replication:
-    """One network's replica. What two modules share, their replicas share."""
-
-    def __init__(self, tensors: Mapping[int, Tensor]) -> None:
-        self._tensors = tensors
-        self._modules: dict[int, Module] = {}
-
-    def of(self, module: Module) -> Any:
-        made = self._modules.get(id(module))
-        if made is None:
-            tensors = self._tensors
-            made = self._modules[id(module)] = object.__new__(type(module))
-            # Not by assignments: each would be looked at, whether it is a parameter or a module.
-            own = made.__dict__
-            own.update(module.__dict__)
-            own["_replica_of"] = module  # for traces: see plugins/tracing/training_scope.py
-            own["_parameters"] = {name: tensors.get(id(each)) for name, each in module._parameters.items()}
-            own["_buffers"] = {name: tensors.get(id(each)) for name, each in module._buffers.items()}
-            own["_modules"] = {name: each and self.of(each) for name, each in module._modules.items()}
-        return made
+def _replica(modules: Sequence[Module], tensors: Mapping[int, Tensor]) -> Any:
+    """A replica of the first of the modules, which has all others. What two modules share, their replicas share."""
+    made = {id(each): object.__new__(type(each)) for each in modules}
+    for module in modules:
+        # Not by assignments: each would be looked at, whether it is a parameter or a module.
+        own = made[id(module)].__dict__
+        own.update(module.__dict__)
+        own["_replica_of"] = module  # for traces: see plugins/tracing/training_scope.py
+        own["_parameters"] = {name: tensors.get(id(each)) for name, each in module._parameters.items()}
+        own["_buffers"] = {name: tensors.get(id(each)) for name, each in module._buffers.items()}
+        own["_modules"] = {name: None if each is None else made[id(each)] for name, each in module._modules.items()}
+    return made[id(modules[0])]
 
 
 def _place(given: Any) -> DevicePlace:

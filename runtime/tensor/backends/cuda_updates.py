@@ -96,20 +96,17 @@ def _capacity(line: Update) -> int:
 
 
 def _chunks(rows: Sequence[Sequence[Tensor]], width: int, capacity: int) -> Iterator[_Chunk]:
-    table, count, blocks = array("Q"), 0, 0
     size = rows[0][0]._layout.dtype.itemsize  # of all
-    for row in rows:
-        table.extend([each._storage.address + each._offset * size for each in row[:width]])
-        elements = row[0]._layout.numel
-        table.append(elements)
-        table.append(blocks)
-        blocks += -(-elements // _PIECE)
-        count += 1
-        if count == capacity:
-            yield _Chunk(table.tobytes(), count, blocks)
-            table, count, blocks = array("Q"), 0, 0
-    if count:
-        yield _Chunk(table.tobytes(), count, blocks)
+    for start in range(0, len(rows), capacity):
+        some = rows[start : start + capacity]
+        table: list[int] = []
+        blocks = 0
+        for row in some:
+            table += [each._storage.address + each._offset * size for each in row[:width]]
+            elements = row[0]._layout.numel
+            table += elements, blocks
+            blocks += -(-elements // _PIECE)
+        yield _Chunk(array("Q", table).tobytes(), len(some), blocks)
 
 
 def _head(kind: dtype, width: int, capacity: int) -> str:
