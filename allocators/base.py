@@ -19,6 +19,7 @@ import os
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from operator import attrgetter, index
 from typing import Any, TypeVar
 
@@ -40,6 +41,7 @@ from .waiting import Waiting, fence_or_error
 __all__ = ["ALIGNMENT", "Allocator", "Block", "BlockInfo", "Fence", "HeldMemory", "Segment", "Statistics", "Upstream"]
 
 T = TypeVar("T")
+_MOST_HOOK_CALLS = 64
 _address = attrgetter("address")
 
 
@@ -375,7 +377,7 @@ class Allocator(ABC):
 
     def _rounded(self, nbytes: int) -> int:
         """The size in bytes to set aside for a request of ``nbytes``."""
-        return (nbytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+        return nbytes + -nbytes % ALIGNMENT
 
     def _forget_stream(self, stream: int) -> None:  # noqa: B027 - optional
         """Fence what is cached for ``stream`` and make it available to other streams. Nothing is by default."""
@@ -449,28 +451,31 @@ class Allocator(ABC):
 
     # --- operations ---------------------------------------------------------------------------------------------------
 
-    def _operate(self, work: Callable[..., T], *args: Any) -> T:
-        """The result of ``work(*args)``, carried out under the lock as a whole, or repaired by the next operation."""
+    def _operate(self, work: Callable[..., T], *args: Any, blocking: bool = True) -> T:
+        """The result of ``work(*args)``, carried out under the lock as a whole, or repaired by the next operation.
+
+        Unless it is ``blocking``, nothing is carried out while another thread holds the lock.
+        """
         lock, observation = self._lock, self._observation
-        if lock.is_mine() or observation.delivering.is_mine():
+        if lock.is_mine() or (observation.outbox and observation.is_observing):
             raise CuplugError(
                 "an allocator was used from a finaliser, or from an observer, while the same thread was inside it; "
                 "there, only free() may be called"
             )
-        try:
-            try:  # ``Lock.run``, written out
-                lock.acquire()
-                result = self._whole(work, *args)
-                lock.release()
-            except BaseException:
-                lock.open()
-                raise
-            return result
+        try:  # ``Lock.run``, written out
+            if not lock.acquire(blocking):
+                return None  # type: ignore[return-value]
+            result = self._whole(work, args)
+            lock.release()
+        except BaseException:
+            lock.open()
+            raise
         finally:
             if observation.outbox:
                 observation.deliver()
+        return result
 
-    def _whole(self, work: Callable[..., T], *args: Any) -> T:
+    def _whole(self, work: Callable[..., T], args: tuple[Any, ...]) -> T:
         if self._torn:
             self._repair()
         self._torn = True
@@ -488,16 +493,13 @@ class Allocator(ABC):
         """Do at once, unless a thread is inside, what the next operation would do first."""
         if self._closed is not None or self._lock.is_mine() or self._observation.is_observing:
             return
-        try:
-            self._lock.run_if_free(self._settle)
-            self._observation.deliver()
-        except (CuplugError, MemoryError):
-            pass  # a sticky error of the device surfaces at the next call that waits, as CUDA's do
-
-    def _settle(self) -> None:
-        self._whole(self._poll_fences)
+        with suppress(CuplugError, MemoryError):  # what the device says surfaces at the next call that waits, as CUDA's
+            self._operate(self._poll_fences, blocking=False)
 
     def _poll_fences(self) -> None:
+        """Look whether fences have passed. Raises CuplugError where the allocator can be used no more."""
+        if self._closed is not None:
+            self._check_open()
         if self._waiting.queues:
             self._waiting.poll()
         self._poll()
@@ -538,16 +540,17 @@ class Allocator(ABC):
         return block
 
     def _obtain(self, request: Request) -> None:
+        asked, most_available = 0, -1
         while self._operate(self._serve, request):
             # Here no lock is held and no exception handled: a hook may free what a traceback would keep alive.
-            hook = self.on_out_of_memory
-            if hook is None or not request.may_ask() or not hook(request.nbytes, request.stream):
+            hook, may_ask = self.on_out_of_memory, asked < _MOST_HOOK_CALLS and request.available > most_available
+            if hook is None or not may_ask or not hook(request.nbytes, request.stream):
                 self._operate(self._give_up, request)
                 raise OutOfMemoryError(request.failure)
+            asked, most_available = asked + 1, request.available
 
     def _serve(self, request: Request) -> bool:
         """One pass through everything that the allocator itself can do. Whether memory is still short."""
-        self._check_open()
         self._poll_fences()
         if self._try(request):
             return False
@@ -656,7 +659,6 @@ class Allocator(ABC):
         self._emit(EventKind.RECORD_STREAM, stream, block.address, block.nbytes, block.requested, context)
 
     def _release_all_cached(self) -> int:
-        self._check_open()
         held = self._ledger.reserved
         self._poll_fences()
         self._await_waiting()

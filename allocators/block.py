@@ -13,6 +13,9 @@ ALIGNMENT = 512
 """Addresses and rounded sizes are multiples of this many bytes, as PyTorch's are (``kMinBlockSize``)."""
 
 
+_NO_STREAMS: frozenset[int] = frozenset()
+
+
 class Block:
     """A piece of device memory in the program's hands. It belongs to the allocator that made it, for good.
 
@@ -20,18 +23,10 @@ class Block:
     keep what it knows of the block in ``place``; everything else is the allocator's.
     """
 
-    live = False
-    """Whether it is in the program's hands: allocated, and not yet freed."""
-    orphan = False
-    """Whether its own stream has been destroyed: once freed and waited for, it is any stream's to use."""
-    streams: frozenset[int] = frozenset()
-    """Other streams that use the block (``record_stream``)."""
-    fences: tuple[tuple[object, Fence], ...] = ()
-    """What it waits for once it is freed, each with its key: the stream, or the fence of a destroyed stream."""
-    waiting = False
-    """Whether it was freed and waits behind ``fences``."""
-    place: Any = None
-    """Whatever the strategy keeps with the block: the segment that it lies in, for example."""
+    __slots__ = (
+        "__weakref__", "address", "allocator", "fences", "live", "nbytes", "orphan", "place", "requested", "stream",
+        "streams", "waiting",
+    )  # fmt: skip
 
     def __init__(self, allocator: Issuer, address: int, nbytes: int, requested: int, stream: int) -> None:
         self.allocator = allocator
@@ -42,6 +37,18 @@ class Block:
         """The size in bytes that the program asked for."""
         self.stream = stream
         """The stream on which the memory is reusable as soon as it is freed."""
+        self.live = False
+        """Whether it is in the program's hands: allocated, and not yet freed."""
+        self.orphan = False
+        """Whether its own stream has been destroyed: once freed and waited for, it is any stream's to use."""
+        self.streams = _NO_STREAMS
+        """Other streams that use the block (``record_stream``)."""
+        self.fences: tuple[tuple[object, Fence], ...] = ()
+        """What it waits for once it is freed, each with its key: the stream, or the fence of a destroyed stream."""
+        self.waiting = False
+        """Whether it was freed and waits behind ``fences``."""
+        self.place: Any = None
+        """Whatever the strategy keeps with the block: the segment that it lies in, for example."""
 
     def __int__(self) -> int:
         return self.address

@@ -91,17 +91,14 @@ class CachingAllocator(Allocator):
         self.max_split_size = max_split_size
         self._steps = steps
         self._follows_torch = torch
-        self._small_rules = Rules(ALIGNMENT, spare_idle=not torch)
-        self._large_rules = Rules(
-            SMALL_BLOCK + 1 if torch else ALIGNMENT, max_split_size=max_split_size, spare_idle=not torch
-        )
+        least = SMALL_BLOCK + 1 if torch else ALIGNMENT
+        self._large_rules = Rules(least, max_split_size=max_split_size, spare_idle=not torch)
         self._pools: dict[tuple[int, bool], Pool] = {}
         self._ownerless: list[Pool] = []
         """Pools of streams that have been destroyed."""
         self._ration = Ration(burst=64, every=52)
         self._most_reserved = 0
         self._allocations = 0
-        self._may_be_tight = not torch and max_split_size is None
         self._is_tight = False
         """Whether less memory was left than held when a segment was last looked for."""
 
@@ -113,24 +110,25 @@ class CachingAllocator(Allocator):
         if steps > 1 and nbytes > ALIGNMENT * steps:
             step = (1 << nbytes.bit_length() - 1) // steps
             return max(-(-nbytes // step) * step, ALIGNMENT)
-        return (nbytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+        return nbytes + -nbytes % ALIGNMENT
 
     def _allocate(self, requested: int, nbytes: int, stream: int) -> Block:
-        block = Block(self, 0, nbytes, requested, stream)
         self._allocations += 1
-        pool = self._pool(stream, small=nbytes <= SMALL_BLOCK)
-        if self._is_tight and not pool.small and not self._is_kept(stream):
-            found = self._take_where_tight(pool, nbytes)
+        small = nbytes <= SMALL_BLOCK
+        pool = self._pools.get((stream, small)) or self._add_pool(stream, small=small)
+        if self._is_tight and not small and not self._is_kept(stream):
+            segment, address, taken = self._take_where_tight(pool, nbytes)
         else:
-            found = self._take(pool, nbytes)
-        block.place, block.address, block.nbytes = found
+            segment, address, taken = self._take(pool, nbytes)
+        block = Block(self, address, taken, requested, stream)
+        block.place = segment
         return block
 
     def _take(self, pool: Pool, nbytes: int) -> tuple[HeldMemory, int, int]:
         piece = pool.find(nbytes)
         if piece is None and self._ownerless and self._adopt(pool):
             piece = pool.find(nbytes)
-        if piece is not None and self._spares(piece, pool, nbytes):
+        if piece is not None and not pool.small and self._spares(piece, nbytes):
             with suppress(OutOfMemoryError):
                 return self._grow(pool, nbytes)
             piece = pool.find(nbytes)  # it may be gone: room was to be made
@@ -140,18 +138,16 @@ class CachingAllocator(Allocator):
         segment = block.place
         segment.place.put(block.address, block.nbytes, segment)
 
-    def _pool(self, stream: int, *, small: bool) -> Pool:
-        pool = self._pools.get((stream, small))
-        if pool is None:
-            rules = self._small_rules if small else self._large_rules
-            pool = self._pools[stream, small] = Pool(self._ledger, stream, rules, small=small)
+    def _add_pool(self, stream: int, *, small: bool) -> Pool:
+        rules = Rules(ALIGNMENT, spare_idle=not self._follows_torch) if small else self._large_rules
+        pool = self._pools[stream, small] = Pool(self._ledger, stream, rules, small=small)
         return pool
 
     # --- taking memory from upstream
 
-    def _spares(self, piece: Piece, pool: Pool, nbytes: int) -> bool:
-        """Whether to rather take a new segment than to break ``piece``, which is one as a whole."""
-        if pool.small or self._follows_torch or not is_idle(piece):
+    def _spares(self, piece: Piece, nbytes: int) -> bool:
+        """Whether to rather take a new segment than to break ``piece``, if it is one as a whole, for a large block."""
+        if self._follows_torch or not is_idle(piece):
             return False
         large = _SPARE_TIMES * max(nbytes, _LEAST_SEGMENT_BELOW_PEAK)
         return piece[0] > large and self._ration.left(self._allocations) > _RATION_KEPT
@@ -159,7 +155,7 @@ class CachingAllocator(Allocator):
     def _grow(self, pool: Pool, nbytes: int) -> tuple[HeldMemory, int, int]:
         if self.garbage_collection_threshold and not self._is_kept(pool.stream):
             self._collect_garbage()
-        if self._may_be_tight and not self._is_kept(pool.stream):
+        if not self._follows_torch and self.max_split_size is None and not self._is_kept(pool.stream):
             self._note_tightness(self._left())
             if self._is_tight and not pool.small:
                 return self._take_where_tight(pool, nbytes)
@@ -384,7 +380,8 @@ class CachingAllocator(Allocator):
     def _recover(self) -> None:
         for segment in self._held.values():
             if segment.place is None:  # taken from upstream, and not yet in a pool
-                segment.place = self._pool(segment.stream, small=segment.small)
+                key = segment.stream, segment.small
+                segment.place = self._pools.get(key) or self._add_pool(segment.stream, small=segment.small)
         self._pools = {key: pool for key, pool in self._pools.items() if pool.fence is None}
         pools = {id(segment.place): segment.place for segment in self._held.values()}
         self._ownerless = [pool for pool in pools.values() if pool.fence is not None]

@@ -396,7 +396,6 @@ class ExpandableAllocator(Allocator):
     # --- sleep
 
     def _fall_asleep(self, tag: int, keep: Keep | None) -> int:
-        self._check_open()
         self._poll_fences()
         self._await_waiting()
         spaces = self._tagged(tag)

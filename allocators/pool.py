@@ -35,19 +35,6 @@ class Rules:
     spare_idle: bool = False
     """Whether a segment that is free as a whole is only broken when nothing else fits."""
 
-    def fits(self, piece_nbytes: int, nbytes: int) -> bool:
-        """Whether a piece of ``piece_nbytes``, large enough, may serve ``nbytes``."""
-        limit = self.max_split_size
-        if limit is None or piece_nbytes < limit:
-            return True
-        return nbytes >= limit and piece_nbytes < nbytes + _OVERSIZE_SLACK
-
-    def cuts(self, piece_nbytes: int, nbytes: int) -> bool:
-        """Whether a piece of ``piece_nbytes`` is cut to serve ``nbytes``."""
-        if self.max_split_size is not None and nbytes >= self.max_split_size:
-            return False
-        return piece_nbytes - nbytes >= self.remainder
-
 
 class Pool:
     """The segments of one stream, small or large, and what is free in them. ``HeldMemory.place`` of each is its pool.
@@ -89,16 +76,17 @@ class Pool:
     def find(self, nbytes: int) -> Piece | None:
         """The smallest free piece of at least ``nbytes``, of equals that of the lowest address; None if none fits."""
         self.searches += 1
-        pieces, rules = self._pieces, self._rules
-        place = bisect_left(pieces, (nbytes,))
-        if place == len(pieces) or not rules.fits(pieces[place][0], nbytes):
-            return None
-        if rules.spare_idle:
-            for other in range(place, len(pieces)):
-                piece = pieces[other]
-                if not is_idle(piece):
-                    return piece if rules.fits(piece[0], nbytes) else pieces[place]
-        return pieces[place]
+        pieces, limit = self._pieces, self._rules.max_split_size
+        first, end = bisect_left(pieces, (nbytes,)), len(pieces)
+        if limit is not None:
+            end = bisect_left(pieces, (limit if nbytes < limit else nbytes + _OVERSIZE_SLACK,))
+        place = first
+        if self._rules.spare_idle:
+            while place < end and pieces[place][0] == pieces[place][2].nbytes:
+                place += 1
+        if place < end:
+            return pieces[place]
+        return pieces[first] if first < end else None
 
     def smallest(self, nbytes: int) -> Piece | None:
         """The same, whether or not the piece is a segment as a whole, and whatever the rules say."""
@@ -108,34 +96,34 @@ class Pool:
 
     def take(self, piece: Piece, nbytes: int) -> tuple[HeldMemory, int, int]:
         """Take the first ``nbytes`` of a free piece for use: its segment, its address and the bytes taken."""
-        taken, address, segment, _ = piece
-        blocks, change = (0, 0) if taken == segment.nbytes else (-1, -taken)
+        whole, address, segment, _ = piece
+        rest, limit = whole - nbytes, self._rules.max_split_size
         self._unlist(piece)
-        if self._rules.cuts(taken, nbytes):
-            rest, taken = taken - nbytes, nbytes
+        if rest < self._rules.remainder or (limit is not None and nbytes >= limit):
+            rest = 0
+        else:
             self._list(rest, address + nbytes, segment)
-            blocks, change = blocks + 1, change + rest
-        if change:
-            self._ledger.split(blocks, change, small=self.small)
-        return segment, address, taken
+        if whole < segment.nbytes:
+            self._ledger.split(0 if rest else -1, rest - whole, self.small)
+        elif rest:
+            self._ledger.split(1, rest, self.small)
+        return segment, address, whole - rest
 
     def put(self, address: int, nbytes: int, segment: HeldMemory) -> None:
         """Make a block's memory in ``segment`` free again, and one with its free neighbours."""
-        blocks = change = 0
         before, after = self._ending.get(address), self._starting.get(address + nbytes)
+        joined, pieces = nbytes, 1
         if after is not None and after[2] is segment:
             self._unlist(after)
-            nbytes += after[0]
-            blocks, change = -1, -after[0]
+            joined, pieces = joined + after[0], 0
         if before is not None and before[2] is segment:
             self._unlist(before)
-            address, nbytes = before[1], nbytes + before[0]
-            blocks, change = blocks - 1, change - before[0]
-        self._list(nbytes, address, segment)
-        if nbytes < segment.nbytes:
-            blocks, change = blocks + 1, change + nbytes
-        if change:
-            self._ledger.split(blocks, change, small=self.small)
+            address, joined, pieces = before[1], joined + before[0], pieces - 1
+        self._list(joined, address, segment)
+        if joined < segment.nbytes:
+            self._ledger.split(pieces, nbytes, self.small)
+        elif joined > nbytes:
+            self._ledger.split(pieces - 1, nbytes - joined, self.small)
 
     def pieces(self) -> list[Piece]:
         """The free pieces, smallest first."""

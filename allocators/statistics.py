@@ -131,8 +131,10 @@ class Ledger:
         # Until something waits, what is active is what is allocated, and is counted once.
         figures["active"], figures["active_bytes"] = figures["allocation"], figures["allocated_bytes"]
         self._figures = figures
-        self._kinds = _kinds(figures)
-        """By whether something is small: its counters."""
+        self._in_hand = _parts(figures, "allocation", "allocated_bytes", "requested_bytes")
+        self._active = _parts(figures, "active", "active_bytes")
+        self._held = _parts(figures, "segment", "reserved_bytes")
+        self._split = _parts(figures, "inactive_split", "inactive_split_bytes")
         self._waited = False
         self.num_alloc_retries = self.num_ooms = self.num_sync_all_streams = 0
         self.num_device_alloc = self.num_device_free = 0
@@ -163,30 +165,32 @@ class Ledger:
 
     def allocated(self, nbytes: int, requested: int) -> None:
         """Count a block that goes into the program's hands."""
-        kind = self._kinds[nbytes <= SMALL_BLOCK]
-        kind["allocation"].change(1)
-        kind["allocated_bytes"].change(nbytes)
-        kind["requested_bytes"].change(requested)
+        small = nbytes <= SMALL_BLOCK
+        number, rounded, asked = self._in_hand[small]
+        number.rise(1)
+        rounded.rise(nbytes)
+        asked.rise(requested)
         if self._waited:
-            kind["active"].change(1)
-            kind["active_bytes"].change(nbytes)
+            number, rounded = self._active[small]
+            number.rise(1)
+            rounded.rise(nbytes)
 
-    def freed(self, nbytes: int, requested: int, *, waits: bool = False) -> None:
+    def freed(self, nbytes: int, requested: int, waits: bool = False) -> None:
         """Count a block that leaves the program's hands. ``waits``: it stays active until it has ``passed``."""
         if waits:
             self._tell_active_apart()
-        kind = self._kinds[nbytes <= SMALL_BLOCK]
-        kind["allocation"].current -= 1
-        kind["allocated_bytes"].current -= nbytes
-        kind["requested_bytes"].current -= requested
+        number, rounded, asked = self._in_hand[nbytes <= SMALL_BLOCK]
+        number.current -= 1
+        rounded.current -= nbytes
+        asked.current -= requested
         if self._waited and not waits:
             self.passed(nbytes)
 
     def passed(self, nbytes: int) -> None:
         """Count a block that is active no longer: it waits for no stream."""
-        kind = self._kinds[nbytes <= SMALL_BLOCK]
-        kind["active"].current -= 1
-        kind["active_bytes"].current -= nbytes
+        number, rounded = self._active[nbytes <= SMALL_BLOCK]
+        number.current -= 1
+        rounded.current -= nbytes
 
     def took_segment(self, held: HeldMemory) -> None:
         """Count a segment taken from upstream, by the call ``held.number``."""
@@ -208,15 +212,16 @@ class Ledger:
 
     def mapped(self, segments: int, nbytes: int, *, small: bool) -> None:
         """Count a change in what is held: in segments (memory without a gap), and in bytes."""
-        kind = self._kinds[small]
-        kind["segment"].change(segments)
-        kind["reserved_bytes"].change(nbytes)
+        number, size = self._held[small]
+        number.change(segments)
+        size.change(nbytes)
 
-    def split(self, blocks: int, nbytes: int, *, small: bool) -> None:
+    def split(self, blocks: int, nbytes: int, small: bool) -> None:
         """Count a change in the free blocks that share a segment with used ones: in number, and in bytes."""
-        kind = self._kinds[small]
-        kind["inactive_split"].change(blocks)
-        kind["inactive_split_bytes"].change(nbytes)
+        number, size = self._split[small]
+        if blocks:
+            number.change(blocks)
+        size.change(nbytes)
 
     def correct(self, blocks: Iterable[Block], segments: Iterable[Segment], *, splits: bool) -> None:
         """Count anew what is held and in use, after an operation that was interrupted.
@@ -262,7 +267,7 @@ class Ledger:
         if not self._waited:
             figures = self._figures
             figures["active"], figures["active_bytes"] = deepcopy((figures["allocation"], figures["allocated_bytes"]))
-            self._kinds = _kinds(figures)
+            self._active = _parts(figures, "active", "active_bytes")
             self._waited = True  # the last step: broken off before, this is done again
 
 
@@ -294,20 +299,24 @@ class _Part(Counter):
         self.figure = figure
         self.other: _Part
 
-    def change(self, amount: int) -> None:
-        """Add ``amount`` and keep the peaks, or take its opposite off where it is negative."""
+    def rise(self, amount: int) -> None:
+        """Add ``amount``, and keep the peaks."""
+        self.allocated += amount
         current = self.current = self.current + amount
+        if current > self.peak:
+            self.peak = current
+        together, figure = current + self.other.current, self.figure
+        if together > figure.peak:
+            figure.peak = together
+
+    def change(self, amount: int) -> None:
+        """Add ``amount``, or take its opposite off where it is negative."""
         if amount > 0:
-            self.allocated += amount
-            if current > self.peak:
-                self.peak = current
-            together = current + self.other.current
-            if together > self.figure.peak:
-                self.figure.peak = together
+            self.rise(amount)
+        else:
+            self.current += amount
 
 
-def _kinds(figures: dict[str, _Figure]) -> dict[bool, dict[str, _Part]]:
-    return {
-        True: {name: figure.small for name, figure in figures.items()},
-        False: {name: figure.large for name, figure in figures.items()},
-    }
+def _parts(figures: dict[str, _Figure], *names: str) -> tuple[tuple[_Part, ...], tuple[_Part, ...]]:
+    """Of the figures with these names, the counters of the large blocks and those of the small ones."""
+    return tuple(figures[name].large for name in names), tuple(figures[name].small for name in names)
