@@ -42,15 +42,15 @@ class GradScaler:
         self._stepped: set[int] = set()
 
     def is_enabled(self) -> bool:
-        """Whether this does anything."""
+        """Whether losses are scaled at all; if not, every method passes on what it is given."""
         return self._enabled
 
     def get_scale(self) -> float:
-        """By what losses are multiplied."""
+        """The factor by which losses are multiplied; 1 if scaling is off."""
         return self._scale if self._enabled else 1.0
 
     def scale(self, outputs: Any) -> Any:
-        """A loss, or several, times the scale."""
+        """``outputs``, a loss or a list or tuple of them, times the scale."""
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
@@ -117,14 +117,14 @@ class GradScaler:
         self._stepped.clear()
 
     def state_dict(self) -> dict[str, Any]:
-        """What has to be kept to go on."""
+        """The scale and how it changes, for ``load_state_dict``; empty if scaling is off."""
         if not self._enabled:
             return {}
         settings = {"growth_factor": self._growth, "backoff_factor": self._backoff, "growth_interval": self._interval}
         return {"scale": self._scale, **settings, "_growth_tracker": self._well}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on where another one was."""
+        """Go on where the scaler stood whose ``state_dict`` this is."""
         if self._enabled:
             self._scale, self._well = state_dict["scale"], state_dict["_growth_tracker"]
             self._growth, self._backoff = state_dict["growth_factor"], state_dict["backoff_factor"]

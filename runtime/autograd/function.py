@@ -51,11 +51,11 @@ class FunctionCtx:
         self._kept = []
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
-        """Say which results have no gradient."""
+        """Say which results of ``forward`` have no gradient, such as indices."""
         self._plain = {id(each) for each in tensors}
 
     def mark_dirty(self, *tensors: Tensor) -> None:
-        """Say which arguments ``forward`` changes in place; it must return them."""
+        """Say which arguments ``forward`` changed in place. It must return them; their old values count as used up."""
         self._dirty = list(tensors)
 
     def set_materialize_grads(self, value: bool) -> None:

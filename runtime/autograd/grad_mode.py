@@ -33,7 +33,7 @@ recording = _Mode()
 
 
 def is_grad_enabled() -> bool:
-    """Whether operations are recorded in this thread."""
+    """Whether operations on tensors that require gradients are recorded in this thread."""
     return recording.enabled
 
 

@@ -69,7 +69,9 @@ class _Numbered(Module):
 
 
 class Sequential(_Numbered):
-    """Modules one after the other, each of what the one before made."""
+    """Modules that run one after the other, each on the result of the one before. Given as arguments, they are
+    named by their numbers; given as one mapping, by its keys.
+    """
 
     def __init__(self, *args: Any) -> None:
         super().__init__()
@@ -80,14 +82,14 @@ class Sequential(_Numbered):
             self.extend(args)
 
     def forward(self, input: Any) -> Any:
-        """What the last module makes."""
+        """Run all modules in order and return the last one's result; ``input`` itself if there are none."""
         for each in self:
             input = each(input)
         return input
 
 
 class ModuleList(_Numbered):
-    """A list of modules."""
+    """A list of modules, named by their numbers. It is not called itself; its modules' parameters belong to it."""
 
     def __init__(self, modules: Iterable[Module] | None = None) -> None:
         super().__init__()
@@ -99,7 +101,7 @@ class ModuleList(_Numbered):
 
 
 class ModuleDict(Module):
-    """Modules by name."""
+    """Modules by name, as a dictionary. It is not called itself; its modules' parameters belong to it."""
 
     def __init__(self, modules: Any = None) -> None:
         super().__init__()
@@ -107,7 +109,7 @@ class ModuleDict(Module):
             self.update(modules)
 
     def update(self, modules: Any) -> None:
-        """Add modules by name."""
+        """Add the modules of a mapping, or of pairs of a name and a module; those of the same names are replaced."""
         for name, each in modules.items() if isinstance(modules, (Mapping, ModuleDict)) else modules:
             self.add_module(name, each)
 
@@ -130,20 +132,20 @@ class ModuleDict(Module):
         return key in self._modules
 
     def keys(self) -> Iterable[str]:
-        """The names."""
+        """The modules' names, in the order in which they were added."""
         return self._modules.keys()
 
     def items(self) -> Iterable[tuple[str, Any]]:
-        """Names and modules."""
+        """Pairs of a name and a module, in the order in which they were added."""
         return self._modules.items()
 
     def values(self) -> Iterable[Any]:
-        """The modules."""
+        """The modules, in the order in which they were added."""
         return self._modules.values()
 
 
 class ParameterList(Module):
-    """A list of parameters."""
+    """A list of parameters, named by their numbers. Tensors that are none are made parameters."""
 
     def __init__(self, values: Iterable[Any] | None = None) -> None:
         super().__init__()
@@ -151,7 +153,7 @@ class ParameterList(Module):
             self.append(each)
 
     def append(self, value: Any) -> Any:
-        """Add a parameter at the end. Returns the list."""
+        """Add a parameter, or a tensor that is made one, at the end. Returns the list."""
         made = value if isinstance(value, Parameter) else Parameter(value)
         self.register_parameter(str(len(self)), made)
         return self

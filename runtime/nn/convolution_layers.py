@@ -75,37 +75,45 @@ class _Filters(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Give first values."""
+        """Draw new values: uniform within 1 / sqrt(elements of a filter) of 0, for ``weight`` and ``bias`` alike."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             bound = 1 / math.sqrt(math.prod(self.weight.shape[1:]))
             init.uniform_(self.bias, -bound, bound)
 
     def extra_repr(self) -> str:
-        """The lengths."""
+        """Channels, the filters' size and the stride."""
         return f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
 
 
 class Conv2d(_Filters):
-    """``functional.conv2d`` with filters of its own."""
+    """``functional.conv2d`` with filters and a bias of its own. The arguments are those of the function."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """The correlation with each filter."""
+        """Correlate images (n, channels, height, width), or one without n, with each filter.
+
+        Raises:
+            ValueError: the shapes do not fit.
+        """
         return conv2d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
 
 
 class Conv1d(_Filters):
-    """``functional.conv1d`` with filters of its own."""
+    """``functional.conv1d`` with filters and a bias of its own. The arguments are those of the function."""
 
     directions = 1
 
     def forward(self, input: Tensor) -> Tensor:
-        """The correlation with each filter."""
+        """Correlate rows (n, channels, length) with each filter.
+
+        Raises:
+            ValueError: the shapes do not fit.
+        """
         return conv1d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
 
 
 class ConvTranspose2d(_Filters):
-    """``functional.conv_transpose2d`` with filters of its own."""
+    """``functional.conv_transpose2d`` with filters and a bias of its own. The arguments are those of the function."""
 
     transposed = True
 
@@ -130,7 +138,11 @@ class ConvTranspose2d(_Filters):
         self.output_padding = output_padding
 
     def forward(self, input: Tensor) -> Tensor:
-        """What each element spreads."""
+        """Spread a filter from each element of images (n, channels, height, width), or of one without n, and add up.
+
+        Raises:
+            ValueError: the shapes do not fit.
+        """
         return conv_transpose2d(
             input,
             self.weight,
@@ -144,7 +156,7 @@ class ConvTranspose2d(_Filters):
 
 
 class MaxPool2d(Module):
-    """``functional.max_pool2d``."""
+    """The largest element of each window of images: ``functional.max_pool2d``, whose arguments it takes."""
 
     def __init__(
         self,
@@ -160,22 +172,30 @@ class MaxPool2d(Module):
         self.dilation, self.return_indices, self.ceil_mode = dilation, return_indices, ceil_mode
 
     def forward(self, input: Tensor) -> Any:
-        """The largest element of each window."""
+        """The largest element of each window of images (n, channels, height, width), or of one without n.
+
+        Raises:
+            ValueError: ``return_indices`` is asked for, or the image is too small.
+        """
         return max_pool2d(
             input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
         )
 
 
 class MaxPool1d(MaxPool2d):
-    """``functional.max_pool1d``."""
+    """The largest element of each window of rows: ``functional.max_pool1d``, whose arguments it takes."""
 
     def forward(self, input: Tensor) -> Any:
-        """The largest element of each window."""
+        """The largest element of each window of rows (n, channels, length).
+
+        Raises:
+            ValueError: the rows are too short.
+        """
         return max_pool1d(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
 
 
 class AvgPool2d(Module):
-    """``functional.avg_pool2d``."""
+    """The mean of each window of images: ``functional.avg_pool2d``, whose arguments it takes."""
 
     def __init__(
         self,
@@ -191,7 +211,11 @@ class AvgPool2d(Module):
         self.ceil_mode, self.count_include_pad, self.divisor_override = ceil_mode, count_include_pad, divisor_override
 
     def forward(self, input: Tensor) -> Tensor:
-        """The mean of each window."""
+        """The mean of each window of images (n, channels, height, width), or of one without n.
+
+        Raises:
+            ValueError: the image is too small.
+        """
         return avg_pool2d(
             input,
             self.kernel_size,
@@ -204,35 +228,39 @@ class AvgPool2d(Module):
 
 
 class AvgPool1d(AvgPool2d):
-    """``functional.avg_pool1d``."""
+    """The mean of each window of rows: ``functional.avg_pool1d``, whose arguments it takes."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """The mean of each window."""
+        """The mean of each window of rows (n, channels, length).
+
+        Raises:
+            ValueError: the rows are too short.
+        """
         return avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
 
 
 class AdaptiveAvgPool2d(Module):
-    """``functional.adaptive_avg_pool2d``."""
+    """Images reduced to ``output_size``, (height, width) or one number for both, by means of windows that cover them."""
 
     def __init__(self, output_size: Any) -> None:
         super().__init__()
         self.output_size = output_size
 
     def forward(self, input: Tensor) -> Tensor:
-        """The means of as many windows as asked for."""
+        """Images (n, channels, height, width), or one without n, in the size asked for."""
         return adaptive_avg_pool2d(input, self.output_size)
 
 
 class AdaptiveAvgPool1d(AdaptiveAvgPool2d):
-    """``functional.adaptive_avg_pool1d``."""
+    """Rows reduced to the length ``output_size`` by means of windows that cover them."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """The means of as many windows as asked for."""
+        """Rows (n, channels, length) in the length asked for."""
         return adaptive_avg_pool1d(input, self.output_size)
 
 
 class Upsample(Module):
-    """``functional.interpolate``."""
+    """Images in another size: ``functional.interpolate``, whose arguments it takes."""
 
     def __init__(
         self, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None
@@ -241,17 +269,25 @@ class Upsample(Module):
         self.size, self.scale_factor, self.mode, self.align_corners = size, scale_factor, mode, align_corners
 
     def forward(self, input: Tensor) -> Tensor:
-        """The images in another size."""
+        """Images (n, channels, height, width) in the size asked for.
+
+        Raises:
+            ValueError: there is no such mode, or neither size nor factor.
+        """
         return interpolate(input, self.size, self.scale_factor, self.mode, self.align_corners)
 
 
 class Unfold(Module):
-    """``functional.unfold``."""
+    """The windows of images as columns: ``functional.unfold``, whose arguments it takes."""
 
     def __init__(self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> None:
         super().__init__()
         self.kernel_size, self.dilation, self.padding, self.stride = kernel_size, dilation, padding, stride
 
     def forward(self, input: Tensor) -> Tensor:
-        """The windows as columns."""
+        """The windows of ``input``, (n, channels, height, width), as (n, channels * elements of a window, positions).
+
+        Raises:
+            ValueError: the image is too small.
+        """
         return unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)

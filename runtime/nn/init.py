@@ -28,13 +28,29 @@ __all__ = [
 
 @no_grad()
 def uniform_(tensor: Any, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Any:
-    """Numbers that are equally probable between ``a`` and ``b``."""
+    """Fill with random numbers equally distributed from ``a`` up to but without ``b``. Returns the tensor.
+
+    Raises:
+        ValueError: ``b`` is less than ``a``, or a limit is not finite.
+        TypeError: the elements are not floating-point.
+    """
     return tensor.uniform_(a, b, generator=generator)
 
 
 @no_grad()
 def normal_(tensor: Any, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Any:
-    """Normal numbers."""
+    """Fill with random numbers of the normal distribution. Returns the tensor.
+
+    Args:
+        tensor: what is filled.
+        mean: the distribution's mean.
+        std: its standard deviation.
+        generator: where random numbers come from; the device's default generator if None.
+
+    Raises:
+        ValueError: ``std`` is negative.
+        TypeError: the elements are not floating-point.
+    """
     return tensor.normal_(mean, std, generator=generator)
 
 
@@ -42,7 +58,13 @@ def normal_(tensor: Any, mean: float = 0.0, std: float = 1.0, generator: Any = N
 def trunc_normal_(
     tensor: Any, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
 ) -> Any:
-    """Normal numbers between ``a`` and ``b``: those outside are drawn again."""
+    """Fill with random numbers of the normal distribution between ``a`` and ``b``: what falls outside is drawn again
+    until nothing does. Returns the tensor, and waits for the device.
+
+    Raises:
+        ValueError: ``std`` is negative.
+        TypeError: the elements are not floating-point.
+    """
     tensor.normal_(mean, std, generator=generator)
     outside = (tensor < a) | (tensor > b)
     while bool(outside.any()):
@@ -53,23 +75,27 @@ def trunc_normal_(
 
 @no_grad()
 def constant_(tensor: Any, val: float) -> Any:
-    """One number everywhere."""
+    """Fill with the number ``val``. Returns the tensor."""
     return tensor.fill_(val)
 
 
 def ones_(tensor: Any) -> Any:
-    """1 everywhere."""
+    """Fill with 1. Returns the tensor."""
     return constant_(tensor, 1.0)
 
 
 def zeros_(tensor: Any) -> Any:
-    """0 everywhere."""
+    """Fill with 0. Returns the tensor."""
     return constant_(tensor, 0.0)
 
 
 @no_grad()
 def eye_(tensor: Any) -> Any:
-    """1 on the diagonal of a matrix, 0 elsewhere."""
+    """Fill a matrix with 1 on its diagonal and 0 elsewhere. Returns the matrix.
+
+    Raises:
+        IndexError: the tensor has fewer than two dimensions.
+    """
     return tensor.copy_(eye(tensor.shape[0], tensor.shape[1], dtype=tensor.dtype, device=tensor.device))
 
 
@@ -77,7 +103,12 @@ _GAINS = {"linear": 1.0, "conv1d": 1.0, "conv2d": 1.0, "sigmoid": 1.0, "tanh": 5
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """By how much first values are larger for what follows them.
+    """The factor for first values that keeps variances through a function that follows, as torch recommends it.
+
+    Args:
+        nonlinearity: the function: ``linear``, ``conv1d``, ``conv2d``, ``sigmoid``, ``tanh``, ``selu``, ``relu`` or
+            ``leaky_relu``.
+        param: for ``leaky_relu`` its negative slope, 0.01 if None.
 
     Raises:
         ValueError: there is no such function.

@@ -18,18 +18,28 @@ __all__ = ["Dropout", "Dropout2d", "Embedding", "Flatten", "Identity", "Linear",
 
 
 class Identity(Module):
-    """Its argument."""
+    """A layer that returns its input. It takes any arguments and ignores them."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         super().__init__()
 
     def forward(self, input: Tensor) -> Tensor:
-        """The argument."""
+        """Return ``input`` itself."""
         return input
 
 
 class Linear(Module):
-    """``input @ weight.T + bias``."""
+    """``input @ weight.T + bias`` along the last dimension.
+
+    Args:
+        in_features: the length of the input's last dimension.
+        out_features: the length of the result's last dimension.
+        bias: whether there is one.
+        device: where the parameters are.
+        dtype: their element type.
+
+    ``weight`` is (out_features, in_features), ``bias`` (out_features).
+    """
 
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
@@ -43,23 +53,35 @@ class Linear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Give first values."""
+        """Draw new values: uniform within ``1 / sqrt(in_features)`` of 0, for ``weight`` and ``bias`` alike."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             bound = 1 / math.sqrt(self.in_features) if self.in_features else 0
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, input: Tensor) -> Tensor:
-        """The product along the last dimension."""
+        """The product of ``input``, (..., in_features), as (..., out_features).
+
+        Raises:
+            ValueError: the last dimension of ``input`` has another length.
+        """
         return linear(input, self.weight, self.bias)
 
     def extra_repr(self) -> str:
-        """The lengths."""
+        """The numbers of features, and whether there is a bias."""
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
 class Embedding(Module):
-    """A row of ``weight`` for each integer."""
+    """A table of vectors: for each integer of the input the row of ``weight`` at that index.
+
+    Args:
+        num_embeddings: how many rows there are.
+        embedding_dim: the length of a row.
+        padding_idx: a row that begins as zeros and gets no gradient, or None.
+        device: where the table is.
+        dtype: its element type.
+    """
 
     def __init__(
         self,
@@ -77,35 +99,55 @@ class Embedding(Module):
             init.zeros_(self.weight.detach()[padding_idx])
 
     def forward(self, input: Tensor) -> Tensor:
-        """The rows."""
+        """The rows at the integers of ``input``, (...), as (..., embedding_dim).
+
+        Raises:
+            IndexError: on the CPU: an index is out of range.
+        """
         return embedding(input, self.weight, self.padding_idx)
 
     def extra_repr(self) -> str:
-        """The lengths."""
+        """How many rows there are, and how long they are."""
         return f"{self.num_embeddings}, {self.embedding_dim}"
 
 
 class Dropout(Module):
-    """Elements made 0 with probability ``p`` while training."""
+    """While training, makes each element 0 with probability ``p`` and divides the others by ``1 - p``. Otherwise it
+    returns its input.
+
+    Args:
+        p: the probability.
+        inplace: whether to write the result to the input.
+    """
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
         self.p, self.inplace = p, inplace
 
     def forward(self, input: Tensor) -> Tensor:
-        """What is left."""
+        """``input`` with elements left out, in the same shape.
+
+        Raises:
+            ValueError: ``p`` is no probability.
+        """
         return dropout(input, self.p, self.training, self.inplace)
 
     def extra_repr(self) -> str:
-        """The probability."""
+        """The probability, and whether the input is overwritten."""
         return f"p={self.p}, inplace={self.inplace}"
 
 
 class Dropout2d(Dropout):
-    """Whole channels made 0 with probability ``p`` while training."""
+    """While training, makes whole channels 0 with probability ``p`` and divides the others by ``1 - p``. Otherwise
+    it returns its input.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
-        """What is left."""
+        """``input``, (n, channels, ...), with channels left out, in the same shape.
+
+        Raises:
+            ValueError: ``p`` is no probability.
+        """
         if not self.training or not self.p:
             return input
         mask = input.detach().new_ones(*input.shape[:2], *[1] * (input.ndim - 2))
@@ -113,24 +155,32 @@ class Dropout2d(Dropout):
 
 
 class Flatten(Module):
-    """Dimensions made one; by default all but the first."""
+    """Makes one dimension of those from ``start_dim`` to ``end_dim``; by default of all but the first."""
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()
         self.start_dim, self.end_dim = start_dim, end_dim
 
     def forward(self, input: Tensor) -> Tensor:
-        """The same elements."""
+        """``input`` with those dimensions made one: a view where strides allow it, else a copy.
+
+        Raises:
+            IndexError: there is no such dimension.
+        """
         return flatten(input, self.start_dim, self.end_dim)
 
 
 class Unflatten(Module):
-    """A dimension made several."""
+    """Makes several dimensions, of the lengths ``unflattened_size``, of dimension ``dim``. One length may be -1."""
 
     def __init__(self, dim: int, unflattened_size: Any) -> None:
         super().__init__()
         self.dim, self.unflattened_size = dim, unflattened_size
 
     def forward(self, input: Tensor) -> Tensor:
-        """The same elements."""
+        """A view of ``input`` with dimension ``dim`` cut into several.
+
+        Raises:
+            ValueError: the lengths do not multiply to that of the dimension.
+        """
         return unflatten(input, self.dim, self.unflattened_size)

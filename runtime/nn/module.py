@@ -18,7 +18,7 @@ __all__ = ["IncompatibleKeys", "Module"]
 
 
 class IncompatibleKeys(NamedTuple):
-    """What ``load_state_dict`` found to differ."""
+    """What ``load_state_dict`` found to differ: the names that were missing, and those that nothing has."""
 
     missing_keys: list[str]
     unexpected_keys: list[str]
@@ -117,7 +117,7 @@ class Module:
         return sorted({*super().__dir__(), *self._parameters, *self._buffers, *self._modules})
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Add a parameter, or a place for one."""
+        """Add a parameter as attribute ``name``. With None the name is known, and holds nothing."""
         self._parameters[name] = param
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
@@ -127,7 +127,7 @@ class Module:
             self._transient.add(name)
 
     def register_module(self, name: str, module: Module | None) -> None:
-        """Add a module."""
+        """Add a module as attribute ``name``. With None the name is known, and holds nothing."""
         self._modules[name] = module
 
     add_module = register_module
@@ -174,7 +174,7 @@ class Module:
                 yield from each.named_modules(seen, f"{prefix}.{name}" if prefix else name, remove_duplicate)
 
     def modules(self) -> Iterator[Module]:
-        """This module and all within it."""
+        """This module and all within it, at any depth; each once."""
         return (each for _, each in self.named_modules())
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
@@ -202,21 +202,33 @@ class Module:
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
-        """All parameters with their paths; each once."""
+        """Pairs of a path such as ``layer2.0.weight`` and a parameter.
+
+        Args:
+            prefix: what stands before each path.
+            recurse: whether those of modules within this one are included.
+            remove_duplicate: whether a parameter that has several paths comes once.
+        """
         return self._named("_parameters", prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
-        """All parameters."""
+        """All parameters, each once; without ``recurse`` only those of this module itself."""
         return (each for _, each in self.named_parameters(recurse=recurse))
 
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
-        """All buffers with their paths; each once."""
+        """Pairs of a path such as ``layer2.1.running_mean`` and a buffer.
+
+        Args:
+            prefix: what stands before each path.
+            recurse: whether those of modules within this one are included.
+            remove_duplicate: whether a buffer that has several paths comes once.
+        """
         return self._named("_buffers", prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
-        """All buffers."""
+        """All buffers, each once; without ``recurse`` only those of this module itself."""
         return (each for _, each in self.named_buffers(recurse=recurse))
 
     # --- state
@@ -343,7 +355,7 @@ class Module:
         return self._apply(lambda tensor: tensor.cpu())
 
     def type(self, dst_type: Any) -> Any:
-        """Convert all parameters and buffers. Returns the module."""
+        """Convert all parameters and buffers to the element type ``dst_type``. Returns the module."""
         return self._apply(lambda tensor: tensor.type(dst_type))
 
     def _floats(self, kind: Any) -> Any:
@@ -382,7 +394,7 @@ class Module:
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Take away the gradients of all parameters, or make them 0."""
+        """Take the gradients of all parameters away; or, unless ``set_to_none``, fill them with 0."""
         for each in self.parameters():
             if each.grad is not None:
                 if set_to_none:
@@ -401,7 +413,7 @@ class Module:
         return RemovableHandle(self._forward_pre_hooks, hook)
 
     def extra_repr(self) -> str:
-        """What stands in the parentheses of the module's text."""
+        """What the module's text shows between its parentheses; subclasses name their settings."""
         return ""
 
     def __repr__(self) -> str:

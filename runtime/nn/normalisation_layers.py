@@ -72,7 +72,7 @@ class _BatchNorm(Module):
         )
 
     def extra_repr(self) -> str:
-        """The settings."""
+        """The number of channels and the settings."""
         return f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}"
 
 
@@ -89,7 +89,16 @@ class BatchNorm2d(_BatchNorm):
 
 
 class LayerNorm(Module):
-    """The last dimensions standardised."""
+    """The last dimensions of each sample brought to a mean of 0 and a variance of 1, then scaled and shifted.
+
+    Args:
+        normalized_shape: the lengths of these dimensions; a number for the last one alone.
+        eps: what is added to the variance.
+        elementwise_affine: whether there is a ``weight`` to multiply by, of that shape.
+        bias: whether there is also a ``bias`` to add, of that shape.
+        device: where the parameters are.
+        dtype: their element type.
+    """
 
     def __init__(
         self,
@@ -108,16 +117,30 @@ class LayerNorm(Module):
         self.register_parameter("bias", Parameter(zeros(shape, **made)) if elementwise_affine and bias else None)
 
     def forward(self, input: Tensor) -> Tensor:
-        """The last dimensions standardised."""
+        """``input``, (..., *normalized_shape), standardised.
+
+        Raises:
+            ValueError: the last dimensions are not ``normalized_shape``.
+        """
         return layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        """The settings."""
+        """The shape that is standardised, and the settings."""
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
 
 
 class GroupNorm(Module):
-    """Groups of channels standardised, of each sample."""
+    """Each sample's channels in groups, each group brought to a mean of 0 and a variance of 1; then scaled and
+    shifted by channel.
+
+    Args:
+        num_groups: how many groups there are; they divide ``num_channels``.
+        num_channels: the length of the second dimension.
+        eps: what is added to the variance.
+        affine: whether there are ``weight`` and ``bias``, a number for each channel.
+        device: where the parameters are.
+        dtype: their element type.
+    """
 
     def __init__(
         self,
@@ -135,12 +158,24 @@ class GroupNorm(Module):
         self.register_parameter("bias", Parameter(zeros(num_channels, **made)) if affine else None)
 
     def forward(self, input: Tensor) -> Tensor:
-        """The groups standardised."""
+        """``input``, (n, num_channels, ...), standardised by groups.
+
+        Raises:
+            ValueError: the channels cannot be divided into so many groups.
+        """
         return group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
 
 class RMSNorm(Module):
-    """The last dimensions divided by the root of their mean square."""
+    """The last dimensions of each sample divided by the root of their mean square, then scaled.
+
+    Args:
+        normalized_shape: the lengths of these dimensions; a number for the last one alone.
+        eps: what is added to the mean square; the least step of the element type at 1 if None.
+        elementwise_affine: whether there is a ``weight`` to multiply by, of that shape.
+        device: where the weight is.
+        dtype: its element type.
+    """
 
     def __init__(
         self,
@@ -157,5 +192,9 @@ class RMSNorm(Module):
         self.register_parameter("weight", made)
 
     def forward(self, input: Tensor) -> Tensor:
-        """The last dimensions divided."""
+        """``input``, (..., *normalized_shape), divided and scaled.
+
+        Raises:
+            ValueError: the last dimensions are not ``normalized_shape``.
+        """
         return rms_norm(input, self.normalized_shape, self.weight, self.eps)

@@ -75,13 +75,22 @@ def clip_grad_value_(parameters: Any, clip_value: float, foreach: Any = None) ->
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """All elements of all parameters, in one dimension."""
+    """All elements of all parameters, one parameter after the other, as a new tensor of one dimension.
+
+    Raises:
+        ShapeError: there are no parameters.
+        DeviceMismatchError: they are on different devices.
+    """
     return cat([each.reshape(-1) for each in parameters])
 
 
 @no_grad()
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
-    """Write the elements of one dimension back to the parameters."""
+    """Write the elements of ``vec``, as ``parameters_to_vector`` makes it, back to the parameters.
+
+    Raises:
+        ValueError: the vector is too short.
+    """
     start = 0
     for each in parameters:
         count = each.numel()

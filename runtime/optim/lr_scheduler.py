@@ -48,14 +48,15 @@ class LRScheduler:
         raise NotImplementedError(f"{type(self).__name__} does not say what the rates are")
 
     def get_last_lr(self) -> list[float]:
-        """The rates that were set last."""
+        """The rates that were set last, one for each group."""
         return self._last_lr
 
     def _current(self) -> list[float]:
         return [group["lr"] for group in self.optimizer.param_groups]
 
     def step(self, epoch: int | None = None) -> None:
-        """Go one step on, or to step ``epoch``."""
+        """Set the rates of the next step; or those of step ``epoch``, counted from 0, as if all before it had been
+        taken."""
         if epoch is None:
             self.last_epoch += 1
             self._set(self.get_lr())
@@ -70,16 +71,17 @@ class LRScheduler:
         self._last_lr = list(rates)
 
     def state_dict(self) -> dict[str, Any]:
-        """All that is remembered but the optimiser and functions."""
+        """All that is needed to go on later, without the optimiser and functions, for ``load_state_dict``."""
         return {name: value for name, value in self.__dict__.items() if name not in ("optimizer", "lr_lambdas")}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take over what another one remembered."""
+        """Go on where the scheduler stood whose ``state_dict`` this is."""
         self.__dict__.update(state_dict)
 
 
 class LambdaLR(LRScheduler):
-    """The first rate times what a function makes of the step."""
+    """A group's rate is its first one times ``lr_lambda(step)``: one function for all groups, or a list with one for
+    each."""
 
     def __init__(self, optimizer: Optimizer, lr_lambda: Any, last_epoch: int = -1) -> None:
         several = isinstance(lr_lambda, (list, tuple))
@@ -94,7 +96,7 @@ class LambdaLR(LRScheduler):
 
 
 class StepLR(LRScheduler):
-    """Times ``gamma`` every ``step_size`` steps."""
+    """The rate is multiplied by ``gamma`` every ``step_size`` steps."""
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
         self.step_size, self.gamma = step_size, gamma
@@ -108,7 +110,7 @@ class StepLR(LRScheduler):
 
 
 class MultiStepLR(LRScheduler):
-    """Times ``gamma`` at each of ``milestones``."""
+    """The rate is multiplied by ``gamma`` at each of the steps ``milestones``; twice at one that is named twice."""
 
     def __init__(
         self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1, last_epoch: int = -1
@@ -122,7 +124,7 @@ class MultiStepLR(LRScheduler):
 
 
 class ExponentialLR(LRScheduler):
-    """Times ``gamma`` at each step."""
+    """The rate is multiplied by ``gamma`` at each step."""
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
@@ -134,7 +136,7 @@ class ExponentialLR(LRScheduler):
 
 
 class ConstantLR(LRScheduler):
-    """Times ``factor`` until step ``total_iters``."""
+    """The rate is ``factor`` times the first one until step ``total_iters``, and then the first one."""
 
     def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5, last_epoch: int = -1) -> None:
         self.factor, self.total_iters = factor, total_iters
@@ -166,7 +168,7 @@ class LinearLR(LRScheduler):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """Along half a cosine to ``eta_min`` at step ``T_max``, and back."""
+    """The rate goes down half a cosine from the first one to ``eta_min`` at step ``T_max``, and then up again."""
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:  # noqa: N803
         self.T_max, self.eta_min = T_max, eta_min
@@ -257,7 +259,7 @@ class OneCycleLR(LRScheduler):
 
 
 class SequentialLR(LRScheduler):
-    """Schedulers one after the other, changing at ``milestones``."""
+    """Schedulers that take turns: at each of the steps ``milestones`` the next one begins, from its step 0."""
 
     def __init__(
         self, optimizer: Optimizer, schedulers: Sequence[Any], milestones: Sequence[int], last_epoch: int = -1
@@ -272,7 +274,7 @@ class SequentialLR(LRScheduler):
         self._last_lr = self.schedulers[0].get_last_lr()
 
     def step(self, epoch: int | None = None) -> None:
-        """Go one step on."""
+        """Set the rate of the next step by the scheduler whose turn it is. ``epoch`` makes no difference."""
         del epoch
         self.last_epoch += 1
         number = bisect_right(self.milestones, self.last_epoch)
@@ -317,7 +319,7 @@ class ReduceLROnPlateau(LRScheduler):
         return sign * measure < sign * self.best - (margin if math.isfinite(self.best) else 0)
 
     def step(self, metrics: Any = None, epoch: int | None = None) -> None:  # type: ignore[override]
-        """Take a measure into account."""
+        """Tell the scheduler ``metrics``, a number or a tensor of one element; a tensor on a device is waited for."""
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         measure = float(metrics)
         if self._better(measure):

@@ -92,7 +92,19 @@ def data_parallel(
     dim: int = 0,
     module_kwargs: dict[str, Any] | None = None,
 ) -> Any:
-    """What ``DataParallel(module, ...)`` gives for ``inputs``: a tuple of arguments, or one."""
+    """What ``DataParallel(module, ...)`` gives for ``inputs``, without keeping the replicas.
+
+    Args:
+        module: the network, on the first of the devices.
+        inputs: a tuple of arguments, or one; tensors are divided along ``dim``.
+        device_ids: the devices; all if None.
+        output_device: where results are joined; the first device if None.
+        dim: the dimension of samples.
+        module_kwargs: arguments by name.
+
+    Raises:
+        CuplugError: a parameter or a buffer is not on the first device.
+    """
     given = inputs if isinstance(inputs, tuple) else (inputs,)
     return DataParallel(module, device_ids, output_device, dim)(*given, **(module_kwargs or {}))
 

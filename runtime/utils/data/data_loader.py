@@ -25,7 +25,11 @@ __all__ = ["DataLoader"]
 
 
 class DataLoader:
-    """Batches of a data set, one epoch for each iteration."""
+    """Batches of a data set. Each iteration is one epoch.
+
+    A worker that ends by itself, such as one that ran out of memory, is noticed when its next batch is asked for, and
+    named in a CuplugError; an exception in a worker is raised again here, with the worker's traceback.
+    """
 
     def __init__(
         self,

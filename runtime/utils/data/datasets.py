@@ -72,7 +72,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
 
 
 class Subset(Dataset[Sample]):
-    """Some samples of a data set."""
+    """The samples of ``dataset`` at ``indices``, in that order."""
 
     def __init__(self, dataset: Dataset[Sample], indices: Sequence[int]) -> None:
         self.dataset, self.indices = dataset, indices

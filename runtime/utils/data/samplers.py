@@ -31,7 +31,7 @@ def fresh_seed(generator: Any = None) -> int:
 
 
 class Sampler:
-    """Numbers of samples, or lists of them. A subclass has ``__iter__``."""
+    """The order in which samples are loaded. A subclass has ``__iter__``, which gives their numbers, or lists of them."""
 
     def __init__(self, data_source: Any = None) -> None:
         del data_source
@@ -46,7 +46,7 @@ class Sampler:
 
 
 class SequentialSampler(Sampler):
-    """All samples in order."""
+    """The numbers of all samples of ``data_source``, from 0 on."""
 
     def __init__(self, data_source: Any) -> None:
         self.data_source = data_source
@@ -69,7 +69,7 @@ class RandomSampler(Sampler):
 
     @property
     def num_samples(self) -> int:
-        """How many."""
+        """How many numbers are drawn in an epoch."""
         return len(self.data_source) if self._count is None else self._count
 
     def __iter__(self) -> Iterator[int]:
@@ -90,7 +90,7 @@ class RandomSampler(Sampler):
 
 
 class SubsetRandomSampler(Sampler):
-    """Given numbers, by chance."""
+    """The numbers ``indices``, each once, in random order."""
 
     def __init__(self, indices: Sequence[int], generator: Any = None) -> None:
         self.indices, self.generator = indices, generator
@@ -103,7 +103,14 @@ class SubsetRandomSampler(Sampler):
 
 
 class WeightedRandomSampler(Sampler):
-    """Numbers by chance, in proportion to weights."""
+    """Random numbers of samples, with probabilities in proportion to ``weights``.
+
+    Args:
+        weights: one for each sample, not negative.
+        num_samples: how many numbers are drawn.
+        replacement: whether a number may be drawn again.
+        generator: where random numbers come from; the CPU's default generator if None.
+    """
 
     def __init__(self, weights: Any, num_samples: int, replacement: bool = True, generator: Any = None) -> None:
         self.weights = as_tensor(weights).double()
@@ -180,5 +187,5 @@ class DistributedSampler(Sampler):
         return self.num_samples
 
     def set_epoch(self, epoch: int) -> None:
-        """Say which epoch it is."""
+        """Say which epoch begins: shuffled orders depend on it. All processes must say the same."""
         self.epoch = epoch
