@@ -10,7 +10,7 @@ from ..autograd import no_grad
 from ..tensor.core.dtypes import float32
 from ..tensor.core.tensor import Tensor
 from ..tensor.ops.creation import full, zeros
-from ..tensor.ops.updating import update
+from ..tensor.ops.optimizer_updates import update
 from .autocasting import without_cuda
 
 __all__ = ["GradScaler"]

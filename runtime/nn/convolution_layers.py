@@ -240,7 +240,7 @@ class AvgPool1d(AvgPool2d):
 
 
 class AdaptiveAvgPool2d(Module):
-    """Images reduced to ``output_size``, (height, width) or one number for both, by means of windows that cover them."""
+    """Images reduced to ``output_size``, (height, width) or one number, by means of windows that cover them."""
 
     def __init__(self, output_size: Any) -> None:
         super().__init__()

@@ -13,8 +13,8 @@ from ..tensor.ops.arithmetic import clamp
 from ..tensor.ops.creation import tensor
 from ..tensor.ops.elementwise_functions import sqrt
 from ..tensor.ops.joining import cat, stack
+from ..tensor.ops.optimizer_updates import sum_of_squares, update
 from ..tensor.ops.reductions import sum as sum_of
-from ..tensor.ops.updating import sum_of_squares, update
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "parameters_to_vector", "vector_to_parameters"]
 

@@ -9,7 +9,7 @@ from typing import Any
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
 from ..tensor.ops.creation import full_like, zeros_like
-from ..tensor.ops.updating import update
+from ..tensor.ops.optimizer_updates import update
 from .optimizer import Optimizer, Row
 
 __all__ = ["SGD", "Adagrad", "Adam", "AdamW", "RMSprop"]

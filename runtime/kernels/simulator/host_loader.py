@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import weakref
 from array import array
@@ -18,7 +17,8 @@ import numpy as np
 from ....allocators.block import Block, Segment
 from ...drivers.base import DeviceProperties, Dim3, FunctionAttributes, driver_error
 from ..compile.compile_cache import Cache, decode
-from .engine import Engine, Fault, HostKernel, HostModule, default_workers, engine
+from .engine import Engine, HostKernel, HostModule, default_workers, engine
+from .fault_reports import explained
 
 if TYPE_CHECKING:
     from ....allocators.base import Allocator
@@ -32,7 +32,6 @@ Arrays = tuple[Array, Array]
 _POINTER = 8
 _FEW = 64
 """Of so many blocks all can be looked at, to tell whether they are the same as before; of more, what was counted."""
-_TIMED_OUT = 702
 _MOST_RESIDENT = 32
 """Blocks on a multiprocessor at once (CUDA C++ Programming Guide, "Compute Capabilities")."""
 
@@ -231,7 +230,7 @@ class HostLoader:
             sys.stdout.write(printed)
             sys.stdout.flush()
         if fault is not None:
-            raise driver_error(fault.code, _explain(kernel, fault, accessible, parameters))
+            raise driver_error(fault.code, explained(kernel, fault, parameters, accessible.find, accessible.ranges))
 
 
 def _check_residence(device: DeviceProperties, kernel: HostKernel, grid: Dim3, block: Dim3, shared: int) -> None:
@@ -355,52 +354,3 @@ def _touched(kernel: HostKernel, parameters: bytes, accessible: Accessible) -> t
         if found is not None:
             (reads if parameter.constant else writes).append(found)
     return reads, writes
-
-
-def _explain(kernel: HostKernel, fault: Fault, accessible: Accessible, parameters: bytes) -> str:
-    if fault.code == _TIMED_OUT:
-        return f"kernel {kernel.name} {fault.text}"
-    where = f"kernel {kernel.name}, block {fault.block}, thread {fault.thread}"
-    if fault.text:
-        named = _ADDRESS.sub(lambda match: _variable(kernel, int(match[1], 16), accessible, parameters), fault.text)
-        return f"{where}: {named}"
-    verb = {True: "writes", False: "reads", None: "accesses"}[fault.writes]
-    what = f"{fault.nbytes} bytes" if fault.nbytes > 1 else "memory"
-    return f"{where} {verb} {what} at {fault.address:#x}: {_place(fault.address, accessible.ranges())}"
-
-
-_ADDRESS = re.compile(r"\{(0x[0-9a-f]+)\}")
-"""How the engine writes an address of global memory whose name it does not know."""
-
-
-def _variable(kernel: HostKernel, address: int, accessible: Accessible, parameters: bytes) -> str:
-    """What a program calls the memory at an address: by a symbol of the module, or a pointer that the kernel got."""
-    for name, (start, nbytes, _) in kernel.module.symbols.items():
-        if start <= address < start + nbytes:
-            return f"{name}[+{address - start} bytes of {nbytes}] ({address:#x})"
-    held = accessible.find(address)
-    for parameter in kernel.parameters:
-        if parameter.kind != "p" or held is None:
-            continue
-        start = int.from_bytes(parameters[parameter.offset : parameter.offset + _POINTER], "little")
-        if held[0] <= start <= address < sum(held):
-            return f"{parameter.name}[+{address - start} bytes] ({address:#x})"
-    return f"global memory at {address:#x}"
-
-
-def _place(address: int, accessible: list[Extent]) -> str:
-    if address < 1 << 16:
-        return "a null pointer, or an index from one"
-    position = bisect_right(accessible, (address, 1 << 63)) - 1
-    notes = []
-    if position >= 0:
-        start, size = accessible[position]
-        if address < start + size:
-            notes.append(f"across the end of the {size} bytes at {start:#x}")
-        elif address - start - size < 1 << 30:
-            notes.append(f"{address - start - size} bytes behind the end of the {size} bytes at {start:#x}")
-    if not notes and position + 1 < len(accessible):
-        start, size = accessible[position + 1]
-        if start - address < 1 << 30:
-            notes.append(f"{start - address} bytes before the {size} bytes at {start:#x}")
-    return f"no live allocation holds it ({notes[0]})" if notes else "no live allocation holds it"

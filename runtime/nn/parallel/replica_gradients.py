@@ -22,9 +22,9 @@ from ...tensor.core.tensor import Tensor, make_tensor
 from ...tensor.ops.arithmetic import add
 from ...tensor.ops.copying import copied_to
 from ...tensor.ops.joining import cat
+from ...tensor.ops.optimizer_updates import update
 from ...tensor.ops.packed_tensors import PackedOrder
 from ...tensor.ops.reshape import contiguous, reshape
-from ...tensor.ops.updating import update
 from ...tensor.ops.views import narrow
 from ...tensor.places.place import place_at
 from .buckets import in_buckets

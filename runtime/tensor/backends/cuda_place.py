@@ -25,19 +25,19 @@ from ..core.tensor import Tensor, address_of, make_tensor
 from ..places.distributions import wide
 from ..places.elementwise_table import COPY, Elementwise, TypeRule
 from ..places.library_table import Attending, Convolving
+from ..places.optimizer_table import Update
 from ..places.pattern_table import PATTERNS
 from ..places.place import Kernel
 from ..places.reduction_table import Reduction
 from ..places.registry import serve_devices
 from ..places.row_table import RowOperation
-from ..places.update_table import Update
 from . import cuda_elementwise, cuda_fill, cuda_indexing, cuda_reduce
 from .cublas import Blas, Dot, Gemm, cublas
 from .cuda_join import joined_at_once
+from .cuda_optimizers import Updates
 from .cuda_products import product_by_kernel, small_product
 from .cuda_row_kernels import row_kernel
 from .cuda_source import THREADS
-from .cuda_updates import Updates
 from .cudnn import Dnn, cudnn
 from .cudnn_kernels import library_kernel
 from .device_place import DevicePlace

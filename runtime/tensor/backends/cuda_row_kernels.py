@@ -18,6 +18,7 @@ from .cuda_channels import CHANNEL_KERNELS
 from .cuda_fused import FUSED_KERNELS
 from .cuda_geometry import Walk
 from .cuda_histogram import PER_THREAD, histogram_source
+from .cuda_long_sort import sweep
 from .cuda_rows import (
     KEPT,
     PER_BLOCK,
@@ -32,7 +33,6 @@ from .cuda_scan import TILE, scan_source
 from .cuda_select import select_source
 from .cuda_sort import LONGEST_BLOCK_ROW, short_row_source
 from .cuda_source import THREADS
-from .cuda_sweep import sweep
 from .cuda_triangles import TRIANGLE_KERNELS
 from .cuda_windows import WINDOW_KERNELS
 

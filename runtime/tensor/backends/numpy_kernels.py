@@ -17,10 +17,10 @@ from ..core.layout import Layout
 from ..core.shapes import Shape
 from ..places import distributions
 from ..places.elementwise_table import COPY, Elementwise, TypeRule
+from ..places.optimizer_table import Update
 from ..places.pattern_table import PATTERNS
 from ..places.reduction_table import Reduction
 from ..places.row_table import RowOperation
-from ..places.update_table import Update
 
 __all__ = [
     "IntegerDivisionError",

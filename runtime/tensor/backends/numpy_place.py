@@ -11,11 +11,11 @@ from ..core.layout import Layout
 from ..core.shapes import Shape
 from ..core.tensor import Tensor, make_tensor
 from ..places.elementwise_table import Elementwise
+from ..places.optimizer_table import Update
 from ..places.pattern_table import PATTERNS
 from ..places.place import Kernel, Place
 from ..places.reduction_table import Reduction
 from ..places.row_table import RowOperation
-from ..places.update_table import Update
 from . import numpy_kernels
 from .numpy_kernels import Run
 

@@ -10,11 +10,11 @@ from ..core.dtypes import dtype, float32, float64
 from ..core.layout import Layout
 from ..core.storage import Storage
 from ..core.tensor import Tensor, make_tensor
+from ..places.optimizer_table import UPDATES
 from ..places.place import place_at
-from ..places.update_table import UPDATES
 from .copying import copy_, detach
+from .optimizer_updates import update
 from .reshape import contiguous
-from .updating import update
 
 __all__ = ["PackedOrder", "copy_all", "sent_together"]
 

@@ -23,9 +23,9 @@ from ..core.tensor import Tensor, make_tensor
 from .dispatch import dispatch
 from .elementwise_table import COPY, Elementwise
 from .library_table import Attending, Convolving
+from .optimizer_table import Update
 from .reduction_table import Reduction
 from .row_table import RowOperation
-from .update_table import Update
 
 __all__ = ["Kernel", "Place", "place_at"]
 

@@ -3,7 +3,7 @@
 from .collation import default_collate, default_convert
 from .data_loader import DataLoader
 from .datasets import ConcatDataset, Dataset, IterableDataset, Subset, TensorDataset, random_split
-from .loader_workers import WorkerInfo, get_worker_info
+from .loader_process import WorkerInfo, get_worker_info
 from .samplers import (
     BatchSampler,
     DistributedSampler,

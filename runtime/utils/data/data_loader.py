@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import queue
-import secrets
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import repeat
-from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from ....allocators.errors import CuplugError
 from ....plugins.tracing.training_scope import DATA, in_phase, scope
 from ... import accelerator
 from ...tensor.core.tensor import Tensor
 from ...tensor.core.tensor_errors import ArgumentError
 from .collation import batch_of, default_collate, default_convert, mapped
 from .datasets import IterableDataset
-from .loader_workers import Failure, Finished, Task, discard, load, receive
+from .loader_process import Task
+from .loader_workers import LoaderWorkers
 from .samplers import BatchSampler, RandomSampler, SequentialSampler, fresh_seed
 
 __all__ = ["DataLoader"]
@@ -104,7 +102,7 @@ class DataLoader:
         self.collate_fn = collate_fn or (default_collate if batched else default_convert)
         self._batched = batched
         self._iterable = iterable
-        self._crew: _Crew | None = None
+        self._workers: LoaderWorkers | None = None
 
     def _numbers(self) -> Iterator[Any]:
         """What each batch is made of: numbers of samples; of an ``IterableDataset`` nothing that says so."""
@@ -165,153 +163,23 @@ class DataLoader:
 
     def _by_workers(self) -> Iterator[Any]:
         seed = fresh_seed(self.generator)
-        crew, self._crew = self._crew, None
-        if crew is None:
-            crew = _Crew(self, seed)
+        workers, self._workers = self._workers, None
+        if workers is None:
+            workers = LoaderWorkers(
+                [partial(self.task, number, seed) for number in range(self.num_workers)],
+                context=self.multiprocessing_context,
+                timeout=self.timeout,
+                ahead=self.prefetch_factor or 2,
+            )
         kept = False
         try:
-            yield from crew.epoch(self._numbers())
+            yield from workers.epoch(self._numbers())
             kept = self.persistent_workers
         finally:
             if kept:
-                self._crew = crew
+                self._workers = workers
             else:
-                crew.close()
-
-
-class _Crew:
-    """The workers of a loader."""
-
-    def __init__(self, loader: DataLoader, seed: int) -> None:
-        given = loader.multiprocessing_context
-        context: Any = multiprocessing.get_context(given) if given is None or isinstance(given, str) else given
-        if given is None:
-            context = multiprocessing.get_context("spawn")
-        self._timeout, self._ahead = loader.timeout, (loader.prefetch_factor or 2)
-        self._pipes: list[Connection] = []
-        self._processes: list[Any] = []
-        self._asked: list[int] = []
-        """By worker: how many batches were asked for."""
-        self._taken: list[int] = []
-        """By worker: how many of its answers were taken; the blocks of the others' shared memory may still be there."""
-        self._blocks = f"cu{secrets.token_hex(5)}"  # some systems' names have 30 letters at most
-        try:
-            for number in range(loader.num_workers):
-                own, theirs = context.Pipe()
-                process = context.Process(
-                    target=load, args=(loader.task(number, seed, self._named(number)), theirs), daemon=True
-                )
-                process.start()
-                theirs.close()
-                self._pipes.append(own)
-                self._processes.append(process)
-                self._asked.append(0)
-                self._taken.append(0)
-        except BaseException:
-            self.close()
-            raise
-
-    def _named(self, worker: int) -> str:
-        return f"{self._blocks}-{worker}"
-
-    def epoch(self, numbers: Iterator[Any]) -> Iterator[Any]:
-        """The batches of one epoch, in order."""
-        count = len(self._pipes)
-        for pipe in self._pipes:
-            pipe.send(None)
-        active = list(range(count))
-        order: list[int] = []
-        """The workers that batches are to come from."""
-        turn = 0
-        more = True
-
-        def ask() -> None:
-            nonlocal turn, more
-            while more and active and len(order) < self._ahead * count:
-                worker = active[turn % len(active)]
-                try:
-                    asked = next(numbers)
-                except StopIteration:
-                    more = False
-                    return
-                turn += 1
-                self._send(worker, asked)
-                order.append(worker)
-
-        ask()
-        while order:
-            worker = order.pop(0)
-            answer = self._answer(worker)
-            if isinstance(answer, (Failure, Finished)):
-                self._taken[worker] += 1
-            if isinstance(answer, Failure):
-                raise answer.again(worker)
-            if isinstance(answer, Finished):
-                if worker in active:
-                    active.remove(worker)
-                ask()
-                continue
-            ask()
-            batch = receive(answer)
-            self._taken[worker] += 1
-            yield batch
-
-    def _send(self, worker: int, asked: Any) -> None:
-        self._asked[worker] += 1
-        try:
-            self._pipes[worker].send(asked)
-        except (BrokenPipeError, OSError):
-            raise self._lost(worker) from None
-
-    def _answer(self, worker: int) -> Any:
-        pipe, process = self._pipes[worker], self._processes[worker]
-        if not wait([pipe, process.sentinel], self._timeout or None):
-            raise CuplugError(f"worker {worker} of a DataLoader made no batch within {self._timeout} seconds")
-        try:
-            answer = pipe.recv()
-        except (EOFError, OSError):
-            raise self._lost(worker) from None
-        return answer
-
-    def _lost(self, worker: int) -> CuplugError:
-        process = self._processes[worker]
-        process.join(1)
-        return CuplugError(
-            f"worker {worker} of a DataLoader, process {process.pid}, ended by itself with exit code "
-            f"{process.exitcode}; a negative one is the number of the signal that killed it"
-        )
-
-    def close(self) -> None:
-        """End the workers. Batches that nobody took leave no memory. An interrupt meanwhile is raised afterwards."""
-        interrupt: KeyboardInterrupt | None = None
-        while self._pipes or self._processes:
-            try:
-                self._end_one()
-            except KeyboardInterrupt as error:
-                interrupt = error
-        if interrupt is not None:
-            raise interrupt
-
-    def _end_one(self) -> None:
-        """Close a pipe, which ends its worker; once there is none any more, wait for a process, and remove what it
-        left. Can be repeated where it was interrupted."""
-        if self._pipes:
-            self._pipes[-1].close()
-            self._pipes.pop()
-            return
-        process, worker = self._processes[-1], len(self._processes) - 1
-        process.join(5)
-        if process.is_alive():
-            process.terminate()
-            process.join()
-        if worker < len(self._asked):  # else it was interrupted while it began
-            for answer in range(self._taken[worker], self._asked[worker]):
-                discard(self._named(worker), answer + 1)
-        self._processes.pop()
-
-    def __del__(self) -> None:
-        if self._pipes or self._processes:
-            self.close()
+                workers.close()
 
 
 def _pinned(batches: Iterator[Any]) -> Iterator[Any]:

@@ -1,270 +1,164 @@
-"""The processes that load: what they do, and how their batches come through shared memory.
+"""The workers of a loader, as the program sees them: what they are asked for, their answers, and their end.
 
-Each is spawned and has a pipe of its own, so that one that dies leaves the others' alone. It ends when its pipe is
-closed, also by the end of the program. Batches' tensors lie in blocks of shared memory, which the program copies and
-removes.
+What a worker does in its own process is in ``loader_process.py``. One that has died is noticed when its next answer is
+waited for: its process has ended, or its pipe is broken.
 """
 
 from __future__ import annotations
 
-import os
-import random
-import signal
-import traceback
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from multiprocessing import resource_tracker
-from multiprocessing.connection import Connection
-from multiprocessing.shared_memory import SharedMemory
+import multiprocessing
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
-import numpy as np
+from ....allocators.errors import CuplugError
+from .loader_process import Failure, Finished, Task, discard, load, receive
 
-from ...tensor.core.dtypes import dtype
-from ...tensor.core.generator import manual_seed
-from ...tensor.core.tensor import Tensor
-from ...tensor.ops.creation import empty
-from ...tensor.ops.exchange import frombuffer
-from ...tensor.ops.reshape import contiguous, reshape
-from ...tensor.places.place import place_at
-from .collation import batch_of, mapped
-
-__all__ = ["Failure", "Finished", "Task", "WorkerInfo", "discard", "get_worker_info", "load", "receive"]
+__all__ = ["LoaderWorkers"]
 
 
-@dataclass
-class WorkerInfo:
-    """What a worker knows of itself."""
+class LoaderWorkers:
+    """The workers of a loader, each a process with a pipe of its own."""
 
-    id: int
-    num_workers: int
-    seed: int
-    dataset: Any
+    def __init__(self, tasks: Sequence[Callable[[str], Task]], *, context: Any, timeout: float, ahead: int) -> None:
+        """Start a worker for each task.
 
-
-_info: list[WorkerInfo] = []
-
-
-def get_worker_info() -> WorkerInfo | None:
-    """In a worker what it is, None in the program itself."""
-    return _info[0] if _info else None
-
-
-@dataclass
-class Task:
-    """What a worker is to do, as it is told when it starts."""
-
-    dataset: Any
-    collate: Callable[[Any], Any]
-    iterable: bool
-    batched: bool
-    batch_size: int | None
-    drop_last: bool
-    number: int
-    count: int
-    seed: int
-    init: Callable[[int], Any] | None
-    blocks: str = ""
-    """What names of this worker's blocks of shared memory begin with: see ``block_name``."""
-
-
-class Finished:
-    """A worker's answer: its part of an ``IterableDataset`` has ended."""
-
-
-@dataclass
-class Failure:
-    """A worker's answer: an exception was raised."""
-
-    kind: type[BaseException]
-    text: str
-
-    def again(self, number: int) -> BaseException:
-        """The exception, with the worker's traceback in its text."""
-        text = f"in worker {number} of a DataLoader:\n{self.text}"
+        Args:
+            tasks: make what a worker is told, of what the names of its blocks of shared memory begin with.
+            context: makes the processes, as a context of ``multiprocessing`` or its name; by spawning if None.
+            timeout: how long a batch may take, in seconds; 0 for any time.
+            ahead: how many batches each worker makes ahead.
+        """
+        if context is None or isinstance(context, str):
+            context = multiprocessing.get_context(context or "spawn")
+        self._timeout, self._ahead = timeout, ahead
+        self._pipes: list[Connection] = []
+        self._processes: list[Any] = []
+        self._asked: list[int] = []
+        """By worker: how many batches were asked for."""
+        self._taken: list[int] = []
+        """By worker: how many of its answers were taken; the blocks of the others' shared memory may still be there."""
+        self._blocks = f"cu{secrets.token_hex(5)}"  # some systems' names have 30 letters at most
         try:
-            return self.kind(text)
-        except Exception:  # it wants other arguments
-            return RuntimeError(text)
+            for number, task in enumerate(tasks):
+                own, theirs = context.Pipe()
+                process = context.Process(target=load, args=(task(self._named(number)), theirs), daemon=True)
+                process.start()
+                theirs.close()
+                self._pipes.append(own)
+                self._processes.append(process)
+                self._asked.append(0)
+                self._taken.append(0)
+        except BaseException:
+            self.close()
+            raise
 
+    def _named(self, worker: int) -> str:
+        return f"{self._blocks}-{worker}"
 
-@dataclass
-class _Shared:
-    """A tensor in shared memory."""
+    def epoch(self, numbers: Iterator[Any]) -> Iterator[Any]:
+        """The batches of one epoch, in order.
 
-    name: str
-    kind: dtype
-    shape: tuple[int, ...]
+        Args:
+            numbers: what is asked for, batch by batch.
 
+        Raises:
+            CuplugError: a worker ended by itself, or made no batch in time. What a worker raised is raised here.
+        """
+        count = len(self._pipes)
+        for pipe in self._pipes:
+            pipe.send(None)
+        active = list(range(count))
+        order: list[int] = []
+        """The workers that batches are to come from."""
+        turn = 0
+        more = True
 
-@dataclass
-class _Sent:
-    """A small tensor, whose bytes come through the pipe."""
+        def ask() -> None:
+            nonlocal turn, more
+            while more and active and len(order) < self._ahead * count:
+                worker = active[turn % len(active)]
+                try:
+                    asked = next(numbers)
+                except StopIteration:
+                    more = False
+                    return
+                turn += 1
+                self._send(worker, asked)
+                order.append(worker)
 
-    data: bytes
-    kind: dtype
-    shape: tuple[int, ...]
+        ask()
+        while order:
+            worker = order.pop(0)
+            answer = self._answer(worker)
+            if isinstance(answer, (Failure, Finished)):
+                self._taken[worker] += 1
+            if isinstance(answer, Failure):
+                raise answer.again(worker)
+            if isinstance(answer, Finished):
+                if worker in active:
+                    active.remove(worker)
+                ask()
+                continue
+            ask()
+            batch = receive(answer)
+            self._taken[worker] += 1
+            yield batch
 
-
-_SMALL = 1 << 13
-"""Bytes of a tensor up to which the pipe is quicker than a block of shared memory."""
-
-
-def load(task: Task, pipe: Connection) -> None:
-    """What a worker does: answer each list of numbers by a batch, until the pipe is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program ends its workers
-    _info[:] = [WorkerInfo(task.number, task.count, task.seed, task.dataset)]
-    random.seed(task.seed)
-    manual_seed(task.seed)
-    np.random.seed(task.seed % 2**32)
-    samples: Any = None
-    failed: Failure | None = None
-    answered = 0
-    try:
-        if task.init is not None:
-            task.init(task.number)
-    except BaseException as error:
-        failed = Failure(type(error), traceback.format_exc())
-    while True:
+    def _send(self, worker: int, asked: Any) -> None:
+        self._asked[worker] += 1
         try:
-            asked = pipe.recv()
-        except (EOFError, OSError):
-            return
-        if asked is None:  # a new epoch
-            samples = iter(task.dataset) if task.iterable else None
-            continue
-        answer: Any = failed
-        made: list[_Shared] = []
-        answered += 1
-        if failed is None:
-            try:
-                answer = mapped(_batch(task, asked, samples), partial(_share, made, task.blocks, answered))
-            except StopIteration:
-                answer = Finished()
-            except BaseException as error:
-                answer = Failure(type(error), traceback.format_exc())
-        try:
-            pipe.send(answer)
+            self._pipes[worker].send(asked)
         except (BrokenPipeError, OSError):
-            for each in made:
-                remove(each.name)
-            return
+            raise self._lost(worker) from None
 
-
-def _batch(task: Task, asked: Any, samples: Any) -> Any:
-    if not task.iterable:
-        if task.batched:
-            return batch_of(task.dataset, asked, task.collate)
-        return task.collate(task.dataset[asked])
-    if task.batch_size is None:
-        return task.collate(next(samples))
-    found = []
-    for each in samples:
-        found.append(each)
-        if len(found) == task.batch_size:
-            break
-    if not found or (task.drop_last and len(found) < task.batch_size):
-        raise StopIteration
-    return task.collate(found)
-
-
-def block_name(blocks: str, answer: int, number: int) -> str:
-    """The name of a block of shared memory: by the worker, the number of its answer, and of the tensor there. So the
-    program finds a block also where it was interrupted before it saw the answer."""
-    return f"{blocks}-{answer}-{number}"
-
-
-def _share(made: list[_Shared], blocks: str, answer: int, each: Any) -> Any:
-    if not isinstance(each, Tensor) or not each.is_cpu:
-        return each
-    source = contiguous(each.detach())
-    if source.nbytes <= _SMALL:
-        elements = np.ascontiguousarray(place_at(source._layout).read(source))
-        return _Sent(elements.tobytes(), each.dtype, tuple(each.shape))
-    block = SharedMemory(block_name(blocks, answer, len(made)), create=True, size=source.nbytes)
-    shared = _Shared(block.name, each.dtype, tuple(each.shape))
-    made.append(shared)
-    elements = place_at(source._layout).read(source)
-    memory: Any = block.buf
-    memory[: source.nbytes] = np.ascontiguousarray(elements).reshape(-1).view(np.uint8).data
-    block.close()
-    return shared
-
-
-def receive(answer: Any) -> Any:
-    """A batch with tensors of the program's own. An interrupt meanwhile is raised when no shared memory is left."""
-    return mapped(answer, _received)
-
-
-def _received(each: Any) -> Any:
-    if isinstance(each, _Sent):
-        return _tensor(bytearray(each.data), each.kind, each.shape)
-    if not isinstance(each, _Shared):
-        return each
-    taken: list[bytearray] = []
-
-    def take() -> None:
-        block = _opened(each.name)
-        if block is None:
-            return
-        if not taken:
-            memory: Any = block.buf
-            taken.append(bytearray(memory[: int(np.prod(each.shape)) * each.kind.itemsize]))
-            del memory
-        block.close()
-        block.unlink()
-
-    _to_its_end(take)
-    return _tensor(taken[0], each.kind, each.shape)
-
-
-def _tensor(data: bytearray, kind: dtype, shape: tuple[int, ...]) -> Tensor:
-    return reshape(frombuffer(data, dtype=kind), shape) if data else empty(shape, dtype=kind)
-
-
-def discard(blocks: str, answer: int) -> None:
-    """Remove the shared memory of a worker's answer that nobody wants, if there is some. The worker has ended."""
-    number = 0
-    while remove(block_name(blocks, answer, number)):
-        number += 1
-
-
-def remove(name: str) -> bool:
-    """Remove a block of shared memory. Returns whether there was one."""
-    found = []
-
-    def work() -> None:
-        block = _opened(name)
-        if block is not None:
-            found.append(block)
-            block.close()
-            block.unlink()
-
-    _to_its_end(work)
-    return bool(found)
-
-
-def _opened(name: str) -> SharedMemory | None:
-    """A block of shared memory; None if there is none any more. Then Python's resource tracker forgets it: whoever
-    removed it may have been interrupted before telling so."""
-    try:
-        return SharedMemory(name)
-    except FileNotFoundError:
-        if os.name == "posix":  # the tracker complains of a name that it does not know
-            resource_tracker.register(f"/{name}", "shared_memory")
-            resource_tracker.unregister(f"/{name}", "shared_memory")
-        return None
-
-
-def _to_its_end(work: Callable[[], None]) -> None:
-    """Do what can be repeated as often as it is interrupted; then raise the interrupt."""
-    interrupt: KeyboardInterrupt | None = None
-    while True:
+    def _answer(self, worker: int) -> Any:
+        pipe, process = self._pipes[worker], self._processes[worker]
+        if not wait([pipe, process.sentinel], self._timeout or None):
+            raise CuplugError(f"worker {worker} of a DataLoader made no batch within {self._timeout} seconds")
         try:
-            work()
-            break
-        except KeyboardInterrupt as error:
-            interrupt = error
-    if interrupt is not None:
-        raise interrupt
+            answer = pipe.recv()
+        except (EOFError, OSError):
+            raise self._lost(worker) from None
+        return answer
+
+    def _lost(self, worker: int) -> CuplugError:
+        process = self._processes[worker]
+        process.join(1)
+        return CuplugError(
+            f"worker {worker} of a DataLoader, process {process.pid}, ended by itself with exit code "
+            f"{process.exitcode}; a negative one is the number of the signal that killed it"
+        )
+
+    def close(self) -> None:
+        """End the workers. Batches that nobody took leave no memory. An interrupt meanwhile is raised afterwards."""
+        interrupt: KeyboardInterrupt | None = None
+        while self._pipes or self._processes:
+            try:
+                self._end_one()
+            except KeyboardInterrupt as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
+
+    def _end_one(self) -> None:
+        """Close a pipe, which ends its worker; once there is none any more, wait for a process, and remove what it
+        left. Can be repeated where it was interrupted."""
+        if self._pipes:
+            self._pipes[-1].close()
+            self._pipes.pop()
+            return
+        process, worker = self._processes[-1], len(self._processes) - 1
+        process.join(5)
+        if process.is_alive():
+            process.terminate()
+            process.join()
+        if worker < len(self._asked):  # else it was interrupted while it began
+            for answer in range(self._taken[worker], self._asked[worker]):
+                discard(self._named(worker), answer + 1)
+        self._processes.pop()
+
+    def __del__(self) -> None:
+        if self._pipes or self._processes:
+            self.close()

@@ -31,7 +31,7 @@ def fresh_seed(generator: Any = None) -> int:
 
 
 class Sampler:
-    """The order in which samples are loaded. A subclass has ``__iter__``, which gives their numbers, or lists of them."""
+    """The order in which samples are loaded. A subclass's ``__iter__`` gives their numbers, or lists of numbers."""
 
     def __init__(self, data_source: Any = None) -> None:
         del data_source

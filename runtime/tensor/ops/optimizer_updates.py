@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.tensor import Tensor
+from ..places.optimizer_table import UPDATES
 from ..places.place import place_at
-from ..places.update_table import UPDATES
 from .copying import copied_to
 from .reductions import sum as sum_of
 from .reshape import contiguous

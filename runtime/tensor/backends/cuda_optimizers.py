@@ -14,7 +14,7 @@ from ...current import Current
 from ...drivers.base import Dim3
 from ..core.dtypes import dtype
 from ..core.tensor import Tensor
-from ..places.update_table import Update
+from ..places.optimizer_table import Update
 from .cuda_scan import loading
 from .cuda_source import THREADS, header
 
