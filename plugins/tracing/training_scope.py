@@ -23,7 +23,6 @@ __all__ = [
     "NO_MODULE",
     "OPTIMISER",
     "PHASES",
-    "entered",
     "in_phase",
     "iteration_done",
     "outside_modules",
@@ -65,24 +64,6 @@ class _Scope(threading.local):
 
 
 scope = _Scope()
-
-
-class entered:  # noqa: N801 - reads as a verb
-    """A context within which a module computes."""
-
-    __slots__ = ("_before", "_module")
-
-    def __init__(self, module: Any) -> None:
-        self._module = module
-
-    def __enter__(self) -> None:
-        self._before = scope.known_path
-        scope.known_path = None
-        scope.modules.append(self._module)
-
-    def __exit__(self, *_: object) -> None:
-        scope.modules.pop()
-        scope.known_path = self._before
 
 
 @contextmanager

@@ -181,8 +181,12 @@ class _Pass:
         self._turns = itertools.count()
         """Settles which of two nodes with one sequence number comes first."""
         self._streams: list[Any] = []
+        self._last: Any = None
+        """That of the last node, which is most often that of the next one."""
         self._block = ExitStack()
         """What made the stream of the node that runs the current one, where it is not the caller's."""
+        self._blocked = False
+        """Whether there is anything in it."""
         self._needed: set[int] | None = None
         self._roots = roots
         nodes = self._count([edge[0] for edge, _ in roots])
@@ -280,21 +284,32 @@ class _Pass:
             self._pass_on(node, [None] * len(node.edges))
             return
         if node.title == "AccumulateGrad":
-            self._block.close()
+            self._leave_block()
             if 0 in buffer:
                 self._leaf(node, buffer)
             return
         stream = node.stream
         if stream is None:
-            self._block.close()
+            self._leave_block()
         else:
-            if stream not in self._streams:
-                self._streams.append(stream)
+            if stream is not self._last:
+                self._use(stream)
             if not is_current(stream):
-                self._block.close()
+                self._leave_block()
                 if not is_current(stream):
+                    self._blocked = True
                     self._block.enter_context(on_stream(stream))  # until the turn of another one
         self._compute(node, buffer)
+
+    def _leave_block(self) -> None:
+        if self._blocked:
+            self._block.close()
+            self._blocked = False
+
+    def _use(self, stream: Any) -> None:
+        self._last = stream
+        if stream not in self._streams:
+            self._streams.append(stream)
 
     def _compute(self, node: Node, buffer: dict[int, Tensor]) -> None:
         if node.output_hooks is not None:
@@ -364,8 +379,8 @@ class _Pass:
         shared = sys.getrefcount(gradient) > _ALONE
         stream = stream_at(leaf._layout)
         if stream is not None and gradient._layout.place is leaf._layout.place:
-            if stream not in self._streams:
-                self._streams.append(stream)
+            if stream is not self._last:
+                self._use(stream)
             if is_current(stream):
                 _add_to(leaf, gradient, shared=shared)
             else:

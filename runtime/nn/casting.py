@@ -9,6 +9,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from ..autograd.grad_mode import recording
+from ..autograd.graph import plain
 from ..tensor.core.casting_seam import autocasting, seam
 from ..tensor.core.dtypes import dtype, float32
 from ..tensor.core.tensor import Tensor
@@ -16,7 +17,7 @@ from ..tensor.ops.copying import copied_to
 from ..tensor.places.elementwise_table import Elementwise
 from ..tensor.places.place import place_at
 
-__all__ = ["cast_to_fast", "cast_to_full", "full_type"]
+__all__ = ["bare_in_fast", "cast_to_fast", "cast_to_full", "full_type"]
 
 _FULL_ON_CUDA = frozenset(
     (
@@ -94,6 +95,26 @@ def _converted(tensor: Tensor, kind: dtype) -> Tensor:
             return made
     made = copied_to(tensor, place_at(layout), kind)
     cache[id(tensor)] = (tensor, version, made)
+    return made
+
+
+def bare_in_fast(tensor: Tensor) -> Tensor:
+    """An operand as ``cast_to_fast`` gives it, without history: for operations that give its gradient its own type.
+    That is one node less, and a gradient less to hand on."""
+    layout, bare, kind = tensor._layout, plain(tensor), _wanted((tensor,))
+    own = layout.dtype
+    if kind is None or own is kind or own.kind != "f" or own.itemsize > _SINGLE:
+        return bare
+    cache = autocasting.cache
+    if cache is None or not (layout.tracked and tensor.is_leaf):
+        return copied_to(bare, place_at(layout), kind)
+    key, version = (id(tensor), "bare"), tensor._storage.version
+    found = cache.get(key)
+    if found is not None and found[0] is tensor and found[1] == version:
+        made: Tensor = found[2]
+        return made
+    made = copied_to(bare, place_at(layout), kind)
+    cache[key] = (tensor, version, made)
     return made
 
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..autograd import enable_grad
 from ..autograd.fused import by_parts, record_fused, wants_history
+from ..autograd.grad_mode import recording
 from ..autograd.graph import Kept, plain
 from ..tensor import cudnn_switches
+from ..tensor.core.dtypes import dtype
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
+from ..tensor.ops.copying import copied_to
 from ..tensor.ops.library_calls import LibraryPlan, library_plan
 from ..tensor.ops.matmul import matmul
 from ..tensor.ops.reductions import sum as sum_of
 from ..tensor.places.library_table import Convolving
-from .casting import cast_to_fast
+from ..tensor.places.place import place_at
+from .casting import bare_in_fast, cast_to_fast
 from .windows import Pair, Window, columns_of, images_of, pair
 
 __all__ = ["conv1d", "conv2d", "conv_transpose2d"]
@@ -50,7 +55,7 @@ def conv2d(
         return conv2d(input.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
     padding = padding if isinstance(padding, str) else pair(padding)
     geometry = _geometry(images, filters, pair(stride), padding, pair(dilation), groups)
-    input, weight, bias = cast_to_fast(input, weight, bias)
+    input, bias = cast_to_fast(input, bias)
     made = _convolved(input, weight, geometry)
     return made if bias is None else made + bias.view(1, -1, 1, 1)
 
@@ -95,31 +100,42 @@ def _geometry(
 
 
 def _convolved(images: Tensor, filters: Tensor, geometry: _Geometry) -> Tensor:
-    """Keeps images and filters; the windows are taken apart again for the gradient, so that they need not be kept."""
+    """Keeps images and filters; the windows are taken apart again for the gradient, so that they need not be kept.
+    Filters are taken in the type that ``autocast`` says."""
     window, groups, _, steps, shape = geometry
-    made = _by_library("forward", window, shape, images, filters)
+    taken = bare_in_fast(filters)
+    made = _by_library("forward", window, shape, images, taken)
     if made is None:
-        own, other = plain(images), plain(filters)
-        made = matmul(_grouped_filters(other, groups), _grouped(own, window, steps, groups)).view(*shape)
+        own = plain(images)
+        made = matmul(_grouped_filters(taken, groups), _grouped(own, window, steps, groups)).view(*shape)
     if not wants_history(images, filters):
         return made
-    kept = Kept(images), Kept(filters)
-    return record_fused("ConvolutionBackward", made, (images, filters), kept, _ConvolutionGradient(kept, geometry))
+    kind = filters._layout.dtype
+    kept = [Kept(images), Kept(filters)]
+    if taken._layout.dtype is not kind:
+        kept.append(Kept(taken))
+    apply = _ConvolutionGradient(kept, kind, geometry)
+    return record_fused("ConvolutionBackward", made, (images, filters), kept, apply)
 
 
 class _ConvolutionGradient:
     """The gradients of one convolution. An object and no closure: a network has many of them at a time, and each cell
     of a closure is one more thing for the interpreter's collector to look at."""
 
-    __slots__ = ("_geometry", "_kept")
+    __slots__ = ("_geometry", "_kept", "_kind")
 
-    def __init__(self, kept: tuple[Kept, Kept], geometry: _Geometry) -> None:
-        self._kept, self._geometry = kept, geometry
+    def __init__(self, kept: Sequence[Kept], kind: dtype, geometry: _Geometry) -> None:
+        """``kept``: images and filters, which are of the type ``kind``; and the filters as converted, if they were."""
+        self._kept, self._kind, self._geometry = kept, kind, geometry
 
     def __call__(self, node: Any, given: Tensor) -> Any:
         """Those of images and filters, by that of the result."""
         window, groups, image, steps, _ = self._geometry
-        images, filters = (each.get(node) for each in self._kept)
+        first, second, *converted = self._kept
+        images = first.get(node)
+        filters = (converted[0] if converted else second).get(node)
+        if converted and recording.enabled:
+            filters = second.get(node).to(filters.dtype)
         to_images = to_filters = None
         if not wants_history(images, filters, given):
             if node.edges[0] is not None:
@@ -135,6 +151,8 @@ class _ConvolutionGradient:
             gradient = given.reshape(images.shape[0], groups, filters.shape[0] // groups, -1)
             columns = _grouped(images, window, steps, groups)
             to_filters = sum_of(matmul(gradient, columns.transpose(-1, -2)), 0, dtype=filters.dtype).view(filters.shape)
+        if converted and to_filters is not None:
+            to_filters = copied_to(to_filters, place_at(to_filters._layout), self._kind)
         return to_images, to_filters
 
 

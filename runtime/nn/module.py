@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 from ...allocators.errors import CuplugError
-from ...plugins.tracing.training_scope import entered
+from ...plugins.tracing.training_scope import scope
 from ..autograd import no_grad
 from ..autograd.graph import RemovableHandle
 from ..tensor.core.dtypes import bfloat16, float16, float32, float64
@@ -57,7 +57,10 @@ class Module:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """``forward``, with hooks around it."""
-        with entered(self):
+        outer = scope.known_path
+        scope.known_path = None
+        scope.modules.append(self)
+        try:
             if self._forward_pre_hooks:
                 for hook in list(self._forward_pre_hooks.values()):
                     changed = hook(self, args)
@@ -70,6 +73,9 @@ class Module:
                     if changed is not None:
                         result = changed
             return result
+        finally:
+            scope.modules.pop()
+            scope.known_path = outer
 
     # --- attributes
 

@@ -64,9 +64,13 @@ def test_gradients_come_back_in_the_type_of_the_weights(device: str) -> None:
     assert cuplug.allclose(weight.grad, expected, rtol=0.05, atol=0.05)
 
 
-def conversions(device: str, monkeypatch: pytest.MonkeyPatch, cached: bool, change: bool = False) -> int:
+LAYERS = {"linear": ("Linear(3, 3, bias=False)", (2, 3)), "filters": ("Conv2d(3, 3, 1, bias=False)", (2, 3, 2, 2))}
+
+
+def conversions(kind: str, device: str, monkeypatch: pytest.MonkeyPatch, cached: bool, change: bool = False) -> int:
     """How often a weight is converted that is used three times within one context."""
-    layer, x = cuplug.nn.Linear(3, 3, bias=False).to(device), cuplug.ones(2, 3, device=device)
+    text, shape = LAYERS[kind]
+    layer, x = eval(text, vars(cuplug.nn)).to(device), cuplug.ones(*shape, device=device)
     seen = []
     copied_to = casting.copied_to
     monkeypatch.setattr(casting, "copied_to", lambda tensor, *args: seen.append(tensor) or copied_to(tensor, *args))
@@ -76,19 +80,36 @@ def conversions(device: str, monkeypatch: pytest.MonkeyPatch, cached: bool, chan
             if change:
                 with cuplug.no_grad():
                     layer.weight.add_(1.0)
-    return sum(each is layer.weight for each in seen)
+    return sum(each._storage is layer.weight._storage for each in seen)
 
 
-def test_a_weight_is_converted_once_in_a_context(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert conversions(device, monkeypatch, cached=True) == 1
+@pytest.mark.parametrize("kind", LAYERS)
+def test_a_weight_is_converted_once_in_a_context(kind: str, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert conversions(kind, device, monkeypatch, cached=True) == 1
 
 
-def test_a_weight_that_was_changed_is_converted_again(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert conversions(device, monkeypatch, cached=True, change=True) == 3
+@pytest.mark.parametrize("kind", LAYERS)
+def test_a_weight_that_was_changed_is_converted_again(kind: str, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert conversions(kind, device, monkeypatch, cached=True, change=True) == 3
 
 
-def test_without_the_cache_it_is_converted_each_time(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert conversions(device, monkeypatch, cached=False) == 3
+@pytest.mark.parametrize("kind", LAYERS)
+def test_without_the_cache_it_is_converted_each_time(kind: str, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert conversions(kind, device, monkeypatch, cached=False) == 3
+
+
+def test_filters_that_were_converted_have_gradients_and_gradients_of_gradients(device: str) -> None:
+    x, weight = (cuplug.rand(2, 3, 5, 5, device=device, requires_grad=True) for _ in range(2))
+
+    def gradients(fast: bool) -> list[Any]:
+        with cuplug.autocast(device, cuplug.bfloat16, enabled=fast):
+            made = cuplug.nn.functional.conv2d(x, weight, padding=2).float().pow(2).mean()
+        first = cuplug.autograd.grad(made, (x, weight), create_graph=True)
+        return [*first, *cuplug.autograd.grad(sum(each.pow(2).sum() for each in first), (x, weight))]
+
+    for found, expected in zip(gradients(fast=True), gradients(fast=False), strict=True):
+        assert found.dtype is cuplug.float32
+        assert (found - expected).abs().max() < 0.05 * expected.abs().max()
 
 
 def test_a_weight_converted_without_gradients_is_not_used_with_them(device: str) -> None:

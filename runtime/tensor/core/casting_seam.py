@@ -33,7 +33,7 @@ class _Casting(threading.local):
 
     def __init__(self) -> None:
         self.fast: Mapping[str, Any] = {}
-        self.cache: dict[int, tuple[Any, int, Any]] | None = None
+        self.cache: dict[Any, tuple[Any, int, Any]] | None = None
         """Weights that were converted, by identity: themselves, their version, and what came of them."""
 
 
@@ -41,7 +41,7 @@ autocasting = _Casting()
 
 
 @contextmanager
-def casting_as(fast: Mapping[str, Any], cache: dict[int, Any] | None) -> Iterator[None]:
+def casting_as(fast: Mapping[str, Any], cache: dict[Any, Any] | None) -> Iterator[None]:
     """A context within which this thread computes with these fast types by kind of device, and keeps converted weights
     in ``cache``, where that is not None."""
     before = autocasting.fast, autocasting.cache
