@@ -149,10 +149,11 @@ class Allocator(ABC):
             return
         observation = self._observation
         try:
-            context = observation.context() if observation.observers and not self._lock.is_mine() else 0
-            block.live = False
             if observation.observers:
+                context = 0 if self._lock.is_mine() else observation.context()
+                block.live = False
                 observation.emit_block(EventKind.FREE, block, context)
+            block.live = False
             self._returned.append(block)
         except MemoryError:
             block.live = False
@@ -481,7 +482,12 @@ class Allocator(ABC):
         self._torn = True
         try:
             if self._closed is None:
-                self._take_back_returned()
+                if self._unlisted:
+                    self._list_returned()
+                returned = self._returned
+                while returned:
+                    self._take_back(returned[0])
+                    returned.popleft()
             result = work(*args)
         except (CuplugError, ValueError):  # raised on purpose, with everything in order
             self._torn = False
@@ -607,17 +613,13 @@ class Allocator(ABC):
 
     # --- blocks that come back ----------------------------------------------------------------------------------------
 
-    def _take_back_returned(self) -> None:
-        returned = self._returned
-        if self._unlisted:
-            self._unlisted = False
-            listed = {id(block) for block in list(returned)}
-            for block in self._in_use.values():
-                if not block.live and not block.waiting and id(block) not in listed:
-                    returned.append(block)
-        while returned:
-            self._take_back(returned[0])
-            returned.popleft()
+    def _list_returned(self) -> None:
+        """List the blocks that were freed, and that an exception kept from being listed."""
+        self._unlisted = False
+        listed = {id(block) for block in list(self._returned)}
+        for block in self._in_use.values():
+            if not block.live and not block.waiting and id(block) not in listed:
+                self._returned.append(block)
 
     def _take_back(self, block: Block) -> None:
         """Take a block out of the program's hands: the strategy gets it, once other streams have finished with it."""
