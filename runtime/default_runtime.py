@@ -9,7 +9,7 @@ from ..allocators.errors import CuplugError
 from ..allocators.lock import Lock
 from .buffer import Buffer
 from .drivers.forking import in_forked_child
-from .owner import quickly
+from .owner import are_quick, quickly
 from .process import is_left_open
 from .runtime import Runtime
 from .settings import AllocatorChoice, DriverChoice, Path, Settings
@@ -37,7 +37,7 @@ def alloc(nbytes: int, *, stream: Any = None) -> Buffer:
     """``nbytes`` bytes of device memory for use on ``stream``, uninitialised: see ``Runtime.alloc``."""
     runtime = default_runtime()
     buffer = runtime.alloc(nbytes, stream=stream)
-    if stream is None:
+    if stream is None and are_quick:
         runtime.take_place()  # the next calls in this thread come to the native allocator at once
     return buffer
 

@@ -20,11 +20,13 @@ from .leases import Lease
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Owner", "forget_places", "quickly", "set_place", "settle_owners", "unsettled"]
+__all__ = ["Owner", "are_quick", "forget_places", "quickly", "set_place", "settle_owners", "unsettled"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _leases: set[Lease] = set()
 """Those that are neither ended nor given back. Being here, they live, so that their callbacks are called."""
+are_quick = is_available()
+"""Whether quick functions have places to allocate at: those of the native core."""
 unsettled: deque[Any] = deque()
 """Leases and blocks whose owners went, and were interrupted in it."""
 
@@ -127,7 +129,7 @@ def quickly(made: type[Owner]) -> Callable[[F], F]:
     place (``set_place``), it takes the memory there and enters no Python. Without the native core it does nothing."""
 
     def decorate(function: F) -> F:
-        if not is_available():
+        if not are_quick:
             return function
         quick = _native.quicken(function, made)
         update_wrapper(quick, function)
@@ -138,17 +140,17 @@ def quickly(made: type[Owner]) -> Callable[[F], F]:
 
 def set_place(allocator: Allocator | None, stream: int) -> None:
     """Say where the calling thread's quick functions allocate: nowhere, unless ``allocator`` is a native one."""
-    if is_available():
+    if are_quick:
         _native.set_place(allocator, stream)
 
 
 def forget_places() -> None:
     """No thread has a place any more."""
-    if is_available():
+    if are_quick:
         _native.forget_places()
 
 
-if is_available():
+if are_quick:
     from ..allocators import _native
 
     _native.leave_to(unsettled.append)
