@@ -10,11 +10,10 @@ from __future__ import annotations
 import ctypes
 import os
 import random
-import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from types import FrameType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,40 +26,6 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="uses functions 
 INTERRUPTS = int(os.environ.get("CUPLUG_INTERRUPTS", "1500"))
 OURS, THEIRS = 100, 7
 """Contexts: this driver's, and another library's."""
-
-
-class Arrived(BaseException):
-    """What the handler of the timer's signal raises."""
-
-
-@pytest.fixture
-def timer() -> Iterator[Callable[[Callable[[], object], float], bool]]:
-    """Runs a function while a timer's signal comes after so many seconds. Says whether the signal cut it short."""
-    armed = False
-
-    def raise_arrived(number: int, frame: FrameType | None) -> None:
-        nonlocal armed
-        if armed:  # else it comes late
-            armed = False
-            raise Arrived
-
-    def run(call: Callable[[], object], seconds: float) -> bool:
-        nonlocal armed
-        try:
-            armed = True
-            signal.setitimer(signal.ITIMER_REAL, seconds)
-            call()
-            armed = False
-        except Arrived:
-            return True
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-        return False
-
-    before = signal.signal(signal.SIGALRM, raise_arrived)
-    yield run
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, before)
 
 
 class Library:

@@ -10,7 +10,7 @@ import random
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -276,40 +276,6 @@ def test_an_exception_at_any_line_leaves_the_state_before_or_after_and_everythin
             check_all_is_there(driver)
             driver.close()
     assert tried > (500 if schedule == "eager" else 250)
-
-
-class Arrived(BaseException):
-    """What the handler of the timer's signal raises."""
-
-
-@pytest.fixture
-def timer() -> Iterator[Callable[[Callable[[], object], float], bool]]:
-    """Runs a function while a timer's signal comes after so many seconds. Says whether the signal cut it short."""
-    armed = False
-
-    def raise_arrived(number: int, frame: FrameType | None) -> None:
-        nonlocal armed
-        if armed:  # else it comes late
-            armed = False
-            raise Arrived
-
-    def run(call: Callable[[], object], seconds: float) -> bool:
-        nonlocal armed
-        try:
-            armed = True
-            signal.setitimer(signal.ITIMER_REAL, seconds)
-            call()
-            armed = False
-        except Arrived:
-            return True
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-        return False
-
-    before = signal.signal(signal.SIGALRM, raise_arrived)
-    yield run
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, before)
 
 
 @SCHEDULES
