@@ -69,7 +69,8 @@ template <class... A> struct Layout {
     static constexpr Table table = make();
 };
 
-// The worker's own fields, read and written without spending a check on them.
+// The worker's own fields, read and written without spending a check on them. What a kernel may be inlined into cannot be
+// CUPLUG_SILENT, and touches nothing but by these.
 __attribute__((always_inline)) inline cuplug_u32 load(const cuplug_u32& where) {
     cuplug_u32 value;
 #if defined(__x86_64__)
@@ -90,14 +91,6 @@ __attribute__((always_inline)) inline void store(cuplug_u32& where, cuplug_u32 v
     where = value;
 #endif
 }
-
-// For what calls kernels, which touches only the worker and tells nobody of it. What a kernel may be inlined into does
-// not have it, and touches nothing but by `load` and `store`.
-#if CUPLUG_RACES
-#define CUPLUG_SILENT __attribute__((no_sanitize("thread"), no_sanitize("undefined"), noinline))
-#else
-#define CUPLUG_SILENT
-#endif
 
 // How the threads of a block run: one after the other; with stacks of their own, so that they can wait; or in loops that
 // the kernel's own text has, from barrier to barrier (thread_loops.py), so that it is called once for a block.

@@ -1,6 +1,13 @@
 // Shared memory, loads and stores with cache hints, the heap, printf, traps and clocks.
 #pragma once
 
+// For what touches only the worker and the module's own, under the check of races: it tells nobody of it.
+#if CUPLUG_RACES
+#define CUPLUG_SILENT __attribute__((no_sanitize("thread"), no_sanitize("undefined"), noinline))
+#else
+#define CUPLUG_SILENT
+#endif
+
 namespace __cuplug {
 
 inline cuplug_u32 slot_count = 0;
@@ -17,7 +24,7 @@ __attribute__((noinline, cold)) inline cuplug_u32 number_slot(cuplug_u32* number
 }
 
 // A block's instance of a `__shared__` declaration; T is the structure that translate.py makes of it.
-template <class T> inline T& shared() {
+template <class T> CUPLUG_SILENT inline T& shared() {
     static_assert(sizeof(T) <= 48 * 1024, "static shared memory is limited to 48 KiB; use extern __shared__");
     Worker* worker = self();
     cuplug_u32 number = __atomic_load_n(&SlotOf<T>::number, __ATOMIC_RELAXED);

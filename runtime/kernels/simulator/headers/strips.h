@@ -28,8 +28,8 @@ struct Told {
     struct {
         cuplug_u64 page;          // an address by the size of pages
         Strip* strips;
-    } recent[256];
-    __attribute__((always_inline)) static cuplug_u32 place(cuplug_u64 page) { return (cuplug_u32)page * 0x9e3779b1u >> 24; }
+    } recent[1024];
+    __attribute__((always_inline)) static cuplug_u32 place(cuplug_u64 page) { return (cuplug_u32)page * 0x9e3779b1u >> 22; }
 };
 
 #define CUPLUG_AT_ONCE __attribute__((no_sanitize("thread"), no_sanitize("undefined"), always_inline))

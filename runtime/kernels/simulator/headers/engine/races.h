@@ -26,6 +26,15 @@ struct Access {
     cuplug_u32 code() const;
 };
 
+// Made as one number: fields that are stored one by one, and then copied together, make the processor wait.
+static inline Access access_of(cuplug_u32 time, cuplug_u32 thread, cuplug_u32 bytes, cuplug_u32 kind, cuplug_u32 place) {
+    const cuplug_u32 words[2] = {time, thread | bytes << 10 | kind << 14 | place << 19};
+    Access access;
+    static_assert(sizeof access == sizeof words, "");
+    memcpy(&access, words, sizeof access);
+    return access;
+}
+
 struct Cell {
     Access write, reads[2];
 };
@@ -457,7 +466,7 @@ __attribute__((noinline)) static void unfold(State* state, Strip& strip, Cell* c
     const cuplug_u32 begin = (cuplug_u32)state->launch->code_begin + 1;
     for (cuplug_u32 i = 0; i < 16 && is_known; ++i) {
         auto access = [&](cuplug_u32 kind, cuplug_u32 thread, cuplug_u32 code) {
-            return Access{strip.time, thread, 15, kind, codes.number(code - begin)};
+            return access_of(strip.time, thread, 15, kind, codes.number(code - begin));
         };
         cells[i] = Cell();
         if (strip.reads >> i & 1) cells[i].reads[0] = access(TOUCH_READ, strip.threads[i], strip.read_codes[i]);
@@ -565,7 +574,7 @@ __attribute__((always_inline)) static inline bool is_plain(State* state, cuplug_
     Cell* cell = is_shared ? &of_shared[(offset - SHARED) / CELL] : cell_at(state, address);
     if (!cell) return false;
     const cuplug_u32 thread = state->thread, since = is_shared ? block_time : launch_time;
-    const Access mine = {now, thread, 15, kind, codes.number(place)};
+    const Access mine = access_of(now, thread, 15, kind, codes.number(place));
     Cell* const end = cell + nbytes / CELL;
     if (kind & TOUCH_WRITE) {
         if (in_module(state, address)) return false;
@@ -600,13 +609,7 @@ __attribute__((noinline)) static void touch_any(State* state, cuplug_u64 address
         settle_unwritten(state);  // which may have been the address
         illegal_access(address, nbytes, (kind & TOUCH_WRITE) != 0);
     }
-    const cuplug_u32 thread = state->thread;
-    Access mine;
-    mine.time = now;
-    mine.thread = thread;
-    mine.bytes = 0;
-    mine.kind = kind;
-    mine.place = codes.number(place);
+    const cuplug_u32 thread = state->thread, time = now, number = codes.number(place);
     if (is_local) {  // a thread's own; the arrays that the translation knows begin as poison
         if (kind & TOUCH_READ && nbytes >= 4 && is_poison(address, nbytes) && local_names.find(address))
             report(state, address, place, "a read of local memory that was never written:");
@@ -626,8 +629,7 @@ __attribute__((noinline)) static void touch_any(State* state, cuplug_u64 address
         } else {
             if (!(cell = cell_at(state, first))) return;
         }
-        Access part = mine;
-        part.bytes = bytes_of(first, address, end);
+        const Access part = access_of(time, thread, bytes_of(first, address, end), kind, number);
         if (cell->write.time >= since && (cell->write.bytes & part.bytes)) written = true;
         const cuplug_u64 from = first > address ? first : address;
         remember(state, *cell, part, since, from, (cuplug_u32)((end < first + CELL ? end : first + CELL) - from));
