@@ -349,7 +349,7 @@ def test_an_exception_from_any_call_upstream_leaves_everything_right(
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of signals within the garbage collector
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of signals in the collector
 @pytest.mark.parametrize("name", FACTORIES)
 def test_timer_signals_at_any_moment_leave_everything_right(name: str, make_manual: Callable[..., Any]) -> None:
     armed = False

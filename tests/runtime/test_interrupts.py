@@ -239,7 +239,7 @@ def test_an_exception_at_any_line_loses_nothing(runtime: Runtime, scenario: str)
     assert number > 20
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of signals within the garbage collector
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of signals in the collector
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_interrupts_at_any_moment_lose_nothing(runtime: Runtime, scenario: str) -> None:
     work = SCENARIOS[scenario]

@@ -20,7 +20,7 @@ from cuplug.runtime.stream import Stream, stream
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # of signals within the garbage collector
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # of signals in the collector
 ]
 
 THREADS, DEVICES, STREAMS = 8, 2, 10
