@@ -108,7 +108,7 @@ class ExpandableAllocator(Allocator):
         virtual = virtual_memory_of(upstream)
         self._granularity = virtual.granularity
         self._slack = slack
-        self._pages = Pages(virtual, self._tell)
+        self._pages = Pages(virtual, self._emit)
         self._spaces: dict[tuple[int, bool | None, int], Space] = {}
         """By stream, whether for small blocks (None for what a strategy derived from this keeps apart), and tag."""
         self._ownerless: list[Space] = []
@@ -418,7 +418,7 @@ class ExpandableAllocator(Allocator):
         for _ in pages:
             self._ledger.released_page()
         nbytes = sum(page.nbytes for page in pages)
-        self._tell(EventKind.SLEEP, 0, 0, nbytes, tag)
+        self._emit(EventKind.SLEEP, 0, 0, nbytes, tag)
         return nbytes
 
     def _await_streams(self, spaces: list[Space], blocks: list[Block]) -> None:
@@ -458,7 +458,7 @@ class ExpandableAllocator(Allocator):
                 self._ledger.created_page()
         for space in self._tagged(tag):
             space.wake()
-        self._tell(EventKind.WAKE, 0, 0, needed, tag)
+        self._emit(EventKind.WAKE, 0, 0, needed, tag)
         return needed
 
     def _needed(self, tag: int) -> int:
@@ -568,9 +568,6 @@ class ExpandableAllocator(Allocator):
             start, run[-1].end - start, space.stream, kind, infos,
             expandable=True, tag=tag_name(space.tag), asleep=space.asleep,
         )  # fmt: skip
-
-    def _tell(self, kind: EventKind, stream: int, address: int, nbytes: int, requested: int) -> None:
-        self._emit(kind, stream, address, nbytes, requested)
 
 
 class _Plan:

@@ -103,7 +103,8 @@ class PlannedAllocator(ExpandableAllocator):
                 self._learners[stream].forget_cycle()
         learner = self._learner_of(stream)
         if learner is not None and (learned := learner.due()) is not None:
-            self._take_up(stream, learned)
+            self._leave(stream)
+            self._followers[stream] = learned
         follower = self._followers.get(stream)
         offset = UNPLANNED if follower is None or here.tag != UNTAGGED else follower.propose(nbytes)
         span = None
@@ -148,11 +149,6 @@ class PlannedAllocator(ExpandableAllocator):
             followed = follower.cycle.repeated if follower is not None else ()
             learner = self._learners[stream] = Learner(stream, self._repetitions, followed, at_once=at_once)
         return learner
-
-    def _take_up(self, stream: int, learned: Follower) -> None:
-        """Follow another cycle from here on."""
-        self._leave(stream)
-        self._followers[stream] = learned
 
     def _page_size(self, fresh: int) -> int:
         """While it learns, pages are small: what is to live beside a plan lies among what the plan will hold, and pins
