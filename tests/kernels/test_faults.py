@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -333,3 +337,41 @@ def test_what_kernels_may_touch_is_found_anew_only_where_it_has_changed(
     store(ctypes.c_void_p(address), grid=1, block=1)
     with pytest.raises(DriverError, match="no live allocation holds it"):
         machine.synchronize()
+
+
+SHADOW_TAKEN = """
+import ctypes, gc, mmap
+
+libc = ctypes.CDLL(None)
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+no_reserve, no_replacement = 0x4000, 0x100000
+flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | no_reserve | no_replacement
+libc.mmap(0xFE000000000, 1 << 37, 0, flags, -1, 0)  # none of it may be read or written
+
+import numpy as np
+import cuplug
+from cuplug.runtime.copies import memcpy
+
+cuplug.init(driver="sim")
+for size in (500, 501, 502):
+    module = cuplug.SourceModule(
+        "__device__ int table[%d]; __global__ void fill(int* out) { *out = table[7] = sizeof table / 4; }" % size
+    )
+    out, host = cuplug.cuda.alloc(4), np.zeros(1, np.int32)
+    module.get_function("fill")(out, grid=1, block=1)
+    memcpy(host, out)
+    print(*host)
+    del module
+    gc.collect()
+"""
+
+
+def test_memory_where_the_tables_of_checks_would_lie_is_left_alone(quick_compiler: None, kernel_cache: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SHADOW_TAKEN],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "CUPLUG_CACHE_DIR": str(kernel_cache)},
+    )
+    assert (done.returncode, done.stdout.split()) == (0, ["500", "501", "502"]), done.stderr

@@ -22,7 +22,7 @@ static void* allocate(cuplug_u64 nbytes) {
     if (heap_used + nbytes <= HEAP_NBYTES && (piece = (Piece*)malloc(sizeof(Piece) + nbytes + 16))) {
         heap_used += nbytes;
         *piece = {nbytes, HEAP_MAGIC};
-        if (!shadow::broken) shadow::change({(cuplug_u64)(piece + 1), nbytes}, true);
+        shadow::change({(cuplug_u64)(piece + 1), nbytes}, true);
         if (((State*)self())->launch->races) races::forget((cuplug_u64)(piece + 1), nbytes);
     }
     pthread_mutex_unlock(&heap_lock);
@@ -39,7 +39,7 @@ static void release(void* address) {
     heap_used -= piece->nbytes;
     piece->magic = 0;
     if (((State*)self())->launch->races) races::forget((cuplug_u64)address, piece->nbytes);
-    if (!shadow::broken) shadow::change({(cuplug_u64)address, piece->nbytes}, false);
+    shadow::change({(cuplug_u64)address, piece->nbytes}, false);
     pthread_mutex_unlock(&heap_lock);
     free(piece);
 }

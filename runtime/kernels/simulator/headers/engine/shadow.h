@@ -89,9 +89,10 @@ static void edge(cuplug_u64 chunk, Range range, bool allow) {
     }
 }
 
-// Allows or forbids a range. What is forbidden must be what was allowed.
+// Allows or forbids a range. What is forbidden must be what was allowed. Once something else was found where the shadow
+// should lie, nothing is written or unmapped any more, for it might be somebody else's.
 static void change(Range range, bool allow) {
-    if (!range.nbytes) return;
+    if (!range.nbytes || broken) return;
     cuplug_u64 end = range.address + range.nbytes;
     cuplug_u64 first = of(range.address) & ~(CHUNK - 1), last = (of(end + 7) - 1) & ~(CHUNK - 1);
     cuplug_u64 inner = of(range.address) == first ? first : first + CHUNK;
