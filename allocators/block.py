@@ -28,7 +28,9 @@ class Block:
         "streams", "waiting",
     )  # fmt: skip
 
-    def __init__(self, allocator: Issuer, address: int, nbytes: int, requested: int, stream: int) -> None:
+    def __init__(
+        self, allocator: Issuer, address: int, nbytes: int, requested: int, stream: int, place: Any = None
+    ) -> None:
         self.allocator = allocator
         self.address = address
         self.nbytes = nbytes
@@ -47,7 +49,7 @@ class Block:
         """What it waits for once it is freed, each with its key: the stream, or the fence of a destroyed stream."""
         self.waiting = False
         """Whether it was freed and waits behind ``fences``."""
-        self.place: Any = None
+        self.place = place
         """Whatever the strategy keeps with the block: the segment that it lies in, for example."""
 
     def __int__(self) -> int:

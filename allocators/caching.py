@@ -120,9 +120,7 @@ class CachingAllocator(Allocator):
             segment, address, taken = self._take_where_tight(pool, nbytes)
         else:
             segment, address, taken = self._take(pool, nbytes)
-        block = Block(self, address, taken, requested, stream)
-        block.place = segment
-        return block
+        return Block(self, address, taken, requested, stream, segment)
 
     def _take(self, pool: Pool, nbytes: int) -> tuple[HeldMemory, int, int]:
         piece = pool.find(nbytes)

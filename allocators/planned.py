@@ -115,8 +115,7 @@ class PlannedAllocator(ExpandableAllocator):
         if span is None:
             block = super()._allocate(requested, nbytes, stream)
         else:
-            block = Block(self, span.address, nbytes, requested, stream)
-            block.place = span
+            block = Block(self, span.address, nbytes, requested, stream, span)
         if follower is not None:
             follower.has_served(nbytes)
         if learner is not None:
