@@ -328,7 +328,7 @@ class _Pass:
             self._pass_on(node, [None] * len(node.edges))
             return
         count = 1 if node.layouts is None else len(node.layouts)
-        results: list[Any] = [buffer.pop(number, None) for number in range(count)]
+        results: list[Any] = [buffer.pop(0, None)] if count == 1 else [buffer.pop(each, None) for each in range(count)]
         if node.prehooks:
             for hook in list(node.prehooks.values()):
                 made = hook(tuple(results))
@@ -356,10 +356,15 @@ class _Pass:
             gradient = made[position]
             if gradient is not None:
                 made[position] = None  # only the target's buffer has it now
-                if id(target) not in buffers and (target.stream is None or target.stream is stream):
-                    buffers[id(target)] = {number: gradient}  # the most usual case, in fewer steps
-                else:
+                buffer = buffers.get(id(target))
+                if (buffer is not None and number in buffer) or (
+                    target.stream is not None and target.stream is not stream
+                ):
                     self._give(target, number, gradient, stream)
+                elif buffer is None:  # the most usual cases, in fewer steps
+                    buffers[id(target)] = {number: gradient}
+                else:
+                    buffer[number] = gradient
                 del gradient
             left = waiting[id(target)] = waiting[id(target)] - 1
             if not left:

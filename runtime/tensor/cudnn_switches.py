@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 
 from .backends.cudnn import cudnn
 from .core.switches import switches
@@ -39,7 +40,11 @@ def version() -> int | None:
 
 def choosing() -> Choosing:
     """What the switches say now."""
-    return Choosing(bool(benchmark), bool(deterministic) or switches.deterministic, bool(allow_tf32))
+    return _CHOOSING[bool(benchmark), bool(deterministic) or switches.deterministic, bool(allow_tf32)]
+
+
+_CHOOSING = {each: Choosing(*each) for each in product((False, True), repeat=3)}
+"""Made once: they are asked for at each convolution."""
 
 
 @contextmanager

@@ -100,9 +100,13 @@ def _replica(modules: Sequence[Module], tensors: Mapping[int, Tensor]) -> Any:
         own = made[id(module)].__dict__
         own.update(module.__dict__)
         own["_replica_of"] = module  # for traces: see plugins/tracing/training_scope.py
-        own["_parameters"] = {name: tensors.get(id(each)) for name, each in module._parameters.items()}
-        own["_buffers"] = {name: tensors.get(id(each)) for name, each in module._buffers.items()}
-        own["_modules"] = {name: None if each is None else made[id(each)] for name, each in module._modules.items()}
+        for table in ("_parameters", "_buffers"):
+            given = own[table]
+            own[table] = {name: tensors.get(id(each)) for name, each in given.items()} if given else {}
+        parts = own["_modules"]
+        own["_modules"] = (
+            {name: None if each is None else made[id(each)] for name, each in parts.items()} if parts else {}
+        )
     return made[id(modules[0])]
 
 
