@@ -133,6 +133,7 @@ class ExpandableAllocator(Allocator):
         tag = here.tag
         if tag in self._asleep:
             raise CuplugError(why_asleep(tag))
+        block = Block(self, 0, nbytes, requested, stream)
         self._allocations += 1
         self._allocated_bytes += nbytes
         self._sum = latest = (2 * self._sum + nbytes * FACTOR) % (1 << 64)
@@ -140,8 +141,9 @@ class ExpandableAllocator(Allocator):
             self._recurrence.mark(latest)
         space = self._spaces.get((stream, nbytes <= SMALL_BLOCK, tag)) or self._new_space(stream, nbytes, tag)
         span = space.find(nbytes)
-        span = space.take(span, nbytes) if span is not None else self._grow(space, nbytes)
-        return Block(self, span.address, nbytes, requested, stream, span)
+        block.place = span = space.take(span, nbytes) if span is not None else self._grow(space, nbytes)
+        block.address = span.address
+        return block
 
     def _free(self, block: Block) -> None:
         span = block.place
