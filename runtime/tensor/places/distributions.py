@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ class Distribution:
     """Whether one element takes a word of 64 bits instead of 32; None: if it is a float64."""
 
 
+@cache
 def wide(distribution: str, kind: dtype) -> bool:
     """Whether an element takes 64 bits instead of 32."""
     found = DISTRIBUTIONS[distribution].wide
