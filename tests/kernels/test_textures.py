@@ -62,6 +62,20 @@ def test_points_are_the_texels_that_coordinates_lie_in(machine: Any, textures: A
     assert (machine.down(out, (4, 6), np.float32) == VALUES).all()
 
 
+def test_kernels_may_call_textures_and_surfaces_as_the_drivers_header_does(machine: Any, textures: Any) -> None:
+    texture = textures(machine.up(VALUES), (4, 6), np.float32)
+    source = """
+    #include <cuda.h>
+    __global__ void double_row(float *out, CUtexObject from, CUsurfObject to) {
+        const float value = 2 * tex2D<float>(from, threadIdx.x + 0.5f, 1.5f);
+        surf2Dwrite(value, to, threadIdx.x * 4, 0);
+        out[threadIdx.x] = value;
+    }"""
+    out = machine.empty(6, np.float32)
+    machine.module(source).get_function("double_row")(out, texture.handle, texture.surface, grid=1, block=6)
+    assert (machine.down(out, 6, np.float32) == 2 * VALUES[1]).all()
+
+
 def test_linear_filtering_lies_between_neighbours_with_eight_bits_of_the_fraction(machine: Any, textures: Any) -> None:
     values = np.array([0, 256, 512, 1024], np.float32)
     texture = textures(machine.up(values), 4, np.float32, filter="linear")

@@ -15,10 +15,11 @@ _OURS = {
     **dict.fromkeys(
         (
             *("assert.h", "cassert", "math.h", "stdio.h", "stdlib.h"),
-            *("string.h", "time.h", "cuda.h", "cuda_runtime.h", "cuda_runtime_api.h", "device_launch_parameters.h"),
+            *("string.h", "time.h", "cuda_runtime.h", "cuda_runtime_api.h", "device_launch_parameters.h"),
         ),
         "#pragma once\n",
     ),
+    "cuda.h": "#pragma once\ntypedef unsigned long long CUtexObject; typedef unsigned long long CUsurfObject;\n",
     "stdint.h": "#pragma once\n"
     "typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long long int64_t;\n"
     "typedef unsigned char uint8_t; typedef unsigned short uint16_t; typedef unsigned int uint32_t;\n"
