@@ -312,8 +312,10 @@ def interpolate(
         align_corners: for ``bilinear``: whether the centres of the corners stay, instead of their outer edges.
 
     Raises:
-        ValueError: there is no such mode, or neither size nor factor.
+        ValueError: there is no such mode, neither size nor factor, or not four dimensions.
     """
+    if input.ndim != 4:
+        raise ArgumentError(f"interpolate: images have four dimensions, not {input.ndim}")
     if size is None and scale_factor is None:
         raise ArgumentError("interpolate: give size or scale_factor")
     own = (input.shape[2], input.shape[3])

@@ -259,10 +259,11 @@ class CudaPlace(DevicePlace):
         )
 
     def random(self, distribution: str, out: Layout) -> Kernel:
-        letter, number = ("q", int) if distribution.endswith("integers") else ("d", float)
+        # Ranges of integers are up to 2**64 wide.
+        letters, number = ("qQ", int) if distribution.endswith("integers") else ("dd", float)
         per_thread = 4 if wide(distribution, out.dtype) else 8
         source = cuda_fill.random_source(distribution, out.dtype)
-        return self._linear(source, out, per_thread, "QQ" + letter * 2, [int, int, number, number])
+        return self._linear(source, out, per_thread, "QQ" + letters, [int, int, number, number])
 
     def _linear(self, source: str, out: Layout, per_thread: int, letters: str, numbers: Sequence[Any]) -> Kernel:
         """A kernel of numbers only. It writes side by side, if need be to another tensor that is then copied."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import secrets
 from typing import Any, ClassVar
 
-from ...device_name import CPU, device
+from ...device_name import CPU
+from ...device_name import device as device_named
 from .tensor_errors import ArgumentError
 
 __all__ = ["Generator", "default_generator", "initial_seed", "manual_seed", "seed"]
@@ -25,8 +26,8 @@ class Generator:
     read: ClassVar[Any]
     """A tensor as seed and counter."""
 
-    def __init__(self, of: Any = "cpu") -> None:
-        self.device = device(of)
+    def __init__(self, device: Any = "cpu") -> None:
+        self.device = device_named(device)
         self._seed = 67280421310721  # torch's default seed (``c10::detail::getNonDeterministicRandom`` aside)
         self._counter = 0
 
@@ -75,11 +76,11 @@ class Generator:
         return f"<cuplug.Generator on {self.device}, seed {self._seed}, {self._counter} blocks used>"
 
 
-_defaults: dict[device, Generator] = {}
+_defaults: dict[device_named, Generator] = {}
 _seeded: list[int] = []
 
 
-def default_generator(of: device = CPU) -> Generator:
+def default_generator(of: device_named = CPU) -> Generator:
     """The generator of a device that is used when none is named."""
     found = _defaults.get(of)
     if found is None:

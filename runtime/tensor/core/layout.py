@@ -16,6 +16,7 @@ from .tensor_errors import ShapeError
 
 __all__ = ["Layout", "Location", "TrackedLayout"]
 
+_MOST_DIMENSIONS = 64  # of arrays of NumPy, which computes on the CPU
 _MOST_LAYOUTS = 4096
 _MOST_PLANS = 512
 
@@ -32,7 +33,7 @@ class Layout:
         """A layout of its own: ``of`` gives those that tensors share.
 
         Raises:
-            ShapeError: 64 bits do not count the bytes.
+            ShapeError: 64 bits do not count the bytes, or there are more dimensions than NumPy's arrays have.
         """
         self.place = place
         self.dtype = dtype
@@ -42,7 +43,10 @@ class Layout:
         self.numel = prod(shape)
         self.nbytes = self.numel * dtype.itemsize
         """The bytes of all elements, as if they lay side by side."""
-        if self.nbytes >= 2**63:
+        if len(shape) > _MOST_DIMENSIONS:
+            raise ShapeError(f"a tensor has at most {_MOST_DIMENSIONS} dimensions, and {len(shape)} are asked for")
+        reach = sum(abs(step) * (length - 1) for step, length in zip(strides, shape, strict=True) if self.numel)
+        if max(self.nbytes, reach * dtype.itemsize, *strides, 0) >= 2**63:
             raise ShapeError(f"a tensor of the shape {list(shape)} has more bytes than 64 bits count")
         self.contiguous = is_contiguous(shape, strides)
         """Whether the elements lie side by side in row-major order."""

@@ -936,10 +936,10 @@ class Tensor:
             IndexError: there is no such dimension.
         """
         ...
-    def cpu(self) -> Tensor:
+    def cpu(self, memory_format: Any = None) -> Tensor:
         """The tensor on the CPU; itself if it is there. Waits until the copy is done."""
         ...
-    def cuda(self, device: Any = None, non_blocking: _bool = False, **kwargs: Any) -> Tensor:
+    def cuda(self, device: Any = None, non_blocking: _bool = False, memory_format: Any = None, **kwargs: Any) -> Tensor:
         """The tensor on a CUDA device, by default the current one; itself if it is there.
 
         The keyword ``async`` of old programs, which Python reserves since 3.7, is understood in ``**{"async": True}``.
@@ -947,6 +947,7 @@ class Tensor:
         Args:
             device: the device, its text or its ordinal.
             non_blocking: whether not to wait for a copy from page-locked memory.
+            memory_format: the order of dimensions in memory; that of the tensor if None.
 
         Raises:
             CuplugError: there is no CUDA device.
@@ -2342,8 +2343,8 @@ class Tensor:
     def nelement(self) -> _int:
         """The number of elements."""
         ...
-    def new(self, *args: Any, device: Any = None) -> Tensor:
-        """As the legacy constructor of this type: ``new(2, 3)``, ``new(size)``, ``new([[1, 2]])``, ``new()``.
+    def new(self, *args: Any, size: Any = None, device: Any = None) -> Tensor:
+        """As the legacy constructor of this type: ``new(2, 3)``, ``new(size=(2, 3))``, ``new([[1, 2]])``, ``new()``.
 
         Raises:
             ValueError: ``device`` is of another kind than the tensor's.

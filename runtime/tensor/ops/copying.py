@@ -131,7 +131,9 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     return made if memory_format is None else in_format(made, memory_format, input)
 
 
-def cuda(input: Tensor, device: Any = None, non_blocking: bool = False, **kwargs: Any) -> Tensor:
+def cuda(
+    input: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None, **kwargs: Any
+) -> Tensor:
     """The tensor on a CUDA device, by default the current one; itself if it is there.
 
     The keyword ``async`` of old programs, which Python reserves since 3.7, is understood in ``**{"async": True}``.
@@ -140,6 +142,7 @@ def cuda(input: Tensor, device: Any = None, non_blocking: bool = False, **kwargs
         input: the tensor.
         device: the device, its text or its ordinal.
         non_blocking: whether not to wait for a copy from page-locked memory.
+        memory_format: the order of dimensions in memory; that of the tensor if None.
 
     Raises:
         CuplugError: there is no CUDA device.
@@ -151,12 +154,12 @@ def cuda(input: Tensor, device: Any = None, non_blocking: bool = False, **kwargs
     named = Device("cuda" if device is None else device)
     if named.type != "cuda":
         raise ArgumentError(f"cuda() moves to a CUDA device; {named!r} is none, use .to({str(named)!r})")
-    return copied_to(input, place_of(named), non_blocking=non_blocking)
+    return in_format(copied_to(input, place_of(named), non_blocking=non_blocking), memory_format, input)
 
 
-def cpu(input: Tensor) -> Tensor:
+def cpu(input: Tensor, memory_format: Any = None) -> Tensor:
     """The tensor on the CPU; itself if it is there. Waits until the copy is done."""
-    return copied_to(input, HOST)
+    return in_format(copied_to(input, HOST), memory_format, input)
 
 
 def type_as(input: Tensor, other: Tensor) -> Tensor:
@@ -255,7 +258,7 @@ def copied_to(
         engine().moved(made, source)
         return made
     if own.place is not place and not own.contiguous and own.dense_order() is None:
-        source = contiguous(source)
+        source = clone(source)
         own = source._layout
     layout = Layout.of(place, kind, own.shape, own.kept_strides())
     # To pageable memory the driver's copy would wait: torch's rule.

@@ -329,12 +329,26 @@ def empty_like(
     dtype: Any = None,
     device: Device = None,
     layout: Any = None,
+    pin_memory: bool = False,
     memory_format: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """An uninitialised tensor with the shape, type and device of another."""
+    """An uninitialised tensor with the shape, type and device of another.
+
+    Args:
+        input: the other.
+        dtype: another element type.
+        device: another device.
+        layout: None or ``strided``.
+        pin_memory: whether to use page-locked memory of the CPU.
+        memory_format: the order of dimensions in memory; that of ``input`` if None.
+        requires_grad: whether the tensor requires gradients.
+
+    Raises:
+        ValueError: ``pin_memory`` on a device.
+    """
     own = input._layout
-    if dtype is None and device is None and layout is None and memory_format is None:
+    if dtype is None and device is None and layout is None and memory_format is None and not pin_memory:
         alike = own.plans.get(empty_like)
         if alike is None:
             alike = own.plans[empty_like] = Layout.of(own.place, own.dtype, own.shape, own.kept_strides())
@@ -344,7 +358,8 @@ def empty_like(
     kind = own.dtype if dtype is None else dtype_of(dtype)
     place = place_at(own) if device is None else place_of(device)
     kept = own.kept_strides() if memory_format in (None, preserve_format) else None
-    return required(in_format(place.empty(Layout.of(place, kind, own.shape, kept)), memory_format), requires_grad)
+    made = in_format(place.empty(Layout.of(place, kind, own.shape, kept)), memory_format)
+    return required(pin_memory_of(made) if pin_memory else made, requires_grad)
 
 
 def full_like(
@@ -354,13 +369,18 @@ def full_like(
     dtype: Any = None,
     device: Device = None,
     layout: Any = None,
+    pin_memory: bool = False,
     memory_format: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """A tensor with the shape, type and device of another and ``fill_value`` everywhere."""
     return required(
         apply_into(
-            COPY, empty_like(input, dtype=dtype, device=device, layout=layout, memory_format=memory_format), fill_value
+            COPY,
+            empty_like(
+                input, dtype=dtype, device=device, layout=layout, pin_memory=pin_memory, memory_format=memory_format
+            ),
+            fill_value,
         ),
         requires_grad,
     )
@@ -398,12 +418,16 @@ def zeros_like(
     dtype: Any = None,
     device: Device = None,
     layout: Any = None,
+    pin_memory: bool = False,
     memory_format: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """A tensor with the shape, type and device of another and 0 everywhere."""
     return required(
-        full_like(input, 0, dtype=dtype, device=device, layout=layout, memory_format=memory_format), requires_grad
+        full_like(
+            input, 0, dtype=dtype, device=device, layout=layout, pin_memory=pin_memory, memory_format=memory_format
+        ),
+        requires_grad,
     )
 
 
@@ -413,12 +437,16 @@ def ones_like(
     dtype: Any = None,
     device: Device = None,
     layout: Any = None,
+    pin_memory: bool = False,
     memory_format: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """A tensor with the shape, type and device of another and 1 everywhere."""
     return required(
-        full_like(input, 1, dtype=dtype, device=device, layout=layout, memory_format=memory_format), requires_grad
+        full_like(
+            input, 1, dtype=dtype, device=device, layout=layout, pin_memory=pin_memory, memory_format=memory_format
+        ),
+        requires_grad,
     )
 
 

@@ -244,7 +244,7 @@ def asarray(
         dtype: the element type; that of ``obj`` if None.
         device: where; where ``obj`` is, if None.
         copy: True for a copy in any case, False for none in any case, None for one where it is needed.
-        requires_grad: whether the tensor requires gradients.
+        requires_grad: whether the tensor requires gradients, which then flow on to those of ``obj``.
 
     Raises:
         ValueError: ``copy`` is False, and a copy is needed.
@@ -257,13 +257,15 @@ def asarray(
             source = from_dlpack(obj)
         elif not isinstance(obj, np.generic) and _is_buffer(obj):
             source = frombuffer(obj, dtype=get_default_dtype() if dtype is None else dtype)
-    if copy:
+    if copy and not isinstance(source, Tensor):
         return tensor(source, dtype=dtype, device=device, requires_grad=requires_grad)
     if isinstance(source, np.ndarray):
         source = from_numpy(source)
     made = as_tensor(source, dtype=dtype, device=device)
     if copy is False and (not isinstance(source, Tensor) or made._storage is not source._storage):
         raise ArgumentError(f"asarray: a {type(obj).__name__} becomes this tensor only by a copy, and copy is False")
-    if requires_grad or made.requires_grad:
+    if copy and made._storage is source._storage:
+        made = clone(made)
+    if bool(requires_grad) is not made.requires_grad:
         made = required(detach(made), requires_grad)
     return made

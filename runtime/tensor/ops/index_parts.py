@@ -173,12 +173,14 @@ def _integer_indices(part: Tensor, target: Layout, axis: int) -> list[Tensor]:
 
 
 def check_index_place(index: Layout, target: Layout) -> None:
-    """Raise DeviceMismatchError for an index on a device, of a tensor on the CPU: torch's rule. Warn of uint8 masks."""
+    """Raise DeviceMismatchError for an index that is neither on the CPU nor beside the tensor. Warn of uint8 masks."""
     if index.dtype is uint8:
         warnings.warn("an index of uint8 is taken for a mask, as it once was; use bool", UserWarning, stacklevel=2)
-    if target.place is HOST and index.place is not HOST:
+    if index.place is not HOST and index.place is not target.place:
+        own = target.place.device
         raise DeviceMismatchError(
-            f"a tensor on the CPU is indexed by one on {index.place.device}; move the index with .cpu()"
+            f"a tensor on {'the CPU' if target.place is HOST else own} is indexed by one on {index.place.device}; "
+            f"move the index with .to({str(own)!r})"
         )
 
 

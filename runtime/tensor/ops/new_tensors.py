@@ -6,7 +6,7 @@ from typing import Any
 
 from ...device_name import device as torch_device
 from ..core.gradient_seam import required
-from ..core.shapes import given_once, shape_of
+from ..core.shapes import Size, given_once, shape_of
 from ..core.tensor import Tensor
 from ..core.tensor_errors import ArgumentError
 from .copying import to
@@ -94,15 +94,16 @@ def new_empty_strided(
     return required(made, requires_grad)
 
 
-def new(input: Tensor, *args: Any, device: Any = None) -> Tensor:
-    """As the legacy constructor of this type: ``new(2, 3)``, ``new(size)``, ``new([[1, 2]])``, ``new()``.
+def new(input: Tensor, *args: Any, size: Any = None, device: Any = None) -> Tensor:
+    """As the legacy constructor of this type: ``new(2, 3)``, ``new(size=(2, 3))``, ``new([[1, 2]])``, ``new()``.
 
     Raises:
         ValueError: ``device`` is of another kind than the tensor's.
     """
     if device is not None and torch_device(device).type != input.device.type:
         raise ArgumentError(f"new() of a tensor on {input.device} makes tensors there, not on {device}")
-    return legacy_tensor(input.dtype, input.device if device is None else device, args)
+    given = args if size is None else (Size(shape_of(given_once(args, size, "size"))),)
+    return legacy_tensor(input.dtype, input.device if device is None else device, given)
 
 
 def as_type(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copyreg
+from copy import deepcopy
 from typing import Any
 
 import numpy.typing as npt
@@ -26,11 +27,16 @@ def shallow_copy(input: Tensor) -> Tensor:
 
 
 def deep_copy(input: Tensor, memo: dict[int, Any]) -> Tensor:
-    """A tensor in a copy of the whole storage: what ``copy.deepcopy`` makes. Tensors that share one share the copy."""
+    """A tensor in a copy of the whole storage: what ``copy.deepcopy`` makes. Tensors that share one share the copy.
+    Its gradient is copied, too."""
     copied = memo.get(id(input._storage))
     if copied is None:
         copied = memo[id(input._storage)] = clone(_as_bytes(input._storage))._storage
-    return make_tensor(copied, input._offset, input._layout)
+    made = make_tensor(copied, input._offset, input._layout)
+    gradient = input.grad if input.is_leaf else None
+    if gradient is not None:
+        made.grad = deepcopy(gradient, memo)
+    return made
 
 
 def reduce_tensor(input: Tensor, _: Any) -> tuple[Any, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core.dtype_limits import finfo
 from ..core.generator import Generator
 from ..core.tensor import Tensor
 from ..core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
@@ -78,7 +79,8 @@ def exponential_(input: Tensor, lambd: float = 1, *, generator: Generator | None
     """
     if not lambd > 0:
         raise ArgumentError(f"exponential_: a rate is greater than 0, not {lambd}")
-    uniform_(input, generator=generator)  # from 0 up to but without 1: of 1 less that, the logarithm is finite
+    # Above 0, as torch's: who divides by such numbers counts on it. Below 1: of 1 less that, the logarithm is finite.
+    uniform_(input, finfo(input.dtype).eps / 4 if input.dtype.kind == "f" else 0.0, generator=generator)
     return apply_into(BY_NAME["div"], input, each.neg(each.log1p(each.neg(input))), float(lambd))
 
 

@@ -14,7 +14,7 @@ from ....allocators.errors import DeviceMismatchError
 from ...device import device_count
 from ...device_name import current_factory_device, device
 from ..core.dtype_limits import finfo
-from ..core.dtypes import dtype, dtype_of, get_default_dtype, int64, uint8
+from ..core.dtypes import bool_, dtype, dtype_of, get_default_dtype, int64, uint8
 from ..core.generator import Generator, default_generator
 from ..core.gradient_seam import required
 from ..core.memory_formats import check_layout
@@ -106,18 +106,17 @@ _WHOLE = {"float16": 2**11, "bfloat16": 2**8, "float32": 2**24, "float64": 2**53
 """By floating-point types: up to which all whole numbers can be stored."""
 
 
+_PERMUTED = {name: most for name, most in _WHOLE.items() if name != "bfloat16"}
+"""The same, but that torch lets ``randperm`` of bfloat16 round."""
+
+
 def _drawn(tensor: Tensor, distribution: str, first: Any, second: Any, generator: Generator | None) -> Tensor:
     layout = tensor._layout
     if layout.dtype.kind != "f" and not distribution.endswith("integers"):
         raise ElementTypeError(f"a tensor of {layout.dtype!r} cannot be filled from the {distribution} distribution")
     if not layout.numel:
         return tensor
-    here = layout.place.device
-    if generator is None:
-        generator = default_generator(here)
-    elif generator.device.type != here.type or generator.device.index not in (None, here.index):
-        raise DeviceMismatchError(f"a generator of {generator.device} makes no numbers for a tensor on {here}")
-    seed, counter = generator.take(words_for(distribution, layout.dtype, layout.numel))
+    seed, counter = _generator(generator, layout.place.device).take(words_for(distribution, layout.dtype, layout.numel))
     asked = ("random", distribution)
     plan = layout.plans.get((asked,))
     if plan is None:
@@ -126,6 +125,15 @@ def _drawn(tensor: Tensor, distribution: str, first: Any, second: Any, generator
         plan(tensor, seed, counter, first, second)
     tensor._storage.version += 1
     return tensor
+
+
+def _generator(given: Generator | None, here: device) -> Generator:
+    """The generator given, or the default one. One of another device of its kind serves as well."""
+    if given is None:
+        return default_generator(here)
+    if given.device.type != here.type:
+        raise DeviceMismatchError(f"a generator of {given.device} makes no numbers for a tensor on {here}")
+    return given
 
 
 def _prepare(asked: tuple[str, str], tensor: Tensor) -> Plan:
@@ -149,7 +157,9 @@ def _integers(tensor: Tensor, low: int, high: int, generator: Generator | None) 
                 stacklevel=4,
             )
         low, high = _held(low, high, kind)
-    return _drawn(tensor, integers_of(high - low), int(low), int(high) - int(low), generator)
+    # Of all 2**64 integers the largest is never drawn, for their number does not fit into 64 bits.
+    count = min(int(high) - int(low), 2**64 - 1)
+    return _drawn(tensor, integers_of(count), int(low), count, generator)
 
 
 def _held(low: int, high: int, kind: dtype) -> tuple[int, int]:
@@ -326,17 +336,22 @@ def randperm(
         out: where to write the result; it is given the result's shape.
 
     Raises:
-        ValueError: ``n`` is negative.
+        ValueError: ``n`` is negative, or the type does not hold all of them.
+        TypeError: the type is bool.
     """
     check_layout(layout)
     n = index(n)
     if n < 0:
         raise ArgumentError(f"randperm: there are no {n} integers")
+    kind = dtype_of(dtype) if out is None else out.dtype
+    if kind is bool_:
+        raise ElementTypeError(f"randperm: a tensor of {kind!r} holds no permutation")
+    if n - 1 > (kind.maximum if kind.kind != "f" else _PERMUTED.get(kind.name, n)):
+        raise ArgumentError(f"randperm: {kind!r} does not hold all integers from 0 up to but without {n}")
     if out is not None and device is None:
         device = out.device
     place = place_of(current_factory_device() if device is None else device)
-    if generator is None:
-        generator = default_generator(place.device)
+    generator = _generator(generator if n else None, place.device)
     # Random high bits above the integers themselves: sorted by the former, the latter stand in random order.
     low = np.uint64((1 << n.bit_length()) - 1)
     keys = words(*generator.take(n), n, wide=True) & ~low
@@ -353,12 +368,17 @@ def rand_like(
     dtype: Any = None,
     device: Any = None,
     layout: Any = None,
+    pin_memory: bool = False,
     requires_grad: bool = False,
     memory_format: Any = None,
 ) -> Tensor:
     """``rand`` with the shape, type and device of another tensor."""
     return required(
-        uniform_(empty_like(input, dtype=dtype, device=device, layout=layout, memory_format=memory_format)),
+        uniform_(
+            empty_like(
+                input, dtype=dtype, device=device, layout=layout, pin_memory=pin_memory, memory_format=memory_format
+            )
+        ),
         requires_grad,
     )
 
@@ -369,12 +389,17 @@ def randn_like(
     dtype: Any = None,
     device: Any = None,
     layout: Any = None,
+    pin_memory: bool = False,
     requires_grad: bool = False,
     memory_format: Any = None,
 ) -> Tensor:
     """``randn`` with the shape, type and device of another tensor."""
     return required(
-        normal_(empty_like(input, dtype=dtype, device=device, layout=layout, memory_format=memory_format)),
+        normal_(
+            empty_like(
+                input, dtype=dtype, device=device, layout=layout, pin_memory=pin_memory, memory_format=memory_format
+            )
+        ),
         requires_grad,
     )
 
@@ -387,6 +412,7 @@ def randint_like(
     dtype: Any = None,
     device: Any = None,
     layout: Any = None,
+    pin_memory: bool = False,
     requires_grad: bool = False,
     memory_format: Any = None,
 ) -> Tensor:
@@ -394,7 +420,12 @@ def randint_like(
     first, last = _limits("randint_like", limits, low, high)
     return required(
         _integers(
-            empty_like(input, dtype=dtype, device=device, layout=layout, memory_format=memory_format), first, last, None
+            empty_like(
+                input, dtype=dtype, device=device, layout=layout, pin_memory=pin_memory, memory_format=memory_format
+            ),
+            first,
+            last,
+            None,
         ),
         requires_grad,
     )

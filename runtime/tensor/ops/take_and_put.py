@@ -42,6 +42,7 @@ def _prepare_take(asked: tuple[str, int], source: Tensor, *indices: Tensor) -> P
     axis, layout = asked[1], source._layout
     place, own = place_at(layout), tuple(layout.shape)
     shape = _common_shape(indices)
+    _check_elements(shape, own[axis : axis + len(indices)])
     target = Layout.of(place, layout.dtype, (*own[:axis], *shape, *own[axis + len(indices) :]))
     if not target.numel:
         return lambda *_: place.empty(target)
@@ -56,6 +57,12 @@ def _prepare_take(asked: tuple[str, int], source: Tensor, *indices: Tensor) -> P
         return out
 
     return taken
+
+
+def _check_elements(wanted: Shape, lengths: Shape) -> None:
+    """Raise IndexError where elements are wanted of a dimension without any: a device would notice too late."""
+    if 0 in lengths and 0 not in wanted:
+        raise IndexError("an index is out of range of a dimension of length 0")
 
 
 def put_at(view: Tensor, indices: list[Tensor | None], value: Any) -> None:
@@ -89,6 +96,7 @@ def put_at(view: Tensor, indices: list[Tensor | None], value: Any) -> None:
 
 def _prepare_put(_: str, target: Tensor, values: Any, *indices: Tensor) -> Plan:
     written = values._layout if isinstance(values, Tensor) else None
+    _check_elements(_common_shape(indices), tuple(target._layout.shape)[: len(indices)])
     return place_at(target._layout).put(target._layout, written, [each._layout for each in indices])
 
 

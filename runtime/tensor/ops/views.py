@@ -357,9 +357,15 @@ def common_shape(*shapes: int | Sequence[int]) -> Size:
     """``broadcast_shapes``: the shape to which all ``shapes`` broadcast; one number stands for one dimension.
 
     Raises:
-        ValueError: they do not.
+        ValueError: they do not, a length is negative, or one is neither an integer nor a sequence.
     """
+    for each in shapes:
+        if not isinstance(each, (int, tuple, list)):
+            raise ArgumentError(f"broadcast_shapes: a shape is an integer or a sequence of them, not {each!r}")
     given = [Size((each,) if isinstance(each, int) else each) for each in shapes]
+    for shape in given:
+        if min(shape, default=0) < 0:
+            raise ShapeError(f"broadcast_shapes: {list(shape)} has a negative length")
     return Size(broadcast_shapes(*given)) if given else Size()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 from typing import Any
 
@@ -189,3 +190,80 @@ def test_a_mask_of_uint8_is_warned_of(device: str) -> None:
     mask = cuplug.tensor([1, 0, 1], dtype=cuplug.uint8, device=device)
     with pytest.warns(UserWarning, match="use bool"):
         assert x[mask].tolist() == [0, 2]
+
+
+def test_a_copy_has_its_own_gradient(device: str) -> None:
+    x = cuplug.ones(2, device=device, requires_grad=True)
+    (x * 3).sum().backward()
+    y = copy.deepcopy(x)
+    assert x.grad is not None
+    assert y.grad is not None
+    assert y.grad.tolist() == [3, 3]
+    x.grad.zero_()
+    assert y.grad.tolist() == [3, 3]
+
+
+def test_an_index_lies_on_the_cpu_or_beside_the_tensor() -> None:
+    x, index = cuplug.ones(3, 4, device="cuda:0"), cuplug.tensor([2, 0], device="cuda:1")
+    for refused in (lambda: x[index], lambda: x[:, index, None], lambda: x.__setitem__(index, 5)):
+        with pytest.raises(RuntimeError, match=r"indexed by one on cuda:1.*\.to\('cuda:0'\)"):
+            refused()
+    assert x[index.cpu()].sum().item() == 8
+
+
+def test_a_tensor_has_at_most_64_dimensions(device: str) -> None:
+    assert cuplug.ones([1] * 64, device=device).sum().item() == 1
+    with pytest.raises(RuntimeError, match="at most 64 dimensions"):
+        cuplug.ones([1] * 65, device=device)
+    assert cuplug.ones(1, device=device).item() == 1  # a kernel that failed would have stopped the device
+
+
+def test_exponential_numbers_are_greater_than_0(device: str) -> None:
+    for kind in (cuplug.float16, cuplug.bfloat16, cuplug.float32):
+        drawn = cuplug.empty(100_000, dtype=kind, device=device).exponential_(2.0)
+        assert drawn.min().item() > 0
+        assert drawn.to(cuplug.float32).mean().item() == pytest.approx(0.5, rel=0.03)
+
+
+def test_what_is_made_like_another_may_be_pinned(running: str) -> None:
+    x = cuplug.zeros(2, 3)
+    for made in (
+        cuplug.empty_like(x, pin_memory=True),
+        cuplug.zeros_like(x, pin_memory=True),
+        cuplug.ones_like(x, pin_memory=True),
+        cuplug.full_like(x, 4, pin_memory=True),
+        cuplug.rand_like(x, pin_memory=True),
+        cuplug.randn_like(x, pin_memory=True),
+        cuplug.randint_like(x, 5, pin_memory=True),
+    ):
+        assert made.is_pinned()
+        assert made.shape == (2, 3)
+
+
+def test_a_move_may_name_the_order_in_memory(device: str) -> None:
+    x = cuplug.ones(2, 3, 4, 5, device=device)
+    assert x.cpu(memory_format=cuplug.channels_last).is_contiguous(memory_format=cuplug.channels_last)
+    assert x.cpu().is_contiguous()
+    if device != "cpu":
+        assert x.cuda(memory_format=cuplug.channels_last).is_contiguous(memory_format=cuplug.channels_last)
+
+
+def test_a_generator_serves_all_devices_of_its_kind() -> None:
+    other = cuplug.Generator(device="cuda:1").manual_seed(3)
+    made = cuplug.randint(100, (5,), device="cuda:0", generator=other)
+    assert cuplug.randperm(5, device="cuda:0", generator=other).shape == (5,)
+    again = cuplug.Generator(device="cuda:0").manual_seed(3)
+    assert made.equal(cuplug.randint(100, (5,), device="cuda:0", generator=again))
+    with pytest.raises(RuntimeError, match="generator of cpu"):
+        cuplug.randperm(5, device="cuda:0", generator=cuplug.Generator())
+    assert cuplug.randperm(0, device="cuda:0", generator=cuplug.Generator()).shape == (0,)
+
+
+def test_a_device_is_not_asked_for_elements_that_are_not_there(device: str) -> None:
+    x = cuplug.empty(10, 0, device=device)
+    with pytest.raises(IndexError, match="length 0"):
+        x[:, cuplug.tensor([0, 1], device=device)]
+    with pytest.raises(IndexError, match="length 0"):
+        x[:, cuplug.tensor([0], device=device)] = 5
+    assert x[[], [1]].shape == (0,)
+    assert cuplug.ones(1, device=device).item() == 1

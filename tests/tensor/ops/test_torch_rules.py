@@ -119,6 +119,12 @@ DIFFERENCES = {
     "x = torch.zeros(2); x[[0]] = torch.tensor([1]); x": ("! RuntimeError", "float32 (2,) strides 1: [1, 0]"),
     "x = torch.zeros(2); x[:] = [1, 2]; x": ("! TypeError", "float32 (2,) strides 1: [1, 2]"),
     "torch.arange(3)[torch.tensor([1], dtype=torch.int8)]": ("! IndexError", "int64 (1,) strides _: [1]"),
+    "torch.as_strided(torch.arange(3), (3,), (-1,), 2)": ("! RuntimeError", "int64 (3,) strides -1: [2, 1, 0]"),
+    # numbers that scale come by name
+    "torch.addcmul(torch.ones(1), 2, torch.ones(1), torch.ones(1))": (
+        "float32 (1,) strides _: [3]",
+        "! TypeError",
+    ),
     # what index tensors pick is row-major, whatever the source's order
     "torch.arange(12).reshape(2, 3, 2).transpose(0, 2)[torch.tensor([0])].stride()": ("[6, 1, 3]", "[6, 2, 1]"),
     # an index has one Ellipsis
@@ -128,6 +134,11 @@ DIFFERENCES = {
     "torch.tensor([2]) / np.array([4])": ("float64 (1,) strides _: [0.5]", "float32 (1,) strides _: [0.5]"),
     # a remainder of 0 has the divisor's sign, as in NumPy
     "torch.tensor([0.0]) % -3": ("float32 (1,) strides _: [0]", "float32 (1,) strides _: [-0]"),
+    # a number beside halves keeps its digits
+    "torch.fmod(torch.tensor([9.5], dtype=torch.float16), 0.3)": (
+        "float16 (1,) strides _: [0.1985]",
+        "float16 (1,) strides _: [0.2]",
+    ),
     # bool has no powers
     "torch.tensor([True]) ** True": ("bool (1,) strides _: [True]", "! RuntimeError"),
     # dtypes may be named by text and by NumPy's
