@@ -25,7 +25,7 @@ from .reshape import reshape
 from .results import into
 from .scalars import truth
 from .take_and_put import fill_value_of, fill_where, put_at, shortened, take, take_at
-from .views import expand, narrow, select, t, unbind
+from .views import expand, narrow, select, t, unbind, unsqueeze
 
 __all__ = [
     "contains",
@@ -52,6 +52,10 @@ def get_item(input: Tensor, key: Any) -> Tensor:
         return _part(input, key)
     if kind is int and input._layout.shape:
         return select(input, 0, key)
+    if key is None:
+        return unsqueeze(input, 0)
+    if key is Ellipsis:
+        return shown_as(input, input._layout.plain)
     if isinstance(key, Tensor):
         mask = key._layout
         if _is_plain(mask, input._layout):

@@ -280,6 +280,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     return split(input, -(-length // chunks), dim) if length else split(input, [0] * chunks, dim)
 
 
+@kept
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The elements whose positions in two dimensions differ by ``offset``, as the last dimension.
 
