@@ -676,6 +676,11 @@ KNOWN = (
         lambda it: it.kinds("b?float16") and it.is_what_torch_makes("", "float32"),
     ),
     Known(
+        "A number beside halves keeps its digits in remainders",
+        r"torch\.(remainder|fmod)\(x, -?\d\.\d",
+        lambda it: it.kinds("b?float16") and it.is_what_torch_makes("", "float32"),
+    ),
+    Known(
         "`histc` takes halves and integers, and limits beyond those of uint8",
         r"torch\.histc\(x",
         lambda it: (
