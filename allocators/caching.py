@@ -12,6 +12,7 @@ from .block import ALIGNMENT, Block, BlockInfo, Segment
 from .errors import OutOfMemoryError
 from .held_memory import HeldMemory
 from .pool import Piece, Pool, Rules, is_idle
+from .recurrence import FACTOR, HIGHEST_MARK, Recurrence
 from .statistics import SMALL_BLOCK
 from .upstream import Fence, Upstream
 from .waiting import fence_or_error
@@ -24,6 +25,7 @@ _ROUND = 2 * _MIB
 _SMALL_SEGMENT = 2 * _MIB
 _LEAST_SEGMENT, _MOST_SEGMENT, _SEGMENTS_OF_ALL = 8 * _MIB, 64 * _MIB, 48
 _LEAST_SEGMENT_BELOW_PEAK = 64 * _MIB
+_SETTLED_EXCESS = 256
 _SPARE_TIMES, _RATION_KEPT = 8, 60
 _RELAXED_TIMES = 4
 """Memory stays tight until this many times as much is left as is held."""
@@ -52,6 +54,9 @@ class CachingAllocator(Allocator):
     - Giving a segment back waits for the work queued on it, and stalls the device. So it is rationed: at most 64 at
       once, and one for every 52 allocations; to spare a segment, as long as 60 are left. Programs whose sizes repeat
       soon need none.
+    - A program that repeats itself comes to rest: where the large blocks that it asks for have come twice in the same
+      order, with no new peak the second time (``recurrence.py``), up to 1/256 of the peak is reserved beyond it before
+      a segment is given back. Else two segments could take each other's place in each iteration, for ever.
     - Memory is tight once less is left than is held, until four times as much is left. Then blocks of many sizes must
       not pin each other's segments. So a block of 4 MiB or more gets a segment of its own, rounded up to 2 MiB, if that
       wastes at most 1/12 of the block, and an existing piece serves it only if at most 1/8 of the block is left over;
@@ -88,9 +93,7 @@ class CachingAllocator(Allocator):
         _check("roundup_power2_divisions", steps, steps >= 0 and steps & (steps - 1) == 0)
         torch = preset == "torch"
         self.garbage_collection_threshold = garbage_collection_threshold
-        self.max_split_size = max_split_size
         self._steps = steps
-        self._follows_torch = torch
         least = SMALL_BLOCK + 1 if torch else ALIGNMENT
         self._large_rules = Rules(least, max_split_size=max_split_size, spare_idle=not torch)
         self._pools: dict[tuple[int, bool], Pool] = {}
@@ -98,9 +101,20 @@ class CachingAllocator(Allocator):
         """Pools of streams that have been destroyed."""
         self._ration = Ration(burst=64, every=52)
         self._most_reserved = 0
+        self._sum = 0
+        self._recurrence = Recurrence()
         self._allocations = 0
         self._is_tight = False
         """Whether less memory was left than held when a segment was last looked for."""
+
+    @property
+    def max_split_size(self) -> int | None:
+        """Bytes from which on pieces are not cut for smaller blocks; None for no such limit."""
+        return self._large_rules.max_split_size
+
+    @property
+    def _follows_torch(self) -> bool:
+        return not self._large_rules.spare_idle
 
     # --- allocation and free
 
@@ -116,6 +130,10 @@ class CachingAllocator(Allocator):
         self._allocations += 1
         small = nbytes <= SMALL_BLOCK
         pool = self._pools.get((stream, small)) or self._add_pool(stream, small=small)
+        if not small:
+            self._sum = latest = (2 * self._sum + nbytes * FACTOR) % (1 << 64)
+            if latest < HIGHEST_MARK:
+                self._recurrence.mark(latest)
         if self._is_tight and not small and not self._is_kept(stream):
             segment, address, taken = self._take_where_tight(pool, nbytes)
         else:
@@ -172,7 +190,10 @@ class CachingAllocator(Allocator):
         raise OutOfMemoryError(f"upstream has no {nbytes} bytes left")
 
     def _take_new(self, address: int, pool: Pool, nbytes: int) -> tuple[HeldMemory, int, int]:
-        self._most_reserved = max(self._most_reserved, self._ledger.reserved)
+        if self._ledger.reserved > self._most_reserved + self._recurrence.settled:
+            self._most_reserved = self._ledger.reserved
+            self._recurrence.settled = 0
+            self._recurrence.start()
         return pool.take(pool.add(self._held[address]), nbytes)
 
     def _try_reserve(self, nbytes: int, pool: Pool) -> int | None:
@@ -208,9 +229,15 @@ class CachingAllocator(Allocator):
         return size if 3 * nbytes <= 2 * size else 0
 
     def _make_room(self, nbytes: int) -> None:
-        """Give idle segments back until ``nbytes`` more stay below the peak, as far as the ration goes."""
-        excess = self._ledger.reserved + nbytes - self._most_reserved
+        """Give idle segments back until ``nbytes`` more stay below the peak, as far as the ration goes.
+
+        What is little more than that, for a program that repeats itself, settles it instead.
+        """
+        excess = self._ledger.reserved + nbytes - self._most_reserved - self._recurrence.settled
         if excess <= 0:
+            return
+        if self._recurrence.settled + excess <= self._most_reserved // _SETTLED_EXCESS and self._recurrence.repeats():
+            self._recurrence.settled += excess
             return
         leaving: list[HeldMemory] = []
         allowed = self._ration.left(self._allocations)

@@ -118,8 +118,6 @@ class ExpandableAllocator(Allocator):
         self._most_active = 0
         self._allocations = 0
         self._allocated_bytes = 0
-        self._settled = 0
-        """Bytes created to let a program come to rest, since memory was last given back."""
         self._sum = 0
         self._recurrence = Recurrence()
         self._ranges: list[Range] = []
@@ -180,7 +178,7 @@ class ExpandableAllocator(Allocator):
         settles = opening.missing > creatable and self._may_settle()
         if settles:
             most = self._most_active // _SETTLED_SLACK // self._granularity * self._granularity
-            creatable += max(0, most - self._settled)
+            creatable += max(0, most - self._recurrence.settled)
         reserved = self._ledger.reserved
         try:
             span = self._fill(space, opening, creatable)
@@ -189,7 +187,7 @@ class ExpandableAllocator(Allocator):
                 raise
             span = self._fill(space, opening, 0)
         if settles:
-            self._settled += max(0, self._ledger.reserved - reserved)
+            self._recurrence.settled += max(0, self._ledger.reserved - reserved)
         return space.take_at(span, opening.address, nbytes)
 
     def _creatable(self, nbytes: int) -> int:
@@ -197,7 +195,7 @@ class ExpandableAllocator(Allocator):
         active = self._ledger.total("active_bytes").current + nbytes
         most = max(self._most_active, self._ledger.total("allocated_bytes").peak, active)
         if most > self._most_active:
-            self._recurrence.started = self._recurrence.count
+            self._recurrence.start()
         self._most_active = most
         average = self._allocated_bytes // self._allocations
         slack = max(most // _SMALL_PEAK_SLACK, (most - _LARGE_PEAK) // _LARGE_PEAK_SLACK)
@@ -329,7 +327,7 @@ class ExpandableAllocator(Allocator):
 
     def _release_cached(self) -> int:
         released = self._give_back_free(self._movable_spaces())
-        self._settled = 0
+        self._recurrence.settled = 0
         self._pages.release_strays()
         self._drop_empty_ranges(list(self._every_space()))
         return released

@@ -27,8 +27,9 @@ class Recurrence:
     def __init__(self) -> None:
         self.count = 0
         """How many marks there have been."""
-        self.started = 0
-        """How many there were when a cycle may first have begun."""
+        self.settled = 0
+        """Bytes that the allocator has granted a program beyond its rules, to let it come to rest."""
+        self._started = 0  # how many there were when a cycle may first have begun
         self._marks: list[int] = []
         self._left: list[tuple[int, int, int]] = []  # how many marks there were, address, bytes
         self._looked_at = 0
@@ -41,11 +42,20 @@ class Recurrence:
         self._marks.append(mark)
         self.count += 1
 
+    def start(self) -> None:
+        """Let no cycle begin before this moment."""
+        self._started = self.count
+
     def left(self, address: int, nbytes: int) -> None:
         """Note that a page has left an address."""
         if len(self._left) == _MOST_LEFT:
             del self._left[: _MOST_LEFT // 2]
         self._left.append((self.count, address, nbytes))
+
+    def repeats(self) -> bool:
+        """Whether the latest requests have come twice, in the same order, the second time since the latest start."""
+        cycle = self._latest_cycle()
+        return cycle > 0 and self.count - cycle >= self._started
 
     def left_behind(self, granularity: int, is_mapped: Callable[[int], bool]) -> int | None:
         """The bytes of all addresses that pages have left within the latest cycle and where none is mapped now.
@@ -53,12 +63,10 @@ class Recurrence:
         With so much more memory, no page would have had to move in it. ``is_mapped`` tells of an address.
 
         Returns:
-            None if the latest requests have not come twice, in the same order, for the second time since ``started``;
-            or if more pages have left within the cycle than are known.
+            None if nothing repeats, or if more pages have left within the cycle than are known.
         """
-        cycle = self._latest_cycle()
-        since = self.count - cycle
-        if not cycle or since < self.started or (len(self._left) >= _MOST_LEFT // 2 and self._left[0][0] >= since):
+        since = self.count - self._latest_cycle()
+        if not self.repeats() or (len(self._left) >= _MOST_LEFT // 2 and self._left[0][0] >= since):
             return None
         places = {
             at

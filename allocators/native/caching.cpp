@@ -41,6 +41,7 @@ Block *CachingAllocator::take(uint64_t, uint64_t nbytes, uint64_t stream) {
   Pool *pool = pool_of(stream, nbytes <= SMALL_BLOCK);
   pool->prepare();
   ++allocations_;
+  if (!pool->small) recurrence_.asked(nbytes);
   return is_tight_ && !pool->small && !is_kept(stream) ? take_where_tight(pool, nbytes) : take(pool, nbytes);
 }
 
@@ -147,7 +148,11 @@ Block *CachingAllocator::grow(Pool *pool, uint64_t nbytes) {
 }
 
 Block *CachingAllocator::take_new(Segment *segment, Pool *pool, uint64_t nbytes) {
-  most_reserved_ = std::max(most_reserved_, ledger_.reserved());
+  if (ledger_.reserved() > most_reserved_ + recurrence_.settled) {
+    most_reserved_ = ledger_.reserved();
+    recurrence_.settled = 0;
+    recurrence_.start();
+  }
   return pool->take_new(segment, nbytes);
 }
 
@@ -174,10 +179,15 @@ Segment *CachingAllocator::try_reserve(uint64_t nbytes, Pool *pool) {
   }
 }
 
-/* Give idle segments back until `nbytes` more stay below the peak, as far as the ration goes. */
+/* Give idle segments back until `nbytes` more stay below the peak, as far as the ration goes. What is little more than
+ * that, for a program that repeats itself, settles it instead: then it need not exchange segments each time. */
 void CachingAllocator::make_room(uint64_t nbytes) {
-  int64_t excess = int64_t(ledger_.reserved() + nbytes) - int64_t(most_reserved_);
+  int64_t excess = int64_t(ledger_.reserved() + nbytes) - int64_t(most_reserved_ + recurrence_.settled);
   if (excess <= 0) return;
+  if (recurrence_.settled + uint64_t(excess) <= most_reserved_ / SETTLED_EXCESS && recurrence_.repeats()) {
+    recurrence_.settled += uint64_t(excess);
+    return;
+  }
   int64_t allowed = ration_.left(allocations_);
   std::vector<Block *> pieces = idle(), leaving;
   std::sort(pieces.begin(), pieces.end(), [](const Block *a, const Block *b) { return order_of(a) < order_of(b); });
@@ -230,7 +240,8 @@ bool CachingAllocator::exchange(uint64_t nbytes, bool needed) {
   uint64_t free = left(), reserved = ledger_.reserved();
   note_tightness(free);
   if (free < nbytes) most_reserved_ = std::max(most_reserved_, reserved + free);
-  int64_t excess = int64_t(nbytes) - int64_t(std::min(free, most_reserved_ - reserved));
+  int64_t below = int64_t(most_reserved_) - int64_t(reserved); /* what has settled lies beyond the peak */
+  int64_t excess = int64_t(nbytes) - (below > 0 ? int64_t(std::min(free, uint64_t(below))) : below);
   if (excess <= 0) return true;
   std::vector<Block *> pieces = idle(), leaving;
   int64_t total = 0;

@@ -9,6 +9,7 @@
 
 #include "allocator.h"
 #include "pool.h"
+#include "recurrence.h"
 
 namespace cuplug {
 
@@ -103,6 +104,7 @@ class CachingAllocator final : public Allocator {
   Store<Segment, 64> segments_;
   Ration ration_{policy::RELEASE_BURST, policy::RELEASE_EVERY};
   uint64_t most_reserved_ = 0;
+  Recurrence recurrence_;
   int64_t allocations_ = 0;
   const bool may_be_tight_;
   bool is_tight_ = false; /* whether less memory was left than held when a segment was last looked for */

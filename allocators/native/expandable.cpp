@@ -122,7 +122,7 @@ Block *ExpandableAllocator::grow(Space *space, uint64_t nbytes) {
   uint64_t may_create = is_kept(space->stream) ? NO_LIMIT : creatable(nbytes);
   const bool settles = opening.missing > may_create && may_settle();
   const uint64_t reserved = ledger_.reserved(), most_settled = most_active_ / SETTLED_SLACK / granularity_ * granularity_;
-  if (settles) may_create += most_settled - std::min(settled_, most_settled);
+  if (settles) may_create += most_settled - std::min(recurrence_.settled, most_settled);
   Block *span = nullptr;
   try {
     span = fill(space, opening, may_create);
@@ -130,7 +130,7 @@ Block *ExpandableAllocator::grow(Space *space, uint64_t nbytes) {
     if (may_create == 0) throw;
   }
   if (span == nullptr) span = fill(space, opening, 0);
-  if (settles) settled_ += std::max(ledger_.reserved(), reserved) - reserved;
+  if (settles) recurrence_.settled += std::max(ledger_.reserved(), reserved) - reserved;
   return space->take_at(span, opening.address, nbytes);
 }
 
@@ -303,7 +303,7 @@ void ExpandableAllocator::place_in_new_range(Space *space, uint64_t nbytes, Open
 uint64_t ExpandableAllocator::release_unused() {
   pages_.begin();
   uint64_t total = give_back_free(movable_spaces());
-  settled_ = 0;
+  recurrence_.settled = 0;
   pages_.release_strays();
   drop_empty_ranges(every_space());
   return total;

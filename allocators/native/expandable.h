@@ -109,7 +109,6 @@ class ExpandableAllocator : public Allocator {
   uint64_t large_range_, small_range_; /* bytes of address space to reserve at once */
   uint64_t most_active_ = 0;
   uint64_t allocations_ = 0, allocated_bytes_ = 0;
-  uint64_t settled_ = 0; /* bytes created to let a program come to rest, since memory was last given back */
   Recurrence recurrence_;
 
  private:

@@ -24,8 +24,8 @@ void Recurrence::left(uint64_t address, uint64_t nbytes) {
 }
 
 bool Recurrence::places_left(uint64_t granularity, std::vector<uint64_t> *places) {
-  const uint64_t cycle = latest_cycle(), since = count() - cycle;
-  if (cycle == 0 || since < started_ || (left_count_ >= MOST_LEFT / 2 && left_[0].count >= since)) return false;
+  const uint64_t since = count() - latest_cycle();
+  if (!repeats() || (left_count_ >= MOST_LEFT / 2 && left_[0].count >= since)) return false;
   places->clear();
   for (size_t at = 0; at < left_count_; ++at)
     for (uint64_t done = 0; left_[at].count >= since && done < left_[at].nbytes; done += granularity)

@@ -21,9 +21,12 @@ class Recurrence {
   void start() { started_ = count(); }
   /* Note that a page has left an address. */
   void left(uint64_t address, uint64_t nbytes);
-  /* Whether the latest requests have come twice, in the same order. `places` gets the addresses of all granules that pages
-   * have left within the latest such cycle, each once. */
+  /* Whether the latest requests have come twice, in the same order, for the second time since the latest `start`. */
+  bool repeats() { return latest_cycle() != 0 && count() - latest_cycle() >= started_; }
+  /* The same. `places` gets the addresses of all granules that pages have left within the latest such cycle, each once. */
   bool places_left(uint64_t granularity, std::vector<uint64_t> *places);
+
+  uint64_t settled = 0; /* bytes granted a program beyond the rules, to let it come to rest */
 
  private:
   static constexpr uint64_t FACTOR = 0x9E3779B97F4A7C15u;

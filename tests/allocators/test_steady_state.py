@@ -1,15 +1,26 @@
-"""A program that repeats itself comes to rest: ``expandable`` moves no page any more, and takes little for that."""
+"""A program that repeats itself comes to rest: no driver call is made for it any more, and little is taken for that."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
+from cuplug.allocators import caching
+from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.native import is_available
+from cuplug.allocators.upstreams.null import NullUpstream
 from cuplug.tools.replaying.program import Program
 from cuplug.tools.replaying.replayer import ReplayResult
+
+MIB = 1 << 20
+FORMS: dict[str, Callable[..., Any]] = {"python": CachingAllocator}
+if is_available():
+    from cuplug.allocators.native.strategies import NativeCaching
+
+    FORMS["native"] = NativeCaching
 
 PASSES = {"gpt2_varlen": (3315, 43077), "resnet_multiscale": (3198, 31840)}
 """The steps of the recorded history that are to be repeated: many iterations, each of another size."""
@@ -66,3 +77,59 @@ def test_from_the_fourth_time_on_what_repeats_calls_the_driver_no_more(
     assert (result.failure, result.out_of_memory_events) == ("", 0)
     assert result.driver_calls == {}
     assert result.reserved_over_requested <= 1.03
+
+
+class Called(NullUpstream):
+    """Counts what is taken from it and given back to it."""
+
+    made = 0
+
+    def reserve(self, nbytes: int) -> int:
+        self.made += 1
+        return super().reserve(nbytes)
+
+    def release(self, address: int) -> None:
+        self.made += 1
+        super().release(address)
+
+
+def exchanging(make: Callable[..., Any]) -> tuple[list[int], list[int]]:
+    """A program in which a segment for a block of 74 MiB and one for small blocks can take each other's place for ever.
+
+    Returns of each iteration how many calls it made upstream, and the most that was reserved until its end, in bytes.
+    """
+    upstream = Called(1 << 36)
+    allocator = make(upstream)
+    live = [
+        allocator.allocate(nbytes, stream=0) for nbytes in (MIB + 512, 1200 * MIB)
+    ]  # the first leaves room in its segment
+    calls, reserved = [], []
+    for _ in range(9):
+        before = upstream.made
+        for at in range(100):  # what the iteration is recognised by
+            allocator.free(allocator.allocate(MIB + 512 * (1 + at * 7 % 97), stream=0))
+        allocator.free(allocator.allocate(74 * MIB, stream=0))
+        allocator.free(allocator.allocate(MIB, stream=0))
+        calls.append(upstream.made - before)
+        reserved.append(allocator.statistics().all.reserved_bytes.peak)
+    assert all(block.nbytes for block in live)
+    return calls, reserved
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_segments_do_not_take_each_others_place_for_ever(form: str) -> None:
+    calls, reserved = exchanging(FORMS[form])
+    assert calls[1] == 4
+    assert calls[-4:] == [0, 0, 0, 0]
+    assert reserved[-1] - reserved[0] == 2 * MIB
+
+
+@pytest.mark.skipif(not is_available(), reason="one form alone is compared with nothing")
+def test_both_forms_of_caching_come_to_rest_alike() -> None:
+    assert exchanging(FORMS["python"]) == exchanging(FORMS["native"])
+
+
+def test_without_the_rule_they_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caching, "_SETTLED_EXCESS", 1 << 62)
+    calls, _ = exchanging(CachingAllocator)
+    assert calls[1:] == [4] * 8
