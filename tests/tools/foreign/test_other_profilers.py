@@ -159,6 +159,7 @@ def real_profile(path: Path) -> Trace:
     return load(path)
 
 
+@pytest.mark.filterwarnings("ignore:.*Profiler clears events at the end of each cycle")  # PyTorch 2.11's, of itself
 def test_the_profiler_of_the_installed_pytorch_is_read(tmp_path: Path) -> None:
     trace = real_profile(tmp_path / "p.json")
     (device,) = summarize(trace).devices
