@@ -56,15 +56,19 @@ def get_item(input: Tensor, key: Any) -> Tensor:
         return unsqueeze(input, 0)
     if key is Ellipsis:
         return shown_as(input, input._layout.plain)
+    if kind is tuple:
+        found = _basic_view(input, key)
+        if found is not None:
+            return found
     if isinstance(key, Tensor):
         mask = key._layout
         if _is_plain(mask, input._layout):
             return take(input, [key], 0)
         row = len(mask.shape) == 1 and mask.dtype is bool_ and mask.place is input._layout.place
         if row and mask.shape == input._layout.shape and is_searched_there(mask):
-            found = found_there(key)
-            chosen = Layout.of(mask.place, int64, (found._layout.shape[1],))
-            return take(input, [make_tensor(found._storage, found._offset, chosen)], 0)
+            where = found_there(key)
+            chosen = Layout.of(mask.place, int64, (where._layout.shape[1],))
+            return take(input, [make_tensor(where._storage, where._offset, chosen)], 0)
     view, indices = resolve(input, key, writing=False)
     return view if indices is None else take_at(view, indices)
 
@@ -80,6 +84,51 @@ def _part(input: Tensor, key: slice) -> Tensor:
         found = own.plans[_part, length, step] = Layout.of(own.place, own.dtype, shape, strides)
     begin = start * own.strides[0] if length or step > 0 else 0
     return shown_as(input, found, input._offset + begin)
+
+
+def _basic_view(input: Tensor, key: tuple[Any, ...]) -> Tensor | None:
+    """What integers, slices, None and Ellipsis show; None for other keys, and for those that are refused.
+
+    The layout of the view is kept by all that it depends on: the lengths and steps of slices, but not where they begin.
+    """
+    own, offset, axis = input._layout, input._offset, 0
+    lengths, strides = tuple(own.shape), own.strides
+    parts: list[Any] = [get_item]
+    for part in key:
+        kind = type(part)
+        if kind is int or kind is slice:
+            if not 0 <= axis < len(lengths):
+                return None
+            length = lengths[axis]
+            if kind is int:
+                if not -length <= part < length:
+                    return None
+                start = part % length
+                parts.append(int)
+            else:
+                start, stop, step = part.indices(length)
+                count = len(range(start, stop, step))
+                if not count and step < 0:
+                    start = 0
+                parts += count, step
+            offset += start * strides[axis]
+            axis += 1
+        elif part is None:
+            parts.append(None)
+        elif part is Ellipsis and part not in parts:
+            parts.append(part)
+            axis += len(lengths) - sum(each is not None and each is not Ellipsis for each in key)
+        else:
+            return None
+    settled = tuple(parts)
+    layout = own.plans.get(settled)
+    if layout is not None:
+        return shown_as(input, layout, offset)
+    view, indices = resolve(input, key, writing=False)
+    if indices is not None:
+        return None
+    own.plans[settled] = view._layout.plain
+    return view
 
 
 def set_item(input: Tensor, key: Any, value: Any) -> None:
@@ -103,7 +152,8 @@ def set_item(input: Tensor, key: Any, value: Any) -> None:
     if isinstance(key, Tensor) and _is_plain(key._layout, input._layout):
         put_at(input, [key, *[None] * (len(input._layout.shape) - 1)], value)
         return
-    view, indices = resolve(input, key, writing=True)
+    basic = _basic_view(input, key) if type(key) is tuple else None
+    view, indices = resolve(input, key, writing=True) if basic is None else (basic, None)
     if indices is not None:
         put_at(view, indices, value)
     elif isinstance(value, Tensor):

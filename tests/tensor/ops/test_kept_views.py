@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import cuplug
 import numpy as np
 import pytest
+from cuplug.runtime.tensor.ops import indexing
 
 SHOWN = [
     lambda x: x.view(3, 4, 2),
@@ -24,6 +26,11 @@ SHOWN = [
     lambda x: x[1:],
     lambda x: x[::2],
     lambda x: x[5:2],
+    lambda x: x[:, None],
+    lambda x: x[:, 1:, ::2],
+    lambda x: x[..., -1],
+    lambda x: x[1, None, 0],
+    lambda x: x[None, ..., 1:, 3:0],
 ]
 
 
@@ -60,6 +67,47 @@ def test_what_is_refused_is_refused_after_an_equal_argument_was_not() -> None:
         cuplug.zeros(-2, 3)
 
 
+def test_an_index_shows_what_it_would_if_nothing_were_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = random.Random(3)
+
+    def part() -> Any:
+        bounds = [chance.choice([None, chance.randint(-5, 5)]) for _ in range(2)]
+        among = [chance.randint(-4, 4), slice(*bounds, chance.choice([None, 1, 2, 3])), None, ...]
+        return chance.choices(among, (6, 9, 3, 2))[0]
+
+    def shown(x: cuplug.Tensor, key: Any) -> Any:
+        try:
+            view = x[key]
+        except IndexError as error:
+            return str(error)
+        return view.shape, view.stride(), view.storage_offset(), view.tolist()
+
+    compared = 0
+    for _ in range(4000):
+        shape = [chance.randint(0, 4) for _ in range(chance.randint(0, 4))]
+        x = cuplug.arange(int(np.prod(shape))).reshape(shape)
+        if len(shape) > 1 and chance.random() < 0.5:
+            x = x.transpose(0, -1)
+        key = tuple(part() for _ in range(chance.randint(0, 5)))
+        found = shown(x, key)
+        with monkeypatch.context() as without:
+            without.setattr(indexing, "_basic_view", lambda *_: None)
+            assert shown(x, key) == found
+        compared += not isinstance(found, str)
+    assert compared > 1000
+
+
+def test_what_an_index_names_is_written_each_time(device: str) -> None:
+    for value in (1.0, 2.0):
+        x, a = cuplug.zeros(3, 4, device=device), np.zeros((3, 4), np.float32)
+        for key in ((slice(None), 1), (0, slice(2, None)), (Ellipsis, -1), (None, 2)):
+            x[key] = value
+            a[key] = value
+            x[key] = x[key] + cuplug.ones((), device=device)
+            a[key] = a[key] + 1
+        assert x.tolist() == a.tolist()
+
+
 def test_a_view_of_a_tensor_that_requires_gradients_is_part_of_the_graph_each_time(device: str) -> None:
     for factor in (1.0, 2.0):
         x = cuplug.ones(2, 2, 3, 4, device=device, requires_grad=True)
@@ -90,9 +138,9 @@ def test_a_number_that_fills_is_converted_to_the_type_of_each_tensor(device: str
 
 
 def test_work_along_rows_as_they_lie_is_that_of_any_other_layout(device: str) -> None:
-    random = np.random.default_rng(0)
-    a = random.standard_normal((4, 6)).astype(np.float32)
-    at = random.integers(0, 6, (4, 6))
+    numbers = np.random.default_rng(0)
+    a = numbers.standard_normal((4, 6)).astype(np.float32)
+    at = numbers.integers(0, 6, (4, 6))
 
     def all_of(x: Any, index: Any) -> list[Any]:
         target = cuplug.zeros(4, 6, device=device)
