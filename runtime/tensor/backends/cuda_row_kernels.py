@@ -17,7 +17,7 @@ from ..places.row_table import RowOperation
 from .cuda_channels import CHANNEL_KERNELS
 from .cuda_fused import FUSED_KERNELS
 from .cuda_geometry import Walk
-from .cuda_histogram import PER_THREAD, histogram_source
+from .cuda_histogram import PER_THREAD, SHARED_BINS, histogram_source
 from .cuda_long_sort import sweep
 from .cuda_rows import (
     KEPT,
@@ -31,7 +31,7 @@ from .cuda_rows import (
 )
 from .cuda_scan import TILE, scan_source
 from .cuda_select import select_source
-from .cuda_sort import LONGEST_BLOCK_ROW, short_row_source
+from .cuda_sort import LONGEST_BLOCK_ROW, short_distinct_source, short_row_source
 from .cuda_source import THREADS
 from .cuda_triangles import TRIANGLE_KERNELS
 from .cuda_windows import WINDOW_KERNELS
@@ -112,11 +112,23 @@ def _sort(place: Launching, operation: RowOperation, outs: Sequence[Layout], ope
 def _sort_short(place: Launching, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
     """Rows that a block holds, or what comes first in them."""
     stored, (rows, length) = operands[0].dtype, operands[0].shape
-    launch = place.bound(place.function(short_row_source(stored, length)), (rows, 1, 1), _BLOCK, "PPPPqqq")
+    launch = place.bound(place.function(short_row_source(stored, length)), (rows, 1, 1), _BLOCK, "PPPPqqqq")
 
-    def kernel(values: Tensor, places: Tensor, given: Tensor, descending: int, kept: int = length) -> None:
+    def kernel(
+        values: Tensor, places: Tensor, given: Tensor, descending: int, kept: int = length, begin: int = 0
+    ) -> None:
         addresses = values._address, places._address, given._address
-        launch(place.runtime.current, *addresses, 0, length, descending, kept)
+        launch(place.runtime.current, *addresses, 0, length, descending, kept, begin)
+
+    return kernel
+
+
+def _distinct(place: Launching, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
+    stored, (_, length) = operands[0].dtype, operands[0].shape
+    launch = place.bound(place.function(short_distinct_source(stored, length)), (1, 1, 1), _BLOCK, "PPPq")
+
+    def kernel(values: Tensor, found: Tensor, given: Tensor) -> None:
+        launch(place.runtime.current, values._address, found._address, given._address, length)
 
     return kernel
 
@@ -158,18 +170,25 @@ def _first(place: Launching, operation: RowOperation, outs: Sequence[Layout], op
     if length <= LONGEST_BLOCK_ROW[stored.itemsize]:
         return _sort_short(place, outs, operands)
     select = _selection(place, operands[0])
-    order = place.bound(place.function(short_row_source(stored, kept)), (rows, 1, 1), _BLOCK, "PPPPqqq")
+    order = place.bound(place.function(short_row_source(stored, kept)), (rows, 1, 1), _BLOCK, "PPPPqqqq")
 
     def kernel(values: Tensor, places: Tensor, given: Tensor, descending: int, kept: int) -> None:
         some_values, some_places = (place.allocate(each.numel * each.dtype.itemsize) for each in outs)
         select(some_values.address, some_places.address, given._address, descending, kept, 0)
         chosen = some_values.address, some_places.address
-        order(place.runtime.current, values._address, places._address, *chosen, kept, descending, kept)
+        order(place.runtime.current, values._address, places._address, *chosen, kept, descending, kept, 0)
 
     return kernel
 
 
 def _ranked(place: Launching, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
+    if operands[0].shape[1] <= LONGEST_BLOCK_ROW[operands[0].dtype.itemsize]:
+        sort = _sort_short(place, outs, operands)
+
+        def short(values: Tensor, places: Tensor, given: Tensor, rank: int) -> None:
+            sort(values, places, given, 0, 1, rank - 1)
+
+        return short
     select = _selection(place, operands[0])
 
     def kernel(values: Tensor, places: Tensor, given: Tensor, rank: int) -> None:
@@ -246,11 +265,13 @@ def _histogram(place: Launching, operation: RowOperation, outs: Sequence[Layout]
     count, nbytes = operands[0].numel, outs[0].nbytes
     most = 8 * place.runtime.properties(place.ordinal).multi_processor_count
     blocks = min(-(-count // (THREADS * PER_THREAD)), most)
-    source = histogram_source(operation.cuda, operands[0].dtype)
+    alone = blocks == 1 and outs[0].numel <= SHARED_BINS
+    source = histogram_source(operation.cuda, operands[0].dtype, outs[0].dtype if alone else None)
     launch = place.bound(place.function(source), (blocks, 1, 1), _BLOCK, "PPqqdd")
 
     def kernel(found: Tensor, given: Tensor, bins: int, low: float = 0.0, high: float = 0.0) -> None:
-        place.clear_bytes(found._address, nbytes)
+        if not alone:
+            place.clear_bytes(found._address, nbytes)
         launch(place.runtime.current, found._address, given._address, count, bins, low, high)
 
     return kernel
@@ -306,6 +327,7 @@ _KINDS: dict[str, Callable[[Any, RowOperation, Sequence[Layout], Sequence[Layout
     "sort": _sort,
     "first": _first,
     "ranked": _ranked,
+    "distinct": _distinct,
     "gather": _gather,
     "scatter": _scatter,
     "histogram": _histogram,

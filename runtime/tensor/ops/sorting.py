@@ -12,7 +12,7 @@ from ..core.tensor_errors import ArgumentError, ElementTypeError, NoElementsErro
 from ..places.elementwise_table import BY_NAME
 from . import elementwise_functions as each
 from .along import RowsAsTheyLie, are_rows, as_rows, from_rows, run_rows
-from .copying import clone, copied_to, to
+from .copying import copied_to, to
 from .creation import full, tensor
 from .elementwise import apply, common_place
 from .promotion import common_dtype
@@ -21,7 +21,7 @@ from .reductions import sum as sum_of
 from .reshape import contiguous, reshape
 from .results import into
 from .scattering import gather
-from .views import narrow, select, squeeze, unsqueeze
+from .views import narrow, squeeze
 
 __all__ = [
     "argsort",
@@ -197,7 +197,9 @@ def _median(input: Tensor, dim: int | None, keepdim: bool, out: Any, *, ignoring
     length = input.shape[axis] if input.ndim else 1
     if not length:
         raise NoElementsError(f"median: dimension {dim} has no elements")
-    if input.dtype.kind != "f" or not input.ndim:
+    if length <= (_SORTED if input.dtype.itemsize < 8 else _SORTED // 2):
+        return into(out, _ranked(input, axis, -int(ignoring), keepdim, "median"), exact=True)
+    if input.dtype.kind != "f":
         return into(out, _ranked(input, axis, (length + 1) // 2, keepdim), exact=True)
     if length > _SORTED and not ignoring:
         found = max_of(each.isnan(input), axis, True)  # and where the first NaN is
@@ -220,25 +222,17 @@ def _median(input: Tensor, dim: int | None, keepdim: bool, out: Any, *, ignoring
 
 
 _SORTED = 4096
-"""Elements of a row up to which it is sorted to find one of them: a block of a device does that in one launch."""
+"""Elements of a row up to which it is sorted to find one of them: a block of a device does that in one launch, and of
+half as many that have 8 bytes."""
 
 
-def _ranked(input: Tensor, axis: int, rank: int, keepdim: bool) -> ValuesAndIndices:
+def _ranked(input: Tensor, axis: int, rank: int, keepdim: bool, line: str = "kthvalue") -> ValuesAndIndices:
     """The element of a rank in order, counted from 1, along a dimension, and where it is."""
-    if not input.ndim or input.shape[axis] <= _SORTED:
-        return _picked(_sorted(input, axis, False), axis, rank - 1, keepdim)
     rows = as_rows(input, axis)
-    shape = (*input.shape[:axis], 1, *input.shape[axis + 1 :])
-    made = run_rows("kthvalue", (input.dtype, int64), (rows.shape[0], 1), [rows], rank)
-    found = [from_rows(one, shape, axis) for one in made]
-    return ValuesAndIndices(*(one if keepdim else squeeze(one, axis) for one in found))
-
-
-def _picked(found: list[Tensor], axis: int, position: int, keepdim: bool) -> ValuesAndIndices:
-    if not found[0].ndim:
-        return ValuesAndIndices(*found)
-    made = [clone(select(one, axis, position)) for one in found]
-    return ValuesAndIndices(*(unsqueeze(one, axis) if keepdim else one for one in made))
+    made = run_rows(line, (input.dtype, int64), (rows.shape[0], 1), [rows], rank)
+    kept = (1,) if keepdim and input.ndim else ()
+    shape = (*input.shape[:axis], *kept, *input.shape[axis + 1 :])
+    return ValuesAndIndices(*(reshape(one, shape) for one in made))
 
 
 def searchsorted(

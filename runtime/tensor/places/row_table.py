@@ -23,8 +23,8 @@ class RowOperation:
 
     name: str
     kind: str
-    """Which kernels do it: ``scan``, ``sort``, ``first``, ``ranked``, ``gather``, ``scatter``, ``histogram``,
-    ``search`` or ``soft``."""
+    """Which kernels do it: ``scan``, ``sort``, ``first``, ``ranked``, ``distinct``, ``gather``, ``scatter``,
+    ``histogram``, ``search`` or ``soft``."""
     numpy: Callable[..., Any]
     """``numpy(*operands, *parameters)`` returns the results; of ``scatter`` it changes the first operand instead."""
     cuda: str = ""
@@ -76,6 +76,28 @@ def _ranked(a: Any, rank: int) -> tuple[Any, Any]:
     """The element of a rank, counted from 1."""
     values, order = _sort(a, 0)
     return values[:, rank - 1 : rank], order[:, rank - 1 : rank]
+
+
+def _median(a: Any, rank: int) -> tuple[Any, Any]:
+    """The middle element in order: of rank 0 the first NaN if there is one, of rank -1 of those that are not NaN."""
+    values, order = _sort(a, 0)
+    length = a.shape[1]
+    numbers = length - np.isnan(values).sum(axis=1, keepdims=True)
+    middle = np.maximum(numbers - 1, 0) // 2
+    if not rank:
+        middle = np.where(numbers < length, numbers, middle)
+    return np.take_along_axis(values, middle, 1), np.take_along_axis(order, middle, 1)
+
+
+def _distinct(a: Any) -> tuple[Any, Any]:
+    """The distinct elements of one row in order, before zeros, and how many there are, before zeros, too."""
+    values = _sort(a, 0)[0]
+    new = np.ones(values.shape, bool)
+    new[:, 1:] = values[:, 1:] != values[:, :-1]
+    made, found = np.zeros_like(values), np.zeros(values.shape, np.int64)
+    found[0, 0] = new.sum()
+    made[0, : found[0, 0]] = values[new]
+    return made, found
 
 
 def _checked(index: Any, length: int) -> None:
@@ -166,6 +188,10 @@ _TABLE = (
                  gradient=("scatter(zeros_like(a), 1, z, g)",)),
     RowOperation("kthvalue",    "ranked",   _ranked,                parameters=1,
                  gradient=("scatter(zeros_like(a), 1, z, g)",)),
+    RowOperation("median",      "ranked",   _median,                parameters=1,
+                 gradient=("scatter(zeros_like(a), 1, z, g)",)),
+    RowOperation("distinct",    "distinct", _distinct,
+                 gradient=()),
     RowOperation("gather",      "gather",   _gather,
                  gradient=("scatter_add(zeros_like(a), 1, b, g)", "")),
     RowOperation("scatter",     "scatter",  _scatter(None),         "Write",

@@ -89,6 +89,40 @@ def test_the_first_of_rows_that_a_block_holds() -> None:
     np.testing.assert_array_equal(found.values.cpu().numpy(), values[:, :7])
 
 
+@pytest.mark.parametrize(("kind", "length"), [("float32", 300), ("float64", 900), ("int64", 255)])
+def test_the_middle_of_rows_that_a_block_holds(kind: str, length: int) -> None:
+    """The first NaN, unless they are not counted; of rows that are all NaN the first."""
+    array = _numbers(kind, 4, length)
+    if array.dtype.kind == "f":
+        array[2] = np.nan
+        array[1][np.isnan(array[1])] = 1
+    x = cuplug.tensor(array, device="cuda")
+    for rank, found in ((0, x.median(1)), (-1, x.nanmedian(1)), (0, x.T.median(0, keepdim=True))):
+        values, order = ROWS["median"].numpy(array, rank)
+        np.testing.assert_array_equal(found.indices.cpu().numpy().reshape(-1, 1), order)
+        np.testing.assert_array_equal(found.values.cpu().numpy().reshape(-1, 1), values)
+    found = x.kthvalue(17, 1)
+    values, order = ROWS["kthvalue"].numpy(array, 17)
+    np.testing.assert_array_equal(found.indices.cpu().numpy()[:, None], order)
+    np.testing.assert_array_equal(found.values.cpu().numpy()[:, None], values)
+
+
+@pytest.mark.parametrize(("kind", "length"), [("float32", 1100), ("int64", 300), ("float16", 7), ("uint8", 1)])
+def test_few_distinct_elements_are_found_in_one_launch(kind: str, length: int) -> None:
+    """Zeros of both signs are equal, and each NaN is one of its own."""
+    array = _numbers(kind, max(length, 7))[:length]
+    found = cuplug.unique(cuplug.tensor(array, device="cuda")).cpu().numpy()
+    np.testing.assert_array_equal(found, np.unique(array, equal_nan=False))
+
+
+@pytest.mark.parametrize("kind", ["float32", "float16", "int32"])
+def test_few_elements_are_counted_by_one_block(kind: str) -> None:
+    array = np.random.default_rng(8).integers(-3, 12, 1024).astype(kind)
+    found = cuplug.histc(cuplug.tensor(array, device="cuda"), 300, 0, 10).cpu().numpy()
+    assert found.dtype == array.dtype
+    np.testing.assert_array_equal(found, np.histogram(array.astype(float), 300, (0, 10))[0])
+
+
 def test_long_rows_are_scanned_by_chunks_of_several_tiles() -> None:
     array = np.random.default_rng(4).integers(-9, 9, (1, 40_000))
     x = cuplug.tensor(array, device="cuda")
