@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..core.casting_seam import seam
 from ..core.dtypes import bool_, int32, int64
 from ..core.gradient_seam import begin_history
 from ..core.shapes import normal_axis
@@ -24,6 +25,7 @@ from .results import into
 from .scalars import item
 from .scans import cumsum
 from .scattering import copied, scattered
+from .take_and_put import put_plan
 from .views import broadcast_to, common_shape, expand
 
 __all__ = [
@@ -198,18 +200,30 @@ def index_put_(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, 
         ValueError: the shapes do not broadcast.
         IndexError: there are more indices than dimensions; on the CPU also: an index is out of range.
     """
+    index = indices[0] if len(indices) == 1 else None
+    if isinstance(index, Tensor) and isinstance(values, Tensor):
+        apart = index._storage is not input._storage is not values._storage
+        if apart and not accumulate and not seam.on:
+            plans, key = input._layout.plans, (index_put_, index._layout, values._layout)
+            plan: Any = plans.get(key)
+            if plan is None:
+                plan = plans[key] = put_plan(input, index, values) or False
+            if plan:
+                input._storage.version += 1
+                plan(input, values, index)
+                return input
     if values.dtype is not input.dtype:
         raise ElementTypeError(f"index_put_: the values are of {values.dtype!r} and the tensor of {input.dtype!r}")
     warn_of_expanded("index_put_", input)
     refuse_overlap(input, values, *indices)
-    key = tuple(slice(None) if one is None else one for one in indices)
+    asked = tuple(slice(None) if one is None else one for one in indices)
     if not accumulate:
-        set_item(input, key[0] if len(key) == 1 and isinstance(key[0], Tensor) else key, values)
+        set_item(input, asked[0] if len(asked) == 1 and isinstance(asked[0], Tensor) else asked, values)
         return input
     begin_history(input, values)
     # The same indices pick the places of the elements, to which the values are added.
     places = reshape(arange(input.numel(), device=input.device), input.shape)
-    named = get_item(places, key)
+    named = get_item(places, asked)
     added = broadcast_to(values, tuple(named.shape))
     flat = contiguous(input)
     rows = view_of(flat, (flat.numel(),), (1,))

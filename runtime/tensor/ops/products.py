@@ -9,7 +9,9 @@ from typing import Any
 from ..core.casting_seam import for_products, seam
 from ..core.dtypes import bool_
 from ..core.dtypes import dtype as ElementType  # noqa: N812 - as the other modules here say
-from ..core.tensor import Tensor
+from ..core.layout import Layout
+from ..core.shapes import contiguous_strides
+from ..core.tensor import Tensor, make_tensor
 from ..core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
 from ..places.dispatch import Plan, dispatch
 from ..places.elementwise_table import BY_NAME, Elementwise
@@ -278,17 +280,14 @@ def einsum(equation: str, *operands: Any) -> Tensor:
         ValueError: the equation does not fit the operands.
     """
     given: Sequence[Tensor] = operands[0] if len(operands) == 1 and not isinstance(operands[0], Tensor) else operands
-    terms, result = _parsed(equation, given)
-    lengths: dict[str, int] = {}
-    parts = []
-    for term, tensor in zip(terms, given, strict=True):
-        term, tensor = _without_repeats(term, tensor)
-        for letter, length in zip(term, tensor.shape, strict=True):
-            known = lengths.get(letter, 1)
-            if length not in (1, known) and known != 1:
-                raise ShapeError(f"einsum: {letter!r} in {equation!r} stands for lengths {known} and {length}")
-            lengths[letter] = length if known == 1 else known
-        parts.append((term, tensor))
+    if len(given) == 2 and isinstance(given[0], Tensor) and isinstance(given[1], Tensor) and not seam.on:
+        plans, key = given[0]._layout.plans, (einsum, equation, given[1]._layout)
+        plan: Any = plans.get(key)
+        if plan is None:
+            plan = plans[key] = _product_of_two(equation, *given) or False
+        if plan:
+            return plan(*given)  # type: ignore[no-any-return]
+    parts, result, lengths = _taken_apart(equation, given)
     term, tensor = parts[0]
     for position, (other, right) in enumerate(parts[1:], 1):
         needed = set(result).union(*(each for each, _ in parts[position + 1 :]))
@@ -298,6 +297,50 @@ def einsum(equation: str, *operands: Any) -> Tensor:
         tensor = sum_of(tensor, gone, dtype=tensor.dtype)
         term = [letter for letter in term if letter in result]
     return permute(tensor, *(term.index(letter) for letter in result)) if term else tensor
+
+
+def _product_of_two(equation: str, a: Tensor, b: Tensor) -> Plan | None:
+    """What ``einsum`` does with tensors of these layouts, where that is one product of matrices that lie in the tensors
+    as they are, and there are no gradients; else None. So an equation is read once for the layouts."""
+    own, theirs = a._layout, b._layout
+    if own.tracked or theirs.tracked or own.place is not theirs.place:
+        return None
+    ((term, first), (other, second)), result, lengths = _taken_apart(equation, (a, b))
+    left, right, made, is_product = _as_matrices(term, first, other, second, set(result), lengths)
+    for each, given in ((left, a), (right, b)):
+        if each._storage is not given._storage or each._offset != given._offset:
+            return None
+    if not is_product or len(made) != len(result):  # the result names none but those that are made
+        return None
+    product = product_plan(left, right)
+    rows, columns = left._layout, right._layout
+    steps = dict(zip(made, contiguous_strides(tuple(lengths[each] for each in made)), strict=True))
+    shape = tuple(lengths[each] for each in result)
+    final = Layout.of(own.place, own.dtype, shape, tuple(steps[each] for each in result))
+
+    def plan(a: Tensor, b: Tensor) -> Tensor:
+        out = product(make_tensor(a._storage, a._offset, rows), make_tensor(b._storage, b._offset, columns))
+        return make_tensor(out._storage, 0, final)
+
+    return plan
+
+
+def _taken_apart(
+    equation: str, operands: Sequence[Tensor]
+) -> tuple[list[tuple[list[str], Tensor]], list[str], dict[str, int]]:
+    """Each operand with the letters of its dimensions, none of them twice; the result's letters; and all lengths."""
+    terms, result = _parsed(equation, operands)
+    lengths: dict[str, int] = {}
+    parts = []
+    for term, tensor in zip(terms, operands, strict=True):
+        term, tensor = _without_repeats(term, tensor)
+        for letter, length in zip(term, tensor.shape, strict=True):
+            known = lengths.get(letter, 1)
+            if length not in (1, known) and known != 1:
+                raise ShapeError(f"einsum: {letter!r} in {equation!r} stands for lengths {known} and {length}")
+            lengths[letter] = length if known == 1 else known
+        parts.append((term, tensor))
+    return parts, result, lengths
 
 
 def _parsed(equation: str, operands: Sequence[Tensor]) -> tuple[list[list[str]], list[str]]:
@@ -350,6 +393,16 @@ def _contracted(
     term: list[str], a: Tensor, other: list[str], b: Tensor, needed: set[str], lengths: dict[str, int]
 ) -> tuple[list[str], Tensor]:
     """The product of two operands, as a batch of products of matrices, summed over the letters not needed."""
+    left, right, made, is_product = _as_matrices(term, a, other, b, needed, lengths)
+    product = bmm(left, right) if is_product else apply(_MUL, left, right)
+    return made, reshape(product, [lengths[each] for each in made])
+
+
+def _as_matrices(
+    term: list[str], a: Tensor, other: list[str], b: Tensor, needed: set[str], lengths: dict[str, int]
+) -> tuple[Tensor, Tensor, list[str], bool]:
+    """Two operands as batches of matrices; the letters of their product; and whether it is one of matrices, with a
+    letter to sum over, or one of elements."""
     shared = [each for each in term if each in other]
     summed = [each for each in shared if each not in needed]
     batch = [each for each in shared if each in needed]
@@ -363,6 +416,4 @@ def _contracted(
         return reshape(moved, [prod(lengths[each] for each in group) for group in order])
 
     left, right = arranged(term, a, [batch, rows, summed]), arranged(other, b, [batch, summed, columns])
-    made = [*batch, *rows, *columns]
-    product = bmm(left, right) if summed else apply(_MUL, left, right)
-    return made, reshape(product, [lengths[each] for each in made])
+    return left, right, [*batch, *rows, *columns], bool(summed)

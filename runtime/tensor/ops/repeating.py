@@ -226,6 +226,13 @@ def repeat_interleave(
     """
     if repeats is None:
         return _positions_of(input, output_size)
+    if type(repeats) is int and (dim is None or type(dim) is int):
+        plans, key = input._layout.plans, (repeat_interleave, repeats, dim)
+        plan: Any = plans.get(key)
+        if plan is None:
+            plan = plans[key] = _interleaving(input._layout, repeats, dim) or False
+        if plan:
+            return plan(input)
     source, axis = (reshape(input, -1), 0) if dim is None else (input, existing_axis(dim, input.ndim))
     if not source.ndim:
         source = reshape(source, 1)
@@ -237,10 +244,32 @@ def repeat_interleave(
             raise ArgumentError(f"repeat_interleave: {repeats} times; repeats are 0 or more")
         shape = source.shape
         wide = expand(unsqueeze(source, axis + 1), *shape[: axis + 1], repeats, *shape[axis + 1 :])
-        return reshape(clone(contiguous(wide)), (*shape[:axis], length * repeats, *shape[axis + 1 :]))
+        copied = clone(wide) if wide._layout.contiguous else contiguous(wide)
+        return reshape(copied, (*shape[:axis], length * repeats, *shape[axis + 1 :]))
     if repeats.ndim > 1 or repeats.numel() != length:
         raise ShapeError(f"repeat_interleave: {repeats.numel()} repeats for a dimension of length {length}")
     return index_select(source, axis, _positions_of(reshape(repeats, -1), output_size))
+
+
+def _interleaving(own: Layout, repeats: int, dim: int | None) -> Plan | None:
+    """What repeats each position of plain tensors of this layout, of one dimension or of all as they lie: one copy of a
+    view in which the positions stand several times. None where there is nothing to repeat, or no such view."""
+    if own.tracked or not own.numel or not own.shape or repeats <= 0 or (dim is None and not own.contiguous):
+        return None
+    flat = own if dim is not None else own.like(shape=(own.numel,))
+    axis = 0 if dim is None else existing_axis(dim, len(own.shape))
+    before, behind = tuple(flat.shape[: axis + 1]), tuple(flat.shape[axis + 1 :])
+    strides = (*flat.strides[: axis + 1], 0, *flat.strides[axis + 1 :])
+    wide = Layout.of(own.place, own.dtype, (*before, repeats, *behind), strides)
+    written, made = wide.like(), own.like(shape=(*before[:-1], before[-1] * repeats, *behind))
+    place = place_at(own)
+
+    def plan(tensor: Tensor) -> Tensor:
+        out = place.empty(made)
+        place.copy(make_tensor(out._storage, 0, written), make_tensor(tensor._storage, tensor._offset, wide))
+        return out
+
+    return plan
 
 
 def _positions_of(repeats: Tensor, size: int | None) -> Tensor:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..core.dtypes import int64
 from ..core.gradient_seam import begin_history
 from ..core.layout import Layout
 from ..core.shapes import Shape, broadcast_shapes
 from ..core.tensor import Tensor
 from ..core.tensor_errors import IndexShapeError, ShapeError
-from ..places.dispatch import Plan, dispatch
+from ..places.dispatch import Plan, dispatch, plan_for
 from ..places.elementwise_table import BY_NAME, COPY
 from ..places.place import place_at
 from .copying import copy_, to
@@ -19,7 +20,7 @@ from .reshape import contiguous, reshape
 from .scalars import item
 from .views import expand, permute, squeeze
 
-__all__ = ["fill_value_of", "fill_where", "put_at", "shortened", "take", "take_at"]
+__all__ = ["fill_value_of", "fill_where", "put_at", "put_plan", "shortened", "take", "take_at"]
 
 
 def take_at(view: Tensor, indices: list[Tensor | None]) -> Tensor:
@@ -92,6 +93,20 @@ def put_at(view: Tensor, indices: list[Tensor | None], value: Any) -> None:
     if 0 not in wanted:
         target._storage.version += 1
         dispatch("put", _prepare_put, (target, values, *ready))
+
+
+def put_plan(target: Tensor, index: Tensor, values: Tensor) -> Plan | None:
+    """What writes ``values`` at an index of the first dimension, for tensors of these layouts of which none lies over
+    the target, where a kernel takes them as they are and there are no gradients; else None. It takes the target, the
+    values and the index."""
+    own, where = target._layout, index._layout
+    plain = where.dtype is int64 and where.contiguous and where.place is own.place and where.shape and own.shape
+    if not plain or own.tracked or own.overlaps_itself() or place_at(own).numpy_indices:
+        return None
+    wanted = (*where.shape, *own.shape[1:])
+    if 0 in wanted or not _lies_ready(values, target, wanted):
+        return None
+    return plan_for("put", _prepare_put, (target, values, index))
 
 
 def _prepare_put(_: str, target: Tensor, values: Any, *indices: Tensor) -> Plan:

@@ -211,3 +211,32 @@ def test_sums_refuse_types_that_torchs_do(device: str) -> None:
     index = cuplug.tensor([0, 1, 1], device=device)
     with pytest.raises(TypeError, match="no mean of bool"):
         flags.scatter_reduce_(0, index, flags.clone(), "mean")
+
+
+def test_operations_kept_by_layout_mind_values_offsets_and_gradients(place: str) -> None:
+    for _ in range(2):  # the second time what the layouts settle is kept
+        x, y, longer = _numbers(3, 4), _numbers(5, 4), _numbers(26)
+        a, b = cuplug.tensor(x, device=place), cuplug.tensor(y, device=place)
+        for axis in (0, 1, -1, None):
+            assert np.array_equal(cuplug.repeat_interleave(a, 3, axis).cpu().numpy(), x.repeat(3, axis))
+            assert np.array_equal(cuplug.repeat_interleave(a.t(), 3, axis).cpu().numpy(), x.T.repeat(3, axis))
+        assert cuplug.repeat_interleave(a, 1, 0).data_ptr() != a.data_ptr()
+        assert cuplug.repeat_interleave(a, 0, 1).shape == (3, 0)
+        for equation in ("ij,kj->ik", "ij,kj->ki", "ij,kj", "ij,kj->k", "ij,kj->ikj"):
+            made = cuplug.einsum(equation, a, b)
+            assert np.array_equal(made.cpu().numpy(), np.einsum(equation, x, y)), equation
+        part = cuplug.tensor(longer, device=place)[1:13].view(3, 4)
+        wanted = np.einsum("ij,kj->ki", longer[1:13].reshape(3, 4), y)
+        assert np.array_equal(cuplug.einsum("ij,kj->ki", part, b).cpu().numpy(), wanted)
+        tracked = a.clone().requires_grad_()
+        cuplug.einsum("ij,kj->ik", tracked, b).sum().backward()
+        assert np.array_equal(tracked.grad.cpu().numpy(), np.broadcast_to(y.sum(0), (3, 4)))
+        target, index = cuplug.zeros(3, 4, device=place), cuplug.tensor([2, -3], device=place)
+        before = target._version
+        assert target.index_put_((index,), b[1:3]) is target
+        assert target._version > before
+        assert np.array_equal(target.cpu().numpy(), np.stack([y[2], np.zeros(4, np.float32), y[1]]))
+        with pytest.raises(RuntimeError, match="single memory location"):
+            target.index_put_((index,), target[1:3])
+        target.index_put_((index,), b[1:3], accumulate=True)
+        assert np.array_equal(target.cpu().numpy(), np.stack([2 * y[2], np.zeros(4, np.float32), 2 * y[1]]))
