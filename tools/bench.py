@@ -196,6 +196,41 @@ def torch_training(
     console.print(machine())
 
 
+@app.command()
+def train(
+    network: Annotated[list[str] | None, typer.Option(help="resnet50, gpt2 or mlp; by default all")] = None,
+    contender: Annotated[
+        list[str] | None,
+        typer.Option(help='torch or cuplug, and an allocator: "cuplug expandable", "torch expandable_segments"'),
+    ] = None,
+    devices: Annotated[str, typer.Option(help="CUDA devices for the batch to be divided among; or cpu")] = "1",
+    rounds: Annotated[int, typer.Option(help="turns of each contender; the medians are over them")] = 8,
+    steps: Annotated[int, typer.Option(help="steps in each turn")] = 5,
+    small: Annotated[bool, typer.Option("--small", help="small networks, to try this out")] = False,
+) -> None:
+    """Training in cuplug beside PyTorch eager: a step's time, the host's part of it, and what is reserved."""
+    from .benchmarks.training_speed import NETWORKS, race
+
+    chosen = contender or ["torch", "cuplug", "cuplug expandable"]
+    console = Console(width=120)
+    for outcomes in race(network or NETWORKS, chosen, devices=devices, rounds=rounds, steps=steps, small=small):
+        table = Table(title=f"{outcomes[0].network}: steps of training; rounds: {rounds}")
+        table.add_column("contender")
+        for column in ("step ms", "least", "most", f"÷ {chosen[0]}'s", "first queued ms", "reserved MiB"):
+            table.add_column(column, justify="right")
+        for each in outcomes:
+            times = [f"{seconds * 1e3:.2f}" for seconds in (each.step, each.least, each.most)]
+            table.add_row(
+                each.contender,
+                *times,
+                f"{each.ratio:.3f}",
+                f"{each.queued * 1e3:.2f}",
+                f"{each.reserved / 2**20:.0f}",
+            )
+        console.print(table)
+    console.print(machine())
+
+
 def _beside_peers(times: dict[str, float]) -> str:
     """How often as fast as the fastest peer cuplug is."""
     peers = [time for name, time in times.items() if name != "cuplug"]

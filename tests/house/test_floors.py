@@ -123,7 +123,7 @@ _ABOVE: dict[str, tuple[str, set[str]]] = {
     "kernels": ("runtime.tensor|tools", set()),
     "tensor": ("runtime.autograd|tools", {"tools.benchmarks"}),
     "interop": ("tools", set()),
-    "training": ("tools", set()),
+    "training": ("tools", {"tools.benchmarks.networks"}),
 }
 """By the folder of tests: the floors above what it tests, and what of them its tests may use all the same."""
 

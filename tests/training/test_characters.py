@@ -13,8 +13,7 @@ from typing import Any
 
 import cuplug
 import pytest
-
-from .networks import gpt2
+from cuplug.tools.benchmarks.networks import gpt2
 
 LENGTH, BATCH = 32, 16
 STEPS = int(os.environ.get("CUPLUG_CHARACTER_STEPS", "25"))

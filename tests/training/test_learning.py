@@ -8,8 +8,7 @@ from typing import Any
 import cuplug
 import numpy as np
 import pytest
-
-from .networks import gpt2, resnet18
+from cuplug.tools.benchmarks.networks import gpt2, resnet18
 
 
 def outcome(torch: Any, net: Any, x: Any, target: Any) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def gpt2(torch: Any, layers: int = 2, size: int = 32, heads: int = 4, words: int
     """A GPT-2 whose parts have the names that transformers gives them; its ``Conv1D`` keeps weights transposed."""
     nn = torch.nn
 
-    class Conv1D(nn.Module):  # type: ignore[misc]
+    class Conv1D(nn.Module):  # type: ignore[name-defined, misc]
         def __init__(self, outside: int, inside: int) -> None:
             super().__init__()
             self.weight = nn.Parameter(torch.randn(inside, outside) * 0.02)
@@ -101,7 +101,7 @@ def gpt2(torch: Any, layers: int = 2, size: int = 32, heads: int = 4, words: int
         def forward(self, x: Any) -> Any:
             return torch.addmm(self.bias, x.reshape(-1, x.shape[-1]), self.weight).view(*x.shape[:-1], -1)
 
-    class Attention(nn.Module):  # type: ignore[misc]
+    class Attention(nn.Module):  # type: ignore[name-defined, misc]
         def __init__(self) -> None:
             super().__init__()
             self.c_attn, self.c_proj = Conv1D(3 * size, size), Conv1D(size, size)
@@ -112,7 +112,7 @@ def gpt2(torch: Any, layers: int = 2, size: int = 32, heads: int = 4, words: int
             made = nn.functional.scaled_dot_product_attention(*parts, is_causal=True)
             return self.c_proj(made.transpose(1, 2).reshape(count, steps, size))
 
-    class Mlp(nn.Module):  # type: ignore[misc]
+    class Mlp(nn.Module):  # type: ignore[name-defined, misc]
         def __init__(self) -> None:
             super().__init__()
             self.c_fc, self.c_proj = Conv1D(4 * size, size), Conv1D(size, 4 * size)
@@ -120,7 +120,7 @@ def gpt2(torch: Any, layers: int = 2, size: int = 32, heads: int = 4, words: int
         def forward(self, x: Any) -> Any:
             return self.c_proj(nn.functional.gelu(self.c_fc(x), approximate="tanh"))
 
-    class Block(nn.Module):  # type: ignore[misc]
+    class Block(nn.Module):  # type: ignore[name-defined, misc]
         def __init__(self) -> None:
             super().__init__()
             self.ln_1, self.attn = nn.LayerNorm(size), Attention()
@@ -130,7 +130,7 @@ def gpt2(torch: Any, layers: int = 2, size: int = 32, heads: int = 4, words: int
             x = x + self.attn(self.ln_1(x))
             return x + self.mlp(self.ln_2(x))
 
-    class Net(nn.Module):  # type: ignore[misc]
+    class Net(nn.Module):  # type: ignore[name-defined, misc]
         def __init__(self) -> None:
             super().__init__()
             parts = {"wte": nn.Embedding(words, size), "wpe": nn.Embedding(length, size)}
