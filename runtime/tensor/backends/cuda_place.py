@@ -295,6 +295,7 @@ class CudaPlace(DevicePlace):
         letters = "PP" + "P" * indices + "q"
         forms: dict[bool, tuple[Callable[..., None], int]] = {}
         mask = cuda_indexing.picking(target, values, indices, put=put).word - 1
+        runtime, size = self.runtime, target.dtype.itemsize
 
         def form(aligned: bool) -> tuple[Callable[..., None], int]:
             widest = 16 if aligned else target.dtype.itemsize
@@ -307,9 +308,15 @@ class CudaPlace(DevicePlace):
             x, y = a._address, b._address
             aligned = not (x | y) & mask
             launch, count = forms.get(aligned) or form(aligned)
-            launch(self.runtime.current, x, y, *[each._address for each in given], count)
+            launch(runtime.current, x, y, *[each._address for each in given], count)
 
-        return kernel
+        def with_one(a: Any, b: Any, index: Any) -> None:
+            x, y = a._storage.address + a._offset * size, b._storage.address + b._offset * size
+            aligned = not (x | y) & mask
+            launch, count = forms.get(aligned) or form(aligned)
+            launch(runtime.current, x, y, index._storage.address + index._offset * 8, count)
+
+        return with_one if indices == 1 else kernel
 
     def join(self, out: Layout, operands: Sequence[Layout], axis: int) -> Kernel:
         return joined_at_once(self, out, operands, axis) or super().join(out, operands, axis)

@@ -231,9 +231,12 @@ def _gather(place: Launching, operation: RowOperation, outs: Sequence[Layout], o
     count, length = outs[0].numel, operands[0].shape[1]
     walk = Walk(outs[0].shape, [(length, 0)])
     launch = _linear(place, gather_source(walk, outs[0].dtype), count, "PPPqq", walk.packed)
+    runtime, size = place.runtime, outs[0].dtype.itemsize
 
     def kernel(out: Tensor, source: Tensor, index: Tensor) -> None:
-        launch(place.runtime.current, out._address, source._address, index._address, length, count)
+        x = out._storage.address + out._offset * size
+        y = source._storage.address + source._offset * size
+        launch(runtime.current, x, y, index._storage.address + index._offset * 8, length, count)
 
     return kernel
 
@@ -244,19 +247,21 @@ def _scatter(place: Launching, operation: RowOperation, outs: Sequence[Layout], 
     walk = Walk(index.shape, [(length, 0)])
     launch = _linear(place, scatter_source(walk, operation.cuda, outs[0].dtype), count, "PPPqq", walk.packed)
 
-    nbytes = outs[0].nbytes
+    runtime, size, nbytes = place.runtime, outs[0].dtype.itemsize, outs[0].nbytes
     # What is exchanged are words of 4 bytes: of narrower elements in a copy, whose last word is whole.
     narrow = operation.cuda != "Write" and outs[0].dtype.itemsize < 4
 
     def kernel(target: Tensor, index: Tensor, values: Tensor) -> None:
-        current, given = place.runtime.current, (index._address, values._address)
+        x = target._storage.address + target._offset * size
+        y = values._storage.address + values._offset * size
+        at, current = index._storage.address + index._offset * 8, runtime.current
         if not narrow:
-            launch(current, target._address, *given, length, count)
+            launch(current, x, at, y, length, count)
             return
         copied = place.allocate(-(-nbytes // 4) * 4)
-        place.copy_bytes(copied.address, target._address, nbytes)
-        launch(current, copied.address, *given, length, count)
-        place.copy_bytes(target._address, copied.address, nbytes)
+        place.copy_bytes(copied.address, x, nbytes)
+        launch(current, copied.address, at, y, length, count)
+        place.copy_bytes(x, copied.address, nbytes)
 
     return kernel
 
@@ -282,10 +287,13 @@ def _search(place: Launching, operation: RowOperation, outs: Sequence[Layout], o
     walk = Walk(outs[0].shape, [(length if rows > 1 else 0, 0)])
     source = search_source(walk, operands[0].dtype, outs[0].dtype, wide=length >= 2**31)
     launch = _linear(place, source, count, "PPPqqq", walk.packed)
+    runtime, size, wide = place.runtime, operands[0].dtype.itemsize, outs[0].dtype.itemsize
 
     def kernel(found: Tensor, ordered: Tensor, values: Tensor, right: int = 0) -> None:
-        addresses = found._address, ordered._address, values._address
-        launch(place.runtime.current, *addresses, length, right, count)
+        x = found._storage.address + found._offset * wide
+        y = ordered._storage.address + ordered._offset * size
+        z = values._storage.address + values._offset * size
+        launch(runtime.current, x, y, z, length, right, count)
 
     return kernel
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from math import prod
 from typing import Any
 
+from ...kernels.launch.unrolling import Unroller
 from ..core.dtypes import dtype
 from ..core.layout import Layout
 from ..core.shapes import Shape
@@ -18,7 +20,7 @@ from .elementwise import common_place
 from .reshape import contiguous
 from .views import movedim
 
-__all__ = ["RowsAsTheyLie", "are_rows", "as_rows", "from_rows", "fused", "run_fused", "run_rows", "scatter_rows"]
+__all__ = ["are_rows", "as_rows", "from_rows", "fused", "rows_as_they_lie", "run_fused", "run_rows", "scatter_rows"]
 
 
 def as_rows(input: Tensor, axis: int) -> Tensor:
@@ -129,28 +131,44 @@ def are_rows(axis: int, *layouts: Layout) -> bool:
     )
 
 
-class RowsAsTheyLie:
+def rows_as_they_lie(name: str, made: Sequence[tuple[dtype, Shape]], operands: Sequence[Layout]) -> Plan:
     """The plan of a line of the table of rows for operands that are rows along their last dimension: see ``are_rows``.
-    ``run_rows``, with all that layouts settle settled. It takes the operands, and the line's parameters."""
+    ``run_rows``, with all that layouts settle settled. It takes the operands, and the line's parameters.
 
-    def __init__(self, name: str, made: Sequence[tuple[dtype, Shape]], operands: Sequence[Layout]) -> None:
-        """For results of these types and shapes, of which there are none where the first operand is written to."""
-        place = place_at(operands[0])
-        self._empty = place.empty
-        self._results = [Layout.of(place, kind, shape) for kind, shape in made]
-        self._outs = [_rows_of(each) for each in self._results]
-        self._operands = [_rows_of(each) for each in operands]
-        outs, rest = (self._outs, self._operands) if made else (self._operands[:1], self._operands[1:])
-        self._kernel = place.rows(ROWS[name], outs, rest)
+    Args:
+        name: the line.
+        made: the types and shapes of the results, of which there are none where the first operand is written to.
+        operands: the layouts of the operands.
+    """
+    place = place_at(operands[0])
+    results = [Layout.of(place, kind, shape) for kind, shape in made]
+    rows = [_rows_of(each) for each in (*results, *operands)]
+    outs = len(made) or 1
+    kernel = place.rows(ROWS[name], rows[:outs], rows[outs:])
+    return _planner("m" * len(made) + "g" * len(operands))(place.empty, kernel, results, rows)
 
-    def __call__(self, *given: Any) -> list[Tensor]:
-        outs = [self._empty(each) for each in self._results]
-        self._kernel(
-            *[make_tensor(out._storage, 0, rows) for out, rows in zip(outs, self._outs)],  # noqa: B905 - as many
-            *[make_tensor(each._storage, each._offset, rows) for each, rows in zip(given, self._operands)],  # noqa: B905
-            *given[len(self._operands) :],
-        )
-        return outs
+
+@cache
+def _planner(kinds: str) -> Callable[..., Plan]:
+    """Makes the function that makes results and runs a kernel with everything as rows. It is written out: loops over
+    the operands take as long as the launch.
+
+    Args:
+        kinds: a letter for each tensor, ``m`` for those that are made, which come first, and ``g`` for given ones.
+    """
+    tensors = Unroller(kinds)
+    rows = {"m": "make_tensor(t{k}._storage, 0, r{k}), ", "g": "make_tensor(t{k}._storage, t{k}._offset, r{k}), "}
+    source = f"""
+def planner(empty, kernel, results, rows):
+    [{tensors.each("m{k}, ", only="m")}] = results
+    [{tensors.each("r{k}, ")}] = rows
+    def plan({tensors.each("t{k}, ", only="g")}*parameters):
+        pass{tensors.each("; t{k} = empty(m{k})", only="m")}
+        kernel({tensors.each(rows)}*parameters)
+        return [{tensors.each("t{k}, ", only="m")}]
+    return plan
+"""
+    return tensors.function(source, "planner", {"make_tensor": make_tensor})
 
 
 def _rows_of(layout: Layout) -> Layout:

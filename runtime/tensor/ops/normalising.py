@@ -11,7 +11,7 @@ from ..core.tensor import Tensor
 from ..core.tensor_errors import ElementTypeError
 from ..places.elementwise_table import BY_NAME
 from . import elementwise_functions as each
-from .along import RowsAsTheyLie, are_rows, as_rows, from_rows, run_rows
+from .along import are_rows, as_rows, from_rows, rows_as_they_lie, run_rows
 from .copying import clone, to
 from .elementwise import apply
 from .promotion import floating
@@ -70,7 +70,7 @@ def _normalised(name: str, input: Tensor, dim: int, dtype: Any) -> Tensor:
     if kind.kind != "f":
         raise ElementTypeError(f"{name}() needs floating-point elements and this tensor has {kind!r}; name a dtype")
     if kind is input.dtype and type(dim) is int and are_rows(axis, input._layout):
-        input._layout.plans[name, dim] = RowsAsTheyLie(name, [(kind, input.shape)], [input._layout])
+        input._layout.plans[name, dim] = rows_as_they_lie(name, [(kind, input.shape)], [input._layout])
     rows = as_rows(to(input, kind), axis)
     return from_rows(run_rows(name, (kind,), tuple(rows.shape), [rows])[0], input.shape, axis)
 

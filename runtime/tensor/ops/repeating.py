@@ -38,21 +38,25 @@ def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
         IndexError: there is no such dimension.
         ValueError: a dimension is named twice.
     """
-    if len(axes) == 1 and type(axes[0]) is int:
-        plan = input._layout.plans.get((flip, axes[0]))
+    which = axes[0] if len(axes) == 1 and dims is None else None
+    if type(which) is tuple and len(which) == 1:
+        which = which[0]
+    if type(which) is int:
+        plan = input._layout.plans.get((flip, which))
         if plan is not None:
             return plan(input)  # type: ignore[no-any-return]
     axes = given_once(axes, dims, "dims")
     if not axes:
         raise TypeError("flip() takes the dimensions to reverse: .flip(0), or .flip(()) for none")
-    which = axes[0] if len(axes) == 1 else axes
+    if type(which) is not int:
+        which = axes[0] if len(axes) == 1 else axes
     reversed_axes = normal_axes(which, input.ndim) if isinstance(which, int) or which else ()
     offset, strides = input._offset, list(input.stride())
     for axis in reversed_axes:
         offset += max(input.shape[axis] - 1, 0) * strides[axis]
         strides[axis] = -strides[axis]
     own = input._layout
-    if len(axes) == 1 and type(which) is int and own.numel and not own.tracked:
+    if type(which) is int and own.numel and not own.tracked:
         own.plans[flip, which] = _plan(
             own, [(Layout.of(own.place, own.dtype, own.shape, tuple(strides)), offset - input._offset)]
         )

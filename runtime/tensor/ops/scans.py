@@ -11,7 +11,7 @@ from ..core.named_results import ValuesAndIndices
 from ..core.shapes import normal_axis
 from ..core.tensor import Tensor
 from ..core.tensor_errors import ElementTypeError
-from .along import RowsAsTheyLie, are_rows, as_rows, from_rows, run_rows
+from .along import are_rows, as_rows, from_rows, rows_as_they_lie, run_rows
 from .copying import to
 from .results import in_place, into
 
@@ -129,7 +129,7 @@ def _scanned(name: str, input: Tensor, dim: int | None, kinds: tuple[ElementType
         return plan(input)  # type: ignore[no-any-return]
     axis = normal_axis(dim, input.ndim)
     if type(dim) is int and are_rows(axis, input._layout):
-        plans[name, dim, kinds] = RowsAsTheyLie(name, [(kind, input.shape) for kind in kinds], [input._layout])
+        plans[name, dim, kinds] = rows_as_they_lie(name, [(kind, input.shape) for kind in kinds], [input._layout])
     rows = as_rows(input, axis)
     return [from_rows(each, input.shape, axis) for each in run_rows(name, kinds, tuple(rows.shape), [rows])]
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core.casting_seam import seam
 from ..core.dtypes import int32, int64
 from ..core.gradient_seam import begin_history
 from ..core.shapes import normal_axis
 from ..core.switches import switches
-from ..core.tensor import Tensor
+from ..core.tensor import Tensor, make_tensor
 from ..core.tensor_errors import ArgumentError, ElementTypeError, RangeError, ShapeError
+from ..places.dispatch import Plan
 from ..places.elementwise_table import BY_NAME, COPY
 from . import elementwise_functions as each
-from .along import RowsAsTheyLie, are_rows, as_rows, from_rows, run_rows, scatter_rows
+from .along import are_rows, as_rows, from_rows, rows_as_they_lie, run_rows, scatter_rows
 from .arithmetic import where
 from .copying import clone, to
 from .creation import arange, full
@@ -23,6 +25,7 @@ from .reductions import max as max_of
 from .reshape import contiguous, reshape
 from .results import into
 from .scalars import item
+from .take_and_put import take_plan
 from .views import broadcast_to, common_shape, narrow, unsqueeze
 
 __all__ = [
@@ -60,7 +63,9 @@ def gather(
         ValueError: the dimensions do not fit.
         IndexError: there is no such dimension; on the CPU also: an index is out of range.
     """
-    plans, key = input._layout.plans, _key("gather", dim, index)
+    plans, key = input._layout.plans, None
+    if type(dim) is int and isinstance(index, Tensor):
+        key = ("gather", dim, index._layout)
     plan = plans.get(key) if out is None else None
     if plan is not None:
         return plan(input, index)[0]  # type: ignore[no-any-return]
@@ -68,7 +73,7 @@ def gather(
     index = _index("gather", index, input, axis)
     source = _trimmed(input, index, axis)
     if key is not None and source is input and index._layout is key[2] and are_rows(axis, input._layout, index._layout):
-        plans[key] = RowsAsTheyLie("gather", [(input.dtype, index.shape)], [input._layout, index._layout])
+        plans[key] = rows_as_they_lie("gather", [(input.dtype, index.shape)], [input._layout, index._layout])
     if not index.numel():
         return into(out, clone(reshape(narrow(reshape(input, -1), 0, 0, 0), index.shape)), exact=True)
     rows = as_rows(index, axis)
@@ -90,13 +95,30 @@ def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """
     if index.dtype is not int64:
         raise ElementTypeError(f"take: the index must be of {int64!r}, and is of {index.dtype!r}")
+    own, asked = input._layout, index._layout
+    if out is None and not seam.on:
+        plan: Any = own.plans.get((take, asked))
+        if plan is None:
+            plan = own.plans[take, asked] = _taking(input, index) or False
+        if plan:
+            return plan(input, index)  # type: ignore[no-any-return]
     flat = reshape(input, -1)
-    if out is None and index.ndim == 1 and flat.numel() and index._layout.place is flat._layout.place:
-        return get_item(flat, index)
     common_place("take", (input, reshape(index, -1)))
     if index.numel() and not flat.numel():
         raise RangeError("take: there are no elements to take")
     return into(out, reshape(get_item(flat, reshape(index, -1)), index.shape), exact=True)
+
+
+def _taking(input: Tensor, index: Tensor) -> Plan | None:
+    """What takes elements of a tensor of this layout as it lies; None where there are gradients, or gaps in either."""
+    own, asked = input._layout, index._layout
+    if own.tracked or not (own.contiguous and asked.contiguous and own.numel and asked.numel and asked.shape):
+        return None
+    if own.place is not asked.place:
+        return None
+    flat = own.like(shape=(own.numel,))
+    picked = take_plan(make_tensor(input._storage, input._offset, flat), index)
+    return lambda tensor, index: picked(make_tensor(tensor._storage, tensor._offset, flat), index)
 
 
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -128,13 +150,6 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
     from_end = apply(BY_NAME["add"], indices, input.shape[axis])
     counted = apply(BY_NAME["where"], each.lt(indices, 0), from_end, indices)
     return gather(broadcast_to(input, own), axis, broadcast_to(counted, asked), out=out)
-
-
-def _key(name: str, dim: Any, *tensors: Any) -> tuple[Any, ...] | None:
-    """Under what the plan stands for a tensor with these others; None where there is none."""
-    if type(dim) is not int or not all(isinstance(each, Tensor) for each in tensors):
-        return None
-    return (name, dim, *[each._layout for each in tensors])
 
 
 def _index(name: str, index: Tensor, input: Tensor, axis: int, *, exact: bool = False) -> Tensor:
@@ -183,12 +198,15 @@ def scattered(name: str, target: Tensor, dim: int, index: Tensor, src: Any, redu
         ShapeError: the index and the source differ in dimensions, or the index is longer somewhere.
         ArgumentError: the tensor is expanded, or the index or the source lies over it.
     """
-    plans, key = target._layout.plans, _key(_REDUCES[reduce], dim, index, src)
-    plan = plans.get(key)
-    if plan is not None and not (_shares(target, src) or _shares(target, index) or switches.deterministic):
-        target._storage.version += 1
-        plan(target, index, src)
-        return target
+    plans, line, key = target._layout.plans, _REDUCES[reduce], None
+    if type(dim) is int and isinstance(index, Tensor) and isinstance(src, Tensor):
+        key = (line, dim, index._layout, src._layout)
+        plan = plans.get(key)
+        storage = target._storage
+        if plan is not None and index._storage is not storage is not src._storage and not switches.deterministic:
+            storage.version += 1
+            plan(target, index, src)
+            return target
     axis = normal_axis(dim, target.ndim)
     if isinstance(src, Tensor) and src.dtype is not target.dtype:
         raise ElementTypeError(f"{name}: the source is of {src.dtype!r} and the tensor of {target.dtype!r}")
@@ -217,21 +235,17 @@ def scattered(name: str, target: Tensor, dim: int, index: Tensor, src: Any, redu
     layouts = index._layout, values._layout
     fits = key is not None and key[2:] == layouts and part is target and index.shape == values.shape
     if fits and are_rows(axis, target._layout, *layouts):
-        plans[key] = RowsAsTheyLie(_REDUCES[reduce], (), (target._layout, *layouts))
-    if _shares(target, values):
+        plans[key] = rows_as_they_lie(line, (), (target._layout, *layouts))
+    if target._storage is values._storage:
         values = clone(values)
     rows = as_rows(part, axis)
     if switches.deterministic and rows.is_cuda and reduce not in ("amax", "amin"):
-        _scatter_in_order(_REDUCES[reduce], rows, as_rows(index, axis), as_rows(values, axis))
+        _scatter_in_order(line, rows, as_rows(index, axis), as_rows(values, axis))
     else:
-        scatter_rows(_REDUCES[reduce], rows, as_rows(index, axis), as_rows(values, axis))
+        scatter_rows(line, rows, as_rows(index, axis), as_rows(values, axis))
     if rows._storage is not target._storage:
         apply_into(COPY, part, from_rows(rows, part.shape, axis))
     return target
-
-
-def _shares(a: Tensor, b: Tensor) -> bool:
-    return a._storage is b._storage
 
 
 def _scatter_in_order(line: str, rows: Tensor, index: Tensor, values: Tensor) -> None:

@@ -11,7 +11,7 @@ from ..core.tensor import Tensor
 from ..core.tensor_errors import ArgumentError, ElementTypeError, NoElementsError, RangeError, ShapeError
 from ..places.elementwise_table import BY_NAME
 from . import elementwise_functions as each
-from .along import RowsAsTheyLie, are_rows, as_rows, from_rows, run_rows
+from .along import are_rows, as_rows, from_rows, rows_as_they_lie, run_rows
 from .copying import copied_to, to
 from .creation import full, tensor
 from .elementwise import apply, common_place
@@ -285,7 +285,7 @@ def searchsorted(
     if sorter is None and layouts[0].dtype is layouts[1].dtype is kind and are_rows(values.ndim - 1, *layouts):
         # Of one dimension each, or of as many, with the same rows.
         found = (int32 if out_int32 else int64), values.shape
-        layouts[0].plans[searchsorted, bool(out_int32), layouts[1]] = RowsAsTheyLie("search", [found], layouts)
+        layouts[0].plans[searchsorted, bool(out_int32), layouts[1]] = rows_as_they_lie("search", [found], layouts)
     within = as_rows(to(sorted_sequence, kind), sorted_sequence.ndim - 1)
     values = to(values, kind)
     looked = reshape(contiguous(values), 1, -1) if sorted_sequence.ndim == 1 else as_rows(values, values.ndim - 1)
@@ -315,7 +315,7 @@ def bucketize(
         ValueError: the boundaries have not one dimension.
         DeviceMismatchError: the tensors are on different devices.
     """
-    if boundaries.ndim != 1:
+    if len(boundaries._layout.shape) != 1:
         raise ShapeError(f"bucketize: the boundaries have {boundaries.ndim} dimensions, and must have one")
     return searchsorted(boundaries, input, out_int32=out_int32, right=right, out=out)
 

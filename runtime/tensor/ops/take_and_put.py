@@ -20,7 +20,7 @@ from .reshape import contiguous, reshape
 from .scalars import item
 from .views import expand, permute, squeeze
 
-__all__ = ["fill_value_of", "fill_where", "put_at", "put_plan", "shortened", "take", "take_at"]
+__all__ = ["fill_value_of", "fill_where", "put_at", "put_plan", "shortened", "take", "take_at", "take_plan"]
 
 
 def take_at(view: Tensor, indices: list[Tensor | None]) -> Tensor:
@@ -37,6 +37,11 @@ def take_at(view: Tensor, indices: list[Tensor | None]) -> Tensor:
 def take(source: Tensor, indices: list[Tensor], axis: int) -> Tensor:
     """``source`` at indices of its dimensions from ``axis`` on, which are as ``Place.take`` wants them."""
     return dispatch(("take", axis), _prepare_take, (source, *indices))  # type: ignore[no-any-return]
+
+
+def take_plan(source: Tensor, index: Tensor) -> Plan:
+    """What ``take`` does with one index of the first dimension, for tensors of these layouts."""
+    return plan_for(("take", 0), _prepare_take, (source, index))
 
 
 def _prepare_take(asked: tuple[str, int], source: Tensor, *indices: Tensor) -> Plan:

@@ -240,3 +240,44 @@ def test_operations_kept_by_layout_mind_values_offsets_and_gradients(place: str)
             target.index_put_((index,), target[1:3])
         target.index_put_((index,), b[1:3], accumulate=True)
         assert np.array_equal(target.cpu().numpy(), np.stack([2 * y[2], np.zeros(4, np.float32), 2 * y[1]]))
+
+
+def test_what_moves_elements_by_index_minds_offsets_sharing_and_gradients_when_kept(place: str) -> None:
+    order = np.array([3, 1, 2, 2, 0])
+    for begin in (0, 4, 0):  # by the third time what the layouts settle is kept
+        x, y = _numbers(9)[begin : begin + 5], _numbers(9)[begin : begin + 5]
+        long_x, long_y = cuplug.zeros(9, device=place), cuplug.zeros(9, device=place)
+        a, b = long_x[begin : begin + 5], long_y[begin : begin + 5]
+        a.copy_(cuplug.tensor(x))
+        b.copy_(cuplug.tensor(y))
+        index = cuplug.tensor([7, *order], device=place)[1:]
+        assert np.array_equal(cuplug.flip(a, (0,)).cpu().numpy(), x[::-1])
+        assert np.array_equal(cuplug.flip(a, [0]).cpu().numpy(), x[::-1])
+        with pytest.raises(TypeError):
+            cuplug.flip(a, 0, dims=(0,))
+        assert np.array_equal(cuplug.take(a, index).cpu().numpy(), x[order])
+        assert np.array_equal(cuplug.take(a, index.view(5, 1)).cpu().numpy(), x[order][:, None])
+        assert np.array_equal(cuplug.gather(a, 0, index).cpu().numpy(), x[order])
+        assert np.array_equal(cuplug.searchsorted(a.sort()[0], b).cpu().numpy(), np.sort(x).searchsorted(y))
+        assert np.array_equal(
+            cuplug.bucketize(b, a.sort()[0], right=True).cpu().numpy(), np.sort(x).searchsorted(y, "right")
+        )
+        for name in ("index_add_", "scatter_add_", "scatter_"):
+            target = cuplug.zeros(9, device=place)[begin : begin + 5].fill_(1)
+            version = target._version
+            assert getattr(target, name)(0, index, b) is target
+            assert target._version > version
+            wanted = np.ones(5, np.float32)
+            if name == "scatter_":
+                wanted[order] = y
+                wanted[2] = target[2].item()  # one of two
+                assert wanted[2] in y[2:4]
+            else:
+                np.add.at(wanted, order, y)
+            assert np.allclose(target.cpu().numpy(), wanted)
+            with pytest.raises(RuntimeError, match=r"memory location|lies over"):
+                getattr(target, name)(0, index, target)
+            tracked = b.clone().requires_grad_()
+            getattr(cuplug.zeros(5, device=place), name)(0, index, tracked).sum().backward()
+            assert np.array_equal(tracked.grad.cpu().numpy()[[0, 1, 4]], np.ones(3, np.float32))
+        assert np.allclose(cuplug.zeros(5, device=place).index_add_(0, index, b, alpha=2).cpu().numpy()[3], 2 * y[0])
