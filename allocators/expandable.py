@@ -44,7 +44,7 @@ _PAGES_OF_BLOCK, _PAGES_OF_ALL = 2, 224
 _MODEST_PAGE, _MODEST_PAGES_OF_BLOCK, _MODEST_PAGES_OF_ALL = 4 * _MIB, 8, 112
 _LEAST_SLACK, _SLACK_BLOCKS = 128, 32
 _SMALL_PEAK_SLACK, _LARGE_PEAK, _LARGE_PEAK_SLACK = 40, 384 * _MIB, 6
-_RESTLESS, _SETTLED_SLACK = 32, 64
+_SETTLED_SLACK, _SETTLED_MORE = 24, 64
 _MUCH = 128 * _MIB
 """From so many bytes of new pages on, it is asked first whether the device has them."""
 
@@ -66,9 +66,9 @@ class ExpandableAllocator(Allocator):
        follows (``Allocator.allocate``).
 
     A program that repeats itself comes to rest: where what it asks for has come twice in the same order, with no new
-    peak the second time (``recurrence.py``), and the addresses that pages have left meanwhile are no more than 1/32 of
-    the peak, up to 1/64 of the peak is created beyond that slack before pages move. As a rule the third iteration
-    takes a few new pages, and the fourth calls the driver no more.
+    peak the second time (``recurrence.py``), a slack of up to 1/24 of the peak, or 1/64 beyond what is reserved, is
+    created before pages move, wherever it holds all that a block misses. As a rule the third iteration takes a few new
+    pages, and the fourth calls the driver no more.
 
     So what is reserved exceeds the peak of what was in use by the slack, and by the parts of pages beside live blocks
     that nothing fits into: at most two pages for each gap between blocks.
@@ -175,10 +175,9 @@ class ExpandableAllocator(Allocator):
         self._poll()
         opening = space.place(nbytes) or self._place_in_new_range(space, nbytes)
         creatable = sys.maxsize if self._is_kept(space.stream) else self._creatable(nbytes)
-        settles = opening.missing > creatable and self._may_settle()
+        settles = opening.missing > creatable and self._may_settle(opening.missing)
         if settles:
-            most = self._most_active // _SETTLED_SLACK // self._granularity * self._granularity
-            creatable += max(0, most - self._recurrence.settled)
+            creatable = opening.missing
         reserved = self._ledger.reserved
         try:
             span = self._fill(space, opening, creatable)
@@ -202,11 +201,15 @@ class ExpandableAllocator(Allocator):
         slack = max(most // _LEAST_SLACK, min(slack, self._slack, average * _SLACK_BLOCKS))
         return max(0, most + slack - self._ledger.reserved) // self._granularity * self._granularity
 
-    def _may_settle(self) -> bool:
-        """Whether the program repeats itself, and so little more memory would do that no page had to move for it."""
-        spaces = list(self._every_space())
-        bare = self._recurrence.left_behind(self._granularity, lambda at: any(at in space.pages for space in spaces))
-        return bare is not None and bare <= self._most_active // _RESTLESS
+    def _may_settle(self, missing: int) -> bool:
+        """Whether the program repeats itself, and all of ``missing`` bytes may be created for that.
+
+        To create a part of them would spend memory, and pages would still move each time.
+        """
+        most = self._most_active
+        slack = most + most // _SETTLED_SLACK - self._ledger.reserved
+        fits = missing <= max(slack, most // _SETTLED_MORE - self._recurrence.settled)
+        return fits and self._recurrence.repeats_as_a_whole()
 
     def _fill(self, space: Space, opening: Opening, creatable: int) -> Span:
         """Map what ``opening`` misses; with new pages up to ``creatable`` bytes, then with free ones while there are.
@@ -220,7 +223,6 @@ class ExpandableAllocator(Allocator):
             for span, page in plan.coarse:
                 if excess > 0:
                     excess -= page.nbytes
-                    self._recurrence.left(page.address, page.nbytes)
                     self._give_back(span, page)
             plan = self._plan(space, opening, creatable)
         self._check_room(plan.fresh)
@@ -233,7 +235,6 @@ class ExpandableAllocator(Allocator):
             for (span, page), address in zip(plan.sources, was, strict=True):
                 if page.address != address:
                     span.range.space.unmapped(span, address, page.nbytes)
-                    self._recurrence.left(address, page.nbytes)
         for move, page in zip(plan.moves, pages, strict=True):
             span = space.mapped(page)
             if move.page is None:
@@ -287,10 +288,18 @@ class ExpandableAllocator(Allocator):
     def _movable(self, space: Space) -> Iterator[tuple[Span, Page]]:
         """Free pages: first those of this space, then of small spans.
 
+        Where a program repeats itself, first those of other large blocks' spaces, and those of small blocks' last: what
+        has moved there stays, and a space of small blocks, of few pages, needs what it has lent again soon.
+
         What has passed on the device plays no part here, so that the same program always moves the same pages.
         """
+        settles = self._recurrence.repeats_as_a_whole()
+        ranks = {
+            id(other): 2 * other.small + (other is space) if settles else int(other is not space)
+            for other in self._every_space()
+        }
         spans = [span for other in self._movable_spaces() for span in other.free_spans()]
-        spans.sort(key=lambda span: (span.range.space is not space, span.nbytes, span.address))
+        spans.sort(key=lambda span: (ranks[id(span.range.space)], span.nbytes, span.address))
         for span in spans:
             for page in span.range.space.whole_pages(span):
                 yield span, page

@@ -19,7 +19,17 @@ from .block import ALIGNMENT
 from .errors import CuplugError
 from .packing import ORDERS, Buffer, Packing, load_peak, pack, place_buffers
 
-__all__ = ["UNPLANNED", "Cycle", "Learned", "Plan", "Request", "find_cycle", "learned_cycle", "make_cycle"]
+__all__ = [
+    "UNPLANNED",
+    "Cycle",
+    "Learned",
+    "Plan",
+    "Request",
+    "find_cycle",
+    "find_cycle_and_larger",
+    "learned_cycle",
+    "make_cycle",
+]
 
 UNPLANNED = -1
 """In place of an offset: the block lives longer than a cycle, and is no part of the plan."""
@@ -173,6 +183,22 @@ def find_cycle(sizes: Sequence[int], repetitions: int = 2) -> tuple[int, int] | 
     return _best_cycle(_equal_starts(sizes[::-1]), repetitions)
 
 
+def find_cycle_and_larger(sizes: Sequence[int]) -> tuple[int, int]:
+    """The length of what ``sizes`` repeats at its end, twice at least, and of what that seems to be a part of.
+
+    If all that repeats has come before with something else behind it (four parts of a batch, say, and a step of the
+    optimizer), it is a part of something larger, until it has come more often than that time. 0 for what there is not.
+    """
+    same = _equal_starts(sizes[::-1])
+    found = _best_cycle(same, 2)
+    return (0, 0) if found is None else (found[1], _larger(same, *found))
+
+
+def _larger(same: list[int], first: int, length: int) -> int:
+    """The length of what a cycle seems to be a part of (``find_cycle_and_larger``); 0 for none."""
+    return next((lag for lag in range(length + 1, len(same)) if same[lag] >= len(same) - first), 0)
+
+
 def _best_cycle(same: list[int], repetitions: int) -> tuple[int, int] | None:
     """``find_cycle`` of requests that agree, from the last one backwards, in so many places with those before them."""
     more = repetitions - 1
@@ -205,9 +231,7 @@ def learned_cycle(stream: int, requests: Sequence[Request], repetitions: int, fo
     """What a stream has repeated so often, of late; it begins where the least is alive, and knows no other beginning.
 
     Packed without improvements, so that the same requests give the same plan. What is ``followed`` already is not
-    learnt again, wherever it begins. If all that repeats at the end has come before just so often, with something else
-    behind it (four parts of a batch, say, and a step of the optimizer), it is a part of something larger, until it has
-    come more often than that time.
+    learnt again, wherever it begins, and neither is a part of something larger (``find_cycle_and_larger``).
     """
     count = len(requests)
     same = _equal_starts([size for size, _ in reversed(requests)])
@@ -216,7 +240,7 @@ def learned_cycle(stream: int, requests: Sequence[Request], repetitions: int, fo
         seems = _best_cycle(same, 2)
         return Learned(None, look_again=0 if seems is None else seems[0] + repetitions * seems[1])
     first, length = found
-    larger = next((lag for lag in range(length + 1, count) if same[lag] >= count - first), 0)
+    larger = _larger(same, first, length)
     if larger:
         return Learned(None, look_again=count - same[larger] + (repetitions - 1) * larger)
     lives = [_life(requests, place, length) for place in range(first, first + length)]

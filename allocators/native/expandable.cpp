@@ -120,9 +120,9 @@ Block *ExpandableAllocator::grow(Space *space, uint64_t nbytes) {
   Opening opening;
   if (!space->place(nbytes, &opening)) place_in_new_range(space, nbytes, &opening);
   uint64_t may_create = is_kept(space->stream) ? NO_LIMIT : creatable(nbytes);
-  const bool settles = opening.missing > may_create && may_settle();
-  const uint64_t reserved = ledger_.reserved(), most_settled = most_active_ / SETTLED_SLACK / granularity_ * granularity_;
-  if (settles) may_create += most_settled - std::min(recurrence_.settled, most_settled);
+  const bool settles = opening.missing > may_create && may_settle(opening.missing);
+  if (settles) may_create = opening.missing;
+  const uint64_t reserved = ledger_.reserved();
   Block *span = nullptr;
   try {
     span = fill(space, opening, may_create);
@@ -148,18 +148,11 @@ uint64_t ExpandableAllocator::creatable(uint64_t nbytes) {
   return most_reserved <= reserved ? 0 : (most_reserved - reserved) / granularity_ * granularity_;
 }
 
-/* Whether the program repeats itself, and so little more memory would do that no page had to move for it. */
-bool ExpandableAllocator::may_settle() {
-  std::vector<uint64_t> places;
-  if (!recurrence_.places_left(granularity_, &places)) return false;
-  const std::vector<Space *> spaces = every_space();
-  uint64_t bare = 0; /* granules in which no page is mapped now */
-  for (uint64_t at : places)
-    bare += std::none_of(spaces.begin(), spaces.end(), [at](const Space *space) {
-      const Range *range = space->range_of(at);
-      return range != nullptr && range->page_at(at) != nullptr;
-    });
-  return bare * granularity_ <= most_active_ / RESTLESS;
+/* Whether the program repeats itself, and all of `missing` bytes may be created for that. */
+bool ExpandableAllocator::may_settle(uint64_t missing) {
+  const uint64_t slack = most_active_ + most_active_ / SETTLED_SLACK, more = most_active_ / SETTLED_MORE;
+  const bool fits = missing + ledger_.reserved() <= slack || missing + recurrence_.settled <= more;
+  return fits && recurrence_.repeats_as_a_whole();
 }
 
 /* Map what `opening` misses; with new pages up to `creatable` bytes, then with free ones while there are. Returns the
@@ -172,7 +165,6 @@ Block *ExpandableAllocator::fill(Space *space, const Opening &opening, uint64_t 
     for (const Source &source : plan_.coarse) {
       if (excess <= 0) break;
       excess -= int64_t(source.page->nbytes);
-      recurrence_.left(source.page->address, source.page->nbytes);
       give_back(source);
     }
     make_plan(space, opening, creatable);
@@ -190,7 +182,6 @@ Block *ExpandableAllocator::fill(Space *space, const Opening &opening, uint64_t 
       const Source &source = plan_.sources[at];
       if (source.page->address == was[at]) continue;
       space_at(source.span)->unmapped(source.span, was[at], source.page->nbytes);
-      recurrence_.left(was[at], source.page->nbytes);
     }
   };
   try {
@@ -249,19 +240,21 @@ void ExpandableAllocator::make_plan(Space *space, const Opening &opening, uint64
             [](const Source &a, const Source &b) { return a.page->address > b.page->address; });
 }
 
-/* Free parts of a page or more: first those of this space, then small ones. What has passed on the device plays no part,
- * so that the same program always moves the same pages. */
-std::vector<Block *> ExpandableAllocator::movable(const Space *space) const {
+/* Free parts of a page or more, in the order in which their pages move (expandable.py). */
+std::vector<Block *> ExpandableAllocator::movable(const Space *space) {
+  const bool settles = recurrence_.repeats_as_a_whole();
   struct Ranked {
-    bool is_other;
+    int rank;
     Order order;
     Block *span;
   };
   std::vector<Ranked> ranked;
-  for (const Space *other : movable_spaces())
-    other->each_free([&](Block *span) { ranked.push_back({other != space, order_of(span), span}); });
+  for (const Space *other : movable_spaces()) {
+    const int rank = settles ? 2 * other->small + (other == space) : other != space;
+    other->each_free([&](Block *span) { ranked.push_back({rank, order_of(span), span}); });
+  }
   std::sort(ranked.begin(), ranked.end(), [](const Ranked &a, const Ranked &b) {
-    return a.is_other != b.is_other ? b.is_other : a.order < b.order;
+    return a.rank != b.rank ? a.rank < b.rank : a.order < b.order;
   });
   std::vector<Block *> spans;
   for (const Ranked &one : ranked) spans.push_back(one.span);

@@ -81,10 +81,10 @@ class ExpandableAllocator : public Allocator {
   Stream *stream_of(uint64_t stream);
   Block *grow(Space *space, uint64_t nbytes);
   uint64_t creatable(uint64_t nbytes);
-  bool may_settle();
+  bool may_settle(uint64_t missing);
   Block *fill(Space *space, const Opening &opening, uint64_t creatable);
   void make_plan(Space *space, const Opening &opening, uint64_t creatable);
-  std::vector<Block *> movable(const Space *space) const;
+  std::vector<Block *> movable(const Space *space);
   virtual uint64_t page_size(uint64_t fresh) const;
   void place_in_new_range(Space *space, uint64_t nbytes, Opening *opening);
   uint64_t give_back_free(const std::vector<Space *> &spaces);

@@ -44,6 +44,13 @@ bool best_cycle(const std::vector<size_t> &same, size_t repetitions, size_t *fir
   return explained != 0 && explained * LEAST_SHARE >= same.size();
 }
 
+/* The length of what a cycle seems to be a part of; 0 for none. */
+size_t larger_cycle(const std::vector<size_t> &same, size_t first, size_t length) {
+  for (size_t lag = length + 1; lag < same.size(); ++lag)
+    if (same[lag] >= same.size() - first) return lag;
+  return 0;
+}
+
 /* Whether two cycles are the same, wherever each begins. */
 bool repeat_alike(const std::vector<uint64_t> &sizes, const std::vector<uint64_t> &others) {
   if (sizes.size() != others.size()) return false;
@@ -198,9 +205,12 @@ void lay_out(const std::vector<int64_t> &lives, Cycle *cycle) {
 
 }  // namespace
 
-bool find_cycle(std::vector<uint64_t> values, size_t *first, size_t *length) {
+void find_cycle_and_larger(std::vector<uint64_t> values, size_t *length, size_t *larger) {
   std::reverse(values.begin(), values.end());
-  return best_cycle(equal_starts(values), 2, first, length);
+  const std::vector<size_t> same = equal_starts(values);
+  size_t first = 0;
+  if (!best_cycle(same, 2, &first, length)) *length = 0;
+  *larger = *length != 0 ? larger_cycle(same, first, *length) : 0;
 }
 
 Learned learned_cycle(uint64_t stream, const std::vector<Asked> &requests, size_t repetitions,
@@ -215,9 +225,8 @@ Learned learned_cycle(uint64_t stream, const std::vector<Asked> &requests, size_
     if (best_cycle(same, 2, &first, &length)) found.look_again = first + repetitions * length;
     return found;
   }
-  for (size_t lag = length + 1; lag < count; ++lag) {
-    if (same[lag] < count - first) continue; /* else it is a part of something larger */
-    found.look_again = count - same[lag] + (repetitions - 1) * lag;
+  if (const size_t larger = larger_cycle(same, first, length)) {
+    found.look_again = count - same[larger] + (repetitions - 1) * larger;
     return found;
   }
   std::vector<int64_t> lives;

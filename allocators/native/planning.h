@@ -28,8 +28,9 @@ struct Learned {
 Learned learned_cycle(uint64_t stream, const std::vector<Asked> &requests, size_t repetitions,
                       const std::vector<uint64_t> &followed);
 
-/* What `values` repeat at their end, twice at least: where that begins, and the length of one cycle. Whether there is any. */
-bool find_cycle(std::vector<uint64_t> values, size_t *first, size_t *length);
+/* The length of what `values` repeat at their end, twice at least, and of what that seems to be a part of; 0 for what there
+ * is not. */
+void find_cycle_and_larger(std::vector<uint64_t> values, size_t *length, size_t *larger);
 
 }  // namespace cuplug
 #endif
