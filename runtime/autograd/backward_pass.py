@@ -19,7 +19,7 @@ from ..tensor.ops.creation import ones_like, zeros
 from ..tensor.ops.reshape import contiguous
 from .grad_mode import recording, set_grad_enabled
 from .gradient_streams import hand_over, is_current, on_stream, stream_at
-from .graph import Node, edge_of, plain, state_of
+from .graph import Node, edge_of, ends_of, plain, state_of
 
 __all__ = ["backward", "grad", "run"]
 
@@ -123,7 +123,11 @@ def run(
     """
     if len(gradients) != len(tensors):
         raise CuplugError(f"backward: {len(gradients)} gradients for {len(tensors)} tensors")
-    roots = [(edge_of(each), _first(each, one)) for each, one in zip(tensors, gradients, strict=True) if _ready(each)]
+    roots = [
+        (ends_of(edge_of(each)), _first(each, one))
+        for each, one in zip(tensors, gradients, strict=True)
+        if _ready(each)
+    ]
     wanted: dict[tuple[int, int], list[int]] | None = None
     if inputs is not None:
         if not inputs:
@@ -132,7 +136,7 @@ def run(
         for position, each in enumerate(inputs):
             if not each._layout.tracked:
                 raise CuplugError(f"backward: input {position} requires no gradients")
-            node, number = edge_of(each)
+            node, number = ends_of(edge_of(each))
             wanted.setdefault((id(node), number), []).append(position)
     with set_grad_enabled(create_graph):
         return _Pass(roots, keep_graph, wanted, inputs, add_up).result()
@@ -238,10 +242,11 @@ class _Pass:
             seen[id(node)] = node
             for edge in node.edges:
                 if edge is not None:
-                    key = id(edge[0])
+                    target = edge[0] if type(edge) is tuple else edge
+                    key = id(target)
                     waiting[key] = waiting.get(key, 0) + 1
                     if key not in seen:
-                        stack.append(edge[0])
+                        stack.append(target)
         return list(seen.values())
 
     def _leading(self, nodes: Sequence[Node]) -> set[int]:
@@ -253,7 +258,9 @@ class _Pass:
         while changed:  # once, but where a node was made after one that leads to it
             changed = False
             for node in order:
-                if id(node) not in leads and any(edge is not None and id(edge[0]) in leads for edge in node.edges):
+                if id(node) not in leads and any(
+                    edge is not None and id(ends_of(edge)[0]) in leads for edge in node.edges
+                ):
                     leads.add(id(node))
                     changed = True
         return leads
@@ -352,7 +359,7 @@ class _Pass:
         for position, edge in enumerate(edges):
             if edge is None:
                 continue
-            target, number = edge
+            target, number = edge if type(edge) is tuple else (edge, 0)
             gradient = made[position]
             if gradient is not None:
                 made[position] = None  # only the target's buffer has it now
@@ -371,9 +378,9 @@ class _Pass:
                 self._enqueue(target)
 
     def _leaf(self, node: Node, buffer: dict[int, Tensor]) -> None:
-        assert node.metadata is not None
+        leaf = node.variable
+        assert leaf is not None
         gradient = buffer.pop(0)
-        leaf: Tensor = node.metadata["leaf"]
         state = state_of(leaf)
         if state.hooks:
             gradient = _hooked(state.hooks, gradient)

@@ -12,7 +12,7 @@ from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ElementTypeError
 from ..tensor.places.dispatch import Plan
 from .backward_pass import run
-from .graph import RemovableHandle, edge_of, state_of
+from .graph import RemovableHandle, edge_of, ends_of, state_of
 from .recording import begin_history, record_move, record_pieces, record_view, recorded
 
 __all__ = ["Engine"]
@@ -166,7 +166,7 @@ class Engine:
     def _history(self, tensor: Tensor) -> Any:
         if not tensor._layout.tracked:
             raise CuplugError("a tensor that requires no gradients has none to keep or to hook")
-        return edge_of(tensor)
+        return ends_of(edge_of(tensor))
 
 
 serve_gradients(Engine())

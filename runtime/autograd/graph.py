@@ -34,13 +34,15 @@ __all__ = [
     "RemovableHandle",
     "attach",
     "edge_of",
+    "ends_of",
     "numbering",
     "plain",
     "state_of",
 ]
 
-Edge = "tuple[Node, int]"
-"""A node, and which of its outputs is meant."""
+Edge = "Node | tuple[Node, int]"
+"""A node whose first output is meant, or a node and which of its others. No pair where none is needed: a network
+records hundreds of edges in each step, and the interpreter's collector looks at every pair."""
 Gradients = Sequence["Tensor | None"]
 
 
@@ -81,6 +83,7 @@ class Node:
         "sequence",
         "stream",
         "title",
+        "variable",
         "where",
     )
 
@@ -111,6 +114,8 @@ class Node:
         self.layouts: list[Layout] | None = None
         """Of all outputs, where zeros have to stand for what has no gradient."""
         self.metadata: dict[Any, Any] | None = None
+        self.variable: Tensor | None = None
+        """Of the node of a leaf: the leaf."""
         self.where = scope.path() if scope.watched else None
         """The path of the module that computed, where somebody records that."""
 
@@ -142,7 +147,7 @@ class Node:
     @property
     def next_functions(self) -> tuple[Any, ...]:
         """What made the operands: pairs of a node and the number of its output."""
-        return tuple((None, 0) if edge is None else edge for edge in self.edges)
+        return tuple((edge, 0) if type(edge) is not tuple else edge for edge in self.edges)
 
     def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call ``hook(gradients of operands, gradients of results)`` when this has run; it may return others for the
@@ -277,13 +282,18 @@ def edge_of(tensor: Tensor) -> Any:
     if state.base is not None:
         _renew(state)
     if state.node is not None:
-        return state.node, state.number
+        return (state.node, state.number) if state.number else state.node
     node = None if state.accumulator is None else state.accumulator()
     if node is None:
         node = Node("AccumulateGrad", (), _accumulate)
-        node.metadata = {"leaf": tensor}
+        node.variable = tensor
         state.accumulator = weakref.ref(node)
-    return node, 0
+    return node
+
+
+def ends_of(edge: Any) -> tuple[Node, int]:
+    """The node of an edge, and which of its outputs is meant."""
+    return edge if type(edge) is tuple else (edge, 0)
 
 
 def _accumulate(*_: Any) -> Gradients:

@@ -36,7 +36,7 @@ from .view_gradients import Geometry, geometry_of, joined_by, show, unshow
 __all__ = ["begin_history", "record_in_place", "record_move", "record_pieces", "record_view", "recorded"]
 
 Apply = Callable[..., Sequence[Any]]
-Recipe = tuple[str, Apply, list[Kept], int]
+Recipe = tuple[str, Apply, Sequence[Kept], int]
 """What a node is made of: its title, what computes its gradients, what it keeps, and which result is differentiable."""
 
 
@@ -123,7 +123,7 @@ def _recorded_elementwise(operation: Elementwise, run: Plan, operands: Sequence[
         for position, each in enumerate(operands)
         if isinstance(each, Tensor) and each._layout.tracked
     ]
-    nothing = [None] * len(operands)
+    nothing: list[Any] = [None] * len(operands)
 
     def plan(*given: Any) -> Tensor:
         bare = list(given)
@@ -132,7 +132,7 @@ def _recorded_elementwise(operation: Elementwise, run: Plan, operands: Sequence[
             bare[position] = make_tensor(each._storage, each._offset, layout, each._array)
         made: Tensor = run(*bare)
         if by is not None and recording.enabled and made._layout.dtype.kind == "f":
-            edges: list[Any] = nothing.copy()
+            edges = nothing.copy()
             for position, _ in tracked:
                 edges[position] = edge_of(given[position])
             kept, apply = by.keep(given, (made,))
@@ -172,9 +172,19 @@ class _ByFormulas:
         ]
         self._operands = [letter in needs for letter, _ in zip(_OPERANDS, operands)]  # noqa: B905 - there are three letters
         self._results = [(letter in needs, letter == "y") for letter in ("y", "z") if letter in names]
+        self._kept_operands = [position for position, wanted in enumerate(self._operands) if wanted]
+        self._kept_results = [(position, own) for position, (wanted, own) in enumerate(self._results) if wanted]
+        self._apply_kept: _OfKept | None = None
+        if all(isinstance(operands[position], Tensor) for position in self._kept_operands):
+            wanted = [*self._operands, *(each for each, _ in self._results)]
+            self._apply_kept = _OfKept(self._calls, [sum(wanted[:n]) if each else -1 for n, each in enumerate(wanted)])
 
-    def keep(self, operands: Sequence[Any], results: Sequence[Tensor]) -> tuple[list[Kept], Apply]:
+    def keep(self, operands: Sequence[Any], results: Sequence[Tensor]) -> tuple[Sequence[Kept], Apply]:
         """What a node keeps of these, and what computes its gradients from that."""
+        if self._apply_kept is not None:
+            found = [Kept(operands[position]) for position in self._kept_operands]
+            found += [Kept(results[position], own=own) for position, own in self._kept_results]
+            return tuple(found), self._apply_kept
         kept: list[Kept] = []
         given: list[Any] = []
         for wanted, each in zip(self._operands, operands):  # noqa: B905 - there are three letters
@@ -202,6 +212,23 @@ class _ByFormulas:
 
     def _apply(self, given: Sequence[Any], node: Node, gradient: Tensor) -> Sequence[Any]:
         arguments = [each.get(node) if type(each) is Kept else each for each in given]
+        return [None if each is None else fitted(each[0](gradient, *arguments), each[1]) for each in self._calls]
+
+
+class _OfKept:
+    """Gradients of what a node keeps. One serves all nodes of its layouts: what each of them made of its own would be
+    there for the interpreter's collector to look at until the backward pass."""
+
+    __slots__ = ("_calls", "_places")
+
+    def __init__(self, calls: Sequence[Any], places: Sequence[int]) -> None:
+        """``calls``: for each operand the formula and the layout. ``places``: where what they read is kept, or -1."""
+        self._calls, self._places = calls, places
+
+    def __call__(self, node: Node, gradient: Tensor) -> Sequence[Any]:
+        kept = node.kept
+        assert kept is not None
+        arguments = [None if place < 0 else kept[place].get(node) for place in self._places]
         return [None if each is None else fitted(each[0](gradient, *arguments), each[1]) for each in self._calls]
 
 

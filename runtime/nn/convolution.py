@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..autograd import enable_grad
@@ -111,27 +110,27 @@ def _convolved(images: Tensor, filters: Tensor, geometry: _Geometry) -> Tensor:
     if not wants_history(images, filters):
         return made
     kind = filters._layout.dtype
-    kept = [Kept(images), Kept(filters)]
-    if taken._layout.dtype is not kind:
-        kept.append(Kept(taken))
-    apply = _ConvolutionGradient(kept, kind, geometry)
-    return record_fused("ConvolutionBackward", made, (images, filters), kept, apply)
+    if taken._layout.dtype is kind:
+        kept: tuple[Kept, ...] = (Kept(images), Kept(filters))
+    else:
+        kept = (Kept(images), Kept(filters), Kept(taken))
+    return record_fused("ConvolutionBackward", made, (images, filters), kept, _gradients_by(kind, geometry))
 
 
 class _ConvolutionGradient:
-    """The gradients of one convolution. An object and no closure: a network has many of them at a time, and each cell
-    of a closure is one more thing for the interpreter's collector to look at."""
+    """The gradients of convolutions of one geometry, of what their nodes keep: images and filters, which are of the
+    type ``kind``; and the filters as converted, if they were. One serves all such convolutions: a network has many of
+    them at a time, and what each made of its own would be one more thing for the interpreter's collector to look at."""
 
-    __slots__ = ("_geometry", "_kept", "_kind")
+    __slots__ = ("_geometry", "_kind")
 
-    def __init__(self, kept: Sequence[Kept], kind: dtype, geometry: _Geometry) -> None:
-        """``kept``: images and filters, which are of the type ``kind``; and the filters as converted, if they were."""
-        self._kept, self._kind, self._geometry = kept, kind, geometry
+    def __init__(self, kind: dtype, geometry: _Geometry) -> None:
+        self._kind, self._geometry = kind, geometry
 
     def __call__(self, node: Any, given: Tensor) -> Any:
         """Those of images and filters, by that of the result."""
         window, groups, image, steps, _ = self._geometry
-        first, second, *converted = self._kept
+        first, second, *converted = node.kept
         images = first.get(node)
         filters = (converted[0] if converted else second).get(node)
         if converted and recording.enabled:
@@ -154,6 +153,9 @@ class _ConvolutionGradient:
         if converted and to_filters is not None:
             to_filters = copied_to(to_filters, place_at(to_filters._layout), self._kind)
         return to_images, to_filters
+
+
+_gradients_by = functools.lru_cache(maxsize=4096)(_ConvolutionGradient)
 
 
 def _by_library(part: str, window: Window, shape: tuple[int, ...], first: Tensor, second: Tensor) -> Tensor | None:

@@ -137,6 +137,9 @@ class _ByChannels:
         self.shown = x = Layout.of(place, kind, shape)
         self.result = Layout.of(place, kind, input.shape)
         self.computed = number = Layout.of(place, computed, (channels,))
+        self.pair = Layout.of(place, computed, (2, channels))
+        self.second = channels
+        """Where the scales lie behind the means, in elements."""
         sums, total = Layout.of(place, computed, (channels, parts, 2)), Layout.of(place, computed, (channels, 2))
         self.empty = place_at(input).empty
         self.moments = fused("channel_moments", [sums], [x])
@@ -154,6 +157,11 @@ class _ByChannels:
         if not tensor._layout.contiguous:
             tensor = contiguous(plain(tensor))
         return make_tensor(tensor._storage, tensor._offset, self.shown)
+
+    def apart(self, pair: Tensor) -> tuple[Tensor, Tensor]:
+        """Means and scales by channel, which are made and kept together."""
+        storage, start = pair._storage, pair._offset
+        return make_tensor(storage, start, self.computed), make_tensor(storage, start + self.second, self.computed)
 
     def back(self, made: Tensor) -> Tensor:
         """What was computed by channels in the input's shape."""
@@ -199,7 +207,8 @@ def _fused_batch_norm(
 ) -> Tensor:
     x, empty, number = by.show(input), by.empty, by.computed
     (moments,) = by.moments(x, by.parts)
-    mean_of, scale = empty(number), empty(number)
+    pair = empty(by.pair)  # one memory for both, and one thing to keep
+    mean_of, scale = by.apart(pair)
     if running_mean is None or running_var is None:
         old = empty(number).zero_(), empty(number).zero_()
     else:
@@ -211,7 +220,7 @@ def _fused_batch_norm(
     made = by.back(by.norm(x, mean_of, scale, *scaling)[0])
     if not wants_history(input, weight, bias):
         return made
-    kept = tuple([Kept(each) for each in (input, mean_of, scale, weight) if each is not None])
+    kept = tuple([Kept(each) for each in (input, pair, weight) if each is not None])
     apply = _BatchNormGradient(by, kept, bias, eps)
     return record_fused("BatchNormBackward", made, (input, weight, bias), kept, apply)
 
@@ -222,17 +231,17 @@ class _BatchNormGradient:
     __slots__ = ("_bias", "_by", "_eps", "_kept")
 
     def __init__(self, by: _ByChannels, kept: tuple[Kept, ...], bias: Tensor | None, eps: float) -> None:
-        """``kept``: input, mean and scale; and the weight, if there is one."""
+        """``kept``: input, means and scales; and the weight, if there is one."""
         self._by, self._kept, self._bias, self._eps = by, kept, bias, eps
 
     def __call__(self, node: Any, gradient: Tensor) -> Sequence[Any]:
         """Those of input, weight and bias, by that of the result."""
-        by, (kept, kept_mean, kept_scale, *kept_weight) = self._by, self._kept
+        by, (kept, kept_pair, *kept_weight) = self._by, self._kept
         source = kept.get(node)
         weighted = kept_weight[0].get(node) if kept_weight else None
         if wants_history(gradient, source, weighted):
             return by_parts(self._by_single_operations, (source, weighted, self._bias), gradient)
-        given = by.show(gradient), by.show(source), kept_mean.get(node), kept_scale.get(node)
+        given = by.show(gradient), by.show(source), *by.apart(kept_pair.get(node))
         total, to_weight, to_bias = by.totals(*by.sums(*given, by.parts))
         grown = by.back(by.gradient(*given, total, *(() if weighted is None else (plain(weighted),)))[0])
         return (grown, None, None) if weighted is None else (grown, to_weight, to_bias)

@@ -313,7 +313,7 @@ def test_a_row_added_to_a_product_is_one_node() -> None:
     row, a, b = (cuplug.ones(*shape, requires_grad=True) for shape in ((2,), (3, 4), (4, 2)))
     node = cuplug.addmm(row, a, b).grad_fn
     assert node.name() == "AddmmBackward"
-    assert {each.metadata["leaf"] for each, _ in node.next_functions} == {row, a, b}
+    assert {each.variable for each, _ in node.next_functions} == {row, a, b}
 
 
 def test_a_change_in_place_that_was_done_before_asks_anew_whether_it_is_recorded(device: str) -> None:

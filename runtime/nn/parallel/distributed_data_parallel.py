@@ -296,8 +296,8 @@ def _leading_to(result: Any) -> set[int]:
             continue
         seen.add(id(node))
         if node.title == "AccumulateGrad":
-            found.add(id(node.metadata["leaf"]))
-        stack += [edge[0] for edge in node.edges if edge is not None]
+            found.add(id(node.variable))
+        stack += [target for target, _ in node.next_functions if target is not None]
     return found
 
 
