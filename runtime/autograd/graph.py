@@ -3,7 +3,8 @@
 Invariants:
 
 - A tensor's layout is tracked if and only if it requires gradients; its ``GradientState`` then says how it was made: by
-  output ``number`` of ``node``, or, where there is no node, by the program: it is a leaf.
+  output ``number`` of ``node``, or, where there is no node, by the program: it is a leaf. Of a tensor that is a node's
+  first output, and of which no more is known, there is the node instead, until somebody asks by ``state_of``.
 - Edges lead from a node to what made its operands, never back; a leaf's node keeps the leaf, and the leaf only knows it
   weakly. So a graph is freed, with all that it keeps, when the last tensor at its end is.
 - What is needed later is kept with the version of its memory; to find another version later is an error.
@@ -15,7 +16,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...allocators.errors import CuplugError
 from ...plugins.tracing.training_scope import scope
@@ -86,6 +87,9 @@ class Node:
         "variable",
         "where",
     )
+    number: ClassVar[int] = 0
+    """As that of a ``GradientState``, for which a node may stand; so is ``grad``."""
+    grad: ClassVar[None] = None
 
     def __init__(
         self,
@@ -258,27 +262,29 @@ def plain(tensor: Tensor) -> Tensor:
 def attach(tensor: Tensor, node: Node, number: int = 0) -> Tensor:
     """Make a new tensor, or one whose history ends here, output ``number`` of a node."""
     tensor._layout = tensor._layout.twin
-    state: GradientState | None = tensor._gradient
-    if state is None:
-        tensor._gradient = GradientState(node, number)
-    else:
+    state: GradientState | Node | None = tensor._gradient
+    if type(state) is GradientState:
         state.node, state.number = node, number
+    else:
+        tensor._gradient = GradientState(node, number) if number else node
     return tensor
 
 
 def state_of(tensor: Tensor) -> GradientState:
     """The state of a tensor, made where there is none."""
-    state: GradientState | None = tensor._gradient
-    if state is None:
-        state = tensor._gradient = GradientState()
-    return state
+    state: GradientState | Node | None = tensor._gradient
+    if type(state) is GradientState:
+        return state
+    made = tensor._gradient = GradientState(state)  # type: ignore[arg-type]
+    return made
 
 
 def edge_of(tensor: Tensor) -> Any:
     """What made a tracked tensor, as an edge: a node of an operation, or the one that adds to a leaf's ``grad``."""
-    state: GradientState | None = tensor._gradient
-    if state is None:
-        state = tensor._gradient = GradientState()
+    found: GradientState | Node | None = tensor._gradient
+    if type(found) is Node:
+        return found
+    state = found if type(found) is GradientState else state_of(tensor)
     if state.base is not None:
         _renew(state)
     if state.node is not None:

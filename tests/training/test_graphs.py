@@ -350,3 +350,49 @@ def test_a_module_of_convolutions_that_ran_before_asks_anew_for_what_its_tensors
         assert cuplug.allclose(one, other, rtol=1e-3, atol=1e-3)
     for one, other in zip(found[0], found[2], strict=True):
         assert cuplug.allclose(one, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("operation", "most"),
+    [
+        pytest.param(lambda y, b: y + b, 3, id="keeps nothing"),
+        pytest.param(lambda y, _: y.exp(), 7, id="keeps its result"),
+        pytest.param(lambda y, b: y * b, 8, id="keeps its operands"),
+    ],
+)
+def test_a_recorded_operation_leaves_few_objects_to_the_interpreters_collector(operation: Any, most: int) -> None:
+    """Each is looked at by collections until the backward pass, and brings a full one nearer."""
+    x, b = cuplug.ones(4, requires_grad=True), cuplug.ones(4, requires_grad=True)
+
+    def chain(count: int) -> Any:
+        y = x
+        for _ in range(count):
+            y = operation(y, b)
+        return y
+
+    chain(3)
+    gc.collect()
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        before = len(gc.get_objects())
+        kept = chain(100)
+        after = len(gc.get_objects())
+    finally:
+        if enabled:
+            gc.enable()
+    assert kept.requires_grad
+    assert (after - before) / 100 < most + 0.5
+
+
+def test_a_network_that_holds_its_own_result_is_freed_once_it_is_collected(device: str) -> None:
+    def train() -> list[Any]:
+        network = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 1)).to(device)
+        network.last = network(cuplug.ones(3, 2, device=device)).sum()
+        network.last.register_hook(lambda gradient: network.last * gradient)
+        network.last.backward(retain_graph=True)
+        return [weakref.ref(each) for each in (network, network.last, network.last.grad_fn)]
+
+    gone = train()
+    gc.collect()
+    assert [each() for each in gone] == [None, None, None]

@@ -289,7 +289,7 @@ def _leading_to(result: Any) -> set[int]:
     """The leaves that tensors within a result depend on, by identity."""
     found: set[int] = set()
     seen: set[int] = set()
-    stack = [each._gradient.node for each in _tensors(result) if each._gradient is not None and each._gradient.node]
+    stack = [node for node in (state_of(each).node for each in _tensors(result)) if node is not None]
     while stack:
         node = stack.pop()
         if id(node) in seen:
