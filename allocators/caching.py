@@ -25,7 +25,9 @@ _ROUND = 2 * _MIB
 _SMALL_SEGMENT = 2 * _MIB
 _LEAST_SEGMENT, _MOST_SEGMENT, _SEGMENTS_OF_ALL = 8 * _MIB, 64 * _MIB, 48
 _LEAST_SEGMENT_BELOW_PEAK = 64 * _MIB
-_SETTLED_EXCESS = 256
+_SETTLED_EXCESS = (256, 20, 16)
+"""Parts of the peak: what repeats may take so much more, to come to rest. The next where one more cycle, exactly the
+same, was not enough."""
 _SPARE_TIMES, _RATION_KEPT = 8, 60
 _RELAXED_TIMES = 4
 """Memory stays tight until this many times as much is left as is held."""
@@ -56,7 +58,9 @@ class CachingAllocator(Allocator):
       soon need none.
     - A program that repeats itself comes to rest: where the large blocks that it asks for have come twice in the same
       order, with no new peak the second time (``recurrence.py``), up to 1/256 of the peak is reserved beyond it before
-      a segment is given back. Else two segments could take each other's place in each iteration, for ever.
+      a segment is given back. Else two segments could take each other's place in each iteration, for ever. If what
+      repeats is no part of something larger, large segments are broken like others, for what is cut from them comes
+      back; and if segments are still given back then, it is up to 1/20 after the second cycle and 1/16 after the third.
     - Memory is tight once less is left than is held, until four times as much is left. Then blocks of many sizes must
       not pin each other's segments. So a block of 4 MiB or more gets a segment of its own, rounded up to 2 MiB, if that
       wastes at most 1/12 of the block, and an existing piece serves it only if at most 1/8 of the block is left over;
@@ -166,7 +170,9 @@ class CachingAllocator(Allocator):
         if self._follows_torch or not is_idle(piece):
             return False
         large = _SPARE_TIMES * max(nbytes, _LEAST_SEGMENT_BELOW_PEAK)
-        return piece[0] > large and self._ration.left(self._allocations) > _RATION_KEPT
+        if piece[0] <= large or self._ration.left(self._allocations) <= _RATION_KEPT:
+            return False
+        return not self._recurrence.repeats()
 
     def _grow(self, pool: Pool, nbytes: int) -> tuple[HeldMemory, int, int]:
         if self.garbage_collection_threshold and not self._is_kept(pool.stream):
@@ -236,7 +242,7 @@ class CachingAllocator(Allocator):
         excess = self._ledger.reserved + nbytes - self._most_reserved - self._recurrence.settled
         if excess <= 0:
             return
-        if self._recurrence.settled + excess <= self._most_reserved // _SETTLED_EXCESS and self._recurrence.repeats():
+        if self._may_settle(excess):
             self._recurrence.settled += excess
             return
         leaving: list[HeldMemory] = []
@@ -248,6 +254,14 @@ class CachingAllocator(Allocator):
             excess -= segment.nbytes
         self._ration.spend(len(leaving))
         self._give_back(leaving)
+
+    def _may_settle(self, nbytes: int) -> bool:
+        """Whether to reserve ``nbytes`` more beyond the peak, for a program that repeats itself."""
+        settled = self._recurrence.settled + nbytes
+        if settled > self._most_reserved // _SETTLED_EXCESS[-1] or not self._recurrence.repeats():
+            return False
+        step = min(max(self._recurrence.repetitions(), 1), len(_SETTLED_EXCESS)) - 1
+        return settled <= self._most_reserved // _SETTLED_EXCESS[step]
 
     # --- where memory is tight
 

@@ -50,6 +50,10 @@ class Recurrence:
         """The same, and what repeats is no part of something larger that has come but once."""
         return self.repeats() and not self._larger
 
+    def repetitions(self) -> int:
+        """For how many cycles the program has gone on since the latest start; 0 unless it repeats as a whole."""
+        return (self.count - self._started) // self._cycle if self.repeats_as_a_whole() else 0
+
     def _look(self) -> None:
         """Find the cycle that has come twice of late, and what it is a part of: how many marks each has, 0 for none."""
         if self._looked_at != self.count:

@@ -1,6 +1,7 @@
 #include "caching.h"
 
 #include <cassert>
+#include <iterator>
 
 namespace cuplug {
 
@@ -105,7 +106,7 @@ Pool *CachingAllocator::pool_of(uint64_t stream, bool small) {
 bool CachingAllocator::spares(const Block *piece, const Pool *pool, uint64_t nbytes) {
   if (pool->small || options_.follows_torch || piece->before != nullptr || piece->after != nullptr) return false;
   return piece->nbytes > SPARE_TIMES * std::max(nbytes, LEAST_SEGMENT_BELOW_PEAK) &&
-         ration_.left(allocations_) > RATION_KEPT;
+         ration_.left(allocations_) > RATION_KEPT && !recurrence_.repeats();
 }
 
 Block *CachingAllocator::grow(Pool *pool, uint64_t nbytes) {
@@ -184,7 +185,7 @@ Segment *CachingAllocator::try_reserve(uint64_t nbytes, Pool *pool) {
 void CachingAllocator::make_room(uint64_t nbytes) {
   int64_t excess = int64_t(ledger_.reserved() + nbytes) - int64_t(most_reserved_ + recurrence_.settled);
   if (excess <= 0) return;
-  if (recurrence_.settled + uint64_t(excess) <= most_reserved_ / SETTLED_EXCESS && recurrence_.repeats()) {
+  if (may_settle(uint64_t(excess))) {
     recurrence_.settled += uint64_t(excess);
     return;
   }
@@ -198,6 +199,14 @@ void CachingAllocator::make_room(uint64_t nbytes) {
   }
   ration_.spend(int64_t(leaving.size()));
   give_back(leaving);
+}
+
+/* Whether to reserve `nbytes` more beyond the peak, for a program that repeats itself. */
+bool CachingAllocator::may_settle(uint64_t nbytes) {
+  const uint64_t settled = recurrence_.settled + nbytes, steps = std::size(SETTLED_EXCESS);
+  if (settled > most_reserved_ / SETTLED_EXCESS[steps - 1] || !recurrence_.repeats()) return false;
+  const uint64_t step = std::min(std::max(recurrence_.repetitions(), uint64_t(1)), steps) - 1;
+  return settled <= most_reserved_ / SETTLED_EXCESS[step];
 }
 
 /* --- where memory is tight */

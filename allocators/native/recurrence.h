@@ -22,6 +22,9 @@ class Recurrence {
   /* The same, and what repeats is no part of something larger that has come but once. */
   bool repeats_as_a_whole() { return repeats() && larger_ == 0; }
 
+  /* For how many cycles the program has gone on since the latest `start`; 0 unless it repeats as a whole. */
+  uint64_t repetitions() { return repeats_as_a_whole() ? (count() - started_) / cycle_ : 0; }
+
   uint64_t settled = 0; /* bytes granted a program beyond the rules, to let it come to rest */
 
  private:
