@@ -663,6 +663,7 @@ class Allocator(ABC):
     def _release_all_cached(self) -> int:
         held = self._ledger.reserved
         self._poll_fences()
+        self._ledger.num_sync_all_streams += not self._waiting.queues  # torch counts one without a wait, too
         self._await_waiting()
         self._release_cached()
         return held - self._ledger.reserved

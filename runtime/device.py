@@ -89,7 +89,8 @@ class device_of(device):  # noqa: N801 - torch's name
 
 def device_index(device: Any = None, runtime: Runtime | None = None) -> int:
     """The ordinal that ``device`` means: a number, ``"cuda"`` or ``"cuda:1"``, an object with an ``index`` (a device
-    of cuplug or PyTorch) or an ``id`` (CuPy). None, and a device without a number, mean the current one.
+    of cuplug or PyTorch), an ``id`` (CuPy) or an ``idx`` (a context of ``cuplug.cuda.device``). None, and a device
+    without a number, mean the current one.
 
     Raises:
         DriverError: ``CUDA_ERROR_INVALID_DEVICE``: there is none of this number.
@@ -119,7 +120,7 @@ def _ordinal(device: Any) -> int | None:
         return int(number) if colon else None
     if getattr(device, "type", "cuda") != "cuda":
         raise ValueError(f"{device!r} is not a CUDA device")
-    for name in ("index", "id"):
+    for name in ("index", "id", "idx"):
         if hasattr(device, name) and not callable(getattr(device, name)):
             number = getattr(device, name)
             return None if number is None else index(number)

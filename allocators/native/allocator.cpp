@@ -192,6 +192,7 @@ int Allocator::release_cached(uint64_t *released) {
     check_open();
     uint64_t held = ledger_.reserved();
     poll_fences();
+    if (waiting_.empty()) ++ledger_.num_sync_all_streams;  // torch counts one without a wait, too
     await_waiting();
     release_unused();
     *released = held - ledger_.reserved();

@@ -290,11 +290,6 @@ class _Pass:
         if self._needed is not None and id(node) not in self._needed:
             self._pass_on(node, [None] * len(node.edges))
             return
-        if node.title == "AccumulateGrad":
-            self._leave_block()
-            if 0 in buffer:
-                self._leaf(node, buffer)
-            return
         stream = node.stream
         if stream is None:
             self._leave_block()
@@ -306,7 +301,10 @@ class _Pass:
                 if not is_current(stream):
                     self._blocked = True
                     self._block.enter_context(on_stream(stream))  # until the turn of another one
-        self._compute(node, buffer)
+        if node.title != "AccumulateGrad":
+            self._compute(node, buffer)
+        elif 0 in buffer:
+            self._leaf(node, buffer)
 
     def _leave_block(self) -> None:
         if self._blocked:
@@ -389,17 +387,7 @@ class _Pass:
             if not (self._add_up and (id(node), 0) in self._wanted):
                 return
         shared = sys.getrefcount(gradient) > _ALONE
-        stream = stream_at(leaf._layout)
-        if stream is not None and gradient._layout.place is leaf._layout.place:
-            if stream is not self._last:
-                self._use(stream)
-            if is_current(stream):
-                _add_to(leaf, gradient, shared=shared)
-            else:
-                with on_stream(stream):
-                    _add_to(leaf, gradient, shared=shared)
-        else:
-            _add_to(leaf, gradient, shared=shared)
+        _add_to(leaf, gradient, shared=shared)
         if state.after:
             for hook in list(state.after.values()):
                 hook(leaf)

@@ -23,6 +23,7 @@ from ...plugins.tracing.training_scope import scope
 from ..tensor.core.layout import Layout
 from ..tensor.core.tensor import Tensor, make_tensor
 from .grad_mode import recording
+from .gradient_streams import stream_at
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -291,7 +292,8 @@ def edge_of(tensor: Tensor) -> Any:
         return (state.node, state.number) if state.number else state.node
     node = None if state.accumulator is None else state.accumulator()
     if node is None:
-        node = Node("AccumulateGrad", (), _accumulate)
+        # Its gradients are added up, and hooks called, on the stream of its first use, as in torch.
+        node = Node("AccumulateGrad", (), _accumulate, (), stream_at(tensor._layout))
         node.variable = tensor
         state.accumulator = weakref.ref(node)
     return node

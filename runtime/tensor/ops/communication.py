@@ -11,14 +11,17 @@ from typing import Any
 
 from ...device_name import device as Device  # noqa: N812 - torch's class has a small name
 from ..backends.device_place import DevicePlace
+from ..core.memory_formats import channels_last, channels_last_3d
+from ..core.shapes import existing_axis
 from ..core.tensor import Tensor
 from ..core.tensor_errors import ArgumentError, ShapeError
 from ..places.place import Place
 from ..places.registry import place_of
 from .arithmetic import add
-from .copying import clone, copied_to, copy_
+from .copying import channels_come_last, clone, copied_to, copy_
 from .joining import cat
 from .packed_tensors import sent_together
+from .reshape import contiguous
 from .views import chunk, split
 
 __all__ = ["broadcast", "broadcast_coalesced", "gather", "reduce_add", "reduce_add_coalesced", "scatter"]
@@ -35,16 +38,16 @@ def broadcast(
         out: tensors on CUDA devices to write to, instead of ``devices``.
 
     Raises:
-        ValueError: both are given or none, or a shape of ``out`` differs.
+        ValueError: both are given or none, or one of ``out`` is on no CUDA device or of another shape.
     """
     if (devices is None) == (out is None):
         raise ArgumentError("broadcast: give either devices or out")
     if out is not None:
+        _check_devices("broadcast: out", out)
         for each in out:
             if each.shape != tensor.shape:
                 raise ShapeError(f"broadcast: out has shape {list(each.shape)}, and the tensor {list(tensor.shape)}")
-            copy_(each, tensor, non_blocking=True)
-        return tuple(out)
+        return tuple(copy_(each, tensor, non_blocking=True) for each in out)
     assert devices is not None
     return tuple(_sent(tensor, each) for each in devices)
 
@@ -124,12 +127,21 @@ def scatter(
         out: tensors to write to, instead of ``devices``.
 
     Raises:
-        ValueError: both are given or none, or the sizes do not fit.
+        ValueError: both are given or none, there is nothing to scatter to, one of ``out`` is on no CUDA device, or the
+            sizes do not fit.
     """
     del streams
     if (devices is None) == (out is None):
         raise ArgumentError("scatter: give either devices or out")
+    if not (devices or out):
+        raise ArgumentError("scatter: there is nothing to scatter to")
     if out is not None:
+        _check_devices("scatter: out", out)
+        axis = existing_axis(dim, tensor.ndim)
+        rest = (*tensor.shape[:axis], *tensor.shape[axis + 1 :])
+        for each in out:
+            if each.ndim != tensor.ndim or (*each.shape[:axis], *each.shape[axis + 1 :]) != rest:
+                raise ShapeError(f"scatter: out has shape {list(each.shape)}, and the tensor {list(tensor.shape)}")
         parts = split(tensor, [each.shape[dim] for each in out], dim)
         return tuple(copy_(to, part, non_blocking=True) for to, part in zip(out, parts, strict=True))
     assert devices is not None
@@ -149,14 +161,28 @@ def gather(tensors: Sequence[Tensor], dim: int = 0, destination: Any = None, *, 
         out: where to write it, instead.
 
     Raises:
-        ValueError: ``destination`` and ``out`` are given, or shapes do not fit.
+        ValueError: ``destination`` and ``out`` are given, there are no tensors, one is on no CUDA device, or shapes do
+            not fit.
     """
+    if not tensors:
+        raise ArgumentError("gather: there are no tensors to join")
+    _check_devices("gather: tensors", tensors)
     if out is not None:
         if destination is not None:
             raise ArgumentError("gather: give either destination or out")
         return copy_(out, gather(tensors, dim, out.device))
     where = "cpu" if destination == -1 else "cuda" if destination is None else destination
-    return cat([_sent(each, where) for each in tensors], dim)
+    made = cat([_sent(each, where) for each in tensors], dim)
+    if all(channels_come_last(each._layout) for each in tensors):
+        return contiguous(made, channels_last if made.ndim == 4 else channels_last_3d)
+    return made
+
+
+def _check_devices(what: str, tensors: Sequence[Tensor]) -> None:
+    """Raise ArgumentError where a tensor is not on a CUDA device."""
+    for position, each in enumerate(tensors):
+        if not each.is_cuda:
+            raise ArgumentError(f"{what} are on CUDA devices; number {position} is on {each.device}")
 
 
 def _all_sent(tensors: Sequence[Tensor], place: Place, buffer_size: int) -> list[Tensor]:

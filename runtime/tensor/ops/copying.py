@@ -65,12 +65,13 @@ def in_format(made: Tensor, memory_format: Any, source: Tensor | None = None) ->
     """
     if memory_format is None or memory_format is preserve_format:
         return made
-    if made is source and memory_format is contiguous_format and not _channels_come_last(made._layout):
+    if made is source and memory_format is contiguous_format and not channels_come_last(made._layout):
         return made
     return contiguous(made, memory_format)
 
 
-def _channels_come_last(layout: Layout) -> bool:
+def channels_come_last(layout: Layout) -> bool:
+    """Whether elements lie in ``channels_last`` or ``channels_last_3d``, and not in row-major order too."""
     if layout.contiguous or len(layout.shape) not in (4, 5):
         return False
     return is_in_format(channels_last if len(layout.shape) == 4 else channels_last_3d, layout.shape, layout.strides)

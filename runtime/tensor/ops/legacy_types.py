@@ -55,7 +55,7 @@ class LegacyType:
     def __call__(self, *args: Any, device: Any = None) -> Tensor:
         if device is not None and torch_device(device).type != self.device:
             raise ArgumentError(f"{self!r} makes tensors on {self.device}, not on {device}")
-        return legacy_tensor(self.dtype, self.device, args)
+        return legacy_tensor(self.dtype, self.device if device is None else device, args)
 
     def __instancecheck__(self, thing: Any) -> bool:
         return getattr(thing, "dtype", None) is self.dtype and thing.device.type == self.device
