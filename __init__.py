@@ -66,6 +66,8 @@ if TYPE_CHECKING:
     from . import utils as utils
     from .runtime.amp import GradScaler as GradScaler
     from .runtime.amp import autocast as autocast
+    from .runtime.amp.autocasting import get_autocast_dtype as get_autocast_dtype
+    from .runtime.amp.autocasting import is_autocast_enabled as is_autocast_enabled
     from .runtime.autograd import enable_grad as enable_grad
     from .runtime.autograd import inference_mode as inference_mode
     from .runtime.autograd import is_grad_enabled as is_grad_enabled
@@ -128,6 +130,7 @@ else:
 
     _BESIDE_TENSORS = {
         **dict.fromkeys(("autocast", "GradScaler"), "amp"),
+        **dict.fromkeys(("get_autocast_dtype", "is_autocast_enabled"), "amp.autocasting"),
         **dict.fromkeys(
             ("enable_grad", "inference_mode", "is_grad_enabled", "no_grad", "set_grad_enabled"), "autograd"
         ),

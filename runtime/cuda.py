@@ -64,11 +64,12 @@ from .memory_stats import (
 )
 from .native_functions import allocator_functions, allocator_handle
 from .pinned import PinnedBuffer, alloc_pinned
-from .profiler import cudart
+from .profiler import CudaError, check_error, cudart
 from .stream import Event, ExternalStream, Stream, StreamContext, current_stream, default_stream, set_stream, stream
 
 __all__ = [
     "Buffer",
+    "CudaError",
     "Event",
     "ExternalStream",
     "OutOfMemoryError",
@@ -83,6 +84,7 @@ __all__ = [
     "caching_allocator_alloc",
     "caching_allocator_delete",
     "can_device_access_peer",
+    "check_error",
     "clock_rate",
     "cudart",
     "current_device",

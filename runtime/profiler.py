@@ -1,5 +1,5 @@
 """``cuplug.cuda.profiler``: when NVIDIA's profilers look, if they were started to look at a part of the program only
-(``nsys profile --capture-range=cudaProfilerApi``); and ``cudart()``.
+(``nsys profile --capture-range=cudaProfilerApi``); and ``cudart()`` with ``check_error``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .default_runtime import default_runtime
 from .drivers.base import driver_error
 from .memory_stats import mem_get_info
 
-__all__ = ["cudart", "profile", "start", "stop"]
+__all__ = ["CudaError", "check_error", "cudart", "profile", "start", "stop"]
 
 
 def start() -> None:
@@ -85,6 +85,25 @@ def cudart() -> _Runtime:
     """Functions of CUDA's runtime library by their names there, for example ``cudart().cudaProfilerStart()``."""
     default_runtime()
     return _Runtime()
+
+
+CudaError = DriverError
+"""torch's name for what ``check_error`` raises."""
+
+
+def check_error(res: int) -> None:
+    """Raise the error that a code of CUDA's runtime library says; of 0 nothing.
+
+    Raises:
+        CudaError: it is not 0.
+    """
+    code = int(res)
+    if code:
+        name = cudart().cudaGetErrorString(code)
+        raise CudaError(code, name, "out of memory" if code == _OUT_OF_MEMORY else "a function of cudart() says so")
+
+
+_OUT_OF_MEMORY = 2
 
 
 def _of_current_device(*, enable: bool) -> None:

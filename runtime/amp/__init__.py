@@ -2,5 +2,6 @@
 
 from .autocasting import autocast
 from .gradient_scaler import GradScaler
+from .own_functions import custom_bwd, custom_fwd
 
-__all__ = ["GradScaler", "autocast"]
+__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]

@@ -13,10 +13,10 @@ from typing import Any
 from ..device import is_available
 from ..nn import casting as _casting  # noqa: F401 - it registers itself at the seam
 from ..tensor.core.casting_seam import autocasting, casting_as
-from ..tensor.core.dtypes import bfloat16, dtype_of, float16
+from ..tensor.core.dtypes import bfloat16, dtype, dtype_of, float16
 from ..tensor.core.tensor_errors import ArgumentError
 
-__all__ = ["autocast", "without_cuda"]
+__all__ = ["autocast", "get_autocast_dtype", "is_autocast_enabled", "without_cuda"]
 
 
 class autocast:  # noqa: N801 - torch's name
@@ -33,9 +33,8 @@ class autocast:  # noqa: N801 - torch's name
     ) -> None:
         if isinstance(device_type, bool):  # autocast(enabled) of cuda.amp, as in old programs
             device_type, enabled = "cuda", device_type
-        if device_type not in ("cuda", "cpu"):
-            raise ArgumentError(f"autocast: device_type is 'cuda' or 'cpu', not {device_type!r}")
-        kind = dtype_of(dtype) if dtype is not None else float16 if device_type == "cuda" else bfloat16
+        _check_kind("autocast", device_type)
+        kind = dtype_of(dtype) if dtype is not None else _FAST[device_type]
         if not kind.is_half:
             raise ArgumentError(f"autocast: dtype is float16 or bfloat16, not {kind!r}")
         self.device_type, self.fast_dtype = device_type, kind
@@ -60,6 +59,34 @@ class autocast:  # noqa: N801 - torch's name
                 return function(*args, **kwargs)
 
         return within
+
+
+def is_autocast_enabled(device_type: str = "cuda") -> bool:
+    """Whether this thread is within ``autocast`` of this kind of device.
+
+    Raises:
+        ValueError: there is no such kind of device.
+    """
+    _check_kind("is_autocast_enabled", device_type)
+    return autocasting.fast.get(device_type) is not None
+
+
+def get_autocast_dtype(device_type: str = "cuda") -> dtype:
+    """The half type in which ``autocast`` of this kind of device computes: where it is off, that it would take.
+
+    Raises:
+        ValueError: there is no such kind of device.
+    """
+    _check_kind("get_autocast_dtype", device_type)
+    return autocasting.fast.get(device_type) or _FAST[device_type]
+
+
+_FAST = {"cuda": float16, "cpu": bfloat16}
+
+
+def _check_kind(name: str, device_type: Any) -> None:
+    if device_type not in _FAST:
+        raise ArgumentError(f"{name}: device_type is 'cuda' or 'cpu', not {device_type!r}")
 
 
 def without_cuda(what: str) -> bool:

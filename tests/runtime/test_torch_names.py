@@ -67,6 +67,27 @@ def test_memory_is_counted_in_nested_dictionaries(cuda: Any) -> None:
         cuda.memory._record_memory_history()
 
 
+def test_codes_of_the_runtime_library_become_errors(cuda: Any) -> None:
+    cuda.check_error(cuda.cudart().cudaProfilerStart())
+    with pytest.raises(cuda.CudaError, match="out of memory"):
+        cuda.check_error(2)
+    with pytest.raises(RuntimeError, match="CUDA_ERROR_INVALID_VALUE"):
+        cuda.check_error(1)
+
+
+def test_a_context_names_its_device_too(cuda: Any) -> None:
+    held = cuda.caching_allocator_alloc(1000, cuda.device(0))
+    assert cuda.memory_allocated(cuda.device(0)) == 1024
+    cuda.caching_allocator_delete(held)
+
+
+def test_emptying_the_cache_counts_among_what_waits_for_all_streams(cuda: Any) -> None:
+    cuda.alloc(100)
+    before = cuda.memory_stats()["num_sync_all_streams"]
+    cuda.empty_cache()
+    assert cuda.memory_stats()["num_sync_all_streams"] == before + 1
+
+
 def test_the_fraction_of_the_memory_is_what_was_set(cuda: Any) -> None:
     assert cuda.get_per_process_memory_fraction() == 1.0
     cuda.set_per_process_memory_fraction(0.5)

@@ -119,3 +119,66 @@ def test_a_weight_converted_without_gradients_is_not_used_with_them(device: str)
             layer(x)
         layer(x).float().sum().backward()
     assert layer.weight.grad is not None
+
+
+def test_what_autocast_does_can_be_asked(device: str) -> None:
+    kind = cuplug.device(device).type
+    usual = cuplug.float16 if kind == "cuda" else cuplug.bfloat16
+    other = cuplug.bfloat16 if kind == "cuda" else cuplug.float16
+    assert not cuplug.is_autocast_enabled(kind)
+    assert cuplug.get_autocast_dtype(kind) is usual
+    with cuplug.autocast(kind, other):
+        assert cuplug.is_autocast_enabled(kind)
+        assert cuplug.get_autocast_dtype(kind) is other
+        with cuplug.autocast(kind, enabled=False):
+            assert not cuplug.is_autocast_enabled(kind)
+    with pytest.raises(ValueError, match="'cuda' or 'cpu'"):
+        cuplug.is_autocast_enabled("tpu")
+
+
+def test_own_functions_run_in_the_types_that_they_ask_for(device: str) -> None:
+    kind = cuplug.device(device).type
+    seen: list[Any] = []
+
+    class Converted(cuplug.autograd.Function):
+        @staticmethod
+        @cuplug.amp.custom_fwd(device_type=kind, cast_inputs=cuplug.float32)
+        def forward(ctx: Any, x: Any, others: Any) -> Any:
+            seen.append((x.dtype, others[0]["y"].dtype, cuplug.is_autocast_enabled(kind)))
+            ctx.save_for_backward(others[0]["y"])
+            return x @ others[0]["y"]
+
+        @staticmethod
+        @cuplug.amp.custom_bwd(device_type=kind)
+        def backward(ctx: Any, gradient: Any) -> Any:
+            seen.append(cuplug.is_autocast_enabled(kind))
+            return gradient @ ctx.saved_tensors[0].t(), None
+
+    class AsItComes(cuplug.autograd.Function):
+        @staticmethod
+        @cuplug.amp.custom_fwd(device_type=kind)
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        @cuplug.amp.custom_bwd(device_type=kind)
+        def backward(ctx: Any, gradient: Any) -> Any:
+            seen.append((cuplug.is_autocast_enabled(kind), cuplug.get_autocast_dtype(kind)))
+            return gradient * 2
+
+    half = cuplug.bfloat16
+    x = cuplug.ones(2, 2, dtype=half, device=device, requires_grad=True)
+    y = cuplug.ones(2, 2, dtype=half, device=device)
+    with cuplug.autocast(kind, half):
+        made = Converted.apply(x, ({"y": y},))
+    assert made.dtype is cuplug.float32
+    made.sum().backward()
+    assert seen == [(cuplug.float32, cuplug.float32, False), False]
+    assert Converted.apply(x, ({"y": y},)).dtype is half
+    seen.clear()
+    with cuplug.autocast(kind, half):
+        made = AsItComes.apply(x)
+    made.sum().backward()
+    AsItComes.apply(x).sum().backward()
+    assert [enabled for enabled, _ in seen] == [True, False]
+    assert seen[0][1] is half

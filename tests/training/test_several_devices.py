@@ -323,6 +323,13 @@ def test_replicas_send_gradients_home(running: str) -> None:
     assert not replicate(net, [0, 1], detach=True)[1].weight.requires_grad
 
 
+def test_old_constructors_take_a_device(running: str) -> None:
+    assert cuplug.cuda.FloatTensor(1, device=1).device.index == 1
+    with cuplug.cuda.device(1):
+        assert cuplug.cuda.FloatTensor(1, device=0).device.index == 0
+        assert cuplug.cuda.FloatTensor(1).device.index == 1
+
+
 def test_the_functions_of_comm(running: str) -> None:
     x = cuplug.arange(6.0).cuda()
     sent = comm.broadcast(x, [0, 1])
@@ -340,7 +347,23 @@ def test_the_functions_of_comm(running: str) -> None:
     assert [each.tolist() for each in parts] == [[0, 1, 2, 3], [4, 5]]
     assert comm.gather(parts, destination=-1).tolist() == x.tolist()
     assert comm.gather(parts, out=cuplug.empty(6, device="cuda:1")).device.index == 1
-    with pytest.raises(ValueError, match="either devices or out"):
-        comm.broadcast(x)
+    refused = (
+        lambda: comm.broadcast(x),
+        lambda: comm.broadcast(x, out=[cuplug.empty(6)]),
+        lambda: comm.scatter(x, []),
+        lambda: comm.scatter(x, out=[]),
+        lambda: comm.scatter(x, out=[cuplug.empty(6)]),
+        lambda: comm.scatter(x, out=[cuplug.empty(6, 1, device="cuda")]),
+        lambda: comm.gather([]),
+        lambda: comm.gather([x.cpu(), x]),
+        lambda: comm.gather(parts, destination="cpu", out=cuplug.empty(6)),
+    )
+    for call in refused:
+        with pytest.raises(ValueError, match=r"broadcast|scatter|gather"):
+            call()
+    last = cuplug.ones(4, 3, 2, 2).contiguous(memory_format=cuplug.channels_last)
+    gathered = comm.gather(comm.scatter(last, [0, 1]))
+    assert gathered.is_contiguous(memory_format=cuplug.channels_last)
+    assert not gathered.is_contiguous()
     with pytest.raises(ValueError, match="shapes"):
         comm.reduce_add([x, x[:2]])
