@@ -14,6 +14,7 @@ from ..tensor.core.casting_seam import autocasting, seam
 from ..tensor.core.dtypes import dtype, float32
 from ..tensor.core.tensor import Tensor
 from ..tensor.ops.copying import copied_to
+from ..tensor.ops.promotion import common_dtype
 from ..tensor.places.elementwise_table import Elementwise
 from ..tensor.places.place import place_at
 
@@ -22,12 +23,14 @@ __all__ = ["bare_in_fast", "cast_to_fast", "cast_to_full", "full_type"]
 _FULL_ON_CUDA = frozenset(
     (
         *("acos", "asin", "cosh", "erfinv", "exp", "expm1", "log", "log10", "log1p", "log2", "pow", "reciprocal"),
-        *("rsqrt", "sinh", "tan", "cumprod", "cumsum", "log_softmax", "norm", "prod", "softmax", "sum"),
+        *("rsqrt", "sinh", "tan", "cumprod", "cumsum", "log_softmax", "logsumexp", "norm", "prod", "softmax", "sum"),
     )
 )
 """What runs in float32 on CUDA devices (PyTorch, "Automatic Mixed Precision: CUDA Ops that can autocast to float32");
 of these, what are lines of tables. Losses and normalisations convert by themselves."""
 _FULL_ON_CPU = frozenset(("prod",))
+_WIDEST = frozenset(("dot", "index_put", "scatter_add"))
+"""What runs in the widest type of its operands, on all devices."""
 
 
 def _convert(operation: Hashable, operands: Sequence[Any]) -> Sequence[Any]:
@@ -46,12 +49,19 @@ def _convert(operation: Hashable, operands: Sequence[Any]) -> Sequence[Any]:
             return operands  # a reduction in a type that was asked for
     else:
         return operands
+    if name in _WIDEST:
+        return _cast_to_widest(operands)
     first = next(each for each in operands if isinstance(each, Tensor))
     full = _FULL_ON_CPU if first.device.type == "cpu" else _FULL_ON_CUDA
     return cast_to_full(*operands) if name in full else operands
 
 
 seam.convert = _convert
+
+
+def _cast_to_widest(operands: Sequence[Any]) -> Sequence[Any]:
+    kind = common_dtype(operands)
+    return [each if each.dtype is kind else copied_to(each, place_at(each._layout), kind) for each in operands]
 
 
 def _wanted(tensors: Sequence[Any]) -> dtype | None:

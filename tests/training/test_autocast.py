@@ -11,7 +11,7 @@ from cuplug.runtime.nn import casting
 FAST = ["x @ y", "torch.mm(x, y)", "torch.matmul(x, y)", "torch.addmm(z, x, y)", "torch.einsum('ij,jk->ik', x, y)"]
 FULL = [
     *("h.exp()", "h.log()", "h.pow(2)", "2 ** h", "1 / h", "h.rsqrt()", "h.sum()", "h.prod()", "h.cumsum(0)"),
-    *("h.norm()", "torch.softmax(h, 0)", "h.tan()", "h.log_softmax(0)"),
+    *("h.norm()", "torch.softmax(h, 0)", "h.tan()", "h.log_softmax(0)", "torch.logsumexp(h, 0)"),
 ]
 SAME = ["h + h", "h * x", "h.mean()", "h.tanh()", "h.sum(dtype=torch.float64)", "h.relu()", "h.max()"]
 """What runs in the type that it would run in without ``autocast``."""
@@ -119,6 +119,26 @@ def test_a_weight_converted_without_gradients_is_not_used_with_them(device: str)
             layer(x)
         layer(x).float().sum().backward()
     assert layer.weight.grad is not None
+
+
+def test_some_operations_take_the_wider_type(device: str) -> None:
+    half, single = cuplug.full((3,), 1.25, dtype=cuplug.bfloat16, device=device), cuplug.ones(3, device=device)
+    with cuplug.autocast(device, cuplug.bfloat16):
+        assert cuplug.dot(half, single).dtype is cuplug.dot(single, single).dtype is cuplug.float32
+        assert half.dot(half).dtype is cuplug.bfloat16
+        index = cuplug.tensor([2, 0, 0], device=device)
+        assert cuplug.scatter_add(half, 0, index, single).tolist() == [3.25, 1.25, 2.25]
+        assert single.index_put((index[:1],), half[:1]).tolist() == [1, 1, 1.25]
+        tracked = half.clone().requires_grad_()
+        tracked.dot(single).backward()
+    assert tracked.grad.tolist() == [1, 1, 1]
+    assert tracked.grad.dtype is cuplug.bfloat16
+
+
+def test_logsumexp_computes_in_float32_from_its_first_step(running: str) -> None:
+    x = (cuplug.rand(9, device="cuda") * 9).bfloat16()
+    with cuplug.autocast("cuda", cuplug.bfloat16):
+        assert cuplug.logsumexp(x, 0).item() == cuplug.logsumexp(x.float(), 0).item()
 
 
 def test_what_autocast_does_can_be_asked(device: str) -> None:

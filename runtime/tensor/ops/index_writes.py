@@ -235,6 +235,8 @@ def index_put_(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, 
 
 def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
     """A copy with ``values`` at ``indices``: see ``index_put_``, whose arguments and errors these are."""
+    if seam.on:
+        input, values = seam.convert(("index_put",), (input, values))
     return index_put_(copied(input), indices, values, accumulate)
 
 

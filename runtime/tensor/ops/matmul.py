@@ -11,7 +11,7 @@ from ..core.layout import Layout
 from ..core.shapes import Shape, broadcast_shapes
 from ..core.tensor import Tensor, make_tensor
 from ..core.tensor_errors import ElementTypeError, ShapeError
-from ..places.dispatch import Plan, PlanForOnce, dispatch
+from ..places.dispatch import Plan, PlanForOnce, dispatch, plan_for
 from ..places.elementwise_table import COPY
 from ..places.place import place_at
 from .copying import copied_to
@@ -94,6 +94,9 @@ def dot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """
     if len(input._layout.shape) != 1 or len(other._layout.shape) != 1:
         raise ShapeError(f"dot: both must have one dimension; they have {input.ndim} and {other.ndim}")
+    if seam.on and out is None:  # in mixed precision the wider of both types, and none that is narrower
+        operands = seam.convert(("dot",), (input, other))
+        return plan_for("matmul", _prepare, operands)(*operands)  # type: ignore[no-any-return]
     return matmul(input, other, out=out)
 
 

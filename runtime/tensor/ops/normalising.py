@@ -87,6 +87,7 @@ def logsumexp(input: Tensor, dim: Axes, keepdim: bool = False, *, out: Tensor | 
     Raises:
         IndexError: there is no such dimension.
     """
+    input = for_rows("logsumexp", input)
     x = to(input, floating(input.dtype))
     axes = normal_axes(dim, x.ndim)
     if 0 in x.shape:

@@ -60,7 +60,7 @@ class _Named:
 _REBUILD = _Named("torch._utils", "_rebuild_tensor_v2")
 
 
-def save(obj: Any, f: Any) -> None:
+def save(obj: Any, f: Any, *, _use_new_zipfile_serialization: bool = True) -> None:
     """Write tensors, and dictionaries, lists and tuples of them and of numbers and text, to a file that PyTorch reads.
 
     Tensors that share memory do so again when they are loaded.
@@ -68,10 +68,14 @@ def save(obj: Any, f: Any) -> None:
     Args:
         obj: what to write.
         f: a path, or a file that is open for writing bytes.
+        _use_new_zipfile_serialization: True: there is no other form of file.
 
     Raises:
         TypeError: something in ``obj`` is none of these.
+        ValueError: the form of file before PyTorch 1.6 is asked for.
     """
+    if not _use_new_zipfile_serialization:
+        raise ArgumentError("save: the form of file before PyTorch 1.6 is not part of cuplug")
     storages: dict[int, tuple[str, Storage]] = {}
     pickled = io.BytesIO()
     _Writer(pickled, storages).dump(obj)

@@ -323,6 +323,8 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Ten
 
     ``out`` says where to write the result; it is given the result's shape.
     """
+    if seam.on:
+        input, src = seam.convert(("scatter_add",), (input, src))
     return into(out, scatter_add_(copied(input), dim, index, src), exact=True)
 
 

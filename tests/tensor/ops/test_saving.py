@@ -63,6 +63,16 @@ def test_tensors_go_where_they_are_wanted(running: str) -> None:
     assert cuplug.load(file, map_location=lambda storage, _: storage).is_cpu
 
 
+def test_there_is_one_form_of_file(running: str) -> None:
+    file = io.BytesIO()
+    cuplug.save([cuplug.ones(2)], file, _use_new_zipfile_serialization=True)
+    file.seek(0)
+    with pytest.raises(RuntimeError, match="nvidia0"):
+        cuplug.load(file, "nvidia0")
+    with pytest.raises(ValueError, match=r"before PyTorch 1\.6"):
+        cuplug.save([cuplug.ones(2)], file, _use_new_zipfile_serialization=False)
+
+
 def test_nothing_of_a_file_is_run() -> None:
     class Wicked:
         def __reduce__(self) -> Any:
