@@ -6,6 +6,17 @@ from typing import Any
 
 from .device import current_device, device_count, is_available, set_device, synchronize
 from .device_name import device
+from .memory_stats import (
+    empty_cache,
+    max_memory_allocated,
+    max_memory_reserved,
+    mem_get_info,
+    memory_allocated,
+    memory_reserved,
+    memory_stats,
+    reset_accumulated_memory_stats,
+    reset_peak_memory_stats,
+)
 from .stream import current_stream, set_stream
 
 __all__ = [
@@ -14,7 +25,16 @@ __all__ = [
     "current_device_index",
     "current_stream",
     "device_count",
+    "empty_cache",
+    "get_memory_info",
     "is_available",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "reset_accumulated_memory_stats",
+    "reset_peak_memory_stats",
     "set_device_idx",
     "set_device_index",
     "set_stream",
@@ -45,5 +65,6 @@ def set_device_index(device: Any, /) -> None:
     set_device(device)
 
 
+get_memory_info = mem_get_info
 current_device_idx = current_device_index
 set_device_idx = set_device_index

@@ -129,6 +129,21 @@ def test_what_names_no_device_goes_to_the_default_one(cuda: Any) -> None:
     assert cuplug.accelerator.current_device_index() == 0
 
 
+def test_memory_is_counted_under_names_that_do_not_say_cuda(cuda: Any) -> None:
+    accelerator = cuplug.accelerator
+    before = accelerator.memory_stats()["active_bytes.all.current"]
+    held = cuda.alloc(1000)
+    assert accelerator.memory_allocated(0) == accelerator.max_memory_allocated() == cuda.memory_allocated()
+    assert accelerator.memory_stats()["active_bytes.all.current"] == before + 1024
+    assert accelerator.memory_reserved() == accelerator.max_memory_reserved() > 0
+    assert accelerator.get_memory_info() == cuda.mem_get_info()
+    del held
+    accelerator.empty_cache()
+    accelerator.reset_accumulated_memory_stats()
+    accelerator.reset_peak_memory_stats()
+    assert accelerator.max_memory_reserved() == accelerator.memory_reserved() == 0
+
+
 def test_what_cuplug_will_not_have_says_so() -> None:
     for name, said in {
         "complex64": "complex",
