@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..allocators.errors import DriverError
+from .checks import whole_number
 from .default_runtime import default_runtime
 from .drivers.base import driver_error
 from .memory_stats import mem_get_info
@@ -96,8 +97,9 @@ def check_error(res: int) -> None:
 
     Raises:
         CudaError: it is not 0.
+        TypeError: it is no whole number.
     """
-    code = int(res)
+    code = whole_number(res, "the code of an error")
     if code:
         name = cudart().cudaGetErrorString(code)
         raise CudaError(code, name, "out of memory" if code == _OUT_OF_MEMORY else "a function of cudart() says so")

@@ -92,6 +92,7 @@ TABLE: dict[str, tuple[Call, list[Any]]] = {
     "caching_allocator_alloc(stream)": (lambda f, wrong: f.cuda.caching_allocator_alloc(8, None, wrong), HANDLE),
     "caching_allocator_delete(mem_ptr)": (lambda f, wrong: f.cuda.caching_allocator_delete(wrong), [None, *SIZE]),
     "get_stream_from_external(data_ptr)": (lambda f, wrong: f.cuda.get_stream_from_external(wrong), [None, *HANDLE]),
+    "check_error(res)": (lambda f, wrong: f.cuda.check_error(wrong), [None, *SIZE]),
     "mem_get_info(device)": (lambda f, wrong: f.cuda.mem_get_info(wrong), DEVICE),
     "memory_tag(name)": (lambda f, wrong: _enter(f.cuda.memory_tag(wrong)), [None, *NUMBER[1:], "", 5]),
     "sleep(tag)": (lambda f, wrong: f.cuda.sleep(wrong), [None, *NUMBER, ""]),
@@ -152,6 +153,7 @@ TABLE: dict[str, tuple[Call, list[Any]]] = {
     "init(plugins)": (lambda _, wrong: cuplug.init(plugins=wrong), NOT_ONE),
 }
 TAKES_NOTHING = {
+    "CudaError",
     "OutOfMemoryError",
     "cudart",
     "is_current_stream_capturing",
