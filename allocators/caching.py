@@ -26,8 +26,8 @@ _SMALL_SEGMENT = 2 * _MIB
 _LEAST_SEGMENT, _MOST_SEGMENT, _SEGMENTS_OF_ALL = 8 * _MIB, 64 * _MIB, 48
 _LEAST_SEGMENT_BELOW_PEAK = 64 * _MIB
 _SETTLED_EXCESS = (256, 20, 16)
-"""Parts of the peak: what repeats may take so much more, to come to rest. The next where one more cycle, exactly the
-same, was not enough."""
+"""Parts of the peak: what repeats may take so much more, to come to rest; the next for every 16 segments given back."""
+_EXCHANGED_FOR_MORE = 16
 _SPARE_TIMES, _RATION_KEPT = 8, 60
 _RELAXED_TIMES = 4
 """Memory stays tight until this many times as much is left as is held."""
@@ -58,9 +58,11 @@ class CachingAllocator(Allocator):
       soon need none.
     - A program that repeats itself comes to rest: where the large blocks that it asks for have come twice in the same
       order, with no new peak the second time (``recurrence.py``), up to 1/256 of the peak is reserved beyond it before
-      a segment is given back. Else two segments could take each other's place in each iteration, for ever. If what
-      repeats is no part of something larger, large segments are broken like others, for what is cut from them comes
-      back; and if segments are still given back then, it is up to 1/20 after the second cycle and 1/16 after the third.
+      a segment is given back. Else two segments could take each other's place in each iteration, for ever. Where what
+      repeats is no part of something larger, and no mere layer (some 256 large blocks at least), blocks of up to 64 MiB
+      break large segments like others: several segments would take the place of each, for ever. A larger block still
+      has a segment of its own, and pins none. If 16 segments are given back even then, up to 1/20 is granted, after 32
+      up to 1/16. A new peak begins all this again.
     - Memory is tight once less is left than is held, until four times as much is left. Then blocks of many sizes must
       not pin each other's segments. So a block of 4 MiB or more gets a segment of its own, rounded up to 2 MiB, if that
       wastes at most 1/12 of the block, and an existing piece serves it only if at most 1/8 of the block is left over;
@@ -172,7 +174,7 @@ class CachingAllocator(Allocator):
         large = _SPARE_TIMES * max(nbytes, _LEAST_SEGMENT_BELOW_PEAK)
         if piece[0] <= large or self._ration.left(self._allocations) <= _RATION_KEPT:
             return False
-        return not self._recurrence.repeats()
+        return nbytes > _LEAST_SEGMENT_BELOW_PEAK or self._recurrence.repetitions() == 0
 
     def _grow(self, pool: Pool, nbytes: int) -> tuple[HeldMemory, int, int]:
         if self.garbage_collection_threshold and not self._is_kept(pool.stream):
@@ -253,6 +255,8 @@ class CachingAllocator(Allocator):
             leaving.append(segment)
             excess -= segment.nbytes
         self._ration.spend(len(leaving))
+        if leaving and self._recurrence.repetitions():
+            self._recurrence.exchanged += len(leaving)
         self._give_back(leaving)
 
     def _may_settle(self, nbytes: int) -> bool:
@@ -260,8 +264,8 @@ class CachingAllocator(Allocator):
         settled = self._recurrence.settled + nbytes
         if settled > self._most_reserved // _SETTLED_EXCESS[-1] or not self._recurrence.repeats():
             return False
-        step = min(max(self._recurrence.repetitions(), 1), len(_SETTLED_EXCESS)) - 1
-        return settled <= self._most_reserved // _SETTLED_EXCESS[step]
+        more = self._recurrence.exchanged // _EXCHANGED_FOR_MORE if self._recurrence.repetitions() else 0
+        return settled <= self._most_reserved // _SETTLED_EXCESS[min(more, len(_SETTLED_EXCESS) - 1)]
 
     # --- where memory is tight
 

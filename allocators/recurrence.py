@@ -14,7 +14,7 @@ __all__ = ["FACTOR", "HIGHEST_MARK", "Recurrence"]
 FACTOR, HIGHEST_MARK = 0x9E3779B97F4A7C15, 1 << 59
 """The allocator keeps a sum of 64 bits, which each request doubles before its bytes times the factor are added: what
 was asked for more than some 50 requests ago has been shifted out. Where the sum is below the latter, it is a mark."""
-_MOST_MARKS = 4096
+_MOST_MARKS, _LEAST_CYCLE = 4096, 8
 
 
 class Recurrence:
@@ -25,6 +25,8 @@ class Recurrence:
         """How many marks there have been."""
         self.settled = 0
         """Bytes that the allocator has granted a program beyond its rules, to let it come to rest."""
+        self.exchanged = 0
+        """How many segments the allocator gave back, while the program repeated itself, since the latest start."""
         self._started = 0  # how many there were when a cycle may first have begun
         self._marks: list[int] = []
         self._looked_at = 0
@@ -40,6 +42,7 @@ class Recurrence:
     def start(self) -> None:
         """Let no cycle begin before this moment."""
         self._started = self.count
+        self.exchanged = 0
 
     def repeats(self) -> bool:
         """Whether the latest requests have come twice, in the same order, the second time since the latest start."""
@@ -51,8 +54,13 @@ class Recurrence:
         return self.repeats() and not self._larger
 
     def repetitions(self) -> int:
-        """For how many cycles the program has gone on since the latest start; 0 unless it repeats as a whole."""
-        return (self.count - self._started) // self._cycle if self.repeats_as_a_whole() else 0
+        """For how many cycles the program has gone on since the latest start; 0 unless it repeats as a whole.
+
+        And 0 for cycles of less than 8 marks: before the first iteration is at its end, layers that are alike repeat.
+        """
+        if not self.repeats_as_a_whole() or self._cycle < _LEAST_CYCLE:
+            return 0
+        return (self.count - self._started) // self._cycle
 
     def _look(self) -> None:
         """Find the cycle that has come twice of late, and what it is a part of: how many marks each has, 0 for none."""

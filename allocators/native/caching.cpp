@@ -106,7 +106,8 @@ Pool *CachingAllocator::pool_of(uint64_t stream, bool small) {
 bool CachingAllocator::spares(const Block *piece, const Pool *pool, uint64_t nbytes) {
   if (pool->small || options_.follows_torch || piece->before != nullptr || piece->after != nullptr) return false;
   return piece->nbytes > SPARE_TIMES * std::max(nbytes, LEAST_SEGMENT_BELOW_PEAK) &&
-         ration_.left(allocations_) > RATION_KEPT && !recurrence_.repeats();
+         ration_.left(allocations_) > RATION_KEPT &&
+         (nbytes > LEAST_SEGMENT_BELOW_PEAK || recurrence_.repetitions() == 0);
 }
 
 Block *CachingAllocator::grow(Pool *pool, uint64_t nbytes) {
@@ -198,15 +199,16 @@ void CachingAllocator::make_room(uint64_t nbytes) {
     excess -= int64_t(piece->nbytes);
   }
   ration_.spend(int64_t(leaving.size()));
+  if (!leaving.empty() && recurrence_.repetitions() != 0) recurrence_.exchanged += leaving.size();
   give_back(leaving);
 }
 
 /* Whether to reserve `nbytes` more beyond the peak, for a program that repeats itself. */
 bool CachingAllocator::may_settle(uint64_t nbytes) {
-  const uint64_t settled = recurrence_.settled + nbytes, steps = std::size(SETTLED_EXCESS);
-  if (settled > most_reserved_ / SETTLED_EXCESS[steps - 1] || !recurrence_.repeats()) return false;
-  const uint64_t step = std::min(std::max(recurrence_.repetitions(), uint64_t(1)), steps) - 1;
-  return settled <= most_reserved_ / SETTLED_EXCESS[step];
+  const uint64_t settled = recurrence_.settled + nbytes, last = std::size(SETTLED_EXCESS) - 1;
+  if (settled > most_reserved_ / SETTLED_EXCESS[last] || !recurrence_.repeats()) return false;
+  const uint64_t more = recurrence_.repetitions() != 0 ? recurrence_.exchanged / EXCHANGED_FOR_MORE : 0;
+  return settled <= most_reserved_ / SETTLED_EXCESS[std::min(more, last)];
 }
 
 /* --- where memory is tight */

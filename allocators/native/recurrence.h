@@ -16,21 +16,28 @@ class Recurrence {
     if (sum_ >> (64 - MARK_BITS) == 0) mark();
   }
   /* Let no cycle begin before this moment. */
-  void start() { started_ = count(); }
+  void start() {
+    started_ = count();
+    exchanged = 0;
+  }
   /* Whether the latest requests have come twice, in the same order, for the second time since the latest `start`. */
   bool repeats();
   /* The same, and what repeats is no part of something larger that has come but once. */
   bool repeats_as_a_whole() { return repeats() && larger_ == 0; }
 
-  /* For how many cycles the program has gone on since the latest `start`; 0 unless it repeats as a whole. */
-  uint64_t repetitions() { return repeats_as_a_whole() ? (count() - started_) / cycle_ : 0; }
+  /* For how many cycles the program has gone on since the latest `start`; 0 unless it repeats as a whole, and for cycles
+   * as short as those of layers that are alike. */
+  uint64_t repetitions() {
+    return repeats_as_a_whole() && cycle_ >= LEAST_CYCLE ? (count() - started_) / cycle_ : 0;
+  }
 
   uint64_t settled = 0; /* bytes granted a program beyond the rules, to let it come to rest */
+  uint64_t exchanged = 0; /* segments given back while it repeated itself, since the latest `start` */
 
  private:
   static constexpr uint64_t FACTOR = 0x9E3779B97F4A7C15u;
   static constexpr int MARK_BITS = 5;
-  static constexpr size_t MOST_MARKS = 4096;
+  static constexpr size_t MOST_MARKS = 4096, LEAST_CYCLE = 8;
 
   void mark();
   uint64_t count() const { return forgotten_ + marked_; }
