@@ -71,4 +71,6 @@ def runtime_for(name: str, allocator: AllocatorChoice | None) -> Runtime:
         raise CuplugError(
             f"{name} needs memory of a CUDA device, and cuplug runs on the driver {driver.name!r}: unset CUPLUG_DRIVER"
         )
+    if not driver.device_count():
+        raise CuplugError(f"{name} needs memory of a CUDA device, and there is none (see CUDA_VISIBLE_DEVICES)")
     return runtime

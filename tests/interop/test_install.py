@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 
 import cuplug
 import pytest
@@ -58,6 +59,13 @@ def test_the_simulator_is_refused_for_libraries_that_need_a_device(monkeypatch):
             installations.runtime_for("CuPy", None)
     finally:
         cuplug.shutdown()
+
+
+def test_no_visible_device_is_told_before_a_library_is_changed(monkeypatch):
+    driver = SimpleNamespace(name="cuda", device_count=lambda: 0)
+    monkeypatch.setattr(installations, "init", lambda allocator: SimpleNamespace(driver=driver))
+    with pytest.raises(cuplug.CuplugError, match="CuPy needs memory of a CUDA device, and there is none"):
+        installations.runtime_for("CuPy", None)
 
 
 def test_an_unknown_allocator_is_an_error_that_lists_the_known(monkeypatch):

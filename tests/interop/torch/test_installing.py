@@ -30,7 +30,11 @@ def fake_torch(tmp_path: Path) -> str:
         from types import SimpleNamespace
         __version__ = os.environ.get("FAKE_VERSION", "2.11.0")
         version = SimpleNamespace(cuda=os.environ.get("FAKE_CUDA"), git_version="0")
-        cuda = SimpleNamespace(_lazy_call=lambda call: None, is_initialized=lambda: "FAKE_USED" in os.environ)
+        cuda = SimpleNamespace(
+            _lazy_call=lambda call: None,
+            is_initialized=lambda: "FAKE_USED" in os.environ,
+            device_count=lambda: 0,
+        )
         """)
     )
     return str(tmp_path)
@@ -51,6 +55,13 @@ def refusal(fake_torch: str, allocator: str = "expandable", **environment: str) 
 @needs_native
 def test_a_pytorch_without_cuda_is_refused(fake_torch: str) -> None:
     assert "has no CUDA" in refusal(fake_torch)
+
+
+@needs_native
+def test_a_pytorch_that_finds_no_device_is_refused_where_a_program_asks_for_it_by_name(fake_torch: str) -> None:
+    done = run('from cuplug.interop import install\ninstall("torch")', PYTHONPATH=fake_torch, FAKE_CUDA="13.0")
+    assert done.returncode == 1
+    assert "PyTorch finds no CUDA device" in done.stderr.strip().splitlines()[-1]
 
 
 @needs_native

@@ -645,7 +645,11 @@ KNOWN = (
     Known(
         "`isin`, `topk` and `kthvalue` of bool",
         r"torch\.(isin|topk|kthvalue)\(x",
-        lambda it: it.refused("Bool|bool") and it.is_what_torch_makes("", "uint8"),
+        # What PyTorch on CUDA makes of no elements of a tensor without dimensions is no measure: see below.
+        lambda it: (
+            it.refused("Bool|bool")
+            and (it.is_what_torch_makes("", "uint8") or it.is_what_torch_makes("", "uint8", device="cpu"))
+        ),
     ),
     Known(
         "`trace` of bool and of halves",
@@ -719,7 +723,7 @@ KNOWN = (
         r"torch\.(nansum|cumsum|cumprod|index_select|histc)\(.*out=",
         lambda it: (
             it.accepted("cannot be stored in|gives floating-point numbers|cannot be of cuplug.bool")
-            and it.case.tensors["x"][0].size == 0
+            and any(values.size == 0 for values, _, _ in it.case.tensors.values())
         ),
     ),
     Known(
