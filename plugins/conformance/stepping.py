@@ -103,8 +103,13 @@ def chosen_lines(
 
 
 def _traced(code: Code, operation: Callable[[], object], every_line: Callable[..., Any]) -> None:
+    def every_call(frame: FrameType, _event: str, _: object) -> Any:
+        return every_line if frame in code else None
+
+    # The function has a name here because CPython may still call it when it has let go of it: a collection that begins
+    # while a call is told of may run a finaliser, and what ``every_line`` raises there ends the tracing.
     before = sys.gettrace()
-    sys.settrace(lambda frame, _event, _argument: every_line if frame in code else None)
+    sys.settrace(every_call)
     try:
         operation()
     finally:

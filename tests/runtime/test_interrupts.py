@@ -56,10 +56,12 @@ class RaisesAtLine:
         self.where = ""
 
     def __enter__(self) -> None:
-        sys.settrace(self._call)
+        self._held = self._call  # see ``_traced`` in plugins/conformance/stepping.py
+        sys.settrace(self._held)
 
     def __exit__(self, *_exception: object) -> None:
         sys.settrace(None)
+        self._held = None
 
     def _call(self, frame: FrameType, _event: str, _argument: Any) -> Any:
         return self._line if _is_the_runtimes(frame.f_code.co_filename) else None

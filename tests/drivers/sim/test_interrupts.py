@@ -186,7 +186,8 @@ class Tracer:
         self.lines: list[tuple[str, int]] = []
 
     def run(self, call: Callable[[], object]) -> None:
-        sys.settrace(self._enter)
+        enter = self._enter  # see ``_traced`` in plugins/conformance/stepping.py
+        sys.settrace(enter)
         try:
             call()
         finally:

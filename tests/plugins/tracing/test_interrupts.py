@@ -34,10 +34,12 @@ class Interrupts:
     def __enter__(self) -> None:
         # Python 3.12 tells of instructions only if it was asked to, of any frame, before the tracing begins.
         sys._getframe().f_trace_opcodes = self.event == "opcode"
-        sys.settrace(self.trace)
+        self._held = self.trace  # see ``_traced`` in plugins/conformance/stepping.py
+        sys.settrace(self._held)
 
     def __exit__(self, *_: object) -> None:
         sys.settrace(None)
+        self._held = None
 
     def trace(self, frame: FrameType, event: str, _argument: Any) -> Any:
         if frame.f_code.co_filename not in FILES:
