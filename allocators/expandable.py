@@ -2,13 +2,14 @@
 
 What holds between any two operations (the tests check each):
 
-1. Every live block lies in mapped, accessible memory as a whole, and no page is mapped at two places. So no two live
-   blocks share physical memory.
+1. Every live block lies in mapped, accessible memory as a whole, and no page serves two places (``page.py``). So no two
+   live blocks share physical memory.
 2. Address space is cut from end to end into live blocks, free memory and holes (``spans.py``). Holes begin and end at
    page boundaries. Neighbours that are both free, or both holes, are one.
 3. What counts as reserved is what stands in mapped pages, and every page that the driver knows is mapped.
-4. No page is unmapped before a fence has passed that was made after the last free in it (``stamps.py``), also when
-   the same stream gets the page at another address: queued work may use the old one.
+4. No page is unmapped anywhere before a fence has passed that was made after the last free there (``stamps.py``), also
+   when the same stream gets the page at another address: queued work may use the old one. Where it stays mapped at the
+   old one, the stream need not be waited for, since its work is done in order.
 5. A driver's call that fails leaves 1 to 4 as they were (``pages.py``).
 
 Memory that sleeps is left out of all this; ``sleeping.py`` says what holds for it.
@@ -24,14 +25,17 @@ from .base import Allocator
 from .block import Block, BlockInfo, Segment
 from .errors import CuplugError, DriverError, OutOfMemoryError
 from .events import EventKind
-from .pages import Move, Page, Pages, runs_of
+from .page import Page
+from .pages import Move, Pages, runs_of
 from .private_streams import names_pool
 from .recurrence import FACTOR, HIGHEST_MARK, Recurrence
+from .returning import Returning
 from .sleeping import Keep, Sleeper, Sleeping, why_asleep
 from .spans import FREE, HOLE, Opening, Range, Space, Span
 from .stamps import Stamps
 from .statistics import SMALL_BLOCK
 from .tags import UNTAGGED, here, tag_name
+from .turning_point import TurningPoint
 from .upstream import Upstream, VirtualMemory
 
 __all__ = ["ExpandableAllocator", "power_of_two", "virtual_memory_of"]
@@ -65,7 +69,12 @@ class ExpandableAllocator(Allocator):
     3. created, when there are no free pages left. What fails then fails for want of memory: the usual sequence
        follows (``Allocator.allocate``).
 
-    A program that repeats itself comes to rest: where what it asks for has come twice in the same order, with no new
+    With ``aliases``, a page that moves stays mapped where it stood, at up to so many addresses, the latest ones. Where
+    pages are to move, those come first that are still mapped there, without a call of the driver. In a program that
+    repeats itself, free pages go back to where they stood a cycle before, at the point of the cycle where the least is
+    alive (``turning_point.py``). From then on the same requests find the same memory, and what moves has been there.
+
+    Such a program comes to rest sooner: where what it asks for has come twice in the same order, with no new
     peak the second time (``recurrence.py``), a slack of up to 1/24 of the peak, or 1/64 beyond what is reserved, is
     created before pages move, wherever it holds all that a block misses. As a rule the third iteration takes a few new
     pages, and the fourth calls the driver no more.
@@ -95,20 +104,24 @@ class ExpandableAllocator(Allocator):
         *,
         memory_limit: Annotated[int | None, "reserve at most this many bytes; more counts as out of memory"] = None,
         slack: Annotated[int, "bytes to reserve beyond the peak of what was in use, before pages move"] = 48 * _MIB,
+        aliases: Annotated[int, "at how many addresses a page stays mapped after it has moved away"] = 0,
     ) -> None:
         """Over ``upstream``. A larger ``slack`` spares driver calls, a smaller one memory.
 
         Raises:
             DriverError: ``CUDA_ERROR_NOT_SUPPORTED``: the device or the installation lacks virtual memory.
-            ValueError: ``slack`` is negative.
+            ValueError: ``slack`` or ``aliases`` is negative.
         """
         if slack < 0:
             raise ValueError(f"slack is {slack}; it must be zero or more bytes")
+        if aliases < 0:
+            raise ValueError(f"aliases is {aliases}; it must be zero or more addresses")
         super().__init__(upstream, memory_limit=memory_limit)
         virtual = virtual_memory_of(upstream)
         self._granularity = virtual.granularity
         self._slack = slack
-        self._pages = Pages(virtual, self._emit)
+        self._most_aliases = aliases
+        self._pages = Pages(virtual, self._emit, aliases)
         self._spaces: dict[tuple[int, bool | None, int], Space] = {}
         """By stream, whether for small blocks (None for what a strategy derived from this keeps apart), and tag."""
         self._ownerless: list[Space] = []
@@ -120,6 +133,7 @@ class ExpandableAllocator(Allocator):
         self._allocated_bytes = 0
         self._sum = 0
         self._recurrence = Recurrence()
+        self._turning_point = TurningPoint(self._recurrence)
         self._ranges: list[Range] = []
         """Every range that the driver may know."""
         self._asleep: dict[int, Sleeper] = {}
@@ -137,6 +151,8 @@ class ExpandableAllocator(Allocator):
         self._sum = latest = (2 * self._sum + nbytes * FACTOR) % (1 << 64)
         if latest < HIGHEST_MARK:
             self._recurrence.mark(latest)
+            if self._most_aliases:
+                self._at_mark(latest)
         space = self._spaces.get((stream, nbytes <= SMALL_BLOCK, tag)) or self._new_space(stream, nbytes, tag)
         span = space.find(nbytes)
         block.place = span = space.take(span, nbytes) if span is not None else self._grow(space, nbytes)
@@ -191,7 +207,7 @@ class ExpandableAllocator(Allocator):
 
     def _creatable(self, nbytes: int) -> int:
         """How many bytes of new pages may be created before free ones are moved."""
-        active = self._ledger.total("active_bytes").current + nbytes
+        active = self._active_bytes() + nbytes
         most = max(self._most_active, self._ledger.total("allocated_bytes").peak, active)
         if most > self._most_active:
             self._recurrence.start()
@@ -200,6 +216,9 @@ class ExpandableAllocator(Allocator):
         slack = max(most // _SMALL_PEAK_SLACK, (most - _LARGE_PEAK) // _LARGE_PEAK_SLACK)
         slack = max(most // _LEAST_SLACK, min(slack, self._slack, average * _SLACK_BLOCKS))
         return max(0, most + slack - self._ledger.reserved) // self._granularity * self._granularity
+
+    def _active_bytes(self) -> int:
+        return self._ledger.total("active_bytes").current
 
     def _may_settle(self, missing: int) -> bool:
         """Whether the program repeats itself, and all of ``missing`` bytes may be created for that.
@@ -226,8 +245,18 @@ class ExpandableAllocator(Allocator):
                     self._give_back(span, page)
             plan = self._plan(space, opening, creatable)
         self._check_room(plan.fresh)
-        for span, _ in plan.sources:
-            span.range.space.stamps.wait(span.stamp)
+        if plan.sources and self._most_aliases:
+            self._turning_point.seek()
+        return self._carry_out(space, plan)
+
+    def _carry_out(self, space: Space, plan: _Plan) -> Span:
+        """Let the pages of ``plan`` stand in ``space``, and return the last free span that they are a part of there."""
+        for span, page in plan.sources:
+            stamps, page.freed = span.range.space.stamps, None
+            if self._most_aliases and stamps is space.stamps:
+                page.freed = stamps, span.stamp
+            else:
+                stamps.wait(span.stamp)
         was = [page.address for _, page in plan.sources]
         try:
             pages = self._pages.carry_out(plan.moves, space.stream)
@@ -241,6 +270,31 @@ class ExpandableAllocator(Allocator):
                 self._ledger.created_page()
         return span
 
+    def _returning(self) -> Returning:
+        return Returning(self._pages, self._granularity, self._movable_spaces())
+
+    def _at_mark(self, mark: int) -> None:
+        times = self._turning_point.reached(mark, self._active_bytes())
+        if times > 1:
+            self._go_home()
+        if times:
+            self._pages.lap += 1
+
+    def _go_home(self) -> None:
+        """Let free pages stand where they stood a cycle before, if they are still mapped there: in the same stream."""
+        for space in list(self._movable_spaces()):
+            plan, returning = _Plan(), self._returning()
+            for found in space.ranges.values():
+                for alias in self._pages.within(found.address, found.address + found.nbytes):
+                    page = alias.page
+                    if page.lap == self._pages.lap and page.home == alias.address:
+                        span = returning.span_of(page)
+                        if span is not None and span.range.space.stamps is space.stamps:
+                            plan.comes(alias.address, span, page)
+            if plan.moves:
+                plan.in_order()
+                self._carry_out(space, plan)
+
     def _check_room(self, nbytes: int) -> None:
         """Raise OutOfMemoryError if there is no room for ``nbytes`` of new pages, as far as that shows at once."""
         if self.memory_limit is not None:
@@ -252,28 +306,32 @@ class ExpandableAllocator(Allocator):
         plan = _Plan()
         runs = [[start, end] for _, start, end in opening.holes]
         wanted = opening.missing - creatable
+        if wanted > 0 and self._pages.aliases:
+            for alias, span in self._returning().within(opening):
+                plan.comes(alias.address, span, alias.page)
+                wanted -= alias.page.nbytes
+                runs = [run for each in runs for run in _without(each, alias.address, alias.end)]
         if wanted > 0:
+            coming = {id(page) for _, page in plan.sources}
             start = opening.address // self._granularity * self._granularity
             end = opening.address + opening.nbytes
             for span, page in self._movable(space):
                 if wanted <= 0:
                     break
-                if start < page.address + page.nbytes and page.address < end:
+                if id(page) in coming or (start < page.address + page.nbytes and page.address < end):
                     continue
                 run = next((run for run in runs if run[1] - run[0] >= page.nbytes), None)
                 if run is None:
                     plan.coarse.append((span, page))
                     continue
-                plan.moves.append(Move(run[0], page.nbytes, page))
-                plan.sources.append((span, page))
+                plan.comes(run[0], span, page)
                 run[0] += page.nbytes
                 wanted -= page.nbytes
         plan.fresh = sum(end - start for start, end in runs)
         largest = self._page_size(plan.fresh)
         for start, end in runs:
             plan.moves += self._new_pages(start, end, largest)
-        plan.moves.sort(key=lambda move: move.address)
-        plan.sources.sort(key=lambda source: -source[1].address)
+        plan.in_order()
         return plan
 
     def _new_pages(self, start: int, end: int, largest: int) -> list[Move]:
@@ -375,6 +433,7 @@ class ExpandableAllocator(Allocator):
     def _drop_empty_ranges(self, spaces: list[Space]) -> None:
         for space in spaces:
             for empty in space.empty_ranges():
+                self._pages.clear(empty.address, empty.address + empty.nbytes)
                 virtual = self._pages.virtual  # it answers None: the range is not present from here on
                 empty.present = virtual.free_range(empty.address, empty.nbytes) is not None  # type: ignore[func-returns-value]
                 self._ranges.remove(empty)
@@ -588,6 +647,24 @@ class _Plan:
         """Bytes of new pages."""
         self.coarse: list[tuple[Span, Page]] = []
         """Free pages that are too large to move here."""
+
+    def comes(self, address: int, span: Span, page: Page) -> None:
+        """``page``, which lies in the free ``span``, is to stand at ``address``."""
+        self.moves.append(Move(address, page.nbytes, page))
+        self.sources.append((span, page))
+
+    def in_order(self) -> None:
+        """Put all in the order in which it is carried out."""
+        self.moves.sort(key=lambda move: move.address)
+        self.sources.sort(key=lambda source: -source[1].address)
+
+
+def _without(run: list[int], start: int, end: int) -> list[list[int]]:
+    """What is left of ``run``, from its first address to its end, without a part of it."""
+    first, last = run
+    if end <= first or last <= start:
+        return [run]
+    return [part for part in ([first, start], [end, last]) if part[0] < part[1]]
 
 
 def _within(ranges: list[Range], found: Iterable[T]) -> list[T]:

@@ -1,40 +1,20 @@
-"""Physical pages on virtual memory, and moving them so that a failed call leaves the maps as they were."""
+"""The physical pages of an allocator on virtual memory, moved so that a failed call leaves them where they were."""
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from operator import attrgetter
 
 from .errors import DriverError, OutOfMemoryError
 from .events import EventKind
+from .page import Alias, Page
 from .upstream import VirtualMemory
 
-__all__ = ["Move", "Page", "Pages", "runs_of"]
+__all__ = ["Move", "Pages", "runs_of"]
 
 Emit = Callable[[EventKind, int, int, int, int], None]
-
-
-class Page:
-    """Physical memory behind one handle, mapped in one place or, while it is on its way, nowhere."""
-
-    __slots__ = ("address", "handle", "mapped", "nbytes", "released", "retired", "stream", "told")
-
-    def __init__(self, nbytes: int) -> None:
-        self.handle = 0
-        """0 until it has been created."""
-        self.released = False
-        """Whether the driver has dropped the handle."""
-        self.nbytes = nbytes
-        self.address = 0
-        """Where it is mapped, or is to be; 0 for nowhere."""
-        self.mapped = False
-        """Whether the driver has mapped it at ``address``."""
-        self.stream = 0
-        """The stream for which it is mapped."""
-        self.told = 0
-        """The address at which the observers know it to be mapped; 0 for nowhere."""
-        self.retired = False
-        """Whether it is to be unmapped and released, whatever stands behind its addresses later."""
 
 
 class Move:
@@ -55,18 +35,27 @@ class Pages:
     the driver and the note of it are one step each time, so that an exception never comes between the two.
     """
 
-    def __init__(self, virtual: VirtualMemory, emit: Emit) -> None:
+    def __init__(self, virtual: VirtualMemory, emit: Emit, most_aliases: int = 0) -> None:
         self.virtual = virtual
         self.granularity = virtual.granularity
         self.known: dict[int, Page] = {}
         """Every page that the driver may know, by the identity of its object."""
+        self.lap = 1
+        """Laps are counted by the allocator: from one to the next, a page has one home."""
+        self.aliases: list[Alias] = []
+        """Of all pages, in order of address. They do not overlap."""
+        self._most_aliases = most_aliases
         self._emit = emit
         self._stray: list[Page] = []  # of no use any more, and their release has failed so far
 
     def carry_out(self, moves: list[Move], stream: int) -> list[Page]:
         """Create, unmap and map as ``moves`` say, for ``stream``, and return the pages in the same order.
 
-        No queued work touches a page that moves. ``moves`` are in order of address.
+        Where pages may have aliases, a page stays mapped where it stood, and is not mapped anew where it still is. Of
+        aliases in the way, and of those that are too many, the work queued on them is waited for.
+
+        No queued work touches a page that moves, but for work that ``page.freed`` tells of. ``moves`` are in order of
+        address.
 
         Raises:
             OutOfMemoryError: the device has no memory for a new page.
@@ -75,17 +64,22 @@ class Pages:
         """
         pages: list[Page] = []
         origins = [(move.page, move.page.address) for move in moves if move.page is not None]
+        anew = [move for move in moves if move.page is None or move.address not in move.page.aliases]
         try:
             for move in moves:
                 pages.append(move.page or self._create(move.nbytes))  # noqa: PERF401 - what is there must be known if one fails
-            for moving, _ in origins:
-                self._unmap(moving)
+            for start, end in runs_of(anew):
+                self.clear(start, end)
+            if not self._most_aliases:
+                for moving, address in origins:
+                    self._unmap(moving, address)
             for move, page in zip(moves, pages, strict=True):
-                self._map(page, move.address)
-            for start, end in runs_of(moves):
+                if move.address not in page.aliases:
+                    self._map(page, move.address)
+            for start, end in runs_of(anew):
                 self.virtual.set_access(start, end - start)
         except (DriverError, OutOfMemoryError):
-            self._undo(moves, pages, origins)
+            self._undo(moves, pages)
             raise
         for page, address in origins:
             page.told = 0
@@ -93,9 +87,33 @@ class Pages:
         for move, page in zip(moves, pages, strict=True):
             if move.page is None:
                 self._emit(EventKind.PAGE_CREATE, stream, page.handle, page.nbytes, page.nbytes)
+            else:
+                self._leave(page)
+            self._arrive(page, move.address)
             page.stream, page.told = stream, page.address
             self._emit(EventKind.PAGE_MAP, stream, page.address, page.nbytes, page.handle)
+        for page, _ in origins:
+            with suppress(DriverError):  # what the driver will not unmap now stays an alias
+                while len(page.aliases) > self._most_aliases:
+                    self._drop(next(iter(page.aliases.values())))
         return pages
+
+    def within(self, start: int, end: int) -> list[Alias]:
+        """The aliases that lie between two addresses as a whole, in order of address."""
+        first = bisect_left(self.aliases, start, key=attrgetter("address"))
+        last = bisect_left(self.aliases, end, key=attrgetter("address"))
+        return [alias for alias in self.aliases[first:last] if alias.end <= end]
+
+    def clear(self, start: int, end: int) -> None:
+        """Unmap every alias that reaches between two addresses.
+
+        Raises:
+            DriverError: a call failed.
+        """
+        last = bisect_left(self.aliases, end, key=attrgetter("address"))
+        first = bisect_right(self.aliases, start, hi=last, key=attrgetter("end"))
+        for alias in self.aliases[first:last]:
+            self._drop(alias)
 
     def probe(self, nbytes: int) -> None:
         """Ask whether the device has ``nbytes`` left, in one call instead of many that are to be undone.
@@ -113,11 +131,12 @@ class Pages:
             DriverError: a call failed, and the page is where it was; or it is given up, and has address 0.
         """
         address = page.address
-        self._unmap(page)
+        self._drop_aliases(page)
+        self._unmap(page, address)
         try:
             self._release(page)
         except DriverError:
-            self._map_back(page, address)
+            self._map_back(page)
             raise
         page.address = 0
         self._tell_gone(page)
@@ -129,6 +148,7 @@ class Pages:
         """
         for page in pages:
             page.retired = True
+            self._forget_aliases(page)
             self._discard(page)
             if page.told:
                 self._tell_gone(page)
@@ -141,19 +161,32 @@ class Pages:
         """
         while self._stray:
             page = self._stray[-1]
-            if page.mapped and page.retired:
-                self._unmap(page)
+            for address in dict.fromkeys((page.address, *page.aliases, *page.maps)):
+                if page.retired and page.maps.get(address):
+                    self._unmap(page, address)
             self._release(page)
             self._stray.pop()
 
     def recover(self) -> None:
         """After an operation that broke off anywhere: pages that are not mapped are given back, others accessible."""
         self._stray = []
+        self.aliases = []
         for page in list(self.known.values()):
+            page.maps = {address: True for address, there in page.maps.items() if there}
+            if not page.mapped:
+                page.address = next(iter(page.maps.keys() - page.aliases.keys()), page.address)
+            page.aliases = {
+                address: alias
+                for address, alias in page.aliases.items()
+                if address != page.address and address in page.maps
+            }
             if not page.handle or page.released:
                 del self.known[id(page)]
             elif page.mapped and not page.retired:
                 self.virtual.set_access(page.address, page.nbytes)
+                for address in page.maps.keys() - page.aliases.keys() - {page.address}:
+                    self._unmap(page, address)  # it was to move there, and nothing has used it there yet
+                self.aliases += page.aliases.values()
             else:
                 self._discard(page)
             if page.told and (page.told != page.address or not page.mapped or page.retired):
@@ -162,6 +195,7 @@ class Pages:
                 page.told = page.address
                 self._emit(EventKind.PAGE_CREATE, page.stream, page.handle, page.nbytes, page.nbytes)
                 self._emit(EventKind.PAGE_MAP, page.stream, page.address, page.nbytes, page.handle)
+        self.aliases.sort(key=attrgetter("address"))
 
     # --- one call of the driver each; it answers None, and the assignment behind it is one step with it
 
@@ -180,35 +214,71 @@ class Pages:
         self.known.pop(id(page), None)
 
     def _map(self, page: Page, address: int) -> None:
-        page.address = address
-        page.mapped = self.virtual.map(address, page.nbytes, page.handle) is None  # type: ignore[func-returns-value]
+        page.address = page.address or address
+        page.maps[address] = self.virtual.map(address, page.nbytes, page.handle) is None  # type: ignore[func-returns-value]
 
-    def _unmap(self, page: Page) -> None:
-        page.mapped = self.virtual.unmap(page.address, page.nbytes) is not None  # type: ignore[func-returns-value]
+    def _unmap(self, page: Page, address: int) -> None:
+        page.maps[address] = self.virtual.unmap(address, page.nbytes) is not None  # type: ignore[func-returns-value]
+        del page.maps[address]
+
+    # --- aliases
+
+    def _leave(self, page: Page) -> None:
+        """``page`` moves away: if it stays mapped where it stands, that is an alias from now on."""
+        if page.lap != self.lap:
+            page.home, page.lap = page.address, self.lap
+        if page.address in page.maps:
+            stamps, stamp = page.freed or (None, 0)
+            alias = page.aliases[page.address] = Alias(page, page.address, stamps, stamp)
+            insort(self.aliases, alias, key=attrgetter("address"))
+
+    def _arrive(self, page: Page, address: int) -> None:
+        page.address = address
+        if address in page.aliases:
+            self._unlist(page.aliases.pop(address))
+
+    def _drop(self, alias: Alias) -> None:
+        alias.wait()
+        self._unmap(alias.page, alias.address)
+        del alias.page.aliases[alias.address]
+        self._unlist(alias)
+
+    def _drop_aliases(self, page: Page) -> None:
+        for alias in list(page.aliases.values()):
+            self._drop(alias)
+
+    def _forget_aliases(self, page: Page) -> None:
+        """They go with the page."""
+        for alias in page.aliases.values():
+            self._unlist(alias)
+
+    def _unlist(self, alias: Alias) -> None:
+        del self.aliases[bisect_left(self.aliases, alias.address, key=attrgetter("address"))]
 
     # --- when a call fails
 
-    def _undo(self, moves: list[Move], pages: list[Page], origins: list[tuple[Page, int]]) -> None:
-        before = {id(page): address for page, address in origins}
-        for page in reversed(pages):
-            if page.mapped and page.address != before.get(id(page)):
+    def _undo(self, moves: list[Move], pages: list[Page]) -> None:
+        for move, page in reversed(list(zip(moves, pages, strict=False))):
+            if page.maps.get(move.address) and move.address not in page.aliases:
                 with suppress(DriverError):  # as in a device that is lost: what can be put back is put back
-                    self._unmap(page)
-        for page, address in origins:
-            if not page.mapped:
-                self._map_back(page, address)
+                    self._unmap(page, move.address)
+                page.maps.pop(move.address, None)
+        for move, page in zip(moves, pages, strict=False):
+            if move.page is not None and not page.mapped:
+                self._map_back(page)
         for move, page in zip(moves, pages, strict=False):
             if move.page is None:
                 page.address = 0
                 self._discard(page)
 
-    def _map_back(self, page: Page, address: int) -> None:
+    def _map_back(self, page: Page) -> None:
+        address = page.address
         with suppress(DriverError, OutOfMemoryError):
             self._map(page, address)
             try:
                 self.virtual.set_access(address, page.nbytes)
             except DriverError:
-                self._unmap(page)
+                self._unmap(page, address)
         if not page.mapped:
             page.address = 0
             self._discard(page)

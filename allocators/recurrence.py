@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from .planning import find_cycle_and_larger
 
-__all__ = ["FACTOR", "HIGHEST_MARK", "Recurrence"]
+__all__ = ["FACTOR", "HIGHEST_MARK", "MOST_MARKS", "Recurrence"]
 
 FACTOR, HIGHEST_MARK = 0x9E3779B97F4A7C15, 1 << 59
 """The allocator keeps a sum of 64 bits, which each request doubles before its bytes times the factor are added: what
 was asked for more than some 50 requests ago has been shifted out. Where the sum is below the latter, it is a mark."""
-_MOST_MARKS, _LEAST_CYCLE = 4096, 8
+MOST_MARKS, _LEAST_CYCLE = 4096, 8
+"""How many marks are kept, and of how many a cycle has to be that is to count as a whole iteration."""
 
 
 class Recurrence:
@@ -34,8 +35,8 @@ class Recurrence:
 
     def mark(self, mark: int) -> None:
         """Note a mark."""
-        if len(self._marks) == _MOST_MARKS:
-            del self._marks[: _MOST_MARKS // 2]
+        if len(self._marks) == MOST_MARKS:
+            del self._marks[: MOST_MARKS // 2]
         self._marks.append(mark)
         self.count += 1
 
@@ -61,6 +62,10 @@ class Recurrence:
         if not self.repeats_as_a_whole() or self._cycle < _LEAST_CYCLE:
             return 0
         return (self.count - self._started) // self._cycle
+
+    def latest_cycle(self) -> list[int]:
+        """The marks of the latest cycle, if the program repeats itself as a whole; none for cycles of less than 8."""
+        return self._marks[-self._cycle :] if self.repetitions() else []
 
     def _look(self) -> None:
         """Find the cycle that has come twice of late, and what it is a part of: how many marks each has, 0 for none."""

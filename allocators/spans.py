@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from .block import Block
-from .pages import Page
+from .page import Page
 from .stamps import Stamps
 from .statistics import Ledger
 from .tags import UNTAGGED
@@ -248,7 +248,7 @@ class Space:
         self._ledger.mapped(1 - beside, page.nbytes, small=self.small)
         for at in range(page.address, page.address + page.nbytes, self._granularity):
             self.pages[at] = page
-        hole.stamp = 0
+        hole.stamp = page.freed[1] if page.freed is not None else 0
         span = self._join_free(hole)
         self._count_shared()
         return span

@@ -12,6 +12,16 @@ using namespace policy;
 
 Space *space_at(const Block *span) { return static_cast<Space *>(span->home); }
 
+/* Take what lies from `start` to `end` out of the one of `runs` that holds it. */
+void take_out(std::vector<Opening::Hole> *runs, uint64_t start, uint64_t end) {
+  auto run = std::find_if(runs->begin(), runs->end(),
+                          [&](const Opening::Hole &hole) { return hole.start <= start && end <= hole.end; });
+  const Opening::Hole rest{end, run->end};
+  run->end = start;
+  if (rest.start < rest.end) run = runs->insert(run + 1, rest) - 1;
+  if (run->start == run->end) runs->erase(run);
+}
+
 uint64_t round_up_to(uint64_t nbytes, uint64_t unit) { return (nbytes + unit - 1) / unit * unit; }
 
 }  // namespace
@@ -20,9 +30,11 @@ ExpandableAllocator::ExpandableAllocator(const cuplug_upstream &table, const Exp
     : Allocator(table, options.memory_limit),
       granularity_(table.page_granularity),
       slack_(options.slack),
-      pages_(upstream_, events_),
+      most_aliases_(options.aliases),
+      pages_(upstream_, events_, options.aliases),
       large_range_(LARGE_RANGE),
-      small_range_(SMALL_RANGE) {}
+      small_range_(SMALL_RANGE),
+      turning_point_(recurrence_) {}
 
 /* --- allocation and free */
 
@@ -32,7 +44,10 @@ Block *ExpandableAllocator::take(uint64_t, uint64_t nbytes, uint64_t stream) {
   space->prepare();
   ++allocations_;
   allocated_bytes_ += nbytes;
-  recurrence_.asked(nbytes);
+  if (recurrence_.asked(nbytes) && most_aliases_ != 0) {
+    at_mark();
+    space->prepare();
+  }
   Block *span = space->find(nbytes);
   return span != nullptr ? space->take(span, nbytes) : grow(space, nbytes);
 }
@@ -171,10 +186,21 @@ Block *ExpandableAllocator::fill(Space *space, const Opening &opening, uint64_t 
   }
   if (exceeds_limit(plan_.fresh)) throw OutOfMemory();
   if (plan_.fresh >= MUCH && plan_.fresh > upstream_.free_bytes()) pages_.probe(plan_.fresh);
-  for (const Source &source : plan_.sources) space_at(source.span)->stamps->wait(source.span->stamp);
+  if (most_aliases_ != 0 && !plan_.sources.empty()) turning_point_.seek();
+  return carry_out(space);
+}
 
+/* Let the pages of the plan stand in `space`, and return the last free part that they belong to there. */
+Block *ExpandableAllocator::carry_out(Space *space) {
+  for (const Source &source : plan_.sources) {
+    Stamps *stamps = space_at(source.span)->stamps.get();
+    const bool in_order = most_aliases_ != 0 && stamps == space->stamps.get();
+    source.page->freed_stamps = in_order ? stamps : nullptr;
+    source.page->freed_stamp = in_order ? source.span->stamp : 0;
+    if (!in_order) stamps->wait(source.span->stamp);
+  }
   prepare(plan_.moves.size());
-  for (const Opening::Hole &hole : opening.holes) space->range_of(hole.start)->prepare(hole.start, hole.end);
+  for (const Move &move : plan_.moves) space->range_of(move.address)->prepare(move.address, move.address + move.nbytes);
   std::vector<uint64_t> was;
   for (const Source &source : plan_.sources) was.push_back(source.page->address);
   auto note_what_left = [&] {
@@ -199,26 +225,75 @@ Block *ExpandableAllocator::fill(Space *space, const Opening &opening, uint64_t 
   return span;
 }
 
+void ExpandableAllocator::at_mark() {
+  const uint64_t times = turning_point_.reached(ledger_.active_bytes());
+  if (times > 1) go_home();
+  if (times != 0) ++pages_.lap;
+}
+
+/* Let free pages stand where they stood a cycle before, if they are still mapped there: in the same stream. */
+void ExpandableAllocator::go_home() {
+  pages_.begin();
+  for (Space *space : movable_spaces()) {
+    plan_.begin();
+    const Returning found = returning();
+    for (const auto &range : space->ranges)
+      for (const Alias &alias : pages_.within(range->address, range->address + range->nbytes)) {
+        if (alias.page->lap != pages_.lap || alias.page->home != alias.address) continue;
+        Block *span = found.span_of(alias.page);
+        if (span != nullptr && space_at(span)->stamps == space->stamps) plan_.comes(alias.address, span, alias.page);
+      }
+    if (plan_.moves.empty()) continue;
+    plan_.in_order();
+    carry_out(space);
+  }
+}
+
+void ExpandableAllocator::Plan::begin() {
+  moves.clear();
+  sources.clear();
+  coarse.clear();
+}
+
+void ExpandableAllocator::Plan::comes(uint64_t address, Block *span, Page *page) {
+  moves.push_back({address, page->nbytes, page});
+  sources.push_back({span, page});
+}
+
+void ExpandableAllocator::Plan::in_order() {
+  std::sort(moves.begin(), moves.end(), [](const Move &a, const Move &b) { return a.address < b.address; });
+  std::sort(sources.begin(), sources.end(),
+            [](const Source &a, const Source &b) { return a.page->address > b.page->address; });
+}
+
 void ExpandableAllocator::make_plan(Space *space, const Opening &opening, uint64_t creatable) {
-  plan_.moves.clear();
-  plan_.sources.clear();
-  plan_.coarse.clear();
+  plan_.begin();
   std::vector<Opening::Hole> runs = opening.holes;
   int64_t wanted = creatable >= opening.missing ? 0 : int64_t(opening.missing - creatable);
+  if (wanted > 0 && pages_.has_aliases())
+    returning().each_within(opening, [&](const Alias &alias, Block *span) {
+      plan_.comes(alias.address, span, alias.page);
+      wanted -= int64_t(alias.page->nbytes);
+      take_out(&runs, alias.address, alias.end());
+    });
   if (wanted > 0) {
+    const size_t coming = plan_.sources.size();
+    auto is_coming = [&](const Page *page) {
+      return std::any_of(plan_.sources.begin(), plan_.sources.begin() + ptrdiff_t(coming),
+                         [&](const Source &source) { return source.page == page; });
+    };
     uint64_t start = opening.address / granularity_ * granularity_, end = opening.address + opening.nbytes;
     for (Block *span : movable(space)) {
       uint64_t at = span->end();
       while (Page *page = wanted > 0 ? space_at(span)->page_before(span, &at) : nullptr) {
-        if (start < page->address + page->nbytes && page->address < end) continue;
+        if (is_coming(page) || (start < page->address + page->nbytes && page->address < end)) continue;
         auto run = std::find_if(runs.begin(), runs.end(),
                                 [&](const Opening::Hole &hole) { return hole.end - hole.start >= page->nbytes; });
         if (run == runs.end()) {
           plan_.coarse.push_back({span, page});
           continue;
         }
-        plan_.moves.push_back({run->start, page->nbytes, page});
-        plan_.sources.push_back({span, page});
+        plan_.comes(run->start, span, page);
         run->start += page->nbytes;
         wanted -= int64_t(page->nbytes);
       }
@@ -235,9 +310,7 @@ void ExpandableAllocator::make_plan(Space *space, const Opening &opening, uint64
       run.start += size;
     }
   }
-  std::sort(plan_.moves.begin(), plan_.moves.end(), [](const Move &a, const Move &b) { return a.address < b.address; });
-  std::sort(plan_.sources.begin(), plan_.sources.end(),
-            [](const Source &a, const Source &b) { return a.page->address > b.page->address; });
+  plan_.in_order();
 }
 
 /* Free parts of a page or more, in the order in which their pages move (expandable.py). */
@@ -321,7 +394,7 @@ void ExpandableAllocator::release_all() {
   for (const auto &stream : streams_) stream->stamps->drop();
 }
 
-std::vector<ExpandableAllocator::Source> ExpandableAllocator::every_free_page(const std::vector<Space *> &spaces) {
+std::vector<Source> ExpandableAllocator::every_free_page(const std::vector<Space *> &spaces) {
   std::vector<Source> found;
   for (const Space *space : spaces)
     space->each_free([&](Block *span) {
@@ -361,6 +434,7 @@ void ExpandableAllocator::drop_empty_ranges(const std::vector<Space *> &spaces) 
     for (const auto &range : space->ranges)
       if (Space::is_empty(*range)) empty.push_back(range.get());
     for (const Range *range : empty) {
+      pages_.clear(range->address, range->address + range->nbytes);
       upstream_.free_range(range->address, range->nbytes);
       space->remove(range);
     }

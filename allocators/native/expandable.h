@@ -10,9 +10,11 @@
 #include "pages.h"
 #include "policy.h"
 #include "recurrence.h"
+#include "returning.h"
 #include "sleeping.h"
 #include "space.h"
 #include "stamps.h"
+#include "turning_point.h"
 
 namespace cuplug {
 
@@ -20,6 +22,7 @@ namespace cuplug {
 struct ExpandableOptions {
   uint64_t memory_limit = NO_LIMIT;
   uint64_t slack = policy::SLACK;
+  uint64_t aliases = 0; /* at how many addresses a page stays mapped after it has moved away */
 };
 
 /* The rules, and what holds between any two operations, stand in expandable.py. */
@@ -60,18 +63,18 @@ class ExpandableAllocator : public Allocator {
     std::vector<Space *> all() const;
   };
 
-  /* A free page, and the free part in which it lies. */
-  struct Source {
-    Block *span;
-    Page *page;
-  };
-
   /* How the memory that an opening misses is to be had. */
   struct Plan {
     std::vector<Move> moves;
     std::vector<Source> sources; /* the free pages that move; within a part, from its end on */
     uint64_t fresh = 0;          /* bytes of new pages */
     std::vector<Source> coarse;  /* free pages that are too large to move here */
+
+    void begin();
+    /* `page`, which lies in the free part `span`, is to stand at `address`. */
+    void comes(uint64_t address, Block *span, Page *page);
+    /* Put all in the order in which it is carried out. */
+    void in_order();
   };
 
   Space *space_of(uint64_t stream, bool small);
@@ -83,6 +86,10 @@ class ExpandableAllocator : public Allocator {
   uint64_t creatable(uint64_t nbytes);
   bool may_settle(uint64_t missing);
   Block *fill(Space *space, const Opening &opening, uint64_t creatable);
+  Block *carry_out(Space *space);
+  Returning returning() const { return Returning(pages_, granularity_, movable_spaces()); }
+  void at_mark();
+  void go_home();
   void make_plan(Space *space, const Opening &opening, uint64_t creatable);
   std::vector<Block *> movable(const Space *space);
   virtual uint64_t page_size(uint64_t fresh) const;
@@ -97,7 +104,7 @@ class ExpandableAllocator : public Allocator {
   /* Whether the free memory of a space stays where it is: it belongs to a private pool that has not ended. */
   bool stays(const Space *space) const { return is_kept(space->stream) && !space->stamps->forgotten(); }
 
-  const uint64_t granularity_, slack_;
+  const uint64_t granularity_, slack_, most_aliases_;
   Pages pages_;
   Spaces spaces_;    /* in the order in which they were made */
   Spaces ownerless_; /* of streams that have been destroyed, or given up. Nothing is allocated in them any more. */
@@ -110,6 +117,7 @@ class ExpandableAllocator : public Allocator {
   uint64_t most_active_ = 0;
   uint64_t allocations_ = 0, allocated_bytes_ = 0;
   Recurrence recurrence_;
+  TurningPoint turning_point_;
 
  private:
   Sleeper *sleeper_of(uint64_t tag) const;

@@ -81,6 +81,10 @@ bool is_for_expandable(const cuplug_option &option, ExpandableOptions *parsed) {
     int64_t value = whole_number(option);
     check(value >= 0, option, "zero or more bytes");
     parsed->slack = uint64_t(value);
+  } else if (is(option, "aliases")) {
+    int64_t value = whole_number(option);
+    check(value >= 0, option, "zero or more addresses");
+    parsed->aliases = uint64_t(value);
   } else if (is(option, "memory_limit")) {
     parsed->memory_limit = limit_of(option);
   } else {

@@ -15,6 +15,16 @@ void suppressing(Work work) {
   }
 }
 
+/* Call `work` with the first address and the end of each row of `moves` without a gap. */
+template <class Work>
+void each_run(const std::vector<Move> &moves, Work work) {
+  for (size_t at = 0; at < moves.size();) {
+    uint64_t start = moves[at].address, end = start;
+    for (; at < moves.size() && moves[at].address == end; ++at) end += moves[at].nbytes;
+    work(start, end);
+  }
+}
+
 }  // namespace
 
 void Pages::begin() {
@@ -30,15 +40,29 @@ void Pages::carry_out(const std::vector<Move> &moves, uint64_t stream, std::vect
   spare_.reserve(moves.size());
   stray_.reserve(stray_.size() + moves.size());
   gone_.reserve(gone_.size() + stray_.size() + moves.size());
-  for (const Move &move : moves)
-    if (move.page != nullptr) origins.push_back({move.page, move.page->address});
+  aliases_.reserve(aliases_.size() + moves.size());
+  std::vector<Move> anew;
+  std::vector<size_t> mapped; /* which of the moves the driver has made */
+  mapped.reserve(moves.size());
+  for (const Move &move : moves) {
+    if (move.page == nullptr || !move.page->has_alias(move.address)) anew.push_back(move);
+    if (move.page == nullptr) continue;
+    origins.push_back({move.page, move.page->address});
+    move.page->aliases.reserve(move.page->aliases.size() + 1);
+  }
   try {
     for (const Move &move : moves) pages.push_back(move.page != nullptr ? move.page : create(move.nbytes));
-    for (const Origin &origin : origins) unmap(origin.page);
-    for (size_t at = 0; at < moves.size(); ++at) map(pages[at], moves[at].address);
-    set_access(moves);
+    each_run(anew, [this](uint64_t start, uint64_t end) { clear(start, end); });
+    if (most_aliases_ == 0)
+      for (const Origin &origin : origins) unmap(origin.page);
+    for (size_t at = 0; at < moves.size(); ++at) {
+      if (pages[at]->has_alias(moves[at].address)) continue;
+      map(pages[at], moves[at].address);
+      mapped.push_back(at);
+    }
+    each_run(anew, [this](uint64_t start, uint64_t end) { upstream_.set_access(start, end - start); });
   } catch (...) {
-    undo(moves, pages, origins);
+    undo(moves, pages, mapped);
     throw;
   }
   for (const Origin &origin : origins) {
@@ -47,22 +71,47 @@ void Pages::carry_out(const std::vector<Move> &moves, uint64_t stream, std::vect
   }
   for (size_t at = 0; at < moves.size(); ++at) {
     Page *page = pages[at];
-    if (moves[at].page == nullptr) events_.emit(PAGE_CREATE, stream, page->handle, page->nbytes, page->nbytes);
+    if (moves[at].page == nullptr)
+      events_.emit(PAGE_CREATE, stream, page->handle, page->nbytes, page->nbytes);
+    else
+      leave(page);
+    arrive(page, moves[at].address);
     page->stream = stream;
     page->told = page->address;
     events_.emit(PAGE_MAP, stream, page->address, page->nbytes, page->handle);
   }
+  for (const Origin &origin : origins)
+    suppressing([&] { /* what the driver will not unmap now stays an alias */
+      while (origin.page->aliases.size() > most_aliases_) drop(origin.page->aliases.front());
+    });
+}
+
+std::vector<Alias> Pages::within(uint64_t start, uint64_t end) const {
+  auto first = std::lower_bound(aliases_.begin(), aliases_.end(), start,
+                                [](const Alias &alias, uint64_t address) { return alias.address < address; });
+  std::vector<Alias> found;
+  for (; first != aliases_.end() && first->address < end; ++first)
+    if (first->end() <= end) found.push_back(*first);
+  return found;
+}
+
+void Pages::clear(uint64_t start, uint64_t end) {
+  auto first = std::upper_bound(aliases_.begin(), aliases_.end(), start,
+                                [](uint64_t address, const Alias &alias) { return address < alias.end(); });
+  std::vector<uint64_t> found;
+  for (; first != aliases_.end() && first->address < end; ++first) found.push_back(first->address);
+  for (uint64_t address : found) drop(address);
 }
 
 void Pages::give_back(Page *page) {
-  uint64_t address = page->address;
   gone_.reserve(gone_.size() + stray_.size() + 2);
   stray_.reserve(stray_.size() + 1);
+  drop_aliases(page);
   unmap(page);
   try {
     upstream_.release_page(page->handle);
   } catch (const Failed &) {
-    map_back(page, address);
+    map_back(page);
     throw;
   }
   gone_.push_back(page);
@@ -75,6 +124,7 @@ void Pages::retire(const std::vector<Page *> &pages) {
   gone_.reserve(gone_.size() + stray_.size() + pages.size());
   for (Page *page : pages) {
     page->retired = true;
+    for (uint64_t address : page->aliases) aliases_.erase(alias_at(address)); /* they go with the page */
     discard(page);
     if (page->told != 0) tell_gone(page);
   }
@@ -91,9 +141,14 @@ Page *Pages::stand_in(uint64_t address, uint64_t nbytes) {
 void Pages::release_strays() {
   gone_.reserve(gone_.size() + stray_.size());
   while (!stray_.empty()) {
-    if (stray_.back()->retired && stray_.back()->mapped) unmap(stray_.back());
-    upstream_.release_page(stray_.back()->handle);
-    gone_.push_back(stray_.back());
+    Page *page = stray_.back();
+    if (page->retired && page->mapped) unmap(page);
+    while (page->retired && !page->aliases.empty()) {
+      upstream_.unmap(page->aliases.front(), page->nbytes);
+      page->aliases.erase(page->aliases.begin());
+    }
+    upstream_.release_page(page->handle);
+    gone_.push_back(page);
     stray_.pop_back();
   }
 }
@@ -111,49 +166,70 @@ Page *Pages::create(uint64_t nbytes) {
   return page;
 }
 
-void Pages::map(Page *page, uint64_t address) {
-  page->address = address;
-  upstream_.map(address, page->nbytes, page->handle);
-  page->mapped = true;
-}
-
 void Pages::unmap(Page *page) {
   upstream_.unmap(page->address, page->nbytes);
   page->mapped = false;
 }
 
-/* Make accessible what `moves` have mapped: one call for each range without a gap. */
-void Pages::set_access(const std::vector<Move> &moves) {
-  for (size_t at = 0; at < moves.size();) {
-    uint64_t start = moves[at].address, end = start;
-    for (; at < moves.size() && moves[at].address == end; ++at) end += moves[at].nbytes;
-    upstream_.set_access(start, end - start);
+/* --- aliases */
+
+/* `page` moves away: if it stays mapped where it stands, that is an alias from now on. */
+void Pages::leave(Page *page) {
+  if (page->lap != lap) {
+    page->home = page->address;
+    page->lap = lap;
   }
+  if (!page->mapped) return;
+  page->aliases.push_back(page->address);
+  aliases_.insert(alias_at(page->address), {page->address, page, page->freed_stamps, page->freed_stamp});
+}
+
+void Pages::arrive(Page *page, uint64_t address) {
+  page->address = address;
+  page->mapped = true;
+  auto found = std::find(page->aliases.begin(), page->aliases.end(), address);
+  if (found == page->aliases.end()) return;
+  page->aliases.erase(found);
+  aliases_.erase(alias_at(address));
+}
+
+/* The alias at `address`, or the next one behind it. */
+Pages::Aliases::iterator Pages::alias_at(uint64_t address) {
+  return std::lower_bound(aliases_.begin(), aliases_.end(), address,
+                          [](const Alias &alias, uint64_t at) { return alias.address < at; });
+}
+
+/* Unmap the alias at `address`. Throws Failed. */
+void Pages::drop(uint64_t address) {
+  auto found = alias_at(address);
+  Page *page = found->page;
+  if (found->stamps != nullptr) found->stamps->wait(found->stamp);
+  upstream_.unmap(address, page->nbytes);
+  page->aliases.erase(std::find(page->aliases.begin(), page->aliases.end(), address));
+  aliases_.erase(found);
+}
+
+void Pages::drop_aliases(Page *page) {
+  while (!page->aliases.empty()) drop(page->aliases.front());
 }
 
 /* --- when a call fails */
 
-void Pages::undo(const std::vector<Move> &moves, const std::vector<Page *> &pages, const std::vector<Origin> &origins) {
-  for (auto at = pages.rbegin(); at != pages.rend(); ++at) {
-    Page *page = *at;
-    auto origin = std::find_if(origins.begin(), origins.end(), [&](const Origin &other) { return other.page == page; });
-    bool is_there = origin != origins.end() && origin->address == page->address;
-    if (page->mapped && !is_there) suppressing([&] { unmap(page); });
-  }
-  for (const Origin &origin : origins)
-    if (!origin.page->mapped) map_back(origin.page, origin.address);
-  for (size_t at = 0; at < pages.size(); ++at) {
-    if (moves[at].page != nullptr) continue;
-    pages[at]->address = 0;
-    discard(pages[at]);
-  }
+void Pages::undo(const std::vector<Move> &moves, const std::vector<Page *> &pages, const std::vector<size_t> &mapped) {
+  for (auto at = mapped.rbegin(); at != mapped.rend(); ++at)
+    suppressing([&] { upstream_.unmap(moves[*at].address, moves[*at].nbytes); });
+  for (Page *page : pages)
+    if (page->address != 0 && !page->mapped) map_back(page);
+  for (size_t at = 0; at < pages.size(); ++at)
+    if (moves[at].page == nullptr) discard(pages[at]);
 }
 
-void Pages::map_back(Page *page, uint64_t address) {
+void Pages::map_back(Page *page) {
   try {
-    map(page, address);
+    map(page, page->address);
+    page->mapped = true;
     try {
-      upstream_.set_access(address, page->nbytes);
+      upstream_.set_access(page->address, page->nbytes);
     } catch (const Failed &) {
       unmap(page);
     }

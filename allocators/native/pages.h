@@ -1,25 +1,44 @@
-/* Physical pages on virtual memory, and moving them so that a failed call leaves the maps as they were (pages.py). */
+/* The physical pages of an allocator, moved so that a failed call leaves them where they were (pages.py). */
 #ifndef CUPLUG_PAGES_H
 #define CUPLUG_PAGES_H
 
+#include <algorithm>
 #include <vector>
 
 #include "events.h"
 #include "host.h"
+#include "stamps.h"
 #include "upstream.h"
 
 namespace cuplug {
 
-/* Physical memory behind one handle, mapped in one place or, while it is on its way, nowhere. */
+/* Physical memory behind one handle, serving one address or, while it is on its way, none (page.py). */
 struct Page {
   uint64_t handle = 0;
   uint64_t nbytes = 0;
-  uint64_t address = 0; /* where it is mapped, or is to be; 0 for nowhere */
-  uint64_t stream = 0;  /* the stream for which it is mapped */
-  uint64_t told = 0;    /* the address at which the observers know it to be mapped; 0 for nowhere */
-  bool mapped = false;  /* whether the driver has mapped it at `address` */
-  bool retired = false; /* whether it is to be unmapped and released, whatever stands behind its addresses later */
+  uint64_t address = 0;           /* where it serves; 0 for nowhere */
+  uint64_t stream = 0;            /* the stream for which it is mapped */
+  uint64_t told = 0;              /* the address at which the observers know it to be mapped; 0 for nowhere */
+  bool mapped = false;            /* whether the driver has mapped it at `address` */
+  bool retired = false;           /* whether it is to be unmapped and released, whatever stands behind its addresses later */
+  std::vector<uint64_t> aliases;  /* where it is mapped besides, the longest out of use first */
+  Stamps *freed_stamps = nullptr; /* when what it held where it stands was last freed, for its latest move; */
+  uint64_t freed_stamp = 0;       /* null where that has been waited for */
+  uint64_t home = 0;              /* where it stood in the beginning of the lap in which it last moved, */
+  uint64_t lap = 0;               /* and that lap's number (`Pages::lap`) */
   Page *next_spare = nullptr;
+
+  bool has_alias(uint64_t at) const { return std::find(aliases.begin(), aliases.end(), at) != aliases.end(); }
+};
+
+/* An address at which a page is mapped that serves elsewhere. */
+struct Alias {
+  uint64_t address;
+  Page *page;
+  Stamps *stamps; /* when what lay there was last freed; null: no queued work touches it */
+  uint64_t stamp;
+
+  uint64_t end() const { return address + page->nbytes; }
 };
 
 /* The greatest power of two times `granularity` within `nbytes`; at least `granularity`. */
@@ -38,16 +57,27 @@ struct Move {
 /* Creates, maps and releases the pages of one allocator. Observers are told of every step once it has taken effect. */
 class Pages {
  public:
-  Pages(Upstream &upstream, Events &events) : upstream_(upstream), events_(events) {}
+  Pages(Upstream &upstream, Events &events, uint64_t most_aliases)
+      : upstream_(upstream), events_(events), most_aliases_(most_aliases) {}
+
+  uint64_t lap = 1; /* counted by the allocator: from one to the next, a page has one home */
 
   /* Objects of pages that are no more are used again from here on. */
   void begin();
-  /* Create, unmap and map as `moves` say, for `stream`, and put the pages into `pages` in the same order. No queued work
-   * touches a page that moves. `moves` are in order of address.
+  /* Create, unmap and map as `moves` say, for `stream`, and put the pages into `pages` in the same order. `moves` are in
+   * order of address. No queued work touches a page that moves, but for work that `freed_stamps` tells of.
+   *
+   * Where pages may have aliases, a page stays mapped where it stood, and is not mapped anew where it is still mapped. Of
+   * aliases in the way, and of those that are too many, the work queued on them is waited for.
    *
    * Throws OutOfMemory or Failed: every page is where it was, and no new one is left; only one that the driver refuses to
    * map back is given up, and has address 0. */
   void carry_out(const std::vector<Move> &moves, uint64_t stream, std::vector<Page *> &pages);
+  bool has_aliases() const { return !aliases_.empty(); }
+  /* The aliases that lie between two addresses as a whole, in order of address. */
+  std::vector<Alias> within(uint64_t start, uint64_t end) const;
+  /* Unmap every alias that reaches between two addresses. Throws Failed. */
+  void clear(uint64_t start, uint64_t end);
   /* Ask whether the device has `nbytes` left, in one call instead of many that are to be undone. Throws. */
   void probe(uint64_t nbytes) { discard(create(nbytes)); }
   /* Unmap and release `page`. Throws Failed: the page is where it was; or it is given up, and has address 0. */
@@ -67,17 +97,25 @@ class Pages {
     uint64_t address;
   };
 
+  using Aliases = std::vector<Alias>;
+
   Page *create(uint64_t nbytes);
-  void map(Page *page, uint64_t address);
+  void map(const Page *page, uint64_t address) { upstream_.map(address, page->nbytes, page->handle); }
   void unmap(Page *page);
-  void set_access(const std::vector<Move> &moves);
-  void undo(const std::vector<Move> &moves, const std::vector<Page *> &pages, const std::vector<Origin> &origins);
-  void map_back(Page *page, uint64_t address);
+  void undo(const std::vector<Move> &moves, const std::vector<Page *> &pages, const std::vector<size_t> &mapped);
+  void map_back(Page *page);
+  void leave(Page *page);
+  void arrive(Page *page, uint64_t address);
+  Aliases::iterator alias_at(uint64_t address);
+  void drop(uint64_t address);
+  void drop_aliases(Page *page);
   void discard(Page *page);
   void tell_gone(Page *page);
 
   Upstream &upstream_;
   Events &events_;
+  const uint64_t most_aliases_;
+  Aliases aliases_; /* of all pages, in order of address. They do not overlap. */
   Store<Page, 64> spare_;
   std::vector<Page *> gone_;  /* released, but perhaps still looked at by the operation under way */
   std::vector<Page *> stray_; /* of no use any more, and their release has failed so far */

@@ -5,15 +5,20 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace cuplug {
 
 class Recurrence {
  public:
-  /* Note a request. */
-  void asked(uint64_t nbytes) {
+  static constexpr size_t MOST_MARKS = 4096;
+
+  /* Note a request. Whether it leaves a mark. */
+  bool asked(uint64_t nbytes) {
     sum_ = 2 * sum_ + nbytes * FACTOR;
-    if (sum_ >> (64 - MARK_BITS) == 0) mark();
+    if (sum_ >> (64 - MARK_BITS) != 0) return false;
+    mark();
+    return true;
   }
   /* Let no cycle begin before this moment. */
   void start() {
@@ -31,16 +36,24 @@ class Recurrence {
     return repeats_as_a_whole() && cycle_ >= LEAST_CYCLE ? (count() - started_) / cycle_ : 0;
   }
 
+  /* How many marks there have been, and the latest one. */
+  uint64_t count() const { return forgotten_ + marked_; }
+  uint64_t latest_mark() const { return marks_[marked_ - 1]; }
+  /* The marks of the latest cycle, if the program repeats itself as a whole; none for cycles as short as above. */
+  std::vector<uint64_t> latest_cycle() {
+    if (repetitions() == 0) return {};
+    return {marks_.begin() + ptrdiff_t(marked_ - cycle_), marks_.begin() + ptrdiff_t(marked_)};
+  }
+
   uint64_t settled = 0; /* bytes granted a program beyond the rules, to let it come to rest */
   uint64_t exchanged = 0; /* segments given back while it repeated itself, since the latest `start` */
 
  private:
   static constexpr uint64_t FACTOR = 0x9E3779B97F4A7C15u;
   static constexpr int MARK_BITS = 5;
-  static constexpr size_t MOST_MARKS = 4096, LEAST_CYCLE = 8;
+  static constexpr size_t LEAST_CYCLE = 8;
 
   void mark();
-  uint64_t count() const { return forgotten_ + marked_; }
 
   uint64_t sum_ = 0; /* of the sizes of about the last 50 requests: what is older has been shifted out */
   uint64_t forgotten_ = 0, looked_at_ = 0, started_ = 0;

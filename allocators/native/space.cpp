@@ -194,7 +194,7 @@ Block *Space::mapped(Page *page) {
   int beside = is_mapped(hole->before) + is_mapped(hole->after);
   ledger_.mapped(1 - beside, int64_t(page->nbytes), small);
   range_of(page->address)->set(page->address, page->address + page->nbytes, page);
-  hole->stamp = 0;
+  hole->stamp = page->freed_stamps != nullptr ? page->freed_stamp : 0;
   Block *span = join_free(hole);
   count_shared();
   return span;

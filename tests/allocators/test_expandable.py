@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -27,8 +28,9 @@ PAGE = 2 * MIB
 class Maps:
     """Passes calls of virtual memory on, knows what is mapped where, and refuses the calls that it is told to."""
 
-    def __init__(self, upstream: Any) -> None:
+    def __init__(self, upstream: Any, most_aliases: int) -> None:
         self.upstream = upstream
+        self.most_aliases = most_aliases
         self.inner = upstream.virtual
         self.granularity = self.inner.granularity
         self.mapped: dict[int, tuple[int, int]] = {}
@@ -64,7 +66,8 @@ class Maps:
 
     def map(self, address: int, nbytes: int, handle: int) -> None:
         self.ask()
-        assert handle not in {page for _, page in self.mapped.values()}, "a page is mapped at two places"
+        places = sum(page == handle for _, page in self.mapped.values())
+        assert places <= (self.most_aliases and self.most_aliases + 1), f"a page is mapped at {places + 1} places"
         self.inner.map(address, nbytes, handle)
         self.mapped[address] = nbytes, handle
 
@@ -82,6 +85,15 @@ class Maps:
             del self.mapped[at]
             self.accessible.pop(at, None)
 
+    def behind(self, block: Block) -> list[tuple[int, int, int]]:
+        """The physical memory of a block: handles, each with the first offset in its page and the end."""
+        found = []
+        for address, (nbytes, handle) in self.mapped.items():
+            start, end = max(address, block.address), min(address + nbytes, block.address + block.nbytes)
+            if start < end:
+                found.append((handle, start - address, end - address))
+        return found
+
     def covers(self, block: Block) -> bool:
         at, end = block.address, block.address + block.nbytes
         for start in sorted(self.accessible):
@@ -90,17 +102,24 @@ class Maps:
         return at >= end
 
 
-@pytest.fixture
-def make() -> Callable[..., tuple[ExpandableAllocator, Maps]]:
-    def make(upstream: Any = None, **options: Any) -> tuple[ExpandableAllocator, Maps]:
-        upstream = upstream or NullUpstream()
-        maps = upstream.virtual = Maps(upstream)
-        return ExpandableAllocator(upstream, **options), maps
-
-    return make
-
-
 Make = Callable[..., tuple[ExpandableAllocator, Maps]]
+
+
+@pytest.fixture
+def make() -> Make:
+    return functools.partial(make_with, 0)
+
+
+@pytest.fixture(params=[0, 1, 4], ids="aliases={}".format)
+def make_either(request: pytest.FixtureRequest) -> Make:
+    """The same with and without aliases of pages that have moved."""
+    return functools.partial(make_with, request.param)
+
+
+def make_with(aliases: int, upstream: Any = None, **options: Any) -> tuple[ExpandableAllocator, Maps]:
+    upstream = upstream or NullUpstream()
+    maps = upstream.virtual = Maps(upstream, aliases)
+    return ExpandableAllocator(upstream, aliases=aliases, **options), maps
 
 
 def check(allocator: Allocator, maps: Maps) -> None:
@@ -108,7 +127,12 @@ def check(allocator: Allocator, maps: Maps) -> None:
     live = allocator.live_blocks()
     segments = allocator.segments()
     assert all(maps.covers(block) for block in live)
-    assert sorted(handle for _, handle in maps.mapped.values()) == sorted(maps.pages)
+    assert sorted(handle for _, handle in serving(allocator, maps).values()) == sorted(maps.pages)
+    places = Counter(handle for _, handle in maps.mapped.values())
+    assert places.keys() == maps.pages.keys()
+    assert max(places.values(), default=1) <= maps.most_aliases + 1
+    memory = sorted(part for block in live for part in maps.behind(block))
+    assert all(one[0] != other[0] or one[2] <= other[1] for one, other in pairwise(memory)), "two blocks share memory"
     assert maps.accessible.keys() == maps.mapped.keys()
     counted = allocator.statistics().all
     assert counted.reserved_bytes.current == sum(maps.pages.values()) == sum(segment.nbytes for segment in segments)
@@ -128,6 +152,16 @@ def check(allocator: Allocator, maps: Maps) -> None:
     assert not maps.unmapped_in_use
 
 
+def serving(allocator: Allocator, maps: Maps) -> dict[int, tuple[int, int]]:
+    """What is mapped, but for aliases: those lie outside of all segments."""
+    segments = allocator.segments()
+    return {
+        address: mapped
+        for address, mapped in maps.mapped.items()
+        if any(segment.address <= address < segment.address + segment.nbytes for segment in segments)
+    }
+
+
 def scatter(allocator: Allocator, count: int, nbytes: int, stream: int = 1) -> list[Block]:
     """Every second of ``count`` blocks, when the others have been freed."""
     blocks = [allocator.allocate(nbytes, stream=stream) for _ in range(count)]
@@ -137,11 +171,11 @@ def scatter(allocator: Allocator, count: int, nbytes: int, stream: int = 1) -> l
 
 
 def state(allocator: Allocator, maps: Maps) -> object:
-    return dict(maps.mapped), dict(maps.accessible), dict(maps.pages), allocator.segments()
+    return serving(allocator, maps), dict(maps.pages), allocator.segments()
 
 
-def test_pages_of_scattered_free_memory_serve_a_block_that_fits_nowhere(make: Make) -> None:
-    allocator, maps = make()
+def test_pages_of_scattered_free_memory_serve_a_block_that_fits_nowhere(make_either: Make) -> None:
+    allocator, maps = make_either()
     kept = scatter(allocator, 200, 8 * MIB)
     before = allocator.statistics().all.reserved_bytes.peak
     big = allocator.allocate(600 * MIB, stream=1)
@@ -155,8 +189,8 @@ def test_pages_of_scattered_free_memory_serve_a_block_that_fits_nowhere(make: Ma
     assert maps.upstream.used_bytes == 0
 
 
-def test_pages_move_from_one_stream_to_another_and_from_large_to_small(make: Make) -> None:
-    allocator, maps = make(memory_limit=64 * MIB)
+def test_pages_move_from_one_stream_to_another_and_from_large_to_small(make_either: Make) -> None:
+    allocator, maps = make_either(memory_limit=64 * MIB)
     big = allocator.allocate(64 * MIB, stream=1)
     allocator.free(big)
     small = [allocator.allocate(MIB, stream=2) for _ in range(64)]
@@ -201,8 +235,8 @@ def test_the_same_stream_gets_memory_back_at_the_same_address_without_a_fence(ma
 
 
 @pytest.mark.parametrize("refused", range(40))
-def test_a_call_that_fails_leaves_the_maps_as_they_were(make: Make, refused: int) -> None:
-    allocator, maps = make(memory_limit=88 * MIB)
+def test_a_call_that_fails_leaves_the_maps_as_they_were(make_either: Make, refused: int) -> None:
+    allocator, maps = make_either(memory_limit=88 * MIB)
     scatter(allocator, 10, 8 * MIB)
     allocator.allocate(512, stream=1)
     before = state(allocator, maps)
@@ -220,8 +254,8 @@ def test_a_call_that_fails_leaves_the_maps_as_they_were(make: Make, refused: int
 
 
 @pytest.mark.parametrize("refused", range(12))
-def test_a_failing_release_leaves_everything_accounted_for(make: Make, refused: int) -> None:
-    allocator, maps = make()
+def test_a_failing_release_leaves_everything_accounted_for(make_either: Make, refused: int) -> None:
+    allocator, maps = make_either()
     scatter(allocator, 8, 8 * MIB)
     maps.refuse = [False] * refused + [True]
     try:
@@ -280,8 +314,8 @@ def test_handles_do_not_leak_when_a_call_of_the_driver_fails(call: str, after: i
     driver.close()
 
 
-def test_release_cached_returns_every_free_page(make: Make) -> None:
-    allocator, maps = make()
+def test_release_cached_returns_every_free_page(make_either: Make) -> None:
+    allocator, maps = make_either()
     kept = scatter(allocator, 100, 6 * MIB)
     small = [allocator.allocate(4096, stream=2) for _ in range(3000)]
     for block in small[1:]:
@@ -289,7 +323,7 @@ def test_release_cached_returns_every_free_page(make: Make) -> None:
     before = maps.upstream.used_bytes
     released = allocator.release_cached()
     assert before - maps.upstream.used_bytes == released > 0
-    for address, (nbytes, _) in maps.mapped.items():
+    for address, (nbytes, _) in serving(allocator, maps).items():
         assert any(block.address < address + nbytes and address < block.address + block.nbytes for block in kept) or (
             address <= small[0].address < address + nbytes
         )
@@ -297,8 +331,8 @@ def test_release_cached_returns_every_free_page(make: Make) -> None:
     assert allocator.release_cached() == 0
 
 
-def test_address_space_is_recycled(make: Make) -> None:
-    allocator, maps = make()
+def test_address_space_is_recycled(make_either: Make) -> None:
+    allocator, maps = make_either()
     rng = random.Random(1)
     for turn in range(300):
         stream = turn + 1
@@ -318,8 +352,8 @@ def test_where_virtual_memory_is_missing_it_says_what_to_install() -> None:
     assert (caught.value.code, caught.value.name) == (801, "CUDA_ERROR_NOT_SUPPORTED")
 
 
-def test_a_failed_allocation_asks_for_little_before_it_gives_up(make: Make) -> None:
-    allocator, maps = make(NullUpstream(1 << 30))
+def test_a_failed_allocation_asks_for_little_before_it_gives_up(make_either: Make) -> None:
+    allocator, maps = make_either(NullUpstream(1 << 30))
     calls = maps.calls
     with pytest.raises(OutOfMemoryError):
         allocator.allocate(1 << 40, stream=0)
@@ -327,8 +361,8 @@ def test_a_failed_allocation_asks_for_little_before_it_gives_up(make: Make) -> N
     check(allocator, maps)
 
 
-def test_page_events_tell_what_is_mapped(make: Make) -> None:
-    allocator, maps = make()
+def test_page_events_tell_what_is_mapped(make_either: Make) -> None:
+    allocator, maps = make_either()
     seen: Counter[tuple[int, int]] = Counter()
     pages: Counter[int] = Counter()
 
@@ -346,7 +380,7 @@ def test_page_events_tell_what_is_mapped(make: Make) -> None:
     scatter(allocator, 40, 9 * MIB)
     allocator.allocate(150 * MIB, stream=1)
     allocator.release_cached()
-    assert +seen == Counter({(address, handle): 1 for address, (_, handle) in maps.mapped.items()})
+    assert +seen == Counter({(address, handle): 1 for address, (_, handle) in serving(allocator, maps).items()})
     assert +pages == Counter(maps.pages)
 
 
@@ -363,17 +397,33 @@ OPERATIONS = st.lists(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(operations=OPERATIONS, total=st.sampled_from([32 * MIB, 128 * MIB, 1 << 34]))
 def test_the_invariants_hold_after_any_operation(
-    make: Make, make_manual: Any, operations: list[tuple[str, int, int]], total: int
+    make_either: Make, make_manual: Any, operations: list[tuple[str, int, int]], total: int
 ) -> None:
     upstream = make_manual(total)
-    allocator, maps = make(upstream)
+    allocator, maps = make_either(upstream)
     live: list[Block] = []
+    uses: list[tuple[tuple[int, int, int], int, int]] = []  # memory, stream, the number of the work there
+
+    def queue(block: Block, stream: int) -> None:
+        upstream.queue(block, stream)
+        uses.extend((part, stream, upstream.queued[stream]) for part in maps.behind(block))
+
+    def is_anothers(block: Block) -> bool:
+        """Whether work of another stream on the block's memory, whatever it lay behind then, is still queued."""
+        pending = [(part, stream) for part, stream, number in uses if number > upstream.finished[stream]]
+        return any(
+            stream != block.stream and part[0] == used[0] and part[1] < used[2] and used[1] < part[2]
+            for part in maps.behind(block)
+            for used, stream in pending
+        )
+
     for what, number, nbytes in operations:
         stream = number % 3 + 1
         try:
             if what == "allocate":
                 live.append(allocator.allocate(nbytes, stream=stream))
-                upstream.queue(live[-1], stream)
+                assert not is_anothers(live[-1])
+                queue(live[-1], stream)
             elif what == "refuse":
                 maps.refuse = [False] * (number % 7) + [True]
             elif what == "finish":
@@ -388,7 +438,7 @@ def test_the_invariants_hold_after_any_operation(
                 allocator.free(live.pop(number % len(live)))
             elif live:
                 allocator.record_stream(live[number % len(live)], stream)
-                upstream.queue(live[number % len(live)], stream)
+                queue(live[number % len(live)], stream)
         except (DriverError, OutOfMemoryError):
             pass
         maps_refuse, maps.refuse = maps.refuse, []
@@ -402,6 +452,43 @@ def test_the_invariants_hold_after_any_operation(
 def test_a_negative_slack_is_refused(make: Make) -> None:
     with pytest.raises(ValueError, match="slack is -1"):
         make(slack=-1)
+
+
+def test_a_negative_number_of_aliases_is_refused() -> None:
+    with pytest.raises(ValueError, match="aliases is -1"):
+        make_with(-1)
+
+
+def test_where_a_page_stays_mapped_the_stream_that_gets_it_elsewhere_is_not_waited_for(make_manual: Any) -> None:
+    upstream = make_manual(64 * MIB)
+    allocator, maps = make_with(4, upstream)
+    blocks = [allocator.allocate(16 * MIB, stream=7) for _ in range(4)]
+    for block in blocks[::2]:
+        upstream.queue(block, 7)
+        allocator.free(block)
+    block = allocator.allocate(24 * MIB, stream=7)
+    assert upstream.waits == 0
+    check(allocator, maps)
+    upstream.queue(block, 7)
+    allocator.free(block)
+    allocator.allocate(16 * MIB, stream=8)
+    assert upstream.waits > 0
+    check(allocator, maps)
+
+
+def test_a_page_comes_back_to_where_it_stood_without_a_call() -> None:
+    allocator, maps = make_with(4, memory_limit=80 * MIB)
+    scatter(allocator, 10, 8 * MIB)
+    for turn in range(4):
+        calls = maps.calls
+        big = allocator.allocate(24 * MIB, stream=1)
+        check(allocator, maps)
+        allocator.free(big)
+        small = [allocator.allocate(8 * MIB, stream=1) for _ in range(5)]
+        check(allocator, maps)
+        assert maps.calls == calls or turn == 0
+        for block in small:
+            allocator.free(block)
 
 
 def test_less_slack_reserves_less(make: Make) -> None:

@@ -6,6 +6,7 @@ import ctypes
 import os
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,9 +20,14 @@ pytestmark = pytest.mark.needs_gpu
 MIB = 1 << 20
 
 
+@pytest.mark.parametrize("aliases", [0, 4])
 @pytest.mark.parametrize("name", ["resnet_multiscale", "gpt2_varlen", "stream_prefetch"])
 def test_a_replay_on_the_gpu_reserves_what_the_estimate_says(
-    name: str, history: Callable[[str], list[Program]], make_driver: Any, capsys: pytest.CaptureFixture[str]
+    name: str,
+    aliases: int,
+    history: Callable[[str], list[Program]],
+    make_driver: Any,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     programs = history(name)
     driver = make_driver()
@@ -33,10 +39,11 @@ def test_a_replay_on_the_gpu_reserves_what_the_estimate_says(
             streams[recorded] = driver.stream_create() if recorded else 0
         return streams[recorded]
 
-    estimate = replay(programs, ExpandableAllocator, allocator="expandable")
+    make = partial(ExpandableAllocator, aliases=aliases)
+    estimate = replay(programs, make, allocator="expandable")
     measured = replay(
         programs,
-        ExpandableAllocator,
+        make,
         allocator="expandable",
         make_upstream=lambda ordinal: DeviceUpstream(driver, ordinal),
         stream=stream,
@@ -72,10 +79,11 @@ def test_release_cached_gives_the_memory_back_to_the_device(make_driver: Any) ->
     allocator.close()
 
 
-def test_contents_stay_in_place_while_pages_move_around_them(make_driver: Any) -> None:
+@pytest.mark.parametrize("aliases", [0, 4])
+def test_contents_stay_in_place_while_pages_move_around_them(make_driver: Any, aliases: int) -> None:
     driver = make_driver()
     driver.set_device(0)
-    allocator = ExpandableAllocator(DeviceUpstream(driver, 0), memory_limit=256 * MIB)
+    allocator = ExpandableAllocator(DeviceUpstream(driver, 0), memory_limit=256 * MIB, aliases=aliases)
     stream = driver.stream_create()
     host = driver.host_alloc(64)
     blocks = [allocator.allocate(6 * MIB, stream=stream) for _ in range(40)]

@@ -39,6 +39,7 @@ FACTORIES: dict[str, Callable[..., Allocator]] = {
     "caching": CachingAllocator,
     "torch": lambda upstream: CachingAllocator(upstream, preset="torch", garbage_collection_threshold=0.3),
     "expandable": lambda upstream: ExpandableAllocator(upstream, slack=0),
+    "expandable aliases": lambda upstream: ExpandableAllocator(upstream, slack=0, aliases=2),
 }
 PLAN = Plan(
     [
@@ -73,6 +74,7 @@ if is_available():  # of these only what is in Python has lines; signals and exc
     )
     FACTORIES["native planned"] = lambda upstream: planned(upstream, NativePlanned)
     FACTORIES["native expandable"] = lambda upstream: NativeExpandable(upstream, slack=0)
+    FACTORIES["native expandable aliases"] = lambda upstream: NativeExpandable(upstream, slack=0, aliases=2)
 
 
 class Injection(KeyboardInterrupt):

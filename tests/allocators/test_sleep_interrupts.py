@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
+import pytest
 from cuplug.allocators.block import Block
 from cuplug.allocators.expandable import ExpandableAllocator
 from cuplug.allocators.tags import memory_tag
@@ -63,10 +64,10 @@ class Copy:
 
 
 class Program:
-    def __init__(self, manual: Any) -> None:
+    def __init__(self, manual: Any, aliases: int) -> None:
         self.manual = manual
         self.contents = manual.virtual = Contents(manual)
-        self.allocator = ExpandableAllocator(manual, slack=0)
+        self.allocator = ExpandableAllocator(manual, slack=0, aliases=aliases)
         self.live: list[Block] = []
 
     def allocate(self, nbytes: int, stream: int, tag: str) -> None:
@@ -131,14 +132,17 @@ def run(program: Program, at: int) -> InjectsAtLine:
     return injection
 
 
-def test_an_exception_at_any_line_of_sleep_and_wake_loses_nothing(make_manual: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("aliases", [0, 2])
+def test_an_exception_at_any_line_of_sleep_and_wake_loses_nothing(
+    make_manual: Callable[..., Any], aliases: int
+) -> None:
     every = int(os.environ.get("CUPLUG_INJECT_EVERY", "61"))
 
     def inject_everywhere() -> None:
-        lines = run(Program(make_manual(96 * MIB)), at=-1).seen
+        lines = run(Program(make_manual(96 * MIB), aliases), at=-1).seen
         assert lines > 500
         for at in range(1 + lines % every, lines + 1, every):
-            program = Program(make_manual(96 * MIB))
+            program = Program(make_manual(96 * MIB), aliases)
             injection = run(program, at)
             try:
                 program.check()

@@ -36,6 +36,22 @@ PTX = b"""
 DONE: ret;
 }
 
+.visible .entry count_others(.param .u64 in, .param .u32 value, .param .u32 count, .param .u64 found) {
+  .reg .pred %p; .reg .b32 %r<9>; .reg .b64 %rd<7>;
+  ld.param.u64 %rd1, [in]; ld.param.u32 %r1, [value]; ld.param.u32 %r2, [count]; ld.param.u64 %rd5, [found];
+  mov.u32 %r3, %ctaid.x; mov.u32 %r4, %ntid.x; mov.u32 %r5, %tid.x;
+  mad.lo.s32 %r6, %r3, %r4, %r5;
+  setp.ge.u32 %p, %r6, %r2;
+  @%p bra DONE;
+  cvta.to.global.u64 %rd2, %rd1; mul.wide.u32 %rd3, %r6, 4; add.s64 %rd4, %rd2, %rd3;
+  ld.global.ca.u32 %r7, [%rd4];
+  setp.eq.u32 %p, %r7, %r1;
+  @%p bra DONE;
+  cvta.to.global.u64 %rd6, %rd5;
+  red.global.add.u32 [%rd6], 1;
+DONE: ret;
+}
+
 .visible .entry increment() {
   .reg .b32 %r<3>;
   ld.global.u32 %r1, [counter]; add.u32 %r2, %r1, 1; st.global.u32 [counter], %r2;
@@ -287,3 +303,36 @@ def test_queries_do_not_wait(driver: Driver, module: int) -> None:
     driver.event_synchronize(event)
     assert driver.event_query(event)
     assert driver.stream_query(stream)
+
+
+def test_kernels_see_through_one_address_what_kernels_before_wrote_through_another(driver: Driver, module: int) -> None:
+    virtual = driver.virtual_memory(0)
+    if virtual is None:
+        pytest.skip("this installation has no virtual memory")
+    unit = virtual.granularity
+    base, page = virtual.reserve_range(2 * unit), virtual.create_page(unit)
+    for address in (base, base + unit):
+        virtual.map(address, unit, page)
+        virtual.set_access(address, unit)
+    stream, found = driver.stream_create(), driver.mem_alloc(512)
+    driver.memset(found, 0, 512, stream=stream)
+    fill, count_others = (driver.module_function(module, name) for name in ("fill", "count_others"))
+    count = unit // 4
+    grid = (-(-count // 256), 1, 1)
+    for turn in range(2000):
+        written, read = (base, base + unit) if turn % 3 else (base + unit, base)
+        parameters = struct.pack("QII", written, turn, count)
+        driver.launch(fill, grid, (256, 1, 1), shared=0, stream=stream, parameters=parameters)
+        for address in (read, written, read):
+            parameters = struct.pack("QIIQ", address, turn, count, found)
+            driver.launch(count_others, grid, (256, 1, 1), shared=0, stream=stream, parameters=parameters)
+    host = driver.host_alloc(64)
+    driver.memcpy_dtoh(host, found, 4, stream=stream)
+    driver.stream_synchronize(stream)
+    assert ctypes.c_uint32.from_address(host).value == 0
+    driver.host_free(host)
+    driver.mem_free(found)
+    driver.stream_destroy(stream)
+    virtual.unmap(base, 2 * unit)
+    virtual.release_page(page)
+    virtual.free_range(base, 2 * unit)

@@ -85,6 +85,34 @@ def test_a_page_can_be_mapped_twice(driver: Driver, virtual: VirtualMemory, host
     virtual.free_range(base, 2 * unit)
 
 
+def test_what_is_written_through_one_address_later_work_reads_through_another(
+    driver: Driver, virtual: VirtualMemory, host: Any
+) -> None:
+    """In the order of a stream, without waiting between: what ``expandable`` with ``aliases`` builds on."""
+    unit = virtual.granularity
+    base = virtual.reserve_range(3 * unit)
+    page, seen = virtual.create_page(unit), virtual.create_page(unit)
+    for address, handle in ((base, page), (base + unit, page), (base + 2 * unit, seen)):
+        virtual.map(address, unit, handle)
+        virtual.set_access(address, unit)
+    stream, turns = driver.stream_create(), 64
+    driver.memset(base + 2 * unit, 0, unit, stream=stream)
+    part = unit // turns
+    for turn in range(turns):
+        written, read = (base, base + unit) if turn % 2 else (base + unit, base)
+        driver.memset(written, turn + 1, unit, stream=stream)
+        driver.memcpy_dtod(base + 2 * unit + turn * part, read + unit - part, part, stream=stream)
+    driver.stream_synchronize(stream)
+    for turn in range(turns):
+        assert host.read(base + 2 * unit + turn * part, 4) == bytes([turn + 1]) * 4
+    driver.synchronize()
+    driver.stream_destroy(stream)
+    virtual.unmap(base, 3 * unit)
+    for handle in (page, seen):
+        virtual.release_page(handle)
+    virtual.free_range(base, 3 * unit)
+
+
 @pytest.mark.one_schedule
 def test_pages_use_up_memory_until_released_and_unmapped(driver: Driver, virtual: VirtualMemory) -> None:
     size = 32 * virtual.granularity

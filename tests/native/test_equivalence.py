@@ -297,7 +297,12 @@ class History:
         assert self.pair.sides[1].fences == 0
 
 
-STRATEGIES: list[tuple[str, dict[str, Any]]] = [("caching", {}), ("caching", {"preset": "torch"}), ("expandable", {})]
+STRATEGIES: list[tuple[str, dict[str, Any]]] = [
+    ("caching", {}),
+    ("caching", {"preset": "torch"}),
+    ("expandable", {}),
+    ("expandable", {"aliases": 4}),
+]
 HISTORIES = {"gpt2_varlen": "data/traces", "resnet_multiscale": "../tools/data"}
 
 
@@ -350,7 +355,11 @@ def follow(program: Program, strategy: str, options: dict[str, Any]) -> float:
 def options_of(strategy: str, chance: random.Random) -> dict[str, Any]:
     limit = chance.choice([None, None, 48 * MIB])
     if strategy == "expandable":
-        return {"memory_limit": limit, "slack": chance.choice([0, 8 * MIB, 48 * MIB])}
+        return {
+            "memory_limit": limit,
+            "slack": chance.choice([0, 8 * MIB, 48 * MIB]),
+            "aliases": chance.choice([0, 0, 1, 4]),
+        }
     return {
         "memory_limit": limit,
         "preset": chance.choice(["cuplug", "torch"]),
