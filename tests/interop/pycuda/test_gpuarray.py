@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import tracemalloc
 
 import cuplug
 import numpy as np
@@ -123,6 +124,23 @@ def test_choices_and_indices():
     same(gpuarray.take(a, at), VALUES.ravel()[[5, 0]])
     same(gpuarray.multi_put([at], at, dest_shape=(6,), out=[gpuarray.zeros(6, np.uint32)])[0], np.uint32([0] * 5 + [5]))
     same(gpuarray.concatenate((a, b), axis=1), np.concatenate((VALUES, VALUES[::-1]), axis=1))
+
+
+@pytest.mark.parametrize("join", ["concatenate", "stack"])
+def test_arrays_are_joined_without_a_look_at_memory_of_the_host(join):
+    """NumPy was asked how the result lies by joining stand-ins of one element each: it read far beyond them."""
+    a, b = (gpuarray.zeros((4, 1 << 18), np.float32, order="F") for _ in range(2))
+    drv.Context.synchronize()
+    tracemalloc.start()
+    made = getattr(gpuarray, join)((a, b), axis=1)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < a.nbytes
+    wanted = getattr(np, join)([np.zeros(a.shape, np.float32, order="F")] * 2, axis=1)
+    assert made.shape == wanted.shape
+    assert made.flags.f_contiguous == wanted.flags.f_contiguous
+    with pytest.raises(ValueError, match=r"must match exactly|must have the same shape"):
+        getattr(gpuarray, join)((a, a[:3]), axis=1)
 
 
 def test_complex_numbers_have_parts():

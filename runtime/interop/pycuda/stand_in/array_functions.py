@@ -251,9 +251,13 @@ def stack(arrays: Sequence[GPUArray], axis: int = 0, allocator: Any = None) -> G
 
 
 def _joined(name: str, function: Any, arrays: Sequence[GPUArray], axis: int, allocator: Any) -> GPUArray:
-    like = function([array._stand_in() for array in arrays], axis=axis)  # raises what does not fit
+    # NumPy reads what it joins, and the elements are not on the host. So it is asked with elements of no bytes for the
+    # shape, or what does not fit, and with corners of the arrays, which lie as they do, for the type and the order.
+    shape = function([np.empty(array.shape, np.dtype([])) for array in arrays], axis=axis).shape
+    corners = [np.zeros_like(array._stand_in()[(slice(2),) * array.ndim]) for array in arrays]
+    like = function(corners, axis=axis)
     fortran = like.ndim > 1 and like.flags.f_contiguous
-    made = GPUArray(like.shape, like.dtype, allocator or arrays[0].allocator, order="F" if fortran else "C")
+    made = GPUArray(shape, like.dtype, allocator or arrays[0].allocator, order="F" if fortran else "C")
     places = [array.place for array in arrays]
     queue(name, lambda out, *values: np.copyto(out, function(values, axis=axis)), (made.place,), places)
     return made
