@@ -206,14 +206,14 @@ def logcumsumexp_gradient(g: Tensor, a: Tensor, y: Tensor) -> Tensor:
 
 def scattered_products(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
     """The product of what goes to each place."""
-    return scatter_reduce(ones_like(a), 1, b, c, "prod")
+    return scatter_reduce(ones_like(a), -1, b, c, "prod")
 
 
 def other_products(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
     """For each value the product of the others that go to its place."""
     zeros = to(c == 0, c.dtype)
-    count = gather(scatter_add(zeros_like(a), 1, b, zeros), 1, b)
-    product = gather(scattered_products(a, b, where(c == 0, 1, c)), 1, b)
+    count = gather(scatter_add(zeros_like(a), -1, b, zeros), -1, b)
+    product = gather(scattered_products(a, b, where(c == 0, 1, c)), -1, b)
     return where(c == 0, where(count == 1, product, 0), where(count == 0, product / where(c == 0, 1, c), 0))
 
 
@@ -226,11 +226,11 @@ def scattered_share(g: Tensor, a: Tensor, b: Tensor, c: Tensor, y: Tensor) -> Te
 def scattered_values(g: Tensor, a: Tensor, b: Tensor, c: Tensor, y: Tensor) -> Tensor:
     """The same of the values that go there."""
     part = g / _extremes(g, to(a == y, g.dtype), b, c, y)
-    return gather(part, 1, b) * (c == gather(y, 1, b))
+    return gather(part, -1, b) * (c == gather(y, -1, b))
 
 
 def _extremes(g: Tensor, own: Tensor, b: Tensor, c: Tensor, y: Tensor) -> Tensor:
-    return scatter_add(own, 1, b, to(c == gather(y, 1, b), g.dtype))
+    return scatter_add(own, -1, b, to(c == gather(y, -1, b), g.dtype))
 
 
 def gelu_tanh_curvature(a: Tensor) -> Tensor:

@@ -36,7 +36,7 @@ from .cublas import Blas, Dot, Gemm, cublas
 from .cuda_join import joined_at_once
 from .cuda_optimizers import Updates
 from .cuda_products import product_by_kernel, small_product
-from .cuda_row_kernels import row_kernel
+from .cuda_row_kernels import combines_narrow, row_kernel
 from .cuda_source import THREADS
 from .cudnn import Dnn, cudnn
 from .cudnn_kernels import library_kernel
@@ -323,6 +323,11 @@ class CudaPlace(DevicePlace):
 
     def rows(self, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
         return row_kernel(self, operation, outs, operands)
+
+    def scatters_as_it_lies(self, operation: RowOperation, target: Layout) -> bool:
+        # Narrow elements are combined in a copy of the target, which must hold nothing of others.
+        alone = target.contiguous or not combines_narrow(operation, target.dtype)
+        return alone and not target.overlaps_itself()
 
     def update(
         self, line: Update, kind: dtype, rows: Sequence[Sequence[Tensor]], numbers: Sequence[float], shared: Any

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from ...drivers.base import Dim3
 from ...runtime import Runtime
+from ..core.dtypes import dtype, int64
 from ..core.layout import Layout
 from ..core.storage import Storage
 from ..core.tensor import Tensor
@@ -16,7 +17,7 @@ from ..places.place import Kernel
 from ..places.row_table import RowOperation
 from .cuda_channels import CHANNEL_KERNELS
 from .cuda_fused import FUSED_KERNELS
-from .cuda_geometry import Walk
+from .cuda_geometry import Walk, merged
 from .cuda_histogram import PER_THREAD, SHARED_BINS, histogram_source
 from .cuda_long_sort import sweep
 from .cuda_rows import (
@@ -24,6 +25,7 @@ from .cuda_rows import (
     PER_BLOCK,
     gather_source,
     kept_soft_source,
+    scatter_along_source,
     scatter_source,
     search_source,
     soft_source,
@@ -36,7 +38,7 @@ from .cuda_source import THREADS
 from .cuda_triangles import TRIANGLE_KERNELS
 from .cuda_windows import WINDOW_KERNELS
 
-__all__ = ["row_kernel"]
+__all__ = ["combines_narrow", "row_kernel"]
 
 _BLOCK = (THREADS, 1, 1)
 """Blocks that look for the digits that vary."""
@@ -242,28 +244,49 @@ def _gather(place: Launching, operation: RowOperation, outs: Sequence[Layout], o
 
 
 def _scatter(place: Launching, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
-    index, length = operands[0], outs[0].shape[1]
-    count = index.numel
-    walk = Walk(index.shape, [(length, 0)])
-    launch = _linear(place, scatter_source(walk, operation.cuda, outs[0].dtype), count, "PPPqq", walk.packed)
-
-    runtime, size, nbytes = place.runtime, outs[0].dtype.itemsize, outs[0].nbytes
-    # What is exchanged are words of 4 bytes: of narrower elements in a copy, whose last word is whole.
-    narrow = operation.cuda != "Write" and outs[0].dtype.itemsize < 4
+    target, (index, values) = outs[0], operands
+    length, count = target.shape[-1], index.numel
+    numbers: tuple[int, ...]
+    if len(target.shape) == 2 and target.contiguous and index.contiguous and values.contiguous and index.dtype is int64:
+        walk = Walk(index.shape, [(length, 0)])
+        source, numbers = scatter_source(walk, operation.cuda, target.dtype), (length, count)
+    else:
+        walk = _walk_along(target, index, values)
+        source = scatter_along_source(walk, operation.cuda, target.dtype, index.dtype)
+        numbers = length, target.strides[-1], count
+    launch = _linear(place, source, count, "PPP" + "q" * len(numbers), walk.packed)
+    runtime, size, nbytes, wide = place.runtime, target.dtype.itemsize, target.nbytes, index.dtype.itemsize
+    narrow = combines_narrow(operation, target.dtype)
 
     def kernel(target: Tensor, index: Tensor, values: Tensor) -> None:
         x = target._storage.address + target._offset * size
         y = values._storage.address + values._offset * size
-        at, current = index._storage.address + index._offset * 8, runtime.current
+        at, current = index._storage.address + index._offset * wide, runtime.current
         if not narrow:
-            launch(current, x, at, y, length, count)
+            launch(current, x, at, y, *numbers)
             return
         copied = place.allocate(-(-nbytes // 4) * 4)
         place.copy_bytes(copied.address, x, nbytes)
-        launch(current, copied.address, at, y, length, count)
+        launch(current, copied.address, at, y, *numbers)
         place.copy_bytes(x, copied.address, nbytes)
 
     return kernel
+
+
+def combines_narrow(operation: RowOperation, stored: dtype) -> bool:
+    """Whether elements are combined that are narrower than the words of 4 bytes that are exchanged: in a copy, whose
+    last word is whole."""
+    return operation.cuda != "Write" and stored.itemsize < 4
+
+
+def _walk_along(target: Layout, index: Layout, values: Layout) -> Walk:
+    """The way through what is scattered along the last dimension, so that neighbouring threads read neighbouring
+    values: the offsets in the target, at the beginning of that dimension, in the index and in the values."""
+    axes = [axis for axis, length in enumerate(index.shape) if length != 1]
+    axes.sort(key=lambda axis: values.strides[axis], reverse=True)
+    strides = (*target.strides[:-1], 0), index.strides, values.strides
+    chosen = [tuple(each[axis] for axis in axes) for each in strides]
+    return Walk(*merged(tuple(index.shape[axis] for axis in axes), chosen))
 
 
 def _histogram(place: Launching, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:

@@ -12,6 +12,7 @@ __all__ = [
     "PER_BLOCK",
     "gather_source",
     "kept_soft_source",
+    "scatter_along_source",
     "scatter_source",
     "search_source",
     "soft_source",
@@ -86,15 +87,7 @@ def scatter_source(walk: Walk, functor: str, stored: dtype) -> str:
     """``kernel(target, index, values, length of a target's row, count)``. ``walk`` says where the row of each element
     of the index begins in the target. An index out of range traps. What several threads write to one place is combined
     in any order; without a functor, one of them stays."""
-    text = header([stored, stored.computed]) + WALKS + loading(stored, stored.computed)
-    if functor == "Write":
-        act = "target[at[k]] = value[k];"
-    elif functor == "Add" and stored.name in _ATOMIC:
-        kind = _ATOMIC[stored.name]
-        act = f"atomicAdd(({kind}*)(target + at[k]), ({kind})value[k]);"
-    else:
-        text += _COMBINE.replace("F<T>", f"{functor}<T>")
-        act = "combine(target + at[k], load(value[k]));"
+    text, act = _combining(functor, stored)
     return f"""{text}
 extern "C" __global__ void __launch_bounds__({THREADS}) kernel(
     const {walk.c_type} walk, Stored* target, const long long* index, const Stored* values, long long length,
@@ -104,6 +97,44 @@ extern "C" __global__ void __launch_bounds__({THREADS}) kernel(
 {_FIND}    EACH {{ {act} }}
 }}
 """
+
+
+def scatter_along_source(walk: Walk, functor: str, stored: dtype, wide: dtype) -> str:
+    """``kernel(target, index, values, length, step, count)``: as ``scatter_source``, of tensors that are no rows.
+    ``walk`` says where each element lies in the index, of the type ``wide``, and in the values, and from where in the
+    target the index counts, in steps of ``step`` elements."""
+    text, act = _combining(functor, stored)
+    return f"""{text}
+extern "C" __global__ void __launch_bounds__({THREADS}) kernel(
+    const {walk.c_type} walk, Stored* target, const {wide.c_name}* index, const Stored* values, long long length,
+    long long step, long long count) {{
+{_EACH}    Stored value[4];
+    long long at[4], found[4];
+    EACH {{
+        long long each[3];
+        walk.go(I, each);
+        at[k] = each[0];
+        found[k] = index[each[1]];
+        value[k] = values[each[2]];
+    }}
+    EACH {{
+        if (found[k] < 0 || found[k] >= length) __trap();
+        at[k] += found[k] * step;
+    }}
+    EACH {{ {act} }}
+}}
+"""
+
+
+def _combining(functor: str, stored: dtype) -> tuple[str, str]:
+    """What stands before a kernel that scatters, and the statement for the element ``k`` of a thread."""
+    text = header([stored, stored.computed]) + WALKS + loading(stored, stored.computed)
+    if functor == "Write":
+        return text, "target[at[k]] = value[k];"
+    if functor == "Add" and stored.name in _ATOMIC:
+        kind = _ATOMIC[stored.name]
+        return text, f"atomicAdd(({kind}*)(target + at[k]), ({kind})value[k]);"
+    return text + _COMBINE.replace("F<T>", f"{functor}<T>"), "combine(target + at[k], load(value[k]));"
 
 
 def search_source(walk: Walk, stored: dtype, found: dtype, *, wide: bool) -> str:

@@ -12,7 +12,7 @@ from ..core.dtypes import dtype
 from ..core.layout import Layout
 from ..core.shapes import Shape
 from ..core.tensor import Tensor, make_tensor, view_of
-from ..places.dispatch import Plan, dispatch
+from ..places.dispatch import Plan, dispatch, plan_for
 from ..places.fused_table import FUSED
 from ..places.place import place_at
 from ..places.row_table import ROWS
@@ -20,7 +20,18 @@ from .elementwise import common_place
 from .reshape import contiguous
 from .views import movedim
 
-__all__ = ["are_rows", "as_rows", "from_rows", "fused", "rows_as_they_lie", "run_fused", "run_rows", "scatter_rows"]
+__all__ = [
+    "are_rows",
+    "as_rows",
+    "as_they_lie",
+    "from_rows",
+    "fused",
+    "rows_as_they_lie",
+    "run_fused",
+    "run_rows",
+    "scatter_plan",
+    "scatter_rows",
+]
 
 
 def as_rows(input: Tensor, axis: int) -> Tensor:
@@ -176,11 +187,32 @@ def _rows_of(layout: Layout) -> Layout:
     return Layout.of(layout.place, layout.dtype, (layout.numel // length, length))
 
 
+def as_they_lie(name: str, axis: int, target: Tensor, index: Tensor, values: Tensor) -> tuple[Tensor, ...] | None:
+    """Views of what is to be scattered along ``axis``, as ``scatter_rows`` takes them without copies; None where the
+    place wants rows, or they are rows already."""
+    layout, last = target._layout, len(target._layout.shape) - 1
+    together = target, index, values
+    if last < 0 or (axis == last and all(each._layout.contiguous for each in together)):
+        return None
+    if not place_at(layout).scatters_as_it_lies(ROWS[name], layout):
+        return None
+    return together if axis == last else tuple(movedim(each, axis, -1) for each in together)
+
+
 def scatter_rows(name: str, target: Tensor, index: Tensor, values: Tensor) -> None:
-    """Write to the rows of ``target``, contiguous, at indices; all three have two dimensions."""
+    """Write to the rows of ``target``, contiguous, at indices; all have two dimensions, or are ``as_they_lie``."""
     if index._layout.numel:
         target._storage.version += 1
         dispatch((name, "scatter"), _prepare_scatter, (target, index, values))
+
+
+def scatter_plan(name: str, axis: int, target: Tensor, index: Tensor, values: Tensor) -> Plan | None:
+    """What ``scatter_rows`` does with tensors like these along ``axis``, wherever they begin: all that counts are their
+    layouts. None where there are gradients, or no elements, or they are not taken ``as_they_lie``."""
+    moved = as_they_lie(name, axis, target, index, values) if index._layout.numel else None
+    if moved is None or target._layout.tracked or values._layout.tracked:
+        return None
+    return plan_for((name, "scatter"), _prepare_scatter, moved)
 
 
 def _prepare_scatter(asked: tuple[str, str], target: Tensor, index: Tensor, values: Tensor) -> Plan:

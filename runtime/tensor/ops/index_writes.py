@@ -10,10 +10,12 @@ from ..core.casting_seam import seam
 from ..core.dtypes import bool_, int32, int64
 from ..core.gradient_seam import begin_history
 from ..core.shapes import normal_axis
+from ..core.switches import switches
 from ..core.tensor import Tensor, view_of
 from ..core.tensor_errors import ElementTypeError, RangeError, ShapeError
 from ..places.elementwise_table import BY_NAME, COPY
 from . import elementwise_functions as each
+from .along import scatter_plan
 from .copying import clone, to
 from .creation import arange
 from .elementwise import apply, apply_into, common_place
@@ -52,7 +54,7 @@ def _positions(name: str, input: Tensor, dim: int, index: Tensor) -> tuple[int, 
         raise RangeError(f"{name}: the index has {index.ndim} dimensions, and must have one")
     if index.dtype not in (int64, int32):
         raise ElementTypeError(f"{name}: the index must be of {int64!r} or {int32!r}, and is of {index.dtype!r}")
-    return axis, reshape(to(index, int64), -1)
+    return axis, reshape(index, -1)
 
 
 def index_add_(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: bool | float = 1) -> Tensor:
@@ -72,6 +74,14 @@ def index_add_(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha:
     """
     if alpha == 1 and type(alpha) is int and _is_scatter(input, index, source):
         return scattered("index_add", input, dim, index, source, "add")
+    plans, key = input._layout.plans, None
+    if alpha == 1 and type(alpha) is type(dim) is int:
+        key = ("index_add", dim, index._layout, source._layout)
+        plan, storage = plans.get(key), input._storage
+        if plan is not None and index._storage is not storage is not source._storage and not switches.deterministic:
+            storage.version += 1
+            plan(input, index, source)
+            return input
     axis, flat = _positions("index_add", input, dim, index)
     if source.dtype is not input.dtype:
         raise ElementTypeError(f"index_add: the source is of {source.dtype!r} and the tensor of {input.dtype!r}")
@@ -80,7 +90,12 @@ def index_add_(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha:
         source = to(apply(BY_NAME["mul"], source, alpha), input.dtype)
     if not input.ndim:
         return apply_into(COPY, input, apply(BY_NAME["add"], input, sum_of(reshape(source, -1))))
-    return scattered("index_add", input, axis, _spread(flat, source, axis), source, "add")
+    places = _spread(flat, source, axis)
+    scattered("index_add", input, axis, places, source, "add")
+    plan = None if key is None else scatter_plan("scatter_sum", axis, input, places, source)
+    if plan is not None:
+        plans[key] = plan
+    return input
 
 
 def _is_scatter(input: Tensor, index: Tensor, source: Tensor) -> bool:
@@ -174,7 +189,7 @@ def index_fill_(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     if not input.ndim:
         return apply_into(COPY, input, value) if flat.numel() else input
     if flat.numel() and input.numel():
-        set_item(input, (*(slice(None),) * axis, flat), value)
+        set_item(input, (*(slice(None),) * axis, to(flat, int64)), value)
     return input
 
 

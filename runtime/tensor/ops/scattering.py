@@ -14,7 +14,7 @@ from ..core.tensor_errors import ArgumentError, ElementTypeError, RangeError, Sh
 from ..places.dispatch import Plan
 from ..places.elementwise_table import BY_NAME, COPY
 from . import elementwise_functions as each
-from .along import are_rows, as_rows, from_rows, rows_as_they_lie, run_rows, scatter_rows
+from .along import are_rows, as_rows, as_they_lie, from_rows, rows_as_they_lie, run_rows, scatter_rows
 from .arithmetic import where
 from .copying import clone, to
 from .creation import arange, full
@@ -70,7 +70,7 @@ def gather(
     if plan is not None:
         return plan(input, index)[0]  # type: ignore[no-any-return]
     axis = normal_axis(dim, input.ndim)
-    index = _index("gather", index, input, axis)
+    index = to(_index("gather", index, input, axis), int64)
     source = _trimmed(input, index, axis)
     if key is not None and source is input and index._layout is key[2] and are_rows(axis, input._layout, index._layout):
         plans[key] = rows_as_they_lie("gather", [(input.dtype, index.shape)], [input._layout, index._layout])
@@ -153,10 +153,10 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
 
 
 def _index(name: str, index: Tensor, input: Tensor, axis: int, *, exact: bool = False) -> Tensor:
-    """An index for a tensor as int64, checked."""
+    """An index for a tensor, of int64 or int32, checked."""
     if index.numel() and index.dtype not in (int64, int32):
         raise ElementTypeError(f"{name}: the index must be of {int64!r} or {int32!r}, and is of {index.dtype!r}")
-    common_place(name, (reshape(input, -1), reshape(index, -1)))
+    _check_place(name, input, index)
     if index.numel() and (index.ndim or 1) != (input.ndim or 1):
         raise ShapeError(f"{name}: the index has {index.ndim} dimensions and the tensor {input.ndim}")
     if index.numel() and not exact:
@@ -166,7 +166,13 @@ def _index(name: str, index: Tensor, input: Tensor, axis: int, *, exact: bool = 
                     f"{name}: the index, of shape {list(index.shape)}, is longer than the tensor, of shape "
                     f"{list(input.shape)}, in dimension {position}"
                 )
-    return to(index, int64)
+    return index
+
+
+def _check_place(name: str, a: Tensor, b: Tensor) -> None:
+    """Raise DeviceMismatchError where they are on different devices, also without dimensions."""
+    if a._layout.place is not b._layout.place:
+        common_place(name, (reshape(a, -1), reshape(b, -1)))
 
 
 def _trimmed(input: Tensor, index: Tensor, axis: int) -> Tensor:
@@ -217,7 +223,7 @@ def scattered(name: str, target: Tensor, dim: int, index: Tensor, src: Any, redu
     refuse_overlap(target, index, src)
     begin_history(target, src)
     if isinstance(src, Tensor) and (src.ndim or not index.ndim):
-        common_place(name, (reshape(target, -1), reshape(src, -1)))
+        _check_place(name, target, src)
         if (src.ndim or 1) != (index.ndim or 1):
             raise ShapeError(f"{name}: the index has {index.ndim} dimensions and the source {src.ndim}")
         for position in range(index.ndim if src.ndim else 0):
@@ -232,6 +238,13 @@ def scattered(name: str, target: Tensor, dim: int, index: Tensor, src: Any, redu
         value = item(src) if isinstance(src, Tensor) else src
         values = full(index.shape, value, dtype=target.dtype, device=target.device)
     part = _trimmed(target, index, axis)
+    in_order = switches.deterministic and part.is_cuda and reduce not in ("amax", "amin")
+    apart = index._storage is not target._storage is not values._storage
+    moved = as_they_lie(line, axis, part, index, values) if apart and not in_order else None
+    if moved is not None:
+        scatter_rows(line, *moved)
+        return target
+    index = to(index, int64)
     layouts = index._layout, values._layout
     fits = key is not None and key[2:] == layouts and part is target and index.shape == values.shape
     if fits and are_rows(axis, target._layout, *layouts):
@@ -239,7 +252,7 @@ def scattered(name: str, target: Tensor, dim: int, index: Tensor, src: Any, redu
     if target._storage is values._storage:
         values = clone(values)
     rows = as_rows(part, axis)
-    if switches.deterministic and rows.is_cuda and reduce not in ("amax", "amin"):
+    if in_order:
         _scatter_in_order(line, rows, as_rows(index, axis), as_rows(values, axis))
     else:
         scatter_rows(line, rows, as_rows(index, axis), as_rows(values, axis))

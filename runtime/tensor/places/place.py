@@ -147,6 +147,11 @@ class Place(Location, ABC):
         An index out of range raises IndexError on the CPU, and is an asynchronous, sticky error on a device.
         """
 
+    def scatters_as_it_lies(self, operation: RowOperation, target: Layout) -> bool:  # noqa: ARG002 - devices answer
+        """Whether ``rows`` also scatters to such a target with any dimension moved to the last one, and then takes
+        tensors of as many dimensions, with gaps and expanded ones, and indices of int32."""
+        return False
+
     @abstractmethod
     def update(
         self, line: Update, kind: dtype, rows: Sequence[Sequence[Tensor]], numbers: Sequence[float], shared: Any

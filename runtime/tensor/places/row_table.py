@@ -1,9 +1,9 @@
 """The table of work along rows: scans, sorts, and what moves elements to and from places that other tensors name.
 
 Every tensor of such an operation is contiguous and has two dimensions, (rows, elements of a row); who calls brings it
-into this form. A line has NumPy's implementation and, for the kernel, the name of a functor in
-``backends/cuda_rows.py`` and its companions. Where an operation computes in another type than it stores, its operands
-come to NumPy in the type to compute in, and results are converted when they are stored.
+into this form, unless the place ``scatters_as_it_lies``. A line has NumPy's implementation and, for the kernel, the
+name of a functor in ``backends/cuda_rows.py`` and its companions. Where an operation computes in another type than it
+stores, its operands come to NumPy in the type to compute in, and results are converted when they are stored.
 """
 
 from __future__ import annotations
@@ -195,11 +195,11 @@ _TABLE = (
     RowOperation("gather",      "gather",   _gather,
                  gradient=("scatter_add(zeros_like(a), 1, b, g)", "")),
     RowOperation("scatter",     "scatter",  _scatter(None),         "Write",
-                 gradient=("scatter(g, 1, b, 0.0)", "", "gather(g, 1, b)")),
+                 gradient=("scatter(g, -1, b, 0.0)", "", "gather(g, -1, b)")),
     RowOperation("scatter_sum", "scatter",  _scatter(np.add),       "Add",
-                 gradient=("g", "", "gather(g, 1, b)")),
+                 gradient=("g", "", "gather(g, -1, b)")),
     RowOperation("scatter_prod", "scatter", _scatter(np.multiply),  "Multiply",
-                 gradient=("g * scattered_products(a, b, c)", "", "gather(g * a, 1, b) * other_products(a, b, c)")),
+                 gradient=("g * scattered_products(a, b, c)", "", "gather(g * a, -1, b) * other_products(a, b, c)")),
     RowOperation("scatter_amax", "scatter", _scatter(np.maximum),   "Larger",
                  gradient=("scattered_share(g, a, b, c, y)", "", "scattered_values(g, a, b, c, y)")),
     RowOperation("scatter_amin", "scatter", _scatter(np.minimum),   "Smaller",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -214,9 +215,96 @@ def test_values_that_lie_ready_are_written_as_they_lie_and_others_are_copied_bef
     assert x.tolist() == [6, 2, 4]
 
 
+@pytest.fixture
+def launches(kernels: None, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A list that grows with each launch of a kernel that is prepared from here on."""
+    made: list[int] = []
+    place: Any = cuplug.empty(0, device="cuda")._layout.place
+    bound = place.bound
+
+    def counting(*given: Any) -> Any:
+        launch = bound(*given)
+        return lambda *values: (made.append(1), launch(*values))
+
+    monkeypatch.setattr(place, "bound", counting)
+    return made
+
+
+@pytest.mark.needs_sim
+@pytest.mark.parametrize("kind", ["uint8", "float16", "float32", "int64"])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_index_add_takes_one_launch_along_any_dimension_and_two_with_alpha(
+    kind: str, axis: int, launches: list[int]
+) -> None:
+    """It took six: everything was brought into rows along the last dimension, and back."""
+    random = np.random.default_rng(1)
+    a, b = (random.integers(0, 9, (6, 7, 5)).astype(kind) for _ in range(2))
+    for alpha, wide in itertools.product((1, 2), ("int64", "int32")):
+        for count in (3, 3, 9):  # the second time the plan is ready
+            order = random.integers(0, a.shape[axis], count).astype(wide)
+            given = b.take(random.integers(0, a.shape[axis], count), axis)
+            wanted = a.copy()
+            np.add.at(np.moveaxis(wanted, axis, 0), order, np.moveaxis(given, axis, 0) * np.array(alpha, kind))
+            target, index, source = (cuplug.tensor(each, device="cuda") for each in (a, order, given))
+            version = target._version
+            launches.clear()
+            assert target.index_add_(axis, index, source, alpha=alpha) is target
+            assert len(launches) == alpha
+            assert target._version > version
+            assert (target.cpu().numpy() == wanted).all()
+
+
+_LIES: dict[str, Any] = {
+    "plain": lambda base: base,
+    "with gaps": lambda base: base[::2, 1:],
+    "transposed": lambda base: base.permute(2, 1, 0),
+}
+
+
+def _scattered(device: str, kind: str, axis: int, name: str, lies: str, *, tracked: bool) -> list[Any]:
+    """What is scattered along a dimension of a tensor and, if ``tracked``, the gradients."""
+    random = np.random.default_rng(3)
+    begin = cuplug.tensor(random.integers(1, 9, (10, 6, 7)).astype(kind), device=device, requires_grad=tracked)
+    source = cuplug.tensor(random.integers(1, 9, (12, 12, 12)).astype(kind), device=device, requires_grad=tracked)
+    base = begin * 1
+    target = _LIES[lies](base)
+    lengths = [*target.shape]
+    lengths[axis] = 4
+    order = random.permutation(target.shape[axis])[:4] if name in ("copy", "write") else np.array([2, 0, 2, 1])
+    index = cuplug.tensor(order.astype(np.int32), device=device)
+    given = source[1 : 1 + lengths[0], : lengths[1], : lengths[2]]
+    if name == "add":
+        target.index_add_(axis, index, given)
+    elif name == "copy":
+        target.index_copy_(axis, index, given)
+    else:  # an index that is shorter than both
+        shape = [3, 3, 3]
+        places = index[:3].reshape([3 if each == axis else 1 for each in range(3)]).expand(shape).long()
+        if name == "write":
+            target.scatter_(axis, places, given)
+        else:
+            target.scatter_reduce_(axis, places, given, name)
+    if not tracked:
+        return [base.cpu().numpy()]
+    (base * base).sum().backward()
+    assert begin.grad is not None
+    assert source.grad is not None
+    return [base.detach().cpu().numpy(), begin.grad.cpu().numpy(), source.grad.cpu().numpy()]
+
+
 @pytest.mark.needs_sim
 @pytest.mark.usefixtures("kernels")
-def test_small_tensors_are_joined_by_one_launch_wherever_they_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["add", "copy", "write", "sum", "prod", "amax", "amin"])
+@pytest.mark.parametrize("kind", ["float32", "float16", "uint8"])
+def test_scattering_along_any_dimension_is_what_it_is_on_the_cpu(kind: str, name: str) -> None:
+    for axis, lies, tracked in itertools.product(range(3), _LIES, (False, True) if kind == "float32" else (False,)):
+        device, host = (_scattered(each, kind, axis, name, lies, tracked=tracked) for each in ("cuda", "cpu"))
+        for one, other in zip(device, host, strict=True):
+            np.testing.assert_allclose(one, other, rtol=2e-3 if kind == "float16" else 1e-6)
+
+
+@pytest.mark.needs_sim
+def test_small_tensors_are_joined_by_one_launch_wherever_they_begin(launches: list[int]) -> None:
     random = np.random.default_rng(0)
     for kind in ("uint8", "float32", "int64"):
         a, b, c = (random.integers(0, 100, shape).astype(kind) for shape in ((3, 4, 5), (3, 1, 5), (3, 700, 5)))
@@ -227,15 +315,7 @@ def test_small_tensors_are_joined_by_one_launch_wherever_they_begin(monkeypatch:
         assert (cuplug.stack((x[0], x[2]), 1).cpu().numpy() == np.stack((a[0], a[2]), 1)).all()
         flat = cuplug.cat((x.view(-1)[1:4], z.view(-1)[3:999], x.view(-1)[7:8]))
         assert (flat.cpu().numpy() == np.concatenate((a.ravel()[1:4], c.ravel()[3:999], a.ravel()[7:8]))).all()
-    place: Any = x._layout.place
-    launches: list[int] = []
-    bound = place.bound
-
-    def counting(*given: Any) -> Any:
-        launch = bound(*given)
-        return lambda *values: (launches.append(1), launch(*values))
-
-    monkeypatch.setattr(place, "bound", counting)
+    launches.clear()
     pieces = [cuplug.tensor([number, number + 1], device="cuda") for number in range(19)]
     joined = cuplug.cat(pieces)
     assert joined.tolist() == [each for number in range(19) for each in (number, number + 1)]
