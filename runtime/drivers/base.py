@@ -340,13 +340,12 @@ class Simulator(Protocol):
     def launch_host(
         self,
         function: Callable[[], object],
-        *,
         stream: int,
         reads: Sequence[tuple[int, int]] = (),
         writes: Sequence[tuple[int, int]] = (),
         name: str = "launch_host",
-        cost_us: float = 2.0,
         device: int | None = None,
+        cost_us: float = 2.0,
     ) -> None:
         """Queue a Python function as a kernel on the device of that ordinal, by default the current one.
 

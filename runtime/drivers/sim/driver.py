@@ -414,13 +414,12 @@ class SimDriver:
     def launch_host(
         self,
         function: Callable[[], object],
-        *,
         stream: int,
         reads: Sequence[Extent] = (),
         writes: Sequence[Extent] = (),
         name: str = "launch_host",
-        cost_us: float = 2.0,
         device: int | None = None,
+        cost_us: float = 2.0,
     ) -> Change[None]:
         """Queue a Python function as a kernel. It must not call the driver (``CUDA_ERROR_NOT_PERMITTED``).
 
@@ -434,9 +433,7 @@ class SimDriver:
             DriverError: ``CUDA_ERROR_INVALID_HANDLE``: the stream is not that device's.
         """
         here = self._here(device)
-        operation = Operation(
-            name, function, reads=tuple(reads), writes=tuple(writes), cost_us=cost_us, repeatable=False
-        )
+        operation = Operation(name, function, tuple(reads), tuple(writes), cost_us, False)
         queue = self._streams.of(stream, here)
         if queue.device is not here:
             raise driver_error(

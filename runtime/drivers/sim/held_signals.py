@@ -41,7 +41,8 @@ def run_without_signals(work: Callable[[], None]) -> None:
     stand_in = _StandIn()
     handlers = stand_in.handlers
     try:
-        for number, handler in zip(_NUMBERS, map(_get_handler, _NUMBERS), strict=True):
+        for number in _NUMBERS:
+            handler = _get_handler(number)
             if handler is not _DEFAULT and callable(handler):
                 handlers[number] = handler
                 _set_handler(number, stand_in)

@@ -155,7 +155,7 @@ def _copy(
     """
     body = partial(ctypes.memmove, dst, src, nbytes)
     cost = _START_US + nbytes / _RATES[over]
-    return Operation(name, body, reads=reads, writes=writes, homes=homes, cost_us=cost)
+    return Operation(name, body, reads, writes, cost, True, (), homes)
 
 
 def _fill(address: int, value: int, nbytes: int, width: int) -> None:

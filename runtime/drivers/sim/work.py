@@ -55,25 +55,24 @@ class Operation:
         self,
         name: str,
         body: Callable[[], object] | None = None,
-        *,
         reads: tuple[Extent, ...] = (),
         writes: tuple[Extent, ...] = (),
-        after: tuple[Operation, ...] = (),
-        homes: tuple[Device, Device] | None = None,
         cost_us: float = 0.0,
         repeatable: bool = True,
+        after: tuple[Operation, ...] = (),
+        homes: tuple[Device, Device] | None = None,
     ) -> None:
         self.name = name
         self.body = body
         self.reads = reads
         self.writes = writes
+        self.cost_us = cost_us
+        self.repeatable = repeatable
+        """Whether an execution that was interrupted may begin again, as that of a copy may."""
         self.after = after
         """Operations of other streams that come first."""
         self.homes = homes
         """Whose memory is read and written, where that is not this device's and its peers'."""
-        self.cost_us = cost_us
-        self.repeatable = repeatable
-        """Whether an execution that was interrupted may begin again, as that of a copy may."""
         self.submitted_us = 0.0
         self.finished_us = 0.0
         self.done = False

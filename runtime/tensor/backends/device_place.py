@@ -163,7 +163,7 @@ class DevicePlace(Place):
         made: npt.NDArray[Any] = np.empty(layout.shape, layout.dtype.numpy)
         if layout.numel:
             # To memory that is certainly not page-locked the driver's copy returns when it is done.
-            self._call("memcpy_dtoh", made.__array_interface__["data"][0], ready._address, layout.nbytes)
+            self._call("memcpy_dtoh", made.ctypes.data, ready._address, layout.nbytes)
         return made
 
 

@@ -110,6 +110,9 @@ def elementwise(
             def run(out: Any, *operands: Any) -> None:
                 ready = [change(each) if change else each for change, each in zip(convert, operands, strict=True)]
                 implementation(*ready, out=out)
+
+        if operation.pieces:
+            run = _in_pieces(run)
     else:
 
         def run(out: Any, *operands: Any) -> None:
@@ -121,7 +124,7 @@ def elementwise(
     return _dividing(run) if divides else _silent(run)
 
 
-_PIECE = 1 << 16
+_PIECE = 1 << 15
 
 
 def _in_pieces(run: Run) -> Run:

@@ -223,7 +223,10 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
         ValueError: they do not.
     """
     first = shapes[0]
-    if all(shape == first for shape in shapes):
+    for shape in shapes:
+        if shape != first:
+            break
+    else:
         return first
     ndim = max(map(len, shapes))
     result = [1] * ndim

@@ -195,7 +195,8 @@ def _prepare_into(into: ElementwiseInto, out: Tensor, *operands: Any) -> Plan:
 
 
 class _Defaulting:
-    """A plan that holds for one default dtype: that of operands of which none is a floating-point tensor."""
+    """A plan that holds for one default dtype: of operands of which none is a floating-point tensor, where a number
+    could be one, or the result is one."""
 
     def __init__(self, plan: Plan, operation: Elementwise, into: bool) -> None:
         self._plan = plan
@@ -250,9 +251,10 @@ def _prepare(operation: Elementwise, operands: tuple[Any, ...], out: Tensor | No
         plan = _checking(plan, check)
     if peers:
         return PlanForOnce(plan)
-    if any(layout is not None and layout.dtype.kind == "f" for layout in layouts) or (
-        operation is COPY and not layouts[0]
-    ):
+    present = [layout for layout in layouts if layout is not None]
+    if any(layout.dtype.kind == "f" for layout in present) or (operation is COPY and not layouts[0]):
+        return plan
+    if len(present) == len(layouts) and operation.rule is not TypeRule.FLOAT:
         return plan
     return _Defaulting(plan, operation, out is not None)
 

@@ -33,20 +33,31 @@ def resolve(tensor: Tensor, key: Any, *, writing: bool) -> tuple[Tensor, list[Te
     Raises:
         IndexError: a number is outside its dimension.
     """
-    if isinstance(key, Tensor) and key.ndim and tensor.ndim:
+    if isinstance(key, Tensor) and key._layout.shape and tensor._layout.shape:
         return _resolve_one(tensor, key, writing)
     parts = _parts(key, tensor.ndim)
     shape, strides, offset = [], [], tensor._offset
     own_shape, own_strides = tuple(tensor._layout.shape), tensor._layout.strides
     indices: list[Tensor | None] = []
     axis = 0
+    picks, shows_all = False, True
     for part in parts:
         if part is _ALL:
             shape.append(own_shape[axis])
             strides.append(own_strides[axis])
             indices.append(None)
             axis += 1
-        elif part is None:
+            continue
+        if isinstance(part, Tensor) and (part._layout.shape or not _is_mask(part._layout.dtype)):
+            picks = True
+            for each in _integer_indices(part, tensor._layout, axis):
+                shape.append(own_shape[axis])
+                strides.append(own_strides[axis])
+                indices.append(each)
+                axis += 1
+            continue
+        shows_all = False
+        if part is None:
             shape.append(1)
             strides.append(own_shape[axis] * own_strides[axis] if axis < len(own_shape) else 1)
             indices.append(None)
@@ -65,32 +76,28 @@ def resolve(tensor: Tensor, key: Any, *, writing: bool) -> tuple[Tensor, list[Te
                 raise IndexError(f"index {part} is out of bounds for dimension {axis} of length {length}")
             offset += part % length * own_strides[axis]
             axis += 1
-        elif not part._layout.shape and part.dtype in (bool_, uint8):  # a new dimension, which it takes or leaves out
+        else:  # a mask without dimensions: a new dimension, which it takes or leaves out
+            picks = True
             home = place_at(tensor._layout) if not place_at(tensor._layout).numpy_indices else HOST
             shape.append(1)
             strides.append(0)
             indices.append(put_on(home, np.zeros(int(truth(part)), np.int64)))
-        else:
-            for each in _integer_indices(part, tensor._layout, axis):
-                shape.append(own_shape[axis])
-                strides.append(own_strides[axis])
-                indices.append(each)
-                axis += 1
-    if all(each is None for each in indices):
-        return view_of(tensor, tuple(shape), tuple(strides), offset), None
-    if all(part is _ALL or isinstance(part, Tensor) for part in parts) and len(shape) == len(own_shape):
-        return tensor, indices
-    return view_of(tensor, tuple(shape), tuple(strides), offset), indices
+    view = tensor if picks and shows_all else view_of(tensor, tuple(shape), tuple(strides), offset)
+    return view, indices if picks else None
 
 
 _ALL = slice(None)
+
+
+def _is_mask(kind: dtype) -> bool:
+    return kind is bool_ or kind is uint8
 
 
 def _resolve_one(tensor: Tensor, index: Tensor, writing: bool) -> tuple[Tensor, list[Tensor | None]]:
     """The same for one index tensor, in fewer steps. Dimensions that a mask covers are made one."""
     layout, mask = tensor._layout, index._layout
     covered = len(mask.shape)
-    if mask.dtype in (bool_, uint8) and covered > 1 and (layout.contiguous or not writing):
+    if covered > 1 and _is_mask(mask.dtype) and (layout.contiguous or not writing):
         check_index_place(mask, layout)
         check_mask(mask.shape, layout.shape, 0)
         merged = Layout.of(layout.place, layout.dtype, (mask.numel, *tuple(layout.shape)[covered:]))
@@ -100,7 +107,7 @@ def _resolve_one(tensor: Tensor, index: Tensor, writing: bool) -> tuple[Tensor, 
             return tensor, [found, *[None] * (tensor.ndim - 1)]
         index = reshape(index, -1)
     indices: list[Tensor | None] = [*_integer_indices(index, tensor._layout, 0)]
-    return tensor, indices + [None] * (tensor.ndim - len(indices))
+    return tensor, indices + [None] * (len(tensor._layout.shape) - len(indices))
 
 
 def _parts(key: Any, ndim: int) -> list[Any]:
@@ -112,7 +119,15 @@ def _parts(key: Any, ndim: int) -> list[Any]:
     used = 0
     ellipsis = None
     for part in given:
-        if part is None or part is Ellipsis:
+        if isinstance(part, Tensor):
+            shape, kind = part._layout.shape, part._layout.dtype
+            if _is_mask(kind):
+                used += len(shape)
+            else:
+                used += 1
+                if not shape and kind.kind in "iu":
+                    part = item(part)
+        elif part is None or part is Ellipsis:
             if part is Ellipsis:
                 if ellipsis is not None:
                     raise IndexError("an index has one Ellipsis (...) at most")
@@ -123,10 +138,6 @@ def _parts(key: Any, ndim: int) -> list[Any]:
         elif isinstance(part, slice):
             used += 1
             part = _ALL if part == _ALL else part
-        elif isinstance(part, Tensor):
-            if part.ndim == 0 and part.dtype.kind in "iu" and part.dtype is not uint8:
-                part = item(part)
-            used += part.ndim if isinstance(part, Tensor) and part.dtype in (bool_, uint8) else 1
         elif isinstance(part, (list, tuple, np.ndarray, range)) and not (
             isinstance(part, np.ndarray) and not part.ndim
         ):
@@ -157,11 +168,12 @@ def _integer_indices(part: Tensor, target: Layout, axis: int) -> list[Tensor]:
     """Integer tensors for the dimensions of a layout that ``part`` indexes from ``axis`` on."""
     here = part._layout
     check_index_place(here, target)
-    if here.dtype in (bool_, uint8):
+    if _is_mask(here.dtype):
         check_mask(here.shape, target.shape, axis)
-        if is_searched_there(here) and here.place is target.place:
+        place = place_at(target)
+        if here.place is place and is_searched_there(here):
             return list(unbind(found_there(part), 0))
-        home = place_at(target) if not place_at(target).numpy_indices else HOST
+        home = HOST if place.numpy_indices else place
         return [put_on(home, each) for each in positions(place_at(here).read(part))]
     if here.dtype.kind not in "iu":
         raise IndexError(f"tensors used as indices are of an integer type or bool, not of {here.dtype!r}")
@@ -209,8 +221,14 @@ def _prepare_positions(_: str, flags: Tensor) -> Plan:
 
 def positions(elements: Any) -> list[Any]:
     """The indices of what is not 0, one array for each dimension: from the flat ones, which NumPy finds faster."""
+    if elements.ndim == 1:
+        (flat,) = elements.nonzero()
+        return [flat if flat.dtype is _INT64 else flat.astype(np.int64)]
     flat = elements.ravel().nonzero()[0].astype(np.int64, copy=False)
-    return [flat] if elements.ndim == 1 else [*map(np.ascontiguousarray, np.unravel_index(flat, elements.shape))]
+    return [*map(np.ascontiguousarray, np.unravel_index(flat, elements.shape))]
+
+
+_INT64 = np.dtype(np.int64)
 
 
 def _index_of(values: Any) -> Tensor:

@@ -56,7 +56,7 @@ def get_item(input: Tensor, key: Any) -> Tensor:
         return unsqueeze(input, 0)
     if key is Ellipsis:
         return shown_as(input, input._layout.plain)
-    if kind is tuple:
+    if kind is tuple and Tensor not in map(type, key):
         found = _basic_view(input, key)
         if found is not None:
             return found
@@ -140,7 +140,7 @@ def set_item(input: Tensor, key: Any, value: Any) -> None:
     """
     if isinstance(value, (list, tuple, np.ndarray)):
         value = tensor(value)
-    if isinstance(value, Tensor):
+    if isinstance(value, Tensor) and value._layout.tracked:
         begin_history(input, value)
     if isinstance(key, Tensor) and key._layout.dtype is bool_ and not (isinstance(value, Tensor) and value.ndim):
         own, asked = input._layout, key._layout
@@ -152,7 +152,7 @@ def set_item(input: Tensor, key: Any, value: Any) -> None:
     if isinstance(key, Tensor) and _is_plain(key._layout, input._layout):
         put_at(input, [key, *[None] * (len(input._layout.shape) - 1)], value)
         return
-    basic = _basic_view(input, key) if type(key) is tuple else None
+    basic = _basic_view(input, key) if type(key) is tuple and Tensor not in map(type, key) else None
     view, indices = resolve(input, key, writing=True) if basic is None else (basic, None)
     if indices is not None:
         put_at(view, indices, value)

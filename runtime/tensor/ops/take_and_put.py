@@ -83,7 +83,7 @@ def put_at(view: Tensor, indices: list[Tensor | None], value: Any) -> None:
     if place.numpy_indices and not isinstance(value, Tensor):
         values = layout.dtype.scalar(fill_value_of(target, value))
     elif place.numpy_indices and not first and _is_ready(value, target, wanted):
-        values = shortened(value, len(wanted))
+        values = value if value._layout.shape == wanted else shortened(value, len(wanted))
     elif isinstance(value, Tensor) and not place.numpy_indices and not first and _lies_ready(value, target, wanted):
         values = value
     else:
@@ -97,7 +97,8 @@ def put_at(view: Tensor, indices: list[Tensor | None], value: Any) -> None:
             apply_into(COPY, natural, value)
     if 0 not in wanted:
         target._storage.version += 1
-        dispatch("put", _prepare_put, (target, values, *ready))
+        operands = target, values, *ready
+        plan_for("put", _prepare_put, operands)(*operands)  # mixed precision converts nothing here
 
 
 def put_plan(target: Tensor, index: Tensor, values: Tensor) -> Plan | None:

@@ -58,6 +58,8 @@ class Elementwise:
     aliases: tuple[str, ...] = ()
     in_place: bool = True
     """Whether there is a method ``name_``."""
+    pieces: bool = False
+    """Whether NumPy's implementation makes several arrays on the way, and is faster with what fits into a cache."""
     divides: bool = False
     """Whether integers can be divided by zero: an error on the CPU; on a device the result is undefined."""
     numbers: bool = True
@@ -144,7 +146,8 @@ def _logical(ufunc: np.ufunc) -> Callable[..., Any]:
 
 def _sign(a: Any, out: Any = None) -> Any:
     if a.dtype.kind == "f":  # 0 for NaN in torch
-        return np.subtract(a > 0, a < 0, dtype=a.dtype, out=out)
+        out = np.empty_like(a) if out is None else out
+        return np.subtract((a > 0).view(np.int8), (a < 0).view(np.int8), out=out)
     return np.logical_or(a, a, out=out) if a.dtype.kind == "b" else np.sign(a, out=out)
 
 
@@ -183,13 +186,25 @@ def _lerp(a: Any, b: Any, weight: Any, out: Any = None) -> Any:
         if abs(weight) < 0.5:
             return np.add(a, weight * (b - a), out=out)
         return np.subtract(b, (b - a) * (1 - weight), out=out)
-    far = np.abs(weight) >= 0.5
-    # The ends are chosen by their bits, for NumPy jumps for each element that it chooses.
-    bits = np.dtype(f"i{weight.itemsize}")
-    end = a.view(bits) ^ b.view(bits)
-    end &= np.negative(far.view(np.int8), dtype=bits)
-    end ^= a.view(bits)
-    return np.add(end.view(a.dtype), (weight - far.astype(weight.dtype)) * (b - a), out=out)
+    # The ends are chosen by their bits, for NumPy jumps for each element that it chooses. All bits of ``far`` are set
+    # where the weight is at least 0.5, whose bits without the sign are then no fewer than those of 0.5.
+    kind = weight.dtype
+    magnitude, below_half, shift, one = _bits_of(kind)
+    integer = magnitude.dtype
+    far = (below_half - (weight.view(integer) & magnitude)) >> shift
+    start = a.view(integer)
+    end = start ^ ((start ^ b.view(integer)) & far)
+    return np.add(end.view(kind), (weight - (far & one).view(kind)) * (b - a), out=out)
+
+
+@cache
+def _bits_of(kind: np.dtype[Any]) -> tuple[Any, ...]:
+    """Of floating-point numbers, as integers of their size: all bits but the sign, the bits of the number below 0.5,
+    how far the sign is from the last bit, and the bits of 1. As arrays, which NumPy takes faster than its numbers."""
+    integer = np.dtype(f"i{kind.itemsize}")
+    half, one = (np.array(number, kind).view(integer) for number in (0.5, 1))
+    found = np.iinfo(integer).max, half - 1, 8 * kind.itemsize - 1, one
+    return tuple(np.array(each, integer) for each in found)
 
 
 def _add_scaled(a: Any, b: Any, alpha: Any, out: Any = None) -> Any:
@@ -486,7 +501,7 @@ TABLE = (
 
     # of three operands
     Elementwise("lerp", 3, _lerp, "absolute(c) < T(0.5) ? a + c * (b - a) : b - (b - a) * (T(1) - c)",
-                TypeRule.ALIKE, keywords=("input", "end", "weight"),
+                TypeRule.ALIKE, pieces=True, keywords=("input", "end", "weight"),
                 gradient=("g * (1 - c)", "g * c", "g * (b - a)"),
                 doc="``input + weight * (end - input)``"),
     Elementwise("add_scaled", 3, _add_scaled, "a + c * b", S, in_place=False, keywords=("input", "other", "alpha"),

@@ -67,7 +67,17 @@ def test_each_element_is_interpolated_from_the_nearer_end(kind: str, device: str
     np.testing.assert_array_equal(start.clone().lerp_(end, weight).double().cpu().numpy(), expected)
     ones_and_halves = cuplug.lerp(start[2:4], end[2:4, None], weight[1:3, None])
     assert ones_and_halves.tolist() == [[2, 2], [2.5, 2.5]]
+    assert cuplug.lerp(start[2:4], end[2:4], weight[2:4, None]).tolist() == [[2.5, 2.5], [3, 3]]
     assert cuplug.lerp(start[2], end[2], weight[2:4]).tolist() == [2.5, 3]
+
+
+def test_interpolating_many_elements_gives_each_what_it_gives_alone(device: str) -> None:
+    start, end, weight = cuplug.rand(3, 100_000).unbind()
+    whole = cuplug.lerp(start.to(device), end.to(device), weight.to(device)).cpu()
+    for first in (0, 32_760, 65_530, 99_990):
+        part = slice(first, first + 10)
+        alone = cuplug.lerp(start[part].to(device), end[part].to(device), weight[part].to(device))
+        assert whole[part].tolist() == alone.tolist()
 
 
 def test_a_multiple_is_added_in_the_type_that_is_computed_in(device: str) -> None:
