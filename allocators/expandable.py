@@ -104,7 +104,7 @@ class ExpandableAllocator(Allocator):
         *,
         memory_limit: Annotated[int | None, "reserve at most this many bytes; more counts as out of memory"] = None,
         slack: Annotated[int, "bytes to reserve beyond the peak of what was in use, before pages move"] = 48 * _MIB,
-        aliases: Annotated[int, "at how many addresses a page stays mapped after it has moved away"] = 0,
+        aliases: Annotated[int, "at how many addresses a page stays mapped after it has moved away"] = 4,
     ) -> None:
         """Over ``upstream``. A larger ``slack`` spares driver calls, a smaller one memory.
 

@@ -66,6 +66,7 @@ class PlannedAllocator(ExpandableAllocator):
         ] = None,
         memory_limit: Annotated[int | None, "reserve at most this many bytes; more counts as out of memory"] = None,
         slack: Annotated[int, "bytes to reserve beyond the peak of what was in use, before pages move"] = 48 * _MIB,
+        aliases: Annotated[int, "at how many addresses a page stays mapped after it has moved away"] = 4,
     ) -> None:
         """Over ``upstream``, by the plan in the file ``plan``, by what it learns, or both. The other options are those
         of ``expandable``.
@@ -73,11 +74,11 @@ class PlannedAllocator(ExpandableAllocator):
         Raises:
             CuplugError: the file cannot be read, or is no plan of this version.
             DriverError: ``CUDA_ERROR_NOT_SUPPORTED``: the device or the installation lacks virtual memory.
-            ValueError: ``slack`` is negative, ``learn`` is neither 0 nor at least 3, or neither of ``plan`` and
-                ``learn`` is given.
+            ValueError: ``slack`` or ``aliases`` is negative, ``learn`` is neither 0 nor at least 3, or neither of
+                ``plan`` and ``learn`` is given.
         """
         self._repetitions = repetitions_of(plan, learn)
-        super().__init__(upstream, memory_limit=memory_limit, slack=slack)
+        super().__init__(upstream, memory_limit=memory_limit, slack=slack, aliases=aliases)
         cycles = Plan.read(plan).cycles if plan is not None else []
         device = device_of(upstream)
         self._followers = {cycle.stream: Follower(cycle) for cycle in cycles if cycle.device == device}

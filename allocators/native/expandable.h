@@ -22,7 +22,7 @@ namespace cuplug {
 struct ExpandableOptions {
   uint64_t memory_limit = NO_LIMIT;
   uint64_t slack = policy::SLACK;
-  uint64_t aliases = 0; /* at how many addresses a page stays mapped after it has moved away */
+  uint64_t aliases = policy::ALIASES; /* at how many addresses a page stays mapped after it has moved away */
 };
 
 /* The rules, and what holds between any two operations, stand in expandable.py. */

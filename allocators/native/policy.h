@@ -33,6 +33,7 @@ constexpr uint64_t MODEST_PAGE = 4 * MIB, MODEST_PAGES_OF_BLOCK = 8, MODEST_PAGE
 constexpr uint64_t LEAST_SLACK = 128; /* a part of the peak */
 constexpr uint64_t SMALL_PEAK_SLACK = 40, LARGE_PEAK = 384 * MIB, LARGE_PEAK_SLACK = 6;
 constexpr uint64_t SLACK_BLOCKS = 32, SLACK = 48 * MIB;
+constexpr uint64_t ALIASES = 4; /* addresses at which a page stays mapped after it has moved away */
 constexpr uint64_t SETTLED_SLACK = 24, SETTLED_MORE = 64; /* parts of the peak: what repeats may take, to come to rest */
 constexpr uint64_t MUCH =
     128 * MIB; /* from so many bytes of new pages on, it is asked first whether the device has them */

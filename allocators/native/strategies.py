@@ -217,7 +217,7 @@ class NativePlanned(NativeStrategy):
 def _check_expandable(upstream: Upstream, given: dict[str, Any]) -> None:
     """Raise where there is no virtual memory; a wrong option is said first."""
     native = getattr(upstream, "native_ordinal", None) is not None or hasattr(upstream, "native_null")
-    if min(given["slack"], given.get("aliases", 0)) >= 0 and not native:
+    if min(given["slack"], given["aliases"]) >= 0 and not native:
         virtual_memory_of(upstream)
 
 

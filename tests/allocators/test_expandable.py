@@ -297,7 +297,7 @@ def test_a_page_that_can_neither_be_mapped_back_nor_released_is_released_later(m
 def test_handles_do_not_leak_when_a_call_of_the_driver_fails(call: str, after: int) -> None:
     driver = SimDriver(schedule="lazy", memory=64 * MIB)
     driver.set_device(0)
-    allocator = ExpandableAllocator(DeviceUpstream(driver, 0))
+    allocator = ExpandableAllocator(DeviceUpstream(driver, 0), aliases=0)
     kept = scatter(allocator, 8, 7 * MIB, stream=0)
     before = driver.live
     driver.fail_next(call, 999, after=after)
@@ -500,3 +500,40 @@ def test_less_slack_reserves_less(make: Make) -> None:
         return allocator.statistics().all.reserved_bytes.peak
 
     assert reserved(0) < reserved(32 * MIB)
+
+
+def test_a_page_in_the_midst_of_a_block_to_be_does_not_leave_it_for_an_alias_there() -> None:
+    allocator, maps = make_with(4, slack=0)
+    kept, moved, beside = (allocator.allocate(2 * MIB, stream=1) for _ in range(3))
+    allocator.free(moved)
+    behind = allocator.allocate(4 * MIB, stream=1)
+    assert behind.address > beside.address > kept.address
+    assert len(maps.mapped) > len(serving(allocator, maps)), "a page has moved, and is still mapped between the blocks"
+    allocator.free(allocator.allocate(2 * MIB, stream=2))
+    allocator.free(behind)
+    allocator.free(beside)
+    block = allocator.allocate(8 * MIB, stream=1)
+    assert block.address == kept.address + 2 * MIB
+    check(allocator, maps)
+
+
+def test_pages_go_home_without_waiting_and_with_the_work_that_is_queued_on_them(make_manual: Any) -> None:
+    upstream = make_manual(64 * MIB)
+    allocator, maps = make_with(4, upstream, slack=0, memory_limit=48 * MIB)
+    blocks = [allocator.allocate(8 * MIB, stream=7) for _ in range(6)]
+    for block in blocks[::2]:
+        allocator.free(block)
+    homes = serving(allocator, maps)
+    allocator._pages.lap += 1
+    big = allocator.allocate(24 * MIB, stream=7)
+    assert serving(allocator, maps) != homes
+    upstream.queue(big, 7)
+    allocator.free(big)
+    allocator.statistics()  # no free is put off any more
+    allocator._go_home()
+    assert serving(allocator, maps) == homes
+    assert upstream.waits == 0
+    check(allocator, maps)
+    other = allocator.allocate(24 * MIB, stream=8)
+    assert upstream.waits > 0, f"{other} lies on what stream 7 still uses"
+    check(allocator, maps)

@@ -17,6 +17,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "cuplug_allocator.h"
@@ -73,6 +74,8 @@ class Device {
     return made;
   }
 
+  uint64_t most_aliases = 0; /* at how many addresses a page may stay mapped besides its own */
+
   void stop_failing() { failures_ = 0; }
   uint64_t used() const { return used_; }
   uint64_t free_bytes() const { return memory_ - used_; }
@@ -91,6 +94,17 @@ class Device {
       at = mapping->first + mapping->second.nbytes;
     }
     return true;
+  }
+  /* The physical memory behind what is mapped there. */
+  struct Part {
+    uint64_t handle, start, end;
+    bool operator<(const Part &other) const { return std::tie(handle, start) < std::tie(other.handle, other.start); }
+  };
+  void add_memory(uint64_t address, uint64_t nbytes, std::vector<Part> *parts) const {
+    for (const auto &[at, mapping] : mapped_) {
+      const uint64_t start = std::max(at, address), end = std::min(at + mapping.nbytes, address + nbytes);
+      if (start < end) parts->push_back({mapping.handle, start - at, end - at});
+    }
   }
 
  private:
@@ -191,12 +205,14 @@ class Device {
   int map(uint64_t address, uint64_t nbytes, uint64_t handle) {
     if (fails()) return CUPLUG_FAILED;
     check(pages_.count(handle) == 1 && pages_[handle] == nbytes, "a page is mapped as a whole");
+    uint64_t places = 0;
     for (const auto &mapping : mapped_) {
       bool apart = mapping.first + mapping.second.nbytes <= address || mapping.first >= address + nbytes;
       if (has_failed_ && !apart) return CUPLUG_FAILED; /* an earlier attempt could not be undone */
       check(apart, "mappings do not overlap");
-      check(has_failed_ || mapping.second.handle != handle, "a page is mapped in one place");
+      places += mapping.second.handle == handle;
     }
+    check(has_failed_ || places <= (most_aliases == 0 ? 0 : most_aliases + 1), "a page is mapped in few places");
     mapped_[address] = {nbytes, handle, false};
     return CUPLUG_OK;
   }
@@ -245,6 +261,8 @@ class Program {
     if (pick({0, 1}) == 1) chosen.push_back({"memory_limit", std::to_string(pick({16, 64}) * MIB)});
     if (strategy == "expandable") {
       chosen.push_back({"slack", std::to_string(pick({0, 8, 48}) * MIB)});
+      device_.most_aliases = pick({0, 1, 4});
+      chosen.push_back({"aliases", std::to_string(device_.most_aliases)});
     } else {
       if (pick({0, 1}) == 1) chosen.push_back({"preset", "torch"});
       if (pick({0, 0, 1}) == 1) chosen.push_back({"max_split_size", std::to_string(24 * MIB)});
@@ -441,6 +459,7 @@ class Program {
     for (const Live &live : live_) expected[live.address] = live;
     check(expected.size() == live_.size(), "no two live blocks have one address");
     uint64_t held = 0, active = 0, behind = 0;
+    std::vector<Device::Part> memory;
     for (size_t at = 0; at < map.segment_count; ++at) {
       const cuplug_segment &segment = map.segments[at];
       check(segment.address >= behind, "segments do not overlap");
@@ -456,6 +475,7 @@ class Program {
         }
         if (found.state == CUPLUG_INACTIVE) continue;
         active += found.nbytes;
+        device_.add_memory(found.address, found.nbytes, &memory);
         if (!device_.has_failed())
           check(device_.is_accessible(found.address, found.nbytes), "a block is accessible memory");
       }
@@ -464,6 +484,10 @@ class Program {
       held += segment.nbytes;
     }
     check(expected.empty(), "every live block is in the map");
+    std::sort(memory.begin(), memory.end());
+    for (size_t at = 1; at < memory.size(); ++at)
+      check(memory[at - 1].handle != memory[at].handle || memory[at - 1].end <= memory[at].start,
+            "no two blocks share memory");
     check(held == uint64_t(counted.all.reserved_bytes.current), "the map shows what is held");
     check(active == uint64_t(counted.all.active_bytes.current), "the map shows what is active");
     check(map.segment_count == size_t(counted.all.segment.current), "the segments are counted");

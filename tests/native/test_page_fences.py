@@ -36,7 +36,7 @@ class Marking(NullUpstream):
 
 def test_pages_move_to_another_stream_behind_the_work_of_all_streams() -> None:
     upstream = Marking(256 * MIB)
-    core = Core("expandable", upstream)
+    core = Core("expandable", upstream, aliases=0)
     blocks = [core.allocate(32 * MIB, 1) for _ in range(4)]
     for block in blocks:
         core.free(block)

@@ -50,6 +50,7 @@ class Following:
             "learn": learn,
             "memory_limit": chance.choice([None, None, 48 * MIB]),
             "slack": chance.choice([0, 8 * MIB]),
+            "aliases": chance.choice([0, 4]),
         }
         self.pair = Pair("planned", upstreams, options, {"at_once": 1})  # type: ignore[arg-type]
         failures = chance.choice([0, 0, 0.01, 0.05])
