@@ -9,6 +9,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -100,35 +101,38 @@ def get(address: str, **headers: str) -> str:
         return str(answer.read().decode())
 
 
-def serving(file: Path) -> tuple[subprocess.Popen[str], str]:
+@contextmanager
+def serving(file: Path, program: subprocess.Popen[str]) -> Iterator[str]:
+    """The address at which a process watches what ``program`` writes. Both end after it, also if a test has failed."""
     words = [sys.executable, door.__file__, "watch", str(file), "--web", "0", "--interval", "0.05"]
-    server = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    errors: IO[str] = server.stderr  # type: ignore[assignment]
-    return server, errors.readline().split()[0]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        errors: IO[str] = server.stderr  # type: ignore[assignment]
+        try:
+            yield errors.readline().split()[0]
+        finally:
+            program.communicate("\n")
+            status = server.wait(300)
+        assert status == 0  # it ends with the program
+        server.communicate()
 
 
 def test_a_page_and_prometheus_get_the_figures_on_loopback_only(tmp_path: Path) -> None:
-    with start(tmp_path) as process:
-        server, address = serving(tmp_path / "run.cuplug")
-        with server:
-            assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", address)
-            text = get(address + "metrics")
-            assert "# TYPE cuplug_reserved_bytes gauge" in text
-            assert re.search(r'(?m)^cuplug_requested_bytes\{device="0"\} 4194304$', text)
-            assert re.search(r"(?m)^cuplug_running 1$", text)
-            for line in text.splitlines():
-                assert re.fullmatch(r'# (HELP|TYPE) \w+ .+|\w+(\{(\w+="[^"]*",?)+\})? [-+.e\d]+', line), line
-            state: Any = json.loads(get(address + "state.json"))
-            assert state["running"] is True
-            assert state["devices"][0]["requested"] == 4 << 20
-            assert "<html" in get(address)
-            with pytest.raises(urllib.error.HTTPError, match="403"):
-                get(address + "metrics", Host="elsewhere.example")
-            with pytest.raises(urllib.error.HTTPError, match="404"):
-                get(address + "other")
-            process.communicate("\n")
-            assert server.wait(300) == 0  # it ends with the program
-            server.communicate()
+    with start(tmp_path) as process, serving(tmp_path / "run.cuplug", process) as address:
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", address)
+        text = get(address + "metrics")
+        assert "# TYPE cuplug_reserved_bytes gauge" in text
+        assert re.search(r'(?m)^cuplug_requested_bytes\{device="0"\} 4194304$', text)
+        assert re.search(r"(?m)^cuplug_running 1$", text)
+        for line in text.splitlines():
+            assert re.fullmatch(r'# (HELP|TYPE) \w+ .+|\w+(\{(\w+="[^"]*",?)+\})? [-+.e\d]+', line), line
+        state: Any = json.loads(get(address + "state.json"))
+        assert state["running"] is True
+        assert state["devices"][0]["requested"] == 4 << 20
+        assert "<html" in get(address)
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            get(address + "metrics", Host="elsewhere.example")
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            get(address + "other")
 
 
 def test_an_address_that_cannot_be_had_is_one_line(refused: Callable[..., str], small_trace: Path) -> None:
@@ -138,16 +142,12 @@ def test_an_address_that_cannot_be_had_is_one_line(refused: Callable[..., str], 
 def test_a_browser_shows_it_without_errors(tmp_path: Path) -> None:
     if CHROMIUM is None:
         pytest.skip("there is no Chromium here")
-    with start(tmp_path) as process:
-        server, address = serving(tmp_path / "run.cuplug")
-        with server:
-            browser = Browser(tmp_path / "profile", 360, 740)
-            try:
-                browser.open(address, "document.body?.dataset.looks >= 1")
-                assert "4.00 MiB" in browser.run("document.getElementById('devices').textContent")
-                assert browser.run("document.documentElement.scrollWidth") <= 360
-                assert browser.errors == []
-            finally:
-                browser.close()
-            process.communicate("\n")
-            server.communicate()
+    with start(tmp_path) as process, serving(tmp_path / "run.cuplug", process) as address:
+        browser = Browser(tmp_path / "profile", 360, 740)
+        try:
+            browser.open(address, "document.body?.dataset.looks >= 1")
+            assert "4.00 MiB" in browser.run("document.getElementById('devices').textContent")
+            assert browser.run("document.documentElement.scrollWidth") <= 360
+            assert browser.errors == []
+        finally:
+            browser.close()
