@@ -213,7 +213,7 @@ class Submission:
 
     __slots__ = ("operation", "stream", "streams", "waits")
 
-    def __init__(self, streams: Streams, stream: Stream, operation: Operation, *, waits: bool = False) -> None:
+    def __init__(self, streams: Streams, stream: Stream, operation: Operation, waits: bool = False) -> None:
         """``waits`` says whether the call returns only once the work is done."""
         self.streams = streams
         self.stream = stream

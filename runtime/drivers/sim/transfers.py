@@ -44,10 +44,10 @@ class Copies:
         writes = ((dst, nbytes),)
         if pinned:
             reads = ((src, nbytes),)
-            operation = _copy("memcpy_htod", dst, src, nbytes, over="pinned", reads=reads, writes=writes)
+            operation = _copy("memcpy_htod", dst, src, nbytes, "pinned", reads, writes)
         else:
             source = ctypes.string_at(src, nbytes) if self._streams.schedule.defers else src
-            operation = _copy("memcpy_htod", dst, source, nbytes, over="pageable", writes=writes)
+            operation = _copy("memcpy_htod", dst, source, nbytes, "pageable", (), writes)
         return Submission(self._streams, queue, operation)
 
     def to_host(self, here: Device, dst: int, src: int, nbytes: int, stream: int) -> Change[None]:
@@ -59,10 +59,10 @@ class Copies:
         reads = ((src, nbytes),)
         if pinned:
             writes = ((dst, nbytes),)
-            operation = _copy("memcpy_dtoh", dst, src, nbytes, over="pinned", reads=reads, writes=writes)
+            operation = _copy("memcpy_dtoh", dst, src, nbytes, "pinned", reads, writes)
         else:
-            operation = _copy("memcpy_dtoh", dst, src, nbytes, over="pageable", reads=reads)
-        return Submission(self._streams, queue, operation, waits=not pinned)
+            operation = _copy("memcpy_dtoh", dst, src, nbytes, "pageable", reads)
+        return Submission(self._streams, queue, operation, not pinned)
 
     def on_device(self, here: Device, dst: int, src: int, nbytes: int, stream: int) -> Change[None]:
         """A copy within the stream's device, or between it and peers whose access is enabled."""
@@ -70,7 +70,7 @@ class Copies:
         if not nbytes:
             return _NOTHING
         reads, writes = ((src, nbytes),), ((dst, nbytes),)
-        operation = _copy("memcpy_dtod", dst, src, nbytes, over="device", reads=reads, writes=writes)
+        operation = _copy("memcpy_dtod", dst, src, nbytes, "device", reads, writes)
         return Submission(self._streams, queue, operation)
 
     def between_devices(
@@ -82,7 +82,7 @@ class Copies:
         if not nbytes:
             return _NOTHING
         reads, writes = ((src, nbytes),), ((dst, nbytes),)
-        operation = _copy("memcpy_peer", dst, src, nbytes, over="peer", reads=reads, writes=writes, homes=homes)
+        operation = _copy("memcpy_peer", dst, src, nbytes, "peer", reads, writes, homes)
         return Submission(self._streams, queue, operation)
 
     def fill(self, here: Device, address: int, value: int, count: int, width: int, stream: int) -> Change[None]:
@@ -135,7 +135,6 @@ def _copy(
     dst: int,
     src: int | bytes,
     nbytes: int,
-    *,
     over: str,
     reads: tuple[Extent, ...] = (),
     writes: tuple[Extent, ...] = (),
