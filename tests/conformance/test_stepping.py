@@ -38,7 +38,7 @@ for threshold in range(1, 60):
     gc.set_threshold(threshold, 2, 2)  # collections begin here and there, also while CPython tells of a call
     for _ in range(5):
         struck += run_at_line(Code(), operation, 0, strike)
-print(struck > 100)
+print(struck > 0)
 """
 
 
