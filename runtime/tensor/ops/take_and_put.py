@@ -78,7 +78,8 @@ def put_at(view: Tensor, indices: list[Tensor | None], value: Any) -> None:
     target, ready, shape, first = _arranged(view, indices)
     layout = target._layout
     place = place_at(layout)
-    wanted = (*shape, *tuple(layout.shape)[len(ready) :])
+    own = tuple(layout.shape)
+    wanted = shape if len(ready) == len(own) else (*shape, *own[len(ready) :])
     values: Any
     if place.numpy_indices and not isinstance(value, Tensor):
         values = layout.dtype.scalar(fill_value_of(target, value))
@@ -140,7 +141,7 @@ def _arranged(view: Tensor, indices: list[Tensor | None]) -> tuple[Tensor, list[
     """The view with the indexed dimensions in front, the indices as its place takes them, the shape that these have
     together, and where in the result it belongs: at the first dimension indexed, or in front if they are no neighbours.
     """
-    axes = [axis for axis, each in enumerate(indices) if each is not None]
+    axes = [axis for axis, each in enumerate(indices) if each is not None] if len(indices) > 1 else [0]
     if axes == [0]:  # the most usual case
         (index, *_) = indices
         assert index is not None
