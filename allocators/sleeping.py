@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from .errors import CuplugError, OutOfMemoryError
-from .pages import Page
+from .page import Page
 from .tags import tag_name, tag_number
 
 __all__ = ["Copy", "Keep", "Sleeper", "Sleeping", "cannot_sleep", "cannot_wake", "check_sleep", "why_asleep"]
