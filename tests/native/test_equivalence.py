@@ -301,7 +301,7 @@ STRATEGIES: list[tuple[str, dict[str, Any]]] = [
     ("caching", {}),
     ("caching", {"preset": "torch"}),
     ("expandable", {}),
-    ("expandable", {"aliases": 4}),
+    ("expandable", {"aliases": 0}),
 ]
 HISTORIES = {"gpt2_varlen": "data/traces", "resnet_multiscale": "../tools/data"}
 
