@@ -62,7 +62,8 @@ class CachingAllocator(Allocator):
       repeats is no part of something larger, and no mere layer (some 256 large blocks at least), blocks of up to 64 MiB
       break large segments like others: several segments would take the place of each, for ever. A larger block still
       has a segment of its own, and pins none. If 16 segments are given back even then, up to 1/20 is granted, after 32
-      up to 1/16. A new peak begins all this again.
+      up to 1/16. A new peak begins all this again. What was granted is given up where memory is tight, and where a
+      limit is lowered below it.
     - Memory is tight once less is left than is held, until four times as much is left. Then blocks of many sizes must
       not pin each other's segments. So a block of 4 MiB or more gets a segment of its own, rounded up to 2 MiB, if that
       wastes at most 1/12 of the block, and an existing piece serves it only if at most 1/8 of the block is left over;
@@ -140,6 +141,8 @@ class CachingAllocator(Allocator):
             self._sum = latest = (2 * self._sum + nbytes * FACTOR) % (1 << 64)
             if latest < HIGHEST_MARK:
                 self._recurrence.mark(latest)
+            if self._recurrence.settled and self._grant_exceeds_limit():
+                self._is_tight = True
         if self._is_tight and not small and not self._is_kept(stream):
             segment, address, taken = self._take_where_tight(pool, nbytes)
         else:
@@ -267,12 +270,22 @@ class CachingAllocator(Allocator):
         more = self._recurrence.exchanged // _EXCHANGED_FOR_MORE if self._recurrence.repetitions() else 0
         return settled <= self._most_reserved // _SETTLED_EXCESS[min(more, len(_SETTLED_EXCESS) - 1)]
 
+    def _grant_exceeds_limit(self) -> bool:
+        """Whether a limit leaves room for the peak, but was lowered below what has been granted beyond it.
+
+        Who has come to rest takes no segment, and would not notice: blocks would pin all that is held.
+        """
+        limit = self.memory_limit
+        if limit is None or self.max_split_size is not None:  # with the latter, memory is never tight
+            return False
+        return self._most_reserved <= limit < self._ledger.reserved
+
     # --- where memory is tight
 
     def _left(self) -> int:
-        """How many bytes may still be taken from upstream."""
+        """How many bytes may still be taken from upstream; below 0 where the limit was lowered below what is held."""
         left = self.upstream.memory_info()[0]
-        return left if self.memory_limit is None else min(left, max(self.memory_limit - self._ledger.reserved, 0))
+        return left if self.memory_limit is None else min(left, self.memory_limit - self._ledger.reserved)
 
     def _note_tightness(self, left: int) -> None:
         times = _RELAXED_TIMES if self._is_tight else 1

@@ -42,7 +42,10 @@ Block *CachingAllocator::take(uint64_t, uint64_t nbytes, uint64_t stream) {
   Pool *pool = pool_of(stream, nbytes <= SMALL_BLOCK);
   pool->prepare();
   ++allocations_;
-  if (!pool->small) recurrence_.asked(nbytes);
+  if (!pool->small) {
+    recurrence_.asked(nbytes);
+    if (recurrence_.settled != 0 && grant_exceeds_limit()) is_tight_ = true;
+  }
   return is_tight_ && !pool->small && !is_kept(stream) ? take_where_tight(pool, nbytes) : take(pool, nbytes);
 }
 
@@ -211,17 +214,23 @@ bool CachingAllocator::may_settle(uint64_t nbytes) {
   return settled <= most_reserved_ / SETTLED_EXCESS[std::min(more, last)];
 }
 
+/* Whether a limit leaves room for the peak, but was lowered below what has been granted beyond it. Who has come to rest
+ * takes no segment, and would not notice: blocks would pin all that is held. */
+bool CachingAllocator::grant_exceeds_limit() const {
+  return may_be_tight_ && memory_limit() < ledger_.reserved() && memory_limit() >= most_reserved_;
+}
+
 /* --- where memory is tight */
 
-/* How many bytes may still be taken from upstream. */
-uint64_t CachingAllocator::left() {
-  uint64_t free = upstream_.free_bytes(), limit = memory_limit(), reserved = ledger_.reserved();
-  return limit == NO_LIMIT ? free : std::min(free, limit > reserved ? limit - reserved : 0);
+/* How many bytes may still be taken from upstream; below 0 where the limit was lowered below what is held. */
+int64_t CachingAllocator::left() {
+  int64_t limit = int64_t(std::min(memory_limit(), uint64_t(INT64_MAX)));
+  return std::min(int64_t(upstream_.free_bytes()), limit - int64_t(ledger_.reserved()));
 }
 
 /* Note whether memory is tight where `free` bytes may still be taken. */
-void CachingAllocator::note_tightness(uint64_t free) {
-  is_tight_ = free / (is_tight_ ? RELAXED_TIMES : 1) < ledger_.reserved();
+void CachingAllocator::note_tightness(int64_t free) {
+  is_tight_ = free / (is_tight_ ? RELAXED_TIMES : 1) < int64_t(ledger_.reserved());
 }
 
 /* Take a large block from a piece that suits it, else from a segment for it alone, or shared with few. */
@@ -248,11 +257,10 @@ Block *CachingAllocator::take_where_tight(Pool *pool, uint64_t nbytes) {
 /* Give idle segments back until `nbytes` more can be taken and stay below the peak; as few as will do. Unless they are
  * `needed`, none are where all would not suffice. Whether to try and take as much. */
 bool CachingAllocator::exchange(uint64_t nbytes, bool needed) {
-  uint64_t free = left(), reserved = ledger_.reserved();
+  int64_t free = left(), reserved = int64_t(ledger_.reserved());
   note_tightness(free);
-  if (free < nbytes) most_reserved_ = std::max(most_reserved_, reserved + free);
-  int64_t below = int64_t(most_reserved_) - int64_t(reserved); /* what has settled lies beyond the peak */
-  int64_t excess = int64_t(nbytes) - (below > 0 ? int64_t(std::min(free, uint64_t(below))) : below);
+  if (free < int64_t(nbytes)) most_reserved_ = std::max(most_reserved_, uint64_t(reserved + free));
+  int64_t excess = int64_t(nbytes) - std::min(free, int64_t(most_reserved_) - reserved);
   if (excess <= 0) return true;
   std::vector<Block *> pieces = idle(), leaving;
   int64_t total = 0;

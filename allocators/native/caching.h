@@ -67,14 +67,15 @@ class CachingAllocator final : public Allocator {
   Block *take_where_tight(Pool *pool, uint64_t nbytes);
   Block *grow(Pool *pool, uint64_t nbytes);
   Block *take_new(Segment *segment, Pool *pool, uint64_t nbytes);
-  uint64_t left();
-  void note_tightness(uint64_t free);
+  int64_t left();
+  void note_tightness(int64_t free);
   bool exchange(uint64_t nbytes, bool needed);
   bool spares(const Block *piece, const Pool *pool, uint64_t nbytes);
   uint64_t usual_size(uint64_t nbytes) const;
   Segment *try_reserve(uint64_t nbytes, Pool *pool);
   void make_room(uint64_t nbytes);
   bool may_settle(uint64_t nbytes);
+  bool grant_exceeds_limit() const;
   void collect_garbage();
   bool release_oversize(Pool *pool, uint64_t nbytes);
   bool adopt(Pool *pool);

@@ -9,6 +9,8 @@ from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.errors import OutOfMemoryError
 from cuplug.allocators.upstreams.null import NullUpstream
 
+from .conftest import FACTORIES
+
 MIB = 1 << 20
 
 
@@ -406,6 +408,20 @@ def test_memory_is_tight_within_the_limit_too() -> None:
     for size in (600, 4, 12):
         allocator.allocate(size * MIB, stream=0)
     assert sizes(allocator) == [4, 12, 600]
+
+
+@pytest.mark.parametrize("form", ["caching", "native"])
+def test_as_few_segments_as_will_do_leave_below_a_limit_that_was_lowered(form: str) -> None:
+    if form not in FACTORIES:
+        pytest.skip("the native allocators are not built")
+    upstream = NullUpstream()
+    allocator = FACTORIES[form](upstream)
+    for block in [allocator.allocate(74 * MIB, stream=0) for _ in range(5)]:
+        allocator.free(block)
+    allocator.memory_limit = 200 * MIB
+    allocator.allocate(100 * MIB, stream=0)
+    assert upstream.calls["cuMemFree"] == 4
+    assert allocator.statistics().num_alloc_retries == 0
 
 
 def test_the_allocator_has_so_few_attributes_that_python_calls_its_methods_fast() -> None:

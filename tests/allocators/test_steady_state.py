@@ -303,3 +303,81 @@ def test_what_was_granted_is_given_up_before_memory_runs_out(form: str) -> None:
     allocator.free(allocator.allocate(76 * MIB, stream=0))
     assert upstream.used_bytes == upstream.total_bytes
     assert all(block.nbytes for block in live)
+
+
+GRANTS = [(1900, 256, 20), (1300, 20, 16)]
+"""MiB that live on, so that the other 74 are more than one part of the peak, and no more than the next."""
+
+
+def take_turns(allocator: Any) -> None:
+    """An iteration in which two streams take each other's segment of 74 MiB, until more is granted."""
+    for at in range(900):  # what the iteration is recognised by
+        allocator.free(allocator.allocate(MIB + 512 * (1 + at * 7 % 97), stream=0))
+    for stream in (0, 1):
+        allocator.free(allocator.allocate(74 * MIB, stream=stream))
+
+
+def after_turns(make: Callable[..., Any], kept: int, iterations: int) -> tuple[Any, Called, int, list[Any]]:
+    """An allocator, its upstream, the most that it reserves where no more is granted, and blocks that live on."""
+    upstream = Called(1 << 40)
+    allocator = make(upstream)
+    live = [allocator.allocate(nbytes, stream=0) for nbytes in (MIB + 512, kept * MIB)]
+    peak = upstream.used_bytes + 74 * MIB
+    for _ in range(iterations):
+        take_turns(allocator)
+    return allocator, upstream, peak, live
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("kept", "more_than", "at_most"), GRANTS)
+def test_more_is_granted_for_what_is_still_exchanged(form: str, kept: int, more_than: int, at_most: int) -> None:
+    allocator, upstream, peak, live = after_turns(FORMS[form], kept, iterations=4)
+    assert peak // more_than < 74 * MIB <= peak // at_most
+    assert upstream.used_bytes == peak
+    allocator, upstream, peak, live = after_turns(FORMS[form], kept, iterations=20)
+    assert upstream.used_bytes == peak + 74 * MIB
+    before = upstream.made
+    take_turns(allocator)
+    assert upstream.made == before
+    assert all(block.nbytes for block in live)
+
+
+PRESSED = {
+    "a limit": ("limit", [(2, 74)]),
+    "a limit, several streams": ("limit", [(0, 40), (1, 20), (2, 12)]),
+    "a full device": ("device", [(2, 74)]),
+    "a full device, several streams": ("device", [(2, 12), (0, 40), (1, 20)]),
+}
+"""What leaves no room, and which streams then ask for how many MiB, all at once: as much as the two had exchanged. That
+others have filled the device shows where a segment is looked for, as the third stream does; a limit at once."""
+
+
+def under_pressure(make: Callable[..., Any], kept: int, iterations: int, pressed: str) -> list[tuple[int, int]]:
+    """How often a program calls upstream in each iteration once nothing is left, and how many bytes it has then."""
+    allocator, upstream, peak, live = after_turns(make, kept, iterations)
+    by, requests = PRESSED[pressed]
+    if by == "limit":
+        allocator.memory_limit = room = peak
+    else:
+        upstream.total_bytes = room = upstream.used_bytes
+    told = []
+    for _ in range(4):
+        before = upstream.made
+        blocks = [allocator.allocate(nbytes * MIB, stream=stream) for stream, nbytes in requests]
+        assert upstream.used_bytes <= room
+        for block in blocks:
+            allocator.free(block)
+        take_turns(allocator)
+        told.append((upstream.made - before, upstream.used_bytes))
+    assert allocator.statistics().num_alloc_retries == 0
+    assert all(block.nbytes for block in live)
+    return told
+
+
+@pytest.mark.parametrize("pressed", PRESSED)
+@pytest.mark.parametrize("iterations", [4, 20], ids=["nothing granted", "granted"])
+@pytest.mark.parametrize("kept", [grant[0] for grant in GRANTS], ids=["a twentieth", "a sixteenth"])
+def test_all_that_was_granted_is_given_up_under_pressure(kept: int, iterations: int, pressed: str) -> None:
+    """What completes where nothing was granted completes where more was, too. And both forms make the same calls."""
+    told = [under_pressure(make, kept, iterations, pressed) for make in FORMS.values()]
+    assert all(one == told[0] for one in told)
