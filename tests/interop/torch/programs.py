@@ -458,8 +458,10 @@ def _read_shared(queue, answers):
 
 def a_tensor_is_shared_with_another_process():
     context = torch.multiprocessing.get_context("spawn")
-    queue, answers = context.Queue(), context.Queue()
-    child = context.Process(target=_read_shared, args=(queue, answers))
+    # A simple queue pickles in the thread that puts: where sharing is refused, that raises here, and the child that
+    # waits for the tensor ends with its parent.
+    queue, answers = context.SimpleQueue(), context.Queue()
+    child = context.Process(target=_read_shared, args=(queue, answers), daemon=True)
     child.start()
     x = torch.full((1000,), 3.0, device="cuda")
     queue.put(x)
