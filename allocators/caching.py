@@ -25,9 +25,9 @@ _ROUND = 2 * _MIB
 _SMALL_SEGMENT = 2 * _MIB
 _LEAST_SEGMENT, _MOST_SEGMENT, _SEGMENTS_OF_ALL = 8 * _MIB, 64 * _MIB, 48
 _LEAST_SEGMENT_BELOW_PEAK = 64 * _MIB
-_SETTLED_EXCESS = (256, 20, 16)
-"""Parts of the peak: what repeats may take so much more, to come to rest; the next for every 16 segments given back."""
-_EXCHANGED_FOR_MORE = 16
+_SETTLED_EXCESS, _EXCHANGED, _SETTLED_EXCESS_THEN = 256, 8, 20
+"""What repeats may take so small a part of the peak more, to come to rest, until so many segments have been given back;
+then so small a part."""
 _SPARE_TIMES, _RATION_KEPT = 8, 60
 _RELAXED_TIMES = 4
 """Memory stays tight until this many times as much is left as is held."""
@@ -61,9 +61,9 @@ class CachingAllocator(Allocator):
       a segment is given back. Else two segments could take each other's place in each iteration, for ever. Where what
       repeats is no part of something larger, and no mere layer (some 256 large blocks at least), blocks of up to 64 MiB
       break large segments like others: several segments would take the place of each, for ever. A larger block still
-      has a segment of its own, and pins none. If 16 segments are given back even then, up to 1/20 is granted, after 32
-      up to 1/16. A new peak begins all this again. What was granted is given up where memory is tight, and where a
-      limit is lowered below it.
+      has a segment of its own, and pins none. Where 8 segments have been given back since the last new peak of what
+      is allocated, up to 1/20 is granted. What has been granted counts for ever, but is given up where memory is tight,
+      and where a limit is lowered below it.
     - Memory is tight once less is left than is held, until four times as much is left. Then blocks of many sizes must
       not pin each other's segments. So a block of 4 MiB or more gets a segment of its own, rounded up to 2 MiB, if that
       wastes at most 1/12 of the block, and an existing piece serves it only if at most 1/8 of the block is left over;
@@ -108,6 +108,7 @@ class CachingAllocator(Allocator):
         """Pools of streams that have been destroyed."""
         self._ration = Ration(burst=64, every=52)
         self._most_reserved = 0
+        """Besides what has been granted a program that repeats itself."""
         self._sum = 0
         self._recurrence = Recurrence()
         self._allocations = 0
@@ -202,9 +203,7 @@ class CachingAllocator(Allocator):
 
     def _take_new(self, address: int, pool: Pool, nbytes: int) -> tuple[HeldMemory, int, int]:
         if self._ledger.reserved > self._most_reserved + self._recurrence.settled:
-            self._most_reserved = self._ledger.reserved
-            self._recurrence.settled = 0
-            self._recurrence.start()
+            self._most_reserved = self._ledger.reserved - self._recurrence.settled
         return pool.take(pool.add(self._held[address]), nbytes)
 
     def _try_reserve(self, nbytes: int, pool: Pool) -> int | None:
@@ -244,6 +243,7 @@ class CachingAllocator(Allocator):
 
         What is little more than that, for a program that repeats itself, settles it instead.
         """
+        self._recurrence.note_peak(self._ledger.total("allocated_bytes").peak)
         excess = self._ledger.reserved + nbytes - self._most_reserved - self._recurrence.settled
         if excess <= 0:
             return
@@ -258,17 +258,17 @@ class CachingAllocator(Allocator):
             leaving.append(segment)
             excess -= segment.nbytes
         self._ration.spend(len(leaving))
-        if leaving and self._recurrence.repetitions():
-            self._recurrence.exchanged += len(leaving)
+        self._recurrence.exchanged += len(leaving)
         self._give_back(leaving)
 
     def _may_settle(self, nbytes: int) -> bool:
         """Whether to reserve ``nbytes`` more beyond the peak, for a program that repeats itself."""
         settled = self._recurrence.settled + nbytes
-        if settled > self._most_reserved // _SETTLED_EXCESS[-1] or not self._recurrence.repeats():
+        if settled > self._most_reserved // _SETTLED_EXCESS_THEN or not self._recurrence.repeats():
             return False
-        more = self._recurrence.exchanged // _EXCHANGED_FOR_MORE if self._recurrence.repetitions() else 0
-        return settled <= self._most_reserved // _SETTLED_EXCESS[min(more, len(_SETTLED_EXCESS) - 1)]
+        if settled <= self._most_reserved // _SETTLED_EXCESS:
+            return True
+        return self._recurrence.exchanged >= _EXCHANGED and self._recurrence.repetitions() > 0
 
     def _grant_exceeds_limit(self) -> bool:
         """Whether a limit leaves room for the peak, but was lowered below what has been granted beyond it.

@@ -27,7 +27,8 @@ class Recurrence:
         self.settled = 0
         """Bytes that the allocator has granted a program beyond its rules, to let it come to rest."""
         self.exchanged = 0
-        """How many segments the allocator gave back, while the program repeated itself, since the latest start."""
+        """How many segments the allocator has given back since the latest start."""
+        self._peak = 0
         self._started = 0  # how many there were when a cycle may first have begun
         self._marks: list[int] = []
         self._looked_at = 0
@@ -44,6 +45,12 @@ class Recurrence:
         """Let no cycle begin before this moment."""
         self._started = self.count
         self.exchanged = 0
+
+    def note_peak(self, nbytes: int) -> None:
+        """Start anew where ``nbytes`` in use at once are more than before."""
+        if nbytes > self._peak:
+            self._peak = nbytes
+            self.start()
 
     def repeats(self) -> bool:
         """Whether the latest requests have come twice, in the same order, the second time since the latest start."""

@@ -154,9 +154,7 @@ Block *CachingAllocator::grow(Pool *pool, uint64_t nbytes) {
 
 Block *CachingAllocator::take_new(Segment *segment, Pool *pool, uint64_t nbytes) {
   if (ledger_.reserved() > most_reserved_ + recurrence_.settled) {
-    most_reserved_ = ledger_.reserved();
-    recurrence_.settled = 0;
-    recurrence_.start();
+    most_reserved_ = ledger_.reserved() - recurrence_.settled;
   }
   return pool->take_new(segment, nbytes);
 }
@@ -187,6 +185,7 @@ Segment *CachingAllocator::try_reserve(uint64_t nbytes, Pool *pool) {
 /* Give idle segments back until `nbytes` more stay below the peak, as far as the ration goes. What is little more than
  * that, for a program that repeats itself, settles it instead: then it need not exchange segments each time. */
 void CachingAllocator::make_room(uint64_t nbytes) {
+  recurrence_.note_peak(uint64_t(ledger_.all().allocated_bytes.peak));
   int64_t excess = int64_t(ledger_.reserved() + nbytes) - int64_t(most_reserved_ + recurrence_.settled);
   if (excess <= 0) return;
   if (may_settle(uint64_t(excess))) {
@@ -202,16 +201,16 @@ void CachingAllocator::make_room(uint64_t nbytes) {
     excess -= int64_t(piece->nbytes);
   }
   ration_.spend(int64_t(leaving.size()));
-  if (!leaving.empty() && recurrence_.repetitions() != 0) recurrence_.exchanged += leaving.size();
+  recurrence_.exchanged += leaving.size();
   give_back(leaving);
 }
 
 /* Whether to reserve `nbytes` more beyond the peak, for a program that repeats itself. */
 bool CachingAllocator::may_settle(uint64_t nbytes) {
-  const uint64_t settled = recurrence_.settled + nbytes, last = std::size(SETTLED_EXCESS) - 1;
-  if (settled > most_reserved_ / SETTLED_EXCESS[last] || !recurrence_.repeats()) return false;
-  const uint64_t more = recurrence_.repetitions() != 0 ? recurrence_.exchanged / EXCHANGED_FOR_MORE : 0;
-  return settled <= most_reserved_ / SETTLED_EXCESS[std::min(more, last)];
+  const uint64_t settled = recurrence_.settled + nbytes;
+  if (settled > most_reserved_ / SETTLED_EXCESS_THEN || !recurrence_.repeats()) return false;
+  if (settled <= most_reserved_ / SETTLED_EXCESS) return true;
+  return recurrence_.exchanged >= EXCHANGED && recurrence_.repetitions() != 0;
 }
 
 /* Whether a limit leaves room for the peak, but was lowered below what has been granted beyond it. Who has come to rest

@@ -105,7 +105,7 @@ class CachingAllocator final : public Allocator {
   Table<Segment> held_;           /* by address: everything from upstream */
   Store<Segment, 64> segments_;
   Ration ration_{policy::RELEASE_BURST, policy::RELEASE_EVERY};
-  uint64_t most_reserved_ = 0;
+  uint64_t most_reserved_ = 0; /* besides what has been granted a program that repeats itself */
   Recurrence recurrence_;
   int64_t allocations_ = 0;
   const bool may_be_tight_;

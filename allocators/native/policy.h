@@ -13,8 +13,9 @@ constexpr uint64_t SMALL_SEGMENT = 2 * MIB;
 constexpr uint64_t LEAST_SEGMENT = 8 * MIB, MOST_SEGMENT = 64 * MIB; /* for large blocks, between these */
 constexpr uint64_t SEGMENTS_OF_ALL = 48;                             /* a part of the peak */
 constexpr uint64_t LEAST_SEGMENT_BELOW_PEAK = 64 * MIB;              /* while less is reserved than at the peak */
-constexpr uint64_t SETTLED_EXCESS[] = {256, 20, 16}; /* parts of the peak: what repeats may take, to come to rest */
-constexpr uint64_t EXCHANGED_FOR_MORE = 16; /* the next such part for every so many segments given back */
+constexpr uint64_t SETTLED_EXCESS = 256;     /* a part of the peak: what repeats may take to come to rest, */
+constexpr uint64_t EXCHANGED = 8;            /* until so many segments have been given back; */
+constexpr uint64_t SETTLED_EXCESS_THEN = 20; /* then this part */
 constexpr uint64_t SPARE_TIMES = 8;                                  /* so much larger an idle segment is not broken, */
 constexpr int64_t RATION_KEPT = 60;                                  /* while more than so much of the ration is left */
 constexpr int64_t RELAXED_TIMES = 4; /* memory stays tight until so much more is left than held */

@@ -25,6 +25,12 @@ class Recurrence {
     started_ = count();
     exchanged = 0;
   }
+  /* Start anew where `nbytes` in use at once are more than before. */
+  void note_peak(uint64_t nbytes) {
+    if (nbytes <= peak_) return;
+    peak_ = nbytes;
+    start();
+  }
   /* Whether the latest requests have come twice, in the same order, for the second time since the latest `start`. */
   bool repeats();
   /* The same, and what repeats is no part of something larger that has come but once. */
@@ -46,7 +52,7 @@ class Recurrence {
   }
 
   uint64_t settled = 0; /* bytes granted a program beyond the rules, to let it come to rest */
-  uint64_t exchanged = 0; /* segments given back while it repeated itself, since the latest `start` */
+  uint64_t exchanged = 0; /* segments given back since the latest `start` */
 
  private:
   static constexpr uint64_t FACTOR = 0x9E3779B97F4A7C15u;
@@ -56,7 +62,7 @@ class Recurrence {
   void mark();
 
   uint64_t sum_ = 0; /* of the sizes of about the last 50 requests: what is older has been shifted out */
-  uint64_t forgotten_ = 0, looked_at_ = 0, started_ = 0;
+  uint64_t forgotten_ = 0, looked_at_ = 0, started_ = 0, peak_ = 0;
   size_t marked_ = 0, cycle_ = 0, larger_ = 0; /* the latter two as of the latest look */
   std::array<uint64_t, MOST_MARKS> marks_;
 };

@@ -172,6 +172,20 @@ def test_a_part_of_something_larger_repeats_not_as_a_whole() -> None:
     assert recurrence.repeats_as_a_whole()
 
 
+def test_a_cycle_counts_from_the_latest_peak_on() -> None:
+    recurrence = Recurrence()
+    for mark in [*range(10)] * 2:
+        recurrence.mark(mark)
+    recurrence.exchanged = 8
+    assert recurrence.repetitions() == 2
+    recurrence.note_peak(5)
+    assert (recurrence.repetitions(), recurrence.exchanged) == (0, 0)
+    for mark in range(10):
+        recurrence.mark(mark)
+    recurrence.note_peak(5)
+    assert recurrence.repetitions() == 1
+
+
 class Called(NullUpstream):
     """Counts what is taken from it and given back to it."""
 
@@ -223,7 +237,7 @@ def test_both_forms_of_caching_come_to_rest_alike() -> None:
 
 
 def test_without_the_rule_they_would(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caching, "_SETTLED_EXCESS", (1 << 62,))
+    monkeypatch.setattr(caching, "_SETTLED_EXCESS_THEN", 1 << 62)
     calls, _ = exchanging(CachingAllocator)
     assert calls[1:] == [4] * 8
 
@@ -274,7 +288,7 @@ def test_caching_comes_to_rest_where_more_is_missing(
     result = replayed([program], "caching")
     assert (result.failure, result.out_of_memory_events) == ("", 0)
     assert result.driver_calls == {}
-    assert result.reserved_over_requested <= 1.1
+    assert result.reserved_over_requested <= 1.075
 
 
 @pytest.mark.skipif(not is_available(), reason="one form alone is compared with nothing")
@@ -305,8 +319,8 @@ def test_what_was_granted_is_given_up_before_memory_runs_out(form: str) -> None:
     assert all(block.nbytes for block in live)
 
 
-GRANTS = [(1900, 256, 20), (1300, 20, 16)]
-"""MiB that live on, so that the other 74 are more than one part of the peak, and no more than the next."""
+KEPT = 1900
+"""MiB that live on, so that the other 74 are more than 1/256 of the peak, and no more than 1/20."""
 
 
 def take_turns(allocator: Any) -> None:
@@ -317,11 +331,11 @@ def take_turns(allocator: Any) -> None:
         allocator.free(allocator.allocate(74 * MIB, stream=stream))
 
 
-def after_turns(make: Callable[..., Any], kept: int, iterations: int) -> tuple[Any, Called, int, list[Any]]:
+def after_turns(make: Callable[..., Any], iterations: int) -> tuple[Any, Called, int, list[Any]]:
     """An allocator, its upstream, the most that it reserves where no more is granted, and blocks that live on."""
     upstream = Called(1 << 40)
     allocator = make(upstream)
-    live = [allocator.allocate(nbytes, stream=0) for nbytes in (MIB + 512, kept * MIB)]
+    live = [allocator.allocate(nbytes, stream=0) for nbytes in (MIB + 512, KEPT * MIB)]
     peak = upstream.used_bytes + 74 * MIB
     for _ in range(iterations):
         take_turns(allocator)
@@ -329,12 +343,11 @@ def after_turns(make: Callable[..., Any], kept: int, iterations: int) -> tuple[A
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(("kept", "more_than", "at_most"), GRANTS)
-def test_more_is_granted_for_what_is_still_exchanged(form: str, kept: int, more_than: int, at_most: int) -> None:
-    allocator, upstream, peak, live = after_turns(FORMS[form], kept, iterations=4)
-    assert peak // more_than < 74 * MIB <= peak // at_most
+def test_more_is_granted_for_what_is_still_exchanged(form: str) -> None:
+    allocator, upstream, peak, live = after_turns(FORMS[form], iterations=4)
+    assert peak // 256 < 74 * MIB <= peak // 20
     assert upstream.used_bytes == peak
-    allocator, upstream, peak, live = after_turns(FORMS[form], kept, iterations=20)
+    allocator, upstream, peak, live = after_turns(FORMS[form], iterations=6)
     assert upstream.used_bytes == peak + 74 * MIB
     before = upstream.made
     take_turns(allocator)
@@ -352,9 +365,9 @@ PRESSED = {
 others have filled the device shows where a segment is looked for, as the third stream does; a limit at once."""
 
 
-def under_pressure(make: Callable[..., Any], kept: int, iterations: int, pressed: str) -> list[tuple[int, int]]:
+def under_pressure(make: Callable[..., Any], iterations: int, pressed: str) -> list[tuple[int, int]]:
     """How often a program calls upstream in each iteration once nothing is left, and how many bytes it has then."""
-    allocator, upstream, peak, live = after_turns(make, kept, iterations)
+    allocator, upstream, peak, live = after_turns(make, iterations)
     by, requests = PRESSED[pressed]
     if by == "limit":
         allocator.memory_limit = room = peak
@@ -376,8 +389,7 @@ def under_pressure(make: Callable[..., Any], kept: int, iterations: int, pressed
 
 @pytest.mark.parametrize("pressed", PRESSED)
 @pytest.mark.parametrize("iterations", [4, 20], ids=["nothing granted", "granted"])
-@pytest.mark.parametrize("kept", [grant[0] for grant in GRANTS], ids=["a twentieth", "a sixteenth"])
-def test_all_that_was_granted_is_given_up_under_pressure(kept: int, iterations: int, pressed: str) -> None:
+def test_all_that_was_granted_is_given_up_under_pressure(iterations: int, pressed: str) -> None:
     """What completes where nothing was granted completes where more was, too. And both forms make the same calls."""
-    told = [under_pressure(make, kept, iterations, pressed) for make in FORMS.values()]
+    told = [under_pressure(make, iterations, pressed) for make in FORMS.values()]
     assert all(one == told[0] for one in told)
