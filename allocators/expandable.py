@@ -27,7 +27,7 @@ from .errors import CuplugError, DriverError, OutOfMemoryError
 from .events import EventKind
 from .page import Page
 from .pages import Move, Pages, runs_of
-from .private_streams import names_pool
+from .placing import place
 from .recurrence import FACTOR, HIGHEST_MARK, Recurrence
 from .returning import Returning
 from .sleeping import Keep, Sleeper, Sleeping, why_asleep
@@ -70,9 +70,11 @@ class ExpandableAllocator(Allocator):
        follows (``Allocator.allocate``).
 
     With ``aliases``, a page that moves stays mapped where it stood, at up to so many addresses, the latest ones. Where
-    pages are to move, those come first that are still mapped there, without a call of the driver. In a program that
-    repeats itself, free pages go back to where they stood a cycle before, at the point of the cycle where the least is
-    alive (``turning_point.py``). From then on the same requests find the same memory, and what moves has been there.
+    pages are to move, those come first that are still mapped there, without a call of the driver; and a block that
+    needs them is laid where most can come back (``placing.py``), unless more would have to be created for it there.
+    In a program that repeats itself, free pages go back to where they stood a cycle before, at the point of the cycle
+    where the least is alive (``turning_point.py``). From then on the same requests find the same memory, and what moves
+    has been there.
 
     Such a program comes to rest sooner: where what it asks for has come twice in the same order, with no new
     peak the second time (``recurrence.py``), a slack of up to 1/24 of the peak, or 1/64 beyond what is reserved, is
@@ -178,8 +180,8 @@ class ExpandableAllocator(Allocator):
         return stamps
 
     def _poll(self) -> None:
-        for stream, stamps in self._stamps.items():
-            if not names_pool(stream):
+        for stamps in self._stamps.values():
+            if not stamps.of_pool:
                 stamps.poll(self._granularity)
         for space in self._ownerless:
             space.stamps.poll(self._granularity)
@@ -189,21 +191,22 @@ class ExpandableAllocator(Allocator):
     def _grow(self, space: Space, nbytes: int) -> Span:
         """Take a block where memory has to be mapped first."""
         self._poll()
-        opening = space.place(nbytes) or self._place_in_new_range(space, nbytes)
+        opening = place(space, nbytes) or self._place_in_new_range(space, nbytes)
         creatable = sys.maxsize if self._is_kept(space.stream) else self._creatable(nbytes)
         settles = opening.missing > creatable and self._may_settle(opening.missing)
         if settles:
             creatable = opening.missing
         reserved = self._ledger.reserved
+        plan = self._plan_at_best(space, opening, creatable)
         try:
-            span = self._fill(space, opening, creatable)
+            span = self._fill(space, plan)
         except OutOfMemoryError:
             if not creatable:
                 raise
-            span = self._fill(space, opening, 0)
+            span = self._fill(space, self._plan(space, plan.opening, 0))
         if settles:
             self._recurrence.settled += max(0, self._ledger.reserved - reserved)
-        return space.take_at(span, opening.address, nbytes)
+        return space.take_at(span, plan.opening.address, nbytes)
 
     def _creatable(self, nbytes: int) -> int:
         """How many bytes of new pages may be created before free ones are moved."""
@@ -230,26 +233,36 @@ class ExpandableAllocator(Allocator):
         fits = missing <= max(slack, most // _SETTLED_MORE - self._recurrence.settled)
         return fits and self._recurrence.repeats_as_a_whole()
 
-    def _fill(self, space: Space, opening: Opening, creatable: int) -> Span:
-        """Map what ``opening`` misses; with new pages up to ``creatable`` bytes, then with free ones while there are.
+    def _plan_at_best(self, space: Space, opening: Opening, creatable: int) -> _Plan:
+        """How to map what a block misses: at ``opening``, where that is least, or where more pages can come back.
+
+        There, if no more is created for it than the ``creatable`` bytes.
+        """
+        if opening.missing > creatable and self._pages.aliases:
+            plan = self._plan(space, place(space, opening.nbytes, self._returning()) or opening, creatable)
+            if plan.fresh <= creatable:
+                return plan
+        return self._plan(space, opening, creatable)
+
+    def _fill(self, space: Space, plan: _Plan) -> Span:
+        """Map what an opening misses, as ``plan`` says. Pages that are too large to move are given back for new ones.
 
         Returns:
             The free span that has come about there.
         """
-        plan = self._plan(space, opening, creatable)
-        excess = plan.fresh - creatable
+        excess = plan.fresh - plan.creatable
         if excess > 0 and plan.coarse:
             for span, page in plan.coarse:
                 if excess > 0:
                     excess -= page.nbytes
                     self._give_back(span, page)
-            plan = self._plan(space, opening, creatable)
+            plan = self._plan(space, plan.opening, plan.creatable)
         self._check_room(plan.fresh)
         if plan.sources and self._most_aliases:
             self._turning_point.seek()
         return self._carry_out(space, plan)
 
-    def _carry_out(self, space: Space, plan: _Plan) -> Span:
+    def _carry_out(self, space: Space, plan: _Moves) -> Span:
         """Let the pages of ``plan`` stand in ``space``, and return the last free span that they are a part of there."""
         for span, page in plan.sources:
             stamps, page.freed = span.range.space.stamps, None
@@ -283,7 +296,7 @@ class ExpandableAllocator(Allocator):
     def _go_home(self) -> None:
         """Let free pages stand where they stood a cycle before, if they are still mapped there: in the same stream."""
         for space in list(self._movable_spaces()):
-            plan, returning = _Plan(), self._returning()
+            plan, returning = _Moves(), self._returning()
             for found in space.ranges.values():
                 for alias in self._pages.within(found.address, found.address + found.nbytes):
                     page = alias.page
@@ -303,7 +316,8 @@ class ExpandableAllocator(Allocator):
             self._pages.probe(nbytes)
 
     def _plan(self, space: Space, opening: Opening, creatable: int) -> _Plan:
-        plan = _Plan()
+        """How to map what ``opening`` misses: with ``creatable`` bytes of new pages, and free ones while there are."""
+        plan = _Plan(opening, creatable)
         runs = [[start, end] for _, start, end in opening.holes]
         wanted = opening.missing - creatable
         if wanted > 0 and self._pages.aliases:
@@ -386,7 +400,7 @@ class ExpandableAllocator(Allocator):
                 break
         self._range_bytes[space.small] = size
         space.add(made)
-        opening = space.place(nbytes)
+        opening = place(space, nbytes)
         assert opening is not None
         return opening
 
@@ -636,17 +650,13 @@ class ExpandableAllocator(Allocator):
         )  # fmt: skip
 
 
-class _Plan:
-    """How the memory that an opening misses is to be had."""
+class _Moves:
+    """What is to be mapped, and the free pages among it."""
 
     def __init__(self) -> None:
         self.moves: list[Move] = []
         self.sources: list[tuple[Span, Page]] = []
         """The free pages that move, each with the free span in which it lies; within a span, from its end on."""
-        self.fresh = 0
-        """Bytes of new pages."""
-        self.coarse: list[tuple[Span, Page]] = []
-        """Free pages that are too large to move here."""
 
     def comes(self, address: int, span: Span, page: Page) -> None:
         """``page``, which lies in the free ``span``, is to stand at ``address``."""
@@ -657,6 +667,18 @@ class _Plan:
         """Put all in the order in which it is carried out."""
         self.moves.sort(key=lambda move: move.address)
         self.sources.sort(key=lambda source: -source[1].address)
+
+
+class _Plan(_Moves):
+    """How the memory that ``opening`` misses is to be had, where ``creatable`` bytes of it may be new."""
+
+    def __init__(self, opening: Opening, creatable: int) -> None:
+        super().__init__()
+        self.opening, self.creatable = opening, creatable
+        self.fresh = 0
+        """Bytes of new pages."""
+        self.coarse: list[tuple[Span, Page]] = []
+        """Free pages that are too large to move here."""
 
 
 def _without(run: list[int], start: int, end: int) -> list[list[int]]:

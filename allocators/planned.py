@@ -186,7 +186,7 @@ class PlannedAllocator(ExpandableAllocator):
                 span = space.take_at(first, address, nbytes)
             else:
                 opening = Opening(address, nbytes, space.missing(found, address, address + nbytes), 0)
-                span = self._fill(space, opening, self._creatable(nbytes))
+                span = self._fill(space, self._plan(space, opening, self._creatable(nbytes)))
                 span = space.take_at(span, address, nbytes)
         except (OutOfMemoryError, DriverError):
             return None  # as without a plan: what is short or out of order shows there
@@ -210,7 +210,7 @@ class PlannedAllocator(ExpandableAllocator):
             raise
         space.add(made)
         whole = Opening(made.address, nbytes, [(made.first, made.address, made.address + nbytes)], nbytes)
-        self._fill(space, whole, self._creatable(nbytes))
+        self._fill(space, self._plan(space, whole, self._creatable(nbytes)))
         # What the stream's blocks lay in until now is of use no more: the plan has room for nearly all of them.
         left = [other for other in self._movable_spaces() if other.stream == stream and other is not space]
         self._give_back_free(left)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from operator import attrgetter
 
 from .page import Alias, Page
@@ -26,6 +27,8 @@ class Returning:
         if pages.aliases:
             self._spans = [span for space in spaces for span in space.free_spans()]
             self._spans.sort(key=attrgetter("address"))
+        saved = (self._gain(alias) for alias in pages.aliases)
+        self._saved = list(accumulate(saved, initial=0))  # by the aliases before each
 
     def span_of(self, page: Page) -> Span | None:
         """The free span in which ``page`` lies as a whole; None if there is none."""
@@ -33,6 +36,28 @@ class Returning:
         if place < 0 or self._spans[place].end < page.address + page.nbytes:
             return None
         return self._spans[place]
+
+    def aliases_within(self, start: int, end: int) -> list[Alias]:
+        """All aliases that lie between two addresses as a whole, in order of address."""
+        return self._pages.within(start, end)
+
+    def saving(self, start: int, end: int) -> int:
+        """The bytes of pages that could come back between two addresses, less those that would be unmapped there.
+
+        An estimate: a page that is mapped there twice, or stands there already, counts among those that could.
+        """
+        page = self._granularity
+        start, end = start // page * page, -(-end // page) * page
+        aliases = self._pages.aliases
+        first = bisect_left(aliases, start, key=attrgetter("address"))
+        last = bisect_left(aliases, end, key=attrgetter("address"))
+        lost = 0
+        if last > first and aliases[last - 1].end > end:
+            last -= 1
+            lost += aliases[last].page.nbytes
+        if first and aliases[first - 1].end > start:
+            lost += aliases[first - 1].page.nbytes
+        return self._saved[last] - self._saved[first] - lost
 
     def within(self, opening: Opening) -> Iterator[tuple[Alias, Span]]:
         """The aliases in the holes of ``opening`` whose pages could come, each page once, in order of address.
@@ -51,3 +76,6 @@ class Returning:
                 if span is not None:
                     seen.add(id(page))
                     yield alias, span
+
+    def _gain(self, alias: Alias) -> int:
+        return alias.page.nbytes if self.span_of(alias.page) is not None else -alias.page.nbytes

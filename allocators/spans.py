@@ -166,28 +166,14 @@ class Space:
 
     # --- pages
 
-    def place(self, nbytes: int) -> Opening | None:
-        """Where to put a block that no free span holds, so that little has to be mapped; None if nowhere.
-
-        Of places that miss equally much, one between live blocks that are close together, then the lowest.
-        """
-        best: Opening | None = None
+    def gaps(self) -> Iterator[list[Span]]:
+        """The spans between two live blocks, or ends of a range, wherever a hole is among them."""
         looked_at: set[int] = set()
         for hole in self._holes.values():
-            if hole.address in looked_at:
-                continue
-            gap = _gap(hole)
-            looked_at.update(span.address for span in gap if span.kind == HOLE)
-            start, end = gap[0].address, gap[-1].end
-            if end - start < nbytes:
-                continue
-            starts = {span.address for span in gap if span.address + nbytes <= end}
-            starts |= {span.end - nbytes for span in gap if span.kind == FREE and span.end - nbytes >= start}
-            for address in starts:
-                found = Opening(address, nbytes, self.missing(gap, address, address + nbytes), end - start)
-                if best is None or _rank(found) < _rank(best):
-                    best = found
-        return best
+            if hole.address not in looked_at:
+                gap = _gap(hole)
+                looked_at.update(span.address for span in gap if span.kind == HOLE)
+                yield gap
 
     def missing(self, gap: list[Span], start: int, end: int) -> list[tuple[Span, int, int]]:
         """What has to be mapped for a block at ``start``, of the spans in ``gap``: as ``Opening.holes``."""
@@ -416,7 +402,3 @@ def _gap(hole: Span) -> list[Span]:
         span = span.after
         gap.append(span)
     return gap
-
-
-def _rank(opening: Opening) -> tuple[int, int, int]:
-    return opening.missing, opening.room, opening.address

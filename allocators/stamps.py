@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .private_streams import names_pool
 from .upstream import Fence, Upstream
 from .waiting import fence_or_error
 
@@ -18,6 +19,8 @@ class Stamps:
         """The work queued before every free of this number or a lower one has passed."""
         self.unfenced = 0
         """Bytes freed since the latest fence was made."""
+        self.of_pool = names_pool(stream)
+        """Whether the stream is a private pool."""
         self._upstream = upstream
         self._stream = stream
         self._fence: Fence | None = None  # of the group before ``now``

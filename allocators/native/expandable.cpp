@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "placing.h"
 #include "policy.h"
 
 namespace cuplug {
@@ -133,20 +134,24 @@ Block *ExpandableAllocator::grow(Space *space, uint64_t nbytes) {
   pages_.begin();
   poll();
   Opening opening;
-  if (!space->place(nbytes, &opening)) place_in_new_range(space, nbytes, &opening);
+  if (!place(*space, nbytes, nullptr, &opening)) place_in_new_range(space, nbytes, &opening);
   uint64_t may_create = is_kept(space->stream) ? NO_LIMIT : creatable(nbytes);
   const bool settles = opening.missing > may_create && may_settle(opening.missing);
   if (settles) may_create = opening.missing;
+  plan_at_best(space, opening, may_create);
   const uint64_t reserved = ledger_.reserved();
   Block *span = nullptr;
   try {
-    span = fill(space, opening, may_create);
+    span = fill(space);
   } catch (const OutOfMemory &) {
     if (may_create == 0) throw;
   }
-  if (span == nullptr) span = fill(space, opening, 0);
+  if (span == nullptr) {
+    make_plan(space, plan_.opening, 0);
+    span = fill(space);
+  }
   if (settles) recurrence_.settled += std::max(ledger_.reserved(), reserved) - reserved;
-  return space->take_at(span, opening.address, nbytes);
+  return space->take_at(span, plan_.opening.address, nbytes);
 }
 
 /* How many bytes of new pages may be created before free ones are moved. */
@@ -170,19 +175,31 @@ bool ExpandableAllocator::may_settle(uint64_t missing) {
   return fits && recurrence_.repeats_as_a_whole();
 }
 
-/* Map what `opening` misses; with new pages up to `creatable` bytes, then with free ones while there are. Returns the
- * free part that has come about there. */
-Block *ExpandableAllocator::fill(Space *space, const Opening &opening, uint64_t creatable) {
+/* How to map what a block misses: at `opening`, where that is least, or where more pages can come back; there, if no more
+ * is created for it than the `creatable` bytes. */
+void ExpandableAllocator::plan_at_best(Space *space, const Opening &opening, uint64_t creatable) {
+  if (opening.missing > creatable && pages_.has_aliases()) {
+    const Returning found = returning();
+    Opening other;
+    place(*space, opening.nbytes, &found, &other);
+    make_plan(space, other, creatable);
+    if (plan_.fresh <= creatable) return;
+  }
   make_plan(space, opening, creatable);
-  if (plan_.fresh > creatable && !plan_.coarse.empty()) {
-    int64_t excess = int64_t(plan_.fresh - creatable);
+}
+
+/* Map what an opening misses, as the plan says. Pages that are too large to move are given back for new ones. Returns
+ * the free part that has come about there. */
+Block *ExpandableAllocator::fill(Space *space) {
+  if (plan_.fresh > plan_.creatable && !plan_.coarse.empty()) {
+    int64_t excess = int64_t(plan_.fresh - plan_.creatable);
     prepare(plan_.coarse.size());
     for (const Source &source : plan_.coarse) {
       if (excess <= 0) break;
       excess -= int64_t(source.page->nbytes);
       give_back(source);
     }
-    make_plan(space, opening, creatable);
+    make_plan(space, plan_.opening, plan_.creatable);
   }
   if (exceeds_limit(plan_.fresh)) throw OutOfMemory();
   if (plan_.fresh >= MUCH && plan_.fresh > upstream_.free_bytes()) pages_.probe(plan_.fresh);
@@ -266,8 +283,11 @@ void ExpandableAllocator::Plan::in_order() {
             [](const Source &a, const Source &b) { return a.page->address > b.page->address; });
 }
 
+/* Plan to map what `opening` misses: with new pages up to `creatable` bytes, then with free ones while there are. */
 void ExpandableAllocator::make_plan(Space *space, const Opening &opening, uint64_t creatable) {
   plan_.begin();
+  plan_.opening = opening;
+  plan_.creatable = creatable;
   std::vector<Opening::Hole> runs = opening.holes;
   int64_t wanted = creatable >= opening.missing ? 0 : int64_t(opening.missing - creatable);
   if (wanted > 0 && pages_.has_aliases())
@@ -361,7 +381,7 @@ void ExpandableAllocator::place_in_new_range(Space *space, uint64_t nbytes, Open
   }
   usual = size;
   space->add(std::make_unique<Range>(address, size, granularity_));
-  space->place(nbytes, opening);
+  place(*space, nbytes, nullptr, opening);
 }
 
 /* --- giving memory back */

@@ -63,8 +63,10 @@ class ExpandableAllocator : public Allocator {
     std::vector<Space *> all() const;
   };
 
-  /* How the memory that an opening misses is to be had. */
+  /* How the memory that an opening misses is to be had, where `creatable` bytes of it may be new. */
   struct Plan {
+    Opening opening;
+    uint64_t creatable = 0;
     std::vector<Move> moves;
     std::vector<Source> sources; /* the free pages that move; within a part, from its end on */
     uint64_t fresh = 0;          /* bytes of new pages */
@@ -85,7 +87,8 @@ class ExpandableAllocator : public Allocator {
   Block *grow(Space *space, uint64_t nbytes);
   uint64_t creatable(uint64_t nbytes);
   bool may_settle(uint64_t missing);
-  Block *fill(Space *space, const Opening &opening, uint64_t creatable);
+  void plan_at_best(Space *space, const Opening &opening, uint64_t creatable);
+  Block *fill(Space *space);
   Block *carry_out(Space *space);
   Returning returning() const { return Returning(pages_, granularity_, movable_spaces()); }
   void at_mark();

@@ -74,6 +74,8 @@ class Pages {
    * map back is given up, and has address 0. */
   void carry_out(const std::vector<Move> &moves, uint64_t stream, std::vector<Page *> &pages);
   bool has_aliases() const { return !aliases_.empty(); }
+  /* All of them, in order of address. */
+  const std::vector<Alias> &aliases() const { return aliases_; }
   /* The aliases that lie between two addresses as a whole, in order of address. */
   std::vector<Alias> within(uint64_t start, uint64_t end) const;
   /* Unmap every alias that reaches between two addresses. Throws Failed. */

@@ -138,7 +138,8 @@ Block *PlannedAllocator::span_at(Follower *follower, uint64_t offset, uint64_t n
       opening.address = address;
       opening.nbytes = nbytes;
       opening.missing = space->missing(gap, address, address + nbytes, &opening.holes);
-      span = fill(space, opening, creatable(nbytes));
+      make_plan(space, opening, creatable(nbytes));
+      span = fill(space);
     }
     span = space->take_at(span, address, nbytes);
     follower->lies(span);
@@ -165,7 +166,8 @@ void PlannedAllocator::map_range(Follower *follower) {
   whole.address = address;
   whole.nbytes = whole.missing = nbytes;
   whole.holes.push_back({address, address + nbytes});
-  fill(space, whole, creatable(nbytes));
+  make_plan(space, whole, creatable(nbytes));
+  fill(space);
   /* What the stream's blocks lay in until now is of use no more: the plan has room for nearly all of them. */
   std::vector<Space *> left = movable_spaces();
   left.erase(std::remove_if(left.begin(), left.end(),

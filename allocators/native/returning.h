@@ -22,6 +22,9 @@ class Returning {
 
   /* The free part in which `page` lies as a whole; null if there is none. */
   Block *span_of(const Page *page) const;
+  const std::vector<Alias> &aliases() const { return pages_.aliases(); }
+  /* The bytes of pages that could come back to the aliases before the one at `index`, less those that could not. */
+  int64_t saved_before(size_t index) const { return saved_.empty() ? 0 : saved_[index]; }
   /* Call `work` with each alias in the holes of `opening` whose page could come, and the part in which that lies: each
    * page once, in order of address, and none that stands in the opening itself. */
   template <class Work>
@@ -43,7 +46,26 @@ class Returning {
  private:
   const Pages &pages_;
   const uint64_t granularity_;
-  std::vector<Block *> spans_; /* in order of address */
+  std::vector<Block *> spans_;  /* in order of address */
+  std::vector<int64_t> saved_;  /* `saved_before`, unless there is no alias */
+};
+
+/* What could come back between two addresses, asked for ones of which neither is ever below that of the time before:
+ * `Returning.saving` of returning.py. */
+class Saving {
+ public:
+  /* From addresses on before which the aliases before the one at `first` begin. */
+  Saving(const Returning &returning, size_t first, uint64_t granularity)
+      : returning_(returning), aliases_(returning.aliases()), granularity_(granularity), first_(first), last_(first) {}
+
+  /* The bytes of pages that could come back between `start` and `end`, less those that would be unmapped there. */
+  int64_t operator()(uint64_t start, uint64_t end);
+
+ private:
+  const Returning &returning_;
+  const std::vector<Alias> &aliases_;
+  const uint64_t granularity_;
+  size_t first_, last_; /* the first alias that does not begin before the start, and before the end */
 };
 
 }  // namespace cuplug

@@ -8,8 +8,6 @@ namespace {
 
 bool is(const Block *span, Kind kind) { return span != nullptr && span->kind == kind; }
 bool is_mapped(const Block *span) { return span != nullptr && span->kind != HOLE; }
-/* Whether a gap between two blocks goes on with `span`. */
-bool in_gap(const Block *span) { return span != nullptr && span->kind != USED; }
 
 }  // namespace
 
@@ -111,42 +109,6 @@ void Space::put(Block *block) {
 }
 
 /* --- pages */
-
-bool Space::place(uint64_t nbytes, Opening *best) const {
-  const Block *best_gap = nullptr;
-  for (const Block *hole : holes_) {
-    const Block *gap = hole; /* its first part */
-    bool seen = false;       /* whether another hole stands before this one in the same gap */
-    for (; in_gap(gap->before) && !seen; gap = gap->before) seen = gap->before->kind == HOLE;
-    if (seen) continue;
-    uint64_t start = gap->address, end = start;
-    for (const Block *span = gap; in_gap(span); span = span->after) end = span->end();
-    uint64_t room = end - start;
-    if (room < nbytes) continue;
-    auto consider = [&](uint64_t address) {
-      uint64_t found = missing(gap, address, address + nbytes, nullptr);
-      if (best_gap != nullptr) {
-        if (found != best->missing ? found > best->missing
-            : room != best->room   ? room > best->room
-                                   : address >= best->address)
-          return;
-      }
-      best_gap = gap;
-      best->missing = found;
-      best->room = room;
-      best->address = address;
-    };
-    for (const Block *span = gap; in_gap(span); span = span->after) {
-      if (end - span->address >= nbytes) consider(span->address);
-      if (span->kind == FREE && span->end() - start >= nbytes) consider(span->end() - nbytes);
-    }
-  }
-  if (best_gap == nullptr) return false;
-  best->nbytes = nbytes;
-  best->holes.clear();
-  missing(best_gap, best->address, best->address + nbytes, &best->holes);
-  return true;
-}
 
 uint64_t Space::missing(const Block *gap, uint64_t start, uint64_t end, std::vector<Opening::Hole> *holes) const {
   start = start / granularity_ * granularity_;

@@ -100,9 +100,19 @@ class Space {
   /* Make a block free again. */
   void put(Block *block);
 
-  /* Where to put a block that no free part holds, so that little has to be mapped. Whether there is a place. Of places
-   * that miss equally much, one between blocks that are close together, then the lowest. */
-  bool place(uint64_t nbytes, Opening *best) const;
+  uint64_t granularity() const { return granularity_; }
+  /* Whether the gap between two blocks goes on with `span`. */
+  static bool in_gap(const Block *span) { return span != nullptr && span->kind != USED; }
+  /* Call `work` with the first part of each gap between two blocks, or ends of a range, wherever a hole is in it. */
+  template <class Work>
+  void each_gap(Work work) const {
+    for (const Block *hole : holes_) {
+      const Block *first = hole;
+      bool seen = false; /* whether another hole stands before this one in the same gap */
+      for (; in_gap(first->before) && !seen; first = first->before) seen = first->before->kind == HOLE;
+      if (!seen) work(first);
+    }
+  }
   /* The bytes of the holes in which pages are missing for a block from `start` to `end`, in the gap whose first part is
    * `gap`. `holes` gets them. */
   uint64_t missing(const Block *gap, uint64_t start, uint64_t end, std::vector<Opening::Hole> *holes) const;
