@@ -248,7 +248,7 @@ class Pages:
             self._drop(alias)
 
     def _forget_aliases(self, page: Page) -> None:
-        """They go with the page."""
+        """Take the aliases of a page off the list of all, since it is of no more use: they are unmapped with it."""
         for alias in page.aliases.values():
             self._unlist(alias)
 

@@ -31,7 +31,7 @@ class TurningPoint:
             self._next = self._recurrence.count + place + 1
 
     def reached(self, mark: int, alive: int) -> int:
-        """For the how manieth time in a row it is reached with the latest mark; 0 if it is not.
+        """How many times in a row it has been reached, with the latest mark for the last time; 0 if that is not there.
 
         ``alive``: the bytes in use there.
         """

@@ -17,8 +17,8 @@ class TurningPoint {
 
   /* Look for one, if none is known. */
   void seek();
-  /* For the how manieth time in a row it is reached with the latest mark, at which `alive` bytes are in use; 0 if it is
-   * not. */
+  /* How many times in a row it has been reached, with the latest mark, at which `alive` bytes are in use, for the last
+   * time; 0 if that is not there. */
   uint64_t reached(uint64_t alive);
 
  private:
