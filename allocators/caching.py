@@ -67,7 +67,8 @@ class CachingAllocator(Allocator):
     - Memory is tight once less is left than is held, until four times as much is left. Then blocks of many sizes must
       not pin each other's segments. So a block of 4 MiB or more gets a segment of its own, rounded up to 2 MiB, if that
       wastes at most 1/12 of the block, and an existing piece serves it only if at most 1/8 of the block is left over;
-      other large blocks share segments of 64 MiB. What a new segment needs is taken from idle segments of any stream,
+      other large blocks share segments of 64 MiB, or idle ones of twice their size; sooner than break another idle one,
+      they get their own, too. What a new segment needs is taken from idle segments of any stream,
       as few as will do. Only where all of them would not suffice, the smallest piece that fits is cut; and only where
       nothing fits, the allocator grows, with whatever is left. None of this is rationed. But an allocation takes one
       segment at most, and each goes back once: over time two calls of the driver for a large allocation, at most.
@@ -299,9 +300,11 @@ class CachingAllocator(Allocator):
         own = nbytes >= _LEAST_OWN and (least - nbytes) * _OWN_WASTE <= nbytes
         piece = pool.smallest(nbytes) if own else pool.find(nbytes)
         if piece is not None:
-            suits = piece[0] - nbytes <= nbytes // _WASTE if own else piece[0] <= 2 * _MOST_SEGMENT
+            is_shared = not own and min(2 * nbytes, _MOST_SEGMENT) <= piece[0] <= 2 * _MOST_SEGMENT
+            suits = is_shared or piece[0] - nbytes <= nbytes // _WASTE
             if suits or not (own or is_idle(piece)):
                 return pool.take(piece, nbytes)
+            own = True  # rather than to break an idle segment of another size
         for size in [least] if own else [max(_MOST_SEGMENT, least), least]:
             if self._exchange(size, needed=piece is None):
                 address = self._try_reserve(size, pool)

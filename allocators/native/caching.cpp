@@ -239,8 +239,11 @@ Block *CachingAllocator::take_where_tight(Pool *pool, uint64_t nbytes) {
   bool own = nbytes >= LEAST_OWN && (least - nbytes) * OWN_WASTE <= nbytes;
   Block *piece = own ? pool->smallest(nbytes) : pool->find(nbytes);
   if (piece != nullptr) {
-    bool suits = own ? piece->nbytes - nbytes <= nbytes / WASTE : piece->nbytes <= 2 * MOST_SEGMENT;
+    const bool is_shared =
+        !own && piece->nbytes >= std::min(2 * nbytes, MOST_SEGMENT) && piece->nbytes <= 2 * MOST_SEGMENT;
+    const bool suits = is_shared || piece->nbytes - nbytes <= nbytes / WASTE;
     if (suits || !(own || Pool::is_idle(piece))) return pool->take(piece, nbytes);
+    own = true; /* rather than to break an idle segment of another size */
   }
   uint64_t size = own ? least : std::max(MOST_SEGMENT, least), fallback = own ? 0 : least;
   for (; size != 0; size = fallback, fallback = 0) {

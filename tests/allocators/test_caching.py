@@ -381,6 +381,16 @@ def test_where_memory_is_tight_a_piece_much_too_large_is_not_cut_while_idle_segm
     assert allocator.allocate(28 * MIB, stream=0).address == small.address  # an eighth may be left over
 
 
+@pytest.mark.parametrize(("block_mib", "segment"), [(10.125, 12), (5, 18)])
+def test_where_memory_is_tight_an_idle_segment_is_broken_only_for_two_of_its_kind(
+    block_mib: float, segment: int
+) -> None:
+    allocator = filled(1024, 600)
+    allocator.free(allocator.allocate(18 * MIB, stream=0))
+    allocator.allocate(int(block_mib * MIB), stream=0)
+    assert sizes(allocator) == [segment, 600]
+
+
 def test_where_memory_is_tight_idle_segments_of_other_streams_go_first_and_as_few_as_will_do() -> None:
     upstream = NullUpstream(1024 * MIB)
     allocator = CachingAllocator(upstream)
