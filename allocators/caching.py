@@ -12,6 +12,7 @@ from .block import ALIGNMENT, Block, BlockInfo, Segment
 from .errors import OutOfMemoryError
 from .held_memory import HeldMemory
 from .pool import Piece, Pool, Rules, is_idle
+from .pressure import Pressure
 from .recurrence import FACTOR, HIGHEST_MARK, Recurrence
 from .statistics import SMALL_BLOCK
 from .upstream import Fence, Upstream
@@ -29,8 +30,6 @@ _SETTLED_EXCESS, _EXCHANGED, _SETTLED_EXCESS_THEN = 256, 8, 20
 """What repeats may take so small a part of the peak more, to come to rest, until so many segments have been given back;
 then so small a part."""
 _SPARE_TIMES, _RATION_KEPT = 8, 60
-_RELAXED_TIMES = 4
-"""Memory stays tight until this many times as much is left as is held."""
 _LEAST_OWN, _OWN_WASTE, _WASTE = 4 * _MIB, 12, 8
 
 
@@ -62,10 +61,9 @@ class CachingAllocator(Allocator):
       repeats is no part of something larger, and no mere layer (some 256 large blocks at least), blocks of up to 64 MiB
       break large segments like others: several segments would take the place of each, for ever. A larger block still
       has a segment of its own, and pins none. Where 8 segments have been given back since the last new peak of what
-      is allocated, up to 1/20 is granted. What has been granted counts for ever, but is given up where memory is tight,
-      and where a limit is lowered below it.
-    - Memory is tight once less is left than is held, until four times as much is left. Then blocks of many sizes must
-      not pin each other's segments. So a block of 4 MiB or more gets a segment of its own, rounded up to 2 MiB, if that
+      is allocated, up to 1/20 is granted. What has been granted counts for ever, but is given up where memory is tight.
+    - Memory is tight where what lies waste may soon be needed (``pressure.py``). Then blocks of many sizes must not
+      pin each other's segments. So a block of 4 MiB or more gets a segment of its own, rounded up to 2 MiB, if that
       wastes at most 1/12 of the block, and an existing piece serves it only if at most 1/8 of the block is left over;
       other large blocks share segments of 64 MiB, or idle ones of twice their size; sooner than break another idle one,
       they get their own, too. What a new segment needs is taken from idle segments of any stream,
@@ -113,8 +111,7 @@ class CachingAllocator(Allocator):
         self._sum = 0
         self._recurrence = Recurrence()
         self._allocations = 0
-        self._is_tight = False
-        """Whether less memory was left than held when a segment was last looked for."""
+        self._pressure = Pressure(applies=not torch and max_split_size is None)
 
     @property
     def max_split_size(self) -> int | None:
@@ -143,9 +140,11 @@ class CachingAllocator(Allocator):
             self._sum = latest = (2 * self._sum + nbytes * FACTOR) % (1 << 64)
             if latest < HIGHEST_MARK:
                 self._recurrence.mark(latest)
-            if self._recurrence.settled and self._grant_exceeds_limit():
-                self._is_tight = True
-        if self._is_tight and not small and not self._is_kept(stream):
+            pressure = self._pressure
+            pressure.allocations += 1
+            if self.memory_limit != pressure.limit:
+                self._note_pressure(self._left())
+        if self._pressure.is_near and not small and self._pressure.is_tight(self._ledger) and not self._is_kept(stream):
             segment, address, taken = self._take_where_tight(pool, nbytes)
         else:
             segment, address, taken = self._take(pool, nbytes)
@@ -155,6 +154,8 @@ class CachingAllocator(Allocator):
         piece = pool.find(nbytes)
         if piece is None and self._ownerless and self._adopt(pool):
             piece = pool.find(nbytes)
+        if piece is not None and self._pressure.is_near and self._tightens(piece, pool, nbytes):
+            return self._take_where_tight(pool, nbytes)
         if piece is not None and not pool.small and self._spares(piece, nbytes):
             with suppress(OutOfMemoryError):
                 return self._grow(pool, nbytes)
@@ -184,10 +185,12 @@ class CachingAllocator(Allocator):
     def _grow(self, pool: Pool, nbytes: int) -> tuple[HeldMemory, int, int]:
         if self.garbage_collection_threshold and not self._is_kept(pool.stream):
             self._collect_garbage()
-        if not self._follows_torch and self.max_split_size is None and not self._is_kept(pool.stream):
-            self._note_tightness(self._left())
-            if self._is_tight and not pool.small:
-                return self._take_where_tight(pool, nbytes)
+        movable = not self._follows_torch and not self._is_kept(pool.stream)
+        if movable:
+            self._note_pressure(self._left())
+        is_near = movable and not pool.small and self._pressure.is_near
+        if is_near and self._pressure.is_tight(self._ledger):
+            return self._take_where_tight(pool, nbytes)
         sizes = self._torch_sizes(pool, nbytes) if self._follows_torch else self._own_sizes(pool, nbytes)
         for size in sizes:
             address = self._try_reserve(size, pool)
@@ -195,6 +198,8 @@ class CachingAllocator(Allocator):
                 address = self._try_reserve(size, pool)
             if address is not None:
                 return self._take_new(address, pool, nbytes)
+        if is_near:
+            return self._take_where_tight(pool, nbytes)
         large = self._pools.get((pool.stream, False))
         if pool.small and large is not None and not self._follows_torch and next(self._idle(), None) is None:
             piece = large.find(nbytes)  # nothing is left to give back: better mixed than out of memory
@@ -222,10 +227,11 @@ class CachingAllocator(Allocator):
     def _own_sizes(self, pool: Pool, nbytes: int) -> list[int]:
         """The segment to take, and the one to fall back on."""
         size = _SMALL_SEGMENT if pool.small else max(_LEAST_SEGMENT_BELOW_PEAK, _up(nbytes))
-        if self._is_tight and not self._is_kept(pool.stream):
-            self._exchange(size, needed=True)
-        elif not self._is_kept(pool.stream):  # it might have to wait, while work is being captured
-            self._make_room(size)
+        if not self._is_kept(pool.stream):  # it might have to wait, while work is being captured
+            if pool.small and self._pressure.is_near:
+                self._exchange(size, needed=True)
+            else:
+                self._make_room(size)
         if pool.small:
             return [size]
         room = (self._most_reserved - self._ledger.reserved) // _ROUND * _ROUND
@@ -244,7 +250,6 @@ class CachingAllocator(Allocator):
 
         What is little more than that, for a program that repeats itself, settles it instead.
         """
-        self._recurrence.note_peak(self._ledger.total("allocated_bytes").peak)
         excess = self._ledger.reserved + nbytes - self._most_reserved - self._recurrence.settled
         if excess <= 0:
             return
@@ -271,16 +276,6 @@ class CachingAllocator(Allocator):
             return True
         return self._recurrence.exchanged >= _EXCHANGED and self._recurrence.repetitions() > 0
 
-    def _grant_exceeds_limit(self) -> bool:
-        """Whether a limit leaves room for the peak, but was lowered below what has been granted beyond it.
-
-        Who has come to rest takes no segment, and would not notice: blocks would pin all that is held.
-        """
-        limit = self.memory_limit
-        if limit is None or self.max_split_size is not None:  # with the latter, memory is never tight
-            return False
-        return self._most_reserved <= limit < self._ledger.reserved
-
     # --- where memory is tight
 
     def _left(self) -> int:
@@ -288,9 +283,14 @@ class CachingAllocator(Allocator):
         left = self.upstream.memory_info()[0]
         return left if self.memory_limit is None else min(left, self.memory_limit - self._ledger.reserved)
 
-    def _note_tightness(self, left: int) -> None:
-        times = _RELAXED_TIMES if self._is_tight else 1
-        self._is_tight = left // times < self._ledger.reserved
+    def _note_pressure(self, left: int) -> None:
+        self._pressure.note(left, self.memory_limit, self._ledger, self._recurrence)
+
+    def _tightens(self, piece: Piece, pool: Pool, nbytes: int) -> bool:
+        """Whether memory would be tight, were ``piece`` cut for a large block, which is a segment as a whole."""
+        if pool.small or not is_idle(piece) or self._is_kept(pool.stream):
+            return False
+        return self._pressure.is_tight(self._ledger, piece[0] - nbytes)
 
     def _take_where_tight(self, pool: Pool, nbytes: int) -> tuple[HeldMemory, int, int]:
         """Take a large block from a piece that suits it, else from a segment for it alone, or shared with few."""
@@ -321,7 +321,7 @@ class CachingAllocator(Allocator):
         Unless they are ``needed``, none are where all would not suffice. Whether to try and take as much.
         """
         left = self._left()
-        self._note_tightness(left)
+        self._note_pressure(left)
         if left < nbytes:  # all that there is counts as the peak from here on
             self._most_reserved = max(self._most_reserved, self._ledger.reserved + left)
         excess = nbytes - min(left, self._most_reserved - self._ledger.reserved)

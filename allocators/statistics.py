@@ -136,6 +136,7 @@ class Ledger:
         self._held = _parts(figures, "segment", "reserved_bytes")
         self._split = _parts(figures, "inactive_split", "inactive_split_bytes")
         self._waited = False
+        self._most_allocated = 0  # before peaks were reset
         self.num_alloc_retries = self.num_ooms = self.num_sync_all_streams = 0
         self.num_device_alloc = self.num_device_free = 0
 
@@ -162,6 +163,17 @@ class Ledger:
         """Bytes held from upstream."""
         held = self._figures["reserved_bytes"]
         return held.small.current + held.large.current
+
+    @property
+    def wasted(self) -> int:
+        """Bytes that are free in segments with blocks in use."""
+        split = self._figures["inactive_split_bytes"]
+        return split.small.current + split.large.current
+
+    @property
+    def most_allocated(self) -> int:
+        """The most bytes that have ever been in the program's hands, whichever peaks were reset."""
+        return max(self._most_allocated, self._figures["allocated_bytes"].peak)
 
     def allocated(self, nbytes: int, requested: int) -> None:
         """Count a block that goes into the program's hands."""
@@ -249,6 +261,7 @@ class Ledger:
 
     def reset_peaks(self) -> None:
         """Start every peak again from its current value."""
+        self._most_allocated = self.most_allocated
         for figure in self._figures.values():
             for counter in (figure.small, figure.large):
                 counter.peak = counter.current

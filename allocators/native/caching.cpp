@@ -21,7 +21,7 @@ CachingAllocator::CachingAllocator(const cuplug_upstream &table, const CachingOp
       small_rules_{ALIGNMENT, NO_LIMIT, !options.follows_torch},
       large_rules_{options.follows_torch ? SMALL_BLOCK + 1 : ALIGNMENT, options.max_split_size,
                    !options.follows_torch},
-      may_be_tight_(!options.follows_torch && options.max_split_size == NO_LIMIT) {}
+      pressure_(!options.follows_torch && options.max_split_size == NO_LIMIT) {}
 
 CachingAllocator::~CachingAllocator() {
   each_pool([](Pool *pool) { delete pool; });
@@ -44,14 +44,17 @@ Block *CachingAllocator::take(uint64_t, uint64_t nbytes, uint64_t stream) {
   ++allocations_;
   if (!pool->small) {
     recurrence_.asked(nbytes);
-    if (recurrence_.settled != 0 && grant_exceeds_limit()) is_tight_ = true;
+    ++pressure_.allocations;
+    if (memory_limit() != pressure_.limit()) note_pressure(left());
+    if (pressure_.is_tight(ledger_) && !is_kept(stream)) return take_where_tight(pool, nbytes);
   }
-  return is_tight_ && !pool->small && !is_kept(stream) ? take_where_tight(pool, nbytes) : take(pool, nbytes);
+  return take(pool, nbytes);
 }
 
 Block *CachingAllocator::take(Pool *pool, uint64_t nbytes) {
   Block *piece = pool->find(nbytes);
   if (piece == nullptr && !ownerless_.empty() && adopt(pool)) piece = pool->find(nbytes);
+  if (piece != nullptr && tightens(piece, pool, nbytes)) return take_where_tight(pool, nbytes);
   if (piece != nullptr && spares(piece, pool, nbytes)) {
     try {
       return grow(pool, nbytes);
@@ -115,17 +118,17 @@ bool CachingAllocator::spares(const Block *piece, const Pool *pool, uint64_t nby
 
 Block *CachingAllocator::grow(Pool *pool, uint64_t nbytes) {
   if (options_.garbage_collection_threshold != 0.0 && !is_kept(pool->stream)) collect_garbage();
-  if (may_be_tight_ && !is_kept(pool->stream)) {
-    note_tightness(left());
-    if (is_tight_ && !pool->small) return take_where_tight(pool, nbytes);
-  }
+  const bool movable = !options_.follows_torch && !is_kept(pool->stream);
+  if (movable) note_pressure(left());
+  const bool is_near = movable && !pool->small && pressure_.is_near();
+  if (is_near && pressure_.is_tight(ledger_)) return take_where_tight(pool, nbytes);
   uint64_t size = 0, fallback = 0; /* the segment to take, and the one to fall back on, or 0 */
   if (options_.follows_torch) {    /* PyTorch's `get_allocation_size` */
     size = pool->small ? SMALL_SEGMENT : nbytes < TORCH_LARGE_BLOCK ? TORCH_LARGE_SEGMENT : up(nbytes);
   } else {
     size = pool->small ? SMALL_SEGMENT : std::max(LEAST_SEGMENT_BELOW_PEAK, up(nbytes));
     if (!is_kept(pool->stream)) { /* else it might have to wait, while work is being captured */
-      if (is_tight_)
+      if (pool->small && pressure_.is_near())
         exchange(size, true);
       else
         make_room(size);
@@ -143,6 +146,7 @@ Block *CachingAllocator::grow(Pool *pool, uint64_t nbytes) {
       segment = try_reserve(size, pool);
     if (segment != nullptr) return take_new(segment, pool, nbytes);
   }
+  if (is_near) return take_where_tight(pool, nbytes);
   Pools *pools = pools_of(pool->stream);
   if (pool->small && pools->large != nullptr && !options_.follows_torch && !any_idle()) {
     pools->large->prepare();
@@ -185,7 +189,6 @@ Segment *CachingAllocator::try_reserve(uint64_t nbytes, Pool *pool) {
 /* Give idle segments back until `nbytes` more stay below the peak, as far as the ration goes. What is little more than
  * that, for a program that repeats itself, settles it instead: then it need not exchange segments each time. */
 void CachingAllocator::make_room(uint64_t nbytes) {
-  recurrence_.note_peak(uint64_t(ledger_.all().allocated_bytes.peak));
   int64_t excess = int64_t(ledger_.reserved() + nbytes) - int64_t(most_reserved_ + recurrence_.settled);
   if (excess <= 0) return;
   if (may_settle(uint64_t(excess))) {
@@ -213,12 +216,6 @@ bool CachingAllocator::may_settle(uint64_t nbytes) {
   return recurrence_.exchanged >= EXCHANGED && recurrence_.repetitions() != 0;
 }
 
-/* Whether a limit leaves room for the peak, but was lowered below what has been granted beyond it. Who has come to rest
- * takes no segment, and would not notice: blocks would pin all that is held. */
-bool CachingAllocator::grant_exceeds_limit() const {
-  return may_be_tight_ && memory_limit() < ledger_.reserved() && memory_limit() >= most_reserved_;
-}
-
 /* --- where memory is tight */
 
 /* How many bytes may still be taken from upstream; below 0 where the limit was lowered below what is held. */
@@ -227,9 +224,14 @@ int64_t CachingAllocator::left() {
   return std::min(int64_t(upstream_.free_bytes()), limit - int64_t(ledger_.reserved()));
 }
 
-/* Note whether memory is tight where `free` bytes may still be taken. */
-void CachingAllocator::note_tightness(int64_t free) {
-  is_tight_ = free / (is_tight_ ? RELAXED_TIMES : 1) < int64_t(ledger_.reserved());
+void CachingAllocator::note_pressure(int64_t free) {
+  pressure_.note(free, memory_limit(), ledger_, recurrence_);
+}
+
+/* Whether memory would be tight, were `piece` cut for a large block, which is a segment as a whole. */
+bool CachingAllocator::tightens(const Block *piece, const Pool *pool, uint64_t nbytes) const {
+  return !pool->small && Pool::is_idle(piece) && !is_kept(pool->stream) &&
+         pressure_.is_tight(ledger_, piece->nbytes - nbytes);
 }
 
 /* Take a large block from a piece that suits it, else from a segment for it alone, or shared with few. */
@@ -260,7 +262,7 @@ Block *CachingAllocator::take_where_tight(Pool *pool, uint64_t nbytes) {
  * `needed`, none are where all would not suffice. Whether to try and take as much. */
 bool CachingAllocator::exchange(uint64_t nbytes, bool needed) {
   int64_t free = left(), reserved = int64_t(ledger_.reserved());
-  note_tightness(free);
+  note_pressure(free);
   if (free < int64_t(nbytes)) most_reserved_ = std::max(most_reserved_, uint64_t(reserved + free));
   int64_t excess = int64_t(nbytes) - std::min(free, int64_t(most_reserved_) - reserved);
   if (excess <= 0) return true;

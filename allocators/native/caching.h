@@ -9,6 +9,7 @@
 
 #include "allocator.h"
 #include "pool.h"
+#include "pressure.h"
 #include "recurrence.h"
 
 namespace cuplug {
@@ -68,14 +69,14 @@ class CachingAllocator final : public Allocator {
   Block *grow(Pool *pool, uint64_t nbytes);
   Block *take_new(Segment *segment, Pool *pool, uint64_t nbytes);
   int64_t left();
-  void note_tightness(int64_t free);
+  void note_pressure(int64_t free);
+  bool tightens(const Block *piece, const Pool *pool, uint64_t nbytes) const;
   bool exchange(uint64_t nbytes, bool needed);
   bool spares(const Block *piece, const Pool *pool, uint64_t nbytes);
   uint64_t usual_size(uint64_t nbytes) const;
   Segment *try_reserve(uint64_t nbytes, Pool *pool);
   void make_room(uint64_t nbytes);
   bool may_settle(uint64_t nbytes);
-  bool grant_exceeds_limit() const;
   void collect_garbage();
   bool release_oversize(Pool *pool, uint64_t nbytes);
   bool adopt(Pool *pool);
@@ -108,8 +109,7 @@ class CachingAllocator final : public Allocator {
   uint64_t most_reserved_ = 0; /* besides what has been granted a program that repeats itself */
   Recurrence recurrence_;
   int64_t allocations_ = 0;
-  const bool may_be_tight_;
-  bool is_tight_ = false; /* whether less memory was left than held when a segment was last looked for */
+  Pressure pressure_;
 };
 
 }  // namespace cuplug

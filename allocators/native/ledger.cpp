@@ -37,6 +37,7 @@ cuplug_counters Figures::copy() const {
 }
 
 void Ledger::reset_peaks() {
+  most_allocated_ = most_allocated();
   for (Figures *figures : {&small_, &all_, &large_}) figures->reset_peaks();
 }
 

@@ -2,6 +2,7 @@
 #ifndef CUPLUG_LEDGER_H
 #define CUPLUG_LEDGER_H
 
+#include <algorithm>
 #include <cstdint>
 
 #include "block.h"
@@ -75,6 +76,10 @@ class Ledger {
   uint64_t reserved() const { return static_cast<uint64_t>(all_.reserved_bytes.current); }
   uint64_t in_use() const { return static_cast<uint64_t>(all_.allocated_bytes.current); }
   const Figures &all() const { return all_; }
+  /* What is free in segments with blocks in use. */
+  int64_t wasted() const { return all_.inactive_split_bytes.current; }
+  /* The most that has ever been in the program's hands, whichever peaks were reset. */
+  int64_t most_allocated() const { return std::max(most_allocated_, all_.allocated_bytes.peak); }
   uint64_t active_bytes() const { return in_use() + static_cast<uint64_t>(all_.waiting_bytes); }
 
   /* A block goes into the program's hands. */
@@ -123,6 +128,7 @@ class Ledger {
  private:
   Figures &pool(bool small) { return small ? small_ : large_; }
 
+  int64_t most_allocated_ = 0;  /* before peaks were reset */
   Figures small_, all_, large_; /* in this order, so that either pair lies together */
 };
 

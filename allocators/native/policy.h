@@ -18,7 +18,9 @@ constexpr uint64_t EXCHANGED = 8;            /* until so many segments have been
 constexpr uint64_t SETTLED_EXCESS_THEN = 20; /* then this part */
 constexpr uint64_t SPARE_TIMES = 8;                                  /* so much larger an idle segment is not broken, */
 constexpr int64_t RATION_KEPT = 60;                                  /* while more than so much of the ration is left */
-constexpr int64_t RELAXED_TIMES = 4; /* memory stays tight until so much more is left than held */
+constexpr int64_t FAR_TIMES = 4; /* the end of memory stays near until so much more is left than held */
+constexpr int64_t RISE = 32, MARGIN = 20; /* parts of the peak: one so much higher is new; so much is kept free */
+constexpr int64_t SURE = 1024, CALM_TIMES = 48, LEAST_PAST = 512; /* how sure a peak is the last one: pressure.py */
 constexpr uint64_t LEAST_OWN = 4 * MIB; /* where memory is tight: from so much on a block has a segment of its own, */
 constexpr uint64_t OWN_WASTE = 12;      /* if that wastes no more than this part of the block; */
 constexpr uint64_t WASTE = 8;           /* and a piece of more serves it that wastes no more than this part */

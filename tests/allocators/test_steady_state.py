@@ -291,6 +291,26 @@ def test_caching_comes_to_rest_where_more_is_missing(
     assert result.reserved_over_requested <= 1.075
 
 
+@pytest.mark.skipif(not is_available(), reason="in Python it takes a minute; tests/native holds both forms together")
+@pytest.mark.parametrize(
+    ("name", "begin", "end", "requested"),
+    [("gpt2_varlen", 3315, 43077, 13_133_827_724), ("resnet_multiscale", 3198, 31840, 6_036_082_576)],
+)
+def test_caching_comes_to_rest_near_the_end_of_memory(
+    name: str,
+    begin: int,
+    end: int,
+    requested: int,
+    history: Callable[[str], list[Program]],
+    replayed: Callable[..., ReplayResult],
+) -> None:
+    """Thousands of segments were exchanged each time wherever less was left than was held."""
+    program = repeated(history(name)[0], begin, end, before=3, after=2)
+    result = replayed([program], "caching", memory=int(1.3 * requested))
+    assert (result.failure, result.out_of_memory_events) == ("", 0)
+    assert result.driver_calls == {}
+
+
 @pytest.mark.skipif(not is_available(), reason="one form alone is compared with nothing")
 def test_both_forms_of_caching_are_granted_more_alike(history: Callable[[str], list[Program]]) -> None:
     program = repeated(history("stream_prefetch")[0], 7175, 18016, before=0, after=4)

@@ -1,0 +1,221 @@
+"""Near the end of memory, ``caching`` lets lie waste what the program will not need, and no more."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from cuplug.allocators.caching import CachingAllocator
+from cuplug.allocators.native import is_available
+from cuplug.allocators.pressure import Pressure
+from cuplug.allocators.recurrence import Recurrence
+from cuplug.allocators.statistics import Ledger
+from cuplug.allocators.upstreams.null import NullUpstream
+
+MIB = 1 << 20
+PEAK, HELD = 1000 * MIB, 1200 * MIB
+PAST = 600
+"""How many large blocks had been asked for when the peak was reached."""
+
+FORMS: dict[str, Callable[..., Any]] = {"python": CachingAllocator}
+if is_available():
+    from cuplug.allocators.native.strategies import NativeCaching
+
+    FORMS["native"] = NativeCaching
+
+
+class Books:
+    """A program that has allocated ``PEAK``, of ``HELD``; and what its allocator makes of it."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self.ledger.allocated(PEAK, PEAK)
+        self.ledger.mapped(1, HELD, small=False)
+        self.recurrence = Recurrence()
+        self.pressure = Pressure(applies=True)
+        self.pressure.allocations = PAST
+        self.note(left=10 * HELD)
+
+    def note(self, *, left: int) -> None:
+        self.pressure.note(left, None, self.ledger, self.recurrence)
+
+    def allowed(self) -> int:
+        """How many bytes may lie waste; -1: memory is tight though none do."""
+        if self.pressure.is_tight(self.ledger):
+            return -1
+        least, most = 0, 1 << 40
+        while least < most:
+            middle = (least + most + 1) // 2
+            if self.pressure.is_tight(self.ledger, middle):
+                most = middle - 1
+            else:
+                least = middle
+        return least
+
+
+def test_while_as_much_is_left_as_is_held_nothing_is_tight() -> None:
+    books = Books()
+    books.note(left=HELD)
+    assert not books.pressure.is_tight(books.ledger, 1 << 50)
+    books.note(left=HELD - 1)
+    assert books.pressure.is_tight(books.ledger)
+    books.note(left=4 * HELD - 1)  # nor does it change with each block
+    assert books.pressure.is_tight(books.ledger)
+    books.note(left=4 * HELD)
+    assert not books.pressure.is_tight(books.ledger, 1 << 50)
+
+
+def test_who_has_gone_on_for_long_may_waste_all_but_the_peak_and_a_twentieth_of_it() -> None:
+    books = Books()
+    left = 300 * MIB
+    books.pressure.allocations += 48 * PAST
+    books.note(left=left)
+    assert books.allowed() == pytest.approx(HELD + left - PEAK - PEAK // 20, abs=1024)
+    books.pressure.allocations -= 24 * PAST  # half as long: half as sure
+    books.note(left=left)
+    assert books.allowed() == pytest.approx((HELD + left - PEAK) // 2 - PEAK // 20, abs=1024)
+
+
+def test_waste_of_which_more_than_is_allowed_makes_memory_tight() -> None:
+    books = Books()
+    books.pressure.allocations += 48 * PAST
+    books.note(left=300 * MIB)
+    before = books.allowed()
+    books.ledger.split(1, 100 * MIB, small=False)
+    assert books.allowed() == before - 100 * MIB
+    books.ledger.split(1, before, small=False)
+    assert books.allowed() == -1
+
+
+def test_a_limit_below_the_peak_allows_no_waste() -> None:
+    books = Books()
+    books.pressure.allocations += 480 * PAST
+    books.note(left=PEAK - HELD - 2 * MIB)
+    assert books.allowed() == -1
+
+
+@pytest.mark.parametrize(("more", "is_new"), [(PEAK // 32, False), (PEAK // 32 + 512, True)])
+def test_a_peak_is_a_new_one_from_a_thirtysecond_more_on(more: int, is_new: bool) -> None:
+    books = Books()
+    books.pressure.allocations += 48 * PAST
+    books.ledger.allocated(more, more)
+    books.note(left=300 * MIB)
+    assert (books.allowed() == -1) is is_new
+
+
+def test_a_few_blocks_are_no_past_from_which_to_tell() -> None:
+    books = Books()
+    books.pressure.allocations = 3
+    books.ledger.allocated(PEAK, PEAK)
+    books.note(left=HELD // 2)
+    books.pressure.allocations += 48 * 3
+    books.note(left=2 * HELD)
+    assert books.allowed() == -1
+
+
+def test_who_has_repeated_himself_since_the_peak_may_waste_at_once() -> None:
+    books = Books()
+    books.note(left=300 * MIB)
+    assert books.allowed() == -1
+    for mark in [*range(10)] * 2:
+        books.recurrence.mark(mark)
+    books.note(left=300 * MIB)
+    assert books.allowed() == pytest.approx(HELD + 300 * MIB - PEAK - PEAK // 20, abs=1024)
+
+
+def test_a_peak_counts_though_peaks_were_reset() -> None:
+    books = Books()
+    books.pressure.allocations += 48 * PAST
+    books.note(left=300 * MIB)
+    before = books.allowed()
+    books.ledger.freed(PEAK, PEAK)
+    books.ledger.reset_peaks()
+    assert books.ledger.most_allocated == PEAK
+    books.note(left=300 * MIB)
+    assert books.allowed() == before
+
+
+# --- what comes of it
+
+
+class Called(NullUpstream):
+    """Counts what is taken from it and given back to it."""
+
+    made = 0
+
+    def reserve(self, nbytes: int) -> int:
+        self.made += 1
+        return super().reserve(nbytes)
+
+    def release(self, address: int) -> None:
+        self.made += 1
+        super().release(address)
+
+
+CHANCE = random.Random(0)
+LENGTHS = [CHANCE.randrange(20, 100) for _ in range(12)]
+NEEDED = 1140 * MIB
+"""What they take at their peak, with what lives on."""
+
+
+def of_many_lengths(make: Callable[..., Any], iterations: int, times: float, *, lowered: bool = False) -> list[int]:
+    """How often a training on batches of many lengths calls upstream in each iteration.
+
+    ``times``: the limit, in parts of what it needs. ``lowered``: that is its limit only after half of the iterations.
+    """
+    upstream = Called(1 << 40)
+    allocator = make(upstream, memory_limit=None if lowered else int(times * NEEDED))
+    live = allocator.allocate(500 * MIB, stream=0)
+    calls = []
+    for iteration in range(iterations):
+        if 2 * iteration >= iterations:
+            allocator.memory_limit = int(times * NEEDED)
+        before = upstream.made
+        for length in LENGTHS:
+            kept: list[Any] = []
+            for _ in range(12):
+                kept += [allocator.allocate(length * part * MIB // 16, stream=0) for part in (3, 8, 2, 5, 3)]
+                allocator.free(kept.pop(-2))
+                allocator.free(kept.pop(-3))
+            while kept:
+                allocator.free(kept.pop())
+        allocator.reset_peaks()  # as programs do that print them
+        calls.append(upstream.made - before)
+    assert live.nbytes
+    statistics = allocator.statistics()
+    assert (statistics.num_ooms, statistics.num_alloc_retries) == (0, 0)
+    assert upstream.used_bytes <= int(times * NEEDED)
+    return calls
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("times", [1.2, 1.3, 1.5])
+def test_what_repeats_comes_to_rest_near_the_end_of_memory(form: str, times: float) -> None:
+    calls = of_many_lengths(FORMS[form], 9, times)
+    assert calls[0] > 600
+    assert calls[-4:] == [0, 0, 0, 0]
+
+
+def test_without_the_rule_it_would_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_tight(pressure: Pressure, ledger: Ledger, more: int = 0) -> bool:
+        return pressure.is_near
+
+    monkeypatch.setattr(Pressure, "is_tight", is_tight)
+    assert min(of_many_lengths(CachingAllocator, 6, 1.3)) > 600
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_limit_that_was_lowered_is_noticed_at_the_next_large_block(form: str) -> None:
+    calls = of_many_lengths(FORMS[form], 16, 1.05, lowered=True)
+    assert calls[6:8] == [0, 0]
+    assert min(calls[8:]) > 100
+
+
+@pytest.mark.skipif(not is_available(), reason="one form alone is compared with nothing")
+@pytest.mark.parametrize("lowered", [False, True])
+@pytest.mark.parametrize("times", [1.03, 1.1, 1.3])
+def test_both_forms_make_the_same_calls(times: float, lowered: bool) -> None:
+    python, native = (of_many_lengths(FORMS[form], 6, times, lowered=lowered) for form in ("python", "native"))
+    assert python == native
