@@ -45,9 +45,9 @@ _MIB = 1 << 20
 _LARGE_RANGE, _SMALL_RANGE = 64 << 30, 4 << 30
 """Bytes of address space to reserve at once, for large and for small blocks. It costs 24 us, whatever the size."""
 _PAGES_OF_BLOCK, _PAGES_OF_ALL = 2, 224
-_MODEST_PAGE, _MODEST_PAGES_OF_BLOCK, _MODEST_PAGES_OF_ALL = 4 * _MIB, 8, 112
+_MODEST_PAGE, _MODEST_PAGES_OF_BLOCK, _MODEST_PAGES_OF_ALL = 4 * _MIB, 24, 112
 _LEAST_SLACK, _SLACK_BLOCKS = 128, 32
-_SMALL_PEAK_SLACK, _LARGE_PEAK, _LARGE_PEAK_SLACK = 40, 384 * _MIB, 6
+_SMALL_PEAK_SLACK, _LARGE_PEAK, _LARGE_PEAK_SLACK = 40, 512 * _MIB, 4
 _SETTLED_SLACK, _SETTLED_MORE = 24, 64
 _MUCH = 128 * _MIB
 """From so many bytes of new pages on, it is asked first whether the device has them."""
@@ -61,7 +61,7 @@ class ExpandableAllocator(Allocator):
     to be mapped; what is missing there is
 
     1. created, as long as no more is reserved than was ever in use at once, and a slack: 32 blocks of the average
-       size, but at most ``slack`` bytes, at most 1/40 of the peak (or 1/6 of what the peak has beyond 384 MiB, if that
+       size, but at most ``slack`` bytes, at most 1/40 of the peak (or 1/4 of what the peak has beyond 512 MiB, if that
        is more), and at least 1/128;
     2. else taken from free pieces of any stream: those of this stream and kind first, then the smallest, which are of
        the least use. Where their fences have not passed, it waits. Whether they have plays no part in the choice: a
@@ -86,7 +86,7 @@ class ExpandableAllocator(Allocator):
 
     Costs are per page, whatever its size (31 us to create one, 38 us to move one on an H200), so pages are as large as
     they may be without pinning much: at most half of what is created at once, and 1/224 of what is reserved; up to
-    4 MiB also 1/112 of that, or 1/8 of what is created. Growing to twice the size thus costs about 224 pages (7 ms) at
+    4 MiB also 1/112 of that, or 1/24 of what is created. Growing to twice the size thus costs about 224 pages (7 ms) at
     most, and a block that has to be mapped takes a few pages. A free page too large for where memory is missing is
     given back, and smaller ones are created instead. The slack bounds how often pages move: as a rule, only blocks for
     which the slack holds no room cause it.

@@ -32,9 +32,9 @@ constexpr int64_t RELEASE_BURST = 64, RELEASE_EVERY = 52; /* the ration: times a
 constexpr uint64_t LARGE_RANGE = uint64_t(64) << 30, SMALL_RANGE = uint64_t(4) << 30; /* of address space, at once */
 constexpr uint64_t RANGE_SHRINKS_BY = 16; /* where the driver refuses so much */
 constexpr uint64_t PAGES_OF_BLOCK = 2, PAGES_OF_ALL = 224;
-constexpr uint64_t MODEST_PAGE = 4 * MIB, MODEST_PAGES_OF_BLOCK = 8, MODEST_PAGES_OF_ALL = 112;
+constexpr uint64_t MODEST_PAGE = 4 * MIB, MODEST_PAGES_OF_BLOCK = 24, MODEST_PAGES_OF_ALL = 112;
 constexpr uint64_t LEAST_SLACK = 128; /* a part of the peak */
-constexpr uint64_t SMALL_PEAK_SLACK = 40, LARGE_PEAK = 384 * MIB, LARGE_PEAK_SLACK = 6;
+constexpr uint64_t SMALL_PEAK_SLACK = 40, LARGE_PEAK = 512 * MIB, LARGE_PEAK_SLACK = 4;
 constexpr uint64_t SLACK_BLOCKS = 32, SLACK = 48 * MIB;
 constexpr uint64_t ALIASES = 4; /* addresses at which a page stays mapped after it has moved away */
 constexpr uint64_t SETTLED_SLACK = 24, SETTLED_MORE = 64; /* parts of the peak: what repeats may take, to come to rest */

@@ -98,7 +98,7 @@ def test_what_does_not_come_to_rest_moves_less(
     program = repeated(history("stream_prefetch")[0], 10969, 17473, before=2, after=2)
     result = replayed([program], "expandable")
     assert (result.failure, result.out_of_memory_events) == ("", 0)
-    assert result.driver_calls["cuMemMap"] <= 120
+    assert result.driver_calls["cuMemMap"] <= 60
     assert result.reserved_over_requested <= 1.042
 
 
