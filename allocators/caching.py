@@ -140,9 +140,8 @@ class CachingAllocator(Allocator):
             self._sum = latest = (2 * self._sum + nbytes * FACTOR) % (1 << 64)
             if latest < HIGHEST_MARK:
                 self._recurrence.mark(latest)
-            pressure = self._pressure
-            pressure.allocations += 1
-            if self.memory_limit != pressure.limit:
+            self._pressure.allocations += 1
+            if self.memory_limit != self._pressure.limit and not self._is_kept(stream):
                 self._note_pressure(self._left())
         if self._pressure.is_near and not small and self._pressure.is_tight(self._ledger) and not self._is_kept(stream):
             segment, address, taken = self._take_where_tight(pool, nbytes)
@@ -188,8 +187,8 @@ class CachingAllocator(Allocator):
         movable = not self._follows_torch and not self._is_kept(pool.stream)
         if movable:
             self._note_pressure(self._left())
-        is_near = movable and not pool.small and self._pressure.is_near
-        if is_near and self._pressure.is_tight(self._ledger):
+        may_be_tight = movable and not pool.small and self._pressure.is_near
+        if may_be_tight and self._pressure.is_tight(self._ledger):
             return self._take_where_tight(pool, nbytes)
         sizes = self._torch_sizes(pool, nbytes) if self._follows_torch else self._own_sizes(pool, nbytes)
         for size in sizes:
@@ -198,7 +197,7 @@ class CachingAllocator(Allocator):
                 address = self._try_reserve(size, pool)
             if address is not None:
                 return self._take_new(address, pool, nbytes)
-        if is_near:
+        if may_be_tight:
             return self._take_where_tight(pool, nbytes)
         large = self._pools.get((pool.stream, False))
         if pool.small and large is not None and not self._follows_torch and next(self._idle(), None) is None:
@@ -287,7 +286,7 @@ class CachingAllocator(Allocator):
         self._pressure.note(left, self.memory_limit, self._ledger, self._recurrence)
 
     def _tightens(self, piece: Piece, pool: Pool, nbytes: int) -> bool:
-        """Whether memory would be tight, were ``piece`` cut for a large block, which is a segment as a whole."""
+        """Whether memory would be tight, were ``piece``, if it is a segment as a whole, cut for a large block."""
         if pool.small or not is_idle(piece) or self._is_kept(pool.stream):
             return False
         return self._pressure.is_tight(self._ledger, piece[0] - nbytes)

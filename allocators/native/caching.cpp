@@ -45,7 +45,7 @@ Block *CachingAllocator::take(uint64_t, uint64_t nbytes, uint64_t stream) {
   if (!pool->small) {
     recurrence_.asked(nbytes);
     ++pressure_.allocations;
-    if (memory_limit() != pressure_.limit()) note_pressure(left());
+    if (memory_limit() != pressure_.limit() && !is_kept(stream)) note_pressure(left());
     if (pressure_.is_tight(ledger_) && !is_kept(stream)) return take_where_tight(pool, nbytes);
   }
   return take(pool, nbytes);
@@ -120,8 +120,8 @@ Block *CachingAllocator::grow(Pool *pool, uint64_t nbytes) {
   if (options_.garbage_collection_threshold != 0.0 && !is_kept(pool->stream)) collect_garbage();
   const bool movable = !options_.follows_torch && !is_kept(pool->stream);
   if (movable) note_pressure(left());
-  const bool is_near = movable && !pool->small && pressure_.is_near();
-  if (is_near && pressure_.is_tight(ledger_)) return take_where_tight(pool, nbytes);
+  const bool may_be_tight = movable && !pool->small && pressure_.is_near();
+  if (may_be_tight && pressure_.is_tight(ledger_)) return take_where_tight(pool, nbytes);
   uint64_t size = 0, fallback = 0; /* the segment to take, and the one to fall back on, or 0 */
   if (options_.follows_torch) {    /* PyTorch's `get_allocation_size` */
     size = pool->small ? SMALL_SEGMENT : nbytes < TORCH_LARGE_BLOCK ? TORCH_LARGE_SEGMENT : up(nbytes);
@@ -146,7 +146,7 @@ Block *CachingAllocator::grow(Pool *pool, uint64_t nbytes) {
       segment = try_reserve(size, pool);
     if (segment != nullptr) return take_new(segment, pool, nbytes);
   }
-  if (is_near) return take_where_tight(pool, nbytes);
+  if (may_be_tight) return take_where_tight(pool, nbytes);
   Pools *pools = pools_of(pool->stream);
   if (pool->small && pools->large != nullptr && !options_.follows_torch && !any_idle()) {
     pools->large->prepare();
@@ -228,7 +228,7 @@ void CachingAllocator::note_pressure(int64_t free) {
   pressure_.note(free, memory_limit(), ledger_, recurrence_);
 }
 
-/* Whether memory would be tight, were `piece` cut for a large block, which is a segment as a whole. */
+/* Whether memory would be tight, were `piece`, if it is a segment as a whole, cut for a large block. */
 bool CachingAllocator::tightens(const Block *piece, const Pool *pool, uint64_t nbytes) const {
   return !pool->small && Pool::is_idle(piece) && !is_kept(pool->stream) &&
          pressure_.is_tight(ledger_, piece->nbytes - nbytes);

@@ -186,38 +186,24 @@ def test_a_cycle_counts_from_the_latest_peak_on() -> None:
     assert recurrence.repetitions() == 1
 
 
-class Called(NullUpstream):
-    """Counts what is taken from it and given back to it."""
-
-    made = 0
-
-    def reserve(self, nbytes: int) -> int:
-        self.made += 1
-        return super().reserve(nbytes)
-
-    def release(self, address: int) -> None:
-        self.made += 1
-        super().release(address)
-
-
 def exchanging(make: Callable[..., Any]) -> tuple[list[int], list[int]]:
     """A program in which a segment for a block of 74 MiB and one for small blocks can take each other's place for ever.
 
     Returns of each iteration how many calls it made upstream, and the most that was reserved until its end, in bytes.
     """
-    upstream = Called(1 << 36)
+    upstream = NullUpstream(1 << 36)
     allocator = make(upstream)
     live = [
         allocator.allocate(nbytes, stream=0) for nbytes in (MIB + 512, 1200 * MIB)
     ]  # the first leaves room in its segment
     calls, reserved = [], []
     for _ in range(9):
-        before = upstream.made
+        before = upstream.calls.total()
         for at in range(100):  # what the iteration is recognised by
             allocator.free(allocator.allocate(MIB + 512 * (1 + at * 7 % 97), stream=0))
         allocator.free(allocator.allocate(74 * MIB, stream=0))
         allocator.free(allocator.allocate(MIB, stream=0))
-        calls.append(upstream.made - before)
+        calls.append(upstream.calls.total() - before)
         reserved.append(allocator.statistics().all.reserved_bytes.peak)
     assert all(block.nbytes for block in live)
     return calls, reserved
@@ -247,12 +233,12 @@ def sparing(make: Callable[..., Any]) -> tuple[list[int], int]:
 
     Returns of each iteration how many calls it made upstream, and the most that was reserved, in bytes.
     """
-    upstream = Called(1 << 40)
+    upstream = NullUpstream(1 << 40)
     allocator = make(upstream)
     live = [allocator.allocate(6000 * MIB, stream=0)]
     calls = []
     for _ in range(9):
-        before = upstream.made
+        before = upstream.calls.total()
         for at in range(900):
             allocator.free(allocator.allocate(MIB + 512 * (1 + at * 7 % 97), stream=0))
         kept = [allocator.allocate(24 * MIB, stream=0) for _ in range(25)]
@@ -260,7 +246,7 @@ def sparing(make: Callable[..., Any]) -> tuple[list[int], int]:
             allocator.free(block)
         for block in [allocator.allocate(1000 * MIB, stream=0) for _ in range(3)]:
             allocator.free(block)
-        calls.append(upstream.made - before)
+        calls.append(upstream.calls.total() - before)
     assert all(block.nbytes for block in live)
     return calls, allocator.statistics().all.reserved_bytes.peak
 
@@ -351,9 +337,9 @@ def take_turns(allocator: Any) -> None:
         allocator.free(allocator.allocate(74 * MIB, stream=stream))
 
 
-def after_turns(make: Callable[..., Any], iterations: int) -> tuple[Any, Called, int, list[Any]]:
+def after_turns(make: Callable[..., Any], iterations: int) -> tuple[Any, NullUpstream, int, list[Any]]:
     """An allocator, its upstream, the most that it reserves where no more is granted, and blocks that live on."""
-    upstream = Called(1 << 40)
+    upstream = NullUpstream(1 << 40)
     allocator = make(upstream)
     live = [allocator.allocate(nbytes, stream=0) for nbytes in (MIB + 512, KEPT * MIB)]
     peak = upstream.used_bytes + 74 * MIB
@@ -369,9 +355,9 @@ def test_more_is_granted_for_what_is_still_exchanged(form: str) -> None:
     assert upstream.used_bytes == peak
     allocator, upstream, peak, live = after_turns(FORMS[form], iterations=6)
     assert upstream.used_bytes == peak + 74 * MIB
-    before = upstream.made
+    before = upstream.calls.total()
     take_turns(allocator)
-    assert upstream.made == before
+    assert upstream.calls.total() == before
     assert all(block.nbytes for block in live)
 
 
@@ -395,13 +381,13 @@ def under_pressure(make: Callable[..., Any], iterations: int, pressed: str) -> l
         upstream.total_bytes = room = upstream.used_bytes
     told = []
     for _ in range(4):
-        before = upstream.made
+        before = upstream.calls.total()
         blocks = [allocator.allocate(nbytes * MIB, stream=stream) for stream, nbytes in requests]
         assert upstream.used_bytes <= room
         for block in blocks:
             allocator.free(block)
         take_turns(allocator)
-        told.append((upstream.made - before, upstream.used_bytes))
+        told.append((upstream.calls.total() - before, upstream.used_bytes))
     assert allocator.statistics().num_alloc_retries == 0
     assert all(block.nbytes for block in live)
     return told
