@@ -62,14 +62,15 @@ class CachingAllocator(Allocator):
       break large segments like others: several segments would take the place of each, for ever. A larger block still
       has a segment of its own, and pins none. Where 8 segments have been given back since the last new peak of what
       is allocated, up to 1/20 is granted. What has been granted counts for ever, but is given up where memory is tight.
-    - Memory is tight where what lies waste may soon be needed (``pressure.py``). Then blocks of many sizes must not
-      pin each other's segments. So a block of 4 MiB or more gets a segment of its own, rounded up to 2 MiB, if that
-      wastes at most 1/12 of the block, and an existing piece serves it only if at most 1/8 of the block is left over;
-      other large blocks share segments of 64 MiB, or idle ones of twice their size; sooner than break another idle one,
-      they get their own, too. What a new segment needs is taken from idle segments of any stream,
-      as few as will do. Only where all of them would not suffice, the smallest piece that fits is cut; and only where
-      nothing fits, the allocator grows, with whatever is left. None of this is rationed. But an allocation takes one
-      segment at most, and each goes back once: over time two calls of the driver for a large allocation, at most.
+    - Memory is tight where what lies waste would leave too little for what the program may yet ask for
+      (``pressure.py``). Then blocks of many sizes must not pin each other's segments. So a block of 4 MiB or more gets
+      a segment of its own, rounded up to 2 MiB, if that wastes at most 1/12 of the block, and an existing piece serves
+      it only if at most 1/8 of the block is left over; other large blocks share segments of 64 MiB, or idle ones of
+      twice their size; sooner than break another idle one, they get their own, too. What a new segment needs is taken
+      from idle segments of any stream, as few as will do. Only where all of them would not suffice, the smallest piece
+      that fits is cut; and only where nothing fits, the allocator grows, with whatever is left. None of this is
+      rationed. But an allocation takes one segment at most, and each goes back once: over time two calls of the driver
+      for a large allocation, at most.
     """
 
     counts_splits = True
