@@ -9,9 +9,10 @@ from . import parallel as parallel
 from . import parameter as parameter
 from . import parameter_tools as utils
 from .attention import MultiheadAttention, TransformerEncoderLayer
-from .containers import ModuleDict, ModuleList, ParameterList, Sequential
+from .containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
 from .convolution_layers import *  # noqa: F403
 from .convolution_layers import __all__ as _convolutions
+from .embedding_bags import EmbeddingBag
 from .function_layers import *  # noqa: F403
 from .function_layers import __all__ as _functions
 from .linear_layers import *  # noqa: F403
@@ -19,16 +20,26 @@ from .linear_layers import __all__ as _linear
 from .module import Module
 from .normalisation_layers import *  # noqa: F403
 from .normalisation_layers import __all__ as _normalisations
+from .padding_layers import *  # noqa: F403
+from .padding_layers import __all__ as _paddings
 from .parallel import DataParallel
 from .parameter import Parameter
+from .recurrent import *  # noqa: F403
+from .recurrent import __all__ as _recurrent
+from .transformers import *  # noqa: F403
+from .transformers import __all__ as _transformers
+from .volume_layers import *  # noqa: F403
+from .volume_layers import __all__ as _volumes
 
 __all__ = [
     "DataParallel",
+    "EmbeddingBag",
     "Module",
     "ModuleDict",
     "ModuleList",
     "MultiheadAttention",
     "Parameter",
+    "ParameterDict",
     "ParameterList",
     "Sequential",
     "TransformerEncoderLayer",
@@ -41,3 +52,7 @@ __all__ += _convolutions
 __all__ += _functions
 __all__ += _linear
 __all__ += _normalisations
+__all__ += _paddings
+__all__ += _recurrent
+__all__ += _transformers
+__all__ += _volumes

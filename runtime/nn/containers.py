@@ -9,7 +9,7 @@ from typing import Any
 from .module import Module
 from .parameter import Parameter
 
-__all__ = ["ModuleDict", "ModuleList", "ParameterList", "Sequential"]
+__all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
 
 
 class _Numbered(Module):
@@ -166,3 +166,60 @@ class ParameterList(Module):
 
     def __getitem__(self, position: int) -> Any:
         return list(self._parameters.values())[position]
+
+
+class ParameterDict(Module):
+    """Parameters by name, as a dictionary. Tensors that are none are made parameters."""
+
+    def __init__(self, parameters: Any = None) -> None:
+        super().__init__()
+        if parameters is not None:
+            self.update(parameters)
+
+    def update(self, parameters: Any) -> None:
+        """Add the parameters of a mapping, or of pairs of a name and a parameter; those of the same names are
+        replaced."""
+        for name, each in parameters.items() if isinstance(parameters, (Mapping, ParameterDict)) else parameters:
+            self[name] = each
+
+    def __getitem__(self, key: str) -> Any:
+        return self._parameters[key]
+
+    def __setitem__(self, key: str, parameter: Any) -> None:
+        self.register_parameter(key, parameter if isinstance(parameter, Parameter) else Parameter(parameter))
+
+    def __delitem__(self, key: str) -> None:
+        del self._parameters[key]
+
+    def __len__(self) -> int:
+        return len(self._parameters)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parameters)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._parameters
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The parameter of that name, or ``default``."""
+        return self._parameters.get(key, default)
+
+    def pop(self, key: str) -> Any:
+        """Take a parameter out.
+
+        Raises:
+            KeyError: there is none of that name.
+        """
+        return self._parameters.pop(key)
+
+    def keys(self) -> Iterable[str]:
+        """The parameters' names, in the order in which they were added."""
+        return self._parameters.keys()
+
+    def items(self) -> Iterable[tuple[str, Any]]:
+        """Pairs of a name and a parameter, in the order in which they were added."""
+        return self._parameters.items()
+
+    def values(self) -> Iterable[Any]:
+        """The parameters, in the order in which they were added."""
+        return self._parameters.values()

@@ -38,8 +38,8 @@ __all__ = [
 ]
 
 
-class _Filters(Module):
-    """Filters that slide, of one or two dimensions.
+class Filters(Module):
+    """Filters that slide, of one to three dimensions.
 
     Raises:
         ValueError: padding is not zeros.
@@ -86,7 +86,7 @@ class _Filters(Module):
         return f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
 
 
-class Conv2d(_Filters):
+class Conv2d(Filters):
     """``functional.conv2d`` with filters and a bias of its own. The arguments are those of the function."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -98,7 +98,7 @@ class Conv2d(_Filters):
         return conv2d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
 
 
-class Conv1d(_Filters):
+class Conv1d(Filters):
     """``functional.conv1d`` with filters and a bias of its own. The arguments are those of the function."""
 
     directions = 1
@@ -112,7 +112,7 @@ class Conv1d(_Filters):
         return conv1d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
 
 
-class ConvTranspose2d(_Filters):
+class ConvTranspose2d(Filters):
     """``functional.conv_transpose2d`` with filters and a bias of its own. The arguments are those of the function."""
 
     transposed = True

@@ -6,16 +6,28 @@ from collections.abc import Callable
 from typing import Any
 
 from ..tensor.core.tensor import Tensor
-from . import activations, losses
+from ..tensor.ops.creation import full
+from . import activations, gates, losses, margin_losses
 from .module import Module
+from .parameter import Parameter
 
 __all__ = [
+    "CELU",
     "ELU",
     "GELU",
+    "GLU",
+    "SELU",
     "BCELoss",
     "BCEWithLogitsLoss",
+    "CosineEmbeddingLoss",
+    "CosineSimilarity",
     "CrossEntropyLoss",
+    "GaussianNLLLoss",
+    "Hardshrink",
+    "Hardsigmoid",
+    "Hardswish",
     "Hardtanh",
+    "HingeEmbeddingLoss",
     "HuberLoss",
     "KLDivLoss",
     "L1Loss",
@@ -23,16 +35,29 @@ __all__ = [
     "LogSigmoid",
     "LogSoftmax",
     "MSELoss",
+    "MarginRankingLoss",
     "Mish",
+    "MultiMarginLoss",
     "NLLLoss",
+    "PReLU",
+    "PairwiseDistance",
+    "PoissonNLLLoss",
     "ReLU",
     "ReLU6",
     "SiLU",
     "Sigmoid",
     "SmoothL1Loss",
+    "SoftMarginLoss",
     "Softmax",
+    "Softmax2d",
+    "Softmin",
     "Softplus",
+    "Softshrink",
+    "Softsign",
     "Tanh",
+    "Tanhshrink",
+    "Threshold",
+    "TripletMarginLoss",
 ]
 
 
@@ -148,11 +173,120 @@ class LogSoftmax(_Function):
     function, settings = staticmethod(activations.log_softmax), (("dim", None),)
 
 
-class _Loss(_Function):
-    """A function of two tensors. Tensors among the settings are buffers."""
+class CELU(_Function):
+    """``functional.celu``."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    function, settings = staticmethod(gates.celu), (("alpha", 1.0), _INPLACE)
+
+
+class GLU(_Function):
+    """``functional.glu``."""
+
+    function, settings = staticmethod(gates.glu), (("dim", -1),)
+
+
+class Hardshrink(_Function):
+    """``functional.hardshrink``."""
+
+    function, settings = staticmethod(gates.hardshrink), (("lambd", 0.5),)
+
+
+class Hardsigmoid(_Function):
+    """``functional.hardsigmoid``."""
+
+    function, settings = staticmethod(gates.hardsigmoid), (_INPLACE,)
+
+
+class Hardswish(_Function):
+    """``functional.hardswish``."""
+
+    function, settings = staticmethod(gates.hardswish), (_INPLACE,)
+
+
+class SELU(_Function):
+    """``functional.selu``."""
+
+    function, settings = staticmethod(gates.selu), (_INPLACE,)
+
+
+class Softmin(_Function):
+    """``functional.softmin``."""
+
+    function, settings = staticmethod(gates.softmin), (("dim", None),)
+
+
+class Softshrink(_Function):
+    """``functional.softshrink``."""
+
+    function, settings = staticmethod(gates.softshrink), (("lambd", 0.5),)
+
+
+class Softsign(_Function):
+    """``functional.softsign``."""
+
+    function = staticmethod(gates.softsign)
+
+
+class Tanhshrink(_Function):
+    """``functional.tanhshrink``."""
+
+    function = staticmethod(gates.tanhshrink)
+
+
+class Threshold(_Function):
+    """``functional.threshold``; both numbers are to be given."""
+
+    function, settings = staticmethod(gates.threshold), (("threshold", 0.0), ("value", 0.0), _INPLACE)
+
+
+class Softmax2d(_Function):
+    """``functional.softmax`` over the channels of images (n, channels, height, width), or of one without n."""
+
+    function = staticmethod(activations.softmax)
+
+    def forward(self, input: Tensor) -> Any:
+        """The images with the channels' shares."""
+        return activations.softmax(input, -3)
+
+
+class PReLU(Module):
+    """``functional.prelu`` with slopes that are trained: one, or one for each channel.
+
+    Args:
+        num_parameters: how many slopes there are.
+        init: with which they begin.
+        device: where they are.
+        dtype: their element type.
+    """
+
+    def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None) -> None:
+        super().__init__()
+        self.num_parameters = num_parameters
+        self.weight = Parameter(full((num_parameters,), init, device=device, dtype=dtype))
+
+    def forward(self, input: Tensor) -> Tensor:
+        """``input`` with negative elements times their channel's slope.
+
+        Raises:
+            ValueError: there is neither one slope nor one for each channel.
+        """
+        return gates.prelu(input, self.weight)
+
+    def extra_repr(self) -> str:
+        """How many slopes there are."""
+        return f"num_parameters={self.num_parameters}"
+
+
+class _Loss(_Function):
+    """A function of two tensors. Tensors among the settings are buffers.
+
+    ``size_average`` and ``reduce``, older names of ``reduction``, are taken by name.
+    """
+
+    def __init__(self, *args: Any, size_average: bool | None = None, reduce: bool | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        if size_average is not None or reduce is not None:
+            self.reduction = losses.older_reduction(size_average, reduce)
         for name, _ in self.settings:
             if isinstance(self.__dict__.get(name), Tensor):
                 self.register_buffer(name, self.__dict__.pop(name), persistent=True)
@@ -219,3 +353,85 @@ class CrossEntropyLoss(_Loss):
 
     function = staticmethod(losses.cross_entropy)
     settings = (("weight", None), ("ignore_index", -100), _MEAN, ("label_smoothing", 0.0))
+
+
+class MarginRankingLoss(_Loss):
+    """``functional.margin_ranking_loss``."""
+
+    function, settings = staticmethod(margin_losses.margin_ranking_loss), (("margin", 0.0), _MEAN)
+
+    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Any:  # type: ignore[override]
+        """The loss."""
+        return margin_losses.margin_ranking_loss(input1, input2, target, self.margin, self.reduction)
+
+
+class HingeEmbeddingLoss(_Loss):
+    """``functional.hinge_embedding_loss``."""
+
+    function, settings = staticmethod(margin_losses.hinge_embedding_loss), (("margin", 1.0), _MEAN)
+
+
+class CosineEmbeddingLoss(_Loss):
+    """``functional.cosine_embedding_loss``."""
+
+    function, settings = staticmethod(margin_losses.cosine_embedding_loss), (("margin", 0.0), _MEAN)
+
+    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Any:  # type: ignore[override]
+        """The loss."""
+        return margin_losses.cosine_embedding_loss(input1, input2, target, self.margin, self.reduction)
+
+
+class SoftMarginLoss(_Loss):
+    """``functional.soft_margin_loss``."""
+
+    function, settings = staticmethod(margin_losses.soft_margin_loss), (_MEAN,)
+
+
+class MultiMarginLoss(_Loss):
+    """``functional.multi_margin_loss``."""
+
+    function = staticmethod(margin_losses.multi_margin_loss)
+    settings = (("p", 1), ("margin", 1.0), ("weight", None), _MEAN)
+
+
+class PoissonNLLLoss(_Loss):
+    """``functional.poisson_nll_loss``."""
+
+    function = staticmethod(margin_losses.poisson_nll_loss)
+    settings = (("log_input", True), ("full", False), ("eps", 1e-8), _MEAN)
+
+
+class GaussianNLLLoss(_Loss):
+    """``functional.gaussian_nll_loss``."""
+
+    function = staticmethod(margin_losses.gaussian_nll_loss)
+    settings = (("full", False), ("eps", 1e-6), _MEAN)
+
+    def forward(self, input: Tensor, target: Tensor, var: Any) -> Any:  # type: ignore[override]
+        """The loss."""
+        return margin_losses.gaussian_nll_loss(input, target, var, self.full, self.eps, self.reduction)
+
+
+class TripletMarginLoss(_Loss):
+    """``functional.triplet_margin_loss``."""
+
+    function = staticmethod(margin_losses.triplet_margin_loss)
+    settings = (("margin", 1.0), ("p", 2.0), ("eps", 1e-6), ("swap", False), _MEAN)
+
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Any:  # type: ignore[override]
+        """The loss."""
+        settings = {name: getattr(self, name) for name, _ in self.settings}
+        return margin_losses.triplet_margin_loss(anchor, positive, negative, **settings)
+
+
+class CosineSimilarity(_Loss):
+    """``functional.cosine_similarity``."""
+
+    function, settings = staticmethod(losses.cosine_similarity), (("dim", 1), ("eps", 1e-8))
+
+
+class PairwiseDistance(_Loss):
+    """``functional.pairwise_distance``."""
+
+    function = staticmethod(margin_losses.pairwise_distance)
+    settings = (("p", 2.0), ("eps", 1e-6), ("keepdim", False))

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..tensor.core.tensor import Tensor
 from ..tensor.ops.creation import empty
+from ..tensor.ops.products import einsum
 from ..tensor.ops.reshape import flatten, unflatten
 from . import init
 from .activations import dropout, embedding
@@ -14,7 +15,18 @@ from .affine import linear
 from .module import Module
 from .parameter import Parameter
 
-__all__ = ["Dropout", "Dropout2d", "Embedding", "Flatten", "Identity", "Linear", "Unflatten"]
+__all__ = [
+    "Bilinear",
+    "Dropout",
+    "Dropout1d",
+    "Dropout2d",
+    "Dropout3d",
+    "Embedding",
+    "Flatten",
+    "Identity",
+    "Linear",
+    "Unflatten",
+]
 
 
 class Identity(Module):
@@ -152,6 +164,57 @@ class Dropout2d(Dropout):
             return input
         mask = input.detach().new_ones(*input.shape[:2], *[1] * (input.ndim - 2))
         return input * dropout(mask, self.p)
+
+
+class Dropout1d(Dropout2d):
+    """``Dropout2d`` of (n, channels, length)."""
+
+
+class Dropout3d(Dropout2d):
+    """``Dropout2d`` of (n, channels, depth, height, width)."""
+
+
+class Bilinear(Module):
+    """``input1 @ weight @ input2 + bias`` along the last dimensions, for each feature of the result.
+
+    Args:
+        in1_features: the length of the first input's last dimension.
+        in2_features: the length of the second's.
+        out_features: the length of the result's.
+        bias: whether there is one.
+        device: where the parameters are.
+        dtype: their element type.
+    """
+
+    def __init__(
+        self,
+        in1_features: int,
+        in2_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
+        self.weight = Parameter(empty(out_features, in1_features, in2_features, device=device, dtype=dtype))
+        self.register_parameter("bias", Parameter(empty(out_features, device=device, dtype=dtype)) if bias else None)
+        bound = 1 / math.sqrt(in1_features) if in1_features else 0
+        for each in self.parameters():
+            init.uniform_(each, -bound, bound)
+
+    def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
+        """The products, (..., out_features).
+
+        Raises:
+            ValueError: the shapes do not fit.
+        """
+        made = einsum("...i,oij,...j->...o", input1, self.weight, input2)
+        return made if self.bias is None else made + self.bias
+
+    def extra_repr(self) -> str:
+        """The numbers of features."""
+        return f"{self.in1_features}, {self.in2_features}, {self.out_features}, bias={self.bias is not None}"
 
 
 class Flatten(Module):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from ..tensor.core.dtypes import int64
 from ..tensor.core.tensor import Tensor
@@ -39,12 +41,43 @@ def where(condition: Tensor, chosen: Any, other: Any) -> Tensor:
 _REDUCTIONS = ("mean", "sum", "none")
 
 
-def _reduced(losses: Tensor, reduction: str) -> Tensor:
+def reduced(losses: Tensor, reduction: str) -> Tensor:
+    """The mean or the sum of losses, or the losses themselves.
+
+    Raises:
+        ValueError: there is no such reduction: ``mean``, ``sum`` or ``none``.
+    """
     if reduction not in _REDUCTIONS:
         raise ArgumentError(f"reduction is 'mean', 'sum' or 'none', not {reduction!r}")
     return mean(losses) if reduction == "mean" else sum_of(losses) if reduction == "sum" else losses
 
 
+def older_reduction(size_average: bool | None, reduce: bool | None) -> str:
+    """What the older names mean, as torch's ``nn._reduction.legacy_get_string``: ``reduce=False`` is ``none``,
+    ``size_average=False`` is ``sum``, else ``mean``."""
+    if reduce is False:
+        return "none"
+    return "sum" if size_average is False else "mean"
+
+
+_Made = TypeVar("_Made", bound=Callable[..., Tensor])
+
+
+def takes_older_names(function: _Made) -> _Made:
+    """Let a loss be called with ``size_average`` and ``reduce``, by name, in place of ``reduction``."""
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Tensor:
+        if "size_average" in kwargs or "reduce" in kwargs:
+            older = kwargs.pop("size_average", None), kwargs.pop("reduce", None)
+            if older != (None, None):
+                kwargs["reduction"] = older_reduction(*older)
+        return function(*args, **kwargs)
+
+    return called  # type: ignore[return-value]
+
+
+@takes_older_names
 def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """The squared differences.
 
@@ -52,9 +85,10 @@ def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
         ValueError: there is no such reduction: ``mean``, ``sum`` or ``none``; or the shapes do not broadcast.
     """
     input, target = cast_to_full(input, target)
-    return _reduced(each.square(input - target), reduction)
+    return reduced(each.square(input - target), reduction)
 
 
+@takes_older_names
 def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """The absolute differences.
 
@@ -62,9 +96,10 @@ def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
         ValueError: there is no such reduction, or the shapes do not broadcast.
     """
     input, target = cast_to_full(input, target)
-    return _reduced(each.abs(input - target), reduction)
+    return reduced(each.abs(input - target), reduction)
 
 
+@takes_older_names
 def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0) -> Tensor:
     """Absolute differences less ``beta / 2``; below ``beta`` the squared ones divided by ``2 * beta``.
 
@@ -74,8 +109,8 @@ def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta:
     input, target = cast_to_full(input, target)
     apart = each.abs(input - target)
     if beta == 0:
-        return _reduced(apart, reduction)
-    return _reduced(where(apart < beta, apart * apart * (0.5 / beta), apart - 0.5 * beta), reduction)
+        return reduced(apart, reduction)
+    return reduced(where(apart < beta, apart * apart * (0.5 / beta), apart - 0.5 * beta), reduction)
 
 
 def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
@@ -87,6 +122,7 @@ def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: fl
     return smooth_l1_loss(input, target, reduction, delta) * delta
 
 
+@takes_older_names
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
 ) -> Tensor:
@@ -98,9 +134,10 @@ def binary_cross_entropy(
     if input.shape != target.shape:
         raise ShapeError(f"binary_cross_entropy: {list(input.shape)} and {list(target.shape)} differ")
     losses = -(target * clamp(each.log(input), min=-100) + (1 - target) * clamp(each.log(1 - input), min=-100))
-    return _reduced(losses if weight is None else losses * weight, reduction)
+    return reduced(losses if weight is None else losses * weight, reduction)
 
 
+@takes_older_names
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -126,9 +163,10 @@ def binary_cross_entropy_with_logits(
     spread = each.log1p(each.exp(-each.abs(input))) + clamp(-input, min=0)
     factor: Any = 1 if pos_weight is None else (pos_weight - 1) * target + 1
     losses = (1 - target) * input + factor * spread
-    return _reduced(losses if weight is None else losses * weight, reduction)
+    return reduced(losses if weight is None else losses * weight, reduction)
 
 
+@takes_older_names
 def kl_div(input: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False) -> Tensor:
     """How far probabilities are from ``target``; ``input`` has their logarithms.
 
@@ -148,9 +186,10 @@ def kl_div(input: Tensor, target: Tensor, reduction: str = "mean", log_target: b
     if reduction == "batchmean":
         mean_of_samples: Tensor = sum_of(losses) / input.shape[0]
         return mean_of_samples
-    return _reduced(losses, reduction)
+    return reduced(losses, reduction)
 
 
+@takes_older_names
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -174,6 +213,7 @@ def nll_loss(
     return _of_classes(input, target, weight, ignore_index, reduction, 0.0)
 
 
+@takes_older_names
 def cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -219,7 +259,7 @@ def cross_entropy(
         if reduction == "mean":
             weighted: Tensor = sum_of(losses) / (input.numel() // input.shape[axis])
             return weighted
-        return _reduced(losses, reduction)
+        return reduced(losses, reduction)
     return _of_classes(logs, target, weight, ignore_index, reduction, label_smoothing)
 
 
@@ -248,7 +288,7 @@ def _of_classes(
         every = logs if weight is None else logs * weight.view(*_by_class(logs, axis))
         smooth = -sum_of(every, axis) * counts.to(logs.dtype)
         losses = losses * (1 - smoothing) + smooth * (smoothing / logs.shape[axis])
-    return sum_of(losses) / total if reduction == "mean" else _reduced(losses, reduction)
+    return sum_of(losses) / total if reduction == "mean" else reduced(losses, reduction)
 
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:

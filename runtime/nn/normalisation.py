@@ -16,6 +16,7 @@ from ..tensor.core.tensor import Tensor, make_tensor, view_of
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
 from ..tensor.ops import elementwise_functions as each
 from ..tensor.ops.along import fused, run_fused
+from ..tensor.ops.joining import cat
 from ..tensor.ops.reductions import mean
 from ..tensor.ops.reductions import sum as sum_of
 from ..tensor.ops.reshape import contiguous
@@ -23,7 +24,15 @@ from ..tensor.places.fused_table import FUSED
 from ..tensor.places.place import place_at
 from .casting import cast_to_full
 
-__all__ = ["batch_norm", "group_norm", "layer_norm", "normalize", "rms_norm"]
+__all__ = [
+    "batch_norm",
+    "group_norm",
+    "instance_norm",
+    "layer_norm",
+    "local_response_norm",
+    "normalize",
+    "rms_norm",
+]
 
 
 class _Standardised(Function):
@@ -379,3 +388,70 @@ def rms_norm(
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
     """Divided by the norm along a dimension, or by ``eps`` where that is smaller."""
     return input / each.clamp_min(input.norm(p, dim, True), eps)
+
+
+def instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Each channel of each sample standardised by itself: ``batch_norm`` of all samples' channels side by side.
+
+    Args:
+        input: (n, channels, ...).
+        running_mean: by channel, updated where ``use_input_stats``; or None.
+        running_var: by channel, updated where ``use_input_stats``; or None.
+        weight: by channel a factor, or None.
+        bias: by channel a summand, or None.
+        use_input_stats: whether mean and variance are those of ``input``, instead of the running ones.
+        momentum: how much of new means is taken.
+        eps: what is added to the variance.
+
+    Raises:
+        ValueError: a channel has one element only, or there are no running statistics to use.
+    """
+    count, channels = input.shape[:2]
+    if not use_input_stats:
+        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    seen_mean, seen_var, scale, shift = (
+        None if each is None else each.repeat(count) for each in (running_mean, running_var, weight, bias)
+    )
+    rows = input.reshape(1, count * channels, *input.shape[2:])
+    made = batch_norm(rows, seen_mean, seen_var, scale, shift, True, momentum, eps)
+    with no_grad():
+        for running, seen in ((running_mean, seen_mean), (running_var, seen_var)):
+            if running is not None and seen is not None:
+                running.copy_(mean(seen.view(count, channels), 0))
+    return made.view(input.shape)
+
+
+def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
+    """Elements divided by ``(k + alpha * mean of the squares of size neighbouring channels) ** beta``.
+
+    Args:
+        input: (n, channels, ...).
+        size: how many channels count; those beyond the first and the last are zeros.
+        alpha: the factor.
+        beta: the power.
+        k: the summand.
+    """
+    channels = input.shape[1]
+    squares = each.square(input).reshape(input.shape[0], channels, -1)
+    before, behind = size // 2, (size - 1) // 2
+    sums = None
+    for offset in range(-before, behind + 1):
+        low, high = max(0, -offset), min(channels, channels - offset)
+        if low >= high:
+            continue
+        part = squares[:, low + offset : high + offset]
+        edges = [squares.new_zeros(squares.shape[0], wide, squares.shape[2]) for wide in (low, channels - high)]
+        whole = cat([edges[0], part, edges[1]], 1)
+        sums = whole if sums is None else sums + whole
+    assert sums is not None
+    divisor: Tensor = ((sums * (alpha / size) + k) ** beta).view(input.shape)
+    return input / divisor

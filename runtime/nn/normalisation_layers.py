@@ -9,10 +9,21 @@ from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ShapeError
 from ..tensor.ops.creation import ones, tensor, zeros
 from .module import Module
-from .normalisation import batch_norm, group_norm, layer_norm, rms_norm
+from .normalisation import batch_norm, group_norm, instance_norm, layer_norm, local_response_norm, rms_norm
 from .parameter import Parameter
 
-__all__ = ["BatchNorm1d", "BatchNorm2d", "GroupNorm", "LayerNorm", "RMSNorm"]
+__all__ = [
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "BatchNorm3d",
+    "GroupNorm",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "InstanceNorm3d",
+    "LayerNorm",
+    "LocalResponseNorm",
+    "RMSNorm",
+]
 
 
 class _BatchNorm(Module):
@@ -86,6 +97,81 @@ class BatchNorm2d(_BatchNorm):
     """``functional.batch_norm`` of (n, channels, height, width)."""
 
     dimensions = (4,)
+
+
+class BatchNorm3d(_BatchNorm):
+    """``functional.batch_norm`` of (n, channels, depth, height, width)."""
+
+    dimensions = (5,)
+
+
+class _InstanceNorm(_BatchNorm):
+    """Channels of each sample standardised by themselves.
+
+    Raises:
+        ValueError: the input has not the dimensions of this layer.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The channels of each sample standardised; one sample may come without its dimension.
+
+        Raises:
+            ValueError: the input has not the dimensions of this layer.
+        """
+        (full,) = self.dimensions
+        if input.ndim not in (full - 1, full):
+            raise ShapeError(f"{type(self).__name__}: an input of {input.ndim} dimensions")
+        rows = input.unsqueeze(0) if input.ndim == full - 1 else input
+        own = self.training or not self.track_running_stats
+        seen = (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
+        made = instance_norm(rows, seen[0], seen[1], self.weight, self.bias, own, self.momentum or 0.0, self.eps)
+        return made.squeeze(0) if input.ndim == full - 1 else made
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """``functional.instance_norm`` of (n, channels, length), or without n."""
+
+    dimensions = (3,)
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """``functional.instance_norm`` of (n, channels, height, width), or without n."""
+
+    dimensions = (4,)
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """``functional.instance_norm`` of (n, channels, depth, height, width), or without n."""
+
+    dimensions = (5,)
+
+
+class LocalResponseNorm(Module):
+    """``functional.local_response_norm``, whose arguments it takes."""
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
+        super().__init__()
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    def forward(self, input: Tensor) -> Tensor:
+        """``input``, (n, channels, ...), with each element divided by what its neighbours have."""
+        return local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
 
 
 class LayerNorm(Module):

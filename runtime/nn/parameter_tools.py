@@ -1,4 +1,4 @@
-"""``cuplug.nn.utils``: gradients kept within limits, and parameters as one vector."""
+"""``cuplug.nn.utils``: gradients kept within limits, weights kept to a norm, and parameters as one vector."""
 
 from __future__ import annotations
 
@@ -15,8 +15,20 @@ from ..tensor.ops.elementwise_functions import sqrt
 from ..tensor.ops.joining import cat, stack
 from ..tensor.ops.optimizer_updates import sum_of_squares, update
 from ..tensor.ops.reductions import sum as sum_of
+from . import sequences as rnn
+from .weight_norms import remove_spectral_norm, remove_weight_norm, spectral_norm, weight_norm
 
-__all__ = ["clip_grad_norm_", "clip_grad_value_", "parameters_to_vector", "vector_to_parameters"]
+__all__ = [
+    "clip_grad_norm_",
+    "clip_grad_value_",
+    "parameters_to_vector",
+    "remove_spectral_norm",
+    "remove_weight_norm",
+    "rnn",
+    "spectral_norm",
+    "vector_to_parameters",
+    "weight_norm",
+]
 
 
 def _several(parameters: Any) -> list[Tensor]:

@@ -18,11 +18,12 @@ State = dict[str, Any]
 Settings = Mapping[str, Any]
 
 
-def _sign(group: Settings) -> float:
+def sign_of(group: Settings) -> float:
+    """-1 where the group is to maximise, else 1."""
     return -1.0 if group.get("maximize") else 1.0
 
 
-def _remembered(rows: Sequence[Row], *names: str) -> list[list[Tensor]]:
+def remembered(rows: Sequence[Row], *names: str) -> list[list[Tensor]]:
     """The rows of an update: each parameter, what is remembered of it under these names, made as zeros where it is not,
     and its gradient."""
     made = []
@@ -34,7 +35,7 @@ def _remembered(rows: Sequence[Row], *names: str) -> list[list[Tensor]]:
     return made
 
 
-def _by_step(rows: Sequence[Row]) -> dict[int, list[Row]]:
+def by_step(rows: Sequence[Row]) -> dict[int, list[Row]]:
     """The rows by the number of the step that each parameter now takes; they are counted."""
     found: dict[int, list[Row]] = {}
     for row in rows:
@@ -72,15 +73,15 @@ class SGD(Optimizer):
     def _change(self, rows: Sequence[Row], group: Settings) -> None:
         rate, decay, momentum = float(group["lr"]), float(group["weight_decay"]), float(group["momentum"])
         if not momentum:
-            update("sgd", [row[:2] for row in rows], rate, decay, _sign(group))
+            update("sgd", [row[:2] for row in rows], rate, decay, sign_of(group))
             return
         ahead, behind = (1.0, momentum) if group["nesterov"] else (0.0, 1.0)
         first = [row for row in rows if row[2].get("momentum_buffer") is None]
         later = [row for row in rows if row[2].get("momentum_buffer") is not None]
         for found, keep, take in ((first, 0.0, 1.0), (later, momentum, 1.0 - group["dampening"])):
             if found:
-                numbers = (rate, decay, _sign(group), keep, take, ahead, behind)
-                update("sgd_momentum", _remembered(found, "momentum_buffer"), *numbers)
+                numbers = (rate, decay, sign_of(group), keep, take, ahead, behind)
+                update("sgd_momentum", remembered(found, "momentum_buffer"), *numbers)
 
 
 class Adam(Optimizer):
@@ -114,11 +115,11 @@ class Adam(Optimizer):
         names = ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if group["amsgrad"] else ()))
         rate, eps, (first, second) = float(group["lr"]), group["eps"], group["betas"]
         decay = group["weight_decay"]
-        apart = (0.0, _sign(group), 1 - rate * decay) if self.decoupled else (decay, _sign(group), 1.0)
-        for step, found in _by_step(rows).items():
+        apart = (0.0, sign_of(group), 1 - rate * decay) if self.decoupled else (decay, sign_of(group), 1.0)
+        for step, found in by_step(rows).items():
             corrected = rate / (1 - first**step), 1 / math.sqrt(1 - second**step)
             line = "amsgrad" if group["amsgrad"] else "adam"
-            update(line, _remembered(found, *names), *corrected, eps, first, second, *apart)
+            update(line, remembered(found, *names), *corrected, eps, first, second, *apart)
 
 
 class AdamW(Adam):
@@ -171,8 +172,8 @@ class RMSprop(Optimizer):
         super().__init__(params, {**settings, "centered": centered, "maximize": maximize})
 
     def _change(self, rows: Sequence[Row], group: Settings) -> None:
-        _by_step(rows)
-        numbers = [float(group["lr"]), group["eps"], group["alpha"], group["weight_decay"], _sign(group)]
+        by_step(rows)
+        numbers = [float(group["lr"]), group["eps"], group["alpha"], group["weight_decay"], sign_of(group)]
         names = ["square_avg"]
         line = "rmsprop"
         if group["centered"]:
@@ -182,7 +183,7 @@ class RMSprop(Optimizer):
             line += "_momentum"
             names.append("momentum_buffer")
             numbers.append(group["momentum"])
-        update(line, _remembered(rows, *names), *numbers)
+        update(line, remembered(rows, *names), *numbers)
 
 
 class Adagrad(Optimizer):
@@ -214,6 +215,6 @@ class Adagrad(Optimizer):
         for parameter, _, state in rows:
             if "sum" not in state:
                 state["sum"] = full_like(parameter, group["initial_accumulator_value"])
-        for step, found in _by_step(rows).items():
+        for step, found in by_step(rows).items():
             rate = group["lr"] / (1 + (step - 1) * group["lr_decay"])
-            update("adagrad", _remembered(found, "sum"), rate, group["eps"], group["weight_decay"], _sign(group))
+            update("adagrad", remembered(found, "sum"), rate, group["eps"], group["weight_decay"], sign_of(group))

@@ -19,6 +19,13 @@ OPTIMISERS = (
     "RMSprop(params, 0.01)",
     "RMSprop(params, 0.01, momentum=0.5, centered=True, weight_decay=0.1)",
     "Adagrad(params, 0.1, lr_decay=0.1)",
+    "Adadelta(params, 0.5, weight_decay=0.1)",
+    "Adamax(params, 0.05, weight_decay=0.1)",
+    "NAdam(params, 0.05)",
+    "NAdam(params, 0.05, weight_decay=0.1, decoupled_weight_decay=True)",
+    "RAdam(params, 0.05, weight_decay=0.1)",
+    "RAdam(params, 0.05, betas=(0.8, 0.7), weight_decay=0.1, decoupled_weight_decay=True)",
+    "LBFGS(params, 0.5, max_iter=4, history_size=2)",
     "SGD([{'params': params[:1], 'lr': 0.5}, {'params': params[1:]}], lr=0.1, momentum=0.3)",
 )
 SCHEDULERS = (
@@ -31,6 +38,12 @@ SCHEDULERS = (
     "LambdaLR(o, lambda n: 0.95 ** n)",
     "OneCycleLR(o, 0.4, total_steps=12)",
     "OneCycleLR(o, 0.4, total_steps=12, anneal_strategy='linear', three_phase=True)",
+    "PolynomialLR(o, 6, 2.0)",
+    "MultiplicativeLR(o, lambda n: 0.9)",
+    "CosineAnnealingWarmRestarts(o, 3, 2, 0.01)",
+    "CyclicLR(o, 0.1, 0.5, 3, 2, 'triangular2')",
+    "CyclicLR(o, 0.1, 0.5, 2, mode='exp_range', gamma=0.9, cycle_momentum=False)",
+    "ChainedScheduler([s.ConstantLR(o, 0.1, 2), s.ExponentialLR(o, 0.9)])",
     "SequentialLR(o, [s.LinearLR(o, 0.1, total_iters=4), s.ExponentialLR(o, 0.8)], [4])",
 )
 
@@ -58,8 +71,9 @@ def run(torch: Any, text: str, device: str, steps: int = 5) -> list[Any]:
 def test_steps_are_pytorchs(text: str, device: str) -> None:
     import torch
 
+    near = 1e-7 if text.startswith("NAdam") else 1e-9  # torch keeps mu_product in float32
     for found, expected in zip(run(cuplug, text, device), run(torch, text, "cpu"), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(found, expected, rtol=near, atol=near / 1000)
 
 
 def rates(torch: Any, text: str) -> list[Any]:

@@ -1,0 +1,142 @@
+"""Activations that fewer programs call: those with gates, thresholds and slopes of their own, and drawn ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..tensor.core.tensor import Tensor
+from ..tensor.core.tensor_errors import ArgumentError
+from ..tensor.ops import elementwise_functions as each
+from ..tensor.ops.arithmetic import clamp, where
+from ..tensor.ops.creation import empty_like, zeros_like
+from ..tensor.ops.random_choices import exponential_
+from .activations import elu, softmax
+
+__all__ = [
+    "celu",
+    "glu",
+    "gumbel_softmax",
+    "hardshrink",
+    "hardsigmoid",
+    "hardswish",
+    "prelu",
+    "selu",
+    "softmin",
+    "softshrink",
+    "softsign",
+    "tanhshrink",
+    "threshold",
+]
+
+
+def _written(input: Tensor, made: Tensor, inplace: bool) -> Tensor:
+    return input.copy_(made) if inplace else made
+
+
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """The first half along a dimension times the sigmoid of the second.
+
+    Raises:
+        ValueError: the dimension has an odd length.
+        IndexError: there is no such dimension.
+    """
+    if input.shape[dim] % 2:
+        raise ArgumentError(f"glu: dimension {dim} is to be halved, and has {input.shape[dim]} elements")
+    first, second = input.chunk(2, dim)
+    made: Tensor = first * each.sigmoid(second)
+    return made
+
+
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """Negative elements become ``alpha * (exp(input / alpha) - 1)``.
+
+    Raises:
+        ZeroDivisionError: ``alpha`` is 0.
+    """
+    made: Tensor = where(input > 0, input, each.expm1(clamp(input, max=0.0) * (1 / alpha)) * alpha)
+    return _written(input, made, inplace)
+
+
+_SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+"""Klambauer et al., "Self-Normalizing Neural Networks", 2017, and torch's ``nn.functional.selu``."""
+
+
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    """``elu`` with the constants that keep a mean of 0 and a variance of 1 from layer to layer."""
+    return _written(input, elu(input, _SELU_ALPHA) * _SELU_SCALE, inplace)
+
+
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """Negative elements times ``weight``: one number, or one for each channel, the second dimension.
+
+    Raises:
+        ValueError: there is neither one number nor one for each channel.
+    """
+    channels = input.shape[1] if input.ndim > 1 else 1
+    if weight.numel() not in (1, channels):
+        raise ArgumentError(f"prelu: {weight.numel()} slopes for {channels} channels")
+    slope = weight.view(1, -1, *[1] * (input.ndim - 2)) if input.ndim > 1 else weight
+    made: Tensor = where(input > 0, input, input * slope)
+    return made
+
+
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """``input / 6 + 1 / 2``, kept within 0 and 1."""
+    return _written(input, clamp(input + 3.0, 0.0, 6.0) / 6.0, inplace)
+
+
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    """``input * hardsigmoid(input)``."""
+    return _written(input, input * clamp(input + 3.0, 0.0, 6.0) / 6.0, inplace)
+
+
+def softsign(input: Tensor) -> Tensor:
+    """``input / (1 + abs(input))``."""
+    made: Tensor = input / (each.abs(input) + 1.0)
+    return made
+
+
+def tanhshrink(input: Tensor) -> Tensor:
+    """``input - tanh(input)``."""
+    return input - each.tanh(input)
+
+
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """Elements within ``lambd`` of 0 become 0."""
+    made: Tensor = where(each.abs(input) > lambd, input, 0.0)
+    return made
+
+
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """Elements come nearer to 0 by ``lambd``; those within it become 0."""
+    return input - clamp(input, -lambd, lambd)
+
+
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    """Elements that are not above ``threshold`` become ``value``."""
+    made: Tensor = where(input > threshold, input, value)
+    return _written(input, made, inplace)
+
+
+def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+    """``softmax`` of the negative."""
+    return softmax(-input, dim, _stacklevel, dtype)
+
+
+def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
+    """A drawn class as nearly one-hot numbers through which gradients go (Jang et al., 2017; Maddison et al., 2017).
+
+    Args:
+        logits: logarithms of probabilities.
+        tau: how far from one-hot: the temperature.
+        hard: whether the result is one-hot, with the gradients of what is not.
+        eps: as torch's; makes no difference.
+        dim: the dimension of the classes.
+    """
+    del eps
+    noise = -each.log(exponential_(empty_like(logits.detach())))
+    soft = softmax((logits + noise) / tau, dim)
+    if not hard:
+        return soft
+    index = soft.max(dim, keepdim=True)[1]
+    return zeros_like(logits.detach()).scatter_(dim, index, 1.0) - soft.detach() + soft

@@ -1,0 +1,237 @@
+"""Layers that add elements at the edges, and that exchange pixels and channels."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ..tensor.core.tensor import Tensor
+from .module import Module
+from .pooling import pad
+from .volumes import channel_shuffle, pixel_shuffle, pixel_unshuffle
+
+__all__ = [
+    "ChannelShuffle",
+    "CircularPad1d",
+    "CircularPad2d",
+    "CircularPad3d",
+    "ConstantPad1d",
+    "ConstantPad2d",
+    "ConstantPad3d",
+    "PixelShuffle",
+    "PixelUnshuffle",
+    "ReflectionPad1d",
+    "ReflectionPad2d",
+    "ReflectionPad3d",
+    "ReplicationPad1d",
+    "ReplicationPad2d",
+    "ReplicationPad3d",
+    "ZeroPad1d",
+    "ZeroPad2d",
+    "ZeroPad3d",
+]
+
+
+class _Padding(Module):
+    """Elements added at both ends of the last dimensions.
+
+    Args:
+        padding: how many at each end: one number, or pairs from the last dimension on, as ``functional.pad`` takes.
+    """
+
+    directions: ClassVar[int]
+    mode: ClassVar[str]
+
+    def __init__(self, padding: Any) -> None:
+        super().__init__()
+        count = 2 * self.directions
+        self.padding = (padding,) * count if isinstance(padding, int) else tuple(padding)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """``input`` with elements added.
+
+        Raises:
+            ValueError: the numbers do not fit the dimensions.
+        """
+        return pad(input, self.padding, self.mode)
+
+    def extra_repr(self) -> str:
+        """How many elements are added."""
+        return str(self.padding)
+
+
+class _Constant(_Padding):
+    """Elements of one value added at both ends of the last dimensions.
+
+    Args:
+        padding: how many at each end: one number, or pairs from the last dimension on.
+        value: the value.
+    """
+
+    mode = "constant"
+
+    def __init__(self, padding: Any, value: float = 0.0) -> None:
+        super().__init__(padding)
+        self.value = value
+
+    def forward(self, input: Tensor) -> Tensor:
+        """``input`` with elements added."""
+        return pad(input, self.padding, "constant", self.value)
+
+    def extra_repr(self) -> str:
+        """How many elements are added, and their value."""
+        return f"padding={self.padding}, value={self.value}"
+
+
+class _Zeros(_Constant):
+    def __init__(self, padding: Any) -> None:
+        super().__init__(padding, 0.0)
+
+
+class ConstantPad1d(_Constant):
+    """Rows with elements of one value added at both ends."""
+
+    directions = 1
+
+
+class ConstantPad2d(_Constant):
+    """Images with elements of one value added around."""
+
+    directions = 2
+
+
+class ConstantPad3d(_Constant):
+    """Volumes with elements of one value added around."""
+
+    directions = 3
+
+
+class ZeroPad1d(_Zeros):
+    """Rows with zeros added at both ends."""
+
+    directions = 1
+
+
+class ZeroPad2d(_Zeros):
+    """Images with zeros added around."""
+
+    directions = 2
+
+
+class ZeroPad3d(_Zeros):
+    """Volumes with zeros added around."""
+
+    directions = 3
+
+
+class ReflectionPad1d(_Padding):
+    """Rows with their mirror images added at both ends."""
+
+    directions, mode = 1, "reflect"
+
+
+class ReflectionPad2d(_Padding):
+    """Images with their mirror images added around."""
+
+    directions, mode = 2, "reflect"
+
+
+class ReflectionPad3d(_Padding):
+    """Volumes with their mirror images added around."""
+
+    directions, mode = 3, "reflect"
+
+
+class ReplicationPad1d(_Padding):
+    """Rows with their ends repeated."""
+
+    directions, mode = 1, "replicate"
+
+
+class ReplicationPad2d(_Padding):
+    """Images with their edges repeated around."""
+
+    directions, mode = 2, "replicate"
+
+
+class ReplicationPad3d(_Padding):
+    """Volumes with their faces repeated around."""
+
+    directions, mode = 3, "replicate"
+
+
+class CircularPad1d(_Padding):
+    """Rows that go on at the other end."""
+
+    directions, mode = 1, "circular"
+
+
+class CircularPad2d(_Padding):
+    """Images that go on at the other side."""
+
+    directions, mode = 2, "circular"
+
+
+class CircularPad3d(_Padding):
+    """Volumes that go on at the other side."""
+
+    directions, mode = 3, "circular"
+
+
+class PixelShuffle(Module):
+    """``functional.pixel_shuffle`` by a factor."""
+
+    def __init__(self, upscale_factor: int) -> None:
+        super().__init__()
+        self.upscale_factor = upscale_factor
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Images (..., channels * f * f, height, width) as (..., channels, height * f, width * f).
+
+        Raises:
+            ValueError: the channels cannot be divided by the square of the factor.
+        """
+        return pixel_shuffle(input, self.upscale_factor)
+
+    def extra_repr(self) -> str:
+        """The factor."""
+        return f"upscale_factor={self.upscale_factor}"
+
+
+class PixelUnshuffle(Module):
+    """``functional.pixel_unshuffle`` by a factor."""
+
+    def __init__(self, downscale_factor: int) -> None:
+        super().__init__()
+        self.downscale_factor = downscale_factor
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Images (..., channels, height * f, width * f) as (..., channels * f * f, height, width).
+
+        Raises:
+            ValueError: height or width cannot be divided by the factor.
+        """
+        return pixel_unshuffle(input, self.downscale_factor)
+
+    def extra_repr(self) -> str:
+        """The factor."""
+        return f"downscale_factor={self.downscale_factor}"
+
+
+class ChannelShuffle(Module):
+    """``functional.channel_shuffle`` with a number of groups."""
+
+    def __init__(self, groups: int) -> None:
+        super().__init__()
+        self.groups = groups
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The channels of (n, channels, ...) dealt out.
+
+        Raises:
+            ValueError: the channels cannot be divided into as many groups.
+        """
+        return channel_shuffle(input, self.groups)
+
+    def extra_repr(self) -> str:
+        """The number of groups."""
+        return f"groups={self.groups}"

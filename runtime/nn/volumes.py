@@ -1,0 +1,241 @@
+"""Convolutions and windows of volumes, made of those of images; and shapes that images and channels exchange."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..tensor.core.tensor import Tensor
+from ..tensor.core.tensor_errors import ArgumentError, ShapeError
+from ..tensor.ops.joining import stack
+from ..tensor.ops.reductions import amax
+from .convolution import conv2d, conv_transpose2d
+from .pooling import avg_pool2d, max_pool2d, pad
+
+__all__ = [
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "avg_pool3d",
+    "channel_shuffle",
+    "conv3d",
+    "conv_transpose1d",
+    "max_pool3d",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+]
+
+Triple = tuple[int, int, int]
+"""(depth, height, width)."""
+
+
+def _triple(given: Any) -> Triple:
+    several = (given,) if isinstance(given, int) else tuple(int(each) for each in given)
+    three = several * 3 if len(several) == 1 else several
+    return three[0], three[1], three[2]
+
+
+def conv3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
+    """The correlation of volumes with filters: the sum of those of their slices.
+
+    Args:
+        input: volumes, (n, channels, depth, height, width) or without n.
+        weight: filters, (filters, channels / groups, depth, height, width).
+        bias: one number for each filter, or None.
+        stride: by how much filters move, a number or three.
+        padding: how many zeros stand around, a number or three; or ``same`` or ``valid``.
+        dilation: how far a filter's elements are apart, a number or three.
+        groups: into how many groups the channels are divided.
+
+    Raises:
+        ValueError: the shapes do not fit.
+    """
+    if input.ndim == 4:
+        return conv3d(input.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
+    if input.ndim != 5 or weight.ndim != 5:
+        raise ShapeError(f"conv3d: volumes of shape {list(input.shape)} and filters of shape {list(weight.shape)}")
+    steps, apart = _triple(stride), _triple(dilation)
+    if isinstance(padding, str):
+        reach = [d * (size - 1) for d, size in zip(apart, weight.shape[2:], strict=True)]
+        if padding == "same" and (steps != (1, 1, 1) or any(each % 2 for each in reach)):
+            raise ArgumentError("conv3d: padding='same' needs filters of odd lengths and a stride of 1")
+        edges = _triple([each // 2 for each in reach] if padding == "same" else 0)
+    else:
+        edges = _triple(padding)
+    volumes = pad(input, (0, 0, 0, 0, edges[0], edges[0])) if edges[0] else input
+    count, channels, depth, height, width = volumes.shape
+    slices = weight.shape[2]
+    positions = (depth - apart[0] * (slices - 1) - 1) // steps[0] + 1
+    if positions < 1:
+        raise ShapeError(f"conv3d: filters of depth {slices} in volumes of depth {depth}: too large")
+    total = None
+    for number in range(slices):
+        first = number * apart[0]
+        taken = volumes[:, :, first : first + steps[0] * (positions - 1) + 1 : steps[0]]
+        images = taken.transpose(1, 2).reshape(count * positions, channels, height, width)
+        made = conv2d(images, weight[:, :, number], None, steps[1:], edges[1:], apart[1:], groups)
+        total = made if total is None else total + made
+    assert total is not None
+    found = total.view(count, positions, *total.shape[1:]).transpose(1, 2)
+    return found if bias is None else found + bias.view(1, -1, 1, 1, 1)
+
+
+def conv_transpose1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
+    """``conv_transpose2d`` of rows: inputs (n, channels, length), filters (channels, filters / groups, length).
+
+    Raises:
+        ValueError: the shapes do not fit.
+    """
+    numbers = [each if isinstance(each, int) else int(each[0]) for each in (stride, padding, output_padding, dilation)]
+    step, edge, more, apart = numbers
+    return conv_transpose2d(
+        input.unsqueeze(-2), weight.unsqueeze(-2), bias, (1, step), (0, edge), (0, more), groups, (1, apart)
+    ).squeeze(-2)
+
+
+def max_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Tensor:
+    """The largest element of each window of volumes: see ``max_pool2d``.
+
+    Raises:
+        ValueError: ``return_indices`` is asked for, or the volume is too small.
+    """
+    if return_indices:
+        raise ArgumentError("max_pool3d: return_indices is not part of cuplug")
+    size, edge, apart = _triple(kernel_size), _triple(padding), _triple(dilation)
+    step = size if stride is None else _triple(stride)
+    if input.ndim == 4:
+        return max_pool3d(input.unsqueeze(0), size, step, edge, apart, ceil_mode).squeeze(0)
+    images = input.flatten(1, 2)
+    flat = max_pool2d(images, size[1:], step[1:], edge[1:], apart[1:], ceil_mode)
+    rows = flat.view(*input.shape[:3], -1)
+    made = max_pool2d(rows, (size[0], 1), (step[0], 1), (edge[0], 0), (apart[0], 1), ceil_mode)
+    return made.view(*made.shape[:3], *flat.shape[2:])  # type: ignore[no-any-return]
+
+
+def avg_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """The mean of each window of volumes: see ``avg_pool2d``.
+
+    Raises:
+        ValueError: the volume is too small.
+    """
+    size, edge = _triple(kernel_size), _triple(padding)
+    step = size if stride is None else _triple(stride)
+    if input.ndim == 4:
+        whole = avg_pool3d(input.unsqueeze(0), size, step, edge, ceil_mode, count_include_pad, divisor_override)
+        return whole.squeeze(0)
+    divisors = (None, None) if divisor_override is None else (divisor_override, 1)
+    images = input.flatten(1, 2)
+    flat = avg_pool2d(images, size[1:], step[1:], edge[1:], ceil_mode, count_include_pad, divisors[0])
+    rows = flat.reshape(*input.shape[:3], -1)
+    made = avg_pool2d(rows, (size[0], 1), (step[0], 1), (edge[0], 0), ceil_mode, count_include_pad, divisors[1])
+    return made.view(*made.shape[:3], *flat.shape[2:])
+
+
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
+    """The largest elements of as many windows as asked for, which cover the image.
+
+    Args:
+        input: images, (n, channels, height, width) or without n.
+        output_size: (height, width) of the result, or one number; None keeps a length.
+        return_indices: not here.
+
+    Raises:
+        ValueError: ``return_indices`` is asked for.
+    """
+    if return_indices:
+        raise ArgumentError("adaptive_max_pool2d: return_indices is not part of cuplug")
+    wanted = (output_size, output_size) if output_size is None or isinstance(output_size, int) else output_size
+    height, width = input.shape[-2:]
+    rows, columns = (own if want is None else int(want) for own, want in zip((height, width), wanted, strict=True))
+    if not height % rows and not width % columns:
+        made: Tensor = max_pool2d(input, (height // rows, width // columns))
+        return made
+
+    def parts(length: int, count: int) -> list[slice]:
+        return [slice(n * length // count, -(-(n + 1) * length // count)) for n in range(count)]
+
+    found = [
+        stack([amax(input[..., down, across], (-2, -1)) for across in parts(width, columns)], -1)
+        for down in parts(height, rows)
+    ]
+    return stack(found, -2)
+
+
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
+    """``adaptive_max_pool2d`` of rows, (n, channels, length).
+
+    Raises:
+        ValueError: ``return_indices`` is asked for.
+    """
+    length = output_size if output_size is None or isinstance(output_size, int) else int(output_size[0])
+    return adaptive_max_pool2d(input.unsqueeze(-2), (1, length), return_indices).squeeze(-2)
+
+
+def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
+    """Images (..., channels * f * f, height, width) as (..., channels, height * f, width * f).
+
+    Raises:
+        ValueError: the channels cannot be divided by the square of the factor.
+    """
+    f, (channels, height, width) = upscale_factor, input.shape[-3:]
+    if channels % (f * f):
+        raise ShapeError(f"pixel_shuffle: {channels} channels cannot be divided by {f * f}")
+    apart = input.reshape(-1, channels // (f * f), f, f, height, width).permute(0, 1, 4, 2, 5, 3)
+    return apart.reshape(*input.shape[:-3], channels // (f * f), height * f, width * f)
+
+
+def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
+    """Images (..., channels, height * f, width * f) as (..., channels * f * f, height, width).
+
+    Raises:
+        ValueError: height or width cannot be divided by the factor.
+    """
+    f, (channels, height, width) = downscale_factor, input.shape[-3:]
+    if height % f or width % f:
+        raise ShapeError(f"pixel_unshuffle: images of {height} by {width} cannot be divided by {f}")
+    apart = input.reshape(-1, channels, height // f, f, width // f, f).permute(0, 1, 3, 5, 2, 4)
+    return apart.reshape(*input.shape[:-3], channels * f * f, height // f, width // f)
+
+
+def channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """The channels of (n, channels, ...) dealt out: the first of each group, the second of each, and so on.
+
+    Raises:
+        ValueError: the channels cannot be divided into as many groups.
+    """
+    channels = input.shape[1]
+    if channels % groups:
+        raise ShapeError(f"channel_shuffle: {channels} channels cannot be divided into {groups} groups")
+    apart = input.reshape(input.shape[0], groups, channels // groups, *input.shape[2:])
+    return apart.transpose(1, 2).reshape(input.shape)

@@ -1,0 +1,185 @@
+"""Rates that go in cycles, along polynomials, or by several schedulers at once: ``cuplug.optim.lr_scheduler`` has
+them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..tensor.core.tensor_errors import ArgumentError
+from .optimizer import Optimizer
+from .rates import LRScheduler
+
+__all__ = ["ChainedScheduler", "CosineAnnealingWarmRestarts", "CyclicLR", "MultiplicativeLR", "PolynomialLR"]
+
+
+class PolynomialLR(LRScheduler):
+    """From the first rate to 0 at step ``total_iters``, as the power ``power`` of what is left of the way."""
+
+    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
+        self.total_iters, self.power = total_iters, power
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        """The rates at step ``last_epoch``, for each group."""
+        if not 0 < self.last_epoch <= self.total_iters:
+            return self._current()
+        left = self.total_iters - self.last_epoch
+        return [each * (left / (left + 1)) ** self.power for each in self._current()]
+
+
+class MultiplicativeLR(LRScheduler):
+    """The rate is multiplied at each step by ``lr_lambda(step)``: one function for all groups, or a list."""
+
+    def __init__(self, optimizer: Optimizer, lr_lambda: Any, last_epoch: int = -1) -> None:
+        several = isinstance(lr_lambda, (list, tuple))
+        self.lr_lambdas: list[Callable[[int], float]] = (
+            list(lr_lambda) if several else [lr_lambda] * len(optimizer.param_groups)
+        )
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        """The rates at step ``last_epoch``, for each group."""
+        if self.last_epoch <= 0:
+            return self._current()
+        return [rate * each(self.last_epoch) for rate, each in zip(self._current(), self.lr_lambdas, strict=True)]
+
+
+class CosineAnnealingWarmRestarts(LRScheduler):
+    """The rate goes down half a cosine from the first one to ``eta_min``, and begins again: after ``T_0`` steps, and
+    then each time after ``T_mult`` times as many (Loshchilov and Hutter, 2017).
+
+    Raises:
+        ValueError: ``T_0`` is not positive, or ``T_mult`` is below 1.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        T_0: int,  # noqa: N803 - torch's name
+        T_mult: int = 1,  # noqa: N803
+        eta_min: float = 0.0,
+        last_epoch: int = -1,
+    ) -> None:
+        if T_0 <= 0 or T_mult < 1:
+            raise ArgumentError(
+                f"CosineAnnealingWarmRestarts: T_0 = {T_0} is to be positive, T_mult = {T_mult} 1 or more"
+            )
+        self.T_0, self.T_i, self.T_mult, self.eta_min = T_0, T_0, T_mult, eta_min
+        self.T_cur: float = last_epoch
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        """The rates ``T_cur`` steps after the last restart, for each group."""
+        share = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
+        return [self.eta_min + (each - self.eta_min) * share for each in self.base_lrs]
+
+    def step(self, epoch: float | None = None) -> None:
+        """Set the rates of the next step; or those of ``epoch``, counted from 0, which may be a fraction.
+
+        Raises:
+            ValueError: ``epoch`` is negative.
+        """
+        if epoch is None:
+            self.last_epoch += 1
+            self.T_cur += 1
+            if self.T_cur >= self.T_i:
+                self.T_cur -= self.T_i
+                self.T_i *= self.T_mult
+        else:
+            if epoch < 0:
+                raise ArgumentError(f"CosineAnnealingWarmRestarts: epoch is {epoch}, and must not be negative")
+            self.last_epoch, self.T_cur, self.T_i = math.floor(epoch), epoch, self.T_0
+            while self.T_cur >= self.T_i:
+                self.T_cur -= self.T_i
+                self.T_i *= self.T_mult
+        self._set(self.get_lr())
+
+
+class CyclicLR(LRScheduler):
+    """Up from ``base_lr`` to ``max_lr`` and down again, and momentum the other way (Smith, 2017).
+
+    Raises:
+        ValueError: there is no such mode: ``triangular``, ``triangular2`` (half as high each time) or ``exp_range``
+            (times ``gamma`` each step); or momentum is to go in cycles and the optimiser has none.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        base_lr: Any,
+        max_lr: Any,
+        step_size_up: int = 2000,
+        step_size_down: int | None = None,
+        mode: str = "triangular",
+        gamma: float = 1.0,
+        scale_fn: Callable[[float], float] | None = None,
+        scale_mode: str = "cycle",
+        cycle_momentum: bool = True,
+        base_momentum: float = 0.8,
+        max_momentum: float = 0.9,
+        last_epoch: int = -1,
+    ) -> None:
+        scales: dict[str, tuple[Callable[[float], float], str]] = {
+            "triangular": (lambda _: 1.0, "cycle"),
+            "triangular2": (lambda cycle: 0.5 ** (cycle - 1), "cycle"),
+            "exp_range": (lambda count: gamma**count, "iterations"),
+        }
+        if scale_fn is None and mode not in scales:
+            raise ArgumentError(f"CyclicLR: mode is one of {', '.join(scales)}, not {mode!r}")
+        groups = optimizer.param_groups
+        if cycle_momentum and not all("momentum" in group or "betas" in group for group in groups):
+            raise ArgumentError("CyclicLR: the optimiser has no momentum; pass cycle_momentum=False")
+        self.lr_lambdas, self.scale_mode = scales[mode] if scale_fn is None else (scale_fn, scale_mode)
+        self.max_lrs = list(max_lr) if isinstance(max_lr, (list, tuple)) else [max_lr] * len(groups)
+        low = list(base_lr) if isinstance(base_lr, (list, tuple)) else [base_lr] * len(groups)
+        self.step_size_up = float(step_size_up)
+        self.step_size_down = self.step_size_up if step_size_down is None else float(step_size_down)
+        self.cycle_momentum, self.base_momentum, self.max_momentum = cycle_momentum, base_momentum, max_momentum
+        if last_epoch == -1:
+            for group, rate in zip(groups, low, strict=True):
+                group["lr"] = group["initial_lr"] = rate
+        super().__init__(optimizer, last_epoch)
+        self.base_lrs = low
+
+    def get_lr(self) -> list[float]:
+        """The rates at step ``last_epoch``, for each group; momentum is set, too."""
+        whole = self.step_size_up + self.step_size_down
+        cycle = math.floor(1 + self.last_epoch / whole)
+        place = 1 + self.last_epoch / whole - cycle
+        ratio = self.step_size_up / whole
+        height = place / ratio if place <= ratio else (place - 1) / (ratio - 1)
+        height *= self.lr_lambdas(cycle if self.scale_mode == "cycle" else self.last_epoch)
+        if self.cycle_momentum:
+            momentum = self.max_momentum - (self.max_momentum - self.base_momentum) * height
+            for group in self.optimizer.param_groups:
+                if "betas" in group:
+                    group["betas"] = (momentum, *group["betas"][1:])
+                else:
+                    group["momentum"] = momentum
+        return [low + (high - low) * height for low, high in zip(self.base_lrs, self.max_lrs, strict=True)]
+
+
+class ChainedScheduler(LRScheduler):
+    """Schedulers of one optimiser that all step, one after the other.
+
+    Raises:
+        ValueError: there are none, or they are of different optimisers.
+    """
+
+    def __init__(self, schedulers: Sequence[Any], optimizer: Optimizer | None = None) -> None:
+        self.schedulers = list(schedulers)
+        if not self.schedulers:
+            raise ArgumentError("ChainedScheduler: there are no schedulers")
+        self.optimizer = optimizer or self.schedulers[0].optimizer
+        if any(each.optimizer is not self.optimizer for each in self.schedulers):
+            raise ArgumentError("ChainedScheduler: the schedulers are of different optimisers")
+        self._last_lr = self._current()
+
+    def step(self, epoch: int | None = None) -> None:
+        """Let all schedulers step. ``epoch`` makes no difference."""
+        del epoch
+        for each in self.schedulers:
+            each.step()
+        self._last_lr = self._current()
