@@ -17,11 +17,11 @@ from .allocators.errors import (
 )
 from .runtime import cuda as _cuda
 from .runtime import interop
-from .runtime import public_paths as _public_paths
-from .runtime.buffer import Buffer
-from .runtime.default_runtime import default_runtime, init, shutdown
-from .runtime.pinned import PinnedBuffer
-from .runtime.runtime import Runtime
+from .runtime.facade import public_paths as _public_paths
+from .runtime.machine.buffer import Buffer
+from .runtime.machine.default_runtime import default_runtime, init, shutdown
+from .runtime.machine.runtime import Runtime
+from .runtime.memory.pinned import PinnedBuffer
 
 __all__ = [
     "Buffer",

@@ -1,2 +1,2 @@
-from ..runtime.cuda_memory import *  # noqa: F403
-from ..runtime.cuda_memory import __all__ as __all__
+from ..runtime.facade.cuda_memory import *  # noqa: F403
+from ..runtime.facade.cuda_memory import __all__ as __all__

@@ -1,2 +1,2 @@
-from ..runtime.nvtx import *  # noqa: F403
-from ..runtime.nvtx import __all__ as __all__
+from ..runtime.facade.nvtx import *  # noqa: F403
+from ..runtime.facade.nvtx import __all__ as __all__

@@ -1,2 +1,2 @@
-from ..runtime.profiler import *  # noqa: F403
-from ..runtime.profiler import __all__ as __all__
+from ..runtime.facade.profiler import *  # noqa: F403
+from ..runtime.facade.profiler import __all__ as __all__

@@ -1,4 +1,4 @@
-# What type checkers know of ``import cuplug.nn``: the package ``runtime/nn``: see ``runtime/public_paths.py``.
+# What type checkers know of ``import cuplug.nn``: ``runtime/nn``: see ``runtime/facade/public_paths.py``.
 # mypy does not follow ``__all__`` from one module to the next.
 from ..runtime.nn.attention import MultiheadAttention as MultiheadAttention
 from ..runtime.nn.attention import TransformerEncoderLayer as TransformerEncoderLayer

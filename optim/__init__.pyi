@@ -1,4 +1,4 @@
-# What type checkers know of ``import cuplug.optim``: the package ``runtime/optim``: see ``runtime/public_paths.py``.
+# What type checkers know of ``import cuplug.optim``: ``runtime/optim``: see ``runtime/facade/public_paths.py``.
 from ..runtime.optim.adaptive_optimizers import *  # noqa: F403
 from ..runtime.optim.lbfgs import LBFGS as LBFGS
 from ..runtime.optim.optimizer import Optimizer as Optimizer

@@ -3,13 +3,9 @@
 from typing import TYPE_CHECKING, Any
 
 from ..allocators.errors import OutOfMemoryError
-from . import cuda_memory as memory
-from . import nvtx, profiler
-from .arena import arena
-from .buffer import Buffer
-from .checks import whole_number
-from .copies import memcpy, memset
-from .cuda_memory import (
+from .facade import cuda_memory as memory
+from .facade import nvtx, profiler
+from .facade.cuda_memory import (
     caching_allocator_alloc,
     caching_allocator_delete,
     get_allocator_backend,
@@ -18,8 +14,20 @@ from .cuda_memory import (
     host_memory_stats_as_nested_dict,
     memory_stats_as_nested_dict,
 )
-from .default_runtime import alloc, default_runtime, is_initialized
-from .device import (
+from .facade.management import (
+    clock_rate,
+    device_memory_used,
+    list_gpu_processes,
+    memory_usage,
+    power_draw,
+    temperature,
+    utilization,
+)
+from .facade.profiler import CudaError, check_error, cudart
+from .machine.buffer import Buffer
+from .machine.checks import whole_number
+from .machine.default_runtime import alloc, default_runtime, is_initialized
+from .machine.device import (
     can_device_access_peer,
     current_device,
     device,
@@ -34,17 +42,10 @@ from .device import (
     set_device,
     synchronize,
 )
-from .management import (
-    clock_rate,
-    device_memory_used,
-    list_gpu_processes,
-    memory_usage,
-    power_draw,
-    temperature,
-    utilization,
-)
-from .memory_sleep import memory_tag, sleep, wake
-from .memory_stats import (
+from .memory.arena import arena
+from .memory.copies import memcpy, memset
+from .memory.memory_sleep import memory_tag, sleep, wake
+from .memory.memory_stats import (
     empty_cache,
     max_memory_allocated,
     max_memory_cached,
@@ -62,10 +63,18 @@ from .memory_stats import (
     reset_peak_memory_stats,
     set_per_process_memory_fraction,
 )
-from .native_functions import allocator_functions, allocator_handle
-from .pinned import PinnedBuffer, alloc_pinned
-from .profiler import CudaError, check_error, cudart
-from .stream import Event, ExternalStream, Stream, StreamContext, current_stream, default_stream, set_stream, stream
+from .memory.native_functions import allocator_functions, allocator_handle
+from .memory.pinned import PinnedBuffer, alloc_pinned
+from .streams.stream import (
+    Event,
+    ExternalStream,
+    Stream,
+    StreamContext,
+    current_stream,
+    default_stream,
+    set_stream,
+    stream,
+)
 
 __all__ = [
     "Buffer",

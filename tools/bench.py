@@ -51,7 +51,7 @@ def alloc(
     history: Annotated[Path | None, typer.Option(help="the recorded history for --cold")] = None,
 ) -> None:
     """An allocation and its free at a cache hit: of one size, and of several in turn, as programs ask for them."""
-    from ..runtime.default_runtime import init
+    from ..runtime.machine.default_runtime import init
     from .benchmarks.allocation_speed import contenders
 
     init(driver=driver, allocator=allocator)
@@ -103,7 +103,7 @@ def operations(
     rounds: Annotated[int, typer.Option(help="rounds; the least times count")] = 15,
 ) -> None:
     """Every operation of tensors on the CPU and on the simulator: how much longer it takes than NumPy's."""
-    from ..runtime.default_runtime import init
+    from ..runtime.machine.default_runtime import init
     from .benchmarks.operation_cost import ROWS, SIZES, cost
 
     init(driver="sim")
@@ -129,7 +129,7 @@ def launch(
     rounds: Annotated[int, typer.Option(help="rounds; the medians are over them")] = 15,
 ) -> None:
     """Launching a kernel of two arguments, and the first call of a kernel that no cache has seen."""
-    from ..runtime.default_runtime import init
+    from ..runtime.machine.default_runtime import init
     from .benchmarks.launch_speed import contenders, first_calls
 
     init(driver=driver)
@@ -149,7 +149,7 @@ def record(
     rounds: Annotated[int, typer.Option(help="rounds; the medians are over them")] = 9,
 ) -> None:
     """What recording an event in a trace costs. An allocation and its free are two events."""
-    from ..runtime.default_runtime import default_runtime, init
+    from ..runtime.machine.default_runtime import default_runtime, init
     from .benchmarks.recording_cost import contenders
 
     if driver is not None:

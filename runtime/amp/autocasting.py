@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from ..device import is_available
+from ..machine.device import is_available
 from ..nn import casting as _casting  # noqa: F401 - it registers itself at the seam
 from ..tensor.core.casting_seam import autocasting, casting_as
 from ..tensor.core.dtypes import bfloat16, dtype, dtype_of, float16

@@ -441,6 +441,6 @@ def _add_to(tensor: Tensor, gradient: Tensor, *, shared: bool) -> None:
 
 def stream_at_device(stream: Any) -> Any:
     """The current stream of the device of another one."""
-    from ..stream import current_stream
+    from ..streams.stream import current_stream
 
     return current_stream(stream.device_index, runtime=stream._runtime)

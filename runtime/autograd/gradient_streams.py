@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..stream import Stream, stream
+from ..streams.stream import Stream, stream
 from ..tensor.core.layout import Layout
 from ..tensor.core.tensor import Tensor
 from ..tensor.places.place import place_at

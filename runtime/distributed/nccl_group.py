@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...allocators.errors import CuplugError
-from ..stream import Stream, current_stream
+from ..streams.stream import Stream, current_stream
 from ..tensor.backends.device_place import DevicePlace
 from ..tensor.backends.nccl import Communicator, nccl
 from ..tensor.core.tensor import Tensor

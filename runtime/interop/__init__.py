@@ -11,7 +11,7 @@ from importlib import import_module
 from types import ModuleType
 
 from ...allocators.errors import CuplugError
-from ..settings import AllocatorChoice
+from ..machine.settings import AllocatorChoice
 from . import cupy, dask, numba, pycuda, rmm, torch
 
 __all__ = ["LIBRARIES", "cupy", "dask", "install", "numba", "pycuda", "rmm", "torch"]

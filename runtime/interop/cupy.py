@@ -6,10 +6,10 @@ from typing import Any
 
 from ...allocators.errors import CuplugError
 from ...allocators.native import is_available
-from ..default_runtime import runtime_or_default
 from ..drivers.base import PER_THREAD_STREAM
-from ..runtime import Runtime
-from ..settings import AllocatorChoice
+from ..machine.default_runtime import runtime_or_default
+from ..machine.runtime import Runtime
+from ..machine.settings import AllocatorChoice
 from .installations import check_new, import_library, note_installed, runtime_for
 from .library_memory import LibraryMemory
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ...allocators.errors import CuplugError
-from ..default_runtime import default_runtime, init, shutdown
-from ..memory_stats import memory_stats
+from ..machine.default_runtime import default_runtime, init, shutdown
+from ..memory.memory_stats import memory_stats
 
 __all__ = ["WorkerSetup", "recorded", "statistics"]
 

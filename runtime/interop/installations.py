@@ -7,9 +7,9 @@ from importlib.util import find_spec
 from typing import Any
 
 from ...allocators.errors import CuplugError
-from ..default_runtime import init
-from ..runtime import Runtime
-from ..settings import AllocatorChoice
+from ..machine.default_runtime import init
+from ..machine.runtime import Runtime
+from ..machine.settings import AllocatorChoice
 
 __all__ = ["check_new", "import_library", "is_installed", "note_installed", "runtime_for"]
 

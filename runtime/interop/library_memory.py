@@ -9,7 +9,7 @@ from ...allocators.block import Block
 from ...allocators.errors import CuplugError
 from ...allocators.libraries import library_number
 from ..drivers.base import LEGACY_STREAM
-from ..runtime import Runtime
+from ..machine.runtime import Runtime
 
 __all__ = ["LibraryMemory"]
 

@@ -6,11 +6,11 @@ from ctypes import c_void_p
 from typing import Any
 
 from ...allocators.errors import CuplugError
-from ..default_runtime import runtime_or_default
-from ..foreign_handles import stream_handle
-from ..memory_stats import mem_get_info
-from ..runtime import Runtime
-from ..settings import AllocatorChoice
+from ..machine.default_runtime import runtime_or_default
+from ..machine.foreign_handles import stream_handle
+from ..machine.runtime import Runtime
+from ..machine.settings import AllocatorChoice
+from ..memory.memory_stats import mem_get_info
 from .installations import check_new, import_library, note_installed, runtime_for
 from .library_memory import LibraryMemory
 

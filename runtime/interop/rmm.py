@@ -13,10 +13,10 @@ from ...allocators.base import Allocator
 from ...allocators.errors import CuplugError, OutOfMemoryError
 from ...allocators.upstream import Upstream
 from ...allocators.upstreams.adaptor import UpstreamAdaptor
-from ..default_runtime import runtime_or_default
-from ..foreign_handles import stream_handle
-from ..runtime import Runtime
-from ..settings import AllocatorChoice
+from ..machine.default_runtime import runtime_or_default
+from ..machine.foreign_handles import stream_handle
+from ..machine.runtime import Runtime
+from ..machine.settings import AllocatorChoice
 from .installations import check_new, import_library, note_installed, runtime_for
 from .library_memory import LibraryMemory
 

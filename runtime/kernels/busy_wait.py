@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..runtime import Runtime
+from ..machine.runtime import Runtime
 from .source_module import SourceModule
 
 __all__ = ["wait_for"]

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ...allocators.errors import CuplugError
-from ..default_runtime import default_runtime
 from ..drivers.base import Driver
 from ..drivers.device_upstream import on_device
-from ..runtime import Runtime
+from ..machine.default_runtime import default_runtime
+from ..machine.runtime import Runtime
 from .compile.compile_cache import Cache, Entry, default_cache, encode
 from .launch.arguments import Parameter
 from .launch.global_symbol import GlobalSymbol

@@ -11,10 +11,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from ...allocators.errors import CuplugError
-from ..default_runtime import default_runtime
 from ..drivers.textures import Texels, Textures
-from ..runtime import Runtime
-from ..stream import as_stream, current_stream
+from ..machine.default_runtime import default_runtime
+from ..machine.runtime import Runtime
+from ..streams.stream import as_stream, current_stream
 from .launch.global_symbol import GlobalSymbol
 
 __all__ = ["Texture", "TextureReference"]

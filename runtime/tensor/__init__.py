@@ -15,10 +15,10 @@ The floors, lowest first; an import never runs up:
 
 from typing import Any
 
-from .. import accelerator
-from ..device_name import current_factory_device as get_default_device
-from ..device_name import device, set_default_device
-from ..stream import Event, Stream
+from ..facade import accelerator
+from ..machine.device_name import current_factory_device as get_default_device
+from ..machine.device_name import device, set_default_device
+from ..streams.stream import Event, Stream
 from . import backends as _backends  # noqa: F401 - they register themselves
 from .core.dtype_limits import finfo, iinfo
 from .core.dtypes import (

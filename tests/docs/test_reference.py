@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from cuplug.runtime.public_paths import PATHS
+from cuplug.runtime.facade.public_paths import PATHS
 
 ROOT = Path(__file__).resolve().parents[2]
 SHOWN = {

@@ -28,11 +28,15 @@ def test_there_is_no_circle(graph):
     [
         ("allocators.sizes", "from .caching import CachingAllocator\n", "allocators.caching"),
         (
-            "runtime.current",
+            "runtime.machine.current",
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .runtime import Runtime\n",
-            "runtime.runtime",
+            "runtime.machine.runtime",
         ),
-        ("runtime.stream", "def later():\n    from .copies import memcpy\n    return memcpy\n", "runtime.copies"),
+        (
+            "runtime.streams.stream",
+            "def later():\n    from ..memory.copies import memcpy\n    return memcpy\n",
+            "runtime.memory.copies",
+        ),
         ("runtime.tensor.core.shapes", "def later():\n    import cuplug\n    return cuplug\n", ""),
     ],
     ids=["at the top", "for an annotation", "in a function", "by way of the package"],

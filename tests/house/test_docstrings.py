@@ -19,7 +19,18 @@ PUBLIC = [
     *(ROOT / "runtime" / "drivers").glob("base.py"),
     *(
         path
-        for floor in ("autograd", "distributed", "nn", "optim", "amp", "utils")
+        for floor in (
+            "machine",
+            "streams",
+            "memory",
+            "facade",
+            "autograd",
+            "distributed",
+            "nn",
+            "optim",
+            "amp",
+            "utils",
+        )
         for path in (ROOT / "runtime" / floor).rglob("*.py")
     ),
     *(ROOT / "plugins" / "tracing").glob("*.py"),

@@ -63,8 +63,8 @@ def test_every_contract_holds(copy):
         ),
         (
             "allocators/sizes.py",
-            "\ndef later():\n    from ..runtime.runtime import Runtime\n    return Runtime\n",
-            "cuplug.allocators.sizes -> cuplug.runtime.runtime",
+            "\ndef later():\n    from ..runtime.machine.runtime import Runtime\n    return Runtime\n",
+            "cuplug.allocators.sizes -> cuplug.runtime.machine.runtime",
         ),
         (
             "runtime/drivers/device_upstream.py",
@@ -76,9 +76,45 @@ def test_every_contract_holds(copy):
             "\ndef later():\n    from ..tensor import methods\n    return methods\n",
             "cuplug.runtime.kernels.source_module -> cuplug.runtime.tensor.methods",
         ),
+        (
+            "runtime/machine/process.py",
+            "\nfrom ..memory import pinned\n",
+            "cuplug.runtime.machine.process -> cuplug.runtime.memory.pinned",
+        ),
+        (
+            "runtime/machine/leases.py",
+            "\ndef later():\n    from .runtime import Runtime\n    return Runtime\n",
+            "cuplug.runtime.machine.leases -> cuplug.runtime.machine.runtime",
+        ),
+        (
+            "runtime/memory/pinned.py",
+            "\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .copies import memcpy\n",
+            "cuplug.runtime.memory.pinned -> cuplug.runtime.memory.copies",
+        ),
+        (
+            "runtime/memory/memory_stats.py",
+            "\nfrom ..facade import management\n",
+            "cuplug.runtime.memory.memory_stats -> cuplug.runtime.facade.management",
+        ),
+        (
+            "runtime/facade/nvtx.py",
+            "\nfrom . import profiler\n",
+            "cuplug.runtime.facade.nvtx -> cuplug.runtime.facade.profiler",
+        ),
         ("allocators/sizes.py", "\nimport numpy\n", "cuplug.allocators.sizes -> numpy"),
     ],
-    ids=["at the top", "in a function", "for an annotation", "within the runtime", "of a library"],
+    ids=[
+        "at the top",
+        "in a function",
+        "for an annotation",
+        "within the runtime",
+        "out of the machine",
+        "within the machine",
+        "within memory",
+        "out of memory",
+        "within the face",
+        "of a library",
+    ],
 )
 def test_an_import_that_runs_up_breaks_a_contract(copy, file, code, broken):
     copy.plant(file, code)
@@ -87,10 +123,11 @@ def test_an_import_that_runs_up_breaks_a_contract(copy, file, code, broken):
     assert broken in done.stdout
 
 
-def test_every_file_of_the_runtime_has_its_floor():
+def test_every_file_of_the_runtime_has_its_storey():
+    assert {path.name for path in (ROOT / "runtime").glob("*.py")} == {"__init__.py", "cuda.py"}
     stated = (ROOT / "pyproject.toml").read_text()
-    files = {path.stem for path in (ROOT / "runtime").glob("*.py")} - {"__init__"}
-    assert not [name for name in sorted(files) if f"cuplug.runtime.{name} " not in stated.replace('"', " ")]
+    rooms = {path.parent.name for path in (ROOT / "runtime").glob("*/__init__.py")}
+    assert not [name for name in sorted(rooms) if f'"cuplug.runtime.{name}"' not in stated.replace(" | ", '" "')]
 
 
 def test_only_tools_import_the_package_itself():
@@ -103,7 +140,9 @@ def test_only_tools_import_the_package_itself():
 
 
 def test_a_circle_breaks_a_contract(copy):
-    copy.plant("runtime/stream.py", "\ndef later():\n    from .copies import memcpy\n    return memcpy\n")
+    copy.plant(
+        "runtime/streams/stream.py", "\ndef later():\n    from ..memory.copies import memcpy\n    return memcpy\n"
+    )
     done = copy.lint()
     assert done.returncode == 1, done.stdout + done.stderr
     assert "No circles between the parts of a folder BROKEN" in done.stdout
@@ -163,7 +202,7 @@ def test_every_folder_of_tests_has_its_floor_or_may_use_all():
 @pytest.mark.parametrize(
     ("folder", "source"),
     [
-        ("allocators", "from cuplug.runtime.runtime import Runtime"),
+        ("allocators", "from cuplug.runtime.machine.runtime import Runtime"),
         ("runtime", "def test():\n    import cuplug.runtime.tensor"),
         ("kernels", "from cuplug.tools.foreign.load import load"),
     ],

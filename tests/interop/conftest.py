@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cuplug.runtime.runtime import Runtime
+from cuplug.runtime.machine.runtime import Runtime
 
 PROGRAMS = Path(__file__).parent / "programs"
 

@@ -39,7 +39,7 @@ def test_workers_get_allocator_driver_and_trace_and_give_figures_and_traces_back
         return int(dask_worker.kept.nbytes)
 
     def settings() -> tuple[str, str]:
-        from cuplug.runtime.default_runtime import default_runtime
+        from cuplug.runtime.machine.default_runtime import default_runtime
 
         chosen = default_runtime().settings
         return str(chosen.allocator), str(chosen.driver)

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 from cuplug.allocators.errors import CompileError
-from cuplug.runtime.buffer import Buffer
-from cuplug.runtime.copies import memcpy
 from cuplug.runtime.kernels import SourceModule
 from cuplug.runtime.kernels.simulator.host_compiler import find_compiler
-from cuplug.runtime.runtime import Runtime
+from cuplug.runtime.machine.buffer import Buffer
+from cuplug.runtime.machine.runtime import Runtime
+from cuplug.runtime.memory.copies import memcpy
 
 SOURCES = Path(__file__).parent / "sources"
 

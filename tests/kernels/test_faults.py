@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 from cuplug.allocators.errors import DriverError
-from cuplug.runtime.copies import memcpy
 from cuplug.runtime.kernels import SourceModule
 from cuplug.runtime.kernels.simulator import host_loader
-from cuplug.runtime.runtime import Runtime
-from cuplug.runtime.stream import Stream, current_stream, stream
+from cuplug.runtime.machine.runtime import Runtime
+from cuplug.runtime.memory.copies import memcpy
+from cuplug.runtime.streams.stream import Stream, current_stream, stream
 
 pytestmark = pytest.mark.needs_sim
 one_schedule = pytest.mark.one_schedule
@@ -350,7 +350,7 @@ libc.mmap(0xFE000000000, 1 << 37, 0, flags, -1, 0)  # none of it may be read or 
 
 import numpy as np
 import cuplug
-from cuplug.runtime.copies import memcpy
+from cuplug.runtime.memory.copies import memcpy
 
 cuplug.init(driver="sim")
 for size in (500, 501, 502):

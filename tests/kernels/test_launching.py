@@ -15,8 +15,8 @@ import pytest
 from cuplug.allocators.errors import CuplugError, DriverError
 from cuplug.runtime.kernels import SourceModule
 from cuplug.runtime.kernels.launch.unrolling import Unroller
-from cuplug.runtime.runtime import Runtime
-from cuplug.runtime.stream import Stream, stream
+from cuplug.runtime.machine.runtime import Runtime
+from cuplug.runtime.streams.stream import Stream, stream
 
 pytestmark = pytest.mark.one_schedule
 SOURCE = """

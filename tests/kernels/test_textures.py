@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from cuplug.allocators.errors import CuplugError, DriverError
-from cuplug.runtime.copies import memcpy
 from cuplug.runtime.kernels import Texture
+from cuplug.runtime.memory.copies import memcpy
 
 pytestmark = pytest.mark.one_schedule
 

@@ -18,7 +18,7 @@ from cuplug.allocators.expandable import ExpandableAllocator
 from cuplug.allocators.native import is_available, why_not
 from cuplug.allocators.upstreams.null import NullUpstream
 from cuplug.plugins.manager import default_manager
-from cuplug.runtime.owner import Owner
+from cuplug.runtime.machine.owner import Owner
 
 if not is_available():
     pytest.skip(f"the native allocators are not used: {why_not()}", allow_module_level=True)

@@ -14,7 +14,7 @@ from cuplug.allocators.errors import CuplugError, DriverError
 from cuplug.allocators.events import EventKind
 from cuplug.allocators.native import is_available, why_not
 from cuplug.allocators.upstreams.null import NullUpstream
-from cuplug.runtime.owner import Owner
+from cuplug.runtime.machine.owner import Owner
 
 from ..allocators.conftest import ManualUpstream
 

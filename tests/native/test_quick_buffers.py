@@ -14,8 +14,8 @@ import pytest
 from cuplug import CuplugError, Runtime, cuda
 from cuplug.allocators.native import is_available, why_not
 from cuplug.allocators.upstreams.null import NullUpstream
-from cuplug.runtime.default_runtime import default_runtime
-from cuplug.runtime.owner import Owner
+from cuplug.runtime.machine.default_runtime import default_runtime
+from cuplug.runtime.machine.owner import Owner
 
 if not is_available():
     pytest.skip(f"the native allocators are not used: {why_not()}", allow_module_level=True)

@@ -14,8 +14,8 @@ from cuplug.allocators.errors import CuplugError
 from cuplug.allocators.expandable import ExpandableAllocator
 from cuplug.allocators.native import get_include, is_available, why_not
 from cuplug.allocators.upstreams.null import NullUpstream
-from cuplug.runtime.native_functions import allocator_functions, allocator_handle
-from cuplug.runtime.runtime import Runtime
+from cuplug.runtime.machine.runtime import Runtime
+from cuplug.runtime.memory.native_functions import allocator_functions, allocator_handle
 
 if not is_available():
     pytest.skip(f"the native allocators are not used: {why_not()}", allow_module_level=True)

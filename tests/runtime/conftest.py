@@ -5,7 +5,7 @@ from typing import Any
 
 import cuplug
 import pytest
-from cuplug.runtime.runtime import Runtime
+from cuplug.runtime.machine.runtime import Runtime
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from cuplug import CuplugError, Runtime
-from cuplug.runtime.arena import arena
+from cuplug.runtime.memory.arena import arena
 
 pytestmark = pytest.mark.one_schedule
 

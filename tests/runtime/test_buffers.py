@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 from cuplug import Buffer, CuplugError, OutOfMemoryError
-from cuplug.runtime.copies import memcpy, memset
-from cuplug.runtime.device import device
-from cuplug.runtime.runtime import Runtime
-from cuplug.runtime.stream import Stream, stream
+from cuplug.runtime.machine.device import device
+from cuplug.runtime.machine.runtime import Runtime
+from cuplug.runtime.memory.copies import memcpy, memset
+from cuplug.runtime.streams.stream import Stream, stream
 
 one_schedule = pytest.mark.one_schedule
 LARGE = 64 << 20

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 from cuplug import CuplugError, DeviceMismatchError, DriverError, Runtime
-from cuplug.runtime.copies import memcpy, memset
-from cuplug.runtime.device import device, enable_peer_access, synchronize
-from cuplug.runtime.pinned import alloc_pinned
-from cuplug.runtime.stream import Stream, current_stream, stream
+from cuplug.runtime.machine.device import device, enable_peer_access, synchronize
+from cuplug.runtime.memory.copies import memcpy, memset
+from cuplug.runtime.memory.pinned import alloc_pinned
+from cuplug.runtime.streams.stream import Stream, current_stream, stream
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from cuplug import CuplugError, DriverError, Runtime
-from cuplug.runtime.device import current_device, device, device_index, set_device
+from cuplug.runtime.machine.device import current_device, device, device_index, set_device
 
 pytestmark = pytest.mark.one_schedule
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 from cuplug import CuplugError, DriverError
-from cuplug.runtime.copies import memcpy, memset
-from cuplug.runtime.runtime import Runtime
-from cuplug.runtime.stream import Event, Stream
+from cuplug.runtime.machine.runtime import Runtime
+from cuplug.runtime.memory.copies import memcpy, memset
+from cuplug.runtime.streams.stream import Event, Stream
 
 
 def test_an_event_that_marks_nothing_has_been_reached(runtime: Runtime) -> None:

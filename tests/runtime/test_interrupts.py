@@ -21,17 +21,16 @@ import cuplug
 import numpy as np
 import pytest
 from cuplug import CuplugError, Runtime
-from cuplug.runtime import default_runtime as default
-from cuplug.runtime import owner
-from cuplug.runtime.copies import memcpy
-from cuplug.runtime.device import current_device, device, synchronize
-from cuplug.runtime.pinned import alloc_pinned, pinned_allocator
-from cuplug.runtime.stream import Event, Stream, current_stream, default_stream, stream
+from cuplug.runtime.machine import default_runtime as default
+from cuplug.runtime.machine.device import current_device, device, synchronize
+from cuplug.runtime.memory.copies import memcpy
+from cuplug.runtime.memory.pinned import alloc_pinned, pinned_allocator
+from cuplug.runtime.streams.stream import Event, Stream, current_stream, default_stream, stream
 
 pytestmark = [pytest.mark.one_schedule, pytest.mark.needs_sim]
 
-FOLDER = str(Path(default.__file__).parent)
-OWNERS = {str(Path(owner.__file__).with_name(name)) for name in ("owner.py", "leases.py")}
+RUNTIME = Path(default.__file__).parents[1]
+STOREYS = {str(RUNTIME / storey) for storey in ("machine", "streams", "memory", "facade")}
 NBYTES = 4096
 HANDLES = 2
 TAKEN: weakref.WeakKeyDictionary[Runtime, int] = weakref.WeakKeyDictionary()
@@ -44,11 +43,11 @@ class Injection(KeyboardInterrupt):
 
 @functools.cache  # every call of a function asks
 def _is_the_runtimes(file: str) -> bool:
-    return str(Path(file).parent) == FOLDER or file in OWNERS
+    return str(Path(file).parent) in STOREYS
 
 
 class RaisesAtLine:
-    """Raises at one line of all those that run in files directly in ``runtime/``, or of owners, by its number."""
+    """Raises at one line of all those that run in the storeys of ``runtime/``, by its number."""
 
     def __init__(self, number: int) -> None:
         self.number = number

@@ -12,12 +12,12 @@ from cuplug.allocators.direct import DirectAllocator
 from cuplug.plugins.bundled import Bundled
 from cuplug.plugins.manager import PluginManager, default_manager
 from cuplug.plugins.specs import hookimpl
-from cuplug.runtime.copies import memcpy, memset
 from cuplug.runtime.drivers.base import driver_error
 from cuplug.runtime.drivers.sim import SimDriver
-from cuplug.runtime.pinned import alloc_pinned
-from cuplug.runtime.process import leave_open
-from cuplug.runtime.stream import Event, Stream, stream
+from cuplug.runtime.machine.process import leave_open
+from cuplug.runtime.memory.copies import memcpy, memset
+from cuplug.runtime.memory.pinned import alloc_pinned
+from cuplug.runtime.streams.stream import Event, Stream, stream
 
 pytestmark = [pytest.mark.one_schedule, pytest.mark.needs_sim]
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 from cuplug import OutOfMemoryError, Runtime
-from cuplug.runtime import memory_stats as stats
-from cuplug.runtime.copies import memset
+from cuplug.runtime.memory import memory_stats as stats
+from cuplug.runtime.memory.copies import memset
 
 pytestmark = pytest.mark.one_schedule
 MIB = 1 << 20

@@ -10,8 +10,8 @@ from typing import Any
 import cuplug
 import pytest
 from cuplug import Runtime
-from cuplug.runtime.pinned import alloc_pinned
-from cuplug.runtime.stream import Event, ExternalStream, Stream
+from cuplug.runtime.memory.pinned import alloc_pinned
+from cuplug.runtime.streams.stream import Event, ExternalStream, Stream
 
 pytestmark = pytest.mark.one_schedule
 

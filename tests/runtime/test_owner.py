@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.upstreams.null import NullUpstream
-from cuplug.runtime.owner import Owner, settle_owners
+from cuplug.runtime.machine.owner import Owner, settle_owners
 
 
 class Interrupted(CachingAllocator):

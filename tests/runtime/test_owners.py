@@ -12,10 +12,10 @@ import pytest
 from cuplug import Buffer, Runtime
 from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.events import EventKind
-from cuplug.runtime.arena import arena
-from cuplug.runtime.default_runtime import default_runtime
 from cuplug.runtime.drivers.sim import SimDriver
-from cuplug.runtime.stream import Stream
+from cuplug.runtime.machine.default_runtime import default_runtime
+from cuplug.runtime.memory.arena import arena
+from cuplug.runtime.streams.stream import Stream
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from cuplug import CuplugError, Runtime
-from cuplug.runtime.copies import memcpy
 from cuplug.runtime.drivers.base import PER_THREAD_STREAM
-from cuplug.runtime.pinned import alloc_pinned, pinned_allocator
-from cuplug.runtime.stream import ExternalStream, Stream
+from cuplug.runtime.memory.copies import memcpy
+from cuplug.runtime.memory.pinned import alloc_pinned, pinned_allocator
+from cuplug.runtime.streams.stream import ExternalStream, Stream
 
 pytestmark = pytest.mark.one_schedule
 NBYTES = 1 << 20

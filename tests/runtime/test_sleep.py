@@ -20,14 +20,14 @@ from cuplug.allocators.native import is_available
 from cuplug.allocators.planned import PlannedAllocator
 from cuplug.allocators.planning import Cycle, Plan
 from cuplug.plugins.tracing.reader import read_trace
-from cuplug.runtime.copies import memcpy, memset
-from cuplug.runtime.device import synchronize
 from cuplug.runtime.drivers.sim import SimDriver
-from cuplug.runtime.memory_sleep import memory_tag, sleep, wake
-from cuplug.runtime.memory_stats import empty_cache, mem_get_info, memory_snapshot, memory_stats, memory_summary
-from cuplug.runtime.pinned import alloc_pinned, made_pinned_allocators, pinned_allocator
-from cuplug.runtime.runtime import Runtime
-from cuplug.runtime.stream import Stream
+from cuplug.runtime.machine.device import synchronize
+from cuplug.runtime.machine.runtime import Runtime
+from cuplug.runtime.memory.copies import memcpy, memset
+from cuplug.runtime.memory.memory_sleep import memory_tag, sleep, wake
+from cuplug.runtime.memory.memory_stats import empty_cache, mem_get_info, memory_snapshot, memory_stats, memory_summary
+from cuplug.runtime.memory.pinned import alloc_pinned, made_pinned_allocators, pinned_allocator
+from cuplug.runtime.streams.stream import Stream
 
 SEEDS = int(os.environ.get("CUPLUG_SLEEP_SEEDS", "2"))
 KIB, MIB = 1 << 10, 1 << 20

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuplug.runtime.copies import memcpy, memset
 from cuplug.runtime.drivers.base import PER_THREAD_STREAM
-from cuplug.runtime.runtime import Runtime
-from cuplug.runtime.stream import ExternalStream, Stream, as_stream, current_stream, default_stream, stream
+from cuplug.runtime.machine.runtime import Runtime
+from cuplug.runtime.memory.copies import memcpy, memset
+from cuplug.runtime.streams.stream import ExternalStream, Stream, as_stream, current_stream, default_stream, stream
 
 one_schedule = pytest.mark.one_schedule
 

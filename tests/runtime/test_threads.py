@@ -6,9 +6,9 @@ import threading
 from typing import Any
 
 import pytest
-from cuplug.runtime.device import device
-from cuplug.runtime.runtime import Runtime
-from cuplug.runtime.stream import Stream, current_stream, stream
+from cuplug.runtime.machine.device import device
+from cuplug.runtime.machine.runtime import Runtime
+from cuplug.runtime.streams.stream import Stream, current_stream, stream
 
 pytestmark = pytest.mark.one_schedule
 

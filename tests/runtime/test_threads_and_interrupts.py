@@ -12,11 +12,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from cuplug.runtime.buffer import Buffer
-from cuplug.runtime.copies import memcpy, memset
-from cuplug.runtime.device import device, synchronize
-from cuplug.runtime.runtime import Runtime
-from cuplug.runtime.stream import Stream, stream
+from cuplug.runtime.machine.buffer import Buffer
+from cuplug.runtime.machine.device import device, synchronize
+from cuplug.runtime.machine.runtime import Runtime
+from cuplug.runtime.memory.copies import memcpy, memset
+from cuplug.runtime.streams.stream import Stream, stream
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers"),

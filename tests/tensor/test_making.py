@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cuplug.runtime.device_name import device
+from cuplug.runtime.machine.device_name import device
 from cuplug.runtime.tensor.core.storage import Storage, make_storage
 from cuplug.runtime.tensor.core.tensor import Tensor, make_tensor
 

@@ -16,7 +16,7 @@ import cuplug
 import cuplug.cuda
 import cuplug.interop
 import pytest
-from cuplug.runtime import public_paths
+from cuplug.runtime.facade import public_paths
 
 pytestmark = pytest.mark.one_schedule
 

@@ -18,7 +18,7 @@ from ...plugins.manager import PluginManager, default_manager
 from ...runtime.kernels.compile.compile_cache import default_cache
 from ...runtime.kernels.compile.gpu_compiler import find_nvcc, nvcc_version
 from ...runtime.kernels.simulator.host_compiler import find_compiler
-from ...runtime.settings import Settings
+from ...runtime.machine.settings import Settings
 
 __all__ = ["Check", "State", "check_machine"]
 

@@ -12,7 +12,7 @@ from itertools import cycle, islice
 from typing import Any
 
 from ... import cuda
-from ...runtime.default_runtime import default_runtime
+from ...runtime.machine.default_runtime import default_runtime
 
 __all__ = ["contenders"]
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from ... import cuda
 from ...allocators.native import is_available, why_not
-from ...runtime.default_runtime import default_runtime
+from ...runtime.machine.default_runtime import default_runtime
 from ..foreign.load import load
 from ..replaying.program import Program, decode
 

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from ... import cuda
-from ...runtime.default_runtime import default_runtime
 from ...runtime.kernels import SourceModule
 from ...runtime.kernels.compile.gpu_compiler import compile_for_gpu
+from ...runtime.machine.default_runtime import default_runtime
 
 __all__ = ["contenders", "first_calls"]
 

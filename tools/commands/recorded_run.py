@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ... import interop, shutdown
-from ...runtime.default_runtime import default_runtime, is_initialized
+from ...runtime.machine.default_runtime import default_runtime, is_initialized
 from ..console import ClosedOutput, UsageError
 
 __all__ = ["check_target", "run_recorded"]

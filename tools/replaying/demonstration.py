@@ -14,7 +14,7 @@ from ...allocators.events import EventKind
 from ...plugins.manager import default_manager
 from ...plugins.tracing.reader import read_trace
 from ...plugins.tracing.trace_in_memory import Trace
-from ...runtime.runtime import Runtime
+from ...runtime.machine.runtime import Runtime
 from ..analysis.blocks import find_blocks
 from ..analysis.summarize import summarize
 from ..foreign.load import load

@@ -7,8 +7,8 @@ need not be installed: programs run as they are.
 from __future__ import annotations
 
 from ....plugins.selection import parse_selection
-from ...default_runtime import default_runtime, init, is_initialized
-from ...settings import AllocatorChoice, Settings
+from ...machine.default_runtime import default_runtime, init, is_initialized
+from ...machine.settings import AllocatorChoice, Settings
 from ..installations import check_new, note_installed
 from . import shadowing, under_pycuda
 from .under_pycuda import DeviceMemoryPool, allocator

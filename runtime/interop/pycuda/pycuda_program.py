@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ....allocators.errors import CuplugError
-from ...default_runtime import init
+from ...machine.default_runtime import init
 from . import install
 
 __all__ = ["main"]

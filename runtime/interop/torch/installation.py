@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from ....allocators.errors import CuplugError
 from ....allocators.native import is_available, why_not
-from ...native_functions import allocator_handle
-from ...process import leave_open
-from ...settings import AllocatorChoice
+from ...machine.process import leave_open
+from ...machine.settings import AllocatorChoice
+from ...memory.native_functions import allocator_handle
 from ..installations import check_new, import_library, note_installed, runtime_for
 
 if TYPE_CHECKING:
-    from ...runtime import Runtime
+    from ...machine.runtime import Runtime
 
 __all__ = ["VARIABLE", "check", "install", "is_installed"]
 

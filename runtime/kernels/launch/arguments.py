@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ...buffer import Buffer
+from ...machine.buffer import Buffer
 
 __all__ = ["ADDRESS_FORMS", "AddressForm", "Packer", "Packing", "Parameter"]
 

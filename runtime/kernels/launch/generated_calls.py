@@ -15,13 +15,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ...runtime_upstream import PER_THREAD_KEY
+from ...machine.runtime_upstream import PER_THREAD_KEY
 from .arguments import ADDRESS_FORMS, Packer
 from .target import Target
 from .unrolling import Unroller
 
 if TYPE_CHECKING:
-    from ...runtime import Runtime
+    from ...machine.runtime import Runtime
 
 __all__ = ["MISSING", "generate_call", "generate_prepared_call"]
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...copies import memcpy
+from ...memory.copies import memcpy
 
 if TYPE_CHECKING:
-    from ...runtime import Runtime
+    from ...machine.runtime import Runtime
 
 __all__ = ["GlobalSymbol"]
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ....allocators.errors import CuplugError
 from ...drivers.base import Dim3, Driver, FunctionAttributes
-from ...foreign_handles import stream_handle
-from ...runtime_upstream import PER_THREAD_KEY, driver_handle
+from ...machine.foreign_handles import stream_handle
+from ...machine.runtime_upstream import PER_THREAD_KEY, driver_handle
 from .arguments import Packer, Parameter
 from .generated_calls import generate_call, generate_prepared_call
 from .target import Target, launch
@@ -19,7 +19,7 @@ from .target import Target, launch
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from ...runtime import Runtime
+    from ...machine.runtime import Runtime
 
 __all__ = ["Function", "PreparedLaunch"]
 

@@ -15,7 +15,7 @@ from ....allocators.core_choice import VARIABLE
 from ...drivers.base import Dim3, Driver
 
 if TYPE_CHECKING:
-    from ...current import Current
+    from ...machine.current import Current
 
 __all__ = ["python_form", "quick_copy", "quick_execute", "quick_launch", "quick_maker"]
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ....allocators.errors import DriverError
 from ...drivers.base import Dim3, Driver
-from ...stream import ExternalStream, as_stream
+from ...streams.stream import ExternalStream, as_stream
 from .arguments import ADDRESS_FORMS, Packer
 
 if TYPE_CHECKING:
-    from ...current import Current
-    from ...runtime import Runtime
+    from ...machine.current import Current
+    from ...machine.runtime import Runtime
 
 __all__ = ["Slot", "Target", "launch"]
 

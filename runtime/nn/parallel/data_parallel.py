@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....allocators.errors import CuplugError
-from ...device import device_count
-from ...device_name import device as Device  # noqa: N812 - torch's class has a small name
+from ...machine.device import device_count
+from ...machine.device_name import device as Device  # noqa: N812 - torch's class has a small name
 from ...tensor.places.registry import place_of
 from ..module import Module
 from .mirrors import Mirrors

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...autograd.gradient_streams import stream_at
-from ...copies import copy_pieces
+from ...memory.copies import copy_pieces
 from ...tensor.backends.device_place import DevicePlace
 from ...tensor.core.layout import Layout
 from ...tensor.core.storage import Storage

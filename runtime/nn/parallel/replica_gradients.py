@@ -14,7 +14,7 @@ from typing import Any
 from ...autograd.grad_mode import recording
 from ...autograd.gradient_streams import stream_at
 from ...autograd.graph import Node, attach, edge_of
-from ...copies import copy_pieces
+from ...memory.copies import copy_pieces
 from ...tensor.backends.device_place import DevicePlace
 from ...tensor.core.dtypes import uint8
 from ...tensor.core.layout import Layout

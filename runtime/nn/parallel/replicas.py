@@ -9,8 +9,8 @@ from typing import Any
 from ....allocators.errors import CuplugError
 from ...autograd.grad_mode import recording
 from ...autograd.graph import numbering
-from ...device import device as current
-from ...device_name import device as Device  # noqa: N812 - torch's class has a small name
+from ...machine.device import device as current
+from ...machine.device_name import device as Device  # noqa: N812 - torch's class has a small name
 from ...tensor.backends.device_place import DevicePlace
 from ...tensor.core.tensor import Tensor
 from ...tensor.places.registry import place_of

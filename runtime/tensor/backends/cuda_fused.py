@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from ...drivers.base import Dim3
 from ...kernels.launch.unrolling import Unroller
-from ...runtime import Runtime
+from ...machine.runtime import Runtime
 from ..core.dtypes import dtype
 from ..core.layout import Layout
 from ..core.tensor import address_of

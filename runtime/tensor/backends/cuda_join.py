@@ -8,7 +8,7 @@ from struct import pack
 from typing import Protocol
 
 from ...drivers.base import Dim3
-from ...runtime import Runtime
+from ...machine.runtime import Runtime
 from ..core.layout import Layout
 from ..core.tensor import Tensor
 from ..places.place import Kernel

@@ -10,8 +10,8 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from ...current import Current
 from ...drivers.base import Dim3
+from ...machine.current import Current
 from ..core.dtypes import dtype
 from ..core.tensor import Tensor
 from ..places.optimizer_table import Update

@@ -9,14 +9,14 @@ from functools import cache
 from struct import Struct
 from typing import Any
 
-from ...current import Current
 from ...drivers.base import Dim3
 from ...kernels import SourceModule
 from ...kernels.launch.quick_calls import quick_copy, quick_launch
 from ...kernels.launch.target import Target
 from ...kernels.launch.unrolling import Unroller
-from ...runtime import Runtime
-from ...runtime_upstream import PER_THREAD_KEY
+from ...machine.current import Current
+from ...machine.runtime import Runtime
+from ...machine.runtime_upstream import PER_THREAD_KEY
 from ..core.dtypes import dtype, int64
 from ..core.layout import Layout
 from ..core.shapes import Shape

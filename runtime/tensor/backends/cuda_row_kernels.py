@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from ...drivers.base import Dim3
-from ...runtime import Runtime
+from ...machine.runtime import Runtime
 from ..core.dtypes import dtype, int64
 from ..core.layout import Layout
 from ..core.storage import Storage

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...stream import Event
+from ...streams.stream import Event
 from ..core.shapes import Shape
 from ..core.tensor import Tensor
 from ..places.library_table import Choosing

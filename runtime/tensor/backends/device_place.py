@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...buffer import Buffer
-from ...copies import memcpy
-from ...current import Current
-from ...device_name import device
-from ...owner import unsettled
-from ...runtime import Runtime
-from ...stream import ExternalStream, Stream, default_stream
+from ...machine.buffer import Buffer
+from ...machine.current import Current
+from ...machine.device_name import device
+from ...machine.owner import unsettled
+from ...machine.runtime import Runtime
+from ...memory.copies import memcpy
+from ...streams.stream import ExternalStream, Stream, default_stream
 from ..core.layout import Layout
 from ..core.storage import Storage, make_storage
 from ..core.tensor import Tensor, make_tensor

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....allocators.errors import OutOfMemoryError
-from ...device_name import CPU
+from ...machine.device_name import CPU
 from ..core.dtypes import dtype
 from ..core.layout import Layout
 from ..core.storage import ArrayStorage, Storage

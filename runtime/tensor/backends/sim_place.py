@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...kernels.launch.unrolling import Unroller
-from ...runtime import Runtime
+from ...machine.runtime import Runtime
 from ..core.layout import Layout
 from ..core.tensor import Tensor, address_of
 from ..places.place import Kernel

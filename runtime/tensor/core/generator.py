@@ -5,8 +5,8 @@ from __future__ import annotations
 import secrets
 from typing import Any, ClassVar
 
-from ...device_name import CPU
-from ...device_name import device as device_named
+from ...machine.device_name import CPU
+from ...machine.device_name import device as device_named
 from .tensor_errors import ArgumentError
 
 __all__ = ["Generator", "default_generator", "initial_seed", "manual_seed", "seed"]

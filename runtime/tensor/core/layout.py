@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any, ClassVar
 
-from ...device_name import device
+from ...machine.device_name import device
 from .dtypes import dtype
 from .shapes import Shape, Size, contiguous_strides, is_contiguous, iteration_strides
 from .tensor_errors import ShapeError

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...default_runtime import default_runtime
-from ...device_name import device
 from ...kernels.launch.quick_calls import quick_maker
-from ...pinned import alloc_pinned
-from ...runtime import Runtime
+from ...machine.default_runtime import default_runtime
+from ...machine.device_name import device
+from ...machine.runtime import Runtime
+from ...memory.pinned import alloc_pinned
 from .layout import Location
 from .tensor_errors import ArgumentError
 

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ...device_name import device
 from ...kernels.launch.quick_calls import quick_maker
+from ...machine.device_name import device
 from .absent import ABSENT_OF_TENSORS
 from .dtypes import dtype
 from .gradient_seam import engine

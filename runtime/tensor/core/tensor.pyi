@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy.typing as npt
 
-from ...device_name import device as _device
+from ...machine.device_name import device as _device
 from .dtypes import dtype as _dtype
 from .generator import Generator
 from .layout import Layout

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...device_name import device as Device  # noqa: N812 - torch's class has a small name
+from ...machine.device_name import device as Device  # noqa: N812 - torch's class has a small name
 from ..backends.device_place import DevicePlace
 from ..core.memory_formats import channels_last, channels_last_3d
 from ..core.shapes import existing_axis

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...default_runtime import default_runtime
-from ...device_name import device as Device  # noqa: N812 - torch's class has a small name
+from ...machine.default_runtime import default_runtime
+from ...machine.device_name import device as Device  # noqa: N812 - torch's class has a small name
 from ..backends.host_place import HOST
 from ..core.dtypes import bfloat16, bool_, dtype, dtype_of, float16, float32, float64, int8, int16, int32, int64, uint8
 from ..core.gradient_seam import engine

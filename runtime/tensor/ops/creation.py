@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...device_name import current_factory_device
+from ...machine.device_name import current_factory_device
 from ..core.dtypes import dtype, dtype_of, get_default_dtype, int64, promote_types, scalar_dtype
 from ..core.dtypes import from_numpy as dtype_from_numpy
 from ..core.gradient_seam import required

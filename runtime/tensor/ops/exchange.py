@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...foreign_handles import device_of as ordinal_of
+from ...machine.foreign_handles import device_of as ordinal_of
 from ..backends.device_place import DevicePlace
 from ..core.dtypes import dtype_of, get_default_dtype
 from ..core.dtypes import from_numpy as dtype_from_numpy

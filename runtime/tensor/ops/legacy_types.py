@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...device_name import device as torch_device
+from ...machine.device_name import device as torch_device
 from ..core.dtypes import (
     bfloat16,
     bool_,

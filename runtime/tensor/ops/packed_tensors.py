@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...copies import copy_pieces
+from ...memory.copies import copy_pieces
 from ..backends.device_place import DevicePlace
 from ..core.dtypes import dtype, float32, float64
 from ..core.layout import Layout

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ....allocators.errors import DeviceMismatchError
-from ...device import device_count
-from ...device_name import current_factory_device, device
+from ...machine.device import device_count
+from ...machine.device_name import current_factory_device, device
 from ..core.dtype_limits import finfo
 from ..core.dtypes import bool_, dtype, dtype_of, get_default_dtype, int64, uint8
 from ..core.generator import Generator, default_generator

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ...device import device_count
-from ...device_name import device
+from ...machine.device import device_count
+from ...machine.device_name import device
 from ..core.generator import Generator, initial_seed, manual_seed, seed
 from ..core.generator import default_generator as _generator_of
 from ..core.tensor_errors import ArgumentError

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ...device_name import device
+from ...machine.device_name import device
 from ..backends.host_place import HOST
 from ..core.dtypes import ALL, UNSIGNED, dtype, uint8
 from ..core.layout import Layout

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...default_runtime import default_runtime
-from ...device_name import device
-from ...runtime import Runtime
+from ...machine.default_runtime import default_runtime
+from ...machine.device_name import device
+from ...machine.runtime import Runtime
 from .place import Place
 
 __all__ = ["place_of", "place_on", "serve_cpu", "serve_devices"]

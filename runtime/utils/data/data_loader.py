@@ -10,7 +10,7 @@ from itertools import repeat
 from typing import Any
 
 from ....plugins.tracing.training_scope import DATA, in_phase, scope
-from ... import accelerator
+from ...facade import accelerator
 from ...tensor.core.tensor import Tensor
 from ...tensor.core.tensor_errors import ArgumentError
 from .collation import batch_of, default_collate, default_convert, mapped

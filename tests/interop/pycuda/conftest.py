@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import cuplug
 import pytest
-from cuplug.runtime.runtime import Runtime
+from cuplug.runtime.machine.runtime import Runtime
 
 
 @pytest.fixture

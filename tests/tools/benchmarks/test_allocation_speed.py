@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cuplug.runtime.default_runtime import init, shutdown
+from cuplug.runtime.machine.default_runtime import init, shutdown
 from cuplug.tools.benchmarks.allocation_speed import contenders
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from cuplug.allocators.errors import CompileError
-from cuplug.runtime.default_runtime import init, shutdown
 from cuplug.runtime.kernels.simulator.host_compiler import find_compiler
+from cuplug.runtime.machine.default_runtime import init, shutdown
 from cuplug.tools.benchmarks.launch_speed import contenders, first_calls
 
 

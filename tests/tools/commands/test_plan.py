@@ -16,8 +16,8 @@ from cuplug.allocators.upstreams.null import NullUpstream
 from cuplug.plugins.manager import default_manager
 from cuplug.plugins.specs import hookimpl
 from cuplug.plugins.tracing.writer import TraceWriter
-from cuplug.runtime.memory_stats import memory_stats, memory_summary
-from cuplug.runtime.runtime import Runtime
+from cuplug.runtime.machine.runtime import Runtime
+from cuplug.runtime.memory.memory_stats import memory_stats, memory_summary
 from cuplug.tools.replaying import one_replay
 
 from ..conftest import Command

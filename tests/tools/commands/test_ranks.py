@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cuplug.runtime.runtime import Runtime
+from cuplug.runtime.machine.runtime import Runtime
 
 from ..conftest import Command
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cuplug.runtime.runtime import Runtime
+from cuplug.runtime.machine.runtime import Runtime
 from cuplug.tools.analysis.sites import Site
 from cuplug.tools.analysis.summarize import SizeClass, summarize
 from cuplug.tools.foreign.load import load

@@ -9,8 +9,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from ....default_runtime import default_runtime
-from ....runtime import Runtime
+from ....machine.default_runtime import default_runtime
+from ....machine.runtime import Runtime
 from ...library_memory import LibraryMemory
 from .driver_constants import ctx_flags, device_attribute, func_cache, limit, shared_config
 from .driver_errors import LogicError, lacking, translated

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime import Runtime
+from ....machine.runtime import Runtime
 from .device_contexts import current_ordinal, library_memory, runtime
 from .driver_errors import LogicError, lacking, translated
 from .page_locked import page_locked_base

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ....pinned import PinnedMemory, pinned_allocator
+from ....memory.pinned import PinnedMemory, pinned_allocator
 from .device_contexts import runtime
 from .driver_errors import LogicError, lacking, translated
 

@@ -1,0 +1,1 @@
+"""What looks like ``torch.cuda`` beside ``runtime/cuda.py``, and where torch's paths lead."""

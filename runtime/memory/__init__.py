@@ -1,0 +1,1 @@
+"""Memory: page-locked, copied, counted, put to sleep."""

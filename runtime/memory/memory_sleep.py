@@ -1,0 +1,155 @@
+"""Memory that sleeps: given back to its device for a while, at addresses that stay (``allocators/sleeping.py``)."""
+
+from __future__ import annotations
+
+from ...allocators.errors import CuplugError
+from ...allocators.sleeping import cannot_sleep
+from ...allocators.tags import check_tag_name, known_tags, memory_tag, tag_number
+from ..machine.checks import flag
+from ..machine.default_runtime import runtime_or_default
+from ..machine.runtime import Runtime
+from ..streams.stream import Stream
+from .pinned import PinnedMemory, pinned_allocator
+
+__all__ = ["memory_tag", "sleep", "wake"]
+
+_HOST = 0
+"""The key under which the host itself uses page-locked memory."""
+
+
+def sleep(tag: str, keep: bool = True, *, runtime: Runtime | None = None) -> int:
+    """Give the memory of what was allocated within ``memory_tag(tag)`` back to its devices, and keep the addresses.
+
+    It waits for all work on these devices first. Buffers, tensors, views, arguments of prepared launches and captured
+    graphs stay valid, and may be freed; using them before ``wake(tag)`` is an illegal access. Memory that sleeps
+    already, or a tag of which nothing is left, is passed over.
+
+    Args:
+        tag: the name that ``memory_tag`` had.
+        keep: whether to copy the contents to page-locked host memory. Otherwise they are undefined after ``wake``.
+        runtime: the default runtime, if left out.
+
+    Returns:
+        The bytes given back, on all devices together.
+
+    Raises:
+        OutOfMemoryError: the host cannot lock that much memory. On that device nothing sleeps.
+        CuplugError: the allocator cannot put memory to sleep; ``expandable`` can.
+        DriverError: a device is in a sticky error state, or a call failed.
+        ValueError: nothing was ever tagged so.
+        TypeError: ``tag`` is no name, or ``keep`` no truth value.
+    """
+    runtime, keep = runtime_or_default(runtime), flag(keep, "keep")
+    _check_tag(tag)
+    released = 0
+    for ordinal in range(runtime.device_count()):
+        allocator = runtime.find_allocator(ordinal)
+        if allocator is None:
+            continue
+        if not allocator.can_sleep:
+            raise _cannot(runtime)
+        _name_in_trace(runtime, tag)
+        runtime.device(ordinal).synchronize()
+        released += allocator.sleep(tag, keep=_Keeper(runtime, ordinal).keep if keep else None)
+    return released
+
+
+def wake(tag: str, *, runtime: Runtime | None = None) -> int:
+    """Bring what ``sleep(tag)`` gave back to the same addresses, with the contents if those were kept.
+
+    Where memory is short, it is made as for an allocation: cached memory goes back, and the hooks for that case are
+    asked. If that does not help, the memory sleeps on. Memory that is awake is passed over.
+
+    Args:
+        tag: the name that ``memory_tag`` had.
+        runtime: the default runtime, if left out.
+
+    Returns:
+        The bytes taken, on all devices together.
+
+    Raises:
+        OutOfMemoryError: there is no room on a device. There the memory sleeps on.
+        CuplugError: the allocator cannot put memory to sleep; ``expandable`` can.
+        DriverError: a device is in a sticky error state, or a call failed.
+        ValueError: nothing was ever tagged so.
+        TypeError: ``tag`` is no name.
+    """
+    runtime = runtime_or_default(runtime)
+    _check_tag(tag)
+    taken = 0
+    for ordinal in range(runtime.device_count()):
+        allocator = runtime.find_allocator(ordinal)
+        if allocator is None:
+            continue
+        if not allocator.can_sleep:
+            raise _cannot(runtime)
+        taken += allocator.wake(tag)
+    return taken
+
+
+class _Keeper:
+    """Keeps contents of one device's memory in page-locked memory, by copies on a stream of its own."""
+
+    def __init__(self, runtime: Runtime, ordinal: int) -> None:
+        self.runtime = runtime
+        self.ordinal = ordinal
+        self.stream = Stream(ordinal, runtime=runtime)
+        self.allocator = pinned_allocator(runtime, private=True)
+
+    def keep(self, address: int, nbytes: int) -> _PinnedCopy:
+        """Queue a copy of what stands at ``address``."""
+        return _PinnedCopy(self, address, nbytes)
+
+
+class _PinnedCopy:
+    """A block's contents in page-locked memory."""
+
+    __slots__ = ("_address", "_keeper", "_memory", "_nbytes")
+
+    def __init__(self, keeper: _Keeper, address: int, nbytes: int) -> None:
+        self._keeper = keeper
+        self._address = address
+        self._nbytes = nbytes
+        self._memory = PinnedMemory.allocate(keeper.allocator, nbytes, stream=_HOST)
+        # Dropped before its copies are done, it waits for them.
+        self._memory.used_by(keeper.ordinal, keeper.stream.cuda_stream)
+        runtime = keeper.runtime
+        with runtime.on_device(keeper.ordinal):
+            runtime.driver.memcpy_dtoh(
+                self._memory.block.address, address, nbytes, stream=keeper.stream.cuda_stream
+            )  # fmt: skip
+
+    def restore(self) -> None:
+        """Queue the way back."""
+        keeper = self._keeper
+        with keeper.runtime.on_device(keeper.ordinal):
+            keeper.runtime.driver.memcpy_htod(
+                self._address, self._memory.block.address, self._nbytes, stream=keeper.stream.cuda_stream
+            )
+
+    def wait(self) -> None:
+        """Block until what was queued last is done."""
+        self._keeper.stream.synchronize()
+
+
+def _check_tag(tag: str) -> None:
+    if tag_number(check_tag_name(tag)) is None:
+        known = ", ".join(map(repr, known_tags())) or "none"
+        raise ValueError(
+            f"nothing was ever tagged {tag!r}: allocate within cuplug.cuda.memory_tag({tag!r}); tags up to now: {known}"
+        )
+
+
+def _cannot(runtime: Runtime) -> CuplugError:
+    chosen = runtime.settings.allocator
+    name = chosen if isinstance(chosen, str) else "that was chosen"
+    how = ': cuplug.init(allocator="expandable"), or CUPLUG_ALLOCATOR=expandable'
+    return cannot_sleep(f"the allocator {name}", how)
+
+
+def _name_in_trace(runtime: Runtime, tag: str) -> None:
+    """Let the trace, if there is one, know the name that goes with the number in its events."""
+    number = tag_number(tag)
+    if runtime.recorder is not None and number not in runtime.shared.setdefault("tags in the trace", set()):
+        runtime.recorder.describe(tags={str(number): tag})
+        runtime.shared["tags in the trace"].add(number)
