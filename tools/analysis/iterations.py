@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ...allocators.events import EventKind
 from ...plugins.tracing.trace_in_memory import Trace
-from .sites import program_frame
+from .sites import SiteNames, without_noise
 
 __all__ = ["Alignment", "Changed", "align"]
 
@@ -69,6 +69,7 @@ class _Run:
 
     def __init__(self, trace: Trace, device: int) -> None:
         self.trace = trace
+        self.sites = SiteNames(trace)
         events = trace.events[trace.events["device"] == device]
         self.origin = int(events["time"][0]) if len(events) else 0
         self.end = (int(events["time"][-1]) - self.origin) / 1e9 if len(events) else 0.0
@@ -76,7 +77,7 @@ class _Run:
         self.seconds: Times = (asked["time"] - self.origin) / 1e9
         self.requested = asked["requested"]
         self.contexts, self.context = np.unique(asked["context"], return_inverse=True)
-        self.stacks = [tuple(map(str, trace.stack(number))) for number in self.contexts.tolist()]
+        self.stacks = [tuple(map(str, without_noise(trace.stack(number)))) for number in self.contexts.tolist()]
 
     def markers(self) -> dict[Hashable, Times]:
         """When the program set markers, by their names without numbers."""
@@ -147,8 +148,7 @@ def _changes(
 ) -> list[Changed]:
     counts: list[dict[int, int]] = []
     for run, (context, requested) in zip(runs, asked, strict=True):
-        of = [places.setdefault(str(program_frame(run.trace.stack(number)) or "no call stack"), len(places))
-              for number in run.contexts.tolist()]  # fmt: skip
+        of = [places.setdefault(run.sites.of(number), len(places)) for number in run.contexts.tolist()]
         keys = np.array(of, np.int64)[context] << 44 if len(context) else context
         found, times = np.unique(keys | np.minimum(requested, (1 << 44) - 1), return_counts=True)
         counts.append(dict(zip(found.tolist(), times.tolist(), strict=True)))

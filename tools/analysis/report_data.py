@@ -19,7 +19,8 @@ import numpy.typing as npt
 from ...allocators.events import EventKind
 from ...plugins.tracing.trace_in_memory import EventArray, Trace
 from .blocks import Blocks, Curves, curves, find_blocks
-from .sites import program_frame
+from .frame_kinds import kind_of
+from .sites import SiteNames
 
 __all__ = ["Payload", "pack"]
 
@@ -155,21 +156,27 @@ def _sorts(events: EventArray, blocks: Blocks) -> tuple[dict[str, Column], Colum
 
 
 def _texts(trace: Trace, events: EventArray) -> dict[str, Any]:
-    """Names: streams, frames, stacks as numbers of frames, each stack's line of the program, and its library."""
+    """Names: streams, frames and what kind each is, stacks as numbers of frames, each stack's site and library."""
     allocated = events["kind"] == EventKind.ALLOCATE
     contexts, streams = np.unique(events["context"][allocated]), np.unique(events["stream"][allocated])
     frames: dict[str, int] = {}
+    kinds: list[int] = []
+    names, found = SiteNames(trace), dict[str, int]()
     stacks, own = [], []
     for context in contexts.tolist():
         stack = trace.stack(context)
-        stacks.append([frames.setdefault(str(frame), len(frames)) for frame in stack])
-        program = program_frame(stack)
-        own.append(frames[str(program)] if program else -1)
+        for frame in stack:
+            if frames.setdefault(str(frame), len(frames)) == len(kinds):
+                kinds.append(int(kind_of(frame)))
+        stacks.append([frames[str(frame)] for frame in stack])
+        own.append(found.setdefault(names.of(context), len(found)))
     return {
         "streams": [f"{handle:#x}" for handle in streams.tolist()],
         "frames": list(frames),
+        "frame_kinds": kinds,
         "stacks": stacks,
-        "program": own,
+        "sites": list(found),
+        "site": own,
         "libraries": [trace.library(number) for number in contexts.tolist()],
         "modules": trace.header.has_modules,
     }

@@ -116,11 +116,10 @@ const cuplug = (window.cuplug = { ready: false });
     for (const b of places) {
       const s = part.sort[b], bytes = view.o.sort_requested[s], full = view.stackOf(s);
       if (finds && !found(view)(part, b)) continue;
-      let path = hide ? full.filter((frame) => !LIBRARY.test(frame)) : full;
-      path = inverted ? path : [...path].reverse();
-      if (!full.length) path = view.texts.some((stack) => stack.length) ? ["no call stack"]
+      let path = view.pathOf(s, !hide);
+      if (inverted) path.reverse();
+      if (!full.length && view.siteOf(s) === "no call stack") path = view.texts.some((stack) => stack.length) ? ["no call stack"]
         : [view.streamOf(s), "up to " + size(2 ** Math.ceil(Math.log2(Math.max(bytes, 512))))];
-      else if (!path.length) path = ["libraries only"];
       let node = root;
       node.bytes += bytes; node.blocks++;
       for (const name of path) {
@@ -145,7 +144,7 @@ const cuplug = (window.cuplug = { ready: false });
       const bar = document.createElement("button"), name = node === root ? "all that is live" : node.name;
       const hit = needle && name.toLowerCase().includes(needle);
       if (hit) hits++;
-      bar.className = "frame" + (LIBRARY.test(name) ? " library" : "") + (needle ? (hit ? " hit" : " miss") : "");
+      bar.className = "frame" + (node === root || view.isProgram(name) ? "" : " library") + (needle ? (hit ? " hit" : " miss") : "");
       bar.style.left = `${left * 100}%`; bar.style.width = `${share * 100}%`; bar.style.top = `${level * 23}px`;
       bar.textContent = `${name} \u2013 ${size(node.bytes)}`;
       bar.title = `${name}\n${size(node.bytes)} (${node.bytes} bytes), ${((100 * node.bytes) / (root.bytes || 1)).toFixed(1)} % of what is live, ${node.blocks} blocks`;
@@ -173,6 +172,7 @@ const cuplug = (window.cuplug = { ready: false });
   byId("flame-search").oninput = (event) => { needle = event.target.value.toLowerCase(); drawFlame(); };
   byId("flame-out").onclick = () => { zoomed = []; drawFlame(); };
   byId("inverted").onchange = (event) => { inverted = event.target.checked; zoomed = []; show(cursor, true); };
+  byId("noise").onchange = (event) => { for (const one of views) one.showNoise(event.target.checked); zoomed = []; show(cursor, true); };
   byId("hide").onchange = (event) => { hide = event.target.checked; zoomed = []; show(cursor, true); };
 
   // --- the largest live blocks, as a table: for keyboards and screen readers

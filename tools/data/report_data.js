@@ -8,7 +8,7 @@ const size = (bytes) => {
 const duration = (seconds) =>
   seconds >= 1 ? seconds.toFixed(3) + " s" : seconds >= 1e-3 ? (seconds * 1e3).toFixed(3) + " ms"
     : (seconds * 1e6).toFixed(1) + " \u00b5s";
-const LIBRARY = /site-packages|dist-packages|\/lib\/python|<frozen/;
+const PROGRAM = 0, NOISE = 2; // kinds of frames
 const AT_ONCE = 16; // chunks that are drawn block by block
 const KEPT = 40; // unpacked chunks that are kept
 
@@ -48,7 +48,10 @@ class View {
     let peak = 0;
     for (let i = 1; i < this.bins; i++) if (this.o.requested_most[i] > this.o.requested_most[peak]) peak = i;
     this.peakBin = peak;
-    this.texts = this.stacks.map((stack) => stack.map((frame) => this.frames[frame]));
+    this.kindOf = new Map(this.frames.map((name, frame) => [name, this.frame_kinds[frame]]));
+    this.wholeTexts = this.stacks.map((stack) => stack.map((frame) => this.frames[frame]));
+    this.clearTexts = this.wholeTexts.map((stack) => stack.filter((frame) => this.kindOf.get(frame) !== NOISE));
+    this.texts = this.clearTexts;
     // The exact event of the peak: within its bin.
     const chunk = await this.chunk(this.chunkOf(Math.max((this.o.bin_events[peak] || 1) - 1, 0)));
     const before = await this.chunk(Math.max(chunk.number - 1, 0));
@@ -197,7 +200,18 @@ class View {
   }
 
   stackOf(sort) { return this.texts[this.o.sort_stack[sort]] || []; }
-  siteOf(sort) { const frame = this.program[this.o.sort_stack[sort]]; return frame >= 0 ? this.frames[frame] : "no call stack"; }
+  // Noise is what says nothing: the unwinder, the allocator, the interpreter.
+  showNoise(shown) { this.texts = shown ? this.wholeTexts : this.clearTexts; }
+  isProgram(name) { return this.kindOf.get(name) === PROGRAM; }
+  // From the program's outermost frame inwards; where it has none, below the operation.
+  pathOf(sort, libraries) {
+    const stack = this.stackOf(sort), path = [...stack].reverse();
+    if (this.texts === this.wholeTexts && libraries) return path;
+    const first = path.findIndex((name) => this.isProgram(name));
+    if (first < 0) return stack.length && libraries ? [this.siteOf(sort), ...path] : [this.siteOf(sort)];
+    return path.slice(first).filter((name) => libraries || this.isProgram(name));
+  }
+  siteOf(sort) { return this.sites[this.site[this.o.sort_stack[sort]]] || "no call stack"; }
   siteAt(sort, depth) {
     if (!depth) return this.siteOf(sort);
     const stack = this.stackOf(sort);
@@ -211,7 +225,7 @@ class View {
     const layer = this.stackOf(sort).map((frame) => /\/nn\/modules\/(?!module\.py)(\w+)\.py/.exec(frame)).find(Boolean);
     if (layer) return layer[1];
     const file = /\(([^()]*):\d+\)$/.exec(this.siteOf(sort));
-    return file ? file[1].split("/").pop() : "no call stack";
+    return file ? file[1].split("/").pop() : this.siteOf(sort);
   }
   // By the markers that the program has set, or else by the names of the functions on the stack.
   phaseOf(sort, time) {
@@ -221,7 +235,7 @@ class View {
       while (low < high) { const mid = (low + high) >> 1; if (this.markers[mid][1] <= time) low = mid + 1; else high = mid; }
       return low ? this.markers[low - 1][2].replace(/[\s:#_-]*\d+$/, "") : "before the first marker";
     }
-    const stack = this.stackOf(sort).join("\n");
+    const stack = (this.wholeTexts[this.o.sort_stack[sort]] || []).join("\n");
     return !stack ? "no call stack" : /backward/i.test(stack) ? "backward" : /optim|\bstep \(/i.test(stack) ? "optimizer"
       : /forward/i.test(stack) ? "forward" : "other";
   }
