@@ -6,6 +6,7 @@ It stands above the operations of tensors and knows them; they know of it by a s
 """
 
 from . import differentiation as _differentiation  # noqa: F401 - it registers itself
+from .anomaly import detect_anomaly, is_anomaly_check_nan_enabled, is_anomaly_enabled, set_detect_anomaly
 from .backward_pass import backward, grad
 from .checking import GradcheckError, gradcheck, gradgradcheck
 from .function import Function, FunctionCtx, once_differentiable
@@ -25,14 +26,18 @@ __all__ = [
     "GradcheckError",
     "Variable",
     "backward",
+    "detect_anomaly",
     "enable_grad",
     "grad",
     "gradcheck",
     "gradgradcheck",
     "inference_mode",
+    "is_anomaly_check_nan_enabled",
+    "is_anomaly_enabled",
     "is_grad_enabled",
     "is_inference_mode_enabled",
     "no_grad",
     "once_differentiable",
+    "set_detect_anomaly",
     "set_grad_enabled",
 ]

@@ -17,6 +17,8 @@ from ..tensor.ops.arithmetic import add
 from ..tensor.ops.copying import clone
 from ..tensor.ops.creation import ones_like, zeros
 from ..tensor.ops.reshape import contiguous
+from .anomaly import check_gradients, warn_of
+from .anomaly import mode as anomaly
 from .grad_mode import recording, set_grad_enabled
 from .gradient_streams import hand_over, is_current, on_stream, stream_at
 from .graph import Node, edge_of, ends_of, plain, state_of
@@ -339,7 +341,7 @@ class _Pass:
                 made = hook(tuple(results))
                 if made is not None:
                     results = [made] if isinstance(made, Tensor) else list(made)
-        made = list(node(*results))
+        made = list(node(*results)) if not anomaly.enabled else self._examined(node, results)
         if node.hooks:
             for hook in list(node.hooks.values()):
                 changed = hook(tuple(made), tuple(results))
@@ -349,6 +351,21 @@ class _Pass:
         if not self._keep:
             node.let_go()
         self._pass_on(node, made)
+
+    def _examined(self, node: Node, results: list[Any]) -> list[Any]:
+        """The gradients of the operands, looked at: see ``detect_anomaly``.
+
+        Raises:
+            CuplugError: one of them has a NaN.
+        """
+        try:
+            made = list(node(*results))
+        except Exception:
+            warn_of(node.title, node.metadata)
+            raise
+        if anomaly.check_nan:
+            check_gradients(node.title, node.metadata, made)
+        return made
 
     def _pass_on(self, node: Node, made: list[Any]) -> None:
         edges, stream, waiting, buffers = node.edges, node.stream, self._waiting, self._buffers

@@ -136,7 +136,7 @@ def _recorded(cls: type[Function], ctx: FunctionCtx, args: Sequence[Any], result
     dirty = {id(each) for each in ctx._dirty}
     node = Node(f"{cls.__name__}Backward", edges, apply, (), stream_at(tensors[0]._layout))
     node.layouts = [each._layout.plain for each in tensors]
-    node.metadata = {"context": ctx}
+    node.metadata = {**(node.metadata or {}), "context": ctx}
     made: list[Any] = []
     number = 0
     outputs: dict[int, int] = {}

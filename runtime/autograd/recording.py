@@ -568,7 +568,7 @@ def rewrite(out: Tensor, node: Node) -> None:
 
     base_state = state_of(base)
     whole = Node("CopySlicesBackward", edges, apply, kept, stream_at(out._layout))
-    whole.metadata = {"inner": node.title}
+    whole.metadata = {**(whole.metadata or {}), "inner": node.title}
     attach(base, whole)
     base_state.written += 1
     edge_of(out)  # makes the view's history anew

@@ -10,9 +10,11 @@ from __future__ import annotations
 import importlib
 import importlib.abc
 import importlib.machinery
+import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
+from typing import NoReturn
 
 __all__ = ["PACKAGES", "PATHS", "put_in_place"]
 
@@ -35,6 +37,7 @@ PATHS: dict[str, str] = {
     "nn.parallel": "nn.parallel",
     "nn.parameter": "nn.parameter",
     "nn.utils": "nn.parameter_tools",
+    "nn.utils.rnn": "nn.sequences",
     "optim": "optim",
     "optim.lr_scheduler": "optim.lr_scheduler",
     "utils": "utils",
@@ -42,6 +45,22 @@ PATHS: dict[str, str] = {
     "utils.data": "utils.data",
 }
 """By torch's path, without ``torch.``: the path below ``runtime``."""
+
+INSTEAD: dict[str, str] = {
+    "": "PyTorch itself, on cuplug's memory: cuplug.interop.install('torch')",
+    "autograd": "autograd.grad, or an autograd.Function of your own",
+    "backends": "what backends.cuda and backends.cudnn have",
+    "distributed": "all_reduce, broadcast and their kin, or PyTorch itself on cuplug's memory",
+    "nn": "a Module of your own, made of the layers and operations that are here",
+    "nn.functional": "the operations of tensors that are here",
+    "nn.init": "the operations that fill tensors: uniform_, normal_, fill_, copy_",
+    "nn.utils": "hooks of modules: register_forward_pre_hook",
+    "optim": "one of those that are here: SGD, Adam, AdamW, RMSprop and their kin",
+    "optim.lr_scheduler": "LambdaLR with a function of your own",
+    "utils": "Python's packages",
+    "utils.data": "a Dataset, Sampler or collate_fn of your own",
+}
+"""By torch's path what to use in place of a name that is missing there; ``""`` for all others."""
 
 PACKAGES = tuple(path for path in PATHS if "." not in path)
 """Torch's packages that are here."""
@@ -59,15 +78,50 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         path: Sequence[str] | None,  # noqa: ARG002 - the import system gives it
         target: ModuleType | None = None,  # noqa: ARG002
     ) -> importlib.machinery.ModuleSpec | None:
-        head, _, rest = fullname.partition(".")
-        if head != self._package or rest not in PATHS:
+        if fullname.partition(".")[0] != self._package or self._meant(fullname) is None:
             return None
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
+    def _meant(self, fullname: str) -> str | None:
+        """The path of the module that a path means, where that is another one and there is such a module.
+
+        Beside the paths of the table these are all paths below a module that stands under two names: what is found in
+        its folder would otherwise be loaded a second time, with a state of its own.
+        """
+        rest = fullname.partition(".")[2]
+        if rest in PATHS:
+            return f"{self._package}.runtime.{PATHS[rest]}"
+        parent, _, name = fullname.rpartition(".")
+        above = sys.modules.get(parent)
+        if above is None or above.__name__ == parent or not hasattr(above, "__path__"):
+            return None
+        meant = f"{above.__name__}.{name}"
+        return meant if meant in sys.modules or importlib.util.find_spec(meant) else None
+
     def exec_module(self, module: ModuleType) -> None:
-        rest = module.__name__.partition(".")[2]
+        meant = self._meant(module.__name__)
+        assert meant is not None  # find_spec has looked
+        found = importlib.import_module(meant)
+        for path, below in PATHS.items():  # all that were loaded: ``cuplug.nn`` brings ``cuplug.nn.functional``
+            loaded = sys.modules.get(f"{self._package}.runtime.{below}")
+            if loaded is not None and not hasattr(loaded, "__getattr__"):
+                loaded.__getattr__ = _refusal(path)  # type: ignore[method-assign]
         # The import system then takes what stands there.
-        sys.modules[module.__name__] = importlib.import_module(f"{self._package}.runtime.{PATHS[rest]}")
+        sys.modules[module.__name__] = found
+
+
+def _refusal(path: str) -> Callable[[str], NoReturn]:
+    """What a module does when it is asked for a name that it does not have: say so in words that lead on."""
+
+    def missing(name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(f"module 'cuplug.{path}' has no attribute {name!r}")
+        instead = INSTEAD.get(path, INSTEAD[""])
+        raise AttributeError(
+            f"{path}.{name} is not part of cuplug, which has what most programs call of torch.{path}; use {instead}"
+        )
+
+    return missing
 
 
 def put_in_place(package: str) -> None:

@@ -29,6 +29,7 @@ __all__ = [
     "max_pool2d",
     "pad",
     "unfold",
+    "upsample",
 ]
 
 
@@ -336,6 +337,10 @@ def interpolate(
         else:
             raise ArgumentError(f"interpolate: mode is nearest or bilinear, not {mode!r}")
     return made
+
+
+upsample = interpolate
+"""The old name of ``interpolate``."""
 
 
 def _between(images: Tensor, axis: int, length: int, count: int, scale: float, corners: bool) -> Tensor:
