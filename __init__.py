@@ -37,6 +37,7 @@ __all__ = [
     "TraceError",
     "UnknownAllocatorError",
     "__version__",
+    "as_torch",
     "cuda",
     "default_runtime",
     "init",
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from .runtime.autograd import is_inference_mode_enabled as is_inference_mode_enabled
     from .runtime.autograd import no_grad as no_grad
     from .runtime.autograd import set_grad_enabled as set_grad_enabled
+    from .runtime.interop.torch_programs import as_torch as as_torch
     from .runtime.kernels import SourceModule as SourceModule
     from .runtime.kernels import Texture as Texture
 
@@ -135,5 +137,6 @@ else:
             ("enable_grad", "inference_mode", "is_grad_enabled", "no_grad", "set_grad_enabled"), "autograd"
         ),
         "is_inference_mode_enabled": "autograd",
+        "as_torch": "interop.torch_programs",
     }
     """What stands above tensors and belongs beside their functions, with its package: tensors do without it."""

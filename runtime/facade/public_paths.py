@@ -31,6 +31,7 @@ PATHS: dict[str, str] = {
     "cuda.nvtx": "facade.nvtx",
     "cuda.profiler": "facade.profiler",
     "distributed": "distributed",
+    "linalg": "tensor.ops.linalg",
     "nn": "nn",
     "nn.functional": "nn.functional",
     "nn.init": "nn.init",
@@ -46,11 +47,22 @@ PATHS: dict[str, str] = {
 }
 """By torch's path, without ``torch.``: the path below ``runtime``."""
 
+INNER_PATHS: dict[str, str] = {
+    "nn.modules": "nn",
+    "nn.utils.clip_grad": "nn.parameter_tools",
+    "utils.data.dataloader": "utils.data",
+    "utils.data.dataset": "utils.data.datasets",
+    "utils.data.distributed": "utils.data.samplers",
+    "utils.data.sampler": "utils.data.samplers",
+}
+"""The same for files of torch's that programs import from, though their names are those of the package above."""
+
 INSTEAD: dict[str, str] = {
     "": "PyTorch itself, on cuplug's memory: cuplug.interop.install('torch')",
     "autograd": "autograd.grad, or an autograd.Function of your own",
     "backends": "what backends.cuda and backends.cudnn have",
     "distributed": "all_reduce, broadcast and their kin, or PyTorch itself on cuplug's memory",
+    "linalg": "numpy.linalg on .cpu().numpy()",
     "nn": "a Module of your own, made of the layers and operations that are here",
     "nn.functional": "the operations of tensors that are here",
     "nn.init": "the operations that fill tensors: uniform_, normal_, fill_, copy_",
@@ -89,8 +101,9 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         its folder would otherwise be loaded a second time, with a state of its own.
         """
         rest = fullname.partition(".")[2]
-        if rest in PATHS:
-            return f"{self._package}.runtime.{PATHS[rest]}"
+        known = PATHS.get(rest) or INNER_PATHS.get(rest)
+        if known is not None:
+            return f"{self._package}.runtime.{known}"
         parent, _, name = fullname.rpartition(".")
         above = sys.modules.get(parent)
         if above is None or above.__name__ == parent or not hasattr(above, "__path__"):
@@ -102,6 +115,9 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         meant = self._meant(module.__name__)
         assert meant is not None  # find_spec has looked
         found = importlib.import_module(meant)
+        rest = module.__name__.partition(".")[2]
+        if not hasattr(found, "__path__") and any(path.startswith(f"{rest}.") for path in (*PATHS, *INNER_PATHS)):
+            found.__path__ = []  # a package to the import system, which then asks for what is below it
         for path, below in PATHS.items():  # all that were loaded: ``cuplug.nn`` brings ``cuplug.nn.functional``
             loaded = sys.modules.get(f"{self._package}.runtime.{below}")
             if loaded is not None and not hasattr(loaded, "__getattr__"):

@@ -4,4 +4,3 @@ from . import cublas_switches as cuda
 from . import cudnn_switches as cudnn
 
 __all__ = ["cuda", "cudnn"]
-__path__: list[str] = []  # a package to the import system: ``import cuplug.backends.cudnn``, see ``public_paths.py``

@@ -57,6 +57,7 @@ def test_nothing_imports_from_the_tests():
 def test_no_module_at_the_top_hides_another_library_from_programs_that_run_there():
     assert {path.name for path in ROOT.glob("*.py")} == {
         "__init__.py",
+        "as_torch.py",
         "cuplug_pytest.py",
         "cuplug_torch.py",
         "setup.py",

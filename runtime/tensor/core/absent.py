@@ -21,6 +21,7 @@ _RARE = "operations that few programs call", "those of the reference, or NumPy o
 _DRAWN = "further distributions", "uniform_, normal_ and exponential_, or numpy.random"
 _WINDOWS = "windows of signals", "scipy.signal.windows"
 _SETTINGS = "switches of PyTorch's kernels", "what cuplug.backends has"
+_TOOLS = "PyTorch's tools and catalogues", "cuplug-trace, cuplug.cuda.profiler, and files of your own"
 _STORAGES = "storages with element types", "untyped_storage()"
 
 _RARE_OF_TENSORS = (
@@ -50,6 +51,7 @@ ABSENT: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"), _QUANTISED),
     **dict.fromkeys(("compile", "jit", "fx", "export", "onnx", "library", "ops", "classes", "_dynamo"), _COMPILED),
     **dict.fromkeys(("multiprocessing",), _SEVERAL),
+    **dict.fromkeys(("hub", "profiler", "package", "monitor"), _TOOLS),
     **dict.fromkeys((*_ALGEBRA_NAMES, "lobpcg", "lu_unpack", "pca_lowrank", "svd_lowrank"), _ALGEBRA),
     **dict.fromkeys(("fft", "stft", "istft"), _FOURIER),
     **dict.fromkeys((*_SPECIAL_NAMES, "special"), _SPECIAL),
@@ -88,6 +90,7 @@ ABSENT: dict[str, tuple[str, str]] = {
 """Names of the package: what they belong to, and what to use."""
 
 ABSENT_OF_TENSORS: dict[str, tuple[str, str]] = {
+    **dict.fromkeys(("share_memory_", "is_shared"), _SEVERAL),
     **dict.fromkeys(("real", "imag", "angle", "conj", "cfloat", "cdouble"), _COMPLEX),
     **dict.fromkeys(("to_sparse", "to_dense", "coalesce", "indices", "values", "sparse_mask"), _SPARSE),
     **dict.fromkeys(("dequantize", "q_scale", "q_zero_point", "int_repr"), _QUANTISED),

@@ -1,0 +1,121 @@
+"""``cuplug.as_torch()``: ``import torch`` means cuplug, so that programs written for torch run as they are."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.abc
+import importlib.machinery
+import os
+import runpy
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+from ...allocators.errors import CuplugError
+from ..machine.default_runtime import init
+
+__all__ = ["as_torch", "main"]
+
+_PACKAGE = __name__.partition(".")[0]
+_SHADOW = Path(__file__).parent / "torch_shadow"
+"""Holds a file ``torch.py``, which processes that the program starts find first."""
+
+
+def as_torch() -> None:
+    """Let every import of ``torch`` find cuplug: in this process, and in those that it starts. Again it does nothing.
+
+    ``import torch``, ``from torch.x import y`` and ``torch.nn.functional`` then mean cuplug. What cuplug does not have
+    is an error that says so.
+
+    Raises:
+        CuplugError: PyTorch itself was imported before.
+    """
+    if any(isinstance(each, _Finder) for each in sys.meta_path):
+        return
+    found = sys.modules.get("torch")
+    if found is not None and not getattr(found, "is_shadow_of_torch", False):
+        raise CuplugError("PyTorch was imported before cuplug could take its place: call as_torch() first")
+    sys.meta_path.insert(0, _Finder())
+    sys.modules["torch"] = importlib.import_module(_PACKAGE)
+    os.environ["CUPLUG_AS_TORCH"] = "1"
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if str(_SHADOW) not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(_SHADOW), *filter(None, paths)])
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds torch's modules, and puts cuplug's there."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,  # noqa: ARG002 - the import system gives it
+        target: ModuleType | None = None,  # noqa: ARG002
+    ) -> importlib.machinery.ModuleSpec | None:
+        head, _, rest = fullname.partition(".")
+        if head != "torch":
+            return None
+        if rest and _module(rest) is None:
+            raise ModuleNotFoundError(
+                f"{fullname} is not part of cuplug, for which torch stands here (cuplug.as_torch); "
+                "docs/differences-from-torch.md says what is",
+                name=fullname,
+            )
+        return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+
+    def exec_module(self, module: ModuleType) -> None:
+        rest = module.__name__.partition(".")[2]
+        meant = _module(rest) if rest else sys.modules[_PACKAGE]
+        assert meant is not None  # find_spec has looked
+        # The import system then takes what stands there.
+        sys.modules[module.__name__] = meant
+
+
+def _module(rest: str) -> ModuleType | None:
+    """The module at torch's path ``rest``: one of cuplug's public paths, or a module that is a name of one."""
+    path = f"{_PACKAGE}.{rest}"
+    try:
+        return importlib.import_module(path)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{path}.".startswith(f"{error.name}."):
+            raise
+    above, _, name = path.rpartition(".")
+    parent = sys.modules.get(above)
+    found = None if parent is None else getattr(parent, name, None)
+    return found if isinstance(found, ModuleType) else None
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a program with cuplug as ``torch``, as ``python`` would. ``arguments`` are by default the process's own.
+
+    Raises:
+        SystemExit: the command line is wrong, or the driver cannot be had; or the program ends so.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m cuplug.as_torch",
+        description="Run a program that imports torch on cuplug: on a GPU, the simulator (-d sim) or the CPU.",
+    )
+    parser.add_argument("-d", "--driver", help="for example cuda, or sim:memory=1GiB")
+    parser.add_argument("-a", "--allocator", help="for example expandable")
+    parser.add_argument("-m", dest="module", action="store_true", help="PROGRAM is a module")
+    parser.add_argument("program")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER)
+    asked = parser.parse_args(arguments)
+    try:
+        if asked.driver or asked.allocator:
+            init(driver=asked.driver, allocator=asked.allocator)
+        as_torch()
+    except CuplugError as error:
+        parser.exit(1, f"{parser.prog}: {error}\n")
+    for name, value in {"CUPLUG_DRIVER": asked.driver, "CUPLUG_ALLOCATOR": asked.allocator}.items():
+        if value:
+            os.environ[name] = value  # for the processes that the program starts
+    sys.argv = [asked.program, *asked.arguments]
+    if asked.module:
+        sys.path[0] = ""
+        runpy.run_module(asked.program, run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0] = str(Path(asked.program).resolve().parent)
+        runpy.run_path(asked.program, run_name="__main__")
