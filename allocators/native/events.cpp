@@ -15,8 +15,8 @@ void Events::push(cuplug_event &event) {
   event.thread = uint64_t(pthread_self());
   const unsigned told = told_.load(std::memory_order_acquire);
   if ((told & RECORDED) != 0) {
-    const TraceLog::Target *target = target_.load(std::memory_order_relaxed);
-    target->log->append(event, target->device);
+    const EventTarget *target = target_.load(std::memory_order_relaxed);
+    target->write(target->log, event, target->device);
   }
   if ((told & HEARD) != 0) {
     if (cuplug_listener listener = listener_.load(std::memory_order_acquire))

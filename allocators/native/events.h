@@ -8,7 +8,6 @@
 #include <mutex>
 
 #include "block.h"
-#include "trace_log.h"
 
 namespace cuplug {
 
@@ -27,6 +26,14 @@ enum EventKind : int32_t {
   OUT_OF_MEMORY = 11,
   SLEEP = 13,
   WAKE = 14
+};
+
+/* Where events are written at once, as of one device: what keeps traces hands this in. It is never destroyed, since
+ * another thread may be about to write. */
+struct EventTarget {
+  void (*write)(void *log, const cuplug_event &event, uint8_t device) = nullptr;
+  void *log = nullptr;
+  uint8_t device = 0;
 };
 
 /* Events go to whoever takes them, to a listener, and into a trace file: to those of them that there are.
@@ -48,8 +55,8 @@ class Events {
     listener_.store(listener, std::memory_order_release);
     set(HEARD, listener != nullptr);
   }
-  /* Write events into a trace file; null for none. */
-  void record(const TraceLog::Target *target) {
+  /* Write events into a log; null for none. */
+  void record(const EventTarget *target) {
     if (target != nullptr) target_.store(target, std::memory_order_release);
     set(RECORDED, target != nullptr);
   }
@@ -93,7 +100,7 @@ class Events {
   void keep(const cuplug_event &event);
 
   std::atomic<unsigned> told_{0};
-  std::atomic<const TraceLog::Target *> target_{nullptr}; /* where events were recorded last; it stays valid */
+  std::atomic<const EventTarget *> target_{nullptr}; /* where events were recorded last; it stays valid */
   std::atomic<cuplug_listener> listener_{nullptr};
   std::atomic<void *> listener_context_{nullptr};
   std::atomic<Entry *> newest_{nullptr};
@@ -102,6 +109,9 @@ class Events {
   Entry *oldest_ = nullptr; /* taken off the list already, in order */
   uint64_t last_time_ = 0;
 };
+
+/* Let an allocator write its events into a log; null for none. */
+void record(cuplug_allocator *allocator, const EventTarget *target);
 
 }  // namespace cuplug
 #endif

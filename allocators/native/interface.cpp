@@ -19,6 +19,8 @@ const cuplug::Allocator &core(const cuplug_allocator *allocator) {
 
 }  // namespace
 
+void cuplug::record(cuplug_allocator *allocator, const EventTarget *target) { core(allocator).events().record(target); }
+
 void cuplug::set_last_error(const char *sentence) { std::snprintf(last_error, sizeof last_error, "%s", sentence); }
 
 extern "C" {

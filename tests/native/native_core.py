@@ -20,8 +20,10 @@ from cuplug.allocators.statistics import Counter, Counters, Statistics
 if is_available():
     from cuplug.allocators import _native
 
-NATIVE = Path(__file__).parents[2] / "allocators" / "native"
-FLAGS = ["-std=c++17", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror", f"-I{NATIVE}"]
+ROOT = Path(__file__).parents[2]
+NATIVE = ROOT / "allocators" / "native"
+ROOMS = [NATIVE, *(ROOT / room / "native" for room in ("runtime/drivers/cuda", "plugins/tracing", "tools/replaying"))]
+FLAGS = ["-std=c++17", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}", f"-I{NATIVE}"]
 OK, OUT_OF_MEMORY, FAILED, NOT_LIVE = 0, 1, 2, 3
 NO_LIMIT = (1 << 64) - 1
 
@@ -30,8 +32,8 @@ _NUMBER = ctypes.POINTER(_U64)
 
 
 def sources() -> list[Path]:
-    """The files of the core, without the interpreter's binding."""
-    return [path for path in sorted(NATIVE.glob("*.cpp")) if not path.name.startswith("python_")]
+    """The files of the core and of what is linked to it, without the interpreter's binding."""
+    return [path for room in ROOMS for path in sorted(room.glob("*.cpp")) if not path.name.startswith("python_")]
 
 
 def compiler() -> str | None:

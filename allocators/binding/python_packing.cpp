@@ -2,7 +2,7 @@
 #include <chrono>
 #include <vector>
 
-#include "packing.h"
+#include "allocators/native/packing.h"
 #include "python_binding.h"
 
 namespace cuplug::python {

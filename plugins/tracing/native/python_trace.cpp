@@ -1,5 +1,5 @@
 /* Traces: the log that allocators write their events into, and the numbers of Python's call stacks. */
-#include "python_binding.h"
+#include "allocators/binding/python_binding.h"
 
 #include <pthread.h>
 
@@ -12,6 +12,8 @@
 namespace cuplug::python {
 
 namespace {
+
+extern PyTypeObject LogType, WalkerType;
 
 /* --- the log. The core's own object is never destroyed, so that threads may hold it without counting. */
 
@@ -352,8 +354,6 @@ PyObject *record_into(PyObject *, PyObject *arguments) {
   Py_RETURN_NONE;
 }
 
-}  // namespace
-
 int name_thread(PyObject *log) {
   TraceLog *core = as_log(log)->log;
   if (core->knows_this_thread()) return 0;
@@ -370,6 +370,9 @@ int walk_stack(PyObject *walker, uint64_t *number) { return walk(as_walker(walke
 
 bool is_cut_off(PyObject *log) { return as_log(log)->log->error() != 0; }
 
+PyTypeObject LogType = log_type();
+PyTypeObject WalkerType = walker_type();
+
 PyMethodDef trace_functions[] = {
     {"record", record_into, METH_VARARGS,
      "record(allocator, log, device)\n--\n\nLet an allocator write its events into a TraceLog, as of a device's ordinal; "
@@ -377,7 +380,9 @@ PyMethodDef trace_functions[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyTypeObject LogType = log_type();
-PyTypeObject WalkerType = walker_type();
+Part part(trace_functions, &LogType, &WalkerType);
+[[maybe_unused]] const bool is_told = (tracing = {name_thread, is_cut_off, &WalkerType, walk_stack}, true);
+
+}  // namespace
 
 }  // namespace cuplug::python

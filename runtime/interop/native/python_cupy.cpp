@@ -3,7 +3,7 @@
  * CuPy calls them with the interpreter's lock held, and names no stream: the memory is for its current one, which a C
  * function of CuPy's tells. No Python runs where a block is at hand. What goes wrong is raised: malloc answers -1 with an
  * exception set, as CuPy's compiled callers expect (`cupy_probe` finds out whether they do). */
-#include "python_binding.h"
+#include "allocators/binding/python_binding.h"
 
 namespace cuplug::python {
 
@@ -94,8 +94,6 @@ PyObject *functions(PyObject *, PyObject *arguments) {
 
 PyObject *probe(PyObject *, PyObject *) { return PyLong_FromVoidPtr(reinterpret_cast<void *>(raising_malloc)); }
 
-}  // namespace
-
 PyMethodDef cupy_functions[] = {
     {"cupy_publish", publish, METH_VARARGS,
      "cupy_publish(device, allocator)\n--\n\nWhat CuPy allocates from on a device from now on; None for nothing."},
@@ -107,5 +105,9 @@ PyMethodDef cupy_functions[] = {
      "cupy_probe()\n--\n\nThe address of a malloc that always raises MemoryError."},
     {nullptr, nullptr, 0, nullptr},
 };
+
+Part part(cupy_functions);
+
+}  // namespace
 
 }  // namespace cuplug::python

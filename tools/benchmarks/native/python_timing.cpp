@@ -1,5 +1,5 @@
 /* Times allocations of threads that know no interpreter, for benchmarks: as another library's threads allocate. */
-#include "python_binding.h"
+#include "allocators/binding/python_binding.h"
 
 #include <atomic>
 #include <chrono>
@@ -81,13 +81,15 @@ PyObject *time_threads(PyObject *, PyObject *arguments) {
   return result;
 }
 
-}  // namespace
-
 PyMethodDef timing_functions[] = {
     {"time_threads", time_threads, METH_VARARGS,
      "time_threads(handle, sizes, threads, calls, held, evicted)\n--\n\nNanoseconds of each free and allocation of C "
      "threads, which touch `evicted` bytes before each."},
     {nullptr, nullptr, 0, nullptr},
 };
+
+Part part(timing_functions);
+
+}  // namespace
 
 }  // namespace cuplug::python

@@ -1,9 +1,20 @@
 /* Owner: gives its block back when it goes. The base of buffers, and how one comes about without entering Python. */
-#include "python_binding.h"
+#include "allocators/binding/python_binding.h"
 
 namespace cuplug::python {
 
 namespace {
+
+/* Owns a block and gives it back when it goes: `handle` where that is a native one nobody has asked for yet, else
+ * `block`. A closed one has neither. */
+struct Owner {
+  PyObject_HEAD
+  PyObject *weak_references;
+  PyObject *block;
+  Handle handle; /* `handle.allocator` is null where it is not in use */
+};
+
+extern PyTypeObject OwnerType, QuickType;
 
 Owner *as_owner(PyObject *object) { return reinterpret_cast<Owner *>(object); }
 
@@ -40,6 +51,27 @@ PyObject *new_owner(PyTypeObject *type) {
   owner->handle.live = false;
   owner->handle.in_owner = true;
   return reinterpret_cast<PyObject *>(owner);
+}
+
+/* The Block of an owner, made now if it had none yet: borrowed; null with an exception set. Py_None if it is closed. */
+PyObject *block_of_owner(Owner *owner) {
+  if (owner->handle.allocator != nullptr) owner->block = block_from(&owner->handle);
+  if (owner->block != nullptr) return owner->block;
+  return PyErr_Occurred() ? nullptr : Py_None;
+}
+
+PyObject *block_of_handle(Handle *handle) {
+  return block_of_owner(reinterpret_cast<Owner *>(reinterpret_cast<char *>(handle) - offsetof(Owner, handle)));
+}
+
+PyObject *allocate_owner(Allocator *self, PyTypeObject *type, uint64_t nbytes, uint64_t stream) {
+  PyObject *owner = new_owner(type);
+  if (owner == nullptr) return nullptr;
+  if (allocate_handle(self, nbytes, stream, &as_owner(owner)->handle) < 0) {
+    Py_DECREF(owner);
+    return nullptr;
+  }
+  return owner;
 }
 
 PyObject *leave = nullptr; /* takes the blocks that are to be given back later; see owner.py */
@@ -247,6 +279,8 @@ PyTypeObject owner_type() {
 
 uint64_t generation = 1; /* raised when places become invalid */
 
+void forget_places() { ++generation; }
+
 struct ThreadPlace {
   uint64_t generation;
   Allocator *allocator; /* borrowed: an allocator that goes raises the generation */
@@ -370,8 +404,6 @@ PyObject *forget_places_method(PyObject *, PyObject *) {
   Py_RETURN_NONE;
 }
 
-}  // namespace
-
 PyTypeObject OwnerType = owner_type();
 PyTypeObject QuickType = quick_type();
 
@@ -388,26 +420,9 @@ PyMethodDef quick_functions[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-void forget_places() { ++generation; }
+Part part(quick_functions, &OwnerType, &QuickType);
+[[maybe_unused]] const bool is_told = (owners = {block_of_handle, forget_places}, true);
 
-Owner *owner_of(Handle *handle) {
-  return reinterpret_cast<Owner *>(reinterpret_cast<char *>(handle) - offsetof(Owner, handle));
-}
-
-PyObject *block_of_owner(Owner *owner) {
-  if (owner->handle.allocator != nullptr) owner->block = block_from(&owner->handle);
-  if (owner->block != nullptr) return owner->block;
-  return PyErr_Occurred() ? nullptr : Py_None;
-}
-
-PyObject *allocate_owner(Allocator *self, PyTypeObject *type, uint64_t nbytes, uint64_t stream) {
-  PyObject *owner = new_owner(type);
-  if (owner == nullptr) return nullptr;
-  if (allocate_handle(self, nbytes, stream, &as_owner(owner)->handle) < 0) {
-    Py_DECREF(owner);
-    return nullptr;
-  }
-  return owner;
-}
+}  // namespace
 
 }  // namespace cuplug::python

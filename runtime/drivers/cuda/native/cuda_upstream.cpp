@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include "block.h"
-#include "cuplug_allocator.h"
-#include "last_error.h"
+#include "allocators/native/block.h"
+#include "allocators/native/cuplug_allocator.h"
+#include "allocators/native/last_error.h"
 
 #define EXPORT __attribute__((visibility("default")))
 

@@ -1,5 +1,5 @@
-/* What the files of the Python binding share. The core below it is plain C++ behind cuplug_allocator.h; only these
- * files, python_*.cpp, know the interpreter.
+/* What the files of the Python binding share. The core below it is plain C++ behind cuplug_allocator.h; only files
+ * called python_* know the interpreter. Those of other floors stand there, and add their part to the module (`Part`).
  *
  * Every function here is called with the interpreter's lock held, unless it says otherwise.
  */
@@ -13,7 +13,7 @@
 
 #include <cstdint>
 
-#include "cuplug_allocator.h"
+#include "allocators/native/cuplug_allocator.h"
 
 /* Variables of a thread, reached without a call. glibc keeps room for a few of them in libraries that are loaded late;
  * other C libraries may not. */
@@ -35,7 +35,7 @@ struct Handle {
   uint64_t address, nbytes, requested, stream;
   Handle *before, *after; /* of the allocator's list; both are the handle itself where it is in none */
   bool live, orphan;
-  bool in_owner; /* whether it stands in an Owner, else in a Block */
+  bool in_owner; /* whether it stands in an owner (`owners`), else in a Block */
 };
 
 struct Block {
@@ -43,15 +43,6 @@ struct Block {
   PyObject *weak_references;
   bool seen; /* whether anybody has asked for its address */
   Handle handle;
-};
-
-/* Owns a block and gives it back when it goes: `handle` where that is a native one nobody has asked for yet, else
- * `block`. A closed one has neither. */
-struct Owner {
-  PyObject_HEAD
-  PyObject *weak_references;
-  PyObject *block;
-  Handle handle; /* `handle.allocator` is null where it is not in use */
 };
 
 /* The base of the native strategies; see python_allocator.cpp. */
@@ -171,39 +162,39 @@ extern PyTypeObject BlockType;
 PyObject *block_from(Handle *handle);
 PyObject *new_block();
 
-/* --- python_owner.cpp */
-extern PyTypeObject OwnerType, QuickType;
-/* The Block of an owner, made now if it had none yet: borrowed; null with an exception set. Py_None if it is closed. */
-PyObject *block_of_owner(Owner *owner);
-Owner *owner_of(Handle *handle);
-PyObject *allocate_owner(Allocator *self, PyTypeObject *type, uint64_t nbytes, uint64_t stream);
-extern PyMethodDef quick_functions[];
-void forget_places();
-
-/* --- python_pointers.cpp */
-extern PyMethodDef pointer_functions[];
-
-/* --- python_cupy.cpp */
-extern PyMethodDef cupy_functions[];
-
-/* --- python_replay.cpp */
-extern PyMethodDef replay_functions[];
-
 /* --- python_packing.cpp */
 extern PyMethodDef packing_functions[];
 
-/* --- python_timing.cpp */
-extern PyMethodDef timing_functions[];
+/* --- python_module.cpp: what floors above add. Filled before the module is made, and constant from then on. */
 
-/* --- python_trace.cpp */
-extern PyTypeObject LogType, WalkerType;
-extern PyMethodDef trace_functions[];
-/* Tell the log what the calling thread is called, unless it knows. -1 with an exception set. */
-int name_thread(PyObject *log);
-/* Whether events are missing in the log, since it could not grow. */
-bool is_cut_off(PyObject *log);
-/* The number of the calling thread's stack, by a StackWalker. -1 with an exception set. */
-int walk_stack(PyObject *walker, uint64_t *number);
+/* Functions and types of another file, for the module. Made before the module is: as a variable of the file. */
+struct Part {
+  Part(PyMethodDef *added_functions, PyTypeObject *first_type = nullptr, PyTypeObject *second_type = nullptr);
+  PyMethodDef *functions;
+  PyTypeObject *types[2];
+  Part *next;
+};
+
+/* What holds handles beside Blocks: `in_owner` says of a handle that it stands there. */
+struct Owners {
+  /* The Block of the owner, made now if it had none yet: borrowed; null with an exception set. Py_None if it is closed. */
+  PyObject *(*block_of)(Handle *handle) = nullptr;
+  /* No thread may allocate without asking Python any more: an allocator goes. */
+  void (*forget_places)() = nullptr;
+};
+extern Owners owners;
+
+/* What writes traces: an allocator's `log` is such a log, and its `source` may be such a walker. */
+struct Tracing {
+  /* Tell the log what the calling thread is called, unless it knows. -1 with an exception set. */
+  int (*name_thread)(PyObject *log) = nullptr;
+  /* Whether events are missing in the log, since it could not grow. */
+  bool (*is_cut_off)(PyObject *log) = nullptr;
+  PyTypeObject *walker = nullptr;
+  /* The number of the calling thread's stack, by a `walker`. -1 with an exception set. */
+  int (*walk_stack)(PyObject *walker, uint64_t *number) = nullptr;
+};
+extern Tracing tracing;
 
 /* What the binding uses of the package. */
 struct Names {

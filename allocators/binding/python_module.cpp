@@ -6,8 +6,12 @@
 namespace cuplug::python {
 
 Names names;
+Owners owners;
+Tracing tracing;
 
 namespace {
+
+Part *parts = nullptr; /* constant before any of them is made: they come in no order */
 
 int find_names() {
   PyObject *errors = PyImport_ImportModule("cuplug.allocators.errors");
@@ -40,19 +44,27 @@ PyModuleDef definition = {
 };
 
 int fill(PyObject *module) {
-  for (PyTypeObject *type : {&AllocatorType, &BlockType, &OwnerType, &QuickType, &LogType, &WalkerType}) {
+  for (PyTypeObject *type : {&AllocatorType, &BlockType}) {
     if (PyModule_AddType(module, type) < 0) return -1;
   }
-  return PyModule_AddFunctions(module, quick_functions) < 0 || PyModule_AddFunctions(module, pointer_functions) < 0 ||
-                 PyModule_AddFunctions(module, timing_functions) < 0 || PyModule_AddFunctions(module, cupy_functions) < 0 ||
-                 PyModule_AddFunctions(module, replay_functions) < 0 || PyModule_AddFunctions(module, trace_functions) < 0 ||
-                 PyModule_AddFunctions(module, packing_functions) < 0 || PyModule_AddFunctions(module, tag_functions) < 0 ||
+  for (const Part *part = parts; part != nullptr; part = part->next) {
+    for (PyTypeObject *type : part->types) {
+      if (type != nullptr && PyModule_AddType(module, type) < 0) return -1;
+    }
+    if (PyModule_AddFunctions(module, part->functions) < 0) return -1;
+  }
+  return PyModule_AddFunctions(module, packing_functions) < 0 || PyModule_AddFunctions(module, tag_functions) < 0 ||
                  PyModule_AddIntConstant(module, "VERSION", CUPLUG_ALLOCATOR_VERSION) < 0
              ? -1
              : 0;
 }
 
 }  // namespace
+
+Part::Part(PyMethodDef *added_functions, PyTypeObject *first_type, PyTypeObject *second_type)
+    : functions(added_functions), types{first_type, second_type}, next(parts) {
+  parts = this;
+}
 
 }  // namespace cuplug::python
 

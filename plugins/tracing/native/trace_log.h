@@ -8,7 +8,8 @@
 #include <mutex>
 #include <string>
 
-#include "cuplug_allocator.h"
+#include "allocators/native/cuplug_allocator.h"
+#include "allocators/native/events.h"
 
 /* Variables of a thread, reached without a call. glibc keeps room for a few of them in libraries that are loaded late. */
 #if defined(__GLIBC__)
@@ -31,19 +32,13 @@ namespace cuplug {
  * events. Nothing here knows the interpreter. Logs are never destroyed: another thread may be about to write. */
 class TraceLog {
  public:
-  /* Where the events of one device go. */
-  struct Target {
-    TraceLog *log = nullptr;
-    uint8_t device = 0;
-  };
-
   /* Over a copy of `file`, whose records begin at `start`. Throws std::bad_alloc. */
   TraceLog(int file, uint64_t start);
   TraceLog(const TraceLog &) = delete;
   TraceLog &operator=(const TraceLog &) = delete;
 
   void append(const cuplug_event &event, uint8_t device);
-  const Target *target(uint8_t device) const { return &targets_[device]; }
+  const EventTarget *target(uint8_t device) const { return &targets_[device]; }
 
   /* A place for a record of Python's, in bytes from the file's begin. It is not to be used once the log is closed. */
   uint64_t take_place();
@@ -92,7 +87,7 @@ class TraceLog {
   uint64_t end_ = 0; /* where the records end, once it is closed */
   std::atomic<char *> *windows_; /* by number; null where a part is not mapped. Its memory is used as it is touched */
   std::atomic<int> error_{0};
-  Target targets_[256];
+  EventTarget targets_[256];
   const unsigned generation_; /* of forks, when it was made */
   std::mutex growing_;
   int file_;
@@ -102,9 +97,6 @@ class TraceLog {
   std::map<uint64_t, std::string> names_;
   static CUPLUG_LOG_LOCAL Current current_;
 };
-
-/* Let an allocator write its events into a log, as of `device`; null for none. */
-void record(cuplug_allocator *allocator, const TraceLog::Target *target);
 
 }  // namespace cuplug
 #endif

@@ -13,8 +13,6 @@
 #include <cstring>
 #include <new>
 
-#include "allocator.h"
-
 namespace cuplug {
 
 namespace {
@@ -51,6 +49,10 @@ unsigned count_forks() {
   return forks.load(std::memory_order_relaxed);
 }
 
+void append_to(void *log, const cuplug_event &event, uint8_t device) {
+  static_cast<TraceLog *>(log)->append(event, device);
+}
+
 }  // namespace
 
 CUPLUG_LOG_LOCAL TraceLog::Current TraceLog::current_{nullptr, 0, nullptr};
@@ -63,7 +65,7 @@ TraceLog::TraceLog(int file, uint64_t start)
       generation_(count_forks()),
       file_(fcntl(file, F_DUPFD_CLOEXEC, 0)) {
   if (windows_ == nullptr) throw std::bad_alloc();
-  for (int device = 0; device < 256; ++device) targets_[device] = {this, static_cast<uint8_t>(device)};
+  for (int device = 0; device < 256; ++device) targets_[device] = {append_to, this, static_cast<uint8_t>(device)};
 }
 
 /* --- events */
@@ -251,10 +253,6 @@ uint64_t TraceLog::close() {
   ::close(file_);
   file_ = -1;
   return end_;
-}
-
-void record(cuplug_allocator *allocator, const TraceLog::Target *target) {
-  static_cast<Allocator *>(allocator)->events().record(target);
 }
 
 }  // namespace cuplug

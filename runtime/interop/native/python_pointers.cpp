@@ -1,6 +1,6 @@
 /* Allocation for libraries that take two C functions: malloc(size, device, stream) and free(pointer, size, device,
  * stream), as PyTorch's pluggable allocator does. They need no interpreter. */
-#include "python_binding.h"
+#include "allocators/binding/python_binding.h"
 
 #include <atomic>
 
@@ -57,8 +57,6 @@ PyObject *function_pointers(PyObject *, PyObject *) {
                        PyLong_FromVoidPtr(reinterpret_cast<void *>(device_free)));
 }
 
-}  // namespace
-
 PyMethodDef pointer_functions[] = {
     {"publish", publish, METH_VARARGS,
      "publish(device, handle)\n--\n\nWhat the two functions use for a device from now on: a core's handle."},
@@ -68,5 +66,9 @@ PyMethodDef pointer_functions[] = {
      "function_pointers()\n--\n\nThe addresses of malloc(size, device, stream) and free(pointer, size, device, stream)."},
     {nullptr, nullptr, 0, nullptr},
 };
+
+Part part(pointer_functions);
+
+}  // namespace
 
 }  // namespace cuplug::python

@@ -1,7 +1,7 @@
 /* Replays a recorded history on an allocator, with the rules of cuplug/tools/replay.py. */
 #include <cstdint>
 
-#include "cuplug_allocator.h"
+#include "allocators/native/cuplug_allocator.h"
 
 extern "C" __attribute__((visibility("default"))) int cuplug_replay(cuplug_allocator *allocator, const int64_t *steps,
                                                                     size_t count, const uint64_t *sizes,

@@ -1,5 +1,5 @@
 /* Replays of recorded histories in the core, over an upstream of the core's own without a device. */
-#include "python_binding.h"
+#include "allocators/binding/python_binding.h"
 
 #include <algorithm>
 #include <new>
@@ -128,8 +128,6 @@ PyObject *null_counts(PyObject *, PyObject *object) {
                        counts.fences, "driver_time_us", counts.driver_time_us, "used_bytes", counts.used_bytes);
 }
 
-}  // namespace
-
 PyMethodDef replay_functions[] = {
     {"replay", replay, METH_VARARGS,
      "replay(allocator, steps, sizes, streams, stop_at_failure, progress, reserved, setup=0)\n--\n\nTakes the steps of a history on "
@@ -140,5 +138,9 @@ PyMethodDef replay_functions[] = {
     {"null_counts", null_counts, METH_O, "null_counts(allocator)\n--\n\nThe calls that a driver would have got."},
     {nullptr, nullptr, 0, nullptr},
 };
+
+Part part(replay_functions);
+
+}  // namespace
 
 }  // namespace cuplug::python

@@ -4,13 +4,14 @@
  * in strategies.py, over the methods of this type that begin with an underscore.
  */
 #include "python_binding.h"
-#include "trace_log.h"
 
 #include <unistd.h>
 
 #include <cstring>
 #include <unordered_map>
 #include <vector>
+
+#include "allocators/native/events.h"
 
 namespace cuplug::python {
 
@@ -43,13 +44,13 @@ void raise_closed(Allocator *self) {
 
 /* Before an operation whose events are written into a log. -1 with an exception set. */
 int prepare_log(Allocator *self) {
-  if (is_cut_off(self->log)) { /* it is told once: the log goes */
+  if (tracing.is_cut_off(self->log)) { /* it is told once: the log goes */
     PyObject *told = PyObject_CallMethod(reinterpret_cast<PyObject *>(self), "_log_was_cut_off", nullptr);
     if (told == nullptr) return -1;
     Py_DECREF(told);
     return 0;
   }
-  return name_thread(self->log);
+  return tracing.name_thread(self->log);
 }
 
 /* Before an operation: none may begin inside an observer. -1 with an exception set. */
@@ -71,8 +72,8 @@ int read_context(Allocator *self, uint64_t *context) {
   PyObject *source = self->source;
   if (source == nullptr) return 0;
   Py_INCREF(source);
-  if (Py_TYPE(source) == &WalkerType) {
-    const int walked = walk_stack(source, context);
+  if (Py_TYPE(source) == tracing.walker) {
+    const int walked = tracing.walk_stack(source, context);
     Py_DECREF(source);
     return walked;
   }
@@ -777,7 +778,7 @@ PyObject *read_segments(PyObject *object, PyObject *) {
 
 /* The Block of a handle in the list, new reference. An Owner's own handle moves into the Block that is made for it. */
 PyObject *block_of(Handle *handle) {
-  if (handle->in_owner) return Py_XNewRef(block_of_owner(owner_of(handle)));
+  if (handle->in_owner) return Py_XNewRef(owners.block_of(handle));
   return Py_NewRef(reinterpret_cast<PyObject *>(reinterpret_cast<char *>(handle) - offsetof(Block, handle)));
 }
 
@@ -906,7 +907,7 @@ void deallocate(PyObject *object) {
   Allocator *self = as_allocator(object);
   PyObject_GC_UnTrack(object);
   if (self->weak_references != nullptr) PyObject_ClearWeakRefs(object);
-  forget_places();
+  if (owners.forget_places != nullptr) owners.forget_places();
   /* No handle is left: each holds a reference. What the program still holds stays with the driver. */
   /* In a forked child and at the end of the interpreter upstream is not to be called: the process's end frees all. */
   if (self->core != nullptr && self->process == getpid() && !is_finalising()) {
