@@ -32,7 +32,6 @@ def address_of(tensor: str, itemsize: str | None = None) -> str:
         tensor: code for the tensor.
         itemsize: code for the bytes of one element, where that is at hand.
     """
-    ...
 def make_tensor(storage: Storage, offset: int, layout: Layout, array: npt.NDArray[Any] | None = None) -> Tensor:
     """A tensor from its parts.
 
@@ -42,10 +41,8 @@ def make_tensor(storage: Storage, offset: int, layout: Layout, array: npt.NDArra
         layout: how the elements lie from there on.
         array: on the CPU, the same elements as NumPy's array, if it is at hand.
     """
-    ...
 def view_of(tensor: Tensor, shape: Shape, strides: Shape, offset: int | None = None) -> Tensor:
     """A tensor in the same storage, of another shape. Strides and offset are in elements; the offset stays if None."""
-    ...
 
 class Tensor:
     """An array of elements of one type on one device, with torch's methods.
@@ -76,474 +73,146 @@ class Tensor:
         Raises:
             ValueError: it has another number of dimensions.
         """
-        ...
     @property
     def T(self) -> Tensor:
         """All dimensions in reverse order."""
-        ...
     def abs(self, *, out: Tensor | None = None) -> Tensor:
-        """The absolute value, element by element. The result has the operands' common type.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            TypeError: the elements are of bool.
-        """
-        ...
+        """The absolute value, element by element. The result has the operands' common type."""
     def abs_(self) -> Tensor:
-        """``abs``, written to ``input`` itself.
-
-        It raises what ``abs`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``abs``, written to the tensor itself. Raises as it, and where it does not fit."""
     def absolute(self, *, out: Tensor | None = None) -> Tensor:
-        """The absolute value, element by element. The result has the operands' common type.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            TypeError: the elements are of bool.
-        """
-        ...
+        """The absolute value, element by element. The result has the operands' common type."""
     def absolute_(self) -> Tensor:
-        """``abs``, written to ``input`` itself.
-
-        It raises what ``abs`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``abs``, written to the tensor itself. Raises as it, and where it does not fit."""
     def acos(self, *, out: Tensor | None = None) -> Tensor:
-        """The arc cosine in radians, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """The arc cosine in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
     def acos_(self) -> Tensor:
-        """``acos``, written to ``input`` itself.
-
-        It raises what ``acos`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``acos``, written to the tensor itself. Raises as it, and where it does not fit."""
     def acosh(self, *, out: Tensor | None = None) -> Tensor:
-        """The inverse hyperbolic cosine, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """The inverse hyperbolic cosine, element by element. The result is floating-point: integers and bool become the default dtype."""
     def acosh_(self) -> Tensor:
-        """``acosh``, written to ``input`` itself.
-
-        It raises what ``acosh`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``acosh``, written to the tensor itself. Raises as it, and where it does not fit."""
     def add(self, other: Any, *, alpha: _bool | _float = 1, out: Tensor | None = None) -> Tensor:
-        """``input + alpha * other``, element by element.
-
-        Args:
-            other: a tensor or a number; both broadcast together.
-            alpha: a number of no higher kind (bool, integer, float) than the result.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            TypeError: ``alpha`` is of a higher kind, or an operand is neither a tensor nor a number.
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """``input + alpha * other``, element by element."""
     def add_(self, other: Any, *, alpha: _bool | _float = 1) -> Tensor:
         """``add``, written to ``input`` itself. Raises as ``add`` does, and where the result does not fit ``input``."""
-        ...
     def add_scaled(self, other: Any, alpha: Any, *, out: Tensor | None = None) -> Tensor:
         """``input + alpha * other``, element by element. The result has the operands' common type.
 
-        Args:
-            other: a tensor or a number; its shape broadcasts with the others'.
-            alpha: a tensor or a number; its shape broadcasts with the others'.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
+        Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ.
         """
-        ...
     def addbmm(self, batch1: Tensor, batch2: Tensor, *, beta: _float = 1, alpha: _float = 1, out: Tensor | None = None) -> Tensor:
-        """``beta * input + alpha * bmm(batch1, batch2).sum(0)`` for batches of matrices; ``input`` broadcasts.
-
-        Raises:
-            TypeError: the element types differ.
-            ValueError: the shapes do not fit.
-        """
-        ...
+        """``beta * input + alpha * bmm(batch1, batch2).sum(0)`` for batches of matrices; ``input`` broadcasts."""
     def addbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: _float = 1, alpha: _float = 1) -> Tensor:
         """``addbmm``, written to the tensor itself. It raises what ``addbmm`` raises, and where the
         result does not fit the tensor.
         """
-        ...
     def addcdiv(self, tensor1: Any, tensor2: Any, *, value: _float = 1, out: Tensor | None = None) -> Tensor:
-        """``input + value * tensor1 / tensor2``, element by element; all broadcast together.
-
-        Raises:
-            TypeError: all elements are integers, whose quotient torch refuses here.
-            ValueError: the shapes do not broadcast.
-        """
-        ...
+        """``input + value * tensor1 / tensor2``, element by element; all broadcast together."""
     def addcdiv_(self, tensor1: Any, tensor2: Any, *, value: _float = 1) -> Tensor:
         """``addcdiv``, written to the tensor itself. It raises what ``addcdiv`` raises, and where the
         result does not fit the tensor.
         """
-        ...
     def addcmul(self, tensor1: Any, tensor2: Any, *, value: _float = 1, out: Tensor | None = None) -> Tensor:
-        """``input + value * tensor1 * tensor2``, element by element; all broadcast together.
-
-        Raises:
-            TypeError: all elements are of bool.
-            ValueError: the shapes do not broadcast.
-        """
-        ...
+        """``input + value * tensor1 * tensor2``, element by element; all broadcast together."""
     def addcmul_(self, tensor1: Any, tensor2: Any, *, value: _float = 1) -> Tensor:
         """``addcmul``, written to the tensor itself. It raises what ``addcmul`` raises, and where the
         result does not fit the tensor.
         """
-        ...
     def addmm(self, mat1: Tensor, mat2: Tensor, *, beta: _float = 1, alpha: _float = 1, out: Tensor | None = None) -> Tensor:
-        """``beta * input + alpha * (mat1 @ mat2)`` for matrices; ``input`` broadcasts.
-
-        Raises:
-            TypeError: the element types differ.
-            ValueError: the shapes do not fit.
-        """
-        ...
+        """``beta * input + alpha * (mat1 @ mat2)`` for matrices; ``input`` broadcasts."""
     def addmm_(self, mat1: Tensor, mat2: Tensor, *, beta: _float = 1, alpha: _float = 1) -> Tensor:
         """``addmm``, written to the tensor itself. It raises what ``addmm`` raises, and where the
         result does not fit the tensor.
         """
-        ...
     def addmv(self, mat: Tensor, vec: Tensor, *, beta: _float = 1, alpha: _float = 1, out: Tensor | None = None) -> Tensor:
-        """``beta * input + alpha * (mat @ vec)`` for a matrix and a vector; ``input`` broadcasts.
-
-        Raises:
-            TypeError: the element types differ.
-            ValueError: the shapes do not fit.
-        """
-        ...
+        """``beta * input + alpha * (mat @ vec)`` for a matrix and a vector; ``input`` broadcasts."""
     def addmv_(self, mat: Tensor, vec: Tensor, *, beta: _float = 1, alpha: _float = 1) -> Tensor:
         """``addmv``, written to the tensor itself. It raises what ``addmv`` raises, and where the
         result does not fit the tensor.
         """
-        ...
     def addr(self, vec1: Tensor, vec2: Tensor, *, beta: _float = 1, alpha: _float = 1, out: Tensor | None = None) -> Tensor:
-        """``beta * input + alpha * outer(vec1, vec2)``; ``input`` broadcasts.
-
-        Raises:
-            TypeError: a factor is of a higher kind than the result.
-            ValueError: the shapes do not fit.
-        """
-        ...
+        """``beta * input + alpha * outer(vec1, vec2)``; ``input`` broadcasts."""
     def addr_(self, vec1: Tensor, vec2: Tensor, *, beta: _float = 1, alpha: _float = 1) -> Tensor:
         """``addr``, written to the tensor itself. It raises what ``addr`` raises, and where the
         result does not fit the tensor.
         """
-        ...
     def adjoint(self) -> Tensor:
         """The last two dimensions exchanged: the conjugate transpose of matrices of real numbers.
 
         Raises:
             ValueError: the tensor has one dimension.
         """
-        ...
     def all(self, dim: Any = None, keepdim: _bool = False, *, out: Tensor | None = None, axis: Any = None, keepdims: _bool = False) -> Tensor:
-        """Whether all elements differ from 0.
-
-        The result is of bool; of uint8 for uint8, which stood for bool once.
-
-        Args:
-            dim: a dimension, several, or None for all; ``axis`` means the same.
-            keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            IndexError: there is no such dimension.
-        """
-        ...
+        """Whether all elements differ from 0."""
     def allclose(self, other: Tensor, rtol: _float = 1e-05, atol: _float = 1e-08, equal_nan: _bool = False) -> _bool:
         """Whether all elements are close: see ``isclose``, whose arguments and errors these are. Waits for the elements."""
-        ...
     def amax(self, dim: Any = None, keepdim: _bool = False, *, out: Tensor | None = None, axis: Any = None, keepdims: _bool = False) -> Tensor:
-        """The largest element; NaN if there is one.
-
-        The result has the elements' type.
-
-        Args:
-            dim: a dimension, several, or None for all; ``axis`` means the same.
-            keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            IndexError: there is no such dimension.
-            ValueError: there are no elements to choose from; an IndexError too.
-        """
-        ...
+        """The largest element; NaN if there is one."""
     def amin(self, dim: Any = None, keepdim: _bool = False, *, out: Tensor | None = None, axis: Any = None, keepdims: _bool = False) -> Tensor:
-        """The smallest element; NaN if there is one.
-
-        The result has the elements' type.
-
-        Args:
-            dim: a dimension, several, or None for all; ``axis`` means the same.
-            keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            IndexError: there is no such dimension.
-            ValueError: there are no elements to choose from; an IndexError too.
-        """
-        ...
+        """The smallest element; NaN if there is one."""
     def aminmax(self, *, dim: _int | None = None, keepdim: _bool = False, out: tuple[Tensor, Tensor] | None = None) -> Extremes:
-        """The smallest and the largest element; NaN if there is one.
-
-        Args:
-            dim: a dimension, or None for all.
-            keepdim: whether the reduced dimension stays, with length 1.
-            out: where to write both, two tensors, which are given the result's shape.
-
-        Raises:
-            IndexError: there is no such dimension.
-            ValueError: there are no elements to choose from.
-        """
-        ...
+        """The smallest and the largest element; NaN if there is one."""
     def any(self, dim: Any = None, keepdim: _bool = False, *, out: Tensor | None = None, axis: Any = None, keepdims: _bool = False) -> Tensor:
-        """Whether an element differs from 0.
-
-        The result is of bool; of uint8 for uint8, which stood for bool once.
-
-        Args:
-            dim: a dimension, several, or None for all; ``axis`` means the same.
-            keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            IndexError: there is no such dimension.
-        """
-        ...
+        """Whether an element differs from 0."""
     def arccos(self, *, out: Tensor | None = None) -> Tensor:
-        """The arc cosine in radians, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """The arc cosine in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
     def arccos_(self) -> Tensor:
-        """``acos``, written to ``input`` itself.
-
-        It raises what ``acos`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``acos``, written to the tensor itself. Raises as it, and where it does not fit."""
     def arccosh(self, *, out: Tensor | None = None) -> Tensor:
-        """The inverse hyperbolic cosine, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """The inverse hyperbolic cosine, element by element. The result is floating-point: integers and bool become the default dtype."""
     def arccosh_(self) -> Tensor:
-        """``acosh``, written to ``input`` itself.
-
-        It raises what ``acosh`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``acosh``, written to the tensor itself. Raises as it, and where it does not fit."""
     def arcsin(self, *, out: Tensor | None = None) -> Tensor:
-        """The arc sine in radians, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """The arc sine in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
     def arcsin_(self) -> Tensor:
-        """``asin``, written to ``input`` itself.
-
-        It raises what ``asin`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``asin``, written to the tensor itself. Raises as it, and where it does not fit."""
     def arcsinh(self, *, out: Tensor | None = None) -> Tensor:
-        """The inverse hyperbolic sine, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """The inverse hyperbolic sine, element by element. The result is floating-point: integers and bool become the default dtype."""
     def arcsinh_(self) -> Tensor:
-        """``asinh``, written to ``input`` itself.
-
-        It raises what ``asinh`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``asinh``, written to the tensor itself. Raises as it, and where it does not fit."""
     def arctan(self, *, out: Tensor | None = None) -> Tensor:
-        """The arc tangent in radians, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """The arc tangent in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
     def arctan2(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The angle in radians of the point (``other``, ``input``), from -pi to pi, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            other: a tensor; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """The angle in radians of the point (``other``, ``input``), from -pi to pi, element by element. The result is floating-point: integers and bool become the default dtype."""
     def arctan2_(self, other: Tensor) -> Tensor:
-        """``atan2``, written to ``input`` itself.
-
-        It raises what ``atan2`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``atan2``, written to the tensor itself. Raises as it, and where it does not fit."""
     def arctan_(self) -> Tensor:
-        """``atan``, written to ``input`` itself.
-
-        It raises what ``atan`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``atan``, written to the tensor itself. Raises as it, and where it does not fit."""
     def arctanh(self, *, out: Tensor | None = None) -> Tensor:
-        """The inverse hyperbolic tangent, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """The inverse hyperbolic tangent, element by element. The result is floating-point: integers and bool become the default dtype."""
     def arctanh_(self) -> Tensor:
-        """``atanh``, written to ``input`` itself.
-
-        It raises what ``atanh`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``atanh``, written to the tensor itself. Raises as it, and where it does not fit."""
     def argmax(self, dim: _int | None = None, keepdim: _bool = False, *, axis: _int | None = None, keepdims: _bool = False, out: Tensor | None = None) -> Tensor:
-        """Where the largest element is, as int64: of equals the first, and NaN before anything.
-
-        Args:
-            dim: a dimension, or None for the position in the flattened tensor; ``axis`` means the same.
-            keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            IndexError: there is no such dimension.
-            ValueError: there are no elements to choose from; an IndexError too.
-            TypeError: the elements are of bool.
-        """
-        ...
+        """Where the largest element is, as int64: of equals the first, and NaN before anything."""
     def argmin(self, dim: _int | None = None, keepdim: _bool = False, *, axis: _int | None = None, keepdims: _bool = False, out: Tensor | None = None) -> Tensor:
-        """Where the smallest element is, as int64: of equals the first, and NaN before anything.
-
-        Args:
-            dim: a dimension, or None for the position in the flattened tensor; ``axis`` means the same.
-            keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            IndexError: there is no such dimension.
-            ValueError: there are no elements to choose from; an IndexError too.
-            TypeError: the elements are of bool.
-        """
-        ...
+        """Where the smallest element is, as int64: of equals the first, and NaN before anything."""
     def argsort(self, dim: _int = -1, descending: _bool = False, *, stable: _bool = False) -> Tensor:
-        """Where the elements are that ``sort`` puts in order along a dimension.
-
-        Args:
-            dim: the dimension.
-            descending: whether the largest comes first.
-            stable: whether equal elements keep their order: here they always do.
-
-        Raises:
-            IndexError: there is no such dimension.
-        """
-        ...
+        """Where the elements are that ``sort`` puts in order along a dimension."""
     def as_strided(self, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
-        """Any shape and strides over the storage, in elements.
-
-        Raises:
-            ValueError: they reach beyond the storage.
-        """
-        ...
+        """Any shape and strides over the storage, in elements."""
     def as_strided_(self, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
         """``as_strided``, in place: the tensor itself becomes the view."""
-        ...
     def asin(self, *, out: Tensor | None = None) -> Tensor:
-        """The arc sine in radians, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """The arc sine in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
     def asin_(self) -> Tensor:
-        """``asin``, written to ``input`` itself.
-
-        It raises what ``asin`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``asin``, written to the tensor itself. Raises as it, and where it does not fit."""
     def asinh(self, *, out: Tensor | None = None) -> Tensor:
-        """The inverse hyperbolic sine, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """The inverse hyperbolic sine, element by element. The result is floating-point: integers and bool become the default dtype."""
     def asinh_(self) -> Tensor:
-        """``asinh``, written to ``input`` itself.
-
-        It raises what ``asinh`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``asinh``, written to the tensor itself. Raises as it, and where it does not fit."""
     def atan(self, *, out: Tensor | None = None) -> Tensor:
-        """The arc tangent in radians, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """The arc tangent in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
     def atan2(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The angle in radians of the point (``other``, ``input``), from -pi to pi, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            other: a tensor; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """The angle in radians of the point (``other``, ``input``), from -pi to pi, element by element. The result is floating-point: integers and bool become the default dtype."""
     def atan2_(self, other: Tensor) -> Tensor:
-        """``atan2``, written to ``input`` itself.
-
-        It raises what ``atan2`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``atan2``, written to the tensor itself. Raises as it, and where it does not fit."""
     def atan_(self) -> Tensor:
-        """``atan``, written to ``input`` itself.
-
-        It raises what ``atan`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``atan``, written to the tensor itself. Raises as it, and where it does not fit."""
     def atanh(self, *, out: Tensor | None = None) -> Tensor:
-        """The inverse hyperbolic tangent, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """The inverse hyperbolic tangent, element by element. The result is floating-point: integers and bool become the default dtype."""
     def atanh_(self) -> Tensor:
-        """``atanh``, written to ``input`` itself.
-
-        It raises what ``atanh`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``atanh``, written to the tensor itself. Raises as it, and where it does not fit."""
     def backward(self, gradient: Tensor | None = None, retain_graph: _bool | None = None, create_graph: _bool = False, inputs: Any = None) -> None:
         """Compute the gradients of this tensor with respect to all leaves, and add them to their ``grad``.
 
@@ -557,34 +226,14 @@ class Tensor:
             CuplugError: the tensor requires no gradient, ``gradient`` does not fit or is needed, the graph was used and
                 let go before, or a tensor that is needed was written to in place since.
         """
-        ...
     def baddbmm(self, batch1: Tensor, batch2: Tensor, *, beta: _float = 1, alpha: _float = 1, out: Tensor | None = None) -> Tensor:
-        """``beta * input + alpha * bmm(batch1, batch2)`` for batches of matrices; ``input`` broadcasts.
-
-        Raises:
-            TypeError: the element types differ.
-            ValueError: the shapes do not fit.
-        """
-        ...
+        """``beta * input + alpha * bmm(batch1, batch2)`` for batches of matrices; ``input`` broadcasts."""
     def baddbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: _float = 1, alpha: _float = 1) -> Tensor:
         """``baddbmm``, written to the tensor itself. It raises what ``baddbmm`` raises, and where the
         result does not fit the tensor.
         """
-        ...
     def bernoulli(self, p: Any = None, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor:
-        """1 with the probability that each element says, else 0.
-
-        Args:
-            p: one probability for all.
-            generator: where random numbers come from.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            TypeError: the probabilities are not floating-point numbers.
-            ValueError: ``p`` is none.
-            DeviceMismatchError: the generator is of another device.
-        """
-        ...
+        """1 with the probability that each element says, else 0."""
     def bernoulli_(self, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
         """Fill with 1 with the probability ``p``, a number or a tensor that broadcasts, else 0.
 
@@ -592,274 +241,75 @@ class Tensor:
             ValueError: ``p`` is no probability.
             DeviceMismatchError: the generator is of another device.
         """
-        ...
     def bfloat16(self, memory_format: Any = None) -> Tensor:
         """The elements converted to bfloat16; the tensor itself if they are of it."""
-        ...
     def bincount(self, weights: Tensor | None = None, minlength: _int = 0) -> Tensor:
-        """How often each integer occurs, from 0 on; with ``weights`` the sum of the weights there. Waits for a device.
-
-        Args:
-            weights: as many numbers.
-            minlength: the least number of counts.
-
-        Returns:
-            int64, or float64 with weights (float32 for float32).
-
-        Raises:
-            TypeError: the elements are not integers.
-            ValueError: one is negative, there is more than one dimension, or there are not as many weights.
-        """
-        ...
+        """How often each integer occurs, from 0 on; with ``weights`` the sum of the weights there. Waits for a device."""
     def bitwise_and(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """The bits that are set in both, element by element. The result has the operands' common type.
-
-        Args:
-            other: a tensor or a number; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            TypeError: the elements are floating-point numbers.
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """The bits that are set in both, element by element. The result has the operands' common type."""
     def bitwise_and_(self, other: Any) -> Tensor:
-        """``bitwise_and``, written to ``input`` itself.
-
-        It raises what ``bitwise_and`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``bitwise_and``, written to the tensor itself. Raises as it, and where it does not fit."""
     def bitwise_left_shift(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """``input * 2**other``, by shifting bits; 0 where all are shifted out, element by element. The result has the operands' common type.
-
-        Args:
-            other: a tensor or a number; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            TypeError: the elements are floating-point numbers or bool.
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """``input * 2**other``, by shifting bits; 0 where all are shifted out, element by element. The result has the operands' common type."""
     def bitwise_left_shift_(self, other: Any) -> Tensor:
-        """``bitwise_left_shift``, written to ``input`` itself.
-
-        It raises what ``bitwise_left_shift`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``bitwise_left_shift``, written to the tensor itself. Raises as it, and where it does not fit."""
     def bitwise_not(self, *, out: Tensor | None = None) -> Tensor:
-        """The bits inverted; of bool the opposite, element by element. The result has the operands' common type.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            TypeError: the elements are floating-point numbers.
-        """
-        ...
+        """The bits inverted; of bool the opposite, element by element. The result has the operands' common type."""
     def bitwise_not_(self) -> Tensor:
-        """``bitwise_not``, written to ``input`` itself.
-
-        It raises what ``bitwise_not`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``bitwise_not``, written to the tensor itself. Raises as it, and where it does not fit."""
     def bitwise_or(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """The bits that are set in one or both, element by element. The result has the operands' common type.
-
-        Args:
-            other: a tensor or a number; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            TypeError: the elements are floating-point numbers.
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """The bits that are set in one or both, element by element. The result has the operands' common type."""
     def bitwise_or_(self, other: Any) -> Tensor:
-        """``bitwise_or``, written to ``input`` itself.
-
-        It raises what ``bitwise_or`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``bitwise_or``, written to the tensor itself. Raises as it, and where it does not fit."""
     def bitwise_right_shift(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """``input / 2**other`` rounded down, by shifting bits, element by element. The result has the operands' common type.
-
-        Args:
-            other: a tensor or a number; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            TypeError: the elements are floating-point numbers or bool.
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """``input / 2**other`` rounded down, by shifting bits, element by element. The result has the operands' common type."""
     def bitwise_right_shift_(self, other: Any) -> Tensor:
-        """``bitwise_right_shift``, written to ``input`` itself.
-
-        It raises what ``bitwise_right_shift`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``bitwise_right_shift``, written to the tensor itself. Raises as it, and where it does not fit."""
     def bitwise_xor(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """The bits that are set in exactly one, element by element. The result has the operands' common type.
-
-        Args:
-            other: a tensor or a number; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            TypeError: the elements are floating-point numbers.
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """The bits that are set in exactly one, element by element. The result has the operands' common type."""
     def bitwise_xor_(self, other: Any) -> Tensor:
-        """``bitwise_xor``, written to ``input`` itself.
-
-        It raises what ``bitwise_xor`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``bitwise_xor``, written to the tensor itself. Raises as it, and where it does not fit."""
     def bmm(self, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The products of two batches of matrices, of shapes (b, n, k) and (b, k, m). Otherwise as ``matmul``.
-
-        Raises:
-            ValueError: an operand has not three dimensions, the batches differ in size, or the shapes do not fit.
-        """
-        ...
+        """The products of two batches of matrices, of shapes (b, n, k) and (b, k, m). Otherwise as ``matmul``."""
     def bool(self, memory_format: Any = None) -> Tensor:
         """Whether each element differs from 0; the tensor itself if it is of bool."""
-        ...
     def broadcast_to(self, *size: Any) -> Tensor:
         """``expand``."""
-        ...
     def byte(self, memory_format: Any = None) -> Tensor:
         """The elements converted to uint8; the tensor itself if they are of it. Numbers out of range wrap around."""
-        ...
     def ceil(self, *, out: Tensor | None = None) -> Tensor:
-        """The smallest integer that is not smaller, element by element. The result has the operands' common type.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            TypeError: the elements are of bool.
-        """
-        ...
+        """The smallest integer that is not smaller, element by element. The result has the operands' common type."""
     def ceil_(self) -> Tensor:
-        """``ceil``, written to ``input`` itself.
-
-        It raises what ``ceil`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``ceil``, written to the tensor itself. Raises as it, and where it does not fit."""
     def char(self, memory_format: Any = None) -> Tensor:
         """The elements converted to int8; the tensor itself if they are of it. Numbers out of range wrap around."""
-        ...
     def chunk(self, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
-        """At most ``chunks`` pieces of equal size (the last may be smaller) along one dimension.
-
-        Raises:
-            ArgumentError: ``chunks`` is less than 1.
-        """
-        ...
+        """At most ``chunks`` pieces of equal size (the last may be smaller) along one dimension."""
     def clamp(self, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:
-        """Each element kept within limits: below ``min`` it becomes ``min``, above ``max`` it becomes ``max``.
-
-        Args:
-            min: a number, a tensor that broadcasts, or None for no lower limit.
-            max: a number, a tensor that broadcasts, or None for no upper limit.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            ValueError: both limits are left out, or the shapes do not broadcast.
-            TypeError: the elements are of bool.
-        """
-        ...
+        """Each element kept within limits: below ``min`` it becomes ``min``, above ``max`` it becomes ``max``."""
     def clamp_(self, min: Any = None, max: Any = None) -> Tensor:
         """``clamp``, written to ``input`` itself. Raises as ``clamp`` does."""
-        ...
     def clamp_both(self, low: Any, high: Any, *, out: Tensor | None = None) -> Tensor:
         """Each element kept within ``low`` and ``high``, element by element. The result has the operands' common type.
 
-        Args:
-            low: a tensor or a number; its shape broadcasts with the others'.
-            high: a tensor or a number; its shape broadcasts with the others'.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            TypeError: the elements are of bool.
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
+        Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ.
         """
-        ...
     def clamp_both_(self, low: Any, high: Any) -> Tensor:
-        """``clamp_both``, written to ``input`` itself.
-
-        It raises what ``clamp_both`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``clamp_both``, written to the tensor itself. Raises as it, and where it does not fit."""
     def clamp_max(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """The smaller of each element and ``other``: an upper limit, element by element. The result has the operands' common type.
-
-        Args:
-            other: a tensor or a number; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            TypeError: the elements are of bool.
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """The smaller of each element and ``other``: an upper limit, element by element. The result has the operands' common type."""
     def clamp_max_(self, other: Any) -> Tensor:
-        """``clamp_max``, written to ``input`` itself.
-
-        It raises what ``clamp_max`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``clamp_max``, written to the tensor itself. Raises as it, and where it does not fit."""
     def clamp_min(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """The larger of each element and ``other``: a lower limit, element by element. The result has the operands' common type.
-
-        Args:
-            other: a tensor or a number; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            TypeError: the elements are of bool.
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """The larger of each element and ``other``: a lower limit, element by element. The result has the operands' common type."""
     def clamp_min_(self, other: Any) -> Tensor:
-        """``clamp_min``, written to ``input`` itself.
-
-        It raises what ``clamp_min`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``clamp_min``, written to the tensor itself. Raises as it, and where it does not fit."""
     def clip(self, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:
-        """Each element kept within limits: below ``min`` it becomes ``min``, above ``max`` it becomes ``max``.
-
-        Args:
-            min: a number, a tensor that broadcasts, or None for no lower limit.
-            max: a number, a tensor that broadcasts, or None for no upper limit.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            ValueError: both limits are left out, or the shapes do not broadcast.
-            TypeError: the elements are of bool.
-        """
-        ...
+        """Each element kept within limits: below ``min`` it becomes ``min``, above ``max`` it becomes ``max``."""
     def clip_(self, min: Any = None, max: Any = None) -> Tensor:
         """``clamp``, written to ``input`` itself. Raises as ``clamp`` does."""
-        ...
     def clone(self, *, memory_format: Any = None) -> Tensor:
-        """A copy with the same strides where they leave no gaps, else with the dimensions in the same order in memory.
-
-        With ``memory_format=contiguous_format`` the copy is in row-major order, with ``channels_last`` in that one.
-        """
-        ...
+        """A copy with the same strides where they leave no gaps, else with the dimensions in the same order in memory."""
     def contiguous(self, memory_format: Any = None) -> Tensor:
         """This tensor if its elements lie side by side in row-major order, else a copy in which they do; or in the order
         that ``memory_format`` names.
@@ -867,7 +317,6 @@ class Tensor:
         Raises:
             ValueError: there is no such order, or not for tensors of so many dimensions.
         """
-        ...
     def copy_(self, src: Any, non_blocking: _bool = False) -> Tensor:
         """Write the elements of ``src``, of any type and on any device, broadcast to this shape.
 
@@ -881,64 +330,22 @@ class Tensor:
         Raises:
             ValueError: ``src`` does not broadcast to this shape, or several indices of the tensor mean one element.
         """
-        ...
     def copysign(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """The size of ``input`` with the sign of ``other``, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            other: a tensor or a number; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """The size of ``input`` with the sign of ``other``, element by element. The result is floating-point: integers and bool become the default dtype."""
     def copysign_(self, other: Any) -> Tensor:
-        """``copysign``, written to ``input`` itself.
-
-        It raises what ``copysign`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``copysign``, written to the tensor itself. Raises as it, and where it does not fit."""
     def cos(self, *, out: Tensor | None = None) -> Tensor:
-        """The cosine of an angle in radians, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """The cosine of an angle in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
     def cos_(self) -> Tensor:
-        """``cos``, written to ``input`` itself.
-
-        It raises what ``cos`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``cos``, written to the tensor itself. Raises as it, and where it does not fit."""
     def cosh(self, *, out: Tensor | None = None) -> Tensor:
-        """The hyperbolic cosine, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """The hyperbolic cosine, element by element. The result is floating-point: integers and bool become the default dtype."""
     def cosh_(self) -> Tensor:
-        """``cosh``, written to ``input`` itself.
-
-        It raises what ``cosh`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``cosh``, written to the tensor itself. Raises as it, and where it does not fit."""
     def count_nonzero(self, dim: Any = None, *, axis: Any = None) -> Tensor:
-        """How many elements differ from 0, as int64.
-
-        Args:
-            dim: a dimension, several, or None for all; ``axis`` means the same.
-
-        Raises:
-            IndexError: there is no such dimension.
-        """
-        ...
+        """How many elements differ from 0, as int64."""
     def cpu(self, memory_format: Any = None) -> Tensor:
         """The tensor on the CPU; itself if it is there. Waits until the copy is done."""
-        ...
     def cuda(self, device: Any = None, non_blocking: _bool = False, memory_format: Any = None, **kwargs: Any) -> Tensor:
         """The tensor on a CUDA device, by default the current one; itself if it is there.
 
@@ -953,65 +360,22 @@ class Tensor:
             CuplugError: there is no CUDA device.
             ValueError: ``device`` is no CUDA device.
         """
-        ...
     def cummax(self, dim: _int | None = None, *, axis: _int | None = None, out: tuple[Tensor, Tensor] | None = None) -> ValuesAndIndices:
-        """The largest element up to each one, along a dimension, and where it is: of equals the last, NaN before anything.
-
-        Args:
-            dim: the dimension; ``axis`` means the same.
-            out: where to write values and indices, two tensors, which are given the result's shape.
-
-        Raises:
-            IndexError: there is no such dimension.
-        """
-        ...
+        """The largest element up to each one, along a dimension, and where it is: of equals the last, NaN before anything."""
     def cummin(self, dim: _int | None = None, *, axis: _int | None = None, out: tuple[Tensor, Tensor] | None = None) -> ValuesAndIndices:
-        """The smallest element up to each one, along a dimension, and where it is: of equals the last, NaN before anything.
-
-        Args:
-            dim: the dimension; ``axis`` means the same.
-            out: where to write values and indices, two tensors, which are given the result's shape.
-
-        Raises:
-            IndexError: there is no such dimension.
-        """
-        ...
+        """The smallest element up to each one, along a dimension, and where it is: of equals the last, NaN before anything."""
     def cumprod(self, dim: _int | None = None, *, axis: _int | None = None, dtype: Any = None, out: Tensor | None = None) -> Tensor:
-        """The product of the elements up to each one, along a dimension. Integers and bool multiply in int64.
-
-        Args:
-            dim: the dimension; ``axis`` means the same.
-            dtype: the element type of the result, to which elements are converted first.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            IndexError: there is no such dimension.
-            TypeError: the result would be of bool.
-        """
-        ...
+        """The product of the elements up to each one, along a dimension. Integers and bool multiply in int64."""
     def cumprod_(self, dim: _int | None = None, *, axis: _int | None = None, dtype: Any = None) -> Tensor:
         """``cumprod``, written to the tensor itself. It raises what ``cumprod`` raises, and where the
         result does not fit the tensor.
         """
-        ...
     def cumsum(self, dim: _int | None = None, *, axis: _int | None = None, dtype: Any = None, out: Tensor | None = None) -> Tensor:
-        """The sum of the elements up to each one, along a dimension. Integers and bool add up in int64.
-
-        Args:
-            dim: the dimension; ``axis`` means the same.
-            dtype: the element type of the result, to which elements are converted first.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            IndexError: there is no such dimension.
-            TypeError: the result would be of bool.
-        """
-        ...
+        """The sum of the elements up to each one, along a dimension. Integers and bool add up in int64."""
     def cumsum_(self, dim: _int | None = None, *, axis: _int | None = None, dtype: Any = None) -> Tensor:
         """``cumsum``, written to the tensor itself. It raises what ``cumsum`` raises, and where the
         result does not fit the tensor.
         """
-        ...
     @property
     def data(self) -> Tensor:
         """The tensor as a view that requires no gradients. What is set takes the place of the elements, whatever was
@@ -1020,232 +384,88 @@ class Tensor:
         Raises:
             TypeError: what is set is no tensor.
         """
-        ...
     @data.setter
     def data(self, other: Tensor) -> None: ...
     def data_ptr(self) -> _int:
         """The address of the first element; 0 if there are no elements."""
-        ...
     def deg2rad(self, *, out: Tensor | None = None) -> Tensor:
-        """Degrees converted to radians, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """Degrees converted to radians, element by element. The result is floating-point: integers and bool become the default dtype."""
     def deg2rad_(self) -> Tensor:
-        """``deg2rad``, written to ``input`` itself.
-
-        It raises what ``deg2rad`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``deg2rad``, written to the tensor itself. Raises as it, and where it does not fit."""
     def detach(self) -> Tensor:
         """The tensor as a view that requires no gradients and is no part of the graph."""
-        ...
     def detach_(self) -> Tensor:
         """Take this tensor out of the graph that made it. Returns the tensor.
 
         Raises:
             ValueError: it is a view.
         """
-        ...
     @property
     def device(self) -> _device:
         """Where the elements are."""
-        ...
     def diag(self, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
-        """A matrix with the elements of one dimension on a diagonal; or the diagonal of a matrix, as a copy.
-
-        Args:
-            diagonal: which one; 0 is the main one, 1 the one above.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            ValueError: there are other than one or two dimensions.
-        """
-        ...
+        """A matrix with the elements of one dimension on a diagonal; or the diagonal of a matrix, as a copy."""
     def diag_embed(self, offset: _int = 0, dim1: _int = -2, dim2: _int = -1) -> Tensor:
-        """Matrices with the elements of the last dimension on a diagonal, 0 elsewhere.
-
-        Args:
-            offset: which diagonal; 0 is the main one, 1 the one above.
-            dim1: the dimension of the rows in the result.
-            dim2: the dimension of the columns in the result.
-
-        Raises:
-            IndexError: there is no such dimension.
-            ValueError: the two dimensions are one.
-        """
-        ...
+        """Matrices with the elements of the last dimension on a diagonal, 0 elsewhere."""
     def diagflat(self, offset: _int = 0) -> Tensor:
         """A matrix with all elements, flattened, on a diagonal."""
-        ...
     def diagonal(self, offset: _int = 0, dim1: _int = 0, dim2: _int = 1) -> Tensor:
-        """The elements whose positions in two dimensions differ by ``offset``, as the last dimension.
-
-        Raises:
-            ArgumentError: the two dimensions are the same.
-        """
-        ...
+        """The elements whose positions in two dimensions differ by ``offset``, as the last dimension."""
     def dim(self) -> _int:
         """The number of dimensions."""
-        ...
     def div(self, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
-        """The quotient ``input / other``, element by element.
-
-        Args:
-            other: a tensor or a number; both broadcast together.
-            rounding_mode: None for the true quotient, which is floating-point; ``floor`` rounds it down, ``trunc`` towards
-                0, and both keep integers.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            ValueError: there is no such rounding mode, or the shapes do not broadcast.
-            ZeroDivisionError: integers are rounded and divided by 0, on the CPU.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """The quotient ``input / other``, element by element."""
     def div_(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
         """``div``, written to ``input`` itself. Raises as ``div`` does, and where the result does not fit ``input``."""
-        ...
     def divide(self, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
-        """The quotient ``input / other``, element by element.
-
-        Args:
-            other: a tensor or a number; both broadcast together.
-            rounding_mode: None for the true quotient, which is floating-point; ``floor`` rounds it down, ``trunc`` towards
-                0, and both keep integers.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            ValueError: there is no such rounding mode, or the shapes do not broadcast.
-            ZeroDivisionError: integers are rounded and divided by 0, on the CPU.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """The quotient ``input / other``, element by element."""
     def divide_(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
         """``div``, written to ``input`` itself. Raises as ``div`` does, and where the result does not fit ``input``."""
-        ...
     def dot(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The scalar product of two vectors of equal length, without dimensions. Otherwise as ``matmul``.
-
-        Raises:
-            ValueError: an operand has not one dimension, or the lengths differ.
-        """
-        ...
+        """The scalar product of two vectors of equal length, without dimensions. Otherwise as ``matmul``."""
     def double(self, memory_format: Any = None) -> Tensor:
         """The elements converted to float64; the tensor itself if they are of it."""
-        ...
     def dsplit(self, indices_or_sections: Any) -> tuple[Tensor, ...]:
         """``tensor_split`` along the third dimension; parts must be equal."""
-        ...
     @property
     def dtype(self) -> _dtype:
         """The element type."""
-        ...
     def element_size(self) -> _int:
         """The size of one element in bytes."""
-        ...
     def eq(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """Whether elements are equal, element by element. The result is of bool.
-
-        Args:
-            other: a tensor or a number; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """Whether elements are equal, element by element. The result is of bool."""
     def eq_(self, other: Any) -> Tensor:
-        """``eq``, written to ``input`` itself.
-
-        It raises what ``eq`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``eq``, written to the tensor itself. Raises as it, and where it does not fit."""
     def equal(self, other: Tensor) -> _bool:
-        """Whether shapes and elements are the same. Waits until the elements are there.
-
-        Raises:
-            DeviceMismatchError: the tensors are on different devices.
-        """
-        ...
+        """Whether shapes and elements are the same. Waits until the elements are there."""
     def erf(self, *, out: Tensor | None = None) -> Tensor:
-        """The error function, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """The error function, element by element. The result is floating-point: integers and bool become the default dtype."""
     def erf_(self) -> Tensor:
-        """``erf``, written to ``input`` itself.
-
-        It raises what ``erf`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``erf``, written to the tensor itself. Raises as it, and where it does not fit."""
     def erfc(self, *, out: Tensor | None = None) -> Tensor:
-        """``1 - erf(input)``, exact also for large elements, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """``1 - erf(input)``, exact also for large elements, element by element. The result is floating-point: integers and bool become the default dtype."""
     def erfc_(self) -> Tensor:
-        """``erfc``, written to ``input`` itself.
-
-        It raises what ``erfc`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``erfc``, written to the tensor itself. Raises as it, and where it does not fit."""
     def exp(self, *, out: Tensor | None = None) -> Tensor:
-        """e to the power of ``input``, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """e to the power of ``input``, element by element. The result is floating-point: integers and bool become the default dtype."""
     def exp2(self, *, out: Tensor | None = None) -> Tensor:
-        """2 to the power of ``input``, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """2 to the power of ``input``, element by element. The result is floating-point: integers and bool become the default dtype."""
     def exp2_(self) -> Tensor:
-        """``exp2``, written to ``input`` itself.
-
-        It raises what ``exp2`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``exp2``, written to the tensor itself. Raises as it, and where it does not fit."""
     def exp_(self) -> Tensor:
-        """``exp``, written to ``input`` itself.
-
-        It raises what ``exp`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``exp``, written to the tensor itself. Raises as it, and where it does not fit."""
     def expand(self, *lengths: Any, size: Any = None) -> Tensor:
         """Dimensions of length 1 repeated without a copy; -1 keeps a length, new dimensions stand in front.
 
         Raises:
             ValueError: a dimension of another length would have to be repeated.
         """
-        ...
     def expand_as(self, other: Tensor) -> Tensor:
         """``expand`` to the shape of ``other``."""
-        ...
     def expm1(self, *, out: Tensor | None = None) -> Tensor:
-        """``exp(input) - 1``, exact also near 0, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """``exp(input) - 1``, exact also near 0, element by element. The result is floating-point: integers and bool become the default dtype."""
     def expm1_(self) -> Tensor:
-        """``expm1``, written to ``input`` itself.
-
-        It raises what ``expm1`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``expm1``, written to the tensor itself. Raises as it, and where it does not fit."""
     def exponential_(self, lambd: _float = 1, *, generator: Generator | None = None) -> Tensor:
         """Fill with random numbers of the exponential distribution with the rate ``lambd``.
 
@@ -1253,197 +473,50 @@ class Tensor:
             TypeError: the elements are not floating-point numbers.
             ValueError: ``lambd`` is not greater than 0.
         """
-        ...
     def fill_(self, value: Any) -> Tensor:
-        """Write ``value``, a number or a tensor without dimensions, everywhere.
-
-        Raises:
-            ValueError: the element type does not hold ``value``, or ``value`` has dimensions.
-        """
-        ...
+        """Write ``value``, a number or a tensor without dimensions, everywhere."""
     def fix(self, *, out: Tensor | None = None) -> Tensor:
-        """The integer part, element by element. The result has the operands' common type.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            TypeError: the elements are of bool.
-        """
-        ...
+        """The integer part, element by element. The result has the operands' common type."""
     def fix_(self) -> Tensor:
-        """``trunc``, written to ``input`` itself.
-
-        It raises what ``trunc`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``trunc``, written to the tensor itself. Raises as it, and where it does not fit."""
     def flatten(self, start_dim: _int = 0, end_dim: _int = -1) -> Tensor:
-        """The dimensions from ``start_dim`` to ``end_dim`` made one.
-
-        Raises:
-            IndexError: there is no such dimension.
-        """
-        ...
+        """The dimensions from ``start_dim`` to ``end_dim`` made one."""
     def flip(self, *axes: Any, dims: Any = None) -> Tensor:
-        """A copy with some dimensions reversed; it has the shape of ``input``.
-
-        Args:
-            axes: the dimensions, as integers or as one sequence; ``dims`` means the same.
-
-        Raises:
-            IndexError: there is no such dimension.
-            ValueError: a dimension is named twice.
-        """
-        ...
+        """A copy with some dimensions reversed; it has the shape of ``input``."""
     def fliplr(self) -> Tensor:
-        """A copy with the second dimension reversed.
-
-        Raises:
-            ValueError: there are fewer than two dimensions.
-        """
-        ...
+        """A copy with the second dimension reversed."""
     def flipud(self) -> Tensor:
-        """A copy with the first dimension reversed.
-
-        Raises:
-            ValueError: there are no dimensions.
-        """
-        ...
+        """A copy with the first dimension reversed."""
     def float(self, memory_format: Any = None) -> Tensor:
         """The elements converted to float32; the tensor itself if they are of it."""
-        ...
     def floor(self, *, out: Tensor | None = None) -> Tensor:
-        """The largest integer that is not larger, element by element. The result has the operands' common type.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            TypeError: the elements are of bool.
-        """
-        ...
+        """The largest integer that is not larger, element by element. The result has the operands' common type."""
     def floor_(self) -> Tensor:
-        """``floor``, written to ``input`` itself.
-
-        It raises what ``floor`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``floor``, written to the tensor itself. Raises as it, and where it does not fit."""
     def floor_divide(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """The quotient rounded down, element by element. The result has the operands' common type.
-
-        Args:
-            other: a tensor or a number; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            TypeError: the elements are of bool.
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-            ZeroDivisionError: integers are divided by 0, on the CPU.
-        """
-        ...
+        """The quotient rounded down, element by element. The result has the operands' common type."""
     def floor_divide_(self, other: Any) -> Tensor:
-        """``floor_divide``, written to ``input`` itself.
-
-        It raises what ``floor_divide`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``floor_divide``, written to the tensor itself. Raises as it, and where it does not fit."""
     def fmax(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The larger of two elements; of a NaN and a number, the number, element by element. The result has the operands' common type.
-
-        Args:
-            other: a tensor; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """The larger of two elements; of a NaN and a number, the number, element by element. The result has the operands' common type."""
     def fmin(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The smaller of two elements; of a NaN and a number, the number, element by element. The result has the operands' common type.
-
-        Args:
-            other: a tensor; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """The smaller of two elements; of a NaN and a number, the number, element by element. The result has the operands' common type."""
     def fmod(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """The remainder of the quotient rounded towards 0; it has the sign of ``input``, element by element. The result has the operands' common type.
-
-        Args:
-            other: a tensor or a number; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            TypeError: the elements are of bool.
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-            ZeroDivisionError: integers are divided by 0, on the CPU.
-        """
-        ...
+        """The remainder of the quotient rounded towards 0; it has the sign of ``input``, element by element. The result has the operands' common type."""
     def fmod_(self, other: Any) -> Tensor:
-        """``fmod``, written to ``input`` itself.
-
-        It raises what ``fmod`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``fmod``, written to the tensor itself. Raises as it, and where it does not fit."""
     def frac(self, *, out: Tensor | None = None) -> Tensor:
-        """The part behind the point: ``input - trunc(input)``, element by element. The result has the operands' common type.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            TypeError: the elements are no floating-point numbers.
-        """
-        ...
+        """The part behind the point: ``input - trunc(input)``, element by element. The result has the operands' common type."""
     def frac_(self) -> Tensor:
-        """``frac``, written to ``input`` itself.
-
-        It raises what ``frac`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``frac``, written to the tensor itself. Raises as it, and where it does not fit."""
     def gather(self, dim: _int, index: Tensor, *, sparse_grad: _bool = False, out: Tensor | None = None) -> Tensor:
-        """``out[i][j] = input[index[i][j]][j]`` for two dimensions and ``dim`` 0: the elements at indices of a dimension.
-
-        Args:
-            dim: the dimension.
-            index: int64 or int32, with as many dimensions, and no longer than ``input`` in the others.
-            sparse_grad: makes no difference: gradients are dense here.
-            out: where to write the result; it is given the shape of ``index``.
-
-        Raises:
-            TypeError: ``index`` is not of an integer type.
-            ValueError: the dimensions do not fit.
-            IndexError: there is no such dimension; on the CPU also: an index is out of range.
-        """
-        ...
+        """``out[i][j] = input[index[i][j]][j]`` for two dimensions and ``dim`` 0: the elements at indices of a dimension."""
     def ge(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """Whether ``input >= other``, element by element. The result is of bool.
-
-        Args:
-            other: a tensor or a number; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """Whether ``input >= other``, element by element. The result is of bool."""
     def ge_(self, other: Any) -> Tensor:
-        """``ge``, written to ``input`` itself.
-
-        It raises what ``ge`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``ge``, written to the tensor itself. Raises as it, and where it does not fit."""
     def get_device(self) -> _int:
         """The ordinal of the CUDA device, or -1 on the CPU."""
-        ...
     @property
     def grad(self) -> Tensor | None:
         """The gradient that ``backward`` accumulated, or None.
@@ -1451,550 +524,162 @@ class Tensor:
         Raises:
             ValueError: what is set is of another shape, element type or device.
         """
-        ...
     @grad.setter
     def grad(self, gradient: Tensor | None) -> None: ...
     @property
     def grad_fn(self) -> Any:
         """The node of the graph that made this tensor; None of a leaf."""
-        ...
     def greater(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """Whether ``input > other``, element by element. The result is of bool.
-
-        Args:
-            other: a tensor or a number; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """Whether ``input > other``, element by element. The result is of bool."""
     def greater_(self, other: Any) -> Tensor:
-        """``gt``, written to ``input`` itself.
-
-        It raises what ``gt`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``gt``, written to the tensor itself. Raises as it, and where it does not fit."""
     def greater_equal(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """Whether ``input >= other``, element by element. The result is of bool.
-
-        Args:
-            other: a tensor or a number; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """Whether ``input >= other``, element by element. The result is of bool."""
     def greater_equal_(self, other: Any) -> Tensor:
-        """``ge``, written to ``input`` itself.
-
-        It raises what ``ge`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``ge``, written to the tensor itself. Raises as it, and where it does not fit."""
     def gt(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """Whether ``input > other``, element by element. The result is of bool.
-
-        Args:
-            other: a tensor or a number; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """Whether ``input > other``, element by element. The result is of bool."""
     def gt_(self, other: Any) -> Tensor:
-        """``gt``, written to ``input`` itself.
-
-        It raises what ``gt`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``gt``, written to the tensor itself. Raises as it, and where it does not fit."""
     def half(self, memory_format: Any = None) -> Tensor:
         """The elements converted to float16; the tensor itself if they are of it."""
-        ...
     def histc(self, bins: _int = 100, min: _float = 0, max: _float = 0, *, out: Tensor | None = None) -> Tensor:
-        """How many elements lie in each of ``bins`` equal parts of a range; those outside are not counted.
-
-        Args:
-            bins: how many parts.
-            min: where the range begins.
-            max: where it ends, including; if both are equal, the elements' own range is taken.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            TypeError: the elements are of bool.
-            ValueError: there are no bins, or the range is none.
-        """
-        ...
+        """How many elements lie in each of ``bins`` equal parts of a range; those outside are not counted."""
     def hsplit(self, indices_or_sections: Any) -> tuple[Tensor, ...]:
         """``tensor_split`` along the second dimension, or the only one; parts must be equal."""
-        ...
     def hypot(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The length of the hypotenuse, ``sqrt(input**2 + other**2)``, element by element. The result has the operands' common type.
-
-        Args:
-            other: a tensor; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            TypeError: the elements are no floating-point numbers.
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """The length of the hypotenuse, ``sqrt(input**2 + other**2)``, element by element. The result has the operands' common type."""
     def hypot_(self, other: Tensor) -> Tensor:
-        """``hypot``, written to ``input`` itself.
-
-        It raises what ``hypot`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``hypot``, written to the tensor itself. Raises as it, and where it does not fit."""
     def index_add(self, dim: _int, index: Tensor, source: Tensor, *, alpha: _bool | _float = 1, out: Tensor | None = None) -> Tensor:
-        """A copy with ``alpha * source`` added at positions of a dimension: see ``index_add_``.
-
-        ``out`` says where to write the result; it is given the result's shape.
-        """
-        ...
+        """A copy with ``alpha * source`` added at positions of a dimension: see ``index_add_``."""
     def index_add_(self, dim: _int, index: Tensor, source: Tensor, *, alpha: _bool | _float = 1) -> Tensor:
-        """``alpha * source`` added at positions of a dimension, several to one position too.
-
-        Args:
-            dim: the dimension.
-            index: int64 or int32, of one dimension.
-            source: a tensor of the same element type, with as many positions of this dimension as ``index`` has elements.
-            alpha: a number.
-
-        Raises:
-            TypeError: the types do not fit.
-            ValueError: the dimensions do not fit.
-            IndexError: there is no such dimension; on the CPU also: an index is out of range.
-        """
-        ...
+        """``alpha * source`` added at positions of a dimension, several to one position too."""
     def index_copy(self, dim: _int, index: Tensor, source: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """A copy with ``source`` written at positions of a dimension: see ``index_copy_``.
-
-        ``out`` says where to write the result; it is given the result's shape.
-        """
-        ...
+        """A copy with ``source`` written at positions of a dimension: see ``index_copy_``."""
     def index_copy_(self, dim: _int, index: Tensor, source: Tensor) -> Tensor:
-        """``source`` written at positions of a dimension.
-
-        Args:
-            dim: the dimension.
-            index: int64, of one dimension.
-            source: a tensor of the same element type, with as many positions of this dimension as ``index`` has elements.
-
-        Raises:
-            TypeError: the types do not fit.
-            ValueError: the dimensions do not fit.
-            IndexError: there is no such dimension; on the CPU also: an index is out of range.
-        """
-        ...
+        """``source`` written at positions of a dimension."""
     def index_fill(self, dim: _int, index: Tensor, value: Any) -> Tensor:
         """A copy with ``value`` written at positions of a dimension: see ``index_fill_``."""
-        ...
     def index_fill_(self, dim: _int, index: Tensor, value: Any) -> Tensor:
-        """``value``, a number or a tensor without dimensions, written at positions of a dimension.
-
-        Raises:
-            TypeError: ``index`` is not of an integer type.
-            ValueError: ``value`` has dimensions.
-            IndexError: there is no such dimension; on the CPU also: an index is out of range.
-        """
-        ...
+        """``value``, a number or a tensor without dimensions, written at positions of a dimension."""
     def index_put(self, indices: Sequence[Tensor | None], values: Tensor, accumulate: _bool = False) -> Tensor:
         """A copy with ``values`` at ``indices``: see ``index_put_``, whose arguments and errors these are."""
-        ...
     def index_put_(self, indices: Sequence[Tensor | None], values: Tensor, accumulate: _bool = False) -> Tensor:
-        """``input[indices] = values``; with ``accumulate`` values are added, several to one place too.
-
-        Args:
-            indices: integer tensors or masks for the first dimensions, or None where all positions are meant.
-            values: a tensor of the same element type, which broadcasts to what the indices name.
-            accumulate: whether values are added to what is there.
-
-        Raises:
-            TypeError: the types differ.
-            ValueError: the shapes do not broadcast.
-            IndexError: there are more indices than dimensions; on the CPU also: an index is out of range.
-        """
-        ...
+        """``input[indices] = values``; with ``accumulate`` values are added, several to one place too."""
     def index_select(self, dim: _int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The positions ``index``, integers in one dimension, of dimension ``dim``, in that order.
-
-        ``out`` says where to write the result; it is given the result's shape.
-
-        Raises:
-            IndexError: ``index`` has more than one dimension, or on the CPU is out of range.
-        """
-        ...
+        """The positions ``index``, integers in one dimension, of dimension ``dim``, in that order."""
     def inner(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The scalar products of all pairs of rows, along the last dimensions of both; a number scales.
-
-        Raises:
-            ValueError: the last dimensions differ in length.
-        """
-        ...
+        """The scalar products of all pairs of rows, along the last dimensions of both; a number scales."""
     def int(self, memory_format: Any = None) -> Tensor:
         """The elements converted to int32; the tensor itself if they are of it. Numbers out of range wrap around."""
-        ...
     def is_complex(self) -> _bool:
         """False: there are no complex types here."""
-        ...
     def is_contiguous(self, memory_format: Any = None) -> _bool:
         """Whether the elements lie side by side, in row-major order or the one that ``memory_format`` names."""
-        ...
     @property
     def is_cpu(self) -> _bool:
         """Whether the elements are in host memory."""
-        ...
     @property
     def is_cuda(self) -> _bool:
         """Whether the elements are on a CUDA device."""
-        ...
     def is_floating_point(self) -> _bool:
         """Whether the element type is a floating-point one."""
-        ...
     @property
     def is_leaf(self) -> _bool:
         """Whether the tensor was made by the program, and not by a recorded operation."""
-        ...
     def is_nonzero(self) -> _bool:
-        """Whether the only element differs from 0. Waits until it is there.
-
-        Raises:
-            ValueError: there is not exactly one element.
-        """
-        ...
+        """Whether the only element differs from 0. Waits until it is there."""
     def is_pinned(self) -> _bool:
         """Whether the elements are in page-locked host memory."""
-        ...
     def is_same_size(self, other: Tensor) -> _bool:
         """Whether ``other`` has the same shape."""
-        ...
     def is_set_to(self, tensor: Tensor) -> _bool:
         """Whether two tensors are the same elements of the same memory, in the same order."""
-        ...
     def is_signed(self) -> _bool:
         """Whether the element type has negative numbers."""
-        ...
     def isclose(self, other: Tensor, rtol: _float = 1e-05, atol: _float = 1e-08, equal_nan: _bool = False) -> Tensor:
-        """Whether each element differs by ``atol + rtol * abs(other)`` at most; infinities only equal themselves.
-
-        Args:
-            other: a tensor of the same element type, whose shape broadcasts with the other's.
-            rtol: the tolerance relative to ``other``.
-            atol: the absolute tolerance.
-            equal_nan: whether NaN counts as close to NaN.
-
-        Raises:
-            TypeError: the element types differ.
-            ValueError: the shapes do not broadcast, or a tolerance is negative.
-        """
-        ...
+        """Whether each element differs by ``atol + rtol * abs(other)`` at most; infinities only equal themselves."""
     def isfinite(self, *, out: Tensor | None = None) -> Tensor:
-        """Whether an element is neither infinite nor NaN, element by element. The result is of bool.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """Whether an element is neither infinite nor NaN, element by element. The result is of bool."""
     def isinf(self, *, out: Tensor | None = None) -> Tensor:
-        """Whether an element is infinite, element by element. The result is of bool.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """Whether an element is infinite, element by element. The result is of bool."""
     def isnan(self, *, out: Tensor | None = None) -> Tensor:
-        """Whether an element is NaN, element by element. The result is of bool.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """Whether an element is NaN, element by element. The result is of bool."""
     def item(self) -> _bool | _int | _float:
         """The only element as Python's number. Waits until it is there.
 
         Raises:
             ValueError: there is not exactly one element.
         """
-        ...
     @property
     def itemsize(self) -> _int:
         """The size of one element in bytes."""
-        ...
     def kthvalue(self, k: _int, dim: _int = -1, keepdim: _bool = False, *, out: tuple[Tensor, Tensor] | None = None) -> ValuesAndIndices:
-        """The ``k``-th smallest element along a dimension, counted from 1, and where it is.
-
-        Args:
-            k: its rank, from 1 on.
-            dim: the dimension.
-            keepdim: whether the dimension stays, with length 1.
-            out: where to write values and indices, two tensors, which are given the result's shape.
-
-        Raises:
-            IndexError: there is no such dimension.
-            ValueError: it has not so many elements.
-        """
-        ...
+        """The ``k``-th smallest element along a dimension, counted from 1, and where it is."""
     @property
     def layout(self) -> Any:
         """How the elements are kept: ``strided``."""
-        ...
     def le(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """Whether ``input <= other``, element by element. The result is of bool.
-
-        Args:
-            other: a tensor or a number; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """Whether ``input <= other``, element by element. The result is of bool."""
     def le_(self, other: Any) -> Tensor:
-        """``le``, written to ``input`` itself.
-
-        It raises what ``le`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``le``, written to the tensor itself. Raises as it, and where it does not fit."""
     def lerp(self, end: Any, weight: Any, *, out: Tensor | None = None) -> Tensor:
-        """``input + weight * (end - input)``, element by element. The result has the tensors' type.
-
-        Args:
-            end: a tensor or a number; its shape broadcasts with the others'.
-            weight: a tensor or a number; its shape broadcasts with the others'.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            TypeError: the elements are no floating-point numbers, or of different types.
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """``input + weight * (end - input)``, element by element. The result has the tensors' type."""
     def lerp_(self, end: Any, weight: Any) -> Tensor:
-        """``lerp``, written to ``input`` itself.
-
-        It raises what ``lerp`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``lerp``, written to the tensor itself. Raises as it, and where it does not fit."""
     def less(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """Whether ``input < other``, element by element. The result is of bool.
-
-        Args:
-            other: a tensor or a number; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """Whether ``input < other``, element by element. The result is of bool."""
     def less_(self, other: Any) -> Tensor:
-        """``lt``, written to ``input`` itself.
-
-        It raises what ``lt`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``lt``, written to the tensor itself. Raises as it, and where it does not fit."""
     def less_equal(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """Whether ``input <= other``, element by element. The result is of bool.
-
-        Args:
-            other: a tensor or a number; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """Whether ``input <= other``, element by element. The result is of bool."""
     def less_equal_(self, other: Any) -> Tensor:
-        """``le``, written to ``input`` itself.
-
-        It raises what ``le`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``le``, written to the tensor itself. Raises as it, and where it does not fit."""
     def log(self, *, out: Tensor | None = None) -> Tensor:
-        """The natural logarithm, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """The natural logarithm, element by element. The result is floating-point: integers and bool become the default dtype."""
     def log10(self, *, out: Tensor | None = None) -> Tensor:
-        """The logarithm to base 10, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """The logarithm to base 10, element by element. The result is floating-point: integers and bool become the default dtype."""
     def log10_(self) -> Tensor:
-        """``log10``, written to ``input`` itself.
-
-        It raises what ``log10`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``log10``, written to the tensor itself. Raises as it, and where it does not fit."""
     def log1p(self, *, out: Tensor | None = None) -> Tensor:
-        """``log(1 + input)``, exact also near 0, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """``log(1 + input)``, exact also near 0, element by element. The result is floating-point: integers and bool become the default dtype."""
     def log1p_(self) -> Tensor:
-        """``log1p``, written to ``input`` itself.
-
-        It raises what ``log1p`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``log1p``, written to the tensor itself. Raises as it, and where it does not fit."""
     def log2(self, *, out: Tensor | None = None) -> Tensor:
-        """The logarithm to base 2, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """The logarithm to base 2, element by element. The result is floating-point: integers and bool become the default dtype."""
     def log2_(self) -> Tensor:
-        """``log2``, written to ``input`` itself.
-
-        It raises what ``log2`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``log2``, written to the tensor itself. Raises as it, and where it does not fit."""
     def log_(self) -> Tensor:
-        """``log``, written to ``input`` itself.
-
-        It raises what ``log`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``log``, written to the tensor itself. Raises as it, and where it does not fit."""
     def log_softmax(self, dim: _int, dtype: Any = None, *, out: Tensor | None = None) -> Tensor:
-        """The logarithm of ``softmax``, exact also where that is nearly 0.
-
-        Args:
-            dim: the dimension.
-            dtype: the element type of the result, to which elements are converted first.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            IndexError: there is no such dimension.
-            TypeError: the elements are not floating-point numbers.
-        """
-        ...
+        """The logarithm of ``softmax``, exact also where that is nearly 0."""
     def logcumsumexp(self, dim: _int | None = None, *, axis: _int | None = None, out: Tensor | None = None) -> Tensor:
-        """The logarithm of the sum of the exponentials of the elements up to each one, along a dimension.
-
-        Args:
-            dim: the dimension; ``axis`` means the same.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            IndexError: there is no such dimension.
-            TypeError: the elements are not floating-point numbers.
-        """
-        ...
+        """The logarithm of the sum of the exponentials of the elements up to each one, along a dimension."""
     def logical_and(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """Whether both elements differ from 0, element by element. The result is of bool.
-
-        Args:
-            other: a tensor; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """Whether both elements differ from 0, element by element. The result is of bool."""
     def logical_and_(self, other: Tensor) -> Tensor:
-        """``logical_and``, written to ``input`` itself.
-
-        It raises what ``logical_and`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``logical_and``, written to the tensor itself. Raises as it, and where it does not fit."""
     def logical_not(self, *, out: Tensor | None = None) -> Tensor:
-        """Whether an element is 0, element by element. The result is of bool.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """Whether an element is 0, element by element. The result is of bool."""
     def logical_not_(self) -> Tensor:
-        """``logical_not``, written to ``input`` itself.
-
-        It raises what ``logical_not`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``logical_not``, written to the tensor itself. Raises as it, and where it does not fit."""
     def logical_or(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """Whether an element of the two differs from 0, element by element. The result is of bool.
-
-        Args:
-            other: a tensor; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """Whether an element of the two differs from 0, element by element. The result is of bool."""
     def logical_or_(self, other: Tensor) -> Tensor:
-        """``logical_or``, written to ``input`` itself.
-
-        It raises what ``logical_or`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``logical_or``, written to the tensor itself. Raises as it, and where it does not fit."""
     def logical_xor(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """Whether exactly one element of the two differs from 0, element by element. The result is of bool.
-
-        Args:
-            other: a tensor; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """Whether exactly one element of the two differs from 0, element by element. The result is of bool."""
     def logical_xor_(self, other: Tensor) -> Tensor:
-        """``logical_xor``, written to ``input`` itself.
-
-        It raises what ``logical_xor`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``logical_xor``, written to the tensor itself. Raises as it, and where it does not fit."""
     def logsumexp(self, dim: Any, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
-        """The logarithm of the sum of the elements' exponentials, along dimensions, without overflow.
-
-        Args:
-            dim: a dimension, or several.
-            keepdim: whether reduced dimensions stay, with length 1.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            IndexError: there is no such dimension.
-        """
-        ...
+        """The logarithm of the sum of the elements' exponentials, along dimensions, without overflow."""
     def long(self, memory_format: Any = None) -> Tensor:
         """The elements converted to int64; the tensor itself if they are of it. Numbers out of range wrap around."""
-        ...
     def lt(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """Whether ``input < other``, element by element. The result is of bool.
-
-        Args:
-            other: a tensor or a number; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """Whether ``input < other``, element by element. The result is of bool."""
     def lt_(self, other: Any) -> Tensor:
-        """``lt``, written to ``input`` itself.
-
-        It raises what ``lt`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``lt``, written to the tensor itself. Raises as it, and where it does not fit."""
     @property
     def mH(self) -> Tensor:
         """The last two dimensions exchanged: the conjugate transpose of matrices of real numbers.
@@ -2002,7 +687,6 @@ class Tensor:
         Raises:
             ValueError: the tensor has one dimension.
         """
-        ...
     @property
     def mT(self) -> Tensor:
         """The last two dimensions exchanged; a tensor without dimensions as it is.
@@ -2010,16 +694,10 @@ class Tensor:
         Raises:
             ValueError: it has one dimension.
         """
-        ...
     def masked_fill(self, mask: Tensor, value: Any) -> Tensor:
         """A copy with ``value``, a number or a tensor without dimensions, where ``mask`` is True. It has the shape to which
         both broadcast.
-
-        Raises:
-            ValueError: ``value`` has dimensions, or the shapes do not broadcast.
-            TypeError: ``mask`` is not of bool.
         """
-        ...
     def masked_fill_(self, mask: Tensor, value: Any) -> Tensor:
         """Write ``value``, a number or a tensor without dimensions, where ``mask``, which broadcasts, is True.
 
@@ -2027,329 +705,88 @@ class Tensor:
             ValueError: ``value`` has dimensions, or ``mask`` does not broadcast to the tensor.
             TypeError: ``mask`` is not of bool.
         """
-        ...
     def masked_scatter(self, mask: Tensor, source: Tensor) -> Tensor:
         """A copy, of the shape to which both broadcast, with the elements of ``source`` where ``mask`` is True."""
-        ...
     def masked_scatter_(self, mask: Tensor, source: Tensor) -> Tensor:
-        """The elements of ``source``, in order, written where ``mask``, which broadcasts, is True.
-
-        Raises:
-            TypeError: ``mask`` is not of bool, or the element types differ.
-            ValueError: ``mask`` does not broadcast, or ``source`` has too few elements: that waits for a device.
-        """
-        ...
+        """The elements of ``source``, in order, written where ``mask``, which broadcasts, is True."""
     def masked_select(self, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The elements where ``mask``, which broadcasts with the tensor, is True, in one dimension. Waits for the device.
-
-        ``out`` says where to write the result; it is given the result's shape.
-
-        Raises:
-            ValueError: the shapes do not broadcast.
-            TypeError: ``mask`` is not of bool.
-        """
-        ...
+        """The elements where ``mask``, which broadcasts with the tensor, is True, in one dimension. Waits for the device."""
     def matmul(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The product of matrices, of vectors, or of batches of matrices, whose leading dimensions broadcast.
-
-        Args:
-            other: a tensor of the same element type; one dimension is a column.
-            out: where to write the result; it is given the result's shape.
-
-        Returns:
-            Of shapes (..., n, k) and (..., k, m) a tensor of shape (..., n, m); a vector's n or m is left out. Half types
-            are added up in float32.
-
-        Raises:
-            DeviceMismatchError: the operands are on different devices.
-            TypeError: one is no tensor, or their types differ or are bool: torch does not convert here.
-            ValueError: the shapes do not fit.
-        """
-        ...
+        """The product of matrices, of vectors, or of batches of matrices, whose leading dimensions broadcast."""
     def max(self, dim: Any = None, keepdim: _bool = False, *, other: Tensor | None = None, axis: Any = None, keepdims: _bool = False, out: Any = None) -> Any:
-        """The largest element; or those along a dimension, with their positions; or the larger of each pair of elements.
-
-        Args:
-            dim: a dimension; ``axis`` means the same. A tensor here is taken for ``other``.
-            keepdim: whether the reduced dimension stays, with length 1; ``keepdims`` means the same.
-            other: a tensor whose shape broadcasts with the other's.
-            out: where to write the result, with ``dim`` two tensors; they are given the result's shape.
-
-        Returns:
-            Without ``dim`` a tensor without dimensions. With ``dim`` a named tuple of ``values`` and ``indices`` (int64):
-            of equals the first, and NaN before anything. With ``other`` a tensor of the common shape.
-
-        Raises:
-            IndexError: there is no such dimension.
-            ValueError: there are no elements to choose from; an IndexError too.
-        """
-        ...
+        """The largest element; or those along a dimension, with their positions; or the larger of each pair of elements."""
     def maximum(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The larger of two elements; NaN if one is NaN, element by element. The result has the operands' common type.
-
-        Args:
-            other: a tensor; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """The larger of two elements; NaN if one is NaN, element by element. The result has the operands' common type."""
     def mean(self, dim: Any = None, keepdim: _bool = False, *, dtype: Any = None, out: Tensor | None = None, axis: Any = None, keepdims: _bool = False) -> Tensor:
-        """The arithmetic mean of the elements; of none it is NaN.
-
-        The result has the elements' type.
-
-        Args:
-            dim: a dimension, several, or None for all; ``axis`` means the same.
-            keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
-            dtype: the element type of the result, to which elements are converted first.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            IndexError: there is no such dimension.
-            TypeError: the elements are integers or bool; name a floating-point ``dtype``.
-        """
-        ...
+        """The arithmetic mean of the elements; of none it is NaN."""
     def median(self, dim: _int | None = None, keepdim: _bool = False, *, out: tuple[Tensor, Tensor] | None = None) -> Any:
-        """The middle element in order, the smaller one of two; NaN if there is one.
-
-        Args:
-            dim: a dimension, or None for all elements.
-            keepdim: whether the dimension stays, with length 1.
-            out: with ``dim``: where to write values and indices, which are given the result's shape.
-
-        Returns:
-            Without ``dim`` a tensor without dimensions. With ``dim`` a named tuple of ``values`` and ``indices``.
-
-        Raises:
-            IndexError: there is no such dimension, or it has no elements.
-        """
-        ...
+        """The middle element in order, the smaller one of two; NaN if there is one."""
     def min(self, dim: Any = None, keepdim: _bool = False, *, other: Tensor | None = None, axis: Any = None, keepdims: _bool = False, out: Any = None) -> Any:
-        """The smallest element; or those along a dimension, with their positions; or the smaller of each pair of elements.
-
-        Args:
-            dim: a dimension; ``axis`` means the same. A tensor here is taken for ``other``.
-            keepdim: whether the reduced dimension stays, with length 1; ``keepdims`` means the same.
-            other: a tensor whose shape broadcasts with the other's.
-            out: where to write the result, with ``dim`` two tensors; they are given the result's shape.
-
-        Returns:
-            Without ``dim`` a tensor without dimensions. With ``dim`` a named tuple of ``values`` and ``indices`` (int64):
-            of equals the first, and NaN before anything. With ``other`` a tensor of the common shape.
-
-        Raises:
-            IndexError: there is no such dimension.
-            ValueError: there are no elements to choose from; an IndexError too.
-        """
-        ...
+        """The smallest element; or those along a dimension, with their positions; or the smaller of each pair of elements."""
     def minimum(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The smaller of two elements; NaN if one is NaN, element by element. The result has the operands' common type.
-
-        Args:
-            other: a tensor; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """The smaller of two elements; NaN if one is NaN, element by element. The result has the operands' common type."""
     def mm(self, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The product of two matrices, of shapes (n, k) and (k, m). Otherwise as ``matmul``.
-
-        Raises:
-            ValueError: an operand has not two dimensions, or the shapes do not fit.
-        """
-        ...
+        """The product of two matrices, of shapes (n, k) and (k, m). Otherwise as ``matmul``."""
     def moveaxis(self, source: _int | Sequence[_int], destination: _int | Sequence[_int]) -> Tensor:
-        """Dimensions moved to other positions; the others keep their order.
-
-        Raises:
-            ArgumentError: the two name different numbers of dimensions, or one dimension twice.
-        """
-        ...
+        """Dimensions moved to other positions; the others keep their order."""
     def movedim(self, source: _int | Sequence[_int], destination: _int | Sequence[_int]) -> Tensor:
-        """Dimensions moved to other positions; the others keep their order.
-
-        Raises:
-            ArgumentError: the two name different numbers of dimensions, or one dimension twice.
-        """
-        ...
+        """Dimensions moved to other positions; the others keep their order."""
     def msort(self, *, out: Tensor | None = None) -> Tensor:
-        """The elements in order along the first dimension.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """The elements in order along the first dimension."""
     def mul(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """The product, element by element. The result has the operands' common type.
-
-        Args:
-            other: a tensor or a number; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """The product, element by element. The result has the operands' common type."""
     def mul_(self, other: Any) -> Tensor:
-        """``mul``, written to ``input`` itself.
-
-        It raises what ``mul`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``mul``, written to the tensor itself. Raises as it, and where it does not fit."""
     def multinomial(self, num_samples: _int, replacement: _bool = False, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor:
-        """Positions chosen at random, each with a probability in proportion to its weight.
-
-        Args:
-            num_samples: how many positions of each row.
-            replacement: whether a position may be chosen again.
-            generator: where random numbers come from.
-            out: where to write the result, int64; it is given the result's shape.
-
-        Raises:
-            TypeError: the weights are not floating-point numbers.
-            ValueError: a weight is negative or not finite, all are 0, or more are wanted than there are.
-            DeviceMismatchError: the generator is of another device.
-        """
-        ...
+        """Positions chosen at random, each with a probability in proportion to its weight."""
     def multiply(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """The product, element by element. The result has the operands' common type.
-
-        Args:
-            other: a tensor or a number; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """The product, element by element. The result has the operands' common type."""
     def multiply_(self, other: Any) -> Tensor:
-        """``mul``, written to ``input`` itself.
-
-        It raises what ``mul`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``mul``, written to the tensor itself. Raises as it, and where it does not fit."""
     def mv(self, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The product of a matrix, of shape (n, k), and a vector of k elements. Otherwise as ``matmul``.
-
-        Raises:
-            ValueError: they are not a matrix and a vector, or do not fit.
-        """
-        ...
+        """The product of a matrix, of shape (n, k), and a vector of k elements. Otherwise as ``matmul``."""
     def nan_to_num(self, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None, *, out: Tensor | None = None) -> Tensor:
-        """NaN and infinities replaced by numbers. Integers stay as they are.
-
-        Args:
-            nan: what replaces NaN; 0 if None.
-            posinf: what replaces infinity; the type's largest number if None.
-            neginf: what replaces negative infinity; the type's smallest number if None.
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """NaN and infinities replaced by numbers. Integers stay as they are."""
     def nan_to_num_(self, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None) -> Tensor:
         """``nan_to_num``, written to the tensor itself. It raises what ``nan_to_num`` raises, and where the
         result does not fit the tensor.
         """
-        ...
     def nanmean(self, dim: Any = None, keepdim: _bool = False, *, dtype: Any = None, out: Tensor | None = None) -> Tensor:
         """The mean of the elements that are not NaN: see ``mean``, whose arguments and errors these are."""
-        ...
     def nanmedian(self, dim: _int | None = None, keepdim: _bool = False, *, out: tuple[Tensor, Tensor] | None = None) -> Any:
         """The middle element in order of those that are not NaN: see ``median``, whose arguments and errors these are."""
-        ...
     def nansum(self, dim: Any = None, keepdim: _bool = False, *, dtype: Any = None, out: Tensor | None = None) -> Tensor:
-        """The sum of the elements that are not NaN: see ``sum``, whose arguments and errors these are.
-
-        Raises:
-            TypeError: floating-point numbers would add up to integers.
-        """
-        ...
+        """The sum of the elements that are not NaN: see ``sum``, whose arguments and errors these are."""
     def narrow(self, dim: _int, start: _int | Tensor, length: _int) -> Tensor:
-        """``length`` positions of one dimension from ``start`` on, which may be a tensor without dimensions.
-
-        Raises:
-            IndexError: they reach beyond the dimension.
-            TypeError: ``start`` is no integer.
-        """
-        ...
+        """``length`` positions of one dimension from ``start`` on, which may be a tensor without dimensions."""
     @property
     def nbytes(self) -> _int:
         """The size of all elements in bytes."""
-        ...
     @property
     def ndim(self) -> _int:
         """The number of dimensions."""
-        ...
     def ndimension(self) -> _int:
         """The number of dimensions."""
-        ...
     def ne(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """Whether elements differ, element by element. The result is of bool.
-
-        Args:
-            other: a tensor or a number; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """Whether elements differ, element by element. The result is of bool."""
     def ne_(self, other: Any) -> Tensor:
-        """``ne``, written to ``input`` itself.
-
-        It raises what ``ne`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``ne``, written to the tensor itself. Raises as it, and where it does not fit."""
     def neg(self, *, out: Tensor | None = None) -> Tensor:
-        """``-input``, element by element. The result has the operands' common type.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            TypeError: the elements are of bool.
-        """
-        ...
+        """``-input``, element by element. The result has the operands' common type."""
     def neg_(self) -> Tensor:
-        """``neg``, written to ``input`` itself.
-
-        It raises what ``neg`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``neg``, written to the tensor itself. Raises as it, and where it does not fit."""
     def negative(self, *, out: Tensor | None = None) -> Tensor:
-        """``-input``, element by element. The result has the operands' common type.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            TypeError: the elements are of bool.
-        """
-        ...
+        """``-input``, element by element. The result has the operands' common type."""
     def negative_(self) -> Tensor:
-        """``neg``, written to ``input`` itself.
-
-        It raises what ``neg`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``neg``, written to the tensor itself. Raises as it, and where it does not fit."""
     def nelement(self) -> _int:
         """The number of elements."""
-        ...
     def new(self, *args: Any, size: Any = None, device: Any = None) -> Tensor:
         """As the legacy constructor of this type: ``new(2, 3)``, ``new(size=(2, 3))``, ``new([[1, 2]])``, ``new()``.
 
         Raises:
             ValueError: ``device`` is of another kind than the tensor's.
         """
-        ...
     def new_empty(self, *lengths: Any, size: Any = None, dtype: Any = None, device: Any = None, layout: Any = None, requires_grad: _bool = False) -> Tensor:
         """An uninitialised tensor of this shape, with the type and on the device of ``input`` unless told otherwise.
 
@@ -2357,51 +794,20 @@ class Tensor:
             OutOfMemoryError: the device has not that much memory left.
             ValueError: a length is negative.
         """
-        ...
     def new_empty_strided(self, size: Any, stride: Any, dtype: Any = None, device: Any = None, requires_grad: _bool = False) -> Tensor:
         """``empty_strided``, with the type and on the device of ``input`` unless told otherwise."""
-        ...
     def new_full(self, size: Any, fill_value: Any, dtype: Any = None, device: Any = None, layout: Any = None, requires_grad: _bool = False) -> Tensor:
         """A tensor of this shape with ``fill_value`` everywhere."""
-        ...
     def new_ones(self, *lengths: Any, size: Any = None, dtype: Any = None, device: Any = None, layout: Any = None, requires_grad: _bool = False) -> Tensor:
         """``new_empty``, with 1 everywhere."""
-        ...
     def new_tensor(self, data: Any, dtype: Any = None, device: Any = None, requires_grad: _bool = False) -> Tensor:
         """A tensor with a copy of ``data``."""
-        ...
     def new_zeros(self, *lengths: Any, size: Any = None, dtype: Any = None, device: Any = None, layout: Any = None, requires_grad: _bool = False) -> Tensor:
         """``new_empty``, with 0 everywhere."""
-        ...
     def nonzero(self, as_tuple: _bool = False, *, out: Tensor | None = None) -> Any:
-        """The indices of the elements that are not 0, as int64. Waits for the device.
-
-        Args:
-            as_tuple: whether to return a tensor of indices for each dimension, instead of one with a row for each element.
-            out: where to write the result, if that is one tensor; it is given the result's shape.
-
-        Raises:
-            ValueError: ``out`` is given with ``as_tuple``.
-            TypeError: ``out`` is no tensor.
-        """
-        ...
+        """The indices of the elements that are not 0, as int64. Waits for the device."""
     def norm(self, p: Any = 2, dim: Any = None, keepdim: _bool = False, dtype: Any = None, *, out: Tensor | None = None, axis: Any = None, keepdims: _bool = False) -> Tensor:
-        """The ``p``-norm of the elements as a vector: ``sum(abs(input)**p)**(1/p)``.
-
-        Args:
-            p: a number; 0 counts the elements that differ from 0, an infinity takes the largest (or, if negative, the
-                smallest) absolute value, and ``fro`` is 2.
-            dim: a dimension, several, or None for all; ``axis`` means the same.
-            keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
-            dtype: the element type of the result, to which elements are converted first.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            IndexError: there is no such dimension.
-            ValueError: ``p`` names a norm of matrices, or is negative and there are no elements.
-            TypeError: the elements are not floating-point.
-        """
-        ...
+        """The ``p``-norm of the elements as a vector: ``sum(abs(input)**p)**(1/p)``."""
     def normal_(self, mean: _float = 0.0, std: _float = 1.0, *, generator: Generator | None = None) -> Tensor:
         """Fill with random numbers of the normal distribution.
 
@@ -2409,28 +815,12 @@ class Tensor:
             ValueError: ``std`` is negative.
             TypeError: the elements are not floating-point.
         """
-        ...
     def not_equal(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """Whether elements differ, element by element. The result is of bool.
-
-        Args:
-            other: a tensor or a number; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """Whether elements differ, element by element. The result is of bool."""
     def not_equal_(self, other: Any) -> Tensor:
-        """``ne``, written to ``input`` itself.
-
-        It raises what ``ne`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``ne``, written to the tensor itself. Raises as it, and where it does not fit."""
     def numel(self) -> _int:
         """The number of elements."""
-        ...
     def numpy(self, *, force: _bool = False) -> npt.NDArray[Any]:
         """The elements as NumPy's array, in the same memory.
 
@@ -2440,103 +830,33 @@ class Tensor:
         Raises:
             TypeError: the tensor is on a device, and not ``force``.
         """
-        ...
     def outer(self, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The products of all pairs of elements of two vectors: a row for each element of the first.
-
-        Args:
-            vec2: a tensor of one dimension.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            ValueError: one has other than one dimension.
-        """
-        ...
+        """The products of all pairs of elements of two vectors: a row for each element of the first."""
     @property
     def output_nr(self) -> _int:
         """Which result of ``grad_fn`` this is."""
-        ...
     def permute(self, *axes: Any, dims: Any = None) -> Tensor:
-        """The dimensions in another order.
-
-        Raises:
-            ValueError: ``dims`` does not name each dimension once.
-        """
-        ...
+        """The dimensions in another order."""
     def pin_memory(self) -> Tensor:
         """A copy of a CPU tensor in page-locked memory; itself if it lies there.
 
         Raises:
             CuplugError: there is no CUDA device, or the tensor is on one.
         """
-        ...
     def positive(self, *, out: Tensor | None = None) -> Tensor:
-        """A copy, of elements that have signs, element by element. The result has the operands' common type.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            TypeError: the elements are of bool.
-        """
-        ...
+        """A copy, of elements that have signs, element by element. The result has the operands' common type."""
     def pow(self, exponent: Any, *, out: Tensor | None = None) -> Tensor:
-        """``input`` to the power of ``exponent``, element by element. The result has the operands' common type.
-
-        Args:
-            exponent: a tensor or a number; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            TypeError: the elements are of bool.
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-            ArgumentError: integers are taken to a negative number.
-        """
-        ...
+        """``input`` to the power of ``exponent``, element by element. The result has the operands' common type."""
     def pow_(self, exponent: Any) -> Tensor:
-        """``pow``, written to ``input`` itself.
-
-        It raises what ``pow`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``pow``, written to the tensor itself. Raises as it, and where it does not fit."""
     def prod(self, dim: Any = None, keepdim: _bool = False, *, dtype: Any = None, out: Tensor | None = None, axis: Any = None, keepdims: _bool = False) -> Tensor:
-        """The product of the elements.
-
-        Integers and bool multiply in int64, floats in their own type (the half types in float32).
-
-        Args:
-            dim: a dimension, several, or None for all; ``axis`` means the same.
-            keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
-            dtype: the element type of the result, to which elements are converted first.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            IndexError: there is no such dimension.
-        """
-        ...
+        """The product of the elements."""
     def put_(self, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
-        """``source`` written (or added) at indices of the flattened tensor; negative ones count from the end.
-
-        Raises:
-            TypeError: the types do not fit.
-            ValueError: there are not as many indices as elements.
-            IndexError: on the CPU: an index is out of range.
-        """
-        ...
+        """``source`` written (or added) at indices of the flattened tensor; negative ones count from the end."""
     def rad2deg(self, *, out: Tensor | None = None) -> Tensor:
-        """Radians converted to degrees, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """Radians converted to degrees, element by element. The result is floating-point: integers and bool become the default dtype."""
     def rad2deg_(self) -> Tensor:
-        """``rad2deg``, written to ``input`` itself.
-
-        It raises what ``rad2deg`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``rad2deg``, written to the tensor itself. Raises as it, and where it does not fit."""
     def random_(self, from_: _int | None = None, to: Any = Ellipsis, *, generator: Generator | None = None) -> Tensor:
         """Fill with random integers from ``from_`` up to but without ``to``; ``random_(n)`` is from 0 to ``n``.
 
@@ -2545,23 +865,12 @@ class Tensor:
         Raises:
             ValueError: there are none, or the type does not hold them.
         """
-        ...
     def ravel(self) -> Tensor:
         """All dimensions made one, contiguous: a view of a contiguous tensor, else a copy."""
-        ...
     def reciprocal(self, *, out: Tensor | None = None) -> Tensor:
-        """``1 / input``, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """``1 / input``, element by element. The result is floating-point: integers and bool become the default dtype."""
     def reciprocal_(self) -> Tensor:
-        """``reciprocal``, written to ``input`` itself.
-
-        It raises what ``reciprocal`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``reciprocal``, written to the tensor itself. Raises as it, and where it does not fit."""
     def record_stream(self, stream: Any) -> None:
         """Say that ``stream`` uses the memory too: once given up, it is not used again before the work that is queued
         on ``stream`` at that time is done. Needed for each stream but the one that the tensor was made on.
@@ -2569,7 +878,6 @@ class Tensor:
         Raises:
             TypeError: the tensor is on the CPU.
         """
-        ...
     def register_hook(self, hook: Any) -> Any:
         """Call ``hook(gradient)`` when this tensor's gradient is computed; it may return another in its place.
 
@@ -2579,7 +887,6 @@ class Tensor:
         Raises:
             ValueError: the tensor requires no gradients.
         """
-        ...
     def register_post_accumulate_grad_hook(self, hook: Any) -> Any:
         """Call ``hook(tensor)`` when a gradient was added to ``grad`` of this leaf.
 
@@ -2589,64 +896,22 @@ class Tensor:
         Raises:
             ValueError: the tensor requires no gradients, or is no leaf.
         """
-        ...
     def relu(self, *, out: Tensor | None = None) -> Tensor:
-        """Negative elements replaced by 0, element by element. The result has the operands' common type.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            TypeError: the elements are of bool.
-        """
-        ...
+        """Negative elements replaced by 0, element by element. The result has the operands' common type."""
     def relu_(self) -> Tensor:
-        """``relu``, written to ``input`` itself.
-
-        It raises what ``relu`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``relu``, written to the tensor itself. Raises as it, and where it does not fit."""
     def remainder(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """The remainder of the quotient rounded down; it has the sign of ``other``, element by element. The result has the operands' common type.
-
-        Args:
-            other: a tensor or a number; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            TypeError: the elements are of bool.
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-            ZeroDivisionError: integers are divided by 0, on the CPU.
-        """
-        ...
+        """The remainder of the quotient rounded down; it has the sign of ``other``, element by element. The result has the operands' common type."""
     def remainder_(self, other: Any) -> Tensor:
-        """``remainder``, written to ``input`` itself.
-
-        It raises what ``remainder`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``remainder``, written to the tensor itself. Raises as it, and where it does not fit."""
     def repeat(self, *sizes: Any) -> Tensor:
         """Each dimension one after another as often as ``sizes`` says; additional ones stand in front.
 
         Raises:
             ValueError: there are fewer sizes than dimensions.
         """
-        ...
     def repeat_interleave(self, repeats: Any = None, dim: _int | None = None, *, output_size: _int | None = None) -> Any:
-        """Each element several times in succession, or each position of a dimension.
-
-        Args:
-            repeats: how often: a number, or integers, one for each position; the latter wait for a device.
-            dim: the dimension; None for the flattened tensor.
-            output_size: how many positions the result has, where that is known: then nothing is waited for.
-
-        Raises:
-            IndexError: there is no such dimension.
-            ValueError: there are not as many repeats as positions, or one is negative.
-            TypeError: ``repeats`` are not integers.
-        """
-        ...
+        """Each element several times in succession, or each position of a dimension."""
     @property
     def requires_grad(self) -> _bool:
         """Whether gradients are computed for this tensor. It may be set for a leaf.
@@ -2654,7 +919,6 @@ class Tensor:
         Raises:
             ValueError: it is set, and the elements are not floating-point numbers, or the tensor is no leaf.
         """
-        ...
     @requires_grad.setter
     def requires_grad(self, wanted: _bool) -> None: ...
     def requires_grad_(self, requires_grad: _bool = True) -> Tensor:
@@ -2663,17 +927,10 @@ class Tensor:
         Raises:
             ValueError: the elements are not floating-point numbers, or the tensor is no leaf.
         """
-        ...
     def reshape(self, *lengths: Any, shape: Any = None) -> Tensor:
-        """The same elements in another shape, in which one length may be -1: a view if it can be, else a copy.
-
-        Raises:
-            ValueError: the number of elements differs.
-        """
-        ...
+        """The same elements in another shape, in which one length may be -1: a view if it can be, else a copy."""
     def reshape_as(self, other: Tensor) -> Tensor:
         """``reshape`` with the shape of ``other``."""
-        ...
     def resize_(self, *lengths: Any, memory_format: Any = None) -> Tensor:
         """The tensor itself with another shape, contiguous, over the same memory; if that does not suffice, over new
         memory, to which what was there is copied. What is new is uninitialised.
@@ -2686,123 +943,41 @@ class Tensor:
             OutOfMemoryError: the device has not that much memory left.
             ValueError: a length is negative, or there is no such order for so many dimensions.
         """
-        ...
     def resize_as_(self, other: Tensor, *, memory_format: Any = None) -> Tensor:
         """``resize_`` to the shape of ``other``; with ``memory_format=preserve_format`` in its order, too."""
-        ...
     def retain_grad(self) -> None:
         """Let this tensor, which is no leaf, keep its gradient, too.
 
         Raises:
             ValueError: it requires no gradients.
         """
-        ...
     @property
     def retains_grad(self) -> _bool:
         """Whether this tensor, which is no leaf, keeps its gradient."""
-        ...
     def roll(self, shifts: _int | Sequence[_int], dims: Any = None) -> Tensor:
-        """A copy with elements moved along dimensions; what leaves at one end comes in at the other.
-
-        Args:
-            shifts: by how many positions, for each of ``dims``.
-            dims: the dimensions; None for the flattened tensor.
-
-        Raises:
-            IndexError: there is no such dimension.
-            ValueError: there are not as many shifts as dimensions.
-        """
-        ...
+        """A copy with elements moved along dimensions; what leaves at one end comes in at the other."""
     def round(self, *, decimals: _int = 0, out: Tensor | None = None) -> Tensor:
-        """The nearest integer, or number with so many decimals; of two, the even one.
-
-        Args:
-            decimals: how many decimals stay; if negative, so many digits before the point become 0.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            TypeError: the elements are of bool; or integers, and ``decimals`` is not 0.
-        """
-        ...
+        """The nearest integer, or number with so many decimals; of two, the even one."""
     def round_(self, *, decimals: _int = 0) -> Tensor:
         """``round``, written to the tensor itself. It raises what ``round`` raises, and where the result does not fit."""
-        ...
     def rsqrt(self, *, out: Tensor | None = None) -> Tensor:
-        """``1 / sqrt(input)``, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """``1 / sqrt(input)``, element by element. The result is floating-point: integers and bool become the default dtype."""
     def rsqrt_(self) -> Tensor:
-        """``rsqrt``, written to ``input`` itself.
-
-        It raises what ``rsqrt`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``rsqrt``, written to the tensor itself. Raises as it, and where it does not fit."""
     def scatter(self, dim: _int, index: Tensor, src: Any = None, *, reduce: str | None = None, value: Any = None, out: Tensor | None = None) -> Tensor:
-        """A copy with elements written at indices: see ``scatter_``, whose arguments and errors these are.
-
-        ``out`` says where to write the result; it is given the result's shape.
-        """
-        ...
+        """A copy with elements written at indices: see ``scatter_``, whose arguments and errors these are."""
     def scatter_(self, dim: _int, index: Tensor, src: Any = None, *, reduce: str | None = None, value: Any = None) -> Tensor:
-        """``input[index[i][j]][j] = src[i][j]`` for two dimensions and ``dim`` 0: elements written at indices.
-
-        Args:
-            dim: the dimension.
-            index: int64, with as many dimensions; no longer than ``src``, nor than ``input`` in the other dimensions.
-            src: a tensor of the same element type, or a number; ``value`` means the same.
-            reduce: ``add`` or ``multiply``, instead of writing over what is there.
-            value: a number.
-
-        Raises:
-            TypeError: the types do not fit.
-            ValueError: the dimensions do not fit, or there is no such ``reduce``.
-            IndexError: there is no such dimension; on the CPU also: an index is out of range.
-        """
-        ...
+        """``input[index[i][j]][j] = src[i][j]`` for two dimensions and ``dim`` 0: elements written at indices."""
     def scatter_add(self, dim: _int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """A copy with elements added at indices of a dimension: see ``scatter_add_``.
-
-        ``out`` says where to write the result; it is given the result's shape.
-        """
-        ...
+        """A copy with elements added at indices of a dimension: see ``scatter_add_``."""
     def scatter_add_(self, dim: _int, index: Tensor, src: Tensor) -> Tensor:
-        """Elements added at indices of a dimension, several to one place too: see ``scatter_``.
-
-        On a CUDA device sums of floating-point numbers that go to one place may differ in the last bits from run to run.
-        """
-        ...
+        """Elements added at indices of a dimension, several to one place too: see ``scatter_``."""
     def scatter_reduce(self, dim: _int, index: Tensor, src: Tensor, reduce: str, *, include_self: _bool = True, out: Tensor | None = None) -> Tensor:
-        """A copy with elements combined at indices of a dimension: see ``scatter_reduce_``.
-
-        ``out`` says where to write the result; it is given the result's shape.
-        """
-        ...
+        """A copy with elements combined at indices of a dimension: see ``scatter_reduce_``."""
     def scatter_reduce_(self, dim: _int, index: Tensor, src: Tensor, reduce: str, *, include_self: _bool = True) -> Tensor:
-        """Elements combined at indices of a dimension.
-
-        Args:
-            dim: the dimension.
-            index: int64, with as many dimensions; no longer than ``src``, nor than ``input`` in the other dimensions.
-            src: a tensor of the same element type.
-            reduce: ``sum``, ``prod``, ``mean``, ``amax`` or ``amin``.
-            include_self: whether what is there is combined, too; otherwise it is written over.
-
-        Raises:
-            TypeError: the types do not fit.
-            ValueError: the dimensions do not fit, or there is no such ``reduce``.
-            IndexError: there is no such dimension; on the CPU also: an index is out of range.
-        """
-        ...
+        """Elements combined at indices of a dimension."""
     def select(self, dim: _int, index: _int) -> Tensor:
-        """One position of one dimension, which then is gone.
-
-        Raises:
-            IndexError: there is no such position.
-        """
-        ...
+        """One position of one dimension, which then is gone."""
     def set_(self, source: Tensor | Storage | None = None, storage_offset: _int = 0, size: Sequence[_int] | None = None, stride: Sequence[_int] | None = None) -> Tensor:
         """Let the tensor be elements of other memory: from now on it shares that of ``source``.
 
@@ -2817,319 +992,108 @@ class Tensor:
             TypeError: ``source`` has elements of another type.
             ValueError: shape and strides reach beyond the memory, or ``source`` is on another device.
         """
-        ...
     @property
     def shape(self) -> Size:
         """The lengths of the dimensions."""
-        ...
     def short(self, memory_format: Any = None) -> Tensor:
         """The elements converted to int16; the tensor itself if they are of it. Numbers out of range wrap around."""
-        ...
     def sigmoid(self, *, out: Tensor | None = None) -> Tensor:
-        """``1 / (1 + exp(-input))``, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """``1 / (1 + exp(-input))``, element by element. The result is floating-point: integers and bool become the default dtype."""
     def sigmoid_(self) -> Tensor:
-        """``sigmoid``, written to ``input`` itself.
-
-        It raises what ``sigmoid`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``sigmoid``, written to the tensor itself. Raises as it, and where it does not fit."""
     def sign(self, *, out: Tensor | None = None) -> Tensor:
-        """1, 0 or -1 by the sign; 0 for NaN, element by element. The result has the operands' common type.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """1, 0 or -1 by the sign; 0 for NaN, element by element. The result has the operands' common type."""
     def sign_(self) -> Tensor:
-        """``sign``, written to ``input`` itself.
-
-        It raises what ``sign`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``sign``, written to the tensor itself. Raises as it, and where it does not fit."""
     def signbit(self, *, out: Tensor | None = None) -> Tensor:
-        """Whether the sign is negative, also of -0.0, element by element. The result is of bool.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """Whether the sign is negative, also of -0.0, element by element. The result is of bool."""
     def sin(self, *, out: Tensor | None = None) -> Tensor:
-        """The sine of an angle in radians, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """The sine of an angle in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
     def sin_(self) -> Tensor:
-        """``sin``, written to ``input`` itself.
-
-        It raises what ``sin`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``sin``, written to the tensor itself. Raises as it, and where it does not fit."""
     def sinh(self, *, out: Tensor | None = None) -> Tensor:
-        """The hyperbolic sine, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """The hyperbolic sine, element by element. The result is floating-point: integers and bool become the default dtype."""
     def sinh_(self) -> Tensor:
-        """``sinh``, written to ``input`` itself.
-
-        It raises what ``sinh`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``sinh``, written to the tensor itself. Raises as it, and where it does not fit."""
     def size(self, dim: _int | None = None) -> Any:
         """The shape, or the length of dimension ``dim``.
 
         Raises:
             IndexError: there is no such dimension.
         """
-        ...
     def softmax(self, dim: _int, dtype: Any = None, *, out: Tensor | None = None) -> Tensor:
-        """``exp(input)`` divided by its sum along a dimension.
-
-        Args:
-            dim: the dimension.
-            dtype: the element type of the result, to which elements are converted first.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            IndexError: there is no such dimension.
-            TypeError: the elements are not floating-point numbers.
-        """
-        ...
+        """``exp(input)`` divided by its sum along a dimension."""
     def sort(self, dim: _int = -1, descending: _bool = False, *, stable: _bool | None = None, out: tuple[Tensor, Tensor] | None = None) -> ValuesAndIndices:
-        """The elements in order along a dimension, and where each was. NaN counts as the largest number.
-
-        Args:
-            dim: the dimension.
-            descending: whether the largest comes first.
-            stable: whether equal elements keep their order: here they always do.
-            out: where to write values and indices, two tensors, which are given the result's shape.
-
-        Raises:
-            IndexError: there is no such dimension.
-        """
-        ...
+        """The elements in order along a dimension, and where each was. NaN counts as the largest number."""
     def split(self, split_size: _int | Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]:
-        """Pieces along one dimension: of one size (the last may be smaller), or of the sizes given.
-
-        Raises:
-            ValueError: the sizes do not add up to the dimension's length.
-        """
-        ...
+        """Pieces along one dimension: of one size (the last may be smaller), or of the sizes given."""
     def sqrt(self, *, out: Tensor | None = None) -> Tensor:
-        """The square root; NaN of negative numbers, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """The square root; NaN of negative numbers, element by element. The result is floating-point: integers and bool become the default dtype."""
     def sqrt_(self) -> Tensor:
-        """``sqrt``, written to ``input`` itself.
-
-        It raises what ``sqrt`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``sqrt``, written to the tensor itself. Raises as it, and where it does not fit."""
     def square(self, *, out: Tensor | None = None) -> Tensor:
-        """The square, element by element. The result has the operands' type; bool becomes int64.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """The square, element by element. The result has the operands' type; bool becomes int64."""
     def square_(self) -> Tensor:
-        """``square``, written to ``input`` itself.
-
-        It raises what ``square`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``square``, written to the tensor itself. Raises as it, and where it does not fit."""
     def squeeze(self, dim: _int | Sequence[_int] | None = None) -> Tensor:
         """Without the dimensions of length 1: all of them, or those of ``dim`` that have it."""
-        ...
     def squeeze_(self, dim: _int | Sequence[_int] | None = None) -> Tensor:
         """``squeeze``, in place: the tensor itself becomes the view."""
-        ...
     def std(self, dim: Any = None, unbiased: _bool = True, keepdim: _bool = False, *, correction: _float | None = None, out: Tensor | None = None, axis: Any = None, keepdims: _bool = False) -> Tensor:
-        """The standard deviation: the square root of ``var``.
-
-        Args:
-            dim: a dimension, several, or None for all; ``axis`` means the same.
-            unbiased: whether to divide by the number of elements less 1, instead of by their number.
-            keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
-            correction: what to subtract from the number of elements instead.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            IndexError: there is no such dimension.
-            TypeError: the elements are not floating-point.
-        """
-        ...
+        """The standard deviation: the square root of ``var``."""
     def storage(self) -> Storage:
         """The memory that this tensor shares with its views."""
-        ...
     def storage_offset(self) -> _int:
         """Where the first element lies in the storage, in elements."""
-        ...
     def stride(self, dim: _int | None = None) -> Any:
         """The strides in elements, or that of dimension ``dim``.
 
         Raises:
             IndexError: there is no such dimension.
         """
-        ...
     def sub(self, other: Any, *, alpha: _bool | _float = 1, out: Tensor | None = None) -> Tensor:
-        """``input - alpha * other``, element by element. Arguments and errors are those of ``add``.
-
-        Raises:
-            TypeError: as ``add``; also if an operand is of bool.
-        """
-        ...
+        """``input - alpha * other``, element by element. Arguments and errors are those of ``add``."""
     def sub_(self, other: Any, *, alpha: _bool | _float = 1) -> Tensor:
         """``sub``, written to ``input`` itself. Raises as ``sub`` does, and where the result does not fit ``input``."""
-        ...
     def sub_scaled(self, other: Any, alpha: Any, *, out: Tensor | None = None) -> Tensor:
         """``input - alpha * other``, element by element. The result has the operands' common type.
 
-        Args:
-            other: a tensor or a number; its shape broadcasts with the others'.
-            alpha: a tensor or a number; its shape broadcasts with the others'.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            TypeError: an operand is of bool.
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
+        Raises TypeError: an operand is of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ.
         """
-        ...
     def subtract(self, other: Any, *, alpha: _bool | _float = 1, out: Tensor | None = None) -> Tensor:
-        """``input - alpha * other``, element by element. Arguments and errors are those of ``add``.
-
-        Raises:
-            TypeError: as ``add``; also if an operand is of bool.
-        """
-        ...
+        """``input - alpha * other``, element by element. Arguments and errors are those of ``add``."""
     def subtract_(self, other: Any, *, alpha: _bool | _float = 1) -> Tensor:
         """``sub``, written to ``input`` itself. Raises as ``sub`` does, and where the result does not fit ``input``."""
-        ...
     def sum(self, dim: Any = None, keepdim: _bool = False, *, dtype: Any = None, out: Tensor | None = None, axis: Any = None, keepdims: _bool = False) -> Tensor:
-        """The sum of the elements.
-
-        Integers and bool add up in int64, floats in their own type (the half types in float32).
-
-        Args:
-            dim: a dimension, several, or None for all; ``axis`` means the same.
-            keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
-            dtype: the element type of the result, to which elements are converted first.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            IndexError: there is no such dimension.
-        """
-        ...
+        """The sum of the elements."""
     def swapaxes(self, dim0: _int, dim1: _int) -> Tensor:
-        """Two dimensions exchanged.
-
-        Raises:
-            IndexError: there is no such dimension.
-        """
-        ...
+        """Two dimensions exchanged."""
     def swapaxes_(self, dim0: _int, dim1: _int) -> Tensor:
         """``transpose``, in place: the tensor itself becomes the view."""
-        ...
     def swapdims(self, dim0: _int, dim1: _int) -> Tensor:
-        """Two dimensions exchanged.
-
-        Raises:
-            IndexError: there is no such dimension.
-        """
-        ...
+        """Two dimensions exchanged."""
     def swapdims_(self, dim0: _int, dim1: _int) -> Tensor:
         """``transpose``, in place: the tensor itself becomes the view."""
-        ...
     def t(self) -> Tensor:
-        """A matrix transposed; with fewer dimensions the tensor itself.
-
-        Raises:
-            ValueError: it has more than two dimensions.
-        """
-        ...
+        """A matrix transposed; with fewer dimensions the tensor itself."""
     def t_(self) -> Tensor:
         """``t``, in place: the tensor itself becomes the view."""
-        ...
     def take(self, index: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The elements at indices of the flattened tensor; negative ones count from the end.
-
-        Args:
-            index: int64.
-            out: where to write the result; it is given the shape of ``index``.
-
-        Raises:
-            TypeError: ``index`` is not of int64.
-            IndexError: on the CPU: an index is out of range.
-        """
-        ...
+        """The elements at indices of the flattened tensor; negative ones count from the end."""
     def take_along_dim(self, indices: Tensor, dim: _int | None = None, *, out: Tensor | None = None) -> Tensor:
-        """``gather``, whose shapes broadcast in the other dimensions; without ``dim`` of the flattened tensors.
-
-        Args:
-            indices: int64, as ``argsort`` and ``argmax`` give them; negative ones count from the end.
-            dim: the dimension, or None.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            TypeError: ``indices`` is not of int64.
-            ValueError: the dimensions do not fit.
-            IndexError: there is no such dimension; on the CPU also: an index is out of range.
-        """
-        ...
+        """``gather``, whose shapes broadcast in the other dimensions; without ``dim`` of the flattened tensors."""
     def tan(self, *, out: Tensor | None = None) -> Tensor:
-        """The tangent of an angle in radians, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """The tangent of an angle in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
     def tan_(self) -> Tensor:
-        """``tan``, written to ``input`` itself.
-
-        It raises what ``tan`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``tan``, written to the tensor itself. Raises as it, and where it does not fit."""
     def tanh(self, *, out: Tensor | None = None) -> Tensor:
-        """The hyperbolic tangent, element by element. The result is floating-point: integers and bool become the default dtype.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-        """
-        ...
+        """The hyperbolic tangent, element by element. The result is floating-point: integers and bool become the default dtype."""
     def tanh_(self) -> Tensor:
-        """``tanh``, written to ``input`` itself.
-
-        It raises what ``tanh`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``tanh``, written to the tensor itself. Raises as it, and where it does not fit."""
     def tensor_split(self, indices_or_sections: Any, dim: _int = 0) -> tuple[Tensor, ...]:
-        """Views of parts of a dimension: as many as asked for, as equal as can be, or before and behind given positions.
-
-        Args:
-            indices_or_sections: how many parts, or the positions where parts begin, as a sequence or a CPU tensor.
-            dim: the dimension.
-
-        Raises:
-            IndexError: there is no such dimension.
-            ValueError: there are no parts.
-        """
-        ...
+        """Views of parts of a dimension: as many as asked for, as equal as can be, or before and behind given positions."""
     def tile(self, *dims: Any) -> Tensor:
         """``repeat``; where ``dims`` are fewer than the dimensions, it says how often to repeat the last ones."""
-        ...
     def to(self, *args: Any, **kwargs: Any) -> Tensor:
         """The tensor on another device, or as another type; itself if nothing would change.
 
@@ -3141,143 +1105,55 @@ class Tensor:
             TypeError: the arguments are none of these.
             CuplugError: there is no such device.
         """
-        ...
     def tolist(self) -> Any:
         """The elements as nested lists of Python's numbers; of a tensor without dimensions, one number. Waits until they
         are there.
         """
-        ...
     def topk(self, k: _int, dim: _int = -1, largest: _bool = True, sorted: _bool = True, *, out: tuple[Tensor, Tensor] | None = None) -> ValuesAndIndices:
-        """The ``k`` largest (or smallest) elements along a dimension, in order, and where they are.
-
-        Args:
-            k: how many.
-            dim: the dimension.
-            largest: whether the largest are wanted, or the smallest.
-            sorted: whether in order: here they always are.
-            out: where to write values and indices, two tensors, which are given the result's shape.
-
-        Raises:
-            IndexError: there is no such dimension, or it has not so many elements.
-        """
-        ...
+        """The ``k`` largest (or smallest) elements along a dimension, in order, and where they are."""
     def trace(self) -> Tensor:
-        """The sum of a matrix's diagonal.
-
-        Raises:
-            ValueError: there are other than two dimensions.
-        """
-        ...
+        """The sum of a matrix's diagonal."""
     def transpose(self, dim0: _int, dim1: _int) -> Tensor:
-        """Two dimensions exchanged.
-
-        Raises:
-            IndexError: there is no such dimension.
-        """
-        ...
+        """Two dimensions exchanged."""
     def transpose_(self, dim0: _int, dim1: _int) -> Tensor:
         """``transpose``, in place: the tensor itself becomes the view."""
-        ...
     def tril(self, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
-        """The lower triangle of matrices, 0 elsewhere.
-
-        Args:
-            diagonal: the last diagonal that belongs to it; 0 is the main one, 1 the one above.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            ValueError: there are fewer than two dimensions.
-        """
-        ...
+        """The lower triangle of matrices, 0 elsewhere."""
     def tril_(self, diagonal: _int = 0) -> Tensor:
         """``tril``, written to the tensor itself. It raises what ``tril`` raises, and where the
         result does not fit the tensor.
         """
-        ...
     def triu(self, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
-        """The upper triangle of matrices, 0 elsewhere.
-
-        Args:
-            diagonal: the first diagonal that belongs to it; 0 is the main one, 1 the one above.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            ValueError: there are fewer than two dimensions.
-        """
-        ...
+        """The upper triangle of matrices, 0 elsewhere."""
     def triu_(self, diagonal: _int = 0) -> Tensor:
         """``triu``, written to the tensor itself. It raises what ``triu`` raises, and where the
         result does not fit the tensor.
         """
-        ...
     def true_divide(self, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
-        """The quotient ``input / other``, element by element.
-
-        Args:
-            other: a tensor or a number; both broadcast together.
-            rounding_mode: None for the true quotient, which is floating-point; ``floor`` rounds it down, ``trunc`` towards
-                0, and both keep integers.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            ValueError: there is no such rounding mode, or the shapes do not broadcast.
-            ZeroDivisionError: integers are rounded and divided by 0, on the CPU.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """The quotient ``input / other``, element by element."""
     def true_divide_(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
         """``div``, written to ``input`` itself. Raises as ``div`` does, and where the result does not fit ``input``."""
-        ...
     def trunc(self, *, out: Tensor | None = None) -> Tensor:
-        """The integer part, element by element. The result has the operands' common type.
-
-        Args:
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            TypeError: the elements are of bool.
-        """
-        ...
+        """The integer part, element by element. The result has the operands' common type."""
     def trunc_(self) -> Tensor:
-        """``trunc``, written to ``input`` itself.
-
-        It raises what ``trunc`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``trunc``, written to the tensor itself. Raises as it, and where it does not fit."""
     def trunc_divide(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """The quotient rounded towards 0, element by element. The result has the operands' common type.
 
-        Args:
-            other: a tensor or a number; both broadcast together.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            TypeError: the elements are of bool.
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-            ZeroDivisionError: integers are divided by 0, on the CPU.
+        Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ; ZeroDivisionError: integers are divided by 0, on the CPU.
         """
-        ...
     def trunc_divide_(self, other: Any) -> Tensor:
-        """``trunc_divide``, written to ``input`` itself.
-
-        It raises what ``trunc_divide`` raises, and where the result does not fit ``input``.
-        """
-        ...
+        """``trunc_divide``, written to the tensor itself. Raises as it, and where it does not fit."""
     def type(self, dtype: Any = None, non_blocking: _bool = False) -> Any:
         """The name of the legacy type, such as ``torch.cuda.FloatTensor``; or the tensor as another type, given as a
         dtype, a legacy class or its name.
         """
-        ...
     def type_as(self, other: Tensor) -> Tensor:
         """The tensor with the element type and the device of another."""
-        ...
     def unbind(self, dim: _int = 0) -> tuple[Tensor, ...]:
         """The positions of one dimension, each as a view."""
-        ...
     def unflatten(self, dim: _int, sizes: Sequence[_int]) -> Tensor:
         """One dimension made several, one of which may be -1."""
-        ...
     def unfold(self, dimension: _int, size: _int, step: _int) -> Tensor:
         """A view of all windows of ``size`` positions along a dimension, ``step`` apart; a window's positions come last.
 
@@ -3285,7 +1161,6 @@ class Tensor:
             IndexError: there is no such dimension, or it is shorter than a window.
             ValueError: ``size`` is negative, or ``step`` is not 1 or more.
         """
-        ...
     def uniform_(self, from_: _float = 0.0, to: _float = 1.0, *, generator: Generator | None = None) -> Tensor:
         """Fill with random numbers equally distributed from ``from_`` up to but without ``to``.
 
@@ -3293,65 +1168,20 @@ class Tensor:
             ValueError: ``to`` is less than ``from_``, or a limit is not finite.
             TypeError: the elements are not floating-point.
         """
-        ...
     def unique(self, sorted: _bool = True, return_inverse: _bool = False, return_counts: _bool = False, dim: _int | None = None) -> Any:
-        """The distinct elements, in order. That waits for a device.
-
-        Args:
-            sorted: whether in order: here they always are.
-            return_inverse: whether to return, too, where in the result each element is.
-            return_counts: whether to return, too, how often each occurs.
-            dim: a dimension whose distinct positions are wanted instead.
-
-        Returns:
-            A tensor, or a tuple of it and what else was asked for.
-
-        Raises:
-            IndexError: there is no such dimension.
-        """
-        ...
+        """The distinct elements, in order. That waits for a device."""
     def unique_consecutive(self, return_inverse: _bool = False, return_counts: _bool = False, dim: _int | None = None) -> Any:
-        """Of equal elements that follow each other the first. That waits for a device.
-
-        Args:
-            return_inverse: whether to return, too, where in the result each element is.
-            return_counts: whether to return, too, how many followed each other.
-            dim: a dimension whose positions are compared instead.
-
-        Returns:
-            A tensor, or a tuple of it and what else was asked for.
-
-        Raises:
-            IndexError: there is no such dimension.
-        """
-        ...
+        """Of equal elements that follow each other the first. That waits for a device."""
     def unsqueeze(self, dim: _int) -> Tensor:
         """With a dimension of length 1 inserted at ``dim``."""
-        ...
     def unsqueeze_(self, dim: _int) -> Tensor:
         """``unsqueeze``, in place: the tensor itself becomes the view."""
-        ...
     def untyped_storage(self) -> Storage:
         """The memory that this tensor shares with its views."""
-        ...
     def var(self, dim: Any = None, unbiased: _bool = True, keepdim: _bool = False, *, correction: _float | None = None, out: Tensor | None = None, axis: Any = None, keepdims: _bool = False) -> Tensor:
-        """The variance: the mean squared distance from the mean, of floating-point elements.
-
-        Args:
-            dim: a dimension, several, or None for all; ``axis`` means the same.
-            unbiased: whether to divide by the number of elements less 1, instead of by their number.
-            keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
-            correction: what to subtract from the number of elements instead.
-            out: where to write the result; it is given the result's shape.
-
-        Raises:
-            IndexError: there is no such dimension.
-            TypeError: the elements are not floating-point.
-        """
-        ...
+        """The variance: the mean squared distance from the mean, of floating-point elements."""
     def vdot(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
         """``dot``: there are no complex numbers whose conjugates would be taken."""
-        ...
     def view(self, *size: Any) -> Tensor:
         """The same elements in another shape, in which one length may be -1; or, given a dtype, the same bytes as
         elements of another type: of another size, the last dimension becomes longer or shorter.
@@ -3359,25 +1189,14 @@ class Tensor:
         Raises:
             ValueError: the number of elements differs, or the strides do not allow it without a copy.
         """
-        ...
     def view_as(self, other: Tensor) -> Tensor:
         """``view`` with the shape of ``other``."""
-        ...
     def vsplit(self, indices_or_sections: Any) -> tuple[Tensor, ...]:
         """``tensor_split`` along the first dimension of two or more; parts must be equal."""
-        ...
     def where(self, condition: Tensor, other: Any) -> Tensor:
-        """The elements of this tensor where ``condition`` is True, else those of ``other``, a tensor or a number.
-
-        Raises:
-            TypeError: ``condition`` is not of bool.
-            ValueError: the shapes do not broadcast.
-            DeviceMismatchError: the operands are on different devices.
-        """
-        ...
+        """The elements of this tensor where ``condition`` is True, else those of ``other``, a tensor or a number."""
     def zero_(self) -> Tensor:
         """Write 0 everywhere."""
-        ...
     def __abs__(self) -> Tensor: ...
     def __add__(self, other: Any) -> Tensor: ...
     def __and__(self, other: Any) -> Tensor: ...
@@ -3450,8 +1269,6 @@ class Tensor:
     @property
     def _host(self) -> npt.NDArray[Any]:
         """The elements on the CPU as NumPy's array, shared."""
-        ...
     @property
     def _version(self) -> _int:
         """How often the memory was written to in place."""
-        ...
