@@ -131,6 +131,11 @@ class Header:
         return max(older, 0) if isinstance(older, int) else 0
 
     @property
+    def timed(self) -> bool:
+        """Whether the events' times are when they happened; else they only keep the order."""
+        return not self.fields.get("untimed")
+
+    @property
     def wall_offset_ns(self) -> int:
         """What to add to an event's time to get nanoseconds since the epoch (``time.time_ns``)."""
         clock = self.fields.get("clock")
@@ -192,6 +197,11 @@ class Trace:
     def completed_apart(self) -> bool:
         """Whether FENCE_PASSED follows every free, also where nothing waited: so it is in PyTorch's histories."""
         return self.header.source == "pytorch"
+
+    def has_history(self, device: int | None = None) -> bool:
+        """Whether anything happens on a device, or on any, behind what builds up the state that was there."""
+        devices = self.events["device"][self.begin :]
+        return bool(np.any(devices != NO_DEVICE if device is None else devices == device))
 
     @property
     def begin(self) -> int:

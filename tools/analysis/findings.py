@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ...allocators.sizes import short_size
 from .summarize import DeviceSummary
 
-__all__ = ["Finding", "findings"]
+__all__ = ["Finding", "findings", "state_alone"]
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,8 @@ class Finding:
 
 def findings(device: DeviceSummary, path: str) -> list[Finding]:
     """The findings, most pressing first. Sizes in the text are GiB or MiB, with the exact bytes where they matter."""
+    if not device.has_history:
+        return [Finding("note", state_alone(device))]
     found: list[Finding] = []
     requested, reserved = device.requested.nbytes, device.reserved.nbytes
     top = device.sites_at_peak[0] if device.sites_at_peak else None
@@ -28,8 +30,9 @@ def findings(device: DeviceSummary, path: str) -> list[Finding]:
         first = device.out_of_memory[0]
         unused = max(first.reserved - first.active, 0)
         times = len(device.out_of_memory)
+        when = f" at {first.seconds:.3f} s" if device.timed else ""
         what = (
-            f"Out of memory at {first.seconds:.3f} s ({times} time{'s' if times > 1 else ''}): "
+            f"Out of memory{when} ({times} time{'s' if times > 1 else ''}): "
             f"{short_size(first.requested)} were asked for. {short_size(first.reserved)} were reserved then, of which "
             f"{short_size(unused)} were unused"
             + (f", and the device had another {short_size(first.free)} free." if first.free is not None else ".")
@@ -49,14 +52,16 @@ def findings(device: DeviceSummary, path: str) -> list[Finding]:
             )
         found.append(Finding("bad", what, do))
     if requested:
-        when = f"{device.requested.seconds:.3f} s in"
-        line = f"The program holds {requested} bytes ({short_size(requested)}) at its peak, {when}."
+        when = f", {device.requested.seconds:.3f} s in" if device.timed else ""
+        line = f"The program holds {requested} bytes ({short_size(requested)}) at its peak{when}."
         if top is not None:
             line += (
                 f" {top.nbytes} bytes ({short_size(top.nbytes)}, {top.nbytes / requested:.1%}) of them, in "
                 f"{top.blocks} blocks, were asked for at {top.where}."
             )
         found.append(Finding("note", line))
+    if requested and not device.knows_reserved:
+        found.append(Finding("note", "What was reserved from the device is not known: the history is of blocks alone."))
     if reserved and requested:
         ratio = reserved / requested
         line = f"{short_size(reserved)} are reserved from the device at most: {ratio:.2f} for 1 requested."
@@ -78,6 +83,20 @@ def findings(device: DeviceSummary, path: str) -> list[Finding]:
             )
         )
     return found
+
+
+def state_alone(device: DeviceSummary) -> str:
+    """What can be said of a device of which there is no history, only the state at one moment."""
+    told = (
+        f"There is no history of device {device.device}, only the state at one moment: its peak, and the least memory "
+        f"that it needs, are not known. {short_size(device.requested.nbytes)} were live then"
+    )
+    if device.idle_at_end is not None:
+        told += (
+            f", {short_size(device.reserved.nbytes)} reserved, {short_size(device.idle_at_end.nbytes)} of it idle; "
+            f"empty_cache() would give {short_size(device.idle_at_end.whole)} back"
+        )
+    return f"{told}. Record a history: torch.cuda.memory._record_memory_history() before the work."
 
 
 def _option(nbytes: int) -> str:

@@ -20,6 +20,7 @@ from ...allocators.events import EventKind
 from ...plugins.tracing.trace_in_memory import EventArray, Trace
 from .blocks import Blocks, Curves, curves, find_blocks
 from .frame_kinds import kind_of
+from .segment_spans import segment_spans
 from .sites import SiteNames
 
 __all__ = ["Payload", "pack"]
@@ -33,8 +34,6 @@ BINS = 1 << 13
 LARGEST = 60_000
 """Blocks in the overview: those that take most room, as bytes times seconds."""
 
-_TAKEN = (EventKind.SEGMENT_RESERVE, EventKind.PAGE_MAP)
-_GIVEN = (EventKind.SEGMENT_RELEASE, EventKind.PAGE_UNMAP)
 _MISCELLANEOUS = (
     EventKind.RECORD_STREAM, EventKind.SEGMENT_RESERVE, EventKind.SEGMENT_RELEASE, EventKind.PAGE_CREATE,
     EventKind.PAGE_MAP, EventKind.PAGE_UNMAP, EventKind.PAGE_RELEASE, EventKind.OUT_OF_MEMORY, EventKind.SLEEP,
@@ -69,7 +68,7 @@ def pack(trace: Trace, device: int) -> Payload:
     blocks = find_blocks(events, completed_apart=trace.completed_apart)
     last = len(events)
     address = events["address"][blocks.allocated].astype(np.int64)
-    segments = _segments(events)
+    segments = segment_spans(events)
     starts, offsets = _without_gaps(
         np.concatenate([address, segments["address"]]),
         np.concatenate([events["nbytes"][blocks.allocated], segments["nbytes"]]),
@@ -341,25 +340,6 @@ def _flat(addresses: Column, starts: Column, offsets: Column) -> Column:
     piece = np.searchsorted(starts, addresses, side="right") - 1
     place: Column = (addresses - starts[piece] + offsets[piece]).astype(np.float64)
     return place
-
-
-def _segments(events: EventArray) -> npt.NDArray[Any]:
-    """Every segment and mapped page: address, bytes, and the events from and until which it was there."""
-    found: list[tuple[int, int, int, int]] = []
-    live: dict[int, tuple[int, int]] = {}
-    places = np.flatnonzero(np.isin(events["kind"], _TAKEN + _GIVEN))
-    for place, event in zip(places.tolist(), events[places], strict=True):
-        address, nbytes = int(event["address"]), int(event["nbytes"])
-        if event["kind"] in _TAKEN:
-            live[address] = nbytes, place
-        else:
-            end = address + max(nbytes, 1)
-            while address < end and address in live:  # one call may unmap several pages
-                size, since = live.pop(address)
-                found.append((address, size, since, place))
-                address += max(size, 1)
-    found += [(address, size, since, len(events)) for address, (size, since) in live.items()]
-    return np.array(found, [("address", "<i8"), ("nbytes", "<i8"), ("from", "<i8"), ("until", "<i8")])
 
 
 def _without_gaps(

@@ -12,6 +12,7 @@ from ...allocators.served import Served
 from ...plugins.tracing.trace_in_memory import EventArray, Trace
 from .blocks import Blocks, Curves, curves, find_blocks
 from .module_use import ModuleUse, module_uses
+from .segment_spans import Idle, idle_after, segment_spans
 from .sites import Site, sites
 
 __all__ = [
@@ -147,6 +148,14 @@ class DeviceSummary:
     sleeps: list[Sleep]
     served: Served | None
     """What a plan served; None where none was followed, or that is not known."""
+    timed: bool = True
+    """Whether times are known: without them, seconds, lifetimes and means over time mean nothing."""
+    has_history: bool = True
+    """Whether anything happened: without a history, peaks are those of the one moment that is known."""
+    idle_at_end: Idle | None = None
+    """What lay idle in segments when the program ended; None where the history tells of none."""
+    knows_reserved: bool = True
+    """Whether the history tells what is reserved; a log of blocks alone does not."""
     sites_at_peak: list[Site] = field(default_factory=list)
     sites_of_live: list[Site] = field(default_factory=list)
     modules: list[ModuleUse] = field(default_factory=list)
@@ -224,6 +233,10 @@ def _of_device(trace: Trace, device: int, top: int) -> DeviceSummary:
         out_of_memory=_out_of_memory(events, times, memory),
         sleeps=_sleeps(trace, events),
         served=trace.header.served.get(device),
+        timed=trace.header.timed,
+        knows_reserved=any(kinds[kind] for kind in _DRIVER_CALLS) or bool(memory.reserved.any()),
+        has_history=trace.has_history(device),
+        idle_at_end=idle_after(events, blocks, segment_spans(events), max(end - 1, 0)),
         sites_at_peak=sites(trace, contexts[at_peak], requested[at_peak], top) if has_stacks else [],
         sites_of_live=sites(trace, contexts[live], requested[live], top) if has_stacks else [],
         modules=module_uses(trace, device),

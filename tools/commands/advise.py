@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 
 import typer
 
-from ..console import out
+from ..console import out, say
 from ..replaying.advice import advise as find_advice
 from ..replaying.advice import for_job
+from ..replaying.one_replay import history
 from ..replaying.rank_files import job_of_files
 from ..reporters.advice_text import advice_as_dict, print_advice
 from ..reporters.job_advice_text import print_job_advice
 from ..reporters.ranks_text import job_as_dict, print_job
+from ..reporters.tables import print_paragraph
 from .options import (
     AllocatorList,
     AsJson,
     Histories,
     Jobs,
     Memory,
+    OnlyDevice,
     Scheduler,
     checked_allocators,
     checked_jobs,
@@ -35,6 +39,7 @@ def advise(
     as_json: AsJson = False,
     jobs: Jobs = None,
     scheduler: Scheduler = None,
+    device: OnlyDevice = None,
 ) -> None:
     """Which allocator and options a program should use: the installed ones are tried on its history and ranked.
 
@@ -44,7 +49,13 @@ def advise(
     """
     extra = checked_allocators(allocator, [])
     limit, processes, traces = memory_bytes(memory), checked_jobs(jobs), history_files(files)
-    found = find_advice(traces, memory=limit, jobs=processes, allocators=extra, scheduler=scheduler)
+    alone = {trace: state for trace in traces if (state := history(trace).state)}
+    if alone:
+        _tell_states(alone, traces, as_json=as_json)
+        traces = [trace for trace in traces if trace not in alone]
+        if not traces:
+            raise typer.Exit(1)
+    found = find_advice(traces, memory=limit, jobs=processes, allocators=extra, scheduler=scheduler, device=device)
     if len(found) == 1:
         if as_json:
             typer.echo(json.dumps(advice_as_dict(found[0])))
@@ -71,3 +82,16 @@ def advise(
         failed = choice.best is None
     if failed:
         raise typer.Exit(1)
+
+
+def _tell_states(alone: dict[str, str], traces: Sequence[str], *, as_json: bool) -> None:
+    """Say what is known of files without a history: nothing that advice could rest on."""
+    if as_json and len(alone) == len(traces):
+        told = [{"trace": trace, "note": state, "recommended": None} for trace, state in alone.items()]
+        typer.echo(json.dumps(told[0] if len(told) == 1 else told))
+        return
+    for trace, state in alone.items():
+        if as_json:
+            say(f"{trace}: {state}")
+        else:
+            print_paragraph(out(), f"{trace}: {state} No allocator can be advised from it.")

@@ -21,6 +21,7 @@ from .options import (
     Histories,
     Jobs,
     Memory,
+    OnlyDevice,
     Scheduler,
     TraceFile,
     checked_allocators,
@@ -40,6 +41,7 @@ def compare(
     as_json: AsJson = False,
     jobs: Jobs = None,
     scheduler: Scheduler = None,
+    device: OnlyDevice = None,
 ) -> None:
     """Traces side by side, as recorded and under each --allocator. The exit status is 1 if a replay failed.
 
@@ -48,7 +50,9 @@ def compare(
     chosen = checked_allocators(allocator, [])
     limit, processes = memory_bytes(memory), checked_jobs(jobs)
     names = history_files(files)
-    rows = find_rows(names, chosen, memory=limit, jobs=processes, with_curves=output is not None, scheduler=scheduler)
+    rows = find_rows(
+        names, chosen, memory=limit, jobs=processes, with_curves=output is not None, scheduler=scheduler, device=device
+    )
     if output is not None:
         with progress(f"writing {output}"), whole_output(output) as page:
             write_comparison(names, rows, page)
@@ -70,9 +74,10 @@ def diff(
     after: TraceFile,
     top: Annotated[int, typer.Option(help="How many call sites to name.", min=1)] = 10,
     as_json: AsJson = False,
+    device: OnlyDevice = None,
 ) -> None:
     """What changed from one run to another: peaks, what is held at the peak by call site, allocations by size."""
-    found = difference(load_one(before), load_one(after), top=top)
+    found = difference(load_one(before), load_one(after), top=top, device=device)
     if as_json:
         typer.echo(json.dumps([asdict(device) for device in found]))
     else:

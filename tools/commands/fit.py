@@ -13,13 +13,23 @@ from ...plugins.manager import default_manager
 from ..analysis.candidates import defaults
 from ..console import out
 from ..replaying.advice import LARGEST_DEVICE
-from ..replaying.least_memory import FitWork, fit_one
+from ..replaying.least_memory import FitWork, fit_each
 from ..replaying.one_replay import runs_in_the_core
 from ..replaying.worker_pool import in_parallel
 from ..reporters.advice_text import BEYOND_THIS, print_fits
 from ..reporters.job_advice_text import print_job_fits
 from ..reporters.tables import print_paragraph
-from .options import AllocatorList, AsJson, Histories, Jobs, Scheduler, checked_allocators, checked_jobs, history_files
+from .options import (
+    AllocatorList,
+    AsJson,
+    Histories,
+    Jobs,
+    OnlyDevice,
+    Scheduler,
+    checked_allocators,
+    checked_jobs,
+    history_files,
+)
 
 
 def fit(
@@ -28,24 +38,27 @@ def fit(
     as_json: AsJson = False,
     jobs: Jobs = None,
     scheduler: Scheduler = None,
+    device: OnlyDevice = None,
     exact: Annotated[bool, typer.Option("--exact", help="Search to 2 MiB, however long it takes.")] = False,
 ) -> None:
     """The smallest device memory on which each allocator completes the history.
 
-    To 2 MiB, or 1/4096 of what is reserved where that is more (1/64 for allocators that waste most of it); the table
-    says which, as ±. The exit status is 1 if one completes it on no memory at all.
+    Of each GPU by itself, to 2 MiB, or 1/4096 of what is reserved where that is more (1/64 for allocators that waste
+    most of it); the table says which, as ±. The exit status is 1 if one completes it on no memory at all.
     """
     chosen = checked_allocators(allocator, defaults(default_manager().describe_allocators()))
     histories = history_files(files)
     work = [
-        FitWork(file, selection, exact, plans_in_vain=bool(allocator)) for file in histories for selection in chosen
+        FitWork(file, selection, exact, device, plans_in_vain=bool(allocator))
+        for file in histories
+        for selection in chosen
     ]
     quick = all(map(runs_in_the_core, chosen))
     tried = in_parallel(
-        fit_one, work, jobs=checked_jobs(jobs), description="fitting", threads=quick, scheduler=scheduler
+        fit_each, work, jobs=checked_jobs(jobs), description="fitting", threads=quick, scheduler=scheduler
     )
-    found = [one for one in tried if one is not None]
-    found.sort(key=lambda one: (bool(one.failure), one.least, one.allocator))
+    found = [one for each in tried for one in each]
+    found.sort(key=lambda one: (one.device, bool(one.failure), one.least, one.allocator))
     if as_json:
         typer.echo(json.dumps([asdict(one) for one in found]))
     else:

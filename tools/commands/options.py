@@ -27,6 +27,7 @@ __all__ = [
     "Jobs",
     "Memory",
     "Numba",
+    "OnlyDevice",
     "Pycuda",
     "Rmm",
     "Scheduler",
@@ -63,6 +64,9 @@ Scheduler = Annotated[
     typer.Option(
         "--scheduler", help="Let Dask do the work: local for --jobs processes here, or a scheduler's tcp://HOST:PORT."
     ),
+]
+OnlyDevice = Annotated[
+    int | None, typer.Option("--device", help="Only this device, by its ordinal; by default all.", min=0)
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 

@@ -19,6 +19,7 @@ from .options import (
     Histories,
     Jobs,
     Memory,
+    OnlyDevice,
     Scheduler,
     checked_allocators,
     checked_jobs,
@@ -38,6 +39,7 @@ def replay(
     as_json: AsJson = False,
     jobs: Jobs = None,
     scheduler: Scheduler = None,
+    device: OnlyDevice = None,
 ) -> None:
     """Replay histories on allocators, and measure what each would have reserved and cost.
 
@@ -47,7 +49,11 @@ def replay(
     if driver != "null":
         default_manager().check_driver(driver)
     capacity = memory_bytes(memory)
-    work = [Work(file, selection, capacity, driver) for file in history_files(files) for selection in allocators]
+    work = [
+        Work(file, selection, capacity, driver, device=device)
+        for file in history_files(files)
+        for selection in allocators
+    ]
     shared_device = driver.partition(":")[0] == "cuda"  # several replays at once would share its memory and its time
     processes = jobs or 1 if shared_device else checked_jobs(jobs)
     quick = driver == "null" and all(map(runs_in_the_core, allocators))

@@ -5,7 +5,7 @@ What becomes what (the actions are described at ``TraceEntry::Action`` in ``c10/
 ============== ================== =====================================================================
 action         event              sizes in bytes
 ============== ================== =====================================================================
-alloc          ALLOCATE           ``requested`` as recorded, ``nbytes`` rounded up to 512 (see below)
+alloc          ALLOCATE           ``requested`` as recorded, ``nbytes`` as set aside (see below)
 free_requested FREE               the same
 free_completed FENCE_PASSED       the same. PyTorch writes one for every block, also where nothing waits
 segment_alloc  SEGMENT_RESERVE    exact
@@ -18,9 +18,10 @@ user_defined   MARKER             named by the metadata
 (annotations)  MARKER             "NAME START" and "NAME END", on their device, sorted in by time
 ============== ================== =====================================================================
 
-A snapshot does not say how large a block PyTorch set aside: it is at least the request rounded up to 512 bytes
-(``kMinBlockSize``), which is what ``nbytes`` holds. Addresses are reused: only an event's place in the order tells
-which block is meant. Times are microseconds since the epoch, stored as nanoseconds. Stacks are those of the snapshot.
+A history does not say how large a block PyTorch set aside: it is at least the request rounded up to 512 bytes
+(``kMinBlockSize``), which is what ``nbytes`` holds; of blocks that are there at the end, the segments say it.
+Addresses are reused: only an event's place in the order tells which block is meant. Times are microseconds since the
+epoch, stored as nanoseconds. Stacks are those of the snapshot.
 """
 
 from __future__ import annotations
@@ -128,9 +129,14 @@ class _Import:
             if not isinstance(entries, list) or device > 254:
                 raise TraceError(f"{self.path} is damaged: the trace of device {device} is not a list")
             events = self._events(device, entries)
+            held = segments.pop(device, [])
+            before = self._before(device, events, held)
+            both = np.concatenate([before, events])
+            _set_aside(both, self._at_end(device, held))
+            before, events = both[: len(before)], both[len(before) :]
             if len(events):
                 parts.append(events)
-            older.append(self._before(device, events, segments.pop(device, [])))
+            older.append(before)
         older += [self._before(device, np.zeros(0, EVENT_DTYPE), held) for device, held in segments.items()]
         markers = self._annotations()
         if len(markers):
@@ -144,6 +150,8 @@ class _Import:
         before = np.concatenate(older) if older else np.zeros(0, EVENT_DTYPE)
         settings = self.snapshot.get("allocator_settings")
         fields: dict[str, Any] = {"source": "pytorch", "pytorch": {str(k): str(v) for k, v in _pairs(settings)}}
+        if not self.timed:
+            fields["untimed"] = True
         if len(before):
             fields["older_events"] = len(before)
         return Trace(
@@ -188,6 +196,20 @@ class _Import:
         if not fits:
             self.of_another_moment.append(device)
         return before
+
+    def _at_end(self, device: int, segments: list[dict[str, Any]]) -> dict[int, int]:
+        """The bytes of the blocks in the segments, by address; none where they are of another moment."""
+        found: dict[int, int] = {}
+        if device in self.of_another_moment:
+            return found
+        for segment in segments:
+            at = int(segment["address"])
+            for block in segment["blocks"]:
+                at = int(block.get("address", at))
+                if block["state"] != "inactive" and 0 <= int(block["size"]) < 1 << 53:
+                    found[at] = int(block["size"])
+                at += int(block["size"])
+        return found
 
     def _events(self, device: int, entries: list[Any]) -> EventArray:
         try:
@@ -288,6 +310,14 @@ def _what_is_older(before: EventArray, events: int) -> str:
         f"the history begins late: {what} are from before it, and are counted. How the free space between them came "
         "about is not known: replays begin with those blocks alone, and those on caching:preset=torch with the segments"
     )
+
+
+def _set_aside(events: EventArray, at_end: dict[int, int]) -> None:
+    """Give the last blocks at some addresses the sizes that PyTorch set aside for them."""
+    places = np.flatnonzero(events["kind"] == EventKind.ALLOCATE)
+    last = dict(zip(events["address"][places].tolist(), places.tolist(), strict=True))
+    for address in last.keys() & at_end.keys():
+        events["nbytes"][last[address]] = at_end[address]
 
 
 def _pairs(settings: Any) -> list[tuple[Any, Any]]:

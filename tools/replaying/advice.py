@@ -60,6 +60,7 @@ def advise(
     jobs: int,
     allocators: Sequence[str] = (),
     scheduler: str | None = None,
+    device: int | None = None,
 ) -> list[Advice]:
     """Replay histories on the installed allocators and a grid of their options. Each history is tried by itself.
 
@@ -69,6 +70,7 @@ def advise(
         jobs: how many processes to use.
         allocators: selections to try besides.
         scheduler: what gives the work out (``in_parallel``).
+        device: the ordinal of the only device to replay; None for all, whose figures are then sums.
 
     Raises:
         TraceError, UsageError: a file cannot be read, or there is nothing to replay in it.
@@ -77,7 +79,9 @@ def advise(
     manager = default_manager()
     tried = list(dict.fromkeys([*candidates(manager.describe_allocators(), limited=memory is not None), *allocators]))
     wanted = [*tried, REFERENCE]
-    work = [Work(trace, selection, memory, stop_at_failure=True) for trace in traces for selection in wanted]
+    work = [
+        Work(trace, selection, memory, stop_at_failure=True, device=device) for trace in traces for selection in wanted
+    ]
     quick = all(runs_in_the_core(one.allocator) for one in work)
     tries = in_parallel(run, work, jobs=jobs, description="trying", threads=quick, scheduler=scheduler)
     results = [outcome.result for outcome in tries]
@@ -94,7 +98,7 @@ def _advice(trace: str, tries: list[ReplayResult], memory: int | None, allocator
     # Where nothing repeats, a plan serves nothing, and what serves instead is tried by its own name.
     results = [one for one in tried if one.allocator in allocators or not one.follows_in_vain]
     ranking = sorted(results, key=lambda one: (bool(one.failure), one.peak_reserved_bytes, one.driver_time_us))
-    most = LARGEST_DEVICE * len(past.programs)
+    most = LARGEST_DEVICE * reference.devices
     problems = {
         one.allocator: f"is left out: it would reserve {short_size(one.peak_reserved_bytes)}, more than any device has."
         for one in ranking

@@ -53,14 +53,17 @@ def compare(
     jobs: int,
     with_curves: bool,
     scheduler: str | None = None,
+    device: int | None = None,
 ) -> list[Row]:
     """Every file as recorded and, if allocators are named, under each of them.
 
     Raises:
         TraceError, UsageError, PluginError: a file cannot be read, or an allocator cannot be had.
     """
-    rows = [recorded(file) for file in files]
-    work = [Work(file, selection, memory, curve=with_curves) for file in files for selection in allocators]
+    rows = [recorded(file, device) for file in files]
+    work = [
+        Work(file, selection, memory, curve=with_curves, device=device) for file in files for selection in allocators
+    ]
     quick = all(map(runs_in_the_core, allocators))
     for outcome in in_parallel(run, work, jobs=jobs, description="replaying", threads=quick, scheduler=scheduler):
         result = outcome.result
@@ -84,14 +87,14 @@ def compare(
     return sorted(rows, key=lambda row: files.index(row.trace))
 
 
-def recorded(file: str) -> Row:
-    """A file as it was recorded.
+def recorded(file: str, only: int | None = None) -> Row:
+    """A file as it was recorded; of one device ``only`` where that is named.
 
     Raises:
         TraceError: it cannot be read.
     """
     trace = load(file)
-    summary = summarize(trace)
+    summary = summarize(trace, device=only)
     found: dict[int, list[tuple[float, int]]] = {}
     origin = int(trace.events["time"][0]) if len(trace.events) else 0
     calls: dict[str, int] = {}
@@ -142,9 +145,11 @@ class Difference:
     """Allocations, by requested size."""
 
 
-def difference(before: Trace, after: Trace, *, top: int) -> list[Difference]:
-    """What changed from one history to another, for each device."""
-    old, new = ({d.device: d for d in summarize(trace, top=1 << 30).devices} for trace in (before, after))
+def difference(before: Trace, after: Trace, *, top: int, device: int | None = None) -> list[Difference]:
+    """What changed from one history to another, for each device or for one."""
+    old, new = (
+        {one.device: one for one in summarize(trace, device=device, top=1 << 30).devices} for trace in (before, after)
+    )
     return [_of_device(number, old.get(number), new.get(number), top) for number in sorted({*old, *new})]
 
 

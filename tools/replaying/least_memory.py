@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .one_replay import Work, history, run
 from .replayer import ReplayResult
 
-__all__ = ["STEP", "Fit", "FitWork", "fit_one"]
+__all__ = ["STEP", "Fit", "FitWork", "fit_each", "fit_one"]
 
 STEP = 2 << 20
 """Searched are multiples of this many bytes, what a GPU hands out, or of 1/4096 of what is reserved."""
@@ -24,6 +24,8 @@ class FitWork:
     allocator: str
     exact: bool = False
     """Whether to search to ``STEP``, whatever that takes."""
+    device: int | None = None
+    """The ordinal of the only device to fit; None for each."""
     plans_in_vain: bool = True
     """Whether to fit an allocator also where it follows plans, and none serves anything."""
 
@@ -47,10 +49,14 @@ class Fit:
     """The file."""
     note: str = ""
     """What is missing in it."""
+    device: int = 0
+    """The device's ordinal."""
 
 
 def fit_one(work: FitWork) -> Fit | None:
     """Bisect between what was requested at the peak and what is reserved without a limit.
+
+    Over several devices the answer is what each of them must have; see ``fit_each``.
 
     Returns:
         What was found; None where the allocator is not to be fitted, see ``FitWork.plans_in_vain``.
@@ -59,6 +65,21 @@ def fit_one(work: FitWork) -> Fit | None:
         TraceError, UsageError, PluginError: as ``workload.run``.
     """
     return _Search(work).fit()
+
+
+def fit_each(work: FitWork) -> list[Fit]:
+    """What ``fit_one`` finds, for each device by itself. Where there is no history, none is found, and it is said why.
+
+    Raises:
+        TraceError, UsageError, PluginError: as ``fit_one``.
+    """
+    past = history(work.trace)
+    programs = past.programs_for(work.allocator, None, work.device)
+    if past.state:
+        why = past.state
+        return [Fit(work.allocator, 0, STEP, 0, 0, 0, why, work.trace, past.note, one.device) for one in programs]
+    found = (fit_one(replace(work, device=program.device)) for program in programs if len(program.steps))
+    return [one for one in found if one is not None]
 
 
 class _Search:
@@ -75,7 +96,7 @@ class _Search:
         wasteful = free.peak_reserved_bytes > _WASTEFUL * free.peak_requested_bytes
         part = 1 if self.work.exact else free.peak_reserved_bytes // (64 if wasteful else 4096)
         self.step = step = -(-max(part, 1) // STEP) * STEP
-        several = len(history(self.work.trace).programs) > 1
+        several = self.work.device is None and len(history(self.work.trace).programs) > 1
         least = 0 if several else free.peak_requested_bytes
         fails = max(self.up(least) - step, 0)  # nothing completes on less than was requested
         enough = max(self.up(free.peak_reserved_bytes), step)
@@ -116,6 +137,7 @@ class _Search:
             failure,
             self.work.trace,
             free.note,
+            self.work.device or 0,
         )
 
     def completes(self, memory: int) -> bool:
@@ -125,7 +147,9 @@ class _Search:
 
     def replay(self, memory: int | None) -> ReplayResult:
         self.replays += 1
-        work = Work(self.work.trace, self.work.allocator, memory, stop_at_failure=True, weight=0.1)
+        work = Work(
+            self.work.trace, self.work.allocator, memory, stop_at_failure=True, device=self.work.device, weight=0.1
+        )
         return run(work).result
 
     def up(self, nbytes: int) -> int:

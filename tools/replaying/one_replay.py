@@ -12,7 +12,9 @@ from ...allocators.upstreams import LimitedUpstream
 from ...allocators.upstreams.null import NullUpstream
 from ...plugins.manager import default_manager
 from ...runtime.drivers.device_upstream import DeviceUpstream
+from ..analysis.findings import state_alone
 from ..analysis.module_use import layer_at_peak
+from ..analysis.summarize import summarize
 from ..console import UsageError
 from ..foreign.load import load
 from .late_start import as_recorded, held_at_start, is_pytorchs_own
@@ -43,6 +45,8 @@ class Work:
     curve: bool = False
     """Whether to note how much is reserved after every step. Only with the driver ``null``."""
     stop_at_failure: bool = False
+    device: int | None = None
+    """The ordinal of the only device to replay; None for all."""
     weight: float = 1.0
     """The share of its job, for the progress bar."""
 
@@ -69,19 +73,34 @@ class History:
     """Where the history begins late, and segments are known: programs that begin with these (``late_start``)."""
     held_at_start: int = 0
     """The most bytes that one device then held."""
+    state: str = ""
+    """What can be said where nothing happens, and only the state at one moment is known, as a sentence."""
+    has_times: bool = True
+    """Whether the times are known, rather than only the order."""
     layer: str = ""
     """Which module of a network holds most at the peak, as a sentence; empty where the history knows none."""
 
-    def programs_for(self, allocator: str, memory: int | None) -> list[Program]:
-        """What to replay on an allocator: the recorded one begins with its segments, where there is memory for them."""
-        if not self.as_recorded or not is_pytorchs_own(allocator):
-            return self.programs
-        return self.as_recorded if memory is None or memory >= self.held_at_start else self.programs
+    def programs_for(self, allocator: str, memory: int | None, device: int | None = None) -> list[Program]:
+        """What to replay on an allocator: the recorded one begins with its segments, where there is memory for them.
+
+        Raises:
+            UsageError: there is nothing to replay of that device.
+        """
+        chosen = self.programs
+        if self.as_recorded and is_pytorchs_own(allocator) and (memory is None or memory >= self.held_at_start):
+            chosen = self.as_recorded
+        if device is None:
+            return chosen
+        found = [program for program in chosen if program.device == device]
+        if not found:
+            known = ", ".join(str(program.device) for program in chosen)
+            raise UsageError(f"{chosen[0].trace} has no allocations of device {device}; it has of: {known}")
+        return found
 
     @property
     def duration(self) -> float:
-        """Seconds from the first event to the last."""
-        return float(self.times[-1]) / 1e9 if len(self.times) else 0.0
+        """Seconds from the first event to the last; 0 where times are not known."""
+        return float(self.times[-1]) / 1e9 if len(self.times) and self.has_times else 0.0
 
     def timed(self, curves: dict[int, Curve]) -> dict[int, list[tuple[float, int]]]:
         """Curves over seconds from the first event of the trace, in place of steps."""
@@ -113,8 +132,10 @@ def _read(path: str) -> History:
         raise UsageError(f"{path} has no allocations to replay")
     times = trace.events["time"]
     return History(
-        programs, times - times[0], trace.note, as_recorded(programs, trace), held_at_start(trace), layer_at_peak(trace)
-    )
+        programs, times - times[0], trace.note, as_recorded(programs, trace), held_at_start(trace),
+        "" if trace.has_history() else " ".join(map(state_alone, summarize(trace).devices)),
+        trace.header.timed, layer_at_peak(trace),
+    )  # fmt: skip
 
 
 def run(work: Work) -> Outcome:
@@ -126,7 +147,8 @@ def run(work: Work) -> Outcome:
         UsageError: the trace has nothing to replay, or more devices than the driver.
     """
     past = history(work.trace)
-    total = sum(len(program.steps) for program in past.programs) or 1
+    programs = past.programs_for(work.allocator, work.memory, work.device)
+    total = sum(len(program.steps) for program in programs) or 1
     device: Any = None
 
     def progress(steps: int) -> None:
@@ -139,11 +161,11 @@ def run(work: Work) -> Outcome:
         return upstream if work.memory is None else LimitedUpstream(upstream, work.memory)
 
     if work.driver != "null":
-        device = _driver(work, past.programs)
+        device = _driver(work, programs)
     curves: dict[int, Curve] | None = {} if work.curve else None
     try:
         result = replay(
-            past.programs_for(work.allocator, work.memory),
+            programs,
             partial(default_manager().make_allocator, work.allocator),
             allocator=work.allocator,
             make_upstream=make_upstream,

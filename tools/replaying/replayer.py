@@ -50,6 +50,8 @@ class ReplayResult:
 
     served: Served | None = None
     """What a plan served; None where none was followed."""
+    devices: int = 1
+    """Of how many devices the figures are sums."""
 
     @property
     def follows_in_vain(self) -> bool:
@@ -159,6 +161,7 @@ def replay(
         out_of_memory_events=sum(run.out_of_memory for run in runs),
         seconds=sum(run.seconds for run in runs),
         failure=next((run.failure for run in runs if run.failure), ""),
+        devices=len(runs),
         served=sum(served, Served()) if (served := [run.served for run in runs if run.served is not None]) else None,
     )
 

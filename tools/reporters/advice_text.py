@@ -11,7 +11,7 @@ from rich.text import Text
 from ..replaying.advice import Advice
 from ..replaying.least_memory import Fit
 from ..replaying.replayer import ReplayResult
-from .replay_text import ESTIMATED, calls_text
+from .replay_text import ESTIMATED, ESTIMATED_ALONE, calls_text
 from .tables import Cell, Column, print_paragraph, print_table
 from .units import driver_time, duration, share, size
 
@@ -53,11 +53,16 @@ def print_advice(advice: Advice, console: Console) -> None:
     """Print the ranking and what to do."""
     reference = advice.reference
     limit = f", on {size(advice.memory)} of memory" if advice.memory is not None else ""
-    print_paragraph(console, f"{advice.trace}: {reference.events} events in {advice.duration:.3f} s{limit}")
+    time = f" in {advice.duration:.3f} s" if advice.duration else ", without times"
+    print_paragraph(console, f"{advice.trace}: {reference.events} events{time}{limit}")
+    if reference.devices > 1:
+        print_paragraph(console, f"Figures are sums over {reference.devices} GPUs; --device shows one by itself.")
     if advice.note:
         print_paragraph(console, f"note: {advice.note}", style="yellow")
-    columns = _COLUMNS if advice.memory is not None else _COLUMNS[:-1]
-    rows = [_row(place, result, advice)[: len(columns)] for place, result in enumerate(advice.ranking, 1)]
+    shown = [at for at in range(len(_COLUMNS)) if at != _OF_THE_RUN or reference.run_seconds]
+    shown = shown if advice.memory is not None else shown[:-1]
+    columns = [_COLUMNS[at] for at in shown]
+    rows = [[_row(place, one, advice)[at] for at in shown] for place, one in enumerate(advice.ranking, 1)]
     print_table(console, columns, rows)
     console.print()
     for result in advice.ranking:
@@ -73,11 +78,11 @@ def print_advice(advice: Advice, console: Console) -> None:
             f"No allocator can reserve less than {reference.peak_requested_bytes} bytes "
             f"({size(reference.peak_requested_bytes)}), which the program holds at its peak. One call of the driver "
             f"for every block (direct) would come to {size(reference.peak_reserved_bytes)}, and take "
-            f"{spent} in the driver ({part} of the run).",
+            f"{spent} in the driver{f' ({part} of the run)' if reference.run_seconds else ''}.",
         )
     if advice.layer:
         print_paragraph(console, advice.layer)
-    print_paragraph(console, ESTIMATED)
+    print_paragraph(console, ESTIMATED if reference.run_seconds else ESTIMATED_ALONE)
     if best is None:
         print_paragraph(
             console,
@@ -116,6 +121,9 @@ _COLUMNS = (
 )
 
 
+_OF_THE_RUN = 6
+
+
 def _row(place: int, result: ReplayResult, advice: Advice) -> list[Cell]:
     if result.failure:
         cells = ["-", result.allocator, *["-"] * 6, _risk(result, advice)]
@@ -134,15 +142,23 @@ def _row(place: int, result: ReplayResult, advice: Advice) -> list[Cell]:
 
 
 def print_fits(trace: str, fits: Sequence[Fit], console: Console) -> None:
-    """Print the least memory for each allocator."""
-    print_paragraph(console, f"{trace}: {fits[0].peak_requested} bytes requested at the peak")
-    if fits[0].note:
+    """Print the least memory for each allocator, of each device by itself."""
+    devices = list(dict.fromkeys(fit.device for fit in fits))
+    if fits and fits[0].note:
         print_paragraph(console, f"note: {fits[0].note}", style="yellow")
-    print_table(console, _FIT_COLUMNS, [_fit_row(fit) for fit in fits])
-    for fit in fits:
-        if fit.failure:
-            print_paragraph(console, f"{fit.allocator}: {fit.failure}", style="red")
-    console.print()
+    for device in devices:
+        own = [fit for fit in fits if fit.device == device]
+        name = f"{trace}, device {device}" if len(devices) > 1 else trace
+        if not own[0].replays:  # nothing was tried, for the same reason for all
+            print_paragraph(console, f"{name}: {own[0].failure}", style="red")
+            console.print()
+            continue
+        print_paragraph(console, f"{name}: {own[0].peak_requested} bytes requested at the peak")
+        print_table(console, _FIT_COLUMNS, [_fit_row(fit) for fit in own])
+        for fit in own:
+            if fit.failure:
+                print_paragraph(console, f"{fit.allocator}: {fit.failure}", style="red")
+        console.print()
 
 
 _FIT_COLUMNS = (

@@ -12,15 +12,14 @@ from ..replaying.replayer import ReplayResult
 from .tables import Cell, Column, print_paragraph, print_table
 from .units import driver_time, size
 
-__all__ = ["ESTIMATED", "MEASURED", "calls_text", "print_results", "short_name"]
+__all__ = ["ESTIMATED", "ESTIMATED_ALONE", "MEASURED", "calls_text", "print_results", "short_name"]
 
 _LEFT_OUT = (
     "'Of the run' is its share of the recorded time, from the first event to the last. What the program waits because "
     "of these calls, for its queued work say, is not in it."
 )
-ESTIMATED = (
-    f"Driver time is the time in the driver's memory calls, estimated from what each costs on an H200. {_LEFT_OUT}"
-)
+ESTIMATED_ALONE = "Driver time is the time in the driver's memory calls, estimated from what each costs on an H200."
+ESTIMATED = f"{ESTIMATED_ALONE} {_LEFT_OUT}"
 MEASURED = f"Driver time is the time in the driver's memory calls, measured. {_LEFT_OUT}"
 
 
@@ -42,6 +41,8 @@ def print_results(results: Sequence[ReplayResult], console: Console, *, estimate
         requested = first.peak_requested_bytes
         cells = [_row(row) for row in rows]
         print_paragraph(console, f"{trace}: {first.events} events, {requested} bytes requested at the peak")
+        if first.devices > 1:
+            print_paragraph(console, f"Figures are sums over {first.devices} GPUs; --device shows one by itself.")
         print_table(console, _COLUMNS, cells)
         for row in rows:
             if row.served is not None:

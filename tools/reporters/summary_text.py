@@ -52,11 +52,16 @@ def _print_device(device: DeviceSummary, console: Console) -> None:
         ("active, with blocks that wait for streams", device.active),
         ("reserved from the device", device.reserved),
     )
-    print_table(
-        console,
-        (Column("Peak", left=True), Column("bytes"), Column("size"), Column("at", rank=1)),
-        [(name, str(peak.nbytes), size(peak.nbytes), f"{peak.seconds:.6f} s") for name, peak in peaks],
-    )
+    title = "Peak" if device.has_history else "At that moment"
+    columns = [Column(title, left=True), Column("bytes"), Column("size"), Column("at", rank=1)]
+    rows = [
+        [name, str(peak.nbytes), size(peak.nbytes), f"{peak.seconds:.6f} s"]
+        if peak is not device.reserved or device.knows_reserved
+        else [name, "unknown", "unknown", ""]
+        for name, peak in peaks
+    ]
+    shown = slice(4) if device.timed and device.has_history else slice(3)
+    print_table(console, columns[shown], [row[shown] for row in rows])
     print_facts(console, _facts(device))
     if device.sizes:
         print_table(
@@ -85,19 +90,30 @@ def _print_device(device: DeviceSummary, console: Console) -> None:
 
 def _facts(device: DeviceSummary) -> Iterator[tuple[str, str]]:
     lifetimes, waste = device.lifetimes, device.fragmentation
-    yield "events", f"{device.events} in {device.seconds:.6f} s"
-    yield "allocations", f"{device.allocations}, {device.frees} freed"
-    if device.older_blocks:
+    if device.has_history:
+        yield "events", f"{device.events}" + (f" in {device.seconds:.6f} s" if device.timed else ", without times")
+        yield "allocations", f"{device.allocations}, {device.frees} freed"
+    if device.older_blocks and device.has_history:
         yield "", f"besides {device.older_blocks} blocks from before the history, {device.older_bytes} bytes"
     if device.unknown_frees:
         yield "", f"{device.unknown_frees} frees of blocks from before the recording"
     yield "live at the end", f"{device.live_blocks} blocks, {device.live_bytes} bytes"
+    if device.idle_at_end is not None:
+        idle = device.idle_at_end
+        yield (
+            "idle at the end" if device.has_history else "idle",
+            f"{size(idle.nbytes)} of what is reserved, of which empty_cache() would give back {size(idle.whole)}",
+        )
+    if not device.has_history:
+        return
     shares = f"90 % below {duration(lifetimes.percentile_90_us)}, 99 % below {duration(lifetimes.percentile_99_us)}"
-    yield "lifetimes", f"median {duration(lifetimes.median_us)}, {shares}, longest {duration(lifetimes.longest_us)}"
+    if device.timed and lifetimes.blocks:
+        yield "lifetimes", f"median {duration(lifetimes.median_us)}, {shares}, longest {duration(lifetimes.longest_us)}"
     if device.reserved.nbytes:
         unused = f"{share(waste.at_peak_reserved)} of the reserved memory unused at its peak"
+        unused += f", {share(waste.mean_over_time)} on average" if device.timed else ""
         ratio = f"{waste.reserved_over_requested:.3f} reserved for 1 requested"
-        yield "fragmentation", f"{unused}, {share(waste.mean_over_time)} on average; {ratio}"
+        yield "fragmentation", f"{unused}; {ratio}"
     yield "memory calls", ", ".join(f"{count} {name}" for name, count in device.driver_calls.items()) or "none"
     if device.served is not None:
         yield "served by a plan", str(device.served)
