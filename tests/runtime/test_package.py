@@ -70,4 +70,4 @@ def test_the_version_is_the_distributions() -> None:
     settings = configparser.ConfigParser()
     settings.read(Path(cuplug.__file__).with_name("setup.cfg"))
     if "metadata" in settings:  # not in an installed copy
-        assert settings["metadata"]["version"] == cuplug.__version__
+        assert settings["metadata"]["version"] == "attr: cuplug.__version__"
