@@ -93,6 +93,9 @@ if TYPE_CHECKING:
     from .runtime.tensor.ops.sorting import *  # noqa: F403
     from .runtime.tensor.ops.stacking import *  # noqa: F403
     from .runtime.tensor.ops.triangles import *  # noqa: F403
+    from .runtime.utils import shared_tensors as _shared_tensors
+
+    multiprocessing = _shared_tensors
 else:
     # Hidden from type checkers, which would take every name to exist.
     cuda = _cuda

@@ -48,6 +48,7 @@ PATHS: dict[str, str] = {
 """By torch's path, without ``torch.``: the path below ``runtime``."""
 
 INNER_PATHS: dict[str, str] = {
+    "multiprocessing": "utils.shared_tensors",
     "nn.modules": "nn",
     "nn.utils.clip_grad": "nn.parameter_tools",
     "utils.data.dataloader": "utils.data",
@@ -55,7 +56,8 @@ INNER_PATHS: dict[str, str] = {
     "utils.data.distributed": "utils.data.samplers",
     "utils.data.sampler": "utils.data.samplers",
 }
-"""The same for files of torch's that programs import from, though their names are those of the package above."""
+"""The same where there is no stub of that path: a stub ``multiprocessing.pyi`` here would hide Python's own, and files
+of torch's that programs import from, have the names of the package above."""
 
 INSTEAD: dict[str, str] = {
     "": "PyTorch itself, on cuplug's memory: cuplug.interop.install('torch')",
@@ -74,7 +76,7 @@ INSTEAD: dict[str, str] = {
 }
 """By torch's path what to use in place of a name that is missing there; ``""`` for all others."""
 
-PACKAGES = tuple(path for path in PATHS if "." not in path)
+PACKAGES = tuple(path for path in (*PATHS, *INNER_PATHS) if "." not in path)
 """Torch's packages that are here."""
 
 

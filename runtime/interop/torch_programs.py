@@ -40,6 +40,7 @@ def as_torch() -> None:
     sys.meta_path.insert(0, _Finder())
     sys.modules["torch"] = importlib.import_module(_PACKAGE)
     os.environ["CUPLUG_AS_TORCH"] = "1"
+    sys.path.insert(min(1, len(sys.path)), str(_SHADOW))  # spawned processes get this list
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if str(_SHADOW) not in paths:
         os.environ["PYTHONPATH"] = os.pathsep.join([str(_SHADOW), *filter(None, paths)])

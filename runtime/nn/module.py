@@ -360,6 +360,14 @@ class Module:
         """Move all parameters and buffers to the CPU. Returns the module."""
         return self._apply(lambda tensor: tensor.cpu())
 
+    def share_memory(self) -> Any:
+        """Move all parameters and buffers to memory that other processes can see. Returns the module.
+
+        Raises:
+            OSError: there is no memory.
+        """
+        return self._apply(lambda tensor: tensor.share_memory_())
+
     def type(self, dst_type: Any) -> Any:
         """Convert all parameters and buffers to the element type ``dst_type``. Returns the module."""
         return self._apply(lambda tensor: tensor.type(dst_type))

@@ -29,6 +29,7 @@ from .ops import (
     normalising,
     pickling,
     printing,
+    process_sharing,
     products,
     random_choices,
     random_numbers,
@@ -68,6 +69,7 @@ _BY_THEIR_NAMES: dict[ModuleType, str] = {
     indexing: "index_select masked_fill masked_fill_ masked_select nonzero",
     matmul: "bmm dot matmul mm mv",
     new_tensors: "new new_empty new_empty_strided new_full new_ones new_tensor new_zeros",
+    process_sharing: "is_shared share_memory_",
     products: (
         "addbmm addbmm_ addcdiv addcdiv_ addcmul addcmul_ addmm addmm_ addmv addmv_ addr addr_ baddbmm baddbmm_ inner "
         "outer vdot"

@@ -11,7 +11,6 @@ _COMPLEX = "complex numbers", "two tensors, of real and of imaginary parts"
 _SPARSE = "sparse tensors", "index tensors with gather and scatter_add"
 _QUANTISED = "quantised and 8-bit floating-point types", "int8 or uint8 with a scale of your own"
 _COMPILED = "compilers of Python", "SourceModule, for kernels in CUDA C"
-_SEVERAL = "tensors shared by processes", "Python's multiprocessing, and cuplug.distributed"
 _ALGEBRA = "decompositions of matrices", "numpy.linalg on .cpu().numpy()"
 _FOURIER = "Fourier transforms", "numpy.fft on .cpu().numpy()"
 _SPECIAL = "special functions beyond those here", "scipy.special on .cpu().numpy()"
@@ -50,7 +49,6 @@ ABSENT: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("qint8", "quint8", "qint32", "quantize_per_tensor", "quantization", "ao"), _QUANTISED),
     **dict.fromkeys(("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"), _QUANTISED),
     **dict.fromkeys(("compile", "jit", "fx", "export", "onnx", "library", "ops", "classes", "_dynamo"), _COMPILED),
-    **dict.fromkeys(("multiprocessing",), _SEVERAL),
     **dict.fromkeys(("hub", "profiler", "package", "monitor"), _TOOLS),
     **dict.fromkeys((*_ALGEBRA_NAMES, "lobpcg", "lu_unpack", "pca_lowrank", "svd_lowrank"), _ALGEBRA),
     **dict.fromkeys(("fft", "stft", "istft"), _FOURIER),
@@ -90,7 +88,6 @@ ABSENT: dict[str, tuple[str, str]] = {
 """Names of the package: what they belong to, and what to use."""
 
 ABSENT_OF_TENSORS: dict[str, tuple[str, str]] = {
-    **dict.fromkeys(("share_memory_", "is_shared"), _SEVERAL),
     **dict.fromkeys(("real", "imag", "angle", "conj", "cfloat", "cdouble"), _COMPLEX),
     **dict.fromkeys(("to_sparse", "to_dense", "coalesce", "indices", "values", "sparse_mask"), _SPARSE),
     **dict.fromkeys(("dequantize", "q_scale", "q_zero_point", "int_repr"), _QUANTISED),

@@ -596,6 +596,8 @@ class Tensor:
         """Whether ``other`` has the same shape."""
     def is_set_to(self, tensor: Tensor) -> _bool:
         """Whether two tensors are the same elements of the same memory, in the same order."""
+    def is_shared(self) -> _bool:
+        """Whether a tensor lies in memory that other processes can see; of a device's always."""
     def is_signed(self) -> _bool:
         """Whether the element type has negative numbers."""
     def isclose(self, other: Tensor, rtol: _float = 1e-05, atol: _float = 1e-08, equal_nan: _bool = False) -> Tensor:
@@ -995,6 +997,13 @@ class Tensor:
     @property
     def shape(self) -> Size:
         """The lengths of the dimensions."""
+    def share_memory_(self) -> Tensor:
+        """Move a tensor of the CPU to memory that other processes can see. Returns the tensor. Views of it that were made
+        before stay where they are; tensors of devices are left alone.
+
+        Raises:
+            OSError: there is no memory.
+        """
     def short(self, memory_format: Any = None) -> Tensor:
         """The elements converted to int16; the tensor itself if they are of it. Numbers out of range wrap around."""
     def sigmoid(self, *, out: Tensor | None = None) -> Tensor:

@@ -58,14 +58,14 @@ class DataLoader:
             shuffle: whether they come by chance.
             sampler: gives their numbers instead.
             batch_sampler: gives lists of numbers instead.
-            num_workers: processes that load, which are spawned; 0 loads here.
+            num_workers: processes that load, on Linux forks of this one, in which no device can be used; 0 loads here.
             collate_fn: makes a batch of samples.
             pin_memory: whether batches are copied to page-locked memory, where there is a CUDA device: with workers by
                 a thread, without them by the caller's own, as torch's loader does.
             drop_last: whether a last batch that is shorter is left out.
             timeout: how long a batch may take, in seconds; 0 for any time.
             worker_init_fn: called in each worker with its number.
-            multiprocessing_context: makes the processes instead.
+            multiprocessing_context: makes the processes instead: ``spawn``, ``forkserver`` or a context.
             generator: whose numbers the order and the workers' seeds are taken from.
             prefetch_factor: how many batches each worker makes ahead; 2 if None.
             persistent_workers: whether workers stay for the next epoch.

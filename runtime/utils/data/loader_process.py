@@ -1,6 +1,6 @@
 """The processes that load: what each does, and how its batches come through shared memory.
 
-Each is spawned and has a pipe of its own, so that one that dies leaves the others' alone. It ends when its pipe is
+Each has a pipe of its own, so that one that dies leaves the others' alone. It ends when its pipe is
 closed, also by the end of the program. Batches' tensors lie in blocks of shared memory, which the program copies and
 removes.
 """
@@ -11,7 +11,7 @@ import os
 import random
 import signal
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import resource_tracker
@@ -111,8 +111,17 @@ _SMALL = 1 << 13
 """Bytes of a tensor up to which the pipe is quicker than a block of shared memory."""
 
 
-def load(task: Task, pipe: Connection) -> None:
-    """What a worker does: answer each list of numbers by a batch, until the pipe is closed."""
+def load(task: Task, pipe: Connection, inherited: Sequence[Connection] = ()) -> None:
+    """What a worker does: answer each list of numbers by a batch, until the pipe is closed.
+
+    Args:
+        task: what it is told.
+        pipe: its end of the pipe.
+        inherited: the program's ends of pipes, which a fork copied: while they are open here, no worker sees its pipe
+            closed.
+    """
+    for each in inherited:
+        each.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program ends its workers
     _info[:] = [WorkerInfo(task.number, task.count, task.seed, task.dataset)]
     random.seed(task.seed)

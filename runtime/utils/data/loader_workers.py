@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import multiprocessing
 import secrets
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -26,12 +28,15 @@ class LoaderWorkers:
 
         Args:
             tasks: make what a worker is told, of what the names of its blocks of shared memory begin with.
-            context: makes the processes, as a context of ``multiprocessing`` or its name; by spawning if None.
+            context: makes the processes, as a context of ``multiprocessing`` or its name; if None by a fork on Linux, as
+                torch's, so that data sets need not be picklable, and as Python does elsewhere.
             timeout: how long a batch may take, in seconds; 0 for any time.
             ahead: how many batches each worker makes ahead.
         """
         if context is None or isinstance(context, str):
-            context = multiprocessing.get_context(context or "spawn")
+            context = multiprocessing.get_context(context or ("fork" if sys.platform == "linux" else None))
+        forks = context.get_start_method() == "fork"
+        resource_tracker.ensure_running()  # one for all: a worker's own would remove its blocks when the worker ends
         self._timeout, self._ahead = timeout, ahead
         self._pipes: list[Connection] = []
         self._processes: list[Any] = []
@@ -43,7 +48,9 @@ class LoaderWorkers:
         try:
             for number, task in enumerate(tasks):
                 own, theirs = context.Pipe()
-                process = context.Process(target=load, args=(task(self._named(number)), theirs), daemon=True)
+                inherited = [own, *self._pipes] if forks else []
+                told = (task(self._named(number)), theirs, inherited)
+                process = context.Process(target=load, args=told, daemon=True)
                 process.start()
                 theirs.close()
                 self._pipes.append(own)
