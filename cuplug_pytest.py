@@ -145,9 +145,9 @@ def _told(what: str, limit: int, sites: Sequence[Any]) -> list[str]:
 
 
 def _where(site: Any) -> str:
-    from cuplug.tools.analysis.sites import program_frame
+    from cuplug.tools.analysis.sites import site_of
 
-    return str(program_frame(site.stack) or "no call stack")
+    return site_of(site.stack)
 
 
 def _size(nbytes: int) -> str:

@@ -27,7 +27,7 @@ class DriverError(CuplugError):
     """
 
     def __init__(self, code: int, name: str, message: str) -> None:
-        super().__init__(f"{name} ({code}): {message}")
+        super().__init__(f"CUDA error: {name} ({code}): {message}")
         self.code = code
         self.name = name
         self.message = message
@@ -37,7 +37,13 @@ class DriverError(CuplugError):
 
 
 class OutOfMemoryError(CuplugError, MemoryError):
-    """Memory could not be had, also after every attempt to free some. A failed allocation loses nothing."""
+    """Memory could not be had, also after every attempt to free some. A failed allocation loses nothing.
+
+    Its text has the words ``out of memory``, which programs written for torch look for.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message if "out of memory" in message else f"out of memory: {message}")
 
 
 class InvalidFreeError(CuplugError):

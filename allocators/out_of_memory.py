@@ -40,7 +40,8 @@ def shortage_message(
         else "Free something, use a smaller batch, or choose a larger device."
     )
     return (
-        f"tried to allocate {format_size(requested)} on stream {stream:#x}. The device has {format_size(total)}, of "
+        f"CUDA out of memory. Tried to allocate {format_size(requested)} on stream {stream:#x}. "
+        f"The device has {format_size(total)}, of "
         f"which {format_size(free)} are free.{limited} The program holds "
         f"{format_size(in_use)} ({format_size(in_use_requested)} requested) "
         f"and the allocator has reserved {format_size(reserved)}; its largest free block has "

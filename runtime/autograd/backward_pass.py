@@ -149,7 +149,8 @@ def _ready(tensor: Tensor) -> bool:
         raise TypeError(f"backward: gradients are those of tensors, not of {type(tensor).__name__}")
     if not tensor._layout.tracked:
         raise CuplugError(
-            "backward: the tensor requires no gradients: nothing it was made of does, or it was made within no_grad()"
+            "element 0 of tensors does not require grad and does not have a grad_fn: nothing it was made of does, or "
+            "it was made within no_grad()"
         )
     return True
 
@@ -158,8 +159,8 @@ def _first(tensor: Tensor, gradient: Tensor | None) -> Tensor:
     if gradient is None:
         if tensor.numel() != 1:
             raise CuplugError(
-                f"backward: a tensor of shape {list(tensor.shape)} needs a gradient of that shape; only that of one "
-                "element is taken to be 1"
+                f"grad can be implicitly created only for scalar outputs: this tensor has shape "
+                f"{list(tensor.shape)}, and needs a gradient of that shape"
             )
         return ones_like(plain(tensor))
     if gradient.shape != tensor.shape:

@@ -134,7 +134,8 @@ class Node:
         """
         if self._apply is None or self.kept is None:
             raise CuplugError(
-                f"backward through {self.title} a second time: what it needs was let go after the first; "
+                "Trying to backward through the graph a second time: what "
+                f"{self.title} needs was let go after the first; "
                 "say retain_graph=True there"
             )
         return self._apply(self, *gradients)
@@ -224,8 +225,9 @@ class Kept:
             return self._again()
         if tensor._storage.version != self._version:
             raise CuplugError(
-                f"{node.title}: a tensor of shape {list(tensor.shape)} that is needed to compute its gradient was "
-                f"changed in place: it is at version {tensor._storage.version}, and {self._version} was needed; "
+                "one of the variables needed for gradient computation has been modified by an inplace operation: a "
+                f"tensor of shape {list(tensor.shape)}, needed by {node.title}, was changed in place: it is at version "
+                f"{tensor._storage.version}, and {self._version} was needed; "
                 ".clone() it before the change"
             )
         if not recording.enabled:

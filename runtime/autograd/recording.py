@@ -528,12 +528,13 @@ def _check_writable(out: Tensor) -> None:
     state = state_of(out)
     if state.base is not None and state_of(state.base).node is None:
         raise CuplugError(
-            "a view of a leaf that requires gradients cannot be changed in place while gradients are recorded; "
+            "a view of a leaf Variable that requires grad is being used in an in-place operation while gradients are "
+            "recorded; "
             "do it within no_grad()"
         )
     if state.node is None:
         raise CuplugError(
-            "a leaf that requires gradients cannot be changed in place while gradients are recorded; "
+            "a leaf Variable that requires grad is being used in an in-place operation while gradients are recorded; "
             "do it within no_grad()"
         )
 

@@ -108,8 +108,8 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             return f"{self._package}.runtime.{known}"
         parent, _, name = fullname.rpartition(".")
         above = sys.modules.get(parent)
-        if above is None or above.__name__ == parent or not hasattr(above, "__path__"):
-            return None
+        if above is None or above.__name__ == parent or not hasattr(above, "__path__") or name == "__main__":
+            return None  # ``python -m`` runs a file by its public name
         meant = f"{above.__name__}.{name}"
         return meant if meant in sys.modules or importlib.util.find_spec(meant) else None
 

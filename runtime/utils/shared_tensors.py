@@ -86,7 +86,7 @@ class SpawnContext:
             if not ended:
                 return False
             for sentinel in ended:
-                waiting.pop(sentinel).join()  # type: ignore[call-overload]
+                waiting.pop(sentinel).join()
             if any(each.exitcode for each in self.processes):
                 break
         failed = [number for number, each in enumerate(self.processes) if each.exitcode]

@@ -81,7 +81,7 @@ def test_memory_is_for_cupys_current_stream(runtime, memory, current):
 def test_lack_of_memory_is_raised_through_cupy(runtime, memory):
     from cuplug import OutOfMemoryError
 
-    with pytest.raises(OutOfMemoryError, match="tried to allocate"):
+    with pytest.raises(OutOfMemoryError, match="Tried to allocate"):
         memory(1 << 40)
     assert not blocks(runtime)
 

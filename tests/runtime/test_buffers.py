@@ -234,7 +234,7 @@ def test_forgetting_to_record_a_stream_is_found_by_some_schedule() -> None:
 def test_out_of_memory_says_what_was_asked_and_loses_nothing(make_runtime: Any) -> None:
     runtime = make_runtime(memory="64MiB")
     held = [runtime.alloc(16 << 20) for _ in range(3)]
-    with pytest.raises(OutOfMemoryError, match=r"tried to allocate 32\.00 MiB"):
+    with pytest.raises(OutOfMemoryError, match=r"Tried to allocate 32\.00 MiB"):
         runtime.alloc(32 << 20)
     assert _allocated(runtime) == 48 << 20
     held.pop()

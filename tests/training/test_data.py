@@ -236,3 +236,46 @@ def test_a_seed_gives_the_order_again(running: str) -> None:
 
     assert order() == order()
     assert sorted(number for batch in order() for number in batch) == list(range(10))
+
+
+def test_a_script_without_a_guard_loads_by_workers_and_takes_lambdas(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import cuplug as torch\n"
+        "from cuplug.utils.data import DataLoader, Dataset\n"
+        "class Squares(Dataset):\n"
+        "    def __init__(self, change): self.change = change\n"
+        "    def __len__(self): return 6\n"
+        "    def __getitem__(self, i): return self.change(i)\n"
+        "data = Squares(lambda i: torch.full((3000,), float(i * i)))\n"
+        "loader = DataLoader(data, 3, num_workers=2, collate_fn=lambda batch: torch.stack(batch))\n"
+        "print([batch[:, 0].tolist() for batch in loader], [batch.shape[1] for batch in loader])\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300)
+    assert (done.stdout, done.stderr) == ("[[0.0, 1.0, 4.0], [9.0, 16.0, 25.0]] [3000, 3000]\n", "")
+
+
+class _Named(dict[str, Any]):
+    """A batch with a type of its own."""
+
+
+class _Pinning:
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor
+
+    def pin_memory(self) -> _Pinning:
+        self.tensor = self.tensor.pin_memory()
+        return self
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_pinned_batches_keep_their_types_and_may_pin_themselves(workers: int, running: str) -> None:
+    data = [cuplug.ones(2)] * 2
+
+    def first(collate: Any) -> Any:
+        return next(iter(DataLoader(data, 2, num_workers=workers, pin_memory=True, collate_fn=collate)))
+
+    named = first(lambda batch: _Named(x=batch[0]))
+    assert type(named) is _Named
+    assert named["x"].is_pinned()
+    assert first(lambda batch: _Pinning(batch[0])).tensor.is_pinned()

@@ -172,7 +172,7 @@ def test_gradients_come_home_in_buckets_of_one_type(counted: Counted, monkeypatc
     back = [nbytes for source, _, nbytes in counted.sent if source == 1]
     assert back == [2048] * 5 + [1024]
     for found, each in zip(one.parameters(), expected, strict=True):
-        np.testing.assert_allclose(found.grad.cpu().numpy(), each, 1e-5)
+        np.testing.assert_allclose(found.grad.cpu().numpy(), each, 1e-5, 1e-6)  # the first layer is float32
 
 
 def test_backward_makes_the_other_device_current_for_many_operations_at_a_time(

@@ -7,7 +7,7 @@ where no operation is named, that line; and only then a name of compiled code.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from ...plugins.tracing.trace_in_memory import Frame, Trace
 from .frame_kinds import FrameKind, is_native, kind_of, short_path
 from .operation_names import operation_of, phase_of
 
-__all__ = ["NO_STACK", "Site", "SiteNames", "sites", "without_noise"]
+__all__ = ["NO_STACK", "Site", "SiteNames", "site_of", "sites", "without_noise"]
 
 NO_STACK = "no call stack"
 
@@ -50,19 +50,29 @@ class SiteNames:
 
     def of_stack(self, stack: Sequence[Frame]) -> str:
         """The site of a stack, innermost frame first."""
-        own = next((frame for frame in stack if kind_of(frame) == FrameKind.PROGRAM), None)
-        if own is not None:
-            return str(own._replace(filename=self._files.get(own.filename, own.filename)))
-        clear = without_noise(stack)
-        python = [frame for frame in clear if not is_native(frame)]
-        outside = [frame for frame in python if not short_path(frame.filename).startswith("torch/")]
-        line = next(iter(outside or python), None)
-        told = str(line._replace(filename=short_path(line.filename))) if line else ""
-        operation, phase = operation_of(stack), phase_of(stack)
-        words = ", in ".join(filter(None, (operation, phase)))
-        if operation:
-            return f"{words}, at {told}" if outside else words
-        return told or phase or (str(clear[0].function) if clear else NO_STACK)
+        return site_of(stack, self._files)
+
+
+def site_of(stack: Sequence[Frame], files: Mapping[str, str] | None = None) -> str:
+    """The site of a stack, innermost frame first.
+
+    Args:
+        stack: the frames.
+        files: for paths of the program's own files what they are called; as they are where none is given.
+    """
+    own = next((frame for frame in stack if kind_of(frame) == FrameKind.PROGRAM), None)
+    if own is not None:
+        return str(own._replace(filename=(files or {}).get(own.filename, own.filename)))
+    clear = without_noise(stack)
+    python = [frame for frame in clear if not is_native(frame)]
+    outside = [frame for frame in python if not short_path(frame.filename).startswith("torch/")]
+    line = next(iter(outside or python), None)
+    told = str(line._replace(filename=short_path(line.filename))) if line else ""
+    operation, phase = operation_of(stack), phase_of(stack)
+    words = ", in ".join(filter(None, (operation, phase)))
+    if operation:
+        return f"{words}, at {told}" if outside else words
+    return told or phase or (str(clear[0].function) if clear else NO_STACK)
 
 
 def without_noise(stack: Sequence[Frame]) -> tuple[Frame, ...]:

@@ -51,7 +51,8 @@ LOST = frozenset({4, 214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719}
 """CUresults after which nothing can be used or need be freed any more: the context is destroyed or its errors stick."""
 
 FORKED = (
-    "this process was forked after CUDA was initialised, which CUDA does not survive; "
+    "Cannot re-initialize CUDA in forked subprocess: this process was forked after CUDA was initialised, which CUDA "
+    "does not survive; "
     'start it with the multiprocessing method "spawn" or "forkserver"'
 )
 

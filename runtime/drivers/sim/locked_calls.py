@@ -210,8 +210,9 @@ class Calls:
         if self.forked:
             raise driver_error(
                 3,
-                f"{name}: this process was forked after the simulated CUDA was initialised, which CUDA does not "
-                'survive; start it with the multiprocessing method "spawn" or "forkserver"',
+                f"{name}: Cannot re-initialize CUDA in forked subprocess: this process was forked after the simulated "
+                'CUDA was initialised, which CUDA does not survive; start it with the multiprocessing method "spawn" '
+                'or "forkserver"',
             )
         if self.closed:
             raise driver_error(4, f"{name}: this driver was closed; make a new one")

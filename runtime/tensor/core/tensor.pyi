@@ -317,7 +317,7 @@ class Tensor:
         Raises:
             ValueError: there is no such order, or not for tensors of so many dimensions.
         """
-    def copy_(self, src: Any, non_blocking: _bool = False) -> Tensor:
+    def copy_(self, src: Any, non_blocking: _bool = False, **kwargs: Any) -> Tensor:
         """Write the elements of ``src``, of any type and on any device, broadcast to this shape.
 
         Copies from and to the host wait until they are done. With ``non_blocking`` those from and to page-locked
@@ -326,9 +326,11 @@ class Tensor:
         Args:
             src: a tensor or a number.
             non_blocking: whether not to wait for copies from and to page-locked memory.
+            kwargs: its old name: ``**{"async": True}``.
 
         Raises:
             ValueError: ``src`` does not broadcast to this shape, or several indices of the tensor mean one element.
+            TypeError: another argument is given.
         """
     def copysign(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """The size of ``input`` with the sign of ``other``, element by element. The result is floating-point: integers and bool become the default dtype."""

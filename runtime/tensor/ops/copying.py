@@ -83,7 +83,7 @@ def detach(input: Tensor) -> Tensor:
     return make_tensor(input._storage, input._offset, layout.plain if layout.tracked else layout)
 
 
-def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
+def copy_(input: Tensor, src: Any, non_blocking: bool = False, **kwargs: Any) -> Tensor:
     """Write the elements of ``src``, of any type and on any device, broadcast to this shape.
 
     Copies from and to the host wait until they are done. With ``non_blocking`` those from and to page-locked
@@ -93,10 +93,14 @@ def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
         input: the tensor to write.
         src: a tensor or a number.
         non_blocking: whether not to wait for copies from and to page-locked memory.
+        kwargs: its old name: ``**{"async": True}``.
 
     Raises:
         ValueError: ``src`` does not broadcast to this shape, or several indices of the tensor mean one element.
+        TypeError: another argument is given.
     """
+    if kwargs:
+        non_blocking = _old_name(non_blocking, kwargs, "copy_")
     if isinstance(src, Tensor):
         here, there = input._layout, src._layout
         if there.place is not here.place:
@@ -149,13 +153,19 @@ def cuda(
         CuplugError: there is no CUDA device.
         ValueError: ``device`` is no CUDA device.
     """
-    non_blocking = bool(kwargs.pop("async", non_blocking))
-    if kwargs:
-        raise TypeError(f"cuda() got unexpected arguments: {', '.join(kwargs)}")
+    non_blocking = _old_name(non_blocking, kwargs, "cuda")
     named = Device("cuda" if device is None else device)
     if named.type != "cuda":
         raise ArgumentError(f"cuda() moves to a CUDA device; {named!r} is none, use .to({str(named)!r})")
     return in_format(copied_to(input, place_of(named), non_blocking=non_blocking), memory_format, input)
+
+
+def _old_name(non_blocking: bool, others: dict[str, Any], name: str) -> bool:
+    """``non_blocking`` by its old name, ``async``, where it is given; nothing else may be."""
+    non_blocking = bool(others.pop("async", non_blocking))
+    if others:
+        raise TypeError(f"{name}() got unexpected arguments: {', '.join(others)}")
+    return non_blocking
 
 
 def cpu(input: Tensor, memory_format: Any = None) -> Tensor:

@@ -183,7 +183,10 @@ def _mismatch(name: str, a: Place, b: Place) -> DeviceMismatchError:
     advice = f"move one with .to({str(a.device)!r})"
     if "cpu" not in (a.device.type, b.device.type):
         advice += f", or enable peer access between {a.device} and {b.device}"
-    return DeviceMismatchError(f"{name}: operands are on different devices, {a.device} and {b.device}; {advice}")
+    return DeviceMismatchError(
+        f"Expected all tensors to be on the same device, but found at least two devices, {a.device} and "
+        f"{b.device}! In {name}: {advice}"
+    )
 
 
 def _prepare_new(operation: Elementwise, *operands: Any) -> Plan:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ def default_collate(batch: Sequence[Any]) -> Any:
     if isinstance(first, (str, bytes)):
         return list(batch)
     if isinstance(first, Mapping):
-        return {key: default_collate([each[key] for each in batch]) for key in first}
+        return _of_its_kind(first, {key: default_collate([each[key] for each in batch]) for key in first})
     if isinstance(first, tuple) and hasattr(first, "_fields"):
         return type(first)(*(default_collate(each) for each in zip(*batch, strict=True)))
     if isinstance(first, Sequence):
@@ -77,12 +78,38 @@ def default_convert(data: Any) -> Any:
     return mapped(data, lambda each: as_tensor(each) if isinstance(each, (np.ndarray, np.generic)) else each)
 
 
-def mapped(data: Any, change: Callable[[Any], Any]) -> Any:
-    """Containers as they are, with what is in them changed."""
+def mapped(data: Any, change: Callable[[Any], Any], whole: Callable[[Any], bool] | None = None) -> Any:
+    """Containers of the types that they have, with what is in them changed.
+
+    Args:
+        data: what may be a container.
+        change: gives another for what is none.
+        whole: says of a container that it is to be changed as one, not by what is in it.
+    """
+    if whole is not None and whole(data):
+        return change(data)
     if isinstance(data, Mapping):
-        return {key: mapped(each, change) for key, each in data.items()}
+        return _of_its_kind(data, {key: mapped(each, change, whole) for key, each in data.items()})
     if isinstance(data, tuple) and hasattr(data, "_fields"):
-        return type(data)(*(mapped(each, change) for each in data))
-    if isinstance(data, (list, tuple)):
-        return type(data)(mapped(each, change) for each in data)
+        return type(data)(*(mapped(each, change, whole) for each in data))
+    if isinstance(data, tuple):
+        return tuple(mapped(each, change, whole) for each in data)
+    if isinstance(data, list):
+        return _of_its_kind(data, [mapped(each, change, whole) for each in data])
     return change(data)
+
+
+def _of_its_kind(data: Any, made: Any) -> Any:
+    """A mapping or list with the contents of ``made`` and the type of ``data``: as torch, a shallow copy that is filled
+    anew, so that what else the container has stays; or ``made`` itself, where the type cannot be filled."""
+    if type(data) in (dict, list):
+        return made
+    try:
+        if isinstance(data, (MutableMapping, list)):
+            filled = copy(data)
+            for key, value in made.items() if isinstance(data, Mapping) else enumerate(made):
+                filled[key] = value
+            return filled
+        return type(data)(made)
+    except TypeError:
+        return made

@@ -123,7 +123,7 @@ class DataLoader:
         made = _in_data_phase(made) if scope.watched else made
         if not (self.pin_memory and accelerator.is_available()):
             return made
-        return _pinned(made) if self.num_workers else (mapped(batch, _pin) for batch in made)
+        return _pinned(made) if self.num_workers else (_pinned_batch(batch) for batch in made)
 
     def task(self, number: int, seed: int, blocks: str) -> Task:
         """What worker ``number`` is told; ``blocks``: what names of its blocks of shared memory begin with."""
@@ -199,7 +199,7 @@ def _pinned(batches: Iterator[Any]) -> Iterator[Any]:
     def pin() -> None:
         try:
             for batch in batches:
-                if not put((mapped(batch, _pin), None)):
+                if not put((_pinned_batch(batch), None)):
                     return
             put((None, StopIteration()))
         except BaseException as error:
@@ -224,8 +224,19 @@ def _pinned(batches: Iterator[Any]) -> Iterator[Any]:
         thread.join()
 
 
+def _pinned_batch(batch: Any) -> Any:
+    """A batch whose tensors are pinned; an object with a ``pin_memory`` of its own pins itself, as torch has it."""
+    return mapped(batch, _pin, _pins_itself)
+
+
+def _pins_itself(each: Any) -> bool:
+    return callable(getattr(each, "pin_memory", None))
+
+
 def _pin(each: Any) -> Any:
-    return each.pin_memory() if isinstance(each, Tensor) and each.is_cpu else each
+    if isinstance(each, Tensor):
+        return each.pin_memory() if each.is_cpu else each
+    return each.pin_memory() if _pins_itself(each) else each
 
 
 def _in_data_phase(batches: Iterator[Any]) -> Iterator[Any]:

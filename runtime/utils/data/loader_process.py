@@ -120,8 +120,8 @@ def load(task: Task, pipe: Connection, inherited: Sequence[Connection] = ()) -> 
         inherited: the program's ends of pipes, which a fork copied: while they are open here, no worker sees its pipe
             closed.
     """
-    for each in inherited:
-        each.close()
+    for end in inherited:
+        end.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program ends its workers
     _info[:] = [WorkerInfo(task.number, task.count, task.seed, task.dataset)]
     random.seed(task.seed)

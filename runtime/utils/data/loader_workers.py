@@ -28,8 +28,8 @@ class LoaderWorkers:
 
         Args:
             tasks: make what a worker is told, of what the names of its blocks of shared memory begin with.
-            context: makes the processes, as a context of ``multiprocessing`` or its name; if None by a fork on Linux, as
-                torch's, so that data sets need not be picklable, and as Python does elsewhere.
+            context: makes the processes, as a context of ``multiprocessing`` or its name; if None by a fork on Linux,
+                as torch's, so that data sets need not be picklable, and as Python does elsewhere.
             timeout: how long a batch may take, in seconds; 0 for any time.
             ahead: how many batches each worker makes ahead.
         """

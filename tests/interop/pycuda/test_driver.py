@@ -71,7 +71,7 @@ def test_memory_that_was_freed_says_so():
 
 
 def test_too_much_memory_is_pycudas_error():
-    with pytest.raises(drv.MemoryError, match="tried to allocate"):
+    with pytest.raises(drv.MemoryError, match="Tried to allocate"):
         drv.mem_alloc(1 << 40)
 
 

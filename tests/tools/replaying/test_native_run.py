@@ -144,7 +144,7 @@ def test_every_candidate_has_the_same_result_in_the_core_as_in_python(
 def test_memory_fails_in_the_core_as_in_python(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = one_replay.run(Work(path, "caching", 150 * MIB))
     assert found.result.out_of_memory_events > 0
-    assert "OutOfMemoryError: tried to allocate" in found.result.failure
+    assert "OutOfMemoryError: CUDA out of memory. Tried to allocate" in found.result.failure
     assert found.result.failure == in_python(monkeypatch, Work(path, "caching", 150 * MIB)).result.failure
 
 
