@@ -666,7 +666,9 @@ class Allocator(ABC):
         self._ledger.num_sync_all_streams += not self._waiting.queues  # torch counts one without a wait, too
         self._await_waiting()
         self._release_cached()
-        return held - self._ledger.reserved
+        released = held - self._ledger.reserved
+        self._emit(EventKind.EMPTY_CACHE, 0, 0, released, 0)
+        return released
 
     def _forget(self, stream: int) -> None:
         if self._closed is not None:

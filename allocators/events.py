@@ -36,6 +36,9 @@ class EventKind(enum.IntEnum):
     to pages is told before."""
     WAKE = 14
     """Tagged memory woke: ``nbytes`` were taken for it, ``requested`` is the tag's number."""
+    EMPTY_CACHE = 15
+    """The program asked that what is cached be given back (``empty_cache``): ``nbytes`` went. What happened to
+    segments and pages is told before."""
 
 
 class Observer(Protocol):

@@ -200,7 +200,7 @@ extern Tracing tracing;
 struct Names {
   PyObject *cuplug_error, *driver_error, *out_of_memory_error, *invalid_free_error;
   PyObject *allocate, *stream, *allocator, *give_back, *live, *address; /* the words, interned */
-  PyObject *event_kinds[15]; /* the members of EventKind by number; the first is None */
+  PyObject *event_kinds[16]; /* the members of EventKind by number; the first is None */
 };
 extern Names names;
 

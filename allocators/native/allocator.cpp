@@ -196,6 +196,7 @@ int Allocator::release_cached(uint64_t *released) {
     await_waiting();
     release_unused();
     *released = held - ledger_.reserved();
+    events_.emit(EMPTY_CACHE, 0, 0, *released, 0);
   });
 }
 

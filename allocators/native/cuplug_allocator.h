@@ -290,7 +290,7 @@ void cuplug_cuda_capture(int change);
 int cuplug_cuda_last_result(void);
 
 /* --- replays. Takes `count` steps, as in cuplug/tools/replay.py: n + 1 for the allocation number n, of sizes[n] bytes on
- * streams[n]; -(n + 1) for its free. `blocks` has room for one of each number, null at first; give the same to the
+ * streams[n]; -(n + 1) for its free; 0 for cuplug_release_cached. `blocks` has room for one of each number, null at first; give the same to the
  * next call, so that a history may be taken in several. Allocations that memory is too short for are counted and passed
  * over, or the replay stops there. Answers CUPLUG_OK once all steps are taken, or what the one numbered `done` failed with. */
 typedef struct cuplug_replay_result {

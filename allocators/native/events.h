@@ -25,7 +25,8 @@ enum EventKind : int32_t {
   PAGE_RELEASE = 10,
   OUT_OF_MEMORY = 11,
   SLEEP = 13,
-  WAKE = 14
+  WAKE = 14,
+  EMPTY_CACHE = 15
 };
 
 /* Where events are written at once, as of one device: what keeps traces hands this in. It is never destroyed, since

@@ -59,6 +59,7 @@ def test_the_events_of_an_allocation_tell_its_story(manual) -> None:
         EventKind.FREE,
         EventKind.FENCE_PASSED,
         EventKind.SEGMENT_RELEASE,
+        EventKind.EMPTY_CACHE,
     ]
     address = block.address
     assert [event[3:7] for event in recorder.events] == [
@@ -68,6 +69,7 @@ def test_the_events_of_an_allocation_tell_its_story(manual) -> None:
         (1, address, 1024, 1000),
         (1, address, 1024, 1000),
         (1, address, 2 * MIB, 2 * MIB),
+        (0, 0, 2 * MIB, 0),
     ]
 
 

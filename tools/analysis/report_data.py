@@ -37,7 +37,7 @@ LARGEST = 60_000
 _MISCELLANEOUS = (
     EventKind.RECORD_STREAM, EventKind.SEGMENT_RESERVE, EventKind.SEGMENT_RELEASE, EventKind.PAGE_CREATE,
     EventKind.PAGE_MAP, EventKind.PAGE_UNMAP, EventKind.PAGE_RELEASE, EventKind.OUT_OF_MEMORY, EventKind.SLEEP,
-    EventKind.WAKE,
+    EventKind.WAKE, EventKind.EMPTY_CACHE,
 )  # fmt: skip
 Column = npt.NDArray[Any]
 

@@ -29,6 +29,7 @@ _INSTANTS = {
     EventKind.OUT_OF_MEMORY: "out of memory",
     EventKind.SLEEP: "memory asleep",
     EventKind.WAKE: "memory awake",
+    EventKind.EMPTY_CACHE: "empty_cache",
 }
 
 

@@ -90,6 +90,7 @@ def _from_recorded_segments(program: Program, trace: Trace) -> Program | None:
         streams=np.concatenate([program.streams, np.array(build.streams, np.uint64)]),
         events=np.concatenate([np.zeros(len(start), np.int64), program.events[count:]]),
         setup=len(start),
+        pressed=program.pressed - count + len(start),
     )
 
 

@@ -87,8 +87,12 @@ class History:
             UsageError: there is nothing to replay of that device.
         """
         chosen = self.programs
-        if self.as_recorded and is_pytorchs_own(allocator) and (memory is None or memory >= self.held_at_start):
-            chosen = self.as_recorded
+        if self.as_recorded or any(len(program.pressed) for program in chosen):
+            own = is_pytorchs_own(allocator)
+            if self.as_recorded and own and (memory is None or memory >= self.held_at_start):
+                chosen = self.as_recorded
+            if not own or memory is not None:  # else it does what it did, also where it was short of memory
+                chosen = [program.as_asked() for program in chosen]
         if device is None:
             return chosen
         found = [program for program in chosen if program.device == device]

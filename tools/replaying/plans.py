@@ -32,6 +32,8 @@ def requests_of(program: Program) -> dict[int, list[Request]]:
     found: dict[int, list[Request]] = {}
     places: dict[int, int] = {}
     for step in program.steps.tolist():
+        if not step:
+            continue
         number = abs(step) - 1
         asked = found.setdefault(streams[number], [])
         if step > 0:

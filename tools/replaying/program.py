@@ -1,8 +1,8 @@
-"""A trace reduced to what a replay does: allocations and frees, in order."""
+"""A trace reduced to what a replay does: allocations, frees and emptied caches, in order."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ...allocators.events import EventKind
 from ...plugins.tracing.trace_in_memory import Trace
+from .emptied_caches import GIVEN, emptied_caches
 
 __all__ = ["Program", "decode"]
 
@@ -19,12 +20,12 @@ Column = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """One device's history, reduced to what a replay does: allocations and frees, in order."""
+    """One device's history, reduced to what a replay does: allocations, frees and emptied caches, in order."""
 
     trace: str
     device: int
     steps: Column
-    """``n + 1`` for the allocation number n, ``-(n + 1)`` for its free."""
+    """``n + 1`` for the allocation number n, ``-(n + 1)`` for its free, 0 where the cache is emptied."""
     sizes: Column
     """The bytes requested by each allocation."""
     streams: npt.NDArray[np.uint64]
@@ -37,6 +38,15 @@ class Program:
     """Frees of blocks whose allocation is not in the trace, and allocations where a live block already lay."""
     setup: int = 0
     """How many steps at the start only build up what was there before. Figures are of what follows them."""
+    pressed: Column = field(default_factory=lambda: np.zeros(0, np.int64))
+    """The places in ``steps`` where the recorded allocator itself may have emptied its cache, short of memory."""
+
+    def as_asked(self) -> Program:
+        """The program without what only the recorded allocator did, short of memory."""
+        if not len(self.pressed):
+            return self
+        steps, events = np.delete(self.steps, self.pressed), np.delete(self.events, self.pressed)
+        return replace(self, steps=steps, events=events, pressed=self.pressed[:0])
 
 
 def decode(trace: Trace) -> list[Program]:
@@ -46,7 +56,8 @@ def decode(trace: Trace) -> list[Program]:
     streams (of PyTorch's blocks: for every one), else at FREE. A block whose free was only asked for stays held.
     What was asked for in vain (OUT_OF_MEMORY) at the trace's end is asked for again, and freed at once where it
     succeeds: an allocator on which the program would end at the same place does not complete it. A program that
-    allocated again later got on without.
+    allocated again later got on without. Where the program emptied the cache, the replay does: cuplug's traces say so,
+    and PyTorch's histories show it.
     """
     allocations = np.flatnonzero(trace.events["kind"] == EventKind.ALLOCATE)
     last = int(allocations[-1]) if len(allocations) else -1
@@ -55,6 +66,12 @@ def decode(trace: Trace) -> list[Program]:
 
 def _decode_device(trace: Trace, device: int, last: int) -> Program:
     own = np.flatnonzero(trace.events["device"] == device)
+    emptied = pressed = own[:0]
+    completed_apart = trace.completed_apart  # so it is PyTorch's
+    if completed_apart and np.isin(trace.events["kind"][own], GIVEN).any():
+        emptied, pressed = (own[places] for places in emptied_caches(trace.events[own]))
+    elif not completed_apart:
+        emptied = own[trace.events["kind"][own] == EventKind.EMPTY_CACHE]
     wanted = (
         EventKind.ALLOCATE, EventKind.FREE, EventKind.RECORD_STREAM, EventKind.FENCE_PASSED, EventKind.OUT_OF_MEMORY,
     )  # fmt: skip
@@ -65,7 +82,7 @@ def _decode_device(trace: Trace, device: int, last: int) -> Program:
     places = places[~(empty | early)]
     kinds = trace.events["kind"][places]
 
-    ends, lost, unmatched = _ends(kinds, trace.events["address"][places], trace.completed_apart)
+    ends, lost, unmatched = _ends(kinds, trace.events["address"][places], completed_apart)
     asks = np.flatnonzero((kinds == EventKind.ALLOCATE) | (kinds == EventKind.OUT_OF_MEMORY))
     numbers = np.arange(1, len(asks) + 1)
     number_at = np.zeros(len(places), np.int64)
@@ -75,17 +92,21 @@ def _decode_device(trace: Trace, device: int, last: int) -> Program:
     # Each step's place, and its order there: a block that lay where another is allocated goes before that.
     where = np.concatenate([ends[ended] * 2, lost[cut] * 2, asks * 2 + 1, asks[again] * 2 + 1])
     steps = np.concatenate([-number_at[ended], -number_at[cut], numbers, -numbers[again]])
-    order = np.argsort(where, kind="stable")
     asked = places[asks]
+    where = np.concatenate([(places * 2)[where >> 1] + (where & 1), emptied * 2 + 1])
+    steps = np.concatenate([steps, np.zeros(len(emptied), np.int64)])
+    order = np.argsort(where, kind="stable")
+    steps, events = steps[order], where[order] >> 1
     return Program(
         trace.path,
         device,
-        steps[order],
+        steps,
         trace.events["requested"][asked].astype(np.int64),
         trace.events["stream"][asked].astype(np.uint64),
-        places[where[order] >> 1],
+        events,
         len(own) - int(np.searchsorted(own, trace.begin)),
         unmatched + len(cut),
+        pressed=np.flatnonzero((steps == 0) & np.isin(events, pressed)),
     )
 
 

@@ -126,6 +126,9 @@ class PythonRun:
                     if self._stop_at_failure:
                         raise
                     self._failed(error)
+            elif step == 0:
+                self._at = at
+                self.allocator.release_cached()
             else:
                 number = -step - 1
                 block = blocks[number]
@@ -156,6 +159,8 @@ class PythonRun:
 def failure_of(program: Program, at: int, why: str) -> str:
     """Names the event behind the step number ``at``, which failed."""
     step = int(program.steps[at])
+    if step == 0:
+        return f"event {program.events[at]}, emptying the cache of device {program.device}: {why}"
     number = abs(step) - 1
     what = "allocating" if step > 0 else "freeing"
     return (

@@ -185,10 +185,22 @@ def test_a_newer_version_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "t.cuplug"
     write(path)
     data = bytearray(path.read_bytes())
-    data[8:12] = struct.pack("<I", 3)
+    data[8:12] = struct.pack("<I", 4)
     path.write_bytes(data)
-    with pytest.raises(TraceError, match=r"trace format 3, and this cuplug .* up to 2: upgrade"):
+    with pytest.raises(TraceError, match=r"trace format 4, and this cuplug .* up to 3: upgrade"):
         read_trace(path)
+
+
+def test_version_2_which_knows_no_emptied_caches_is_still_read(tmp_path: Path) -> None:
+    path = tmp_path / "t.cuplug"
+    write(path)
+    wanted = read_trace(path)
+    data = bytearray(path.read_bytes())
+    data[8:12] = struct.pack("<I", 2)
+    path.write_bytes(data)
+    trace = read_trace(path)
+    assert (trace.header.version, trace.complete) == (2, True)
+    assert trace.events.tobytes() == wanted.events.tobytes()
 
 
 def test_the_oldest_version_is_still_read(tmp_path: Path) -> None:

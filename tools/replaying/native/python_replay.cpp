@@ -24,7 +24,7 @@ struct Arrays {
     if (streams.len != sizes.len || (reserved.obj != nullptr && reserved.len != steps.len)) return false;
     for (size_t i = 0; i < count(); ++i) {
       const uint64_t number = static_cast<uint64_t>(taken[i] > 0 ? taken[i] : -taken[i]);
-      if (number < 1 || number > allocations) return false;
+      if (number > allocations) return false;
     }
     return true;
   }
@@ -76,7 +76,7 @@ PyObject *replay(PyObject *, PyObject *arguments) {
   if (self->core == nullptr || !self->over_null || !arrays.fit()) {
     PyErr_SetString(PyExc_ValueError,
                     "replay takes an allocator over an upstream of the core's own, steps that number the allocations from "
-                    "1, and a size and a stream for each of these");
+                    "1 (0 empties the cache), and a size and a stream for each of these");
     return nullptr;
   }
   std::vector<cuplug_block *> blocks;

@@ -20,6 +20,10 @@ extern "C" __attribute__((visibility("default"))) int cuplug_replay(cuplug_alloc
         cuplug_get_shortage(&result->shortage);
       }
       if (stop_at_failure) return answer;
+    } else if (step == 0) {
+      uint64_t released;
+      int answer = cuplug_release_cached(allocator, &released);
+      if (answer != CUPLUG_OK) return answer;
     } else {
       int64_t number = -step - 1;
       cuplug_block *block = blocks[number];
