@@ -1,6 +1,7 @@
 /* Traces: the log that allocators write their events into, and the numbers of Python's call stacks. */
 #include "allocators/binding/python_binding.h"
 
+#include <frameobject.h> /* a frame is known nowhere else before Python 3.11 */
 #include <pthread.h>
 
 #include <cerrno>
