@@ -81,18 +81,18 @@ if TYPE_CHECKING:
 
     # Modules all of whose names are public; mypy does not follow ``__all__`` from one to the next.
     from .runtime.tensor import *  # noqa: F403
-    from .runtime.tensor.ops.combined_reductions import *  # noqa: F403
-    from .runtime.tensor.ops.counting import *  # noqa: F403
-    from .runtime.tensor.ops.elementwise_functions import *  # noqa: F403
-    from .runtime.tensor.ops.index_writes import *  # noqa: F403
-    from .runtime.tensor.ops.normalising import *  # noqa: F403
-    from .runtime.tensor.ops.products import *  # noqa: F403
-    from .runtime.tensor.ops.repairing import *  # noqa: F403
-    from .runtime.tensor.ops.scans import *  # noqa: F403
-    from .runtime.tensor.ops.scattering import *  # noqa: F403
-    from .runtime.tensor.ops.sorting import *  # noqa: F403
-    from .runtime.tensor.ops.stacking import *  # noqa: F403
-    from .runtime.tensor.ops.triangles import *  # noqa: F403
+    from .runtime.tensor.ops.arithmetic.repairing import *  # noqa: F403
+    from .runtime.tensor.ops.elementwise.elementwise_functions import *  # noqa: F403
+    from .runtime.tensor.ops.joining.stacking import *  # noqa: F403
+    from .runtime.tensor.ops.products.products import *  # noqa: F403
+    from .runtime.tensor.ops.rearranging.triangles import *  # noqa: F403
+    from .runtime.tensor.ops.reductions.combined_reductions import *  # noqa: F403
+    from .runtime.tensor.ops.reductions.normalising import *  # noqa: F403
+    from .runtime.tensor.ops.reductions.scans import *  # noqa: F403
+    from .runtime.tensor.ops.scattering.index_writes import *  # noqa: F403
+    from .runtime.tensor.ops.scattering.scattering import *  # noqa: F403
+    from .runtime.tensor.ops.sorting.counting import *  # noqa: F403
+    from .runtime.tensor.ops.sorting.sorting import *  # noqa: F403
     from .runtime.utils import shared_tensors as _shared_tensors
 
     multiprocessing = _shared_tensors

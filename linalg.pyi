@@ -1,2 +1,2 @@
-from .runtime.tensor.ops.linalg import *  # noqa: F403
-from .runtime.tensor.ops.linalg import __all__ as __all__
+from .runtime.tensor.ops.products.linalg import *  # noqa: F403
+from .runtime.tensor.ops.products.linalg import __all__ as __all__

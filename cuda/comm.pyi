@@ -1,2 +1,2 @@
-from ..runtime.tensor.ops.communication import *  # noqa: F403
-from ..runtime.tensor.ops.communication import __all__ as __all__
+from ..runtime.tensor.ops.devices.communication import *  # noqa: F403
+from ..runtime.tensor.ops.devices.communication import __all__ as __all__

@@ -1,2 +1,2 @@
-from ..runtime.tensor.ops.nccl_collectives import *  # noqa: F403
-from ..runtime.tensor.ops.nccl_collectives import __all__ as __all__
+from ..runtime.tensor.ops.devices.nccl_collectives import *  # noqa: F403
+from ..runtime.tensor.ops.devices.nccl_collectives import __all__ as __all__

@@ -211,7 +211,7 @@ def ipc_collect() -> None:
 
 if TYPE_CHECKING:
     from .tensor.core.tensor import Tensor
-    from .tensor.ops.legacy_types import LegacyType
+    from .tensor.ops.making.legacy_types import LegacyType
 
     BFloat16Tensor: LegacyType
     BoolTensor: LegacyType
@@ -283,13 +283,13 @@ def _module(name: str) -> Any:
         from . import amp
 
         return amp
-    from .tensor.ops import communication, nccl_collectives
+    from .tensor.ops.devices import communication, nccl_collectives
 
     return communication if name == "comm" else nccl_collectives
 
 
 def _of_tensors() -> dict[str, Any]:
-    from .tensor.ops.legacy_types import LEGACY
-    from .tensor.ops.random_numbers import CUDA_FUNCTIONS
+    from .tensor.ops.making.legacy_types import LEGACY
+    from .tensor.ops.random.random_numbers import CUDA_FUNCTIONS
 
     return {**LEGACY["cuda"], **CUDA_FUNCTIONS}

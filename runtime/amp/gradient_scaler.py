@@ -9,8 +9,8 @@ from ...allocators.errors import CuplugError
 from ..autograd import no_grad
 from ..tensor.core.dtypes import float32
 from ..tensor.core.tensor import Tensor
-from ..tensor.ops.creation import full, zeros
-from ..tensor.ops.optimizer_updates import update
+from ..tensor.ops.devices.optimizer_updates import update
+from ..tensor.ops.making.creation import full, zeros
 from .autocasting import without_cuda
 
 __all__ = ["GradScaler"]

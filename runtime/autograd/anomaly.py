@@ -9,7 +9,7 @@ from typing import Any
 
 from ...allocators.errors import CuplugError
 from ..tensor.core.tensor import Tensor
-from ..tensor.ops.reductions import any as any_of
+from ..tensor.ops.reductions.reductions import any as any_of
 
 __all__ = [
     "calls_so_far",

@@ -13,10 +13,10 @@ from ...allocators.errors import CuplugError
 from ...plugins.tracing.training_scope import BACKWARD, in_phase, scope
 from ..tensor.core.casting_seam import casting_as
 from ..tensor.core.tensor import Tensor
-from ..tensor.ops.arithmetic import add
-from ..tensor.ops.copying import clone
-from ..tensor.ops.creation import ones_like, zeros
-from ..tensor.ops.reshape import contiguous
+from ..tensor.ops.arithmetic.arithmetic import add
+from ..tensor.ops.copying.copying import clone
+from ..tensor.ops.making.creation import ones_like, zeros
+from ..tensor.ops.shapes.reshape import contiguous
 from .anomaly import check_gradients, warn_of
 from .anomaly import mode as anomaly
 from .grad_mode import recording, set_grad_enabled

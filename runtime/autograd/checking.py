@@ -7,8 +7,8 @@ from typing import Any
 
 from ...allocators.errors import CuplugError
 from ..tensor.core.tensor import Tensor
-from ..tensor.ops.creation import ones_like, zeros
-from ..tensor.ops.scalars import item
+from ..tensor.ops.arguments.scalars import item
+from ..tensor.ops.making.creation import ones_like, zeros
 from .backward_pass import grad
 from .grad_mode import enable_grad, no_grad
 

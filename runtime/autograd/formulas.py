@@ -18,21 +18,21 @@ from ..tensor.core.dtypes import bool_
 from ..tensor.core.layout import Layout
 from ..tensor.core.shapes import Shape
 from ..tensor.core.tensor import Tensor
-from ..tensor.ops import elementwise_functions as each
-from ..tensor.ops import network_functions
-from ..tensor.ops.arithmetic import where as _where
-from ..tensor.ops.copying import copied_to, to
-from ..tensor.ops.creation import eye, full, ones_like, zeros_like
-from ..tensor.ops.indexing import get_item
-from ..tensor.ops.joining import cat
-from ..tensor.ops.reductions import amax, mean
-from ..tensor.ops.reductions import sum as sum_of
-from ..tensor.ops.repeating import flip
-from ..tensor.ops.reshape import reshape
-from ..tensor.ops.scans import cumprod, cumsum, logcumsumexp
-from ..tensor.ops.scattering import gather, scatter, scatter_add, scatter_reduce
-from ..tensor.ops.triangles import triu
-from ..tensor.ops.views import expand, movedim, narrow, unsqueeze
+from ..tensor.ops.arithmetic.arithmetic import where as _where
+from ..tensor.ops.copying.copying import copied_to, to
+from ..tensor.ops.elementwise import elementwise_functions as each
+from ..tensor.ops.indexing.indexing import get_item
+from ..tensor.ops.joining.joining import cat
+from ..tensor.ops.making.creation import eye, full, ones_like, zeros_like
+from ..tensor.ops.networks import network_functions
+from ..tensor.ops.rearranging.repeating import flip
+from ..tensor.ops.rearranging.triangles import triu
+from ..tensor.ops.reductions.reductions import amax, mean
+from ..tensor.ops.reductions.reductions import sum as sum_of
+from ..tensor.ops.reductions.scans import cumprod, cumsum, logcumsumexp
+from ..tensor.ops.scattering.scattering import gather, scatter, scatter_add, scatter_reduce
+from ..tensor.ops.shapes.reshape import reshape
+from ..tensor.ops.shapes.views import expand, movedim, narrow, unsqueeze
 from ..tensor.places.place import place_at
 
 __all__ = ["NAMES", "Formula", "fitted", "formula"]

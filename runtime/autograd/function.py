@@ -8,7 +8,7 @@ from typing import Any
 
 from ...allocators.errors import CuplugError
 from ..tensor.core.tensor import Tensor
-from ..tensor.ops.creation import zeros
+from ..tensor.ops.making.creation import zeros
 from .grad_mode import no_grad, recording
 from .gradient_streams import stream_at
 from .graph import Kept, Node, attach, edge_of, plain

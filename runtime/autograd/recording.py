@@ -14,14 +14,14 @@ from ...allocators.errors import CuplugError
 from ..tensor.core.layout import Layout
 from ..tensor.core.shapes import normal_axes
 from ..tensor.core.tensor import Tensor, make_tensor
-from ..tensor.ops.arithmetic import where
-from ..tensor.ops.copying import clone
-from ..tensor.ops.creation import ones, zeros
-from ..tensor.ops.index_writes import index_put_
-from ..tensor.ops.indexing import get_item, set_item
-from ..tensor.ops.matmul import matmul
-from ..tensor.ops.reshape import reshape
-from ..tensor.ops.views import expand, narrow, select, transpose, unsqueeze
+from ..tensor.ops.arithmetic.arithmetic import where
+from ..tensor.ops.copying.copying import clone
+from ..tensor.ops.indexing.indexing import get_item, set_item
+from ..tensor.ops.making.creation import ones, zeros
+from ..tensor.ops.products.matmul import matmul
+from ..tensor.ops.scattering.index_writes import index_put_
+from ..tensor.ops.shapes.reshape import reshape
+from ..tensor.ops.shapes.views import expand, narrow, select, transpose, unsqueeze
 from ..tensor.places.dispatch import Plan, PlanForOnce, dispatch, plan_for
 from ..tensor.places.elementwise_table import COPY, Elementwise, ElementwiseInto
 from ..tensor.places.reduction_table import REDUCTIONS

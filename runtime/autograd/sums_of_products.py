@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any
 
 from ..tensor.core.tensor import Tensor
-from ..tensor.ops.matmul import matmul, product_plan
-from ..tensor.ops.reduction_call import reduction_plan
-from ..tensor.ops.reductions import sum as sum_of
-from ..tensor.ops.views import transpose
+from ..tensor.ops.products.matmul import matmul, product_plan
+from ..tensor.ops.reductions.reduction_call import reduction_plan
+from ..tensor.ops.reductions.reductions import sum as sum_of
+from ..tensor.ops.shapes.views import transpose
 from .grad_mode import recording
 from .gradient_streams import stream_at
 from .graph import Kept, Node, attach, edge_of, plain

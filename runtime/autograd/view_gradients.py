@@ -14,15 +14,15 @@ from ..tensor.core.kept_views import shown_as
 from ..tensor.core.layout import Layout
 from ..tensor.core.shapes import Shape
 from ..tensor.core.tensor import Tensor, view_of
-from ..tensor.ops.arithmetic import div
-from ..tensor.ops.copying import clone, copy_
-from ..tensor.ops.creation import arange, full, zeros
-from ..tensor.ops.elementwise_functions import clamp_min
-from ..tensor.ops.joining import cat
-from ..tensor.ops.reductions import sum as sum_of
-from ..tensor.ops.reshape import contiguous, reshape
-from ..tensor.ops.scattering import scatter_add_
-from ..tensor.ops.views import permute
+from ..tensor.ops.arithmetic.arithmetic import div
+from ..tensor.ops.copying.copying import clone, copy_
+from ..tensor.ops.elementwise.elementwise_functions import clamp_min
+from ..tensor.ops.joining.joining import cat
+from ..tensor.ops.making.creation import arange, full, zeros
+from ..tensor.ops.reductions.reductions import sum as sum_of
+from ..tensor.ops.scattering.scattering import scatter_add_
+from ..tensor.ops.shapes.reshape import contiguous, reshape
+from ..tensor.ops.shapes.views import permute
 from .grad_mode import recording
 from .graph import Node, attach, edge_of, plain
 

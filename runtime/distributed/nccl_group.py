@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...allocators.errors import CuplugError
 from ..streams.stream import Stream, current_stream
 from ..tensor.backends.device_place import DevicePlace
-from ..tensor.backends.nccl import Communicator, nccl
+from ..tensor.backends.libraries.nccl import Communicator, nccl
 from ..tensor.core.tensor import Tensor
 from ..tensor.places.place import place_at
 from .collective_work import Done, Work

@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 
 from ...allocators.errors import CuplugError
 from ..tensor.backends.device_place import DevicePlace
-from ..tensor.backends.nccl import nccl
+from ..tensor.backends.libraries.nccl import nccl
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
-from ..tensor.ops.creation import empty
-from ..tensor.ops.joining import cat
-from ..tensor.ops.reshape import reshape
+from ..tensor.ops.joining.joining import cat
+from ..tensor.ops.making.creation import empty
+from ..tensor.ops.shapes.reshape import reshape
 from .collective_work import Done, Work
 from .connections import Connections
 from .nccl_group import NcclGroup

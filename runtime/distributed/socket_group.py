@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..tensor.core.tensor import Tensor
-from ..tensor.ops.numpy_arrays import from_numpy
+from ..tensor.ops.arguments.numpy_arrays import from_numpy
 from .collective_work import Work, Worker
 from .connections import Connections
 from .reduce_op import ReduceOp

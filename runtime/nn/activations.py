@@ -8,17 +8,17 @@ from ..autograd import Function
 from ..tensor.core.dtypes import float32, int64
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
-from ..tensor.ops import elementwise_functions as each
-from ..tensor.ops.arithmetic import clamp, where
-from ..tensor.ops.creation import empty_like, zeros
-from ..tensor.ops.network_functions import dropped, gelu_tanh
-from ..tensor.ops.network_functions import gelu as gelu_of
-from ..tensor.ops.network_functions import silu as silu_of
-from ..tensor.ops.normalising import log_softmax as log_softmax_of
-from ..tensor.ops.normalising import softmax as softmax_of
-from ..tensor.ops.random_numbers import uniform_
-from ..tensor.ops.reductions import amax
-from ..tensor.ops.reshape import contiguous
+from ..tensor.ops.arithmetic.arithmetic import clamp, where
+from ..tensor.ops.elementwise import elementwise_functions as each
+from ..tensor.ops.making.creation import empty_like, zeros
+from ..tensor.ops.networks.network_functions import dropped, gelu_tanh
+from ..tensor.ops.networks.network_functions import gelu as gelu_of
+from ..tensor.ops.networks.network_functions import silu as silu_of
+from ..tensor.ops.random.random_numbers import uniform_
+from ..tensor.ops.reductions.normalising import log_softmax as log_softmax_of
+from ..tensor.ops.reductions.normalising import softmax as softmax_of
+from ..tensor.ops.reductions.reductions import amax
+from ..tensor.ops.shapes.reshape import contiguous
 from .casting import cast_to_full
 
 __all__ = [

@@ -11,9 +11,9 @@ from ..autograd.grad_mode import recording
 from ..autograd.graph import Kept, plain
 from ..tensor.core.casting_seam import seam
 from ..tensor.core.tensor import Tensor
-from ..tensor.ops.arithmetic import add_
-from ..tensor.ops.matmul import matmul, product_plan
-from ..tensor.ops.reduction_call import reduction_plan
+from ..tensor.ops.arithmetic.arithmetic import add_
+from ..tensor.ops.products.matmul import matmul, product_plan
+from ..tensor.ops.reductions.reduction_call import reduction_plan
 from .casting import cast_to_fast
 
 __all__ = ["linear"]

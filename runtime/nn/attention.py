@@ -8,8 +8,8 @@ from typing import Any
 from ..tensor.core.dtypes import bool_
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
-from ..tensor.ops.creation import empty, ones
-from ..tensor.ops.triangles import tril
+from ..tensor.ops.making.creation import empty, ones
+from ..tensor.ops.rearranging.triangles import tril
 from . import init
 from .activations import dropout, gelu, relu, softmax
 from .affine import linear

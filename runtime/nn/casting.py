@@ -13,8 +13,8 @@ from ..autograd.graph import plain
 from ..tensor.core.casting_seam import autocasting, seam
 from ..tensor.core.dtypes import dtype, float32
 from ..tensor.core.tensor import Tensor
-from ..tensor.ops.copying import copied_to
-from ..tensor.ops.promotion import common_dtype
+from ..tensor.ops.arguments.promotion import common_dtype
+from ..tensor.ops.copying.copying import copied_to
 from ..tensor.places.elementwise_table import Elementwise
 from ..tensor.places.place import place_at
 

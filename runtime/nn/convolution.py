@@ -13,10 +13,10 @@ from ..tensor import cudnn_switches
 from ..tensor.core.dtypes import dtype
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
-from ..tensor.ops.copying import copied_to
-from ..tensor.ops.library_calls import LibraryPlan, library_plan
-from ..tensor.ops.matmul import matmul
-from ..tensor.ops.reductions import sum as sum_of
+from ..tensor.ops.copying.copying import copied_to
+from ..tensor.ops.networks.library_calls import LibraryPlan, library_plan
+from ..tensor.ops.products.matmul import matmul
+from ..tensor.ops.reductions.reductions import sum as sum_of
 from ..tensor.places.library_table import Convolving
 from ..tensor.places.place import place_at
 from .casting import bare_in_fast, cast_to_fast

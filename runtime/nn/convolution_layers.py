@@ -7,7 +7,7 @@ from typing import Any
 
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
-from ..tensor.ops.creation import empty
+from ..tensor.ops.making.creation import empty
 from . import init
 from .convolution import conv1d, conv2d, conv_transpose2d
 from .module import Module

@@ -7,7 +7,7 @@ from typing import Any
 from ..tensor.core.dtypes import int64
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
-from ..tensor.ops.creation import arange, empty, ones, zeros
+from ..tensor.ops.making.creation import arange, empty, ones, zeros
 from . import init
 from .activations import embedding
 from .module import Module

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..tensor.core.tensor import Tensor
-from ..tensor.ops.creation import full
+from ..tensor.ops.making.creation import full
 from . import activations, gates, losses, margin_losses
 from .module import Module
 from .parameter import Parameter

@@ -10,11 +10,11 @@ from ..autograd.graph import Kept, plain
 from ..tensor.core.dtypes import dtype
 from ..tensor.core.shapes import contiguous_strides
 from ..tensor.core.tensor import Tensor, view_of
-from ..tensor.ops.along import run_fused
-from ..tensor.ops.elementwise_functions import reciprocal
-from ..tensor.ops.network_functions import softmax_gradient
-from ..tensor.ops.reductions import sum as sum_of
-from ..tensor.ops.reshape import contiguous
+from ..tensor.ops.elementwise.elementwise_functions import reciprocal
+from ..tensor.ops.networks.network_functions import softmax_gradient
+from ..tensor.ops.reductions.along import run_fused
+from ..tensor.ops.reductions.reductions import sum as sum_of
+from ..tensor.ops.shapes.reshape import contiguous
 
 __all__ = ["attention_shares", "class_losses"]
 

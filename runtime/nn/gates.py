@@ -6,10 +6,10 @@ from typing import Any
 
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
-from ..tensor.ops import elementwise_functions as each
-from ..tensor.ops.arithmetic import clamp, where
-from ..tensor.ops.creation import empty_like, zeros_like
-from ..tensor.ops.random_choices import exponential_
+from ..tensor.ops.arithmetic.arithmetic import clamp, where
+from ..tensor.ops.elementwise import elementwise_functions as each
+from ..tensor.ops.making.creation import empty_like, zeros_like
+from ..tensor.ops.random.random_choices import exponential_
 from .activations import elu, softmax
 
 __all__ = [

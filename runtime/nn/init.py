@@ -8,7 +8,7 @@ from typing import Any
 from ..autograd import no_grad
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
-from ..tensor.ops.creation import eye
+from ..tensor.ops.making.creation import eye
 
 __all__ = [
     "calculate_gain",

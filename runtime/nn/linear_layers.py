@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 from ..tensor.core.tensor import Tensor
-from ..tensor.ops.creation import empty
-from ..tensor.ops.products import einsum
-from ..tensor.ops.reshape import flatten, unflatten
+from ..tensor.ops.making.creation import empty
+from ..tensor.ops.products.products import einsum
+from ..tensor.ops.shapes.reshape import flatten, unflatten
 from . import init
 from .activations import dropout, embedding
 from .affine import linear

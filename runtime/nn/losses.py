@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 from ..tensor.core.dtypes import int64
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
-from ..tensor.ops import elementwise_functions as each
-from ..tensor.ops.arithmetic import clamp
-from ..tensor.ops.arithmetic import where as _where
-from ..tensor.ops.reductions import mean
-from ..tensor.ops.reductions import sum as sum_of
+from ..tensor.ops.arithmetic.arithmetic import clamp
+from ..tensor.ops.arithmetic.arithmetic import where as _where
+from ..tensor.ops.elementwise import elementwise_functions as each
+from ..tensor.ops.reductions.reductions import mean
+from ..tensor.ops.reductions.reductions import sum as sum_of
 from .activations import log_softmax
 from .casting import cast_to_full, full_type
 from .fused_losses import class_losses

@@ -8,10 +8,10 @@ from typing import Any
 
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
-from ..tensor.ops import elementwise_functions as each
-from ..tensor.ops.arithmetic import clamp
-from ..tensor.ops.arithmetic import where as _where
-from ..tensor.ops.reductions import sum as sum_of
+from ..tensor.ops.arithmetic.arithmetic import clamp
+from ..tensor.ops.arithmetic.arithmetic import where as _where
+from ..tensor.ops.elementwise import elementwise_functions as each
+from ..tensor.ops.reductions.reductions import sum as sum_of
 from .losses import cosine_similarity, reduced, takes_older_names
 
 __all__ = [

@@ -286,7 +286,7 @@ class Module:
         found += [f"unexpected: {', '.join(unexpected)}"] if unexpected and strict else []
         if found or wrong:
             raise CuplugError(f"load_state_dict of {type(self).__name__}: {'; '.join([*found, *wrong])}")
-        from ..tensor.ops.creation import as_tensor
+        from ..tensor.ops.making.creation import as_tensor
 
         with no_grad():
             for name, given in state_dict.items():
@@ -340,7 +340,7 @@ class Module:
         Raises:
             CuplugError: there is no such device.
         """
-        from ..tensor.ops.copying import destination
+        from ..tensor.ops.copying.copying import destination
 
         def change(tensor: Tensor) -> Tensor:
             place, kind, non_blocking = destination(tensor, args, kwargs)

@@ -14,12 +14,12 @@ from ..tensor.core.layout import Layout
 from ..tensor.core.shapes import contiguous_strides
 from ..tensor.core.tensor import Tensor, make_tensor, view_of
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
-from ..tensor.ops import elementwise_functions as each
-from ..tensor.ops.along import fused, run_fused
-from ..tensor.ops.joining import cat
-from ..tensor.ops.reductions import mean
-from ..tensor.ops.reductions import sum as sum_of
-from ..tensor.ops.reshape import contiguous
+from ..tensor.ops.elementwise import elementwise_functions as each
+from ..tensor.ops.joining.joining import cat
+from ..tensor.ops.reductions.along import fused, run_fused
+from ..tensor.ops.reductions.reductions import mean
+from ..tensor.ops.reductions.reductions import sum as sum_of
+from ..tensor.ops.shapes.reshape import contiguous
 from ..tensor.places.fused_table import FUSED
 from ..tensor.places.place import place_at
 from .casting import cast_to_full

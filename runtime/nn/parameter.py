@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..tensor.core.tensor import Tensor
-from ..tensor.ops.copying import clone, detach
-from ..tensor.ops.creation import empty
+from ..tensor.ops.copying.copying import clone, detach
+from ..tensor.ops.making.creation import empty
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -9,12 +9,12 @@ from ..autograd import no_grad
 from ..tensor.core.dtypes import float32
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import NoElementsError
-from ..tensor.ops.arithmetic import clamp
-from ..tensor.ops.creation import tensor
-from ..tensor.ops.elementwise_functions import sqrt
-from ..tensor.ops.joining import cat, stack
-from ..tensor.ops.optimizer_updates import sum_of_squares, update
-from ..tensor.ops.reductions import sum as sum_of
+from ..tensor.ops.arithmetic.arithmetic import clamp
+from ..tensor.ops.devices.optimizer_updates import sum_of_squares, update
+from ..tensor.ops.elementwise.elementwise_functions import sqrt
+from ..tensor.ops.joining.joining import cat, stack
+from ..tensor.ops.making.creation import tensor
+from ..tensor.ops.reductions.reductions import sum as sum_of
 from . import sequences as rnn
 from .weight_norms import remove_spectral_norm, remove_weight_norm, spectral_norm, weight_norm
 

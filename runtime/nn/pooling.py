@@ -10,12 +10,12 @@ from ..autograd.fused import wants_history
 from ..tensor.core.dtypes import int64, uint8
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
-from ..tensor.ops.along import run_fused
-from ..tensor.ops.creation import full, ones, tensor, zeros
-from ..tensor.ops.joining import stack
-from ..tensor.ops.reductions import mean
-from ..tensor.ops.reductions import sum as sum_of
-from ..tensor.ops.reshape import contiguous
+from ..tensor.ops.joining.joining import stack
+from ..tensor.ops.making.creation import full, ones, tensor, zeros
+from ..tensor.ops.reductions.along import run_fused
+from ..tensor.ops.reductions.reductions import mean
+from ..tensor.ops.reductions.reductions import sum as sum_of
+from ..tensor.ops.shapes.reshape import contiguous
 from .windows import Window, columns_of, images_of, pair
 
 __all__ = [

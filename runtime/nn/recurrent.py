@@ -13,9 +13,9 @@ from typing import Any
 
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
-from ..tensor.ops import elementwise_functions as each
-from ..tensor.ops.creation import empty, zeros
-from ..tensor.ops.joining import cat, stack
+from ..tensor.ops.elementwise import elementwise_functions as each
+from ..tensor.ops.joining.joining import cat, stack
+from ..tensor.ops.making.creation import empty, zeros
 from . import init
 from .activations import dropout as dropped
 from .affine import linear

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from ..tensor.core.dtypes import int64
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
-from ..tensor.ops.creation import full, tensor
-from ..tensor.ops.joining import cat
+from ..tensor.ops.joining.joining import cat
+from ..tensor.ops.making.creation import full, tensor
 
 __all__ = [
     "PackedSequence",

@@ -7,8 +7,8 @@ from typing import Any
 
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
-from ..tensor.ops.creation import full
-from ..tensor.ops.triangles import triu
+from ..tensor.ops.making.creation import full
+from ..tensor.ops.rearranging.triangles import triu
 from . import init
 from .activations import gelu, relu
 from .attention import MultiheadAttention, TransformerEncoderLayer

@@ -6,8 +6,8 @@ from typing import Any
 
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
-from ..tensor.ops.joining import stack
-from ..tensor.ops.reductions import amax
+from ..tensor.ops.joining.joining import stack
+from ..tensor.ops.reductions.reductions import amax
 from .convolution import conv2d, conv_transpose2d
 from .pooling import avg_pool2d, max_pool2d, pad
 

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 from ..autograd import no_grad
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
-from ..tensor.ops.matmul import matmul
-from ..tensor.ops.random_numbers import randn
-from ..tensor.ops.reductions import sum as sum_of
+from ..tensor.ops.products.matmul import matmul
+from ..tensor.ops.random.random_numbers import randn
+from ..tensor.ops.reductions.reductions import sum as sum_of
 from .convolution_layers import ConvTranspose2d
 from .module import Module
 from .normalisation import normalize

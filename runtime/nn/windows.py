@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from ..autograd import Function
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ShapeError
-from ..tensor.ops.creation import full, zeros
-from ..tensor.ops.reshape import contiguous
-from ..tensor.ops.views import as_strided
+from ..tensor.ops.making.creation import full, zeros
+from ..tensor.ops.shapes.reshape import contiguous
+from ..tensor.ops.shapes.views import as_strided
 
 __all__ = ["Pair", "Window", "columns_of", "images_of", "pair"]
 

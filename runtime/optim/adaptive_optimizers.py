@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..tensor.core.tensor_errors import ArgumentError
-from ..tensor.ops.optimizer_updates import update
+from ..tensor.ops.devices.optimizer_updates import update
 from .optimizer import Optimizer, Row
 from .optimizers import Settings, by_step, remembered, sign_of
 

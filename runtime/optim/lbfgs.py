@@ -9,7 +9,7 @@ from ...plugins.tracing.training_scope import OPTIMISER, in_phase, iteration_don
 from ..autograd import enable_grad, no_grad
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
-from ..tensor.ops.joining import cat
+from ..tensor.ops.joining.joining import cat
 from .optimizer import Optimizer
 
 __all__ = ["LBFGS"]

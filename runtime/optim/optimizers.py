@@ -8,8 +8,8 @@ from typing import Any
 
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
-from ..tensor.ops.creation import full_like, zeros_like
-from ..tensor.ops.optimizer_updates import update
+from ..tensor.ops.devices.optimizer_updates import update
+from ..tensor.ops.making.creation import full_like, zeros_like
 from .optimizer import Optimizer, Row
 
 __all__ = ["SGD", "Adagrad", "Adam", "AdamW", "RMSprop"]

@@ -60,28 +60,25 @@ from .core.switches import (
     use_deterministic_algorithms,
 )
 from .methods import Tensor
-from .ops import (
-    combined_reductions,
-    counting,
-    elementwise_functions,
-    index_writes,
-    linalg,
-    normalising,
-    products,
-    repairing,
-    scans,
-    scattering,
-    sorting,
-    stacking,
-    triangles,
-)
-from .ops import random_states as random
-from .ops.arithmetic import add, clamp, clamp_, div, result_type, sub, where
-from .ops.combined_reductions import *  # noqa: F403
-from .ops.comparing import allclose, equal, isclose
-from .ops.copying import clone, detach
-from .ops.counting import *  # noqa: F403
-from .ops.creation import (
+from .ops.arguments.facts import is_complex, is_floating_point, is_same_size, is_signed, is_tensor, numel
+from .ops.arguments.numpy_arrays import from_numpy
+from .ops.arguments.scalars import truth as is_nonzero
+from .ops.arithmetic import repairing
+from .ops.arithmetic.arithmetic import add, clamp, clamp_, div, result_type, sub, where
+from .ops.arithmetic.comparing import allclose, equal, isclose
+from .ops.arithmetic.repairing import *  # noqa: F403
+from .ops.copying.copying import clone, detach
+from .ops.elementwise import elementwise_functions
+from .ops.elementwise.elementwise_functions import *  # noqa: F403 - the functions of the table
+from .ops.elementwise.filling import fill_, zero_
+from .ops.exchange.exchange import asarray, from_dlpack, frombuffer
+from .ops.exchange.printing import set_printoptions
+from .ops.exchange.saving import load, save
+from .ops.indexing.indexing import index_select, masked_fill, masked_select, nonzero
+from .ops.joining import stacking
+from .ops.joining.joining import cat, stack
+from .ops.joining.stacking import *  # noqa: F403
+from .ops.making.creation import (
     arange,
     as_tensor,
     empty,
@@ -98,14 +95,7 @@ from .ops.creation import (
     zeros,
     zeros_like,
 )
-from .ops.elementwise_functions import *  # noqa: F403 - the functions of the table
-from .ops.exchange import asarray, from_dlpack, frombuffer
-from .ops.facts import is_complex, is_floating_point, is_same_size, is_signed, is_tensor, numel
-from .ops.filling import fill_, zero_
-from .ops.index_writes import *  # noqa: F403
-from .ops.indexing import index_select, masked_fill, masked_select, nonzero
-from .ops.joining import cat, stack
-from .ops.legacy_types import (
+from .ops.making.legacy_types import (
     BFloat16Tensor,
     BoolTensor,
     ByteTensor,
@@ -117,13 +107,12 @@ from .ops.legacy_types import (
     LongTensor,
     ShortTensor,
 )
-from .ops.matmul import bmm, dot, matmul, mm, mv
-from .ops.normalising import *  # noqa: F403
-from .ops.numpy_arrays import from_numpy
-from .ops.printing import set_printoptions
-from .ops.products import *  # noqa: F403
-from .ops.random_choices import bernoulli, multinomial
-from .ops.random_numbers import (
+from .ops.products import linalg, products
+from .ops.products.matmul import bmm, dot, matmul, mm, mv
+from .ops.products.products import *  # noqa: F403
+from .ops.random import random_states as random
+from .ops.random.random_choices import bernoulli, multinomial
+from .ops.random.random_numbers import (
     get_rng_state,
     normal,
     rand,
@@ -135,8 +124,14 @@ from .ops.random_numbers import (
     randperm,
     set_rng_state,
 )
-from .ops.random_states import default_generator
-from .ops.reductions import (
+from .ops.random.random_states import default_generator
+from .ops.rearranging import triangles
+from .ops.rearranging.repeating import flip, fliplr, flipud, repeat_interleave, roll, tile
+from .ops.rearranging.triangles import *  # noqa: F403
+from .ops.reductions import combined_reductions, normalising, scans
+from .ops.reductions.combined_reductions import *  # noqa: F403
+from .ops.reductions.normalising import *  # noqa: F403
+from .ops.reductions.reductions import (
     all,
     amax,
     amin,
@@ -153,18 +148,13 @@ from .ops.reductions import (
     sum,
     var,
 )
-from .ops.repairing import *  # noqa: F403
-from .ops.repeating import flip, fliplr, flipud, repeat_interleave, roll, tile
-from .ops.reshape import flatten, ravel, reshape, unflatten
-from .ops.resizing import resize_as_
-from .ops.saving import load, save
-from .ops.scalars import truth as is_nonzero
-from .ops.scans import *  # noqa: F403
-from .ops.scattering import *  # noqa: F403
-from .ops.sorting import *  # noqa: F403
-from .ops.stacking import *  # noqa: F403
-from .ops.triangles import *  # noqa: F403
-from .ops.views import (
+from .ops.reductions.scans import *  # noqa: F403
+from .ops.scattering import index_writes, scattering
+from .ops.scattering.index_writes import *  # noqa: F403
+from .ops.scattering.scattering import *  # noqa: F403
+from .ops.shapes.reshape import flatten, ravel, reshape, unflatten
+from .ops.shapes.resizing import resize_as_
+from .ops.shapes.views import (
     as_strided,
     broadcast_tensors,
     broadcast_to,
@@ -181,7 +171,10 @@ from .ops.views import (
     unbind,
     unsqueeze,
 )
-from .ops.views import common_shape as broadcast_shapes
+from .ops.shapes.views import common_shape as broadcast_shapes
+from .ops.sorting import counting, sorting
+from .ops.sorting.counting import *  # noqa: F403
+from .ops.sorting.sorting import *  # noqa: F403
 
 __all__ = [
     "BFloat16Tensor",

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import product
 
-from .backends.cudnn import cudnn
+from .backends.libraries.cudnn import cudnn
 from .core.switches import switches
 from .places.library_table import Choosing
 

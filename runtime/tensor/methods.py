@@ -13,43 +13,25 @@ from .core.absent import ABSENT_OF_TENSORS, AbsentAttribute
 from .core.casting_seam import seam
 from .core.dtypes import get_default_dtype
 from .core.tensor import Tensor, address_of
-from .ops import (
-    arithmetic,
-    combined_reductions,
-    comparing,
-    copying,
-    counting,
-    elementwise_functions,
-    exchange,
-    filling,
-    index_writes,
-    indexing,
-    matmul,
-    new_tensors,
-    normalising,
-    pickling,
-    printing,
-    process_sharing,
-    products,
-    random_choices,
-    random_numbers,
-    reductions,
-    repairing,
-    repeating,
-    reshape,
-    resizing,
-    scalars,
-    scans,
-    scattering,
-    sorting,
-    stacking,
-    triangles,
-    views,
-)
-from .ops.elementwise import apply, apply1, apply_into2
-from .ops.legacy_types import legacy_tensor
-from .ops.numpy_arrays import from_numpy
-from .ops.promotion import OperandTypeError
+from .ops.arguments import scalars
+from .ops.arguments.numpy_arrays import from_numpy
+from .ops.arguments.promotion import OperandTypeError
+from .ops.arithmetic import arithmetic, comparing, repairing
+from .ops.copying import copying
+from .ops.elementwise import elementwise_functions, filling
+from .ops.elementwise.elementwise import apply, apply1, apply_into2
+from .ops.exchange import exchange, pickling, printing, process_sharing
+from .ops.indexing import indexing
+from .ops.joining import stacking
+from .ops.making import new_tensors
+from .ops.making.legacy_types import legacy_tensor
+from .ops.products import matmul, products
+from .ops.random import random_choices, random_numbers
+from .ops.rearranging import repeating, triangles
+from .ops.reductions import combined_reductions, normalising, reductions, scans
+from .ops.scattering import index_writes, scattering
+from .ops.shapes import reshape, resizing, views
+from .ops.sorting import counting, sorting
 from .places.elementwise_table import TABLE, Elementwise
 
 __all__ = ["Tensor", "add_operators"]

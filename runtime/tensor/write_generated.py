@@ -1,8 +1,8 @@
 """Writes the files that follow from others: ``python -m cuplug.runtime.tensor.write_generated``.
 
-``ops/elementwise_functions.py`` follows from the table of element-wise operations. ``core/tensor.pyi``, which shows
-static checks the class with all its methods, follows from the class as ``methods.py`` leaves it. A test says when one
-is old.
+``ops/elementwise/elementwise_functions.py`` follows from the table of element-wise operations. ``core/tensor.pyi``,
+which shows static checks the class with all its methods, follows from the class as ``methods.py`` leaves it. A test
+says when one is old.
 """
 
 from __future__ import annotations
@@ -68,15 +68,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.tensor import Tensor
-from ..places.elementwise_table import BY_NAME
+from ...core.tensor import Tensor
+from ...places.elementwise_table import BY_NAME
 from .elementwise import apply, apply1, apply2, apply_into, apply_into1, apply_into2, apply_out
 
 '''
 
 
 def elementwise_source(table: Iterable[Elementwise] = TABLE) -> str:
-    """The source of ``ops/elementwise_functions.py``."""
+    """The source of ``ops/elementwise/elementwise_functions.py``."""
     lines = [each for each in table if each.name not in BY_HAND]
     public = [name for each in lines if each.name not in _INTERNAL for name in (each.name, *each.aliases)]
     public += [f"{name}_" for each in lines if _in_place_function(each) for name in (each.name, *each.aliases)]
@@ -251,7 +251,7 @@ def _indented(text: str) -> str:
 
 
 FILES: dict[Path, Callable[[], str]] = {
-    _HERE / "ops" / "elementwise_functions.py": elementwise_source,
+    _HERE / "ops" / "elementwise" / "elementwise_functions.py": elementwise_source,
     _HERE / "core" / "tensor.pyi": tensor_stub,
 }
 """Each generated file, with what makes its text."""

@@ -18,7 +18,7 @@ from ..nn.parameter import Parameter
 from ..tensor.core.layout import Layout
 from ..tensor.core.tensor import Tensor, make_tensor
 from ..tensor.core.tensor_errors import ArgumentError
-from ..tensor.ops.process_sharing import SharedStorage, map_shared, share_memory_
+from ..tensor.ops.exchange.process_sharing import SharedStorage, map_shared, share_memory_
 
 __all__ = [
     *multiprocessing.__all__,

@@ -15,7 +15,7 @@ PUBLIC = [
     *(ROOT / "runtime" / "interop").rglob("*.py"),
     *(ROOT / "runtime" / "kernels").glob("*.py"),
     *(ROOT / "runtime" / "tensor" / "core").glob("*.py"),
-    *(ROOT / "runtime" / "tensor" / "ops").glob("*.py"),
+    *(ROOT / "runtime" / "tensor" / "ops").rglob("*.py"),
     *(ROOT / "runtime" / "drivers").glob("base.py"),
     *(
         path

@@ -27,7 +27,10 @@ def test_a_line_in_the_table_is_an_operation(monkeypatch: pytest.MonkeyPatch) ->
         "softplus", 1, lambda a: np.log1p(np.exp(a)), "log1p(exp(a))", TypeRule.FLOAT, doc="Softly ``max(input, 0)``"
     )
     monkeypatch.setitem(elementwise_table.BY_NAME, "softplus", softplus)
-    made: dict[str, Any] = {"__name__": "cuplug.runtime.tensor.ops.new", "__package__": "cuplug.runtime.tensor.ops"}
+    made: dict[str, Any] = {
+        "__name__": "cuplug.runtime.tensor.ops.elementwise.new",
+        "__package__": "cuplug.runtime.tensor.ops.elementwise",
+    }
     exec(elementwise_source([softplus]), made)
     assert made["__all__"] == ["softplus", "softplus_"]
     assert made["METHODS"] == ("softplus", "softplus_")

@@ -17,9 +17,9 @@ import pytest
 from cuplug.backends import cudnn
 from cuplug.nn import functional as F
 from cuplug.runtime.tensor.backends import cuda_place
-from cuplug.runtime.tensor.backends.cudnn import Dnn, DnnError, typed
-from cuplug.runtime.tensor.backends.cudnn_kernels import library_kernel
-from cuplug.runtime.tensor.backends.sim_place import SimPlace
+from cuplug.runtime.tensor.backends.libraries.cudnn import Dnn, DnnError, typed
+from cuplug.runtime.tensor.backends.libraries.cudnn_kernels import library_kernel
+from cuplug.runtime.tensor.backends.on_host.sim_place import SimPlace
 from cuplug.runtime.tensor.places.library_table import Choosing, Convolving
 
 from .stand_in_cudnn import Engine, StandInCudnn

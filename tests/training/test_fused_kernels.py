@@ -8,8 +8,8 @@ from typing import Any
 import cuplug
 import numpy as np
 import pytest
-from cuplug.runtime.tensor.ops import network_functions
-from cuplug.runtime.tensor.ops.along import run_fused
+from cuplug.runtime.tensor.ops.networks import network_functions
+from cuplug.runtime.tensor.ops.reductions.along import run_fused
 
 pytestmark = [pytest.mark.one_schedule, pytest.mark.needs_sim]
 

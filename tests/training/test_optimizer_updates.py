@@ -7,8 +7,8 @@ from typing import Any
 import cuplug
 import numpy as np
 import pytest
-from cuplug.runtime.tensor.ops.optimizer_updates import sum_of_squares, update
-from cuplug.runtime.tensor.ops.packed_tensors import copy_all
+from cuplug.runtime.tensor.ops.devices.optimizer_updates import sum_of_squares, update
+from cuplug.runtime.tensor.ops.devices.packed_tensors import copy_all
 from cuplug.runtime.tensor.places.optimizer_table import UPDATES
 
 pytestmark = pytest.mark.one_schedule

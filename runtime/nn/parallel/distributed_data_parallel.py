@@ -14,10 +14,10 @@ from ...autograd.graph import state_of
 from ...tensor.core.dtypes import int64
 from ...tensor.core.layout import Layout
 from ...tensor.core.tensor import Tensor
-from ...tensor.ops.creation import empty, tensor, zeros
-from ...tensor.ops.packed_tensors import copy_all
-from ...tensor.ops.reshape import reshape
-from ...tensor.ops.views import narrow
+from ...tensor.ops.devices.packed_tensors import copy_all
+from ...tensor.ops.making.creation import empty, tensor, zeros
+from ...tensor.ops.shapes.reshape import reshape
+from ...tensor.ops.shapes.views import narrow
 from ..module import Module
 from .buckets import in_buckets
 from .scattered_batches import scatter_kwargs

@@ -12,7 +12,7 @@ from ...tensor.backends.device_place import DevicePlace
 from ...tensor.core.layout import Layout
 from ...tensor.core.storage import Storage
 from ...tensor.core.tensor import Tensor
-from ...tensor.ops.packed_tensors import PackedOrder
+from ...tensor.ops.devices.packed_tensors import PackedOrder
 from .replica_gradients import GradientBuckets
 
 __all__ = ["Mirrors"]

@@ -19,13 +19,13 @@ from ...tensor.backends.device_place import DevicePlace
 from ...tensor.core.dtypes import uint8
 from ...tensor.core.layout import Layout
 from ...tensor.core.tensor import Tensor, make_tensor
-from ...tensor.ops.arithmetic import add
-from ...tensor.ops.copying import copied_to
-from ...tensor.ops.joining import cat
-from ...tensor.ops.optimizer_updates import update
-from ...tensor.ops.packed_tensors import PackedOrder
-from ...tensor.ops.reshape import contiguous, reshape
-from ...tensor.ops.views import narrow
+from ...tensor.ops.arithmetic.arithmetic import add
+from ...tensor.ops.copying.copying import copied_to
+from ...tensor.ops.devices.optimizer_updates import update
+from ...tensor.ops.devices.packed_tensors import PackedOrder
+from ...tensor.ops.joining.joining import cat
+from ...tensor.ops.shapes.reshape import contiguous, reshape
+from ...tensor.ops.shapes.views import narrow
 from ...tensor.places.place import place_at
 from .buckets import in_buckets
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from ...tensor.core.tensor import Tensor
 from ...tensor.core.tensor_errors import ArgumentError
-from ...tensor.ops import communication
-from ...tensor.ops.views import unsqueeze
+from ...tensor.ops.devices import communication
+from ...tensor.ops.shapes.views import unsqueeze
 
 __all__ = ["gather", "scatter", "scatter_kwargs"]
 

@@ -2,6 +2,7 @@
 ``cuda_place`` (kernels). Each registers itself when it is imported.
 """
 
-from . import cuda_place, host_place, sim_place
+from . import cuda_place
+from .on_host import host_place, sim_place
 
 __all__ = ["cuda_place", "host_place", "sim_place"]

@@ -31,16 +31,16 @@ from ..places.place import Kernel
 from ..places.reduction_table import Reduction
 from ..places.registry import serve_devices
 from ..places.row_table import RowOperation
-from . import cuda_elementwise, cuda_fill, cuda_indexing, cuda_reduce
-from .cublas import Blas, Dot, Gemm, cublas
-from .cuda_join import joined_at_once
-from .cuda_optimizers import Updates
-from .cuda_products import product_by_kernel, small_product
-from .cuda_row_kernels import combines_narrow, row_kernel
-from .cuda_source import THREADS
-from .cudnn import Dnn, cudnn
-from .cudnn_kernels import library_kernel
+from .cuda_kernels import cuda_elementwise, cuda_fill, cuda_indexing, cuda_reduce
+from .cuda_kernels.cuda_join import joined_at_once
+from .cuda_kernels.cuda_optimizers import Updates
+from .cuda_kernels.cuda_products import product_by_kernel, small_product
+from .cuda_kernels.cuda_row_kernels import combines_narrow, row_kernel
+from .cuda_kernels.cuda_source import THREADS
 from .device_place import DevicePlace
+from .libraries.cublas import Blas, Dot, Gemm, cublas
+from .libraries.cudnn import Dnn, cudnn
+from .libraries.cudnn_kernels import library_kernel
 
 __all__ = ["CudaPlace"]
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.backends.host_place import HOST
+from ...tensor.backends.on_host.host_place import HOST
 from ...tensor.core.tensor import Tensor
-from ...tensor.ops.creation import as_tensor, tensor
-from ...tensor.ops.joining import stack
-from ...tensor.ops.numpy_arrays import adopt_array
+from ...tensor.ops.arguments.numpy_arrays import adopt_array
+from ...tensor.ops.joining.joining import stack
+from ...tensor.ops.making.creation import as_tensor, tensor
 from .datasets import Subset, TensorDataset, samples_of
 
 __all__ = ["batch_of", "default_collate", "default_convert", "mapped"]

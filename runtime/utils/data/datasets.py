@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from ...tensor.core.tensor import Tensor
 from ...tensor.core.tensor_errors import ArgumentError
-from ...tensor.ops.random_numbers import randperm
+from ...tensor.ops.random.random_numbers import randperm
 
 __all__ = [
     "ConcatDataset",

@@ -24,9 +24,9 @@ import numpy as np
 from ...tensor.core.dtypes import dtype
 from ...tensor.core.generator import manual_seed
 from ...tensor.core.tensor import Tensor
-from ...tensor.ops.creation import empty
-from ...tensor.ops.exchange import frombuffer
-from ...tensor.ops.reshape import contiguous, reshape
+from ...tensor.ops.exchange.exchange import frombuffer
+from ...tensor.ops.making.creation import empty
+from ...tensor.ops.shapes.reshape import contiguous, reshape
 from ...tensor.places.place import place_at
 from .collation import batch_of, mapped
 

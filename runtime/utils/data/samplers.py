@@ -9,9 +9,9 @@ from typing import Any
 from ...tensor.core.dtypes import int64
 from ...tensor.core.generator import Generator
 from ...tensor.core.tensor_errors import ArgumentError
-from ...tensor.ops.creation import as_tensor, empty
-from ...tensor.ops.random_choices import multinomial
-from ...tensor.ops.random_numbers import randint, randperm
+from ...tensor.ops.making.creation import as_tensor, empty
+from ...tensor.ops.random.random_choices import multinomial
+from ...tensor.ops.random.random_numbers import randint, randperm
 
 __all__ = [
     "BatchSampler",

@@ -10,9 +10,9 @@ from typing import Any
 import cuplug
 import numpy as np
 import pytest
-from cuplug.runtime.tensor.backends import cuda_elementwise, cuda_geometry
+from cuplug.runtime.tensor.backends.cuda_kernels import cuda_elementwise, cuda_geometry
 from cuplug.runtime.tensor.backends.cuda_place import CudaPlace
-from cuplug.runtime.tensor.backends.host_place import HOST
+from cuplug.runtime.tensor.backends.on_host.host_place import HOST
 from cuplug.runtime.tensor.core.dtypes import ALL
 from cuplug.runtime.tensor.core.layout import Layout
 from cuplug.runtime.tensor.places.elementwise_table import BY_NAME, COPY, TABLE

@@ -13,7 +13,7 @@ import pytest
 from cuplug import nn
 from cuplug.plugins.tracing.training_scope import FORWARD, in_phase, scope
 from cuplug.runtime.machine.default_runtime import default_runtime
-from cuplug.runtime.tensor.backends.cublas import _GEMM, Blas, Dot, Gemm
+from cuplug.runtime.tensor.backends.libraries.cublas import _GEMM, Blas, Dot, Gemm
 from cuplug.runtime.tensor.core.layout import Layout
 from cuplug.runtime.tensor.places.registry import place_of
 

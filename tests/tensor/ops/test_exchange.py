@@ -10,7 +10,7 @@ import cuplug
 import numpy as np
 import pytest
 from cuplug.runtime.tensor.core.dtypes import ALL
-from cuplug.runtime.tensor.ops import dlpack
+from cuplug.runtime.tensor.ops.exchange import dlpack
 
 KINDS = [kind for kind in ALL if kind.name != "bfloat16"]
 

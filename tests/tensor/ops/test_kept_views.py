@@ -8,7 +8,7 @@ from typing import Any
 import cuplug
 import numpy as np
 import pytest
-from cuplug.runtime.tensor.ops import indexing
+from cuplug.runtime.tensor.ops.indexing import indexing
 
 SHOWN = [
     lambda x: x.view(3, 4, 2),

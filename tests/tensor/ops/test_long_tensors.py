@@ -5,7 +5,7 @@ from __future__ import annotations
 import cuplug
 import numpy as np
 import pytest
-from cuplug.runtime.tensor.backends.numpy_kernels import take
+from cuplug.runtime.tensor.backends.on_host.numpy_kernels import take
 from cuplug.runtime.tensor.core.dtypes import ALL, dtype
 
 pytestmark = pytest.mark.one_schedule

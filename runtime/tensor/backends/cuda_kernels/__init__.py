@@ -1,0 +1,1 @@
+"""CUDA C that is generated for the layouts at hand, by what it computes."""

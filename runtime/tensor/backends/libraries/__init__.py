@@ -1,0 +1,1 @@
+"""NVIDIA's libraries by their C interfaces: cuBLAS, cuDNN, NCCL."""

@@ -1,0 +1,114 @@
+"""The CPU: memory is NumPy's, and NumPy does the work when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .....allocators.errors import OutOfMemoryError
+from ....machine.device_name import CPU
+from ...core.dtypes import dtype
+from ...core.layout import Layout
+from ...core.storage import ArrayStorage, Storage
+from ...core.tensor import Tensor, make_tensor
+from ...places.elementwise_table import Elementwise
+from ...places.place import Kernel
+from ...places.registry import serve_cpu
+from .numpy_kernels import Run, taking, where
+from .numpy_place import NumpyPlace
+
+__all__ = ["HOST", "HostPlace"]
+
+
+class HostPlace(NumpyPlace):
+    """The CPU and its memory."""
+
+    raises_on_division = True
+
+    def allocate(self, nbytes: int) -> Storage:
+        try:
+            return ArrayStorage(self, nbytes, np.empty(nbytes, np.uint8))
+        except MemoryError:
+            raise _out_of_memory(nbytes) from None
+
+    def empty(self, layout: Layout) -> Tensor:
+        array: Any
+        if layout.contiguous:
+            try:
+                array = np.empty(layout.shape, layout.dtype.numpy)
+            except MemoryError:
+                raise _out_of_memory(layout.nbytes) from None
+            return make_tensor(ArrayStorage(self, layout.nbytes, array), 0, layout, array)
+        low, high = layout.span()
+        return make_tensor(self.allocate((high - low) * layout.dtype.itemsize), -low, layout)
+
+    def synchronize(self) -> None:
+        """Nothing is ever queued here."""
+
+    def read(self, source: Tensor) -> npt.NDArray[Any]:
+        return source._host
+
+    def upload(self, out: Tensor, source: Tensor, *, non_blocking: bool) -> None:  # noqa: ARG002 - at once
+        out._host[...] = source._host
+
+    download = upload
+
+    def receive(self, out: Tensor, source: Tensor) -> None:
+        raise NotImplementedError("devices send to the CPU by download()")
+
+    def elementwise(
+        self, operation: Elementwise, types: Sequence[dtype], out: Layout, operands: Sequence[Layout | None]
+    ) -> Kernel:
+        kernel: Any = super().elementwise(operation, types, out, operands)
+        if operation.numpy is np.where and out.contiguous:
+            kernel.new = self._adopting(out, where(types, operands))
+        return kernel  # type: ignore[no-any-return]
+
+    def take(self, out: Layout, source: Layout, indices: Sequence[Layout], axis: int = 0) -> Kernel:
+        kernel: Any = super().take(out, source, indices, axis)
+        kernel.new = self._adopting(out, taking(axis))
+        return kernel  # type: ignore[no-any-return]
+
+    def _adopting(self, out: Layout, function: Any) -> Any:
+        """A kernel's ``new`` that makes the array which ``function`` returns a tensor."""
+
+        def new(*tensors: Any) -> Tensor:
+            array = np.asarray(function(*[getattr(each, "_host", each) for each in tensors]), order="C")
+            return make_tensor(ArrayStorage(self, out.nbytes, array), 0, out, array)
+
+        return new
+
+    def _kernel(
+        self,
+        name: str,  # noqa: ARG002 - nobody asks here
+        run: Run,
+        outs: Sequence[Layout],
+        operands: Sequence[Layout | None],
+    ) -> Kernel:
+        if len(outs) == 1:
+            given = tuple(operand is not None for operand in operands)
+            if given == (True,):
+                return lambda out, a: run(out._host, a._host)
+            if given == (True, True):
+                return lambda out, a, b: run(out._host, a._host, b._host)
+            if given == (True, False):
+                return lambda out, a, b: run(out._host, a._host, b)
+
+        def kernel(*tensors: Any) -> None:
+            run(*[getattr(each, "_host", each) for each in tensors])
+
+        return kernel
+
+
+def _out_of_memory(nbytes: int) -> OutOfMemoryError:
+    return OutOfMemoryError(
+        f"the CPU has no memory left for a tensor of {nbytes:,} bytes; free some, or work on less at a time"
+    )
+
+
+HOST = HostPlace(CPU)
+"""The place of everything on the CPU."""
+serve_cpu(HOST)

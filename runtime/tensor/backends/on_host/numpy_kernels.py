@@ -1,0 +1,408 @@
+"""The work of tensors in NumPy: functions of arrays, prepared once for the types and shapes at hand.
+
+Each function here returns ``run(*outs, *operands)``. Arithmetic never warns: infinities and NaN are results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextvars import Context
+from typing import Any
+
+import numpy as np
+
+from .....allocators.errors import CuplugError
+from ...core.dtypes import dtype, float64, int64
+from ...core.layout import Layout
+from ...core.shapes import Shape
+from ...places import distributions
+from ...places.elementwise_table import COPY, Elementwise, TypeRule
+from ...places.optimizer_table import Update
+from ...places.pattern_table import PATTERNS
+from ...places.reduction_table import Reduction
+from ...places.row_table import RowOperation
+
+__all__ = [
+    "IntegerDivisionError",
+    "elementwise",
+    "fill",
+    "join",
+    "matmul",
+    "put",
+    "random",
+    "reduction",
+    "rows",
+    "squares",
+    "take",
+    "taking",
+    "update",
+    "where",
+]
+
+Run = Callable[..., None]
+
+
+class IntegerDivisionError(CuplugError, ZeroDivisionError):
+    """Integers were divided by zero on the CPU. It is a RuntimeError, as torch's is."""
+
+
+_contexts: list[Context] = []
+"""Contexts in which NumPy is silent, and which nothing runs in at the moment."""
+
+
+def _silent(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function``, while NumPy says nothing of overflows and the like. It runs in a context in which that was settled
+    before: to settle it for each call, by ``np.errstate``, costs three times as much."""
+
+    def silent(*arguments: Any) -> Any:
+        try:
+            context = _contexts.pop()
+        except IndexError:
+            context = Context()
+            context.run(np.seterr, all="ignore")
+        try:
+            return context.run(function, *arguments)
+        finally:
+            _contexts.append(context)
+
+    def silent_in_thread(*arguments: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return function(*arguments)
+
+    # Before NumPy 2 what is settled holds for a thread, and not for a context.
+    return silent_in_thread if np.__version__.startswith("1.") else silent
+
+
+def elementwise(
+    operation: Elementwise,
+    types: Sequence[dtype],
+    out: Layout,
+    operands: Sequence[Layout | None],
+    *,
+    division_by_zero: bool = True,
+) -> Run:
+    """See ``Place.elementwise``. ``division_by_zero``: whether integers divided by zero raise ZeroDivisionError."""
+    if operation is COPY:
+        return _copy(types[0], operands[0])
+    if operation.numpy is np.where:
+        return _where(types, operands)
+    computed = [each.computed for each in types]
+    convert = [_convert(operand, target) for operand, target in zip(operands, computed, strict=True)]
+    if operation.rule is TypeRule.TEST:  # numbers are compared as what the tensors hold
+        convert = [
+            _rounding(kind) if operand is None and kind.is_half else change
+            for operand, kind, change in zip(operands, types, convert, strict=True)
+        ]
+    integers = computed[-1].kind != "f"
+    divides = division_by_zero and integers and operation.divides
+    implementation = operation.numpy
+    loud = not integers or divides  # NumPy is silent about integers but for their division
+
+    if _writes(implementation, computed, out.dtype):
+        if not any(convert):
+            if not loud:
+                return lambda out, *operands: implementation(*operands, out=out)
+
+            def run(out: Any, *operands: Any) -> None:
+                implementation(*operands, out=out)
+        else:
+
+            def run(out: Any, *operands: Any) -> None:
+                ready = [change(each) if change else each for change, each in zip(convert, operands, strict=True)]
+                implementation(*ready, out=out)
+
+        if operation.pieces:
+            run = _in_pieces(run)
+    else:
+
+        def run(out: Any, *operands: Any) -> None:
+            ready = [change(each) if change else each for change, each in zip(convert, operands, strict=True)]
+            np.copyto(out, implementation(*ready), casting="unsafe")
+
+        run = _in_pieces(run)
+
+    return _dividing(run) if divides else _silent(run)
+
+
+_PIECE = 1 << 15
+
+
+def _in_pieces(run: Run) -> Run:
+    """``run`` of an element-wise operation that makes several arrays on the way: of long operands by pieces, so that
+    these stay in the processor's cache."""
+
+    def in_pieces(out: Any, *operands: Any) -> None:
+        if out.size <= 2 * _PIECE:
+            run(out, *operands)
+            return
+        long = [each for each in (out, *operands) if isinstance(each, np.ndarray) and each.ndim]
+        if any(each.shape != out.shape or not each.flags.c_contiguous for each in long):
+            run(out, *operands)
+            return
+        flat = [each.reshape(-1) if isinstance(each, np.ndarray) and each.ndim else each for each in operands]
+        target = out.reshape(-1)
+        for start in range(0, out.size, _PIECE):
+            part = slice(start, start + _PIECE)
+            run(target[part], *[each[part] if isinstance(each, np.ndarray) and each.ndim else each for each in flat])
+
+    return in_pieces
+
+
+def where(types: Sequence[dtype], operands: Sequence[Layout | None]) -> Callable[..., Any]:
+    """What ``elementwise`` writes for ``np.where``, which takes no ``out``, as a new array."""
+    convert = [_convert(operand, target) for operand, target in zip(operands, types, strict=True)]
+
+    @_silent
+    def chosen(*operands: Any) -> Any:
+        return np.where(*[change(each) if change else each for change, each in zip(convert, operands, strict=True)])
+
+    return chosen
+
+
+def _where(types: Sequence[dtype], operands: Sequence[Layout | None]) -> Run:
+    chosen, convert = where(types, operands), _convert(operands[1], types[1])
+    copy = _in_pieces(lambda out, *given: np.copyto(out, chosen(*given), casting="unsafe"))
+
+    @_silent
+    def run(out: Any, condition: Any, a: Any, b: Any) -> None:
+        if b is out:  # in place
+            np.copyto(out, convert(a) if convert else a, where=condition, casting="unsafe")
+        else:
+            copy(out, condition, a, b)
+
+    return run
+
+
+@_silent
+def _writes(implementation: Callable[..., Any], computed: Sequence[dtype], out: dtype) -> bool:
+    """Whether an implementation, for operands of these types, writes its result of the type wanted to ``out``."""
+    ones = [np.ones(1, each.numpy) for each in computed]
+    made = implementation(*ones)
+    try:
+        return bool(made.dtype == out.numpy) and implementation(*ones, out=np.empty_like(made)) is not None
+    except TypeError:
+        return False
+
+
+def _convert(operand: Layout | None, target: dtype) -> Callable[[Any], Any] | None:
+    if operand is None:
+        return target.scalar
+    if operand.dtype is target:
+        return None
+    numpy_dtype = target.numpy
+    return lambda array: array.astype(numpy_dtype)
+
+
+def _rounding(kind: dtype) -> Callable[[Any], Any]:
+    return lambda number: kind.computed.scalar(float(kind.scalar(number)))
+
+
+def _dividing(run: Run) -> Run:
+    def checked(out: Any, *operands: Any) -> None:
+        try:
+            with np.errstate(all="ignore", divide="raise"):
+                run(out, *operands)
+        except FloatingPointError:
+            raise IntegerDivisionError(
+                "integers were divided by zero; floating-point tensors give inf or nan"
+            ) from None
+
+    return checked
+
+
+def _copy(target: dtype, operand: Layout | None) -> Run:
+    if operand is None:
+        scalar = target.scalar
+
+        @_silent
+        def run(out: Any, source: Any) -> None:
+            out[...] = scalar(source)
+    elif operand.dtype is target:
+
+        def run(out: Any, source: Any) -> None:
+            out[...] = source
+    else:
+
+        @_silent
+        def run(out: Any, source: Any) -> None:
+            np.copyto(out, source, casting="unsafe")
+
+    return run
+
+
+def reduction(reduction: Reduction, computed: dtype, operand: Layout, axes: Shape) -> Run:
+    """See ``Place.reduction``."""
+    implementation = reduction.numpy
+    target = None if operand.dtype is computed else computed.numpy
+
+    @_silent
+    def run(*tensors: Any) -> None:
+        *results, array, parameter = tensors
+        if target is not None:
+            array = array.astype(target)
+        found = implementation(array, axes, parameter)
+        if len(results) == 1:
+            found = (found,)
+        for out, each in zip(results, found, strict=True):
+            np.copyto(out, each, casting="unsafe")
+
+    return run
+
+
+def matmul(out: Layout) -> Run:
+    """See ``Place.matmul``."""
+    if out.dtype.is_half:
+
+        @_silent
+        def run(out: Any, a: Any, b: Any) -> None:
+            np.copyto(out, np.matmul(a.astype(np.float32), b.astype(np.float32)), casting="unsafe")
+    else:
+
+        @_silent
+        def run(out: Any, a: Any, b: Any) -> None:
+            np.matmul(a, b, out)
+
+    return run
+
+
+def fill(pattern: str, out: Layout) -> Run:
+    """See ``Place.fill``."""
+    found = PATTERNS[pattern]
+    number = (float64 if found.floating else int64).scalar
+    assert out.contiguous
+
+    @_silent
+    def run(out: Any, *parameters: Any) -> None:
+        found.numpy(out.reshape(-1), *map(number, parameters))
+
+    return run
+
+
+def random(distribution: str, out: Layout) -> Run:
+    """See ``Place.random``."""
+    count, shape, kind = out.numel, out.shape, out.dtype
+    if out.contiguous:
+
+        @_silent
+        def run(out: Any, *parameters: Any) -> None:
+            distributions.fill(distribution, kind, out.reshape(-1), *parameters)
+    else:
+
+        @_silent
+        def run(out: Any, *parameters: Any) -> None:
+            made = np.empty(count, kind.numpy)
+            distributions.fill(distribution, kind, made, *parameters)
+            out[...] = made.reshape(shape)
+
+    return run
+
+
+def take(axis: int) -> Run:
+    """See ``Place.take``."""
+    before = (slice(None),) * axis
+
+    def run(out: Any, source: Any, *indices: Any) -> None:
+        if len(indices) == 1 and source.flags.c_contiguous:  # NumPy would copy the whole source otherwise
+            source.take(indices[0], axis, out, "wrap" if _within(indices[0], source.shape[axis], out) else "raise")
+        else:
+            out[...] = source[before + indices]
+
+    return run
+
+
+def _within(index: Any, length: int, out: Any) -> bool:
+    """Whether indices are seen to be in range: NumPy then need not keep the result back until it knows. Worth the look
+    where much is copied for each index, or more than fits into the processor's cache."""
+    if out.nbytes < 1 << 16 or (out.size < 8 * index.size and out.nbytes < 1 << 20):
+        return False
+    return bool(index.min() >= -length and index.max() < length)
+
+
+def taking(axis: int) -> Callable[..., Any]:
+    """What ``take`` writes, as a new array."""
+    before = (slice(None),) * axis
+
+    def taken(source: Any, *indices: Any) -> Any:
+        if len(indices) == 1 and source.flags.c_contiguous:
+            return source.take(indices[0], axis)
+        return source[before + indices]
+
+    return taken
+
+
+def put() -> Run:
+    """See ``Place.put``."""
+
+    def run(target: Any, values: Any, *indices: Any) -> None:
+        target[indices] = values
+
+    return run
+
+
+def join(axis: int) -> Run:
+    """See ``Place.join``."""
+
+    def run(out: Any, *arrays: Any) -> None:
+        np.concatenate(arrays, axis, out, casting="unsafe")
+
+    return run
+
+
+def rows(operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Run:
+    """See ``Place.rows``."""
+    implementation, many = operation.numpy, len(outs)
+    if operation.kind in ("gather", "scatter"):  # these move what is stored
+
+        def move(out: Any, *operands: Any) -> None:
+            if operation.kind == "scatter":
+                implementation(out, *operands)
+            else:
+                out[...] = implementation(*operands)
+
+        return move
+    wide = [each.dtype.computed.numpy if each.dtype.is_half else None for each in operands]
+
+    @_silent
+    def run(*given: Any) -> None:
+        results, rest = given[:many], given[many:]
+        ready = [each if kind is None else each.astype(kind) for kind, each in zip(wide, rest, strict=False)]
+        found = implementation(*ready, *rest[len(wide) :])
+        for out, each in zip(results, found if many > 1 else (found,), strict=True):
+            np.copyto(out, each, casting="unsafe")
+
+    return run
+
+
+def update(line: Update, kind: dtype) -> Run:
+    """See ``Place.update``: ``run(*written, flag if there is one, *read, *numbers, factor if there is one)``."""
+    written, many, flags = len(line.written), len(line.tensors), line.shared == "flag"
+    wide = kind.computed.numpy if kind.is_half else None
+    implementation = line.run
+
+    @_silent
+    def run(*given: Any) -> None:
+        shared = None
+        if flags:
+            shared, given = given[written], (*given[:written], *given[written + 1 :])
+        elif line.shared:
+            shared, given = given[-1], given[:-1]
+        flat = [each.reshape(-1) for each in given[:many]]
+        arrays = flat if wide is None else [each.astype(wide) for each in flat]
+        implementation(*arrays, *given[many:], shared)
+        if wide is not None:
+            for target, made in zip(flat[:written], arrays, strict=False):
+                target[...] = made
+
+    return run
+
+
+def squares(kind: dtype) -> Run:
+    """See ``Place.squares``."""
+    computed = kind.computed.numpy
+
+    @_silent
+    def run(out: Any, array: Any) -> None:
+        flat = array.reshape(-1).astype(computed, copy=False)
+        out[...] = np.dot(flat, flat)
+
+    return run

@@ -1,0 +1,39 @@
+"""Facts about tensors, as functions: what the class itself knows."""
+
+from __future__ import annotations
+
+from typing import Any, TypeGuard
+
+from ...core.tensor import Tensor
+
+__all__ = ["is_complex", "is_floating_point", "is_same_size", "is_signed", "is_tensor", "numel"]
+
+
+def is_tensor(obj: Any) -> TypeGuard[Tensor]:
+    """Whether ``obj`` is a tensor."""
+    return isinstance(obj, Tensor)
+
+
+def numel(input: Tensor) -> int:
+    """The number of elements."""
+    return input.numel()
+
+
+def is_floating_point(input: Tensor) -> bool:
+    """Whether the element type is a floating-point one."""
+    return input.is_floating_point()
+
+
+def is_complex(input: Tensor) -> bool:
+    """False: there are no complex types here."""
+    return input.is_complex()
+
+
+def is_signed(input: Tensor) -> bool:
+    """Whether the element type has negative numbers."""
+    return input.is_signed()
+
+
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same shape."""
+    return input.is_same_size(other)

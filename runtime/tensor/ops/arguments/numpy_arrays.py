@@ -1,0 +1,50 @@
+"""NumPy's arrays as CPU tensors, in the same memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...backends.on_host.host_place import HOST
+from ...core.dtypes import from_numpy as dtype_from_numpy
+from ...core.dtypes import scalar_dtype
+from ...core.layout import Layout
+from ...core.storage import ArrayStorage
+from ...core.tensor import Tensor, make_tensor
+
+__all__ = ["adopt_array", "from_numpy", "number_as_tensor"]
+
+
+def from_numpy(array: npt.NDArray[Any]) -> Tensor:
+    """NumPy's array as a CPU tensor in the same memory.
+
+    Raises:
+        TypeError: it is no array, or of a type that tensors do not have.
+        ValueError: its strides are no multiples of an element.
+    """
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"from_numpy() takes NumPy's arrays, not {type(array).__name__}")
+    kind = dtype_from_numpy(array.dtype)
+    itemsize = kind.itemsize
+    if any(stride % itemsize for stride in array.strides):
+        raise ValueError(
+            f"the array's strides {array.strides} are no multiples of an element of {itemsize} bytes; copy it"
+        )
+    layout = Layout.of(HOST, kind, array.shape, tuple(stride // itemsize for stride in array.strides))
+    storage = ArrayStorage.of_array(HOST, array)
+    return make_tensor(storage, -layout.span()[0], layout, array if type(array) is np.ndarray else None)
+
+
+def adopt_array(array: Any) -> Tensor:
+    """An array of NumPy's without gaps, made for the purpose, as a CPU tensor: in fewer steps than ``from_numpy``."""
+    kind = dtype_from_numpy(array.dtype)
+    strides = None if array.flags.c_contiguous else tuple(stride // kind.itemsize for stride in array.strides)
+    layout = Layout.of(HOST, kind, array.shape, strides)
+    return make_tensor(ArrayStorage(HOST, layout.nbytes, array), 0, layout, array)
+
+
+def number_as_tensor(value: bool | float) -> Tensor:
+    """A Python number as a CPU tensor without dimensions, of the type that it stands for."""
+    return adopt_array(np.array(value, scalar_dtype(type(value)).numpy))

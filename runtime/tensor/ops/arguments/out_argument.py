@@ -1,0 +1,34 @@
+"""Tensors that ``out=`` names: they take the result's shape, as in torch."""
+
+from __future__ import annotations
+
+import warnings
+
+from ...core.layout import Layout
+from ...core.shapes import Shape
+from ...core.tensor import Tensor
+from ...places.place import place_at
+
+__all__ = ["resize_output"]
+
+
+def resize_output(out: Tensor, shape: Shape, strides: Shape | None = None) -> None:
+    """Give ``out`` this shape, contiguous or with ``strides``, if it has another one; in the same memory if that does.
+
+    A tensor that has elements is resized with a warning: who passes one usually means the shape it has.
+    """
+    layout = out._layout
+    if layout.shape == shape:
+        return
+    if layout.numel:
+        warnings.warn(
+            f"the tensor given for out has the shape {list(layout.shape)} and was resized to that of the result, "
+            f"{list(shape)}; pass an empty tensor to have it resized, or one of that shape",
+            UserWarning,
+            stacklevel=4,
+        )
+    place = place_at(layout)
+    target = Layout.of(place, layout.dtype, shape, strides)
+    if out._offset * layout.dtype.itemsize + target.nbytes > out._storage.length:
+        out._storage, out._offset = place.allocate(target.nbytes), 0
+    out._layout, out._array = target, None

@@ -1,0 +1,1 @@
+"""Arithmetic and comparisons beyond the table."""

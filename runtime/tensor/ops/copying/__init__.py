@@ -1,0 +1,1 @@
+"""Copies between types and places."""

@@ -1,0 +1,1 @@
+"""Tensors on several devices, and lists of tensors at once."""

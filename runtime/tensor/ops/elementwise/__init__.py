@@ -1,0 +1,1 @@
+"""Element-wise operations: how one is run, and the functions of the table."""

@@ -1,0 +1,87 @@
+"""What becomes of results: written to what ``out=`` names, or to the tensor itself."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from .....allocators.errors import DeviceMismatchError
+from ...core.dtypes import can_cast
+from ...core.tensor import Tensor
+from ...core.tensor_errors import ElementTypeError, ShapeError
+from ...places.elementwise_table import COPY
+from ..arguments.out_argument import resize_output
+from .elementwise import apply_into
+
+__all__ = ["in_place", "into", "store"]
+
+Result = TypeVar("Result")
+
+
+def into(out: Any, result: Result, *, exact: bool = False) -> Result:
+    """``result``, a tensor or a tuple of them, written to ``out``: as many tensors, which take the results' shapes. The
+    result itself if ``out`` is None.
+
+    Args:
+        out: a tensor or a tuple of tensors, or None.
+        result: what was computed.
+        exact: whether the element types must be the same; otherwise floats go to floats, integers to either.
+
+    Raises:
+        TypeError: the result cannot be stored in a tensor of this type.
+        DeviceMismatchError: ``out`` is on another device.
+        ValueError: there are not as many tensors as results.
+    """
+    if out is None:
+        return result
+    if isinstance(result, Tensor):
+        return _written(out, result, exact)  # type: ignore[return-value]
+    results: tuple[Any, ...] = result  # type: ignore[assignment]
+    if len(out) != len(results):
+        raise ShapeError(f"out= names {len(out)} tensors, and there are {len(results)} results")
+    written = [_written(target, each, exact) for target, each in zip(out, results, strict=True)]
+    made: Any = type(results)
+    return made(*written) if hasattr(made, "_fields") else tuple(written)  # type: ignore[return-value]
+
+
+def _written(out: Tensor, result: Tensor, exact: bool) -> Tensor:
+    if not isinstance(out, Tensor):
+        raise TypeError(f"out= must be a tensor, not {type(out).__name__}")
+    if out._layout.place is not result._layout.place:
+        raise DeviceMismatchError(f"the result is on {result.device} and out= names a tensor on {out.device}")
+    if out.dtype is not result.dtype and (exact or not can_cast(result.dtype, out.dtype)):
+        raise ElementTypeError(f"the result is of {result.dtype!r} and cannot be stored in a tensor of {out.dtype!r}")
+    resize_output(out, result.shape)
+    return apply_into(COPY, out, result)
+
+
+def store(target: Tensor, result: Tensor) -> Tensor:
+    """``result`` written to a tensor that keeps its shape.
+
+    Raises:
+        ValueError: the result has another shape.
+        TypeError: it cannot be stored in a tensor of this type.
+    """
+    if target.shape != result.shape:
+        raise ShapeError(f"in place the shape stays {list(target.shape)}; the result has {list(result.shape)}")
+    return _written(target, result, exact=False)
+
+
+def in_place(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The method that writes to a tensor what ``function``, whose first argument it is, makes of it."""
+
+    def method(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return store(input, function(input, *args, **kwargs))
+
+    name = f"{function.__name__}_"
+    method.__name__ = method.__qualname__ = name
+    method.__module__ = function.__module__
+    method.__doc__ = (
+        f"``{function.__name__}``, written to the tensor itself. It raises what ``{function.__name__}`` raises, and "
+        "where the\nresult does not fit the tensor."
+    )
+    signature = inspect.signature(function)
+    kept = [each for each in signature.parameters.values() if each.name != "out"]
+    method.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
+    return method

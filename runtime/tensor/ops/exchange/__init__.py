@@ -1,0 +1,1 @@
+"""Tensors outside of cuplug: other libraries' arrays, files, copies by pickle, print."""

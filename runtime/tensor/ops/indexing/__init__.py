@@ -1,0 +1,1 @@
+"""``tensor[...]``, and elements at positions."""

@@ -1,0 +1,1 @@
+"""Several tensors made one, and one made several."""

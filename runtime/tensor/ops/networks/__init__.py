@@ -1,0 +1,1 @@
+"""What networks ask for as one function, and libraries that do it."""

@@ -1,0 +1,115 @@
+"""Functions of networks and their gradients: see ``places/network_table.py`` and ``places/fused_table.py``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.shapes import contiguous_strides
+from ...core.tensor import Tensor, view_of
+from ...places.network_table import NETWORK_TABLE
+from ..elementwise.elementwise import apply, apply1, apply2
+from ..elementwise.elementwise_functions import exp
+from ..reductions.along import run_fused
+from ..reductions.reductions import sum as sum_of
+from ..shapes.reshape import contiguous
+
+__all__ = [
+    "dropped",
+    "gelu",
+    "gelu_gradient",
+    "gelu_tanh",
+    "gelu_tanh_gradient",
+    "log_softmax_gradient",
+    "relu_gradient",
+    "sigmoid_gradient",
+    "silu",
+    "silu_gradient",
+    "softmax_gradient",
+    "tanh_gradient",
+]
+
+_LINES = {line.name: line for line in NETWORK_TABLE}
+_GELU, _GELU_GRADIENT = _LINES["gelu"], _LINES["gelu_gradient"]
+_GELU_TANH, _GELU_TANH_GRADIENT = _LINES["gelu_tanh"], _LINES["gelu_tanh_gradient"]
+_SILU, _SILU_GRADIENT = _LINES["silu"], _LINES["silu_gradient"]
+_RELU_GRADIENT, _TANH_GRADIENT = _LINES["relu_gradient"], _LINES["tanh_gradient"]
+_SIGMOID_GRADIENT, _DROPPED = _LINES["sigmoid_gradient"], _LINES["dropped"]
+
+
+def gelu(input: Tensor) -> Tensor:
+    """Each element times the probability that a normal number is smaller."""
+    return apply1(_GELU, input)
+
+
+def gelu_tanh(input: Tensor) -> Tensor:
+    """``gelu``, approximated by a hyperbolic tangent."""
+    return apply1(_GELU_TANH, input)
+
+
+def silu(input: Tensor) -> Tensor:
+    """Each element times its ``sigmoid``."""
+    return apply1(_SILU, input)
+
+
+def dropped(input: Tensor, chances: Tensor, kept: float) -> Tensor:
+    """0 where ``chances``, of float32, are not below ``kept``; the other elements divided by ``kept``."""
+    return apply(_DROPPED, input, chances, kept)
+
+
+def gelu_gradient(gradient: Any, input: Any) -> Tensor:
+    """The gradient of ``gelu``, by that of its result."""
+    return apply2(_GELU_GRADIENT, gradient, input)
+
+
+def gelu_tanh_gradient(gradient: Any, input: Any) -> Tensor:
+    """The gradient of ``gelu_tanh``, by that of its result."""
+    return apply2(_GELU_TANH_GRADIENT, gradient, input)
+
+
+def silu_gradient(gradient: Any, input: Any) -> Tensor:
+    """The gradient of ``silu``, by that of its result."""
+    return apply2(_SILU_GRADIENT, gradient, input)
+
+
+def relu_gradient(gradient: Any, result: Any) -> Tensor:
+    """The gradient of ``relu``, by its result and that of it."""
+    return apply2(_RELU_GRADIENT, gradient, result)
+
+
+def tanh_gradient(gradient: Any, result: Any) -> Tensor:
+    """The gradient of ``tanh``, by its result and that of it."""
+    return apply2(_TANH_GRADIENT, gradient, result)
+
+
+def sigmoid_gradient(gradient: Any, result: Any) -> Tensor:
+    """The gradient of ``sigmoid``, by its result and that of it."""
+    return apply2(_SIGMOID_GRADIENT, gradient, result)
+
+
+def softmax_gradient(gradient: Tensor, result: Tensor, factor: float = 1.0) -> Tensor:
+    """The gradient of ``softmax(factor * input)`` along the last dimension, by its result and that of it."""
+    if _by_one_kernel(gradient, result):
+        return _of_rows("softmax_gradient", gradient, result, factor)
+    made = result * (gradient - sum_of(gradient * result, -1, True))
+    return made if factor == 1 else made * factor
+
+
+def log_softmax_gradient(gradient: Tensor, result: Tensor) -> Tensor:
+    """The gradient of ``log_softmax`` along the last dimension, by its result and that of it."""
+    if _by_one_kernel(gradient, result):
+        return _of_rows("log_softmax_gradient", gradient, result)
+    return gradient - exp(result) * sum_of(gradient, -1, True)
+
+
+def _by_one_kernel(gradient: Tensor, result: Tensor) -> bool:
+    """Whether both lie at one place with elements, and nothing is to be recorded."""
+    mine, its = result._layout, gradient._layout
+    return not (mine.tracked or its.tracked) and bool(mine.numel) and its.place is mine.place and bool(mine.shape)
+
+
+def _of_rows(name: str, gradient: Tensor, result: Tensor, *numbers: float) -> Tensor:
+    shape = tuple(result.shape)
+    rows = (result.numel() // shape[-1], shape[-1])
+    flat = [view_of(contiguous(each), rows, contiguous_strides(rows)) for each in (gradient, result)]
+    (made,) = run_fused(name, [(result.dtype, rows)], flat, *numbers)
+    return view_of(made, shape, contiguous_strides(shape))

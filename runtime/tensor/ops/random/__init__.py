@@ -1,0 +1,1 @@
+"""Random numbers, choices, and the states of generators."""

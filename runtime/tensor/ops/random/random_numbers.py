@@ -1,0 +1,522 @@
+"""Random numbers: fills in place, new tensors, and the seeds of CUDA devices."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from functools import cache
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from .....allocators.errors import DeviceMismatchError
+from ....machine.device import device_count
+from ....machine.device_name import current_factory_device, device
+from ...core.dtype_limits import finfo
+from ...core.dtypes import bool_, dtype, dtype_of, get_default_dtype, int64, uint8
+from ...core.generator import Generator, default_generator
+from ...core.gradient_seam import required
+from ...core.memory_formats import check_layout
+from ...core.shapes import given_once, shape_of
+from ...core.tensor import Tensor
+from ...core.tensor_errors import ArgumentError, ElementTypeError
+from ...places.dispatch import Plan, dispatch
+from ...places.distributions import integers_of, words, words_for
+from ...places.elementwise_table import BY_NAME
+from ...places.place import place_at
+from ...places.registry import place_of
+from ..arguments.numpy_arrays import adopt_array
+from ..arguments.scalars import tolist, truth
+from ..copying.copying import copied_to
+from ..copying.copying import pin_memory as pin_memory_of
+from ..elementwise import elementwise_functions as each_of
+from ..elementwise.elementwise import apply
+from ..elementwise.results import into
+from ..making.creation import empty, empty_like
+from ..reductions.reductions import any as any_of
+
+__all__ = [
+    "CUDA_FUNCTIONS",
+    "get_rng_state",
+    "normal",
+    "normal_",
+    "rand",
+    "rand_like",
+    "randint",
+    "randint_like",
+    "randn",
+    "randn_like",
+    "random_",
+    "randperm",
+    "set_rng_state",
+    "uniform_",
+]
+
+
+def normal_(input: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+    """Fill with random numbers of the normal distribution.
+
+    Raises:
+        ValueError: ``std`` is negative.
+        TypeError: the elements are not floating-point.
+    """
+    if not std >= 0:
+        raise ArgumentError(f"normal_: a standard deviation is 0 or more, not {std}")
+    return _drawn(input, "normal", float(mean), float(std), generator)
+
+
+def uniform_(input: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+    """Fill with random numbers equally distributed from ``from_`` up to but without ``to``.
+
+    Raises:
+        ValueError: ``to`` is less than ``from_``, or a limit is not finite.
+        TypeError: the elements are not floating-point.
+    """
+    kind = input._layout.dtype
+    if kind.kind == "f":
+        most = _largest(kind)
+        if not (-most <= from_ <= to <= most and to - from_ <= most):
+            raise ArgumentError(f"uniform_: the range from {from_} to {to} is none, or more than {kind!r} holds")
+    return _drawn(input, "uniform", float(from_), float(to), generator)
+
+
+def random_(input: Tensor, from_: int | None = None, to: Any = ..., *, generator: Generator | None = None) -> Tensor:
+    """Fill with random integers from ``from_`` up to but without ``to``; ``random_(n)`` is from 0 to ``n``.
+
+    Without limits, and where ``to`` is None: up to what the type holds exactly.
+
+    Raises:
+        ValueError: there are none, or the type does not hold them.
+    """
+    kind = input._layout.dtype
+    if to is ... and from_ is not None:
+        from_, to = 0, from_
+    elif to is ... or to is None:
+        to = _WHOLE.get(kind.name) or kind.maximum + 1
+    return _integers(input, from_ or 0, to, generator)
+
+
+@cache
+def _largest(kind: dtype) -> float:
+    return finfo(kind).max
+
+
+_WHOLE = {"float16": 2**11, "bfloat16": 2**8, "float32": 2**24, "float64": 2**53}
+"""By floating-point types: up to which all whole numbers can be stored."""
+
+
+_PERMUTED = {name: most for name, most in _WHOLE.items() if name != "bfloat16"}
+"""The same, but that torch lets ``randperm`` of bfloat16 round."""
+
+
+def _drawn(tensor: Tensor, distribution: str, first: Any, second: Any, generator: Generator | None) -> Tensor:
+    layout = tensor._layout
+    if layout.dtype.kind != "f" and not distribution.endswith("integers"):
+        raise ElementTypeError(f"a tensor of {layout.dtype!r} cannot be filled from the {distribution} distribution")
+    if not layout.numel:
+        return tensor
+    seed, counter = _generator(generator, layout.place.device).take(words_for(distribution, layout.dtype, layout.numel))
+    asked = ("random", distribution)
+    plan = layout.plans.get((asked,))
+    if plan is None:
+        dispatch(asked, _prepare, (tensor,), seed, counter, first, second)
+    else:  # as ``dispatch`` does, in fewer steps: mixed precision leaves alone what is written in place
+        plan(tensor, seed, counter, first, second)
+    tensor._storage.version += 1
+    return tensor
+
+
+def _generator(given: Generator | None, here: device) -> Generator:
+    """The generator given, or the default one. One of another device of its kind serves as well."""
+    if given is None:
+        return default_generator(here)
+    if given.device.type != here.type:
+        raise DeviceMismatchError(f"a generator of {given.device} makes no numbers for a tensor on {here}")
+    return given
+
+
+def _prepare(asked: tuple[str, str], tensor: Tensor) -> Plan:
+    distribution, layout = asked[1], tensor._layout
+    if layout.overlaps_itself():
+        raise ArgumentError("several indices of the tensor to be filled mean one element; .clone() it first")
+    return place_at(layout).random(distribution, layout)
+
+
+def _integers(tensor: Tensor, low: int, high: int, generator: Generator | None) -> Tensor:
+    if high <= low:
+        raise ArgumentError(f"random integers from {low} up to but without {high}: there are none")
+    kind = tensor._layout.dtype
+    if kind.kind != "f" and not (kind.minimum <= low and high - 1 <= kind.maximum):
+        raise ArgumentError(f"{kind!r} does not hold integers from {low} up to but without {high}")
+    if kind.kind == "f":
+        if max(-low, high - 1) > _WHOLE[kind.name]:
+            warnings.warn(
+                f"not all integers from {low} up to but without {high} are numbers of {kind!r}: some are never drawn",
+                UserWarning,
+                stacklevel=4,
+            )
+        low, high = _held(low, high, kind)
+    # Of all 2**64 integers the largest is never drawn, for their number does not fit into 64 bits.
+    count = min(int(high) - int(low), 2**64 - 1)
+    return _drawn(tensor, integers_of(count), int(low), count, generator)
+
+
+def _held(low: int, high: int, kind: dtype) -> tuple[int, int]:
+    """The limits moved inwards, so that no number between them is rounded to one beyond them."""
+    first, last = np.array(low).astype(kind.numpy), np.array(high - 1).astype(kind.numpy)
+    if int(first) < low:
+        first = np.nextafter(first, np.array(np.inf, kind.numpy))
+    if int(last) >= high:
+        last = np.nextafter(last, np.array(-np.inf, kind.numpy))
+    return int(first), int(last) + 1
+
+
+def rand(
+    *lengths: Any,
+    size: Any = None,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    layout: Any = None,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor of this shape with random numbers equally distributed in [0, 1).
+
+    Args:
+        lengths: the shape, as integers or as one sequence; ``size`` means the same.
+        generator: where random numbers come from.
+        dtype: the element type; the default dtype if None.
+        device: where; the CPU, or the device of ``with device(...)``, if None.
+        pin_memory: whether to use page-locked memory of the CPU.
+        out: a tensor to give this shape and to fill, instead of a new one.
+
+    Raises:
+        TypeError: ``dtype`` is no floating-point type.
+        DeviceMismatchError: the generator is of another device.
+    """
+    made = _floating(given_once(lengths, size, "size"), dtype, device, layout, pin_memory, out)
+    return required(uniform_(made, generator=generator), requires_grad)
+
+
+def randn(
+    *lengths: Any,
+    size: Any = None,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    layout: Any = None,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor of this shape with random numbers of the standard normal distribution: see ``rand``, whose arguments
+    and errors these are."""
+    made = _floating(given_once(lengths, size, "size"), dtype, device, layout, pin_memory, out)
+    return required(normal_(made, generator=generator), requires_grad)
+
+
+def normal(
+    mean: Any,
+    std: Any = 1.0,
+    size: Any = None,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    layout: Any = None,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Random numbers of normal distributions.
+
+    Args:
+        mean: a number; or a tensor, with a mean for each result.
+        std: a number; or a tensor, with a standard deviation for each result.
+        size: the shape, where both are numbers. Two tensors broadcast together.
+        generator: where random numbers come from.
+        dtype: with ``size``: the element type; the default dtype if None.
+        device: with ``size``: where; the CPU, or the device of ``with device(...)``, if None.
+        layout: how elements are kept; ``strided``, which there is alone.
+        pin_memory: with ``size``: whether to use page-locked memory of the CPU.
+        out: where to write the result; it is given the result's shape.
+
+    Raises:
+        TypeError: a tensor is not of a floating-point type, or ``size`` is missing.
+        ValueError: a standard deviation is negative.
+        DeviceMismatchError: the generator is of another device.
+    """
+    given = [each for each in (mean, std) if isinstance(each, Tensor)]
+    if not given:
+        if size is None:
+            raise TypeError("normal() takes a size where mean and std are numbers")
+        made = _floating((size,), dtype, device, layout, pin_memory, out)
+        return required(normal_(made, mean, std, generator=generator), requires_grad)
+    if any(each.dtype.kind != "f" for each in given):
+        raise ElementTypeError("normal: means and standard deviations are floating-point numbers")
+    if not isinstance(std, Tensor) and not std >= 0:
+        raise ArgumentError(f"normal: a standard deviation is 0 or more, not {std}")
+    if isinstance(std, Tensor) and std.numel() and truth(any_of(each_of.lt(std, 0))):
+        raise ArgumentError("normal: a standard deviation is negative; they are 0 or more")
+    like = empty_like(given[0]) if len(given) == 1 else apply(BY_NAME["add"], *given)
+    made = apply(BY_NAME["add"], apply(BY_NAME["mul"], normal_(like, generator=generator), std), mean)
+    return required(into(out, made), requires_grad)
+
+
+def _floating(size: Any, dtype: Any, device: Any, layout: Any, pin_memory: bool, out: Tensor | None) -> Tensor:
+    kind = (get_default_dtype() if out is None else out.dtype) if dtype is None else dtype_of(dtype)
+    if kind.kind != "f":
+        raise ElementTypeError(f"random numbers of this distribution are floating-point; {kind!r} is not")
+    return empty(*size, dtype=kind, device=device, layout=layout, pin_memory=pin_memory, out=out)
+
+
+def randint(
+    *limits: Any,
+    low: int | None = None,
+    high: int | None = None,
+    size: Any = None,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    layout: Any = None,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """``randint(high, size)`` or ``randint(low, high, size)``: random integers from ``low`` (0) up to but without
+    ``high``, of int64 unless ``dtype`` says otherwise. ``out`` says which tensor to give this shape and to fill.
+
+    Raises:
+        ValueError: there are no such integers, or the type does not hold them.
+    """
+    if size is None:
+        if not limits:
+            raise TypeError("randint() takes a limit or two, and a size")
+        *limits, size = limits  # type: ignore[assignment]
+    first, last = _limits("randint", limits, low, high)
+    kind = int64 if dtype is None and out is None else dtype
+    made = empty(shape_of((tuple(size),)), dtype=kind, device=device, layout=layout, pin_memory=pin_memory, out=out)
+    return required(_integers(made, first, last, generator), requires_grad)
+
+
+def _limits(name: str, limits: Sequence[Any], low: Any, high: Any) -> tuple[int, int]:
+    """The lower and the upper limit, given in order or by name; the lower one may be left out."""
+    given = [*limits]
+    if high is None and given:
+        high = given.pop()
+    if low is None:
+        low = given.pop() if given else 0
+    if given or high is None:
+        raise TypeError(f"{name}() takes an upper limit, or a lower and an upper one")
+    return index(low), index(high)
+
+
+def randperm(
+    n: int,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = int64,
+    device: Any = None,
+    layout: Any = None,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """The integers from 0 to ``n - 1`` in random order. Made on the CPU: the same everywhere.
+
+    Args:
+        n: how many.
+        generator: where random numbers come from.
+        dtype: the element type.
+        device: where; the CPU, or the device of ``with device(...)``, if None.
+        pin_memory: whether to use page-locked memory of the CPU.
+        out: where to write the result; it is given the result's shape.
+
+    Raises:
+        ValueError: ``n`` is negative, or the type does not hold all of them.
+        TypeError: the type is bool.
+    """
+    check_layout(layout)
+    n = index(n)
+    if n < 0:
+        raise ArgumentError(f"randperm: there are no {n} integers")
+    kind = dtype_of(dtype) if out is None else out.dtype
+    if kind is bool_:
+        raise ElementTypeError(f"randperm: a tensor of {kind!r} holds no permutation")
+    if n - 1 > (kind.maximum if kind.kind != "f" else _PERMUTED.get(kind.name, n)):
+        raise ArgumentError(f"randperm: {kind!r} does not hold all integers from 0 up to but without {n}")
+    if out is not None and device is None:
+        device = out.device
+    place = place_of(current_factory_device() if device is None else device)
+    generator = _generator(generator if n else None, place.device)
+    # Random high bits above the integers themselves: sorted by the former, the latter stand in random order.
+    low = np.uint64((1 << n.bit_length()) - 1)
+    keys = words(*generator.take(n), n, wide=True) & ~low
+    keys |= np.arange(n, dtype=np.uint64)
+    keys.sort()
+    keys &= low
+    made = copied_to(adopt_array(keys.view(np.int64)), place, dtype_of(dtype))
+    return required(into(out, pin_memory_of(made) if pin_memory else made), requires_grad)
+
+
+def rand_like(
+    input: Tensor,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    layout: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
+    """``rand`` with the shape, type and device of another tensor."""
+    return required(
+        uniform_(
+            empty_like(
+                input, dtype=dtype, device=device, layout=layout, pin_memory=pin_memory, memory_format=memory_format
+            )
+        ),
+        requires_grad,
+    )
+
+
+def randn_like(
+    input: Tensor,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    layout: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
+    """``randn`` with the shape, type and device of another tensor."""
+    return required(
+        normal_(
+            empty_like(
+                input, dtype=dtype, device=device, layout=layout, pin_memory=pin_memory, memory_format=memory_format
+            )
+        ),
+        requires_grad,
+    )
+
+
+def randint_like(
+    input: Tensor,
+    *limits: int,
+    low: int | None = None,
+    high: int | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    layout: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
+    """``randint`` with the shape, type and device of another tensor."""
+    first, last = _limits("randint_like", limits, low, high)
+    return required(
+        _integers(
+            empty_like(
+                input, dtype=dtype, device=device, layout=layout, pin_memory=pin_memory, memory_format=memory_format
+            ),
+            first,
+            last,
+            None,
+        ),
+        requires_grad,
+    )
+
+
+def _of_cuda(given: Any = "cuda") -> Generator:
+    return default_generator(place_of(given).device)
+
+
+def _cuda_manual_seed(seed: int) -> None:
+    """Start the current device's generator from ``seed``."""
+    _of_cuda().manual_seed(seed)
+
+
+def _cuda_manual_seed_all(seed: int) -> None:
+    """Start the generators of all CUDA devices from ``seed``."""
+    for ordinal in range(device_count()):
+        default_generator(device(ordinal)).manual_seed(seed)
+
+
+def _cuda_seed() -> None:
+    """Start the current device's generator from a seed that nobody can foretell."""
+    _of_cuda().seed()
+
+
+def _cuda_initial_seed() -> int:
+    """The seed that the current device's generator started from."""
+    return _of_cuda().initial_seed()
+
+
+def get_rng_state(device: Any = "cpu") -> Tensor:
+    """Where a device's default generator stands, as a CPU tensor of bytes, for ``set_rng_state``."""
+    return _of_device(device).get_state()  # type: ignore[no-any-return]
+
+
+def set_rng_state(new_state: Tensor, device: Any = "cpu") -> None:
+    """Let a device's default generator go to where ``get_rng_state`` was called.
+
+    Raises:
+        ValueError: ``new_state`` is no such state.
+    """
+    _of_device(device).set_state(new_state)
+
+
+def _written(state: tuple[int, int]) -> Tensor:
+    return adopt_array(np.array(state, np.uint64).view(np.uint8))
+
+
+def _read(state: Tensor) -> tuple[int, int]:
+    if not isinstance(state, Tensor) or state.dtype is not uint8 or state.numel() != 16 or not state.is_cpu:
+        raise ArgumentError("the state of a generator is a CPU tensor of 16 bytes, from get_state or get_rng_state")
+    seed, counter = np.array(tolist(state), np.uint8).view(np.uint64).tolist()
+    return seed, counter
+
+
+Generator.written, Generator.read = staticmethod(_written), staticmethod(_read)
+
+
+def _of_device(given: Any) -> Generator:
+    return default_generator(place_of(given).device)
+
+
+def _cuda_get_rng_state(device: Any = "cuda") -> Tensor:
+    """Where a CUDA device's generator stands, as a CPU tensor of bytes."""
+    return get_rng_state(device)
+
+
+def _cuda_set_rng_state(new_state: Tensor, device: Any = "cuda") -> None:
+    """Let a CUDA device's generator go to where ``get_rng_state`` was called."""
+    set_rng_state(new_state, device)
+
+
+def _cuda_get_rng_state_all() -> list[Tensor]:
+    """Where the generators of all CUDA devices stand."""
+    return [get_rng_state(ordinal) for ordinal in range(device_count())]
+
+
+def _cuda_set_rng_state_all(new_states: Sequence[Tensor]) -> None:
+    """Let the generators of all CUDA devices go to where ``get_rng_state_all`` was called."""
+    for ordinal, state in enumerate(new_states):
+        set_rng_state(state, ordinal)
+
+
+CUDA_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "get_rng_state": _cuda_get_rng_state,
+    "get_rng_state_all": _cuda_get_rng_state_all,
+    "set_rng_state": _cuda_set_rng_state,
+    "set_rng_state_all": _cuda_set_rng_state_all,
+    "manual_seed": _cuda_manual_seed,
+    "manual_seed_all": _cuda_manual_seed_all,
+    "seed": _cuda_seed,
+    "initial_seed": _cuda_initial_seed,
+}
+"""What ``cuplug.cuda`` has of this module. Without a CUDA device ``manual_seed_all`` does nothing, as in torch."""

@@ -1,0 +1,1 @@
+"""The same elements in another order or several times; diagonals and triangles."""

@@ -1,0 +1,1 @@
+"""Elements gathered and written where a tensor of indices says."""

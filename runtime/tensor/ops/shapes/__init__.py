@@ -1,0 +1,1 @@
+"""The same elements in other shapes: views, reshaping, resizing."""

@@ -1,0 +1,1 @@
+"""Order, ranks, and what occurs how often."""
