@@ -130,6 +130,12 @@ class Header:
         older = self.fields.get("older_events", 0)
         return max(older, 0) if isinstance(older, int) else 0
 
+    def private_segments(self, device: int) -> list[tuple[int, int, str]]:
+        """A device's segments in private pools: address, bytes, and the pool's name."""
+        found = self.fields.get("private_segments")
+        rows = found if isinstance(found, list) else []
+        return [(int(at), int(nbytes), str(name)) for ordinal, at, nbytes, name in rows if ordinal == device]
+
     @property
     def timed(self) -> bool:
         """Whether the events' times are when they happened; else they only keep the order."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ...allocators.sizes import short_size
 from .summarize import DeviceSummary
 
-__all__ = ["Finding", "findings", "state_alone"]
+__all__ = ["LEAK", "Finding", "findings", "state_alone"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,8 @@ def findings(device: DeviceSummary, path: str) -> list[Finding]:
     found: list[Finding] = []
     requested, reserved = device.requested.nbytes, device.reserved.nbytes
     top = device.sites_at_peak[0] if device.sites_at_peak else None
+    if device.growth is not None:
+        found.append(Finding("bad", device.growth.sentence(), LEAK))
     if device.out_of_memory:
         first = device.out_of_memory[0]
         unused = max(first.reserved - first.active, 0)
@@ -65,7 +67,10 @@ def findings(device: DeviceSummary, path: str) -> list[Finding]:
     if reserved and requested:
         ratio = reserved / requested
         line = f"{short_size(reserved)} are reserved from the device at most: {ratio:.2f} for 1 requested."
-        if ratio > 1.15:
+        found += _idle(device)
+        if ratio > 1.15 and device.growth is not None:
+            found.append(Finding("note", line))  # it grows: another allocator only puts the end off
+        elif ratio > 1.15:
             found.append(Finding("bad", line, f"Try other allocators on this history: cuplug-trace advise {path}"))
         else:
             found.append(Finding("good", line))
@@ -83,6 +88,47 @@ def findings(device: DeviceSummary, path: str) -> list[Finding]:
             )
         )
     return found
+
+
+LEAK = (
+    "Drop what is kept there (a list of tensors that still have their graph, say: use .item() or .detach()). A larger "
+    "device or another allocator only puts it off."
+)
+"""What to do about growth."""
+
+
+def _idle(device: DeviceSummary) -> list[Finding]:
+    """For whom it is that memory lies idle when the most is reserved, as far as it serves nobody else."""
+    idle = device.idle_at_peak
+    if idle is None:
+        return []
+    found = []
+    nbytes, streams = idle.elsewhere(device.stream_at_peak)
+    if nbytes > _NOTABLE * device.reserved.nbytes:
+        name = "stream" if streams == 1 else "streams"
+        found.append(
+            Finding(
+                "bad",
+                f"{short_size(nbytes)} lie idle in the pools of {streams} other {name} when the most is reserved: what "
+                "is freed on a stream serves that stream alone.",
+                "Allocate on one stream, and use record_stream where another works with it; or call empty_cache() when "
+                "a stream has done.",
+            )
+        )
+    found += [
+        Finding(
+            "bad" if pool.idle > _NOTABLE * device.reserved.nbytes else "note",
+            f"The private pool {pool.name} keeps {short_size(pool.reserved)}, of which {short_size(pool.idle)} are "
+            "idle when the most is reserved: they serve nothing else while the graph or pool lives.",
+            "Let graphs share a pool (pool=graph.pool()), or capture the largest first.",
+        )
+        for pool in device.pools
+    ]
+    return found
+
+
+_NOTABLE = 0.05
+"""The share of what is reserved from which on idle memory is worth a sentence of its own."""
 
 
 def state_alone(device: DeviceSummary) -> str:

@@ -9,20 +9,16 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
-import numpy.typing as npt
 
 from ...allocators.sizes import short_size
 from ...plugins.tracing.trace_in_memory import Trace
 from .blocks import curves, find_blocks
 from .findings import Finding
+from .growth import rise_of_floor
 from .summarize import Summary
 
 __all__ = ["Job", "Rank", "Spread", "job_of", "rank_of"]
 
-_PARTS = 12
-_WARM_UP, _END = 3, 1
-"""Of so many parts of a history, those left out at its beginning and at its end when growth is looked for."""
-_MOSTLY = 0.75
 _NOTABLE_GROWTH, _NOTABLE_REST = 0.02, 0.1
 _NOTABLE_RATIO, _NOTABLE_SHARE = 1.15, 0.1
 
@@ -154,20 +150,8 @@ def _course(trace: Trace, device: int) -> _Course:
     memory = curves(events, find_blocks(events, completed_apart=trace.completed_apart))
     reserved, active = memory.reserved[begin:end], memory.active[begin:end]
     return _Course(
-        _growth(memory.requested[begin:end]), int(reserved.sum()), int(np.maximum(reserved - active, 0).sum())
+        rise_of_floor(memory.requested[begin:end]), int(reserved.sum()), int(np.maximum(reserved - active, 0).sum())
     )
-
-
-def _growth(requested: npt.NDArray[np.int64]) -> int:
-    """By how much the floor of what is requested rises, from after the warm-up until before the end, if it does so
-    in most parts of the history."""
-    if len(requested) < 4 * _PARTS:
-        return 0
-    floors = np.minimum.reduceat(requested, np.linspace(0, len(requested), _PARTS, endpoint=False).astype(np.int64))
-    kept = floors[_WARM_UP : _PARTS - _END]
-    steps = np.diff(kept)
-    rises = np.count_nonzero(steps > 0) >= _MOSTLY * len(steps)
-    return max(int(kept[-1] - kept[0]), 0) if rises else 0
 
 
 def _others(ranks: Sequence[Rank], one: Rank, figure: Callable[[Rank], float]) -> float:

@@ -20,6 +20,7 @@ from ...allocators.events import EventKind
 from ...plugins.tracing.trace_in_memory import EventArray, Trace
 from .blocks import Blocks, Curves, curves, find_blocks
 from .frame_kinds import kind_of
+from .private_pools import pooled, stream_name
 from .segment_spans import segment_spans
 from .sites import SiteNames
 
@@ -60,6 +61,7 @@ def pack(trace: Trace, device: int) -> Payload:
     """
     own = np.flatnonzero(trace.events["device"] == device)
     events = trace.events[own]
+    events["stream"] = pooled(trace, device, events)
     free = events["nbytes"].copy()  # when an allocation failed: what the device had, negative where nobody knows
     # Beyond these lies nothing but damage, which must not break the arithmetic.
     events["address"] = np.minimum(events["address"], 1 << 62)
@@ -133,7 +135,7 @@ def pack(trace: Trace, device: int) -> Payload:
              trace.name(event["requested"])]
             for place, event in zip(places.tolist(), trace.events[places], strict=True)
         ] if last else [],
-        **_texts(trace, events),
+        **_texts(trace, device, events),
     }  # fmt: skip
     return Payload(meta, text, chunks)
 
@@ -154,7 +156,7 @@ def _sorts(events: EventArray, blocks: Blocks) -> tuple[dict[str, Column], Colum
     return {"requested": of["requested"], "nbytes": of["nbytes"], "stack": stack, "stream": stream}, code
 
 
-def _texts(trace: Trace, events: EventArray) -> dict[str, Any]:
+def _texts(trace: Trace, device: int, events: EventArray) -> dict[str, Any]:
     """Names: streams, frames and what kind each is, stacks as numbers of frames, each stack's site and library."""
     allocated = events["kind"] == EventKind.ALLOCATE
     contexts, streams = np.unique(events["context"][allocated]), np.unique(events["stream"][allocated])
@@ -170,7 +172,7 @@ def _texts(trace: Trace, events: EventArray) -> dict[str, Any]:
         stacks.append([frames[str(frame)] for frame in stack])
         own.append(found.setdefault(names.of(context), len(found)))
     return {
-        "streams": [f"{handle:#x}" for handle in streams.tolist()],
+        "streams": [stream_name(trace, device, handle) for handle in streams.tolist()],
         "frames": list(frames),
         "frame_kinds": kinds,
         "stacks": stacks,

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...allocators.events import EventKind
+from ...allocators.private_streams import names_pool
 from ...plugins.tracing.trace_in_memory import EventArray
 from .blocks import Blocks
 
@@ -51,7 +52,16 @@ class Idle:
     largest: int = 0
     """The longest stretch within one segment, or adjoining pages."""
     by_stream: dict[int, int] | None = None
-    """By the stream of the segments, most first."""
+    """By the stream of the segments, with the number of its private pool, most first."""
+
+    def elsewhere(self, stream: int) -> tuple[int, int]:
+        """What lies idle in segments of other streams than that, and of how many; private pools aside."""
+        others = [nbytes for one, nbytes in (self.by_stream or {}).items() if one != stream and not names_pool(one)]
+        return sum(others), len(others)
+
+    def in_private_pools(self) -> int:
+        """What lies idle in private pools."""
+        return sum(nbytes for stream, nbytes in (self.by_stream or {}).items() if names_pool(stream))
 
 
 def idle_after(events: EventArray, blocks: Blocks, spans: npt.NDArray[Any], place: int) -> Idle | None:
@@ -77,7 +87,7 @@ def idle_after(events: EventArray, blocks: Blocks, spans: npt.NDArray[Any], plac
         largest = max(largest, run, *gaps)
         run, before = (run if low >= high else gaps[-1]), address + nbytes
         idle += free
-        whole += nbytes if low >= high else 0
+        whole += nbytes if low >= high and not names_pool(stream) else 0  # a private pool keeps what it has
         streams[stream] = streams.get(stream, 0) + free
     ranked = dict(sorted(((one, free) for one, free in streams.items() if free), key=lambda item: -item[1]))
     return Idle(idle, whole, largest, ranked)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ...allocators.events import EventKind
+from ...allocators.private_streams import STREAM_BITS
 from ...allocators.served import Served
 from ...plugins.tracing.trace_in_memory import EventArray, Trace
 from .blocks import Blocks, Curves, curves, find_blocks
+from .growth import Growth, growth_of
 from .module_use import ModuleUse, module_uses
+from .private_pools import pool_names, pooled
 from .segment_spans import Idle, idle_after, segment_spans
 from .sites import Site, sites
 
@@ -109,6 +113,15 @@ class Sleep:
 
 
 @dataclass(frozen=True)
+class PoolUse:
+    """A private pool: its free memory serves nothing else. Sizes are bytes, when the most was reserved."""
+
+    name: str
+    reserved: int
+    idle: int
+
+
+@dataclass(frozen=True)
 class Fragmentation:
     """The share of reserved memory that no block uses, blocks that wait for streams counting as used."""
 
@@ -152,6 +165,14 @@ class DeviceSummary:
     """Whether times are known: without them, seconds, lifetimes and means over time mean nothing."""
     has_history: bool = True
     """Whether anything happened: without a history, peaks are those of the one moment that is known."""
+    idle_at_peak: Idle | None = None
+    """What lay idle when the most was reserved, at its least; None where the history tells of no segments."""
+    stream_at_peak: int = 0
+    """The stream that had allocated last by then."""
+    pools: list[PoolUse] = field(default_factory=list)
+    """Private pools, such as those of CUDA graphs."""
+    growth: Growth | None = None
+    """What grows steadily, like a leak; None where nothing does."""
     idle_at_end: Idle | None = None
     """What lay idle in segments when the program ended; None where the history tells of none."""
     knows_reserved: bool = True
@@ -200,6 +221,12 @@ def _of_device(trace: Trace, device: int, top: int) -> DeviceSummary:
     begin, end = np.searchsorted(own, [trace.begin, trace.end]).tolist()
     blocks = find_blocks(events, completed_apart=trace.completed_apart)
     memory = curves(events, blocks)
+    with_pools = events.copy()
+    with_pools["stream"] = pooled(trace, device, events)
+    spans = segment_spans(with_pools)
+    tightest = _tightest(memory)
+    idle = idle_after(with_pools, blocks, spans, tightest)
+    asked = np.flatnonzero(events["kind"][: tightest + 1] == EventKind.ALLOCATE)
     times = (events["time"] - events["time"][0]) / 1e9
     kinds = np.bincount(events["kind"][begin:], minlength=256)
     peak = _peak(memory.requested, times)
@@ -236,7 +263,11 @@ def _of_device(trace: Trace, device: int, top: int) -> DeviceSummary:
         timed=trace.header.timed,
         knows_reserved=any(kinds[kind] for kind in _DRIVER_CALLS) or bool(memory.reserved.any()),
         has_history=trace.has_history(device),
-        idle_at_end=idle_after(events, blocks, segment_spans(events), max(end - 1, 0)),
+        idle_at_peak=idle,
+        stream_at_peak=int(with_pools["stream"][asked[-1]]) if len(asked) else 0,
+        pools=_pools(trace, device, spans, tightest, idle),
+        growth=growth_of(trace, device, blocks, memory.requested, memory.reserved),
+        idle_at_end=idle_after(with_pools, blocks, spans, max(end - 1, 0)),
         sites_at_peak=sites(trace, contexts[at_peak], requested[at_peak], top) if has_stacks else [],
         sites_of_live=sites(trace, contexts[live], requested[live], top) if has_stacks else [],
         modules=module_uses(trace, device),
@@ -271,6 +302,27 @@ def _fragmentation(memory: Curves, times: npt.NDArray[np.float64]) -> Fragmentat
     unused = float((unused_bytes * seconds).sum())
     peak = int(memory.requested.max())
     return Fragmentation(least_unused / most, unused / held if held > 0 else 0.0, most / peak if peak > 0 else 0.0)
+
+
+def _tightest(memory: Curves) -> int:
+    """The event after which, of when the most is reserved, the least of it is unused."""
+    most = np.flatnonzero(memory.reserved == memory.reserved.max())
+    return int(most[(memory.reserved - memory.active)[most].argmin()])
+
+
+def _pools(trace: Trace, device: int, spans: npt.NDArray[Any], place: int, idle: Idle | None) -> list[PoolUse]:
+    held = spans[(spans["from"] <= place) & (spans["until"] > place)]
+    numbers = held["stream"].astype(np.uint64) >> np.uint64(STREAM_BITS)
+    free = (idle.by_stream if idle is not None else None) or {}
+    return [
+        PoolUse(
+            name,
+            int(held["nbytes"][numbers == number].sum()),
+            sum(nbytes for stream, nbytes in free.items() if stream >> STREAM_BITS == number),
+        )
+        for number, name in enumerate(pool_names(trace, device), 1)
+        if (numbers == number).any()
+    ]
 
 
 def _sizes(requested: npt.NDArray[np.int64]) -> list[SizeClass]:

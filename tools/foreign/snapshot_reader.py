@@ -77,6 +77,8 @@ _ROUNDED_KINDS = (EventKind.ALLOCATE, EventKind.FREE, EventKind.FENCE_PASSED)
 def read_snapshot(path: str | os.PathLike[str]) -> Trace:
     """Read a memory snapshot: ``.pickle``, or that compressed with gzip or xz. Nothing in it is executed.
 
+    A list of segments by itself (``torch.cuda.memory_snapshot()``) is read too: the state at one moment.
+
     Raises:
         TraceError: there is no such file, it is damaged, or it is something else.
     """
@@ -91,6 +93,12 @@ def read_snapshot(path: str | os.PathLike[str]) -> Trace:
         raise TraceError(f"{path} is not a PyTorch memory snapshot: it begins with {data[:8]!r}")
     snapshot = safe_pickles.loads(data, path)
     del data
+    if (
+        isinstance(snapshot, list)
+        and snapshot
+        and all(isinstance(one, dict) and "total_size" in one for one in snapshot)
+    ):
+        snapshot = {"segments": snapshot, "device_traces": []}  # torch.cuda.memory_snapshot()
     if not isinstance(snapshot, dict) or not isinstance(snapshot.get("device_traces"), list):
         raise TraceError(
             f"{path} is not a PyTorch memory snapshot: it has no 'device_traces'. Take one with "
@@ -125,6 +133,7 @@ class _Import:
         parts: list[EventArray] = []
         older: list[EventArray] = []
         segments = self._segments()
+        private = list(self._private(segments))
         for device, entries in enumerate(self.snapshot["device_traces"]):
             if not isinstance(entries, list) or device > 254:
                 raise TraceError(f"{self.path} is damaged: the trace of device {device} is not a list")
@@ -150,6 +159,8 @@ class _Import:
         before = np.concatenate(older) if older else np.zeros(0, EVENT_DTYPE)
         settings = self.snapshot.get("allocator_settings")
         fields: dict[str, Any] = {"source": "pytorch", "pytorch": {str(k): str(v) for k, v in _pairs(settings)}}
+        if private:
+            fields["private_segments"] = private
         if not self.timed:
             fields["untimed"] = True
         if len(before):
@@ -187,6 +198,20 @@ class _Import:
         except (TypeError, ValueError, AttributeError):
             raise TraceError(f"{self.path} is damaged: its segments are not as PyTorch writes them") from None
         return found
+
+    def _private(self, segments: dict[int, list[dict[str, Any]]]) -> Iterator[list[Any]]:
+        """The segments in private pools: device, address, bytes, and the pool's name."""
+        for device, held in segments.items():
+            for segment in held:
+                pool = segment.get("segment_pool_id") or (0, 0)
+                try:
+                    if tuple(pool) != (0, 0):
+                        first, second = map(int, pool)
+                        row = [device, int(segment["address"]), int(segment["total_size"])]
+                        if 0 <= row[1] < 1 << 62 and 0 <= row[2] < 1 << 53:
+                            yield [*row, f"graph ({first}, {second})"]
+                except (TypeError, ValueError, KeyError, OverflowError):
+                    raise TraceError(f"{self.path} is damaged: its segments are not as PyTorch writes them") from None
 
     def _before(self, device: int, events: EventArray, segments: list[dict[str, Any]]) -> EventArray:
         try:

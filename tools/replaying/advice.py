@@ -39,6 +39,10 @@ class Advice:
     """What is missing in the trace."""
     problems: dict[str, str] = field(default_factory=dict)
     """Allocators that are not ranked, and why."""
+    verdict: str = ""
+    """What another allocator does not help against, as a sentence; empty where there is nothing of the kind."""
+    private: bool = False
+    """Whether some blocks lie in private pools: memory is then kept that nothing requests."""
     layer: str = ""
     """What holds most at the peak, as a sentence; empty where the history knows no modules."""
 
@@ -107,7 +111,19 @@ def _advice(trace: str, tries: list[ReplayResult], memory: int | None, allocator
     ranking = [one for one in ranking if one.allocator not in problems]
     best = ranking[0] if ranking and not ranking[0].failure else None
     cheaper = _cheaper(best, ranking) if best else None
-    return Advice(trace, memory, past.duration, reference, ranking, cheaper, past.note, problems, past.layer)
+    return Advice(
+        trace,
+        memory,
+        past.duration,
+        reference,
+        ranking,
+        cheaper,
+        past.note,
+        problems,
+        past.verdict,
+        past.private,
+        past.layer,
+    )
 
 
 def _cheaper(best: ReplayResult, ranking: list[ReplayResult]) -> ReplayResult | None:

@@ -7,6 +7,7 @@ that found no memory made PyTorch give back what was idle, and try again (``rele
 from __future__ import annotations
 
 from bisect import bisect_right, insort
+from collections.abc import Container
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +22,12 @@ GIVEN = (EventKind.SEGMENT_RELEASE, EventKind.PAGE_UNMAP)
 Places = npt.NDArray[np.int64]
 
 
-def emptied_caches(events: EventArray) -> tuple[Places, Places]:
+def emptied_caches(events: EventArray, private: Container[int] = ()) -> tuple[Places, Places]:
     """Of one device's events, as PyTorch records them, those with which all that was idle had gone.
+
+    Args:
+        events: one device's, in order.
+        private: the addresses of segments in private pools, which are kept.
 
     Returns:
         Their places, and those of them that a request which found no memory may have caused: an allocation that failed
@@ -52,8 +57,8 @@ def emptied_caches(events: EventArray) -> tuple[Places, Places]:
                 if following == EventKind.OUT_OF_MEMORY or (wanted and before + wanted > most):
                     pressed.append(place)
             began = -1
-        elif kind == EventKind.SEGMENT_RESERVE:
-            segments.come(addresses[place])
+        elif kind == EventKind.SEGMENT_RESERVE and addresses[place] not in private:
+            segments.come(addresses[place], sizes[place])
         elif kind == EventKind.ALLOCATE:
             segments.used(addresses[place], 1)
         elif kind == EventKind.FENCE_PASSED:
@@ -68,9 +73,11 @@ class _Segments:
     def __init__(self) -> None:
         self.idle = 0
         self._starts: list[int] = []
+        self._ends: dict[int, int] = {}
         self._blocks: dict[int, int] = {}
 
-    def come(self, address: int) -> None:
+    def come(self, address: int, nbytes: int) -> None:
+        self._ends[address] = address + nbytes
         if address not in self._blocks:
             insort(self._starts, address)
             self._blocks[address] = 0
@@ -84,7 +91,7 @@ class _Segments:
 
     def used(self, address: int, change: int) -> None:
         place = bisect_right(self._starts, address) - 1
-        if place < 0:
+        if place < 0 or address >= self._ends[self._starts[place]]:
             return
         start = self._starts[place]
         before = self._blocks[start]

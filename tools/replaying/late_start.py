@@ -17,6 +17,7 @@ from ...allocators.events import EventKind
 from ...allocators.statistics import SMALL_BLOCK
 from ...plugins.selection import parse_selection
 from ...plugins.tracing.trace_in_memory import Trace
+from ..analysis.private_pools import pooled
 from .program import Program
 
 __all__ = ["as_recorded", "held_at_start", "is_pytorchs_own"]
@@ -56,6 +57,8 @@ def _from_recorded_segments(program: Program, trace: Trace) -> Program | None:
     """
     older = trace.events[: trace.begin]
     older = older[older["device"] == program.device]
+    older = older.copy()
+    older["stream"] = pooled(trace, program.device, older)
     segments = np.sort(older[older["kind"] == EventKind.SEGMENT_RESERVE], order="address")
     if not len(segments):
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ..analysis.candidates import REFERENCE
 from .one_replay import Work, history, run
 from .replayer import ReplayResult
 
@@ -75,6 +76,8 @@ def fit_each(work: FitWork) -> list[Fit]:
     """
     past = history(work.trace)
     programs = past.programs_for(work.allocator, None, work.device)
+    if past.private and work.allocator == REFERENCE:
+        return []  # it keeps no memory for the graphs whose pools these are
     if past.state:
         why = past.state
         return [Fit(work.allocator, 0, STEP, 0, 0, 0, why, work.trace, past.note, one.device) for one in programs]

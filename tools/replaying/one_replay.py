@@ -11,8 +11,11 @@ from typing import Any
 from ...allocators.upstreams import LimitedUpstream
 from ...allocators.upstreams.null import NullUpstream
 from ...plugins.manager import default_manager
+from ...plugins.tracing.trace_in_memory import Trace
 from ...runtime.drivers.device_upstream import DeviceUpstream
-from ..analysis.findings import state_alone
+from ..analysis.blocks import curves, find_blocks
+from ..analysis.findings import LEAK, state_alone
+from ..analysis.growth import growth_of
 from ..analysis.module_use import layer_at_peak
 from ..analysis.summarize import summarize
 from ..console import UsageError
@@ -75,6 +78,10 @@ class History:
     """The most bytes that one device then held."""
     state: str = ""
     """What can be said where nothing happens, and only the state at one moment is known, as a sentence."""
+    verdict: str = ""
+    """What another allocator does not help against: growth. Empty where there is none."""
+    private: bool = False
+    """Whether some blocks lie in private pools."""
     has_times: bool = True
     """Whether the times are known, rather than only the order."""
     layer: str = ""
@@ -138,8 +145,20 @@ def _read(path: str) -> History:
     return History(
         programs, times - times[0], trace.note, as_recorded(programs, trace), held_at_start(trace),
         "" if trace.has_history() else " ".join(map(state_alone, summarize(trace).devices)),
-        trace.header.timed, layer_at_peak(trace),
+        _verdict(trace), bool(trace.header.fields.get("private_segments")), trace.header.timed, layer_at_peak(trace),
     )  # fmt: skip
+
+
+def _verdict(trace: Trace) -> str:
+    told = []
+    for device in trace.devices:
+        events = trace.events[trace.events["device"] == device]
+        blocks = find_blocks(events, completed_apart=trace.completed_apart)
+        memory = curves(events, blocks)
+        growth = growth_of(trace, device, blocks, memory.requested, memory.reserved)
+        if growth is not None:
+            told.append(f"{growth.sentence()} {LEAK}")
+    return " ".join(told)
 
 
 def run(work: Work) -> Outcome:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ...allocators.events import EventKind
 from ...plugins.tracing.trace_in_memory import Trace
+from ..analysis.private_pools import pooled
 from .emptied_caches import GIVEN, emptied_caches
 
 __all__ = ["Program", "decode"]
@@ -67,9 +68,12 @@ def decode(trace: Trace) -> list[Program]:
 def _decode_device(trace: Trace, device: int, last: int) -> Program:
     own = np.flatnonzero(trace.events["device"] == device)
     emptied = pressed = own[:0]
+    private = trace.header.private_segments(device) if "private_segments" in trace.header.fields else ()
     completed_apart = trace.completed_apart  # so it is PyTorch's
     if completed_apart and np.isin(trace.events["kind"][own], GIVEN).any():
-        emptied, pressed = (own[places] for places in emptied_caches(trace.events[own]))
+        emptied, pressed = (
+            own[places] for places in emptied_caches(trace.events[own], {address for address, *_ in private})
+        )
     elif not completed_apart:
         emptied = own[trace.events["kind"][own] == EventKind.EMPTY_CACHE]
     wanted = (
@@ -93,6 +97,10 @@ def _decode_device(trace: Trace, device: int, last: int) -> Program:
     where = np.concatenate([ends[ended] * 2, lost[cut] * 2, asks * 2 + 1, asks[again] * 2 + 1])
     steps = np.concatenate([-number_at[ended], -number_at[cut], numbers, -numbers[again]])
     asked = places[asks]
+    streams = trace.events["stream"]
+    if private:
+        streams = streams.copy()
+        streams[own] = pooled(trace, device, trace.events[own])
     where = np.concatenate([(places * 2)[where >> 1] + (where & 1), emptied * 2 + 1])
     steps = np.concatenate([steps, np.zeros(len(emptied), np.int64)])
     order = np.argsort(where, kind="stable")
@@ -102,7 +110,7 @@ def _decode_device(trace: Trace, device: int, last: int) -> Program:
         device,
         steps,
         trace.events["requested"][asked].astype(np.int64),
-        trace.events["stream"][asked].astype(np.uint64),
+        streams[asked].astype(np.uint64),
         events,
         len(own) - int(np.searchsorted(own, trace.begin)),
         unmatched + len(cut),

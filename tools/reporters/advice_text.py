@@ -39,6 +39,7 @@ def advice_as_dict(advice: Advice) -> dict[str, object]:
         "tried": [{**_figures(result), "risk": _risk(result, advice)} for result in advice.ranking],
         "left_out": advice.problems,
         "reference": _figures(advice.reference),
+        **({"verdict": advice.verdict} if advice.verdict else {}),
         **({"layer": advice.layer} if advice.layer else {}),
     }
 
@@ -71,7 +72,7 @@ def print_advice(advice: Advice, console: Console) -> None:
     for allocator, problem in advice.problems.items():
         print_paragraph(console, f"{allocator} {problem}")
     best = advice.best
-    if not reference.failure:
+    if not reference.failure and not advice.private:
         spent, part = driver_time(reference.driver_time_us, reference.run_seconds)
         print_paragraph(
             console,
@@ -80,6 +81,8 @@ def print_advice(advice: Advice, console: Console) -> None:
             f"for every block (direct) would come to {size(reference.peak_reserved_bytes)}, and take "
             f"{spent} in the driver{f' ({part} of the run)' if reference.run_seconds else ''}.",
         )
+    if advice.verdict:
+        print_paragraph(console, advice.verdict, style="red")
     if advice.layer:
         print_paragraph(console, advice.layer)
     print_paragraph(console, ESTIMATED if reference.run_seconds else ESTIMATED_ALONE)
@@ -191,6 +194,8 @@ def _risk(result: ReplayResult, advice: Advice) -> str:
         return "runs out of memory" if result.out_of_memory_events else "fails"
     if advice.memory is None:
         return "no limit given"
+    if advice.verdict:
+        return "high: what is live grows"
     spare = 1 - result.peak_reserved_bytes / advice.memory
     return f"{'high' if spare < _TIGHT else 'low'}: {share(spare)} spare"
 

@@ -73,6 +73,10 @@ def _print_device(device: DeviceSummary, console: Console) -> None:
         _print_streams(device, console)
     if len(device.libraries) > 1:
         _print_libraries(device, console)
+    for pool in device.pools:
+        print_paragraph(console, f"private pool {pool.name}: {size(pool.reserved)}, {size(pool.idle)} of it idle")
+    if device.growth is not None:
+        print_paragraph(console, device.growth.sentence(), style="red")
     if device.sites_at_peak:
         title = f"Call sites of what is held at the peak ({size(device.requested.nbytes)})"
         _print_sites(title, device.sites_at_peak, console)

@@ -1,0 +1,118 @@
+"""Growth is told from fragmentation, and idle memory is put down to the streams and pools that keep it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cuplug.tools.analysis.findings import Finding, findings
+from cuplug.tools.analysis.summarize import summarize
+from cuplug.tools.foreign.load import load
+
+from ..conftest import Command
+from ..made_snapshots import BASE, MIB, MadeSnapshot, saved, snapshot_of
+
+KEEP = (("predict", "/home/u/evaluate.py", 31), ("<module>", "/home/u/evaluate.py", 60))
+WORK = (("forward", "/home/u/model.py", 10), ("<module>", "/home/u/evaluate.py", 60))
+
+
+def steps(count: int, *, keeps: bool) -> MadeSnapshot:
+    """Steps of 60 MiB, of which each keeps 9 MiB, or frees what the step before has left."""
+    made = MadeSnapshot()
+    made.reserve(BASE, 64 * MIB)
+    for step in range(count):
+        made.allocate(BASE, 60 * MIB, *WORK)
+        at = BASE + (1 + step) * 128 * MIB
+        made.reserve(at, 20 * MIB)
+        made.allocate(at, 9 * MIB, *KEEP)
+        if step and not keeps:
+            made.free(at - 128 * MIB)
+        made.free(BASE)
+    return made
+
+
+def found(path: Path) -> list[Finding]:
+    (device,) = summarize(load(path)).devices
+    return findings(device, str(path))
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_a_leak_is_growth_by_so_much_a_step_and_no_fragmentation(command: Command, tmp_path: Path) -> None:
+    path = saved(tmp_path / "leak.pickle", snapshot_of(steps(100, keeps=True)))
+    first = found(path)[0]
+    assert first.kind == "bad"
+    assert "grows steadily, by 9.00 MiB a step, for 100 steps, asked for at predict (evaluate.py:31)" in first.what
+    assert "another allocator only puts it off" in first.do
+    assert not any("Try other allocators" in one.do for one in found(path))
+    assert "by 9.00 MiB a step" in flat(command("summary", path).stdout)
+    told = flat(command("advise", path, "--memory", "8GiB").stdout)
+    assert "by 9.00 MiB a step" in told
+    assert "low:" not in told
+    assert "by 9.00 MiB a step" in json.loads(command("advise", path, "--json").stdout)["verdict"]
+
+
+def test_what_comes_and_goes_is_no_leak(command: Command, tmp_path: Path) -> None:
+    path = saved(tmp_path / "steady.pickle", snapshot_of(steps(100, keeps=False)))
+    assert not any("grows" in one.what for one in found(path))
+    assert "grows" not in command("advise", path).stdout
+
+
+def test_a_known_device_says_after_how_many_steps_it_is_full(tmp_path: Path) -> None:
+    made = steps(100, keeps=True)
+    made.entry("oom", 0, 60 * MIB, device_free=90 * MIB)
+    path = saved(tmp_path / "leak.pickle", snapshot_of(made))
+    assert any("The device is full after 10 more." in one.what for one in found(path))
+
+
+def test_what_lies_idle_for_other_streams_is_told(tmp_path: Path) -> None:
+    made = MadeSnapshot()
+    for number in range(12):
+        at = BASE + number * 4096 * MIB
+        made.reserve(at, 2048 * MIB, stream=1000 + number)
+        made.allocate(at, 2048 * MIB, stream=1000 + number)
+        made.free(at)
+    path = saved(tmp_path / "streams.pickle", snapshot_of(made))
+    assert any("22.00 GiB lie idle in the pools of 11 other streams" in one.what for one in found(path))
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Path:
+    """4 GiB freed in a graph's pool, then 4 GiB outside of it."""
+    made = MadeSnapshot()
+    made.reserve(BASE, 4096 * MIB, pool=(0, 1))
+    made.allocate(BASE, 4096 * MIB)
+    made.free(BASE)
+    made.reserve(BASE + 8192 * MIB, 4096 * MIB)
+    made.allocate(BASE + 8192 * MIB, 4096 * MIB)
+    return saved(tmp_path / "graph.pickle", snapshot_of(made))
+
+
+@pytest.mark.parametrize("allocator", ["caching:preset=torch", "caching", "expandable"])
+def test_a_graphs_pool_serves_nothing_else_in_replays_and_fit(command: Command, graph: Path, allocator: str) -> None:
+    (result,) = json.loads(command("replay", graph, "-a", allocator, "--json").stdout)
+    assert result["peak_reserved_bytes"] == 8192 * MIB
+    (fit,) = json.loads(command("fit", graph, "-a", allocator, "--json").stdout)
+    assert fit["least"] == 8192 * MIB
+
+
+def test_a_graphs_pool_has_a_name_and_what_it_keeps_is_told(command: Command, graph: Path) -> None:
+    what = "The private pool graph (0, 1) keeps 4.00 GiB, of which 4.00 GiB are idle"
+    assert any(what in one.what for one in found(graph))
+    told = flat(command("summary", graph).stdout)
+    assert "private pool graph (0, 1): 4.00 GiB, 4.00 GiB of it idle" in told
+    assert "empty_cache() would give back 0 B" in told
+    advice = command("advise", graph).stdout
+    assert "No allocator can reserve less" not in advice
+
+
+def test_a_pickled_list_of_segments_is_the_state_at_one_moment(command: Command, graph: Path, tmp_path: Path) -> None:
+    segments = load(graph).kept["segments"]
+    path = saved(tmp_path / "segments.pickle", segments)
+    told = flat(command("summary", path).stdout)
+    assert "At that moment" in told
+    assert "requested by the program 4294967296" in told
+    assert "graph (0, 1)" in told

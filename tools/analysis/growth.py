@@ -1,0 +1,135 @@
+"""Whether what a program holds grows steadily: what a leak looks like. Computes only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ...allocators.events import EventKind
+from ...allocators.sizes import short_size
+from ...plugins.tracing.trace_in_memory import Trace
+from .blocks import Blocks
+from .sites import NO_STACK, SiteNames
+
+__all__ = ["Growth", "growth_of", "rise_of_floor"]
+
+_PARTS = 12
+_WARM_UP, _END = 3, 1
+"""Of so many parts of a history, those left out at its beginning and at its end when growth is looked for."""
+_MOSTLY = 0.75
+_NOTABLE = 0.02
+"""The share of the peak that growth must reach to be told."""
+_FEWEST = 8
+"""What is kept fewer times than this is no steady growth."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Memory that is kept again and again. Sizes are bytes."""
+
+    nbytes: int
+    """Kept over the whole history at that site."""
+    times: int
+    """How often."""
+    where: str
+    """The call site; empty where there are no call stacks."""
+    seconds: float
+    """From the first time to the last; 0 where that is not known."""
+    stepwise: bool = False
+    """Whether something else is asked for as often: a step of the program then keeps it once."""
+    room: int | None = None
+    """What the device had left at its peak; None where that is not known."""
+
+    @property
+    def each(self) -> int:
+        """Bytes kept each time, on average."""
+        return self.nbytes // max(self.times, 1)
+
+    def sentence(self) -> str:
+        """What was found."""
+        where = f", asked for at {self.where}" if self.where else ""
+        pace = ""
+        if self.seconds > 0 and not self.stepwise:
+            pace = f", {short_size(int(self.nbytes / self.seconds * 60))} a minute"
+        full = ""
+        if self.room is not None and self.each:
+            full = f" The device is full after {self.room // self.each} more."
+        step = f"a step, for {self.times} steps" if self.stepwise else f"each time, {self.times} times"
+        return (
+            f"What is live grows steadily, by {short_size(self.each)} {step}{where}: {short_size(self.nbytes)} in "
+            f"all{pace}. That is a leak, unless it is meant to be kept.{full}"
+        )
+
+
+def rise_of_floor(requested: npt.NDArray[np.int64]) -> int:
+    """By how much the floor of what is requested rises, from after the warm-up until before the end, if it does so
+    in most parts of the history."""
+    if len(requested) < 4 * _PARTS:
+        return 0
+    floors = np.minimum.reduceat(requested, np.linspace(0, len(requested), _PARTS, endpoint=False).astype(np.int64))
+    kept = floors[_WARM_UP : _PARTS - _END]
+    steps = np.diff(kept)
+    rises = np.count_nonzero(steps > 0) >= _MOSTLY * len(steps)
+    return max(int(kept[-1] - kept[0]), 0) if rises else 0
+
+
+def growth_of(
+    trace: Trace, device: int, blocks: Blocks, requested: npt.NDArray[np.int64], reserved: npt.NDArray[np.int64]
+) -> Growth | None:
+    """The site that keeps most again and again, if what one device holds grows steadily. None if it does not.
+
+    Args:
+        trace: the history.
+        device: the device's ordinal.
+        blocks: its allocations.
+        requested: bytes requested after each of its events.
+        reserved: bytes reserved after each.
+    """
+    own = np.flatnonzero(trace.events["device"] == device)
+    events = trace.events[own]
+    begin, end = np.searchsorted(own, [trace.begin, trace.end]).tolist()
+    rise = rise_of_floor(requested[begin:end])
+    if rise <= _NOTABLE * int(requested.max(initial=0)):
+        return None
+    kept = ((blocks.freed < 0) | (blocks.freed >= end)) & (blocks.allocated >= begin)
+    places = blocks.allocated[kept]
+    names = SiteNames(trace)
+    contexts, which = np.unique(events["context"][places], return_inverse=True)
+    of_site: dict[str, list[int]] = {}
+    for number, context in enumerate(contexts.tolist()):
+        of_site.setdefault(names.of(context), []).append(number)
+    found: list[tuple[int, str, npt.NDArray[np.int64]]] = []
+    for name, numbers in of_site.items():
+        mine = places[np.isin(which, numbers)]
+        parts = np.minimum((mine - begin) * _PARTS // max(end - begin, 1), _PARTS - 1)
+        steady = len(np.unique(parts)) >= _MOSTLY * _PARTS
+        if steady and len(mine) >= _FEWEST:
+            found.append((int(events["requested"][mine].sum()), name, mine))
+    if not found:
+        return None
+    nbytes, name, mine = max(found, key=lambda one: one[0])
+    if nbytes < rise / 4:
+        return None
+    times = events["time"][mine]
+    seconds = float(times[-1] - times[0]) / 1e9 if trace.header.timed else 0.0
+    every = np.unique(events["context"][blocks.allocated], return_counts=True)[1]
+    others = [names.of(context) != name for context in np.unique(events["context"][blocks.allocated]).tolist()]
+    stepwise = bool((abs(every[others] - len(mine)) <= 1).any())
+    where = "" if name == NO_STACK else name
+    return Growth(nbytes, len(mine), where, seconds, stepwise, _room(trace, device, reserved))
+
+
+def _room(trace: Trace, device: int, reserved: npt.NDArray[np.int64]) -> int | None:
+    """What the device had left at the peak of what is reserved, where the history tells."""
+    most = int(reserved.max(initial=0))
+    for entry in trace.header.devices:
+        total = entry.get("total_memory")
+        if entry.get("ordinal") == device and isinstance(total, int) and total > 0:
+            return max(total - most, 0)
+    own = trace.events[trace.events["device"] == device]
+    failed = np.flatnonzero(own["kind"] == EventKind.OUT_OF_MEMORY)
+    if len(failed) and own["nbytes"][failed[-1]] >= 0:
+        return max(int(reserved[failed[-1]]) + int(own["nbytes"][failed[-1]]) - most, 0)
+    return None
