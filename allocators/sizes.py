@@ -15,10 +15,11 @@ _SIZE = re.compile(r"\s*(\d+(?:_\d+)*(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
 
 def parse_size(text: str) -> int:
     """The bytes that ``text`` means: ``512``, ``64KiB``, ``2MiB``, ``1.5GiB``; ``K``, ``M``, ``G``, ``T`` are binary
-    too, ``KB`` and its kin decimal. Case does not matter.
+    too, ``KB`` and its kin decimal. Case does not matter. Sizes as PyTorch prints them (``23.69 GiB``) are the nearest
+    whole number of bytes.
 
     Raises:
-        ValueError: it is no size, or no whole number of bytes.
+        ValueError: it is no size, or a fraction of a byte.
     """
     match = _SIZE.fullmatch(text)
     unit = _UNITS.get(match[2].lower()) if match else None
@@ -26,9 +27,9 @@ def parse_size(text: str) -> int:
         raise ValueError(f"{text!r} is not a size in bytes; write for example 512, 64KiB, 2MiB or 1.5GiB")
     digits = match[1].replace("_", "")
     nbytes = float(digits) * unit if "." in digits else int(digits) * unit
-    if nbytes != int(nbytes):
+    if unit == 1 and nbytes != int(nbytes):
         raise ValueError(f"{text!r} is not a whole number of bytes")
-    return int(nbytes)
+    return round(nbytes)
 
 
 def short_size(nbytes: float) -> str:

@@ -107,7 +107,7 @@ function axes(g, W, H, ratio, most, start, end, unit) {
   }
 }
 
-// One band for each large block, in the order of their allocation; below them, all the small ones together.
+// One band for each large block, in the order of their allocation; below them, those thinner than a pixel together, by colour.
 function drawTimeline(canvas, view, detail, start, end, options) {
   const { context: g, W, H, ratio } = prepared(canvas), left = Math.round(LEFT * ratio), below = Math.round(BELOW * ratio);
   const w = W - left, h = H - below;
@@ -122,9 +122,20 @@ function drawTimeline(canvas, view, detail, start, end, options) {
   const blocks = detail || view.overviewBlocks, o = view.o;
   const pixels = new Uint32Array(w * h), base = rgba(options.dark ? "#4b5563" : "#b6bec9"), shown = (canvas.shown = { left, w, h, ratio, most, start, end, at: options.at, columns: null });
   const threshold = most / h, finds = options.finds, perPixel = h / most, across = options.across;
-  const large = [];
-  for (let b = 0; b < blocks.n; b++)
-    if (o.sort_requested[blocks.sort[b]] >= threshold && blocks.begun[b] <= end && blocks.gone[b] >= start) large.push(b);
+  const large = [], thin = new Map(); // by colour: how the bytes of blocks thinner than a pixel change from column to column
+  const column = (time) => Math.min(Math.max(Math.ceil(across(time) * w - 0.5), 0), w);
+  for (let b = 0; b < blocks.n; b++) {
+    if (blocks.begun[b] > end || blocks.gone[b] < start) continue;
+    const bytes = o.sort_requested[blocks.sort[b]];
+    if (bytes >= threshold) { large.push(b); continue; }
+    let code = options.colours.of(blocks, b);
+    if (finds && !finds(blocks, b)) code = dim(code, options.dark);
+    if (!thin.has(code)) thin.set(code, new Float64Array(w + 1));
+    const changes = thin.get(code);
+    changes[column(blocks.begun[b])] += bytes;
+    changes[column(blocks.gone[b])] -= bytes;
+  }
+  const held = new Map([...thin.keys()].map((code) => [code, 0]));
   if (!detail) large.sort((p, q) => blocks.begun[p] - blocks.begun[q]);
   const placed = (shown.columns = new Array(w));
   let live = [], next = 0;
@@ -137,8 +148,14 @@ function drawTimeline(canvas, view, detail, start, end, options) {
     let at = Math.max((detail ? requested.most[x] : Math.min(requested.most[x], Math.max(requested.least[x], sum))) - sum, 0);
     const low = Math.min(Math.round(at * perPixel), h);
     const small = finds ? dim(base, options.dark) : base;
-    for (let r = 0; r < low; r++) pixels[(h - 1 - r) * w + x] = small;
-    const column = (placed[x] = []);
+    let row = 0, upTo = 0;
+    for (const [code, changes] of thin) { // together, each pixel in the colour of what most of its bytes are
+      held.set(code, held.get(code) + changes[x]);
+      upTo += held.get(code);
+      for (const edge = Math.min(Math.round(upTo * perPixel), low); row < edge; row++) pixels[(h - 1 - row) * w + x] = code;
+    }
+    for (; row < low; row++) pixels[(h - 1 - row) * w + x] = small;
+    const placedHere = (placed[x] = []);
     for (const b of live) {
       const from = Math.min(Math.round(at * perPixel), h);
       at += o.sort_requested[blocks.sort[b]];
@@ -148,7 +165,7 @@ function drawTimeline(canvas, view, detail, start, end, options) {
       if (finds && !finds(blocks, b)) code = dim(code, options.dark);
       if (blocks.id[b] === options.pinned) code = 0xff2222cc;
       for (let r = from; r < to; r++) pixels[(h - 1 - r) * w + x] = r === to - 1 && to - from > 3 ? dim(code, options.dark) : code;
-      column.push(b, from, to);
+      placedHere.push(b, from, to);
     }
   }
   g.putImageData(new ImageData(new Uint8ClampedArray(pixels.buffer), w, h), left, 0);

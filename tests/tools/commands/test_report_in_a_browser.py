@@ -26,6 +26,7 @@ from cuplug.tools.foreign.load import load
 from cuplug.tools.reporters.report_html import shown_devices, write_report
 
 from ..conftest import Command
+from ..made_snapshots import BASE, MIB, MadeSnapshot, saved, snapshot_of
 from .browser import CHROMIUM, Browser
 from .test_report import STACKS, count_by_line_at_the_peak, written
 
@@ -505,3 +506,24 @@ def test_screenshots_for_the_documentation(
     browser.run("document.querySelector('#flame').closest('section').scrollIntoView()")
     browser.settle()
     browser.screenshot(folder / "report-flame.png")
+
+
+def test_blocks_thinner_than_a_pixel_are_coloured_by_what_most_bytes_are(chromium: Browser, tmp_path: Path) -> None:
+    made = MadeSnapshot()
+    for number in range(1200):
+        kind = number * 7 // 1200  # seven lines of the program, one after the other
+        at = BASE + number * 64 * MIB
+        made.reserve(at, 46 * MIB)
+        made.allocate(at, 45 * MIB, (f"block{kind}", "/home/u/model.py", 10 + kind))
+    page = written(saved(tmp_path / "thin.pickle", snapshot_of(made)), tmp_path / "thin.html")
+    browser = opened(chromium, page)
+    coloured = browser.run(
+        "(() => { const c = document.getElementById('timeline-0'), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;"
+        " const counts = {}; for (let i = 0; i < d.length; i += 4) { const v = d[i] << 16 | d[i+1] << 8 | d[i+2];"
+        " if (d[i+3] === 255) counts[v] = (counts[v] || 0) + 1 } return Object.entries(counts).filter((e) => e[1] > 2000).map((e) => Number(e[0])) })()"
+    )
+    keys = browser.run("[...document.querySelectorAll('#legend .key')].map((k) => k.textContent)")
+    assert sum("model.py" in key for key in keys) == 7
+    wanted = {int(colour, 16) for colour in browser.run("CATEGORIES.slice(0, 7).map((c) => c.slice(1))")}
+    assert wanted <= set(coloured)
+    assert browser.errors == []
