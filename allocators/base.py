@@ -162,7 +162,7 @@ class Allocator(ABC):
             self._unlisted = True
             raise
         if block.streams or self.frees_at_once:
-            self._settle_soon()
+            self._poll_soon()
         elif observation.observers and not self._lock.is_mine():
             observation.deliver()
 
@@ -495,7 +495,7 @@ class Allocator(ABC):
         self._torn = False
         return result
 
-    def _settle_soon(self) -> None:
+    def _poll_soon(self) -> None:
         """Do at once, unless a thread is inside, what the next operation would do first."""
         if self._closed is not None or self._lock.is_mine() or self._observation.is_observing:
             return

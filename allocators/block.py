@@ -24,12 +24,22 @@ class Block:
     """
 
     __slots__ = (
-        "__weakref__", "address", "allocator", "fences", "live", "nbytes", "orphan", "place", "requested", "stream",
-        "streams", "waiting",
+        "__weakref__",
+        "address",
+        "allocator",
+        "fences",
+        "kept",
+        "live",
+        "nbytes",
+        "orphan",
+        "requested",
+        "stream",
+        "streams",
+        "waiting",
     )  # fmt: skip
 
     def __init__(
-        self, allocator: Issuer, address: int, nbytes: int, requested: int, stream: int, place: Any = None
+        self, allocator: Issuer, address: int, nbytes: int, requested: int, stream: int, kept: Any = None
     ) -> None:
         self.allocator = allocator
         self.address = address
@@ -49,7 +59,7 @@ class Block:
         """What it waits for once it is freed, each with its key: the stream, or the fence of a destroyed stream."""
         self.waiting = False
         """Whether it was freed and waits behind ``fences``."""
-        self.place = place
+        self.kept = kept
         """Whatever the strategy keeps with the block: the segment that it lies in, for example."""
 
     def __int__(self) -> int:

@@ -26,7 +26,7 @@ _ROUND = 2 * _MIB
 _SMALL_SEGMENT = 2 * _MIB
 _LEAST_SEGMENT, _MOST_SEGMENT, _SEGMENTS_OF_ALL = 8 * _MIB, 64 * _MIB, 48
 _LEAST_SEGMENT_BELOW_PEAK = 64 * _MIB
-_SETTLED_EXCESS, _EXCHANGED, _SETTLED_EXCESS_THEN = 256, 8, 20
+_GRANTED_EXCESS, _EXCHANGED, _GRANTED_EXCESS_THEN = 256, 8, 20
 """What repeats may take so small a part of the peak more, to come to rest, until so many segments have been given back;
 then so small a part."""
 _SPARE_TIMES, _RATION_KEPT = 8, 60
@@ -163,8 +163,8 @@ class CachingAllocator(Allocator):
         return pool.take(piece, nbytes) if piece is not None else self._grow(pool, nbytes)
 
     def _free(self, block: Block) -> None:
-        segment = block.place
-        segment.place.put(block.address, block.nbytes, segment)
+        segment = block.kept
+        segment.kept.put(block.address, block.nbytes, segment)
 
     def _add_pool(self, stream: int, *, small: bool) -> Pool:
         rules = Rules(ALIGNMENT, spare_idle=not self._follows_torch) if small else self._large_rules
@@ -208,8 +208,8 @@ class CachingAllocator(Allocator):
         raise OutOfMemoryError(f"upstream has no {nbytes} bytes left")
 
     def _take_new(self, address: int, pool: Pool, nbytes: int) -> tuple[HeldMemory, int, int]:
-        if self._ledger.reserved > self._most_reserved + self._recurrence.settled:
-            self._most_reserved = self._ledger.reserved - self._recurrence.settled
+        if self._ledger.reserved > self._most_reserved + self._recurrence.granted:
+            self._most_reserved = self._ledger.reserved - self._recurrence.granted
         return pool.take(pool.add(self._held[address]), nbytes)
 
     def _try_reserve(self, nbytes: int, pool: Pool) -> int | None:
@@ -248,13 +248,13 @@ class CachingAllocator(Allocator):
     def _make_room(self, nbytes: int) -> None:
         """Give idle segments back until ``nbytes`` more stay below the peak, as far as the ration goes.
 
-        What is little more than that, for a program that repeats itself, settles it instead.
+        What is little more than that, for a program that repeats itself, grants it instead.
         """
-        excess = self._ledger.reserved + nbytes - self._most_reserved - self._recurrence.settled
+        excess = self._ledger.reserved + nbytes - self._most_reserved - self._recurrence.granted
         if excess <= 0:
             return
-        if self._may_settle(excess):
-            self._recurrence.settled += excess
+        if self._may_exceed(excess):
+            self._recurrence.granted += excess
             return
         leaving: list[HeldMemory] = []
         allowed = self._ration.left(self._allocations)
@@ -267,12 +267,12 @@ class CachingAllocator(Allocator):
         self._recurrence.exchanged += len(leaving)
         self._give_back(leaving)
 
-    def _may_settle(self, nbytes: int) -> bool:
+    def _may_exceed(self, nbytes: int) -> bool:
         """Whether to reserve ``nbytes`` more beyond the peak, for a program that repeats itself."""
-        settled = self._recurrence.settled + nbytes
-        if settled > self._most_reserved // _SETTLED_EXCESS_THEN or not self._recurrence.repeats():
+        granted = self._recurrence.granted + nbytes
+        if granted > self._most_reserved // _GRANTED_EXCESS_THEN or not self._recurrence.repeats():
             return False
-        if settled <= self._most_reserved // _SETTLED_EXCESS:
+        if granted <= self._most_reserved // _GRANTED_EXCESS:
             return True
         return self._recurrence.exchanged >= _EXCHANGED and self._recurrence.repetitions() > 0
 
@@ -349,12 +349,12 @@ class CachingAllocator(Allocator):
         """Wait for the work queued on ``segments``, idle ones, and give them back. Returns their bytes."""
         waited = set()
         for segment in segments:
-            pool = segment.place
+            pool = segment.kept
             if id(pool) not in waited:
                 waited.add(id(pool))
                 (pool.fence or self.upstream.fence(pool.stream)).wait()
         for segment in segments:
-            pool = segment.place
+            pool = segment.kept
             self._release(segment.address, segment.nbytes, small=pool.small, stream=pool.stream)
             pool.remove(segment)
         return sum(segment.nbytes for segment in segments)
@@ -370,7 +370,7 @@ class CachingAllocator(Allocator):
         excess = self._ledger.reserved - int(self.garbage_collection_threshold * limit)
         idle = [segment for segment in self._idle() if not segment.small] if excess > 0 else []
         while excess > 0 and idle:
-            ages = {id(segment): segment.place.age(segment) for segment in idle}
+            ages = {id(segment): segment.kept.age(segment) for segment in idle}
             average = sum(ages.values()) // len(idle)
             leaving: list[HeldMemory] = []
             for segment in idle:
@@ -426,7 +426,7 @@ class CachingAllocator(Allocator):
     def _segments(self) -> Iterator[Segment]:
         infos: dict[int, list[BlockInfo]] = {address: [] for address in self._held}
         for block in self._in_use.values():
-            infos[block.place.address].append(self._state(block))
+            infos[block.kept.address].append(self._state(block))
         for pool in self._every_pool():
             for nbytes, address, segment, _ in pool.pieces():
                 infos[segment.address].append(BlockInfo(address, nbytes, 0, "inactive"))
@@ -438,16 +438,16 @@ class CachingAllocator(Allocator):
 
     def _recover(self) -> None:
         for segment in self._held.values():
-            if segment.place is None:  # taken from upstream, and not yet in a pool
+            if segment.kept is None:  # taken from upstream, and not yet in a pool
                 key = segment.stream, segment.small
-                segment.place = self._pools.get(key) or self._add_pool(segment.stream, small=segment.small)
+                segment.kept = self._pools.get(key) or self._add_pool(segment.stream, small=segment.small)
         self._pools = {key: pool for key, pool in self._pools.items() if pool.fence is None}
-        pools = {id(segment.place): segment.place for segment in self._held.values()}
+        pools = {id(segment.kept): segment.kept for segment in self._held.values()}
         self._ownerless = [pool for pool in pools.values() if pool.fence is not None]
         blocks = sorted(self._in_use.values(), key=int)
         for pool in self._every_pool():
-            segments = [segment for segment in self._held.values() if segment.place is pool]
-            pool.recover(segments, (block for block in blocks if block.place.place is pool))
+            segments = [segment for segment in self._held.values() if segment.kept is pool]
+            pool.recover(segments, (block for block in blocks if block.kept.kept is pool))
 
 
 class Ration:

@@ -52,7 +52,7 @@ class DirectAllocator(Allocator):
     def _poll(self) -> None:
         for _ in range(len(self._leaving)):
             held = self._leaving[0]
-            if held.place is None or held.place.done():
+            if held.kept is None or held.kept.done():
                 self._give_back(held)
                 self._leaving.popleft()
             else:
@@ -62,8 +62,8 @@ class DirectAllocator(Allocator):
         released = 0
         while self._leaving:
             held = self._leaving[0]
-            if held.place is not None:
-                held.place.wait()
+            if held.kept is not None:
+                held.kept.wait()
             self._give_back(held)
             self._leaving.popleft()
             released += held.nbytes
@@ -75,14 +75,14 @@ class DirectAllocator(Allocator):
     def _recover(self) -> None:
         free = [held for held in self._held.values() if held.address not in self._in_use]
         for held in free:
-            if held.place is None:
+            if held.kept is None:
                 self._fence(held)
         self._leaving = deque(free)
 
     def _fence(self, held: HeldMemory) -> None:
         if held.address not in self._finished:
             fence: Fence = fence_or_error(self.upstream, held.stream)
-            held.place = fence
+            held.kept = fence
 
     def _give_back(self, held: HeldMemory) -> None:
         self._release(held.address, held.nbytes, small=held.small, stream=held.stream)

@@ -27,7 +27,7 @@ from .errors import CuplugError, DriverError, OutOfMemoryError
 from .events import EventKind
 from .page import Page
 from .pages import Move, Pages, runs_of
-from .placing import place
+from .placing import best_opening
 from .recurrence import FACTOR, HIGHEST_MARK, Recurrence
 from .returning import Returning
 from .sleeping import Keep, Sleeper, Sleeping, why_asleep
@@ -48,7 +48,7 @@ _PAGES_OF_BLOCK, _PAGES_OF_ALL = 2, 224
 _MODEST_PAGE, _MODEST_PAGES_OF_BLOCK, _MODEST_PAGES_OF_ALL = 4 * _MIB, 24, 112
 _LEAST_SLACK, _SLACK_BLOCKS = 128, 32
 _SMALL_PEAK_SLACK, _LARGE_PEAK, _LARGE_PEAK_SLACK = 40, 512 * _MIB, 4
-_SETTLED_SLACK, _SETTLED_MORE = 24, 64
+_GRANTED_SLACK, _GRANTED_MORE = 24, 64
 _MUCH = 128 * _MIB
 """From so many bytes of new pages on, it is asked first whether the device has them."""
 
@@ -157,12 +157,12 @@ class ExpandableAllocator(Allocator):
                 self._at_mark(latest)
         space = self._spaces.get((stream, nbytes <= SMALL_BLOCK, tag)) or self._new_space(stream, nbytes, tag)
         span = space.find(nbytes)
-        block.place = span = space.take(span, nbytes) if span is not None else self._grow(space, nbytes)
+        block.kept = span = space.take(span, nbytes) if span is not None else self._grow(space, nbytes)
         block.address = span.address
         return block
 
     def _free(self, block: Block) -> None:
-        span = block.place
+        span = block.kept
         space = span.range.space
         if space.asleep:
             self._asleep[space.tag].copies.pop(block.address, None)
@@ -191,10 +191,10 @@ class ExpandableAllocator(Allocator):
     def _grow(self, space: Space, nbytes: int) -> Span:
         """Take a block where memory has to be mapped first."""
         self._poll()
-        opening = place(space, nbytes) or self._place_in_new_range(space, nbytes)
+        opening = best_opening(space, nbytes) or self._place_in_new_range(space, nbytes)
         creatable = sys.maxsize if self._is_kept(space.stream) else self._creatable(nbytes)
-        settles = opening.missing > creatable and self._may_settle(opening.missing)
-        if settles:
+        exceeds = opening.missing > creatable and self._may_exceed(opening.missing)
+        if exceeds:
             creatable = opening.missing
         reserved = self._ledger.reserved
         plan = self._plan_at_best(space, opening, creatable)
@@ -204,8 +204,8 @@ class ExpandableAllocator(Allocator):
             if not creatable:
                 raise
             span = self._fill(space, self._plan(space, plan.opening, 0))
-        if settles:
-            self._recurrence.settled += max(0, self._ledger.reserved - reserved)
+        if exceeds:
+            self._recurrence.granted += max(0, self._ledger.reserved - reserved)
         return space.take_at(span, plan.opening.address, nbytes)
 
     def _creatable(self, nbytes: int) -> int:
@@ -223,14 +223,14 @@ class ExpandableAllocator(Allocator):
     def _active_bytes(self) -> int:
         return self._ledger.total("active_bytes").current
 
-    def _may_settle(self, missing: int) -> bool:
+    def _may_exceed(self, missing: int) -> bool:
         """Whether the program repeats itself, and all of ``missing`` bytes may be created for that.
 
         To create a part of them would spend memory, and pages would still move each time.
         """
         most = self._most_active
-        slack = most + most // _SETTLED_SLACK - self._ledger.reserved
-        fits = missing <= max(slack, most // _SETTLED_MORE - self._recurrence.settled)
+        slack = most + most // _GRANTED_SLACK - self._ledger.reserved
+        fits = missing <= max(slack, most // _GRANTED_MORE - self._recurrence.granted)
         return fits and self._recurrence.repeats_as_a_whole()
 
     def _plan_at_best(self, space: Space, opening: Opening, creatable: int) -> _Plan:
@@ -239,7 +239,7 @@ class ExpandableAllocator(Allocator):
         There, if no more is created for it than the ``creatable`` bytes.
         """
         if opening.missing > creatable and self._pages.aliases:
-            plan = self._plan(space, place(space, opening.nbytes, self._returning()) or opening, creatable)
+            plan = self._plan(space, best_opening(space, opening.nbytes, self._returning()) or opening, creatable)
             if plan.fresh <= creatable:
                 return plan
         return self._plan(space, opening, creatable)
@@ -365,9 +365,9 @@ class ExpandableAllocator(Allocator):
 
         What has passed on the device plays no part here, so that the same program always moves the same pages.
         """
-        settles = self._recurrence.repeats_as_a_whole()
+        exceeds = self._recurrence.repeats_as_a_whole()
         ranks = {
-            id(other): 2 * other.small + (other is space) if settles else int(other is not space)
+            id(other): 2 * other.small + (other is space) if exceeds else int(other is not space)
             for other in self._every_space()
         }
         spans = [span for other in self._movable_spaces() for span in other.free_spans()]
@@ -400,7 +400,7 @@ class ExpandableAllocator(Allocator):
                 break
         self._range_bytes[space.small] = size
         space.add(made)
-        opening = place(space, nbytes)
+        opening = best_opening(space, nbytes)
         assert opening is not None
         return opening
 
@@ -408,7 +408,7 @@ class ExpandableAllocator(Allocator):
 
     def _release_cached(self) -> int:
         released = self._give_back_free(self._movable_spaces())
-        self._recurrence.settled = 0
+        self._recurrence.granted = 0
         self._pages.release_strays()
         self._drop_empty_ranges(list(self._every_space()))
         return released
@@ -577,7 +577,7 @@ class ExpandableAllocator(Allocator):
         return [space for space in self._every_space() if space.tag == tag]
 
     def _blocks_tagged(self, tag: int) -> list[Block]:
-        found = [block for block in self._in_use.values() if block.place.range.space.tag == tag]
+        found = [block for block in self._in_use.values() if block.kept.range.space.tag == tag]
         return sorted(found, key=int)
 
     def _stays(self, space: Space) -> bool:

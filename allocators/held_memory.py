@@ -10,7 +10,7 @@ __all__ = ["HeldMemory"]
 class HeldMemory:
     """One piece of memory from ``Upstream.reserve``."""
 
-    __slots__ = ("address", "nbytes", "number", "place", "present", "small", "stream")
+    __slots__ = ("address", "kept", "nbytes", "number", "present", "small", "stream")
 
     def __init__(self, nbytes: int, *, small: bool, stream: int) -> None:
         self.address = 0
@@ -22,5 +22,5 @@ class HeldMemory:
         """False once upstream has taken it back."""
         self.number = 0
         """Of the call that took it, or gives it back, among all such calls that are counted."""
-        self.place: Any = None
+        self.kept: Any = None
         """Whatever the strategy keeps with it."""

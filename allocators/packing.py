@@ -94,7 +94,7 @@ class _Heuristic:
     def attempt(self, order: list[int]) -> bool:
         """Place in ``order``, and keep the result if it is no higher. Whether it is lower."""
         offsets = array("q", self.fixed)
-        height = _place(*self.columns, array("q", order), offsets)
+        height = _place_buffer(*self.columns, array("q", order), offsets)
         before = self.height
         if before < 0 or height <= before:
             self.offsets, self.height, self.order = offsets, height, order
@@ -161,11 +161,13 @@ def place_in_order(
 def place_buffers(buffers: Sequence[Buffer], order: Sequence[int], offsets: Sequence[int]) -> tuple[int, list[int]]:
     """As ``place_in_order``, by the native core where it is there. An offset of -1 stands for none."""
     found = array("q", [*offsets, *[-1] * (len(buffers) - len(offsets))])
-    height = _place(*columns_of(buffers), array("q", order), found)
+    height = _place_buffer(*columns_of(buffers), array("q", order), found)
     return height, list(found)
 
 
-def _place(lower: array[int], upper: array[int], size: array[int], order: array[int], offsets: array[int]) -> int:
+def _place_buffer(
+    lower: array[int], upper: array[int], size: array[int], order: array[int], offsets: array[int]
+) -> int:
     if is_available():
         from . import _native
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from .returning import Returning
 from .spans import FREE, Opening, Space
 
-__all__ = ["place"]
+__all__ = ["best_opening"]
 
 
-def place(space: Space, nbytes: int, returning: Returning | None = None) -> Opening | None:
+def best_opening(space: Space, nbytes: int, returning: Returning | None = None) -> Opening | None:
     """The best place for a block of ``nbytes`` in free spans and holes between two live blocks; None if there is none.
 
     It begins or ends where one of them does. The best one is where the least has to be mapped; of equals that between

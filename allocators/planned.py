@@ -130,7 +130,7 @@ class PlannedAllocator(ExpandableAllocator):
 
     def _free(self, block: Block) -> None:
         follower = self._followers.get(block.stream)
-        if follower is not None and block.place.range.space is follower.space:
+        if follower is not None and block.kept.range.space is follower.space:
             follower.gone(block.address)
         learner = self._learners.get(block.stream)
         if learner is not None:

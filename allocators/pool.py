@@ -37,7 +37,7 @@ class Rules:
 
 
 class Pool:
-    """The segments of one stream, small or large, and what is free in them. ``HeldMemory.place`` of each is its pool.
+    """The segments of one stream, small or large, and what is free in them. ``HeldMemory.kept`` of each is its pool.
 
     Free pieces that touch within a segment are joined at once, so that the free pieces are the gaps between blocks.
     """
@@ -64,7 +64,7 @@ class Pool:
 
     def add(self, segment: HeldMemory) -> Piece:
         """Take a new segment in, which is free as a whole."""
-        segment.place = self
+        segment.kept = self
         self.segments[segment.address] = segment
         return self._list(segment.nbytes, segment.address, segment)
 
@@ -140,7 +140,7 @@ class Pool:
     def absorb(self, other: Pool) -> None:
         """Take over all segments of a pool of the same kind, with everything in them."""
         for segment in other.segments.values():
-            segment.place = self
+            segment.kept = self
         self.segments.update(other.segments)
         for nbytes, address, segment, _ in other._pieces:
             self._list(nbytes, address, segment)
@@ -153,7 +153,7 @@ class Pool:
         self._forget_pieces()
         starts = {segment.address: segment.address for segment in self.segments.values()}
         for block in blocks:
-            segment = block.place
+            segment = block.kept
             start = starts[segment.address]
             if start < block.address:
                 self._list(block.address - start, start, segment)

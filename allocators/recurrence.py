@@ -24,7 +24,7 @@ class Recurrence:
     def __init__(self) -> None:
         self.count = 0
         """How many marks there have been."""
-        self.settled = 0
+        self.granted = 0
         """Bytes that the allocator has granted a program beyond its rules, to let it come to rest."""
         self.exchanged = 0
         """How many segments the allocator has given back since the latest start."""

@@ -306,7 +306,7 @@ class Space:
                 continue
             spans.append(Span(start, last - start, found, kind))
             if block is not None:
-                block.place = spans[-1]
+                block.kept = spans[-1]
         found.first = spans[0]
         for before, after in pairwise(spans):
             before.after, after.before = after, before

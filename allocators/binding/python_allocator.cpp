@@ -907,7 +907,7 @@ void deallocate(PyObject *object) {
   Allocator *self = as_allocator(object);
   PyObject_GC_UnTrack(object);
   if (self->weak_references != nullptr) PyObject_ClearWeakRefs(object);
-  if (owners.forget_places != nullptr) owners.forget_places();
+  if (owners.forget_shortcuts != nullptr) owners.forget_shortcuts();
   /* No handle is left: each holds a reference. What the program still holds stays with the driver. */
   /* In a forked child and at the end of the interpreter upstream is not to be called: the process's end frees all. */
   if (self->core != nullptr && self->process == getpid() && !is_finalising()) {

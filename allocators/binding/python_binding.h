@@ -180,7 +180,7 @@ struct Owners {
   /* The Block of the owner, made now if it had none yet: borrowed; null with an exception set. Py_None if it is closed. */
   PyObject *(*block_of)(Handle *handle) = nullptr;
   /* No thread may allocate without asking Python any more: an allocator goes. */
-  void (*forget_places)() = nullptr;
+  void (*forget_shortcuts)() = nullptr;
 };
 extern Owners owners;
 

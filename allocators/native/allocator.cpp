@@ -303,7 +303,7 @@ int Allocator::whole(Work work) {
 
 /* Do at once, unless a thread is inside, what the next operation would do first. What fails then fails at the next call
  * that waits. */
-void Allocator::settle_soon() {
+void Allocator::poll_soon() {
   Block *returned = nullptr;
   if (state() != CUPLUG_OPEN || is_mine() || !gate_.try_enter(&returned)) return;
   Inside inside(*this, returned);
@@ -441,7 +441,7 @@ void Allocator::give_back(Block *block, uint64_t context) {
   }
   bool soon = block->has_streams.load(std::memory_order_relaxed) != 0;
   gate_.push(block);
-  if (soon) settle_soon();
+  if (soon) poll_soon();
 }
 
 /* Put `returned`, a list with the latest first, behind what is pending. */

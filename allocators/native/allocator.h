@@ -155,7 +155,7 @@ class Allocator : public cuplug_allocator {
   int operate(Work work);
   template <class Work>
   int whole(Work work);
-  void settle_soon();
+  void poll_soon();
 
   int obtain(Request &request);
   bool serve(Request &request);

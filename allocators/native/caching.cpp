@@ -157,8 +157,8 @@ Block *CachingAllocator::grow(Pool *pool, uint64_t nbytes) {
 }
 
 Block *CachingAllocator::take_new(Segment *segment, Pool *pool, uint64_t nbytes) {
-  if (ledger_.reserved() > most_reserved_ + recurrence_.settled) {
-    most_reserved_ = ledger_.reserved() - recurrence_.settled;
+  if (ledger_.reserved() > most_reserved_ + recurrence_.granted) {
+    most_reserved_ = ledger_.reserved() - recurrence_.granted;
   }
   return pool->take_new(segment, nbytes);
 }
@@ -187,12 +187,12 @@ Segment *CachingAllocator::try_reserve(uint64_t nbytes, Pool *pool) {
 }
 
 /* Give idle segments back until `nbytes` more stay below the peak, as far as the ration goes. What is little more than
- * that, for a program that repeats itself, settles it instead: then it need not exchange segments each time. */
+ * that, for a program that repeats itself, exceeds it instead: then it need not exchange segments each time. */
 void CachingAllocator::make_room(uint64_t nbytes) {
-  int64_t excess = int64_t(ledger_.reserved() + nbytes) - int64_t(most_reserved_ + recurrence_.settled);
+  int64_t excess = int64_t(ledger_.reserved() + nbytes) - int64_t(most_reserved_ + recurrence_.granted);
   if (excess <= 0) return;
-  if (may_settle(uint64_t(excess))) {
-    recurrence_.settled += uint64_t(excess);
+  if (may_exceed(uint64_t(excess))) {
+    recurrence_.granted += uint64_t(excess);
     return;
   }
   int64_t allowed = ration_.left(allocations_);
@@ -209,10 +209,10 @@ void CachingAllocator::make_room(uint64_t nbytes) {
 }
 
 /* Whether to reserve `nbytes` more beyond the peak, for a program that repeats itself. */
-bool CachingAllocator::may_settle(uint64_t nbytes) {
-  const uint64_t settled = recurrence_.settled + nbytes;
-  if (settled > most_reserved_ / SETTLED_EXCESS_THEN || !recurrence_.repeats()) return false;
-  if (settled <= most_reserved_ / SETTLED_EXCESS) return true;
+bool CachingAllocator::may_exceed(uint64_t nbytes) {
+  const uint64_t granted = recurrence_.granted + nbytes;
+  if (granted > most_reserved_ / GRANTED_EXCESS_THEN || !recurrence_.repeats()) return false;
+  if (granted <= most_reserved_ / GRANTED_EXCESS) return true;
   return recurrence_.exchanged >= EXCHANGED && recurrence_.repetitions() != 0;
 }
 

@@ -76,7 +76,7 @@ class CachingAllocator final : public Allocator {
   uint64_t usual_size(uint64_t nbytes) const;
   Segment *try_reserve(uint64_t nbytes, Pool *pool);
   void make_room(uint64_t nbytes);
-  bool may_settle(uint64_t nbytes);
+  bool may_exceed(uint64_t nbytes);
   void collect_garbage();
   bool release_oversize(Pool *pool, uint64_t nbytes);
   bool adopt(Pool *pool);

@@ -134,10 +134,10 @@ Block *ExpandableAllocator::grow(Space *space, uint64_t nbytes) {
   pages_.begin();
   poll();
   Opening opening;
-  if (!place(*space, nbytes, nullptr, &opening)) place_in_new_range(space, nbytes, &opening);
+  if (!best_opening(*space, nbytes, nullptr, &opening)) place_in_new_range(space, nbytes, &opening);
   uint64_t may_create = is_kept(space->stream) ? NO_LIMIT : creatable(nbytes);
-  const bool settles = opening.missing > may_create && may_settle(opening.missing);
-  if (settles) may_create = opening.missing;
+  const bool exceeds = opening.missing > may_create && may_exceed(opening.missing);
+  if (exceeds) may_create = opening.missing;
   plan_at_best(space, opening, may_create);
   const uint64_t reserved = ledger_.reserved();
   Block *span = nullptr;
@@ -150,7 +150,7 @@ Block *ExpandableAllocator::grow(Space *space, uint64_t nbytes) {
     make_plan(space, plan_.opening, 0);
     span = fill(space);
   }
-  if (settles) recurrence_.settled += std::max(ledger_.reserved(), reserved) - reserved;
+  if (exceeds) recurrence_.granted += std::max(ledger_.reserved(), reserved) - reserved;
   return space->take_at(span, plan_.opening.address, nbytes);
 }
 
@@ -169,9 +169,9 @@ uint64_t ExpandableAllocator::creatable(uint64_t nbytes) {
 }
 
 /* Whether the program repeats itself, and all of `missing` bytes may be created for that. */
-bool ExpandableAllocator::may_settle(uint64_t missing) {
-  const uint64_t slack = most_active_ + most_active_ / SETTLED_SLACK, more = most_active_ / SETTLED_MORE;
-  const bool fits = missing + ledger_.reserved() <= slack || missing + recurrence_.settled <= more;
+bool ExpandableAllocator::may_exceed(uint64_t missing) {
+  const uint64_t slack = most_active_ + most_active_ / GRANTED_SLACK, more = most_active_ / GRANTED_MORE;
+  const bool fits = missing + ledger_.reserved() <= slack || missing + recurrence_.granted <= more;
   return fits && recurrence_.repeats_as_a_whole();
 }
 
@@ -181,7 +181,7 @@ void ExpandableAllocator::plan_at_best(Space *space, const Opening &opening, uin
   if (opening.missing > creatable && pages_.has_aliases()) {
     const Returning found = returning();
     Opening other;
-    place(*space, opening.nbytes, &found, &other);
+    best_opening(*space, opening.nbytes, &found, &other);
     make_plan(space, other, creatable);
     if (plan_.fresh <= creatable) return;
   }
@@ -335,7 +335,7 @@ void ExpandableAllocator::make_plan(Space *space, const Opening &opening, uint64
 
 /* Free parts of a page or more, in the order in which their pages move (expandable.py). */
 std::vector<Block *> ExpandableAllocator::movable(const Space *space) {
-  const bool settles = recurrence_.repeats_as_a_whole();
+  const bool exceeds = recurrence_.repeats_as_a_whole();
   struct Ranked {
     int rank;
     Order order;
@@ -343,7 +343,7 @@ std::vector<Block *> ExpandableAllocator::movable(const Space *space) {
   };
   std::vector<Ranked> ranked;
   for (const Space *other : movable_spaces()) {
-    const int rank = settles ? 2 * other->small + (other == space) : other != space;
+    const int rank = exceeds ? 2 * other->small + (other == space) : other != space;
     other->each_free([&](Block *span) { ranked.push_back({rank, order_of(span), span}); });
   }
   std::sort(ranked.begin(), ranked.end(), [](const Ranked &a, const Ranked &b) {
@@ -381,7 +381,7 @@ void ExpandableAllocator::place_in_new_range(Space *space, uint64_t nbytes, Open
   }
   usual = size;
   space->add(std::make_unique<Range>(address, size, granularity_));
-  place(*space, nbytes, nullptr, opening);
+  best_opening(*space, nbytes, nullptr, opening);
 }
 
 /* --- giving memory back */
@@ -389,7 +389,7 @@ void ExpandableAllocator::place_in_new_range(Space *space, uint64_t nbytes, Open
 uint64_t ExpandableAllocator::release_unused() {
   pages_.begin();
   uint64_t total = give_back_free(movable_spaces());
-  recurrence_.settled = 0;
+  recurrence_.granted = 0;
   pages_.release_strays();
   drop_empty_ranges(every_space());
   return total;

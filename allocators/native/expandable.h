@@ -86,7 +86,7 @@ class ExpandableAllocator : public Allocator {
   Stream *stream_of(uint64_t stream);
   Block *grow(Space *space, uint64_t nbytes);
   uint64_t creatable(uint64_t nbytes);
-  bool may_settle(uint64_t missing);
+  bool may_exceed(uint64_t missing);
   void plan_at_best(Space *space, const Opening &opening, uint64_t creatable);
   Block *fill(Space *space);
   Block *carry_out(Space *space);

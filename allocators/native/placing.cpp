@@ -69,7 +69,7 @@ class Below {
 
 }  // namespace
 
-bool place(const Space &space, uint64_t nbytes, const Returning *returning, Opening *best) {
+bool best_opening(const Space &space, uint64_t nbytes, const Returning *returning, Opening *best) {
   const uint64_t granularity = space.granularity();
   const Block *best_gap = nullptr;
   std::tuple<int64_t, uint64_t, uint64_t, uint64_t> least; /* what is to be mapped, bytes missing, room, and address */

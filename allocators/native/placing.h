@@ -10,7 +10,7 @@ namespace cuplug {
 /* The best place for a block of `nbytes` among the free parts and holes between two blocks of `space`. Whether there is
  * one. With `returning`, for pages that come from elsewhere, what could come back there counts as less to map, and what
  * would have to be unmapped there as more. */
-bool place(const Space &space, uint64_t nbytes, const Returning *returning, Opening *best);
+bool best_opening(const Space &space, uint64_t nbytes, const Returning *returning, Opening *best);
 
 }  // namespace cuplug
 #endif

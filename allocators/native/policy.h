@@ -13,9 +13,9 @@ constexpr uint64_t SMALL_SEGMENT = 2 * MIB;
 constexpr uint64_t LEAST_SEGMENT = 8 * MIB, MOST_SEGMENT = 64 * MIB; /* for large blocks, between these */
 constexpr uint64_t SEGMENTS_OF_ALL = 48;                             /* a part of the peak */
 constexpr uint64_t LEAST_SEGMENT_BELOW_PEAK = 64 * MIB;              /* while less is reserved than at the peak */
-constexpr uint64_t SETTLED_EXCESS = 256;     /* a part of the peak: what repeats may take to come to rest, */
+constexpr uint64_t GRANTED_EXCESS = 256;     /* a part of the peak: what repeats may take to come to rest, */
 constexpr uint64_t EXCHANGED = 8;            /* until so many segments have been given back; */
-constexpr uint64_t SETTLED_EXCESS_THEN = 20; /* then this part */
+constexpr uint64_t GRANTED_EXCESS_THEN = 20; /* then this part */
 constexpr uint64_t SPARE_TIMES = 8;                                  /* so much larger an idle segment is not broken, */
 constexpr int64_t RATION_KEPT = 60;                                  /* while more than so much of the ration is left */
 constexpr int64_t FAR_TIMES = 4; /* the end of memory stays near until so much more is left than held */
@@ -37,7 +37,7 @@ constexpr uint64_t LEAST_SLACK = 128; /* a part of the peak */
 constexpr uint64_t SMALL_PEAK_SLACK = 40, LARGE_PEAK = 512 * MIB, LARGE_PEAK_SLACK = 4;
 constexpr uint64_t SLACK_BLOCKS = 32, SLACK = 48 * MIB;
 constexpr uint64_t ALIASES = 4; /* addresses at which a page stays mapped after it has moved away */
-constexpr uint64_t SETTLED_SLACK = 24, SETTLED_MORE = 64; /* parts of the peak: what repeats may take, to come to rest */
+constexpr uint64_t GRANTED_SLACK = 24, GRANTED_MORE = 64; /* parts of the peak: what repeats may take, to come to rest */
 constexpr uint64_t MUCH =
     128 * MIB; /* from so many bytes of new pages on, it is asked first whether the device has them */
 

@@ -51,7 +51,7 @@ class Recurrence {
     return {marks_.begin() + ptrdiff_t(marked_ - cycle_), marks_.begin() + ptrdiff_t(marked_)};
   }
 
-  uint64_t settled = 0; /* bytes granted a program beyond the rules, to let it come to rest */
+  uint64_t granted = 0; /* bytes granted a program beyond the rules, to let it come to rest */
   uint64_t exchanged = 0; /* segments given back since the latest `start` */
 
  private:

@@ -191,15 +191,15 @@ def _join(workers: list[Worker], rule: Rule, patience_s: float) -> None:
             if any(worker.problem for worker in workers):
                 return  # one has failed, and others wait for what it held
             raise DeadlockError(
-                rule, f"a deadlock: for {patience_s} s nothing moves at {_places(waiting)}; --patience waits longer"
+                rule, f"a deadlock: for {patience_s} s nothing moves at {_lines_of(waiting)}; --patience waits longer"
             )
         if sum(used) > _ENDLESS * patience_s:
             raise DeadlockError(
-                rule, f"no end after {_ENDLESS * patience_s} s of work at {_places(waiting)}; --patience waits longer"
+                rule, f"no end after {_ENDLESS * patience_s} s of work at {_lines_of(waiting)}; --patience waits longer"
             )
 
 
-def _places(workers: list[Worker]) -> str:
+def _lines_of(workers: list[Worker]) -> str:
     gc.disable()  # a finaliser in the middle of the next call would hang in CPython 3.11
     frames = sys._current_frames()
     gc.enable()

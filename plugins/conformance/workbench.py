@@ -152,7 +152,7 @@ class Bench:
         """Check and note a block that the allocator gave for ``nbytes`` on ``lane``."""
         live = Live(block, lane)
         self._check_block(live, nbytes)
-        self._check_place(live)
+        self._check_address(live)
         self.ledger.allocated(block)
         self.live.append(live)
         return live
@@ -300,7 +300,7 @@ class Bench:
         )
         require(block.stream == live.lane.handle, Rule.STREAM_ORDER, f"{live!r} says that it is on {block.stream:#x}")
 
-    def _check_place(self, live: Live) -> None:
+    def _check_address(self, live: Live) -> None:
         start, end = live.address, live.address + live.nbytes
         for other in self.live:
             require(

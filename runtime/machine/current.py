@@ -10,7 +10,7 @@ from typing import Any
 from ...allocators.base import Allocator
 from ...allocators.errors import CuplugError
 from ..drivers.base import LEGACY_STREAM, PER_THREAD_STREAM, Driver
-from .owner import set_place
+from .owner import set_shortcut
 from .runtime_upstream import per_thread_key
 from .uncopyable import refuse_copies
 
@@ -118,9 +118,9 @@ class Current:
     def _choose(self, ordinal: int) -> None:
         stream = self.streams.get(ordinal)
         key = LEGACY_STREAM if stream is None else self.key(stream.cuda_stream)
-        set_place(None, 0)
+        set_shortcut(None, 0)
         self.device, self.stream, self.allocator = ordinal, key, None  # no interrupt comes between the assignments
-        set_place(None, 0)  # again: a signal handler may have allocated in between
+        set_shortcut(None, 0)  # again: a signal handler may have allocated in between
 
 
 class Entered:

@@ -38,7 +38,7 @@ def alloc(nbytes: int, *, stream: Any = None) -> Buffer:
     runtime = default_runtime()
     buffer = runtime.alloc(nbytes, stream=stream)
     if stream is None and are_quick:
-        runtime.take_place()  # the next calls in this thread come to the native allocator at once
+        runtime.take_shortcut()  # the next calls in this thread come to the native allocator at once
     return buffer
 
 

@@ -20,7 +20,7 @@ from .leases import Lease
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Owner", "are_quick", "forget_places", "quickly", "set_place", "settle_owners", "unsettled"]
+__all__ = ["Owner", "are_quick", "forget_shortcuts", "quickly", "set_shortcut", "settle_owners", "unsettled"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _leases: set[Lease] = set()
@@ -125,8 +125,9 @@ def _end(lease: Lease) -> None:
 
 
 def quickly(made: type[Owner]) -> Callable[[F], F]:
-    """A decorator for a function that takes bytes and makes an owner of class ``made``: where the calling thread has a
-    place (``set_place``), it takes the memory there and enters no Python. Without the native core it does nothing."""
+    """A decorator for a function that takes bytes and makes an owner of class ``made``: where the calling thread has
+    a shortcut (``set_shortcut``), it takes the memory there and enters no Python. Without the native core it does
+    nothing."""
 
     def decorate(function: F) -> F:
         if not are_quick:
@@ -138,16 +139,16 @@ def quickly(made: type[Owner]) -> Callable[[F], F]:
     return decorate
 
 
-def set_place(allocator: Allocator | None, stream: int) -> None:
+def set_shortcut(allocator: Allocator | None, stream: int) -> None:
     """Say where the calling thread's quick functions allocate: nowhere, unless ``allocator`` is a native one."""
     if are_quick:
-        _native.set_place(allocator, stream)
+        _native.set_shortcut(allocator, stream)
 
 
-def forget_places() -> None:
-    """No thread has a place any more."""
+def forget_shortcuts() -> None:
+    """No thread has a shortcut any more."""
     if are_quick:
-        _native.forget_places()
+        _native.forget_shortcuts()
 
 
 if are_quick:

@@ -25,7 +25,7 @@ from .current import Current
 from .device_state import DeviceState
 from .foreign_handles import device_of, stream_handle
 from .from_settings import check_allocator, find_driver, make_allocator, make_recorder
-from .owner import forget_places, set_place, settle_owners, unsettled
+from .owner import forget_shortcuts, set_shortcut, settle_owners, unsettled
 from .process import check_not_exiting, forget, register
 from .settings import AllocatorChoice, DriverChoice, Path, Settings
 from .uncopyable import refuse_copies
@@ -255,12 +255,12 @@ class Runtime:
         allocator = current.allocator or self._find_current_allocator(current)
         return Buffer.allocate(allocator, nbytes, stream=current.stream)
 
-    def take_place(self) -> None:
+    def take_shortcut(self) -> None:
         """Let quick functions allocate at once where this thread is, until something else becomes current in it."""
         current = self.current
-        set_place(current.allocator or self._find_current_allocator(current), current.stream)
+        set_shortcut(current.allocator or self._find_current_allocator(current), current.stream)
         if not self.usable:  # it was closed meanwhile, and has forgotten the places that were taken before
-            forget_places()
+            forget_shortcuts()
 
     def stream_device(self, stream: Any) -> int:
         """The ordinal of the device of ``stream``; that of the current device if it does not say."""
@@ -317,7 +317,7 @@ class Runtime:
         if self._unusable is None:
             self._to_close, self._unusable = deque(self._steps_of_closing()), f"{_SHUT_DOWN}; start a new one"
         self.threads = threading.local()
-        forget_places()
+        forget_shortcuts()
         errors: list[CuplugError] = []
         while self._to_close:
             try:
@@ -349,7 +349,7 @@ class Runtime:
         """Make every later use raise ``why``, and call neither the driver nor anything that might wait."""
         self.abandoned = self._unusable = why
         self.threads = threading.local()
-        forget_places()
+        forget_shortcuts()
         self.lock, self._making, self._closing = threading.RLock(), Lock(), Lock()
         for allocator in self._allocators():
             allocator.abandon(why)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from cuplug.allocators import placing
 from cuplug.allocators.expandable import ExpandableAllocator
-from cuplug.allocators.placing import place
+from cuplug.allocators.placing import best_opening
 from cuplug.allocators.returning import Returning
 from cuplug.allocators.spans import Opening, Space
 from cuplug.allocators.upstreams.null import NullUpstream
@@ -48,7 +48,7 @@ def excess(allocator: ExpandableAllocator, nbytes: int) -> int:
     """How many bytes more a block of ``nbytes`` misses where it is laid than it would elsewhere."""
     found = 0
     for space in large_spaces(allocator):
-        best = place(space, nbytes)
+        best = best_opening(space, nbytes)
         assert best is not None
         found = max(found, best.missing - min(each.missing for each in every_place(space, nbytes)))
     return found
@@ -91,7 +91,7 @@ def test_pages_come_from_elsewhere_to_where_most_can_come_back(seed: int) -> Non
     for allocator in moments(seed):
         returning, nbytes = allocator._returning(), chance.randrange(3, 60) * STEP
         for space in large_spaces(allocator):
-            least, best = place(space, nbytes), place(space, nbytes, returning)
+            least, best = best_opening(space, nbytes), best_opening(space, nbytes, returning)
             assert least is not None
             assert best is not None
             aliases = [alias for gap in space.gaps() for alias in returning.aliases_within(gap[0].address, gap[-1].end)]

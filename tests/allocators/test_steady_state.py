@@ -223,7 +223,7 @@ def test_both_forms_of_caching_come_to_rest_alike() -> None:
 
 
 def test_without_the_rule_they_would(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caching, "_SETTLED_EXCESS_THEN", 1 << 62)
+    monkeypatch.setattr(caching, "_GRANTED_EXCESS_THEN", 1 << 62)
     calls, _ = exchanging(CachingAllocator)
     assert calls[1:] == [4] * 8
 

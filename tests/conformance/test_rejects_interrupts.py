@@ -31,8 +31,8 @@ class Mends(ExampleAllocator):
     def _forget_stream(self, stream):
         self.upstream.fence(stream).wait()
         for held in self._held.values():
-            if stream in (held.place, held.stream if held.place is None else ANY):
-                held.place = ANY
+            if stream in (held.kept, held.stream if held.kept is None else ANY):
+                held.kept = ANY
         super()._forget_stream(stream)
 
     def _recover(self):
@@ -40,7 +40,7 @@ class Mends(ExampleAllocator):
         self._cached = {}
         for address, held in self._held.items():
             if address not in self._in_use:
-                stream = held.stream if held.place is None else held.place
+                stream = held.stream if held.kept is None else held.kept
                 self._cached.setdefault((stream, held.nbytes), []).append(address)
 
 

@@ -186,7 +186,7 @@ def test_races_are_found_on_a_driver_that_is_not_the_simulator(broken, check, ru
 class Blind(Bench):
     """Sees only what queued work finds in memory: neither events nor the simulator's queues are asked."""
 
-    def _check_place(self, live):
+    def _check_address(self, live):
         pass
 
     def _touched(self, address, nbytes):

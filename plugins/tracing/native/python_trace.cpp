@@ -50,7 +50,7 @@ void drop_log(PyObject *object) {
 }
 
 /* A place for a record: what iterating gives. */
-PyObject *next_place(PyObject *object) { return PyLong_FromUnsignedLongLong(as_log(object)->log->take_place()); }
+PyObject *next_place(PyObject *object) { return PyLong_FromUnsignedLongLong(as_log(object)->log->take_shortcut()); }
 
 PyObject *thread_number(PyObject *object, PyObject *arguments) {
   unsigned long long identity;

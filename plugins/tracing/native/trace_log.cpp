@@ -116,7 +116,7 @@ uint64_t TraceLog::count_done() {
   return sum;
 }
 
-uint64_t TraceLog::take_place() {
+uint64_t TraceLog::take_shortcut() {
   const uint64_t place = next_.fetch_add(RECORD, std::memory_order_relaxed);
   if ((place & CLOSED) == 0) done_.fetch_add(RECORD, std::memory_order_relaxed); /* it is Python's to write there */
   return place & ~CLOSED;

@@ -41,7 +41,7 @@ class TraceLog {
   const EventTarget *target(uint8_t device) const { return &targets_[device]; }
 
   /* A place for a record of Python's, in bytes from the file's begin. It is not to be used once the log is closed. */
-  uint64_t take_place();
+  uint64_t take_shortcut();
   /* The number of a thread in the trace, as its first event gets it: numbers follow the order of those. */
   uint32_t thread_number(uint64_t identity);
   /* What a thread is called, told before its first event; those of which nobody knows are "unknown thread". */

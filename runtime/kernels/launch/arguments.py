@@ -122,7 +122,7 @@ class Packer:
         except (struct.error, OverflowError):
             self._explain(args)
         except _OnHostError as error:
-            self._refuse(self.parameters[_place_of(args, error.value)], error.value, _HOST_MEMORY)
+            self._refuse(self.parameters[_position_of(args, error.value)], error.value, _HOST_MEMORY)
 
     @staticmethod
     def streams(packing: Packing, args: tuple[Any, ...]) -> list[int]:
@@ -355,7 +355,7 @@ def _address_of_tensor(value: Any) -> int:
     return address
 
 
-def _place_of(args: tuple[Any, ...], value: Any) -> int:
+def _position_of(args: tuple[Any, ...], value: Any) -> int:
     return next(place for place, each in enumerate(args) if each is value)
 
 

@@ -81,33 +81,33 @@ def generate_call(
         targets: what is known, by grid, block, shared memory and device.
     """
     template = partial(_CALL.format, stream="current.stream", geometry=", grid, block, shared, given, cooperative")
-    _settle(function, runtime, packer, template, targets=targets)
+    _write_out(function, runtime, packer, template, targets=targets)
 
 
 def generate_prepared_call(function: Any, packer: Packer, target: Target, handle: int | None) -> None:
     """The same for a launch whose target is settled, and its stream unless ``handle`` is None: ``launch(args)``."""
     template = partial(_PREPARED.format, stream="current.stream" if handle is None else str(handle), geometry="")
-    _settle(function, target.runtime, packer, template, target=target)
+    _write_out(function, target.runtime, packer, template, target=target)
 
 
-def _settle(function: Any, runtime: Runtime, packer: Packer, template: Callable[..., str], **names: Any) -> None:
+def _write_out(function: Any, runtime: Runtime, packer: Packer, template: Callable[..., str], **names: Any) -> None:
     """Generate what ``function`` calls for the types that came so far; and again when others have come."""
-    in_any_case, settled, referred = function.func, 0, weakref.ref(function)
+    in_any_case, written_for, referred = function.func, 0, weakref.ref(function)
 
-    def settle(function: Any) -> None:
-        nonlocal settled
-        settled = len(packer.usual)
+    def write_out(function: Any) -> None:
+        nonlocal written_for
+        written_for = len(packer.usual)
         call = _generate(template, runtime, packer, otherwise=otherwise, **names)
         function.__setstate__((call, (), {}, vars(function)))
 
     def otherwise(*args: Any) -> None:
         in_any_case(*args)
-        if settled != len(packer.usual):
+        if written_for != len(packer.usual):
             function = referred()
             if function is not None:
-                settle(function)
+                write_out(function)
 
-    settle(function)
+    write_out(function)
 
 
 def _generate(template: Callable[..., str], runtime: Runtime, packer: Packer, **names: Any) -> Callable[..., None]:

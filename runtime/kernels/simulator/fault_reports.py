@@ -43,7 +43,7 @@ def explained(
         return f"{where}: {named}"
     verb = {True: "writes", False: "reads", None: "accesses"}[fault.writes]
     what = f"{fault.nbytes} bytes" if fault.nbytes > 1 else "memory"
-    return f"{where} {verb} {what} at {fault.address:#x}: {_place(fault.address, ranges())}"
+    return f"{where} {verb} {what} at {fault.address:#x}: {_neighbours(fault.address, ranges())}"
 
 
 _ADDRESS = re.compile(r"\{(0x[0-9a-f]+)\}")
@@ -65,7 +65,7 @@ def _variable(kernel: HostKernel, address: int, parameters: bytes, find: Callabl
     return f"global memory at {address:#x}"
 
 
-def _place(address: int, accessible: list[Extent]) -> str:
+def _neighbours(address: int, accessible: list[Extent]) -> str:
     if address < 1 << 16:
         return "a null pointer, or an index from one"
     position = bisect_right(accessible, (address, 1 << 63)) - 1

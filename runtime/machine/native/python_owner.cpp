@@ -277,16 +277,16 @@ PyTypeObject owner_type() {
 
 /* --- a function that allocates where the calling thread is, and enters Python where it is nowhere */
 
-uint64_t generation = 1; /* raised when places become invalid */
+uint64_t generation = 1; /* raised when shortcuts become invalid */
 
-void forget_places() { ++generation; }
+void forget_shortcuts() { ++generation; }
 
-struct ThreadPlace {
+struct Shortcut {
   uint64_t generation;
   Allocator *allocator; /* borrowed: an allocator that goes raises the generation */
   uint64_t stream;
 };
-CUPLUG_THREAD_LOCAL ThreadPlace place = {0, nullptr, 0};
+CUPLUG_THREAD_LOCAL Shortcut shortcut = {0, nullptr, 0};
 
 struct Quick {
   PyObject_HEAD
@@ -299,7 +299,7 @@ struct Quick {
 PyObject *call_quick(PyObject *self, PyObject *const *arguments, size_t flags, PyObject *keywords) {
   Quick *quick = reinterpret_cast<Quick *>(self);
   if (keywords == nullptr && PyVectorcall_NARGS(flags) == 1 && PyLong_CheckExact(arguments[0])) {
-    const ThreadPlace here = place;
+    const Shortcut here = shortcut;
     uint64_t nbytes;
     if (here.generation == generation) {
       if (size_of(arguments[0], &nbytes) < 0) { /* the function says it in its own words */
@@ -382,14 +382,14 @@ PyObject *quicken(PyObject *, PyObject *arguments) {
   return reinterpret_cast<PyObject *>(quick);
 }
 
-PyObject *set_place(PyObject *, PyObject *arguments) {
+PyObject *set_shortcut(PyObject *, PyObject *arguments) {
   PyObject *allocator, *value;
   uint64_t stream;
-  if (!PyArg_ParseTuple(arguments, "OO:set_place", &allocator, &value) || stream_of(value, &stream) < 0) return nullptr;
+  if (!PyArg_ParseTuple(arguments, "OO:set_shortcut", &allocator, &value) || stream_of(value, &stream) < 0) return nullptr;
   if (PyObject_TypeCheck(allocator, &AllocatorType)) {
-    place = {generation, reinterpret_cast<Allocator *>(allocator), stream};
+    shortcut = {generation, reinterpret_cast<Allocator *>(allocator), stream};
   } else {
-    place = {0, nullptr, 0};
+    shortcut = {0, nullptr, 0};
   }
   Py_RETURN_NONE;
 }
@@ -399,8 +399,8 @@ PyObject *leave_to(PyObject *, PyObject *function) {
   Py_RETURN_NONE;
 }
 
-PyObject *forget_places_method(PyObject *, PyObject *) {
-  forget_places();
+PyObject *forget_shortcuts_method(PyObject *, PyObject *) {
+  forget_shortcuts();
   Py_RETURN_NONE;
 }
 
@@ -410,18 +410,18 @@ PyTypeObject QuickType = quick_type();
 PyMethodDef quick_functions[] = {
     {"quicken", quicken, METH_VARARGS,
      "quicken(function, made)\n--\n\nA function as `function`, which takes bytes and makes an owner of class `made`, "
-     "that enters no Python where the calling thread has a place."},
-    {"set_place", set_place, METH_VARARGS,
-     "set_place(allocator, stream)\n--\n\nSay where the calling thread allocates; an allocator that is none of the "
+     "that enters no Python where the calling thread has a shortcut."},
+    {"set_shortcut", set_shortcut, METH_VARARGS,
+     "set_shortcut(allocator, stream)\n--\n\nSay where the calling thread allocates; an allocator that is none of the "
      "core's means nowhere."},
     {"leave_to", leave_to, METH_O,
      "leave_to(function)\n--\n\nSay what takes the blocks in Python whose give_back was interrupted."},
-    {"forget_places", forget_places_method, METH_NOARGS, "forget_places()\n--\n\nNo thread has a place any more."},
+    {"forget_shortcuts", forget_shortcuts_method, METH_NOARGS, "forget_shortcuts()\n--\n\nNo thread has a shortcut any more."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 Part part(quick_functions, &OwnerType, &QuickType);
-[[maybe_unused]] const bool is_told = (owners = {block_of_handle, forget_places}, true);
+[[maybe_unused]] const bool is_told = (owners = {block_of_handle, forget_shortcuts}, true);
 
 }  // namespace
 

@@ -42,11 +42,7 @@ class DevicePlace(Place):
         """As ``Place`` says. ``current``: what is current in this thread, if that is known."""
         current = current or self.runtime.current
         if current.device == self.ordinal:
-            allocator = current.allocator
-            if allocator is None or unsettled:
-                buffer = self.runtime.allocate_current(current, nbytes)
-            else:  # the most usual case, in fewer steps
-                buffer = _allocate(allocator, nbytes, stream=current.stream)
+            buffer = self.runtime.allocate_current(current, nbytes)
         else:
             key = current.key(self.stream_handle())
             buffer = Buffer.allocate(self.runtime.allocator(self.ordinal), nbytes, stream=key)
@@ -58,7 +54,7 @@ class DevicePlace(Place):
             allocator = current.allocator
             if current.device != self.ordinal or allocator is None or unsettled:
                 return make_tensor(self.allocate(nbytes, current), 0, layout)
-            buffer = _allocate(allocator, nbytes, stream=current.stream)
+            buffer = _allocate(allocator, nbytes, stream=current.stream)  # the most usual case, in fewer steps
             return make_tensor(make_storage(self, nbytes, buffer, int(buffer)), 0, layout)
         low, high = layout.span()
         return make_tensor(self.allocate((high - low) * layout.dtype.itemsize), -low, layout)

@@ -104,8 +104,10 @@ def _reduced(
     name: str, function: Callable[..., Any], arrays: Sequence[GPUArray], dtype: Any, stream: Any, allocator: Any
 ) -> GPUArray:
     made = GPUArray((), dtype, allocator or arrays[-1].allocator)
-    places = [array.place for array in arrays]
-    queue(name, lambda out, *values: np.copyto(out, function(*values), casting="unsafe"), (made.place,), places, stream)
+    regions = [array.region for array in arrays]
+    queue(
+        name, lambda out, *values: np.copyto(out, function(*values), casting="unsafe"), (made.region,), regions, stream
+    )
     return made
 
 
@@ -168,7 +170,7 @@ def take(a: GPUArray, indices: GPUArray, out: GPUArray | None = None, stream: An
     """The elements that ``indices`` counts out."""
     if out is None:
         out = GPUArray(indices.shape, a.dtype, a.allocator)
-    queue("take", lambda to, x, at: np.copyto(to, x.reshape(-1)[at]), (out.place,), (a.place, indices.place), stream)
+    queue("take", lambda to, x, at: np.copyto(to, x.reshape(-1)[at]), (out.region,), (a.region, indices.region), stream)
     return out
 
 
@@ -205,8 +207,8 @@ def multi_take_put(
         to.reshape(-1)[target] = x.reshape(-1)[source + offset]
 
     for to, array, offset in zip(outs, arrays, offsets, strict=True):
-        operands = (array.place, src_indices.place, dest_indices.place, int(offset))
-        queue("multi_take_put", work, (to.place,), operands, stream)
+        operands = (array.region, src_indices.region, dest_indices.region, int(offset))
+        queue("multi_take_put", work, (to.region,), operands, stream)
     return outs
 
 
@@ -231,7 +233,7 @@ def multi_put(
         to.reshape(-1)[target] = x.reshape(-1)
 
     for to, array in zip(outs, arrays, strict=True):
-        queue("multi_put", work, (to.place,), (array.place, dest_indices.place), stream)
+        queue("multi_put", work, (to.region,), (array.region, dest_indices.region), stream)
     return outs
 
 
@@ -258,8 +260,8 @@ def _joined(name: str, function: Any, arrays: Sequence[GPUArray], axis: int, all
     like = function(corners, axis=axis)
     fortran = like.ndim > 1 and like.flags.f_contiguous
     made = GPUArray(shape, like.dtype, allocator or arrays[0].allocator, order="F" if fortran else "C")
-    places = [array.place for array in arrays]
-    queue(name, lambda out, *values: np.copyto(out, function(values, axis=axis)), (made.place,), places)
+    regions = [array.region for array in arrays]
+    queue(name, lambda out, *values: np.copyto(out, function(values, axis=axis)), (made.region,), regions)
     return made
 
 

@@ -11,10 +11,10 @@ import numpy as np
 from .device_contexts import current_ordinal, runtime
 from .queues import handle_of
 
-__all__ = ["Place", "queue"]
+__all__ = ["Region", "queue"]
 
 
-class Place:
+class Region:
     """Where an array lies: address, shape, type and strides in bytes."""
 
     __slots__ = ("address", "dtype", "high", "low", "shape", "strides")
@@ -44,7 +44,7 @@ class Place:
 
 
 def queue(
-    name: str, work: Callable[..., None], outs: Sequence[Place], operands: Sequence[Any], stream: Any = None
+    name: str, work: Callable[..., None], outs: Sequence[Region], operands: Sequence[Any], stream: Any = None
 ) -> None:
     """Queue ``work(*outs, *operands)`` on a stream of the current device. Places among them become NumPy's arrays.
 
@@ -58,11 +58,11 @@ def queue(
     Raises:
         DriverError: the device had failed before.
     """
-    read = [each for each in operands if isinstance(each, Place) and not each.empty]
+    read = [each for each in operands if isinstance(each, Region) and not each.empty]
     written = [each for each in outs if not each.empty]
 
     def run() -> None:
-        arrays = [each.array() if isinstance(each, Place) else each for each in (*outs, *operands)]
+        arrays = [each.array() if isinstance(each, Region) else each for each in (*outs, *operands)]
         try:
             with np.errstate(all="ignore"):
                 work(*arrays)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .cuda_arrays import dtype_to_array_format
-from .device_arithmetic import Place, queue
+from .device_arithmetic import Region, queue
 from .device_contexts import current_ordinal, runtime
 from .driver_constants import TRSF_READ_AS_INTEGER, array_format
 from .driver_errors import LogicError, translated
@@ -114,9 +114,9 @@ class GPUArray:
         return self._flags
 
     @property
-    def place(self) -> Place:
+    def region(self) -> Region:
         """Where it lies."""
-        return Place(self.ptr, self.shape, self.dtype, self.strides)
+        return Region(self.ptr, self.shape, self.dtype, self.strides)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -164,7 +164,7 @@ class GPUArray:
         if self.flags.forc and _alike(self, ary):
             memcpy_htod_async(self.gpudata, ary, stream)
         else:
-            queue("set", np.copyto, (self.place,), (ary.reshape(self.shape).copy(),), stream)
+            queue("set", np.copyto, (self.region,), (ary.reshape(self.shape).copy(),), stream)
         if not async_:
             _wait(stream)
 
@@ -197,7 +197,7 @@ class GPUArray:
         if self.flags.forc and _alike(self, ary):
             memcpy_dtoh_async(ary, self.gpudata, stream)
         else:
-            queue("get", lambda seen: np.copyto(ary.reshape(self.shape), seen), (), (self.place,), stream)
+            queue("get", lambda seen: np.copyto(ary.reshape(self.shape), seen), (), (self.region,), stream)
             async_ = False
         if not async_:
             _wait(stream)
@@ -215,7 +215,7 @@ class GPUArray:
             if self.size:
                 memcpy_dtod_async(made.gpudata, self.gpudata, self.nbytes)
         else:
-            queue("copy", np.copyto, (made.place,), (self.place,))
+            queue("copy", np.copyto, (made.region,), (self.region,))
         return made
 
     # --- views
@@ -293,23 +293,23 @@ class GPUArray:
         if isinstance(value, GPUArray):
             if value.shape != part.shape and value.shape != ():
                 raise ValueError(f"an array of shape {value.shape} cannot be written to {part.shape}")
-            value = value.place
+            value = value.region
         elif isinstance(value, np.ndarray):
             value = value.copy()  # as it is now
-        queue("setitem", np.copyto, (part.place,), (value,))
+        queue("setitem", np.copyto, (part.region,), (value,))
 
     # --- arithmetic
 
     def fill(self, value: Any, stream: Any = None) -> GPUArray:
         """Set all elements to one value. Returns this array."""
         value = np.asarray(value).astype(self.dtype)
-        queue("fill", np.copyto, (self.place,), (value,), stream)
+        queue("fill", np.copyto, (self.region,), (value,), stream)
         return self
 
     def astype(self, dtype: Any, stream: Any = None) -> GPUArray:
         """The elements converted to another type."""
         made = empty_like(self, dtype=dtype)
-        queue("astype", _converted, (made.place,), (self.place,), stream)
+        queue("astype", _converted, (made.region,), (self.region,), stream)
         return made
 
     def mul_add(
@@ -416,7 +416,7 @@ class GPUArray:
     def rand_like(self) -> GPUArray:
         """Random numbers from 0 to 1 in an array of the same shape and type."""
         made = empty_like(self)
-        queue("rand", lambda out: np.copyto(out, np.random.random_sample(out.shape)), (made.place,), ())
+        queue("rand", lambda out: np.copyto(out, np.random.random_sample(out.shape)), (made.region,), ())
         return made
 
     # --- parts of complex numbers
@@ -562,7 +562,7 @@ def arange(*args: Any, dtype: Any = None, stream: Any = None, allocator: Any = N
         raise TypeError(f"arange takes start, stop and step, and got {len(args)} arguments")
     values = np.arange(*args, dtype=dtype)
     made = GPUArray(values.shape, values.dtype, allocator)
-    queue("arange", np.copyto, (made.place,), (values,), stream)
+    queue("arange", np.copyto, (made.region,), (values,), stream)
     return made
 
 
@@ -597,20 +597,20 @@ def elementwise(
         out = empty_like(like, dtype=dtype)
 
     def work(made: Any, *values: Any) -> None:
-        computed = [value.reshape(()) if place_of(value) else value for value in values]
+        computed = [value.reshape(()) if region_of(value) else value for value in values]
         _converted(made, function(*computed))
 
-    def place_of(value: Any) -> bool:
+    def region_of(value: Any) -> bool:
         return isinstance(value, np.ndarray) and value.size == 1 and like.size != 1
 
-    places = [each.place if isinstance(each, GPUArray) else each for each in operands]
-    queue(name, work, (out.place,), places, stream)
+    places = [each.region if isinstance(each, GPUArray) else each for each in operands]
+    queue(name, work, (out.region,), places, stream)
     return out
 
 
 def _all_of(name: str, function: Any, array: GPUArray, dtype: Any, stream: Any, allocator: Any) -> GPUArray:
     made = GPUArray((), dtype, allocator or array.allocator)
-    queue(name, lambda out, values: np.copyto(out, function(values)), (made.place,), (array.place,), stream)
+    queue(name, lambda out, values: np.copyto(out, function(values)), (made.region,), (array.region,), stream)
     return made
 
 
@@ -642,7 +642,7 @@ def _alike(array: GPUArray, other: Any) -> bool:
 
 def _cleared(array: GPUArray) -> GPUArray:
     if array.dtype.kind == "V":
-        queue("fill", lambda out: np.copyto(out, np.zeros((), out.dtype)), (array.place,), ())
+        queue("fill", lambda out: np.copyto(out, np.zeros((), out.dtype)), (array.region,), ())
         return array
     return array.fill(0)
 

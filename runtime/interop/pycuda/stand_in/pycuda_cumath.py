@@ -99,7 +99,7 @@ def _two(name: str, function: Any, arg: GPUArray, stream: Any) -> tuple[GPUArray
     def work(one: Any, other: Any, values: Any) -> None:
         one[...], other[...] = function(values)
 
-    queue(name, work, (first.place, second.place), (arg.place,), stream)
+    queue(name, work, (first.region, second.region), (arg.region,), stream)
     return first, second
 
 

@@ -121,7 +121,7 @@ class _Generator:
         def work(out: Any) -> None:
             np.copyto(out, draw(out).reshape(out.shape), casting="unsafe")
 
-        queue(f"curand {name}", work, (data.place,), (), stream)
+        queue(f"curand {name}", work, (data.region,), (), stream)
 
     @staticmethod
     def _check_float(data: GPUArray) -> None:

@@ -22,7 +22,7 @@ __all__ = [
     "get_elwise_module",
     "get_linear_combination_kernel",
     "kernel_preamble",
-    "settled",
+    "resolved",
 ]
 
 # Each thread takes elements that lie together: here threads run one after the other.
@@ -158,7 +158,7 @@ class ElementwiseKernel:
             RuntimeError: an array is not contiguous.
             CompileError: it does not compile.
         """
-        values, size = settled(self.name, self.arguments, args)
+        values, size = resolved(self.name, self.arguments, args)
         part = range if range is not None else slice
         if part is None:
             count, steps = size, [("n", size)]
@@ -178,7 +178,7 @@ class ElementwiseKernel:
         function.prepared_async_call(grid, block, stream, *values, *(value for _, value in steps))
 
 
-def settled(name: str, arguments: Sequence[Any], values: Sequence[Any]) -> tuple[list[Any], int]:
+def resolved(name: str, arguments: Sequence[Any], values: Sequence[Any]) -> tuple[list[Any], int]:
     """What is passed to a generated kernel for these values, and how many elements its arrays have.
 
     Raises:

@@ -10,7 +10,7 @@ from .c_types import ScalarArg, VectorArg, dtype_to_ctype, parse_arguments
 from .driver_errors import translated
 from .gpu_array import GPUArray
 from .pycuda_compiler import SourceModule
-from .pycuda_elementwise import kernel_preamble, settled
+from .pycuda_elementwise import kernel_preamble, resolved
 
 __all__ = ["ReductionKernel"]
 
@@ -129,7 +129,7 @@ class ReductionKernel:
             TypeError: there are too many or too few arguments, or one is of the wrong kind.
             RuntimeError: an array is not contiguous.
         """
-        values, size = settled(self.name, self.arguments, args)
+        values, size = resolved(self.name, self.arguments, args)
         part = range if range is not None else slice
         start, stop, step = (0, size, 1) if part is None else part.indices(size)
         count = max(-(-(stop - start) // step), 0)

@@ -696,7 +696,7 @@ static void end_local(char* start, cuplug_u64 offset, cuplug_u64 nbytes) {
 
 // --- launches and blocks
 
-static void forget_places() {
+static void forget_shortcuts() {
     for (Place*& head : places)
         while (Place* place = head) {
             head = place->next;
@@ -722,7 +722,7 @@ static void begin_launch(State* state, const Launch* launch) {
     if (!of_shared)
         of_shared = (Cell*)mmap(nullptr, SHARED_NBYTES / CELL * sizeof(Cell), PROT_READ | PROT_WRITE,
                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    forget_places();
+    forget_shortcuts();
     launch_time = grid_time = tick();
     turns.count = 0;
     if (codes.count > 1 << 12) codes.clear();
@@ -764,7 +764,7 @@ static void resume_block(State* state) {
 // What an earlier launch did is told by its time. Cells go back where they are many.
 static void end_launch() {
     pending.waits = unwritten.waits = false;
-    forget_places();
+    forget_shortcuts();
     if (page_count <= KEPT_PAGES) return;
     for (Page*& head : buckets)
         while (Page* page = head) {
