@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...allocators.sizes import short_size
+from .sites import NO_STACK
 from .summarize import DeviceSummary
 
 __all__ = ["LEAK", "Finding", "findings", "state_alone"]
@@ -25,7 +26,7 @@ def findings(device: DeviceSummary, path: str) -> list[Finding]:
         return [Finding("note", state_alone(device))]
     found: list[Finding] = []
     requested, reserved = device.requested.nbytes, device.reserved.nbytes
-    top = device.sites_at_peak[0] if device.sites_at_peak else None
+    top = next((site for site in device.sites_at_peak if site.where != NO_STACK), None)
     if device.growth is not None:
         found.append(Finding("bad", device.growth.sentence(), LEAK))
     if device.out_of_memory:
@@ -76,7 +77,7 @@ def findings(device: DeviceSummary, path: str) -> list[Finding]:
             found.append(Finding("good", line))
     if device.live_blocks:
         line = f"{device.live_blocks} blocks ({short_size(device.live_bytes)}) are never freed."
-        if device.sites_of_live:
+        if device.sites_of_live and device.sites_of_live[0].where != NO_STACK:
             line += f" Most were asked for at {device.sites_of_live[0].where}."
         found.append(Finding("note", line))
     if not device.sites_at_peak and requested:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 import numpy.typing as npt
 
 from ...allocators.events import EventKind
 from ...allocators.sizes import short_size
-from ...plugins.tracing.trace_in_memory import Trace
+from ...plugins.tracing.trace_in_memory import EventArray, Trace
 from .blocks import Blocks
-from .sites import NO_STACK, SiteNames
+from .frame_kinds import is_native
+from .sites import NO_STACK, SiteNames, without_noise
 
 __all__ = ["Growth", "growth_of", "rise_of_floor"]
 
@@ -105,12 +107,15 @@ def growth_of(
         mine = places[np.isin(which, numbers)]
         parts = np.minimum((mine - begin) * _PARTS // max(end - begin, 1), _PARTS - 1)
         steady = len(np.unique(parts)) >= _MOSTLY * _PARTS
-        if steady and len(mine) >= _FEWEST:
+        one_pass = name.endswith(("in backward", "in the optimiser"))  # gradients and states come about in one
+        if steady and len(mine) >= _FEWEST and not one_pass:
             found.append((int(events["requested"][mine].sum()), name, mine))
     if not found:
         return None
     nbytes, name, mine = max(found, key=lambda one: one[0])
     if nbytes < rise / 4:
+        return None
+    if _within_one_pass(trace, events, blocks, mine):
         return None
     times = events["time"][mine]
     seconds = float(times[-1] - times[0]) / 1e9 if trace.header.timed else 0.0
@@ -119,6 +124,20 @@ def growth_of(
     stepwise = bool((abs(every[others] - len(mine)) <= 1).any())
     where = "" if name == NO_STACK else name
     return Growth(nbytes, len(mine), where, seconds, stepwise, _room(trace, device, reserved))
+
+
+def _within_one_pass(trace: Trace, events: EventArray, blocks: Blocks, mine: npt.NDArray[np.int64]) -> bool:
+    """Whether all that is asked for meanwhile comes from one line of one ``forward``: a loop over layers in a single
+    pass, whose activations pile up for the backward pass to come."""
+    first, last = np.quantile(mine, (0.1, 0.9))
+    meanwhile = blocks.allocated[(blocks.allocated >= first) & (blocks.allocated <= last)]
+    stacks = [trace.stack(context) for context in np.unique(events["context"][meanwhile]).tolist()]
+    in_python = [[frame for frame in without_noise(stack) if not is_native(frame)] for stack in stacks if stack]
+    known = [tuple(reversed(stack)) for stack in in_python]
+    if not known:
+        return False
+    common = takewhile(lambda level: len(set(level)) == 1, zip(*known, strict=False))
+    return any(level[0].function.rpartition(".")[2] == "forward" for level in common)
 
 
 def _room(trace: Trace, device: int, reserved: npt.NDArray[np.int64]) -> int | None:

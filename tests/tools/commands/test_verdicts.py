@@ -61,6 +61,20 @@ def test_what_comes_and_goes_is_no_leak(command: Command, tmp_path: Path) -> Non
     assert "grows" not in command("advise", path).stdout
 
 
+def test_the_activations_of_one_forward_pass_over_many_layers_are_no_leak(tmp_path: Path) -> None:
+    made = MadeSnapshot()
+    outside = (("forward", "/home/u/model.py", 40), ("<module>", "/home/u/train.py", 60))
+    for layer in range(100):
+        made.reserve(BASE + layer * 128 * MIB, 20 * MIB)
+        made.allocate(BASE + layer * 128 * MIB, 9 * MIB, ("attention", "/home/u/model.py", 12), *outside)
+        scratch = BASE + (1000 + layer) * 128 * MIB
+        made.reserve(scratch, 20 * MIB)
+        made.allocate(scratch, 10 * MIB, ("softmax", "/home/u/model.py", 20), *outside)
+        made.free(scratch)
+    path = saved(tmp_path / "forward.pickle", snapshot_of(made))
+    assert not any("grows" in one.what for one in found(path))
+
+
 def test_a_known_device_says_after_how_many_steps_it_is_full(tmp_path: Path) -> None:
     made = steps(100, keeps=True)
     made.entry("oom", 0, 60 * MIB, device_free=90 * MIB)
