@@ -25,7 +25,7 @@ class Mends(ExampleAllocator):
     """Makes its lists anew from what the base class knows. Right."""
 
     def _hand_out(self, address, requested, nbytes, stream):
-        self._held[address].place = stream  # on which it is used from now on
+        self._held[address].kept = stream  # on which it is used from now on
         return super()._hand_out(address, requested, nbytes, stream)
 
     def _forget_stream(self, stream):
