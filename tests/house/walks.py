@@ -101,7 +101,42 @@ def replay() -> dict[str, int]:
         return walk(run)
 
 
-WALKS = (allocation, launch, expression, replay)
+def backward() -> dict[str, int]:
+    """The gradient of ``(a * b).sum()`` on the simulator."""
+    a, b = (cuplug.ones(1000, device="cuda", requires_grad=True) for _ in range(2))
+
+    def run() -> None:
+        losses.pop().backward()
+
+    losses = [(a * b).sum() for _ in range(4)]
+    for _ in range(3):
+        run()
+    return walk(run)
+
+
+def report() -> dict[str, int]:
+    """``cuplug-trace report FILE`` of a hundred allocations."""
+    from cuplug.tools import trace
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = str(Path(folder, "recorded.cuplug"))
+        with cuplug.Runtime(driver="sim", trace=file) as runtime:
+            kept = [runtime.alloc(size << 10) for size in range(1, 101)]
+            while kept:
+                kept.pop(len(kept) // 2)
+
+        def run() -> None:
+            sys.argv = ["cuplug-trace", "report", file, "-o", str(Path(folder, "report.html"))]
+            said = io.StringIO()
+            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), contextlib.suppress(SystemExit):
+                trace.main()
+
+        run()
+        assert Path(folder, "report.html").exists()
+        return walk(run)
+
+
+WALKS = (allocation, launch, expression, backward, replay, report)
 
 if __name__ == "__main__":
     cuplug.init(driver="sim")
