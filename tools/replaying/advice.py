@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ...allocators.sizes import short_size
 from ...plugins.manager import default_manager
 from ..analysis.candidates import REFERENCE, candidates
+from ..analysis.pytorch_settings import AS_IT_IS, as_environment, levers
 from .one_replay import Work, has_native_form, history, run, runs_in_the_core
 from .replayer import ReplayResult
 from .worker_pool import in_parallel
@@ -41,6 +42,8 @@ class Advice:
     """Allocators that are not ranked, and why."""
     verdict: str = ""
     """What another allocator does not help against, as a sentence; empty where there is nothing of the kind."""
+    settings: str = ""
+    """PyTorch's settings that the history was recorded with."""
     private: bool = False
     """Whether some blocks lie in private pools: memory is then kept that nothing requests."""
     layer: str = ""
@@ -50,6 +53,14 @@ class Advice:
     def under_pytorch(self) -> ReplayResult | None:
         """The first that completes and that PyTorch can take, which allocates from C++: one with a native form."""
         return next((one for one in self.ranking if not one.failure and has_native_form(one.allocator)), None)
+
+    @property
+    def pytorchs_own(self) -> tuple[ReplayResult, ReplayResult] | None:
+        """PyTorch's native allocator as it is, and with the settings that do best; None where none were tried."""
+        own = [one for one in self.ranking if one.allocator == AS_IT_IS or as_environment(one.allocator)]
+        as_it_is = next((one for one in own if one.allocator == AS_IT_IS), None)
+        best = next((one for one in own if not one.failure and one is not as_it_is), None)
+        return (as_it_is, best) if as_it_is is not None and best is not None else None
 
     @property
     def best(self) -> ReplayResult | None:
@@ -82,6 +93,8 @@ def advise(
     """
     manager = default_manager()
     tried = list(dict.fromkeys([*candidates(manager.describe_allocators(), limited=memory is not None), *allocators]))
+    if all(history(trace).of_pytorch for trace in traces):
+        tried = list(dict.fromkeys([*tried, *levers(limited=memory is not None)]))
     wanted = [*tried, REFERENCE]
     work = [
         Work(trace, selection, memory, stop_at_failure=True, device=device) for trace in traces for selection in wanted
@@ -121,6 +134,7 @@ def _advice(trace: str, tries: list[ReplayResult], memory: int | None, allocator
         past.note,
         problems,
         past.verdict,
+        past.settings,
         past.private,
         past.layer,
     )

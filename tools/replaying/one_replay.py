@@ -80,6 +80,10 @@ class History:
     """What can be said where nothing happens, and only the state at one moment is known, as a sentence."""
     verdict: str = ""
     """What another allocator does not help against: growth. Empty where there is none."""
+    of_pytorch: bool = False
+    """Whether PyTorch recorded it."""
+    settings: str = ""
+    """PyTorch's settings that it was recorded with, as its environment said them."""
     private: bool = False
     """Whether some blocks lie in private pools."""
     has_times: bool = True
@@ -145,8 +149,15 @@ def _read(path: str) -> History:
     return History(
         programs, times - times[0], trace.note, as_recorded(programs, trace), held_at_start(trace),
         "" if trace.has_history() else " ".join(map(state_alone, summarize(trace).devices)),
-        _verdict(trace), bool(trace.header.fields.get("private_segments")), trace.header.timed, layer_at_peak(trace),
+        _verdict(trace), trace.header.source == "pytorch", _settings(trace),
+        bool(trace.header.fields.get("private_segments")), trace.header.timed, layer_at_peak(trace),
     )  # fmt: skip
+
+
+def _settings(trace: Trace) -> str:
+    found = trace.header.fields.get("pytorch")
+    names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+    return next((str(found[name]) for name in names if found.get(name)), "") if isinstance(found, dict) else ""
 
 
 def _verdict(trace: Trace) -> str:

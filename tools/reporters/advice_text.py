@@ -8,6 +8,7 @@ from shlex import quote
 from rich.console import Console
 from rich.text import Text
 
+from ..analysis.pytorch_settings import as_environment
 from ..replaying.advice import Advice
 from ..replaying.least_memory import Fit
 from ..replaying.replayer import ReplayResult
@@ -18,6 +19,7 @@ from .units import driver_time, duration, share, size
 __all__ = ["BEYOND_THIS", "advice_as_dict", "print_advice", "print_fits"]
 
 _TIGHT = 0.05
+_WORTH = 0.99
 
 BEYOND_THIS = "Beyond this, a device holds the CUDA context and the libraries: some 0.3 to 1 GiB, not counted."
 """What the figures of ``print_fits`` leave out."""
@@ -38,6 +40,7 @@ def advice_as_dict(advice: Advice) -> dict[str, object]:
         "command": None if advice.under_pytorch is None else _command(advice.under_pytorch),
         "tried": [{**_figures(result), "risk": _risk(result, advice)} for result in advice.ranking],
         "left_out": advice.problems,
+        **({"pytorch": as_environment(advice.pytorchs_own[1].allocator)} if advice.pytorchs_own else {}),
         "reference": _figures(advice.reference),
         **({"verdict": advice.verdict} if advice.verdict else {}),
         **({"layer": advice.layer} if advice.layer else {}),
@@ -60,6 +63,8 @@ def print_advice(advice: Advice, console: Console) -> None:
         print_paragraph(console, f"Figures are sums over {reference.devices} GPUs; --device shows one by itself.")
     if advice.note:
         print_paragraph(console, f"note: {advice.note}", style="yellow")
+    if advice.settings:
+        print_paragraph(console, f"recorded with PyTorch's settings {advice.settings}")
     shown = [at for at in range(len(_COLUMNS)) if at != _OF_THE_RUN or reference.run_seconds]
     shown = shown if advice.memory is not None else shown[:-1]
     columns = [_COLUMNS[at] for at in shown]
@@ -106,6 +111,8 @@ def print_advice(advice: Advice, console: Console) -> None:
     if advice.under_pytorch is not None:
         line = f"A PyTorch program, as it is:  {_command(advice.under_pytorch)}"
         console.print(Text(line, style="bold"), soft_wrap=True)
+    if advice.pytorchs_own is not None:
+        print_paragraph(console, _pytorchs_own(*advice.pytorchs_own))
     if any(one.served is not None and one.served.planned_bytes for one in advice.ranking):
         command = f"cuplug-trace plan {quote(advice.trace)} -o run.plan"
         console.print(Text(f"It repeats itself. A plan for its next run:  {command}", style="bold"), soft_wrap=True)
@@ -129,11 +136,11 @@ _OF_THE_RUN = 6
 
 def _row(place: int, result: ReplayResult, advice: Advice) -> list[Cell]:
     if result.failure:
-        cells = ["-", result.allocator, *["-"] * 6, _risk(result, advice)]
+        cells = ["-", _label(result.allocator), *["-"] * 6, _risk(result, advice)]
     else:
         cells = [
             str(place),
-            result.allocator,
+            _label(result.allocator),
             str(result.peak_reserved_bytes),
             size(result.peak_reserved_bytes),
             f"{result.reserved_over_requested:.3f}",
@@ -187,6 +194,27 @@ def _fit_row(fit: Fit) -> list[Cell]:
         str(fit.peak_reserved),
         str(fit.replays),
     ]
+
+
+def _label(allocator: str) -> str:
+    """An allocator as the table names it: settings of PyTorch's nearly as PyTorch writes them, but shorter."""
+    settings = as_environment(allocator).partition("=")[2]
+    for name, short in (("garbage_collection_threshold", "gc"), ("roundup_power2_divisions", "roundup")):
+        settings = settings.replace(name, short)
+    return f"PyTorch {settings}" if settings else allocator
+
+
+def _pytorchs_own(as_it_is: ReplayResult, best: ReplayResult) -> str:
+    if not as_it_is.failure and best.peak_reserved_bytes > _WORTH * as_it_is.peak_reserved_bytes:
+        return (
+            f"PyTorch's own allocator reserves {size(as_it_is.peak_reserved_bytes)}; none of its settings that were "
+            "tried (max_split_size_mb, roundup_power2_divisions) reserves noticeably less."
+        )
+    now = "runs out of memory" if as_it_is.failure else f"reserves {size(as_it_is.peak_reserved_bytes)}"
+    return (
+        f"PyTorch's own allocator {now}; with {as_environment(best.allocator)} (before PyTorch 2.9: "
+        f"PYTORCH_CUDA_ALLOC_CONF) it would reserve {size(best.peak_reserved_bytes)}."
+    )
 
 
 def _risk(result: ReplayResult, advice: Advice) -> str:

@@ -1,0 +1,63 @@
+"""``advise`` tries what PyTorch's own allocator can be told, and prints the line to set."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cuplug.tools.analysis.pytorch_settings import as_environment, levers
+
+from ..conftest import Command
+from ..made_snapshots import BASE, MIB, MadeSnapshot, saved, snapshot_of
+
+
+@pytest.mark.parametrize(
+    ("selection", "line"),
+    [
+        ("caching:preset=torch,max_split_size=128MiB", "PYTORCH_ALLOC_CONF=max_split_size_mb:128"),
+        (
+            "caching:preset=torch,max_split_size=512MiB,roundup_power2_divisions=8",
+            "PYTORCH_ALLOC_CONF=max_split_size_mb:512,roundup_power2_divisions:8",
+        ),
+        ("caching:preset=torch", ""),
+        ("caching:max_split_size=128MiB", ""),
+        ("expandable", ""),
+    ],
+)
+def test_a_selection_is_the_line_that_sets_the_same_in_pytorch(selection: str, line: str) -> None:
+    assert as_environment(selection) == line
+
+
+def split_for_small_blocks(settings: dict[str, object] | None = None) -> dict[str, object]:
+    """600 MiB are freed and cut for 300, so that the next 600 need a segment of their own."""
+    made = MadeSnapshot()
+    for number, (size, kept) in enumerate(((600, False), (300, True), (600, True))):
+        made.reserve(BASE + number * 1024 * MIB, size * MIB)
+        made.allocate(BASE + number * 1024 * MIB, size * MIB)
+        if not kept:
+            made.free(BASE + number * 1024 * MIB)
+    return snapshot_of(made, settings=settings)
+
+
+def test_a_setting_that_saves_memory_is_printed_to_be_set(command: Command, tmp_path: Path) -> None:
+    path = saved(tmp_path / "split.pickle", split_for_small_blocks())
+    told = json.loads(command("advise", path, "--json").stdout)
+    rows = {row["allocator"]: row["peak_reserved_bytes"] for row in told["tried"]}
+    assert set(levers(limited=False)) <= set(rows)
+    assert rows["caching:preset=torch"] == 1200 * MIB
+    best = min(rows[lever] for lever in levers(limited=False))
+    assert best < 1000 * MIB
+    assert told["pytorch"].startswith("PYTORCH_ALLOC_CONF=max_split_size_mb:")
+    text = " ".join(command("advise", path).stdout.split())
+    assert f"with {told['pytorch']} (before PyTorch 2.9: PYTORCH_CUDA_ALLOC_CONF) it would reserve" in text
+
+
+def test_the_settings_of_the_snapshot_are_shown(command: Command, tmp_path: Path) -> None:
+    settings = {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64"}
+    path = saved(tmp_path / "split.pickle", split_for_small_blocks(settings))
+    assert "recorded with PyTorch's settings max_split_size_mb:64" in command("advise", path).stdout
+
+
+def test_a_trace_of_cuplugs_own_tries_none_of_them(command: Command, small_trace: Path) -> None:
+    assert "pytorch" not in json.loads(command("advise", small_trace, "--json").stdout)
