@@ -165,17 +165,15 @@ def _leaks(ranks: Sequence[Rank]) -> list[Finding]:
         rest = rank.live - _others(ranks, rank, lambda other: other.live)
         if growth <= _NOTABLE_GROWTH * rank.requested and rest <= _NOTABLE_REST * rank.requested:
             continue
-        if growth > _NOTABLE_GROWTH * rank.requested:
-            told = f"what it holds grows by {short_size(rank.growth)} over the run, steadily"
-        else:
-            told = f"{short_size(rank.live)} are live at its end, {short_size(int(rest))} more than in most others"
+        grows = growth > _NOTABLE_GROWTH * rank.requested
+        if grows:
+            told = f"leaks ({rank.trace}): what it holds grows by {short_size(rank.growth)} over the run, steadily"
+        else:  # longer contexts, or more layers: other work is no leak
+            more = short_size(int(rest))
+            told = f"holds more at its end ({rank.trace}): {short_size(rank.live)}, {more} more than most others"
         where = f" Most of what it never frees is asked for at {rank.where}." if rank.where else ""
-        found.append(
-            Finding(
-                "bad", f"{rank.name} leaks ({rank.trace}): {told}.{where}",
-                f"See what is live at its end: cuplug-trace summary {rank.trace}",
-            )
-        )  # fmt: skip
+        do = f"See what is live at its end: cuplug-trace summary {rank.trace}"
+        found.append(Finding("bad" if grows else "note", f"{rank.name} {told}.{where}", do))
     return found
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 from cuplug.tools.analysis.findings import Finding, findings
+from cuplug.tools.analysis.ranks import job_of
 from cuplug.tools.analysis.summarize import summarize
 from cuplug.tools.foreign.load import load
+from cuplug.tools.replaying.rank_files import rank_and_summary
 
 from ..conftest import Command
 from ..made_snapshots import BASE, MIB, MadeSnapshot, saved, snapshot_of
@@ -130,3 +132,17 @@ def test_a_pickled_list_of_segments_is_the_state_at_one_moment(command: Command,
     assert "At that moment" in told
     assert "requested by the program 4294967296" in told
     assert "graph (0, 1)" in told
+
+
+def test_a_rank_with_more_to_hold_is_not_called_leaking(tmp_path: Path) -> None:
+    ranks = []
+    for number, size in enumerate((100, 100, 400)):
+        made = MadeSnapshot()
+        made.reserve(BASE, size * MIB)
+        made.allocate(BASE, size * MIB, *KEEP)
+        path = saved(tmp_path / f"rank{number}.pickle", snapshot_of(made))
+        ranks.append(rank_and_summary(str(path))[0])
+    (told,) = [one for one in job_of(ranks).findings if "rank 2" in one.what and "live" not in one.what][1:]
+    assert told.what.startswith("rank 2 holds more at its end")
+    assert told.kind == "note"
+    assert not any("leaks" in one.what for one in job_of(ranks).findings)
