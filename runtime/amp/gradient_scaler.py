@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,10 @@ from ..tensor.ops.making.creation import full, zeros
 from .autocasting import without_cuda
 
 __all__ = ["GradScaler"]
+
+
+class NothingToScaleError(CuplugError, AssertionError):
+    """A step without gradients; an ``AssertionError`` too, which is what torch raises."""
 
 
 class GradScaler:
@@ -40,6 +45,8 @@ class GradScaler:
         self._unscaled: dict[int, bool] = {}
         """By optimiser whose gradients were scaled back: whether all are finite."""
         self._stepped: set[int] = set()
+        self._without: set[int] = set()
+        """Optimisers none of whose parameters had a gradient when they were scaled back."""
 
     def is_enabled(self) -> bool:
         """Whether losses are scaled at all; if not, every method passes on what it is given."""
@@ -77,14 +84,17 @@ class GradScaler:
         flags = []
         for device, rows in places.items():
             flags.append(zeros((), dtype=float32, device=device))
-            update("unscale", rows, 1.0 / self._scale, shared=flags[-1])
+            # At a scale of 0, to which it falls where every step overflows, this is infinite, as torch's.
+            update("unscale", rows, 1.0 / self._scale if self._scale else math.inf, shared=flags[-1])
         self._unscaled[id(optimizer)] = not any(float(each) for each in flags)
+        (self._without.discard if places else self._without.add)(id(optimizer))
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """The optimiser's step, on gradients that were scaled back; nothing if one is infinite or NaN.
 
         Raises:
             CuplugError: it was called since the last ``update``.
+            NothingToScaleError: no parameter has a gradient.
         """
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
@@ -92,6 +102,11 @@ class GradScaler:
             raise CuplugError("step was called for this optimiser since the last update()")
         if id(optimizer) not in self._unscaled:
             self.unscale_(optimizer)
+        if id(optimizer) in self._without:
+            self._unscaled.pop(id(optimizer), None)
+            raise NothingToScaleError(
+                "No inf checks were recorded for this optimizer: none of its parameters has a gradient"
+            )
         self._stepped.add(id(optimizer))
         return optimizer.step(*args, **kwargs) if self._unscaled[id(optimizer)] else None
 
@@ -115,6 +130,7 @@ class GradScaler:
             self._scale, self._well = self._scale * self._backoff, 0
         self._unscaled.clear()
         self._stepped.clear()
+        self._without.clear()
 
     def state_dict(self) -> dict[str, Any]:
         """The scale and how it changes, for ``load_state_dict``; empty if scaling is off."""

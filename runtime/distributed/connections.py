@@ -18,6 +18,8 @@ from .tcp_store import TCPStore
 __all__ = ["Connections"]
 
 _HELLO = struct.Struct("<16sI")  # the group's token, the rank that connects
+_STRANGERS = 256
+"""Connections that have not said who they are, beyond which the oldest is ended."""
 _HEADER = struct.Struct("<QQ16s")  # the number of the call, the bytes that follow, the name of the collective
 
 
@@ -43,7 +45,7 @@ class Connections:
         if rank == 0:
             store.set("token", secrets.token_bytes(16))
         token = store.get("token")
-        with socket.create_server(("", 0), backlog=size) as listener:
+        with _listening(store.address) as listener:
             store.set(f"address/{rank}", f"{store.address} {listener.getsockname()[1]}")
             try:
                 for other in range(rank):
@@ -90,6 +92,11 @@ class Connections:
                         with suppress(BlockingIOError, ConnectionError):  # it has left again before
                             made, _ = listener.accept()
                             made.setblocking(False)
+                            if len(said) >= _STRANGERS:  # the oldest that has not said who it is makes room
+                                oldest = next(iter(said))
+                                said.pop(oldest)
+                                selector.unregister(oldest)
+                                oldest.close()
                             said[made] = b""
                             selector.register(made, selectors.EVENT_READ)
                         continue
@@ -194,6 +201,15 @@ class Connections:
         self._broken = self._broken or "it was closed"
         for each in self._sockets.values():
             each.close()
+
+
+def _listening(address: str) -> socket.socket:
+    """A socket that listens at one of this machine's addresses, or at all of them where it has no such one."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        return socket.create_server((address, 0), family=family, backlog=1024)
+    except OSError:  # the store is reached through another machine's address
+        return socket.create_server(("", 0), backlog=1024)
 
 
 def _close(connections: Iterable[socket.socket]) -> None:

@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from ...allocators.errors import CuplugError
+from ..tensor.core.casting_seam import autocasting
 from ..tensor.core.dtypes import int64
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
@@ -130,7 +132,13 @@ def binary_cross_entropy(
 
     Raises:
         ValueError: there is no such reduction, or the shapes differ.
+        CuplugError: it is called under ``autocast`` for CUDA, as torch's.
     """
+    if autocasting.fast.get(input.device.type) is not None and input.device.type == "cuda":
+        raise CuplugError(
+            "binary_cross_entropy and BCELoss are unsafe to autocast: the logarithms of probabilities of a half type "
+            "overflow; use binary_cross_entropy_with_logits or BCEWithLogitsLoss in place of a sigmoid and this"
+        )
     if input.shape != target.shape:
         raise ShapeError(f"binary_cross_entropy: {list(input.shape)} and {list(target.shape)} differ")
     losses = -(target * clamp(each.log(input), min=-100) + (1 - target) * clamp(each.log(1 - input), min=-100))

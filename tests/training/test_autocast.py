@@ -202,3 +202,13 @@ def test_own_functions_run_in_the_types_that_they_ask_for(device: str) -> None:
     AsItComes.apply(x).sum().backward()
     assert [enabled for enabled, _ in seen] == [True, False]
     assert seen[0][1] is half
+
+
+def test_a_loss_of_probabilities_is_refused_under_autocast_as_torch_refuses_it(device: str) -> None:
+    inside = cuplug.full((2,), 0.5, device=device)
+    with cuplug.autocast(device, dtype=cuplug.bfloat16):
+        if device == "cpu":
+            assert float(cuplug.nn.BCELoss()(inside, inside)) == pytest.approx(0.6931, abs=1e-3)
+            return
+        with pytest.raises(RuntimeError, match="unsafe to autocast"):
+            cuplug.nn.BCELoss()(inside, inside)

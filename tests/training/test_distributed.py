@@ -17,8 +17,9 @@ import cuplug
 import numpy as np
 import pytest
 from cuplug import distributed, nn
+from cuplug.runtime.distributed import tcp_store
 from cuplug.runtime.distributed.connections import Connections
-from cuplug.runtime.distributed.tcp_store import TCPStore
+from cuplug.runtime.distributed.tcp_store import TCPStore, received
 
 RANKS = Path(__file__).with_name("distributed_ranks.py")
 
@@ -225,3 +226,59 @@ def test_a_group_of_one_needs_nobody() -> None:
     finally:
         distributed.destroy_process_group()
     assert not distributed.is_initialized()
+
+
+def test_a_store_listens_where_it_was_asked_to() -> None:
+    store = TCPStore("127.0.0.1", 0, 1, True, timeout=5)
+    assert store._server is not None
+    assert store._server._listener.getsockname()[0] == "127.0.0.1"
+    assert store.address == "127.0.0.1"
+    store.close()
+
+
+def test_strangers_get_no_further_than_their_first_bytes(capfd: pytest.CaptureFixture[str]) -> None:
+    store = TCPStore("127.0.0.1", 0, 1, True, timeout=5)
+    request = struct.pack("<BIQd", 1, 3, 0, float("nan")) + b"zzz"
+    strangers = [socket.create_connection(("127.0.0.1", store.port), timeout=60) for _ in range(300)]
+    for number, each in enumerate(strangers):
+        with suppress(OSError):  # the oldest have been ended
+            each.sendall(os.urandom(64) if number % 2 else request.ljust(32, b"x"))
+    other = TCPStore("127.0.0.1", store.port, timeout=5)
+    other.set("key", "value")
+    assert store.get("key") == b"value"
+    for each in strangers:
+        with suppress(OSError):
+            while each.recv(64):  # the greeting, and that it was refused; then the end
+                pass
+        each.close()
+    assert store.add("count", 2) == 2
+    other.close()
+    store.close()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_requests_of_ranks_are_bounded() -> None:
+    store = TCPStore("127.0.0.1", 0, 1, True, timeout=5)
+    with pytest.raises(ValueError, match="a value 67,108,864"):
+        store.set("key", bytes((1 << 26) + 1))
+    with pytest.raises(ValueError, match="not negative"):
+        TCPStore("127.0.0.1", store.port, timeout=float("nan"))
+    for what, key, value, wait in ((1, 3, 0, float("nan")), (0, 1 << 20, 0, 1.0), (0, 3, 1 << 62, 1.0), (2, 3, 3, 1.0)):
+        rank = socket.create_connection(("127.0.0.1", store.port), timeout=60)
+        greeting = received(rank, len(tcp_store._MAGIC) + 16)
+        rank.sendall(tcp_store._proof(greeting[-16:]))
+        assert received(rank, 1) == b"\1"
+        rank.sendall(struct.pack("<BIQd", what, key, value, wait) + b"keyodd")
+        with suppress(ConnectionResetError):
+            assert rank.recv(1) == b""
+        rank.close()
+    store.close()
+
+
+def test_a_store_of_another_job_says_so() -> None:
+    store = TCPStore("127.0.0.1", 0, 1, True, timeout=5)
+    program = f"from cuplug.distributed import TCPStore; TCPStore('127.0.0.1', {store.port}, timeout=20)"
+    environment = {**os.environ, "CUPLUG_JOB_TOKEN": "another"}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=300)
+    assert "serves another job: CUPLUG_JOB_TOKEN" in done.stderr
+    store.close()

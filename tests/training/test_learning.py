@@ -138,3 +138,23 @@ def test_the_loop_of_mixed_precision_in_old_programs_runs(running: str) -> None:
         losses.append(float(loss.detach()))
     assert losses[-1] < losses[0]
     assert cuplug.cuda.amp.autocast is autocast
+
+
+def test_a_scale_that_fell_to_zero_leaves_steps_out_for_ever(device: str) -> None:
+    layer = cuplug.nn.Linear(2, 1).to(device)
+    optimiser = cuplug.optim.SGD(layer.parameters(), 0.1)
+    scaler = cuplug.amp.GradScaler(device, init_scale=2.0**-1073)
+    before = layer.weight.detach().clone()
+    for _ in range(4):
+        optimiser.zero_grad()
+        scaler.scale(layer(cuplug.ones(1, 2, device=device)).sum() * float("inf")).backward()
+        scaler.step(optimiser)
+        scaler.update()
+    assert scaler.get_scale() == 0
+    assert cuplug.equal(layer.weight.detach(), before)
+
+
+def test_a_step_without_gradients_is_refused(device: str) -> None:
+    optimiser = cuplug.optim.SGD(cuplug.nn.Linear(2, 1).to(device).parameters(), 0.1)
+    with pytest.raises(AssertionError, match="No inf checks were recorded for this optimizer"):
+        cuplug.amp.GradScaler(device).step(optimiser)
