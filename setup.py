@@ -75,6 +75,8 @@ def extensions():
         Extension(
             "cuplug.runtime.kernels.launch._quick_calls",
             sources=["runtime/kernels/launch/quick_calls.cpp"],
+            depends=["allocators/binding/interpreter_lock.h"],
+            include_dirs=["."],
             language="c++",
             extra_compile_args=["-std=c++17", "-O3", "-g0", "-fvisibility=hidden"],
             optional=True,

@@ -32,7 +32,7 @@ from .lock import Lock
 from .observation import Observation
 from .out_of_memory import shortage_message
 from .private_streams import names_pool, without_pool
-from .request import Request
+from .request import MOST_BYTES, Request
 from .sleeping import Keep, Sleeping, cannot_wake, check_sleep
 from .statistics import Ledger, Statistics
 from .upstream import Fence, Upstream
@@ -557,6 +557,9 @@ class Allocator(ABC):
 
     def _serve(self, request: Request) -> bool:
         """One pass through everything that the allocator itself can do. Whether memory is still short."""
+        request.available = 0
+        if request.nbytes > MOST_BYTES and not request.tag:
+            return True
         self._poll_fences()
         if self._try(request):
             return False

@@ -5,7 +5,11 @@ from __future__ import annotations
 from .block import Block
 from .tags import UNTAGGED
 
-__all__ = ["Request"]
+__all__ = ["MOST_BYTES", "Request"]
+
+MOST_BYTES = 1 << 44
+"""Bytes of a request beyond which there is no memory, whatever upstream says: 16 TiB, which no device has. What a
+stranger's file or program asks for is compared with it before anything is computed."""
 
 
 class Request:

@@ -35,6 +35,11 @@ void raise_reentered() {
 }
 
 void raise_closed(Allocator *self) {
+  PyObject *exiting = PyImport_ImportModule("cuplug.allocators.exiting"); /* it is there: who closes has imported it */
+  PyObject *waited = exiting == nullptr ? nullptr : PyObject_CallMethod(exiting, "wait_if_exiting", nullptr);
+  Py_XDECREF(exiting);
+  Py_XDECREF(waited);
+  PyErr_Clear();
   if (self->closed != nullptr) {
     PyErr_Format(names.cuplug_error, "this allocator cannot be used: %U", self->closed);
   } else {
@@ -208,19 +213,11 @@ bool Operation::raise() {
   return true;
 }
 
-Entered::Entered() : state_(PyGILState_Ensure()) { PyErr_Fetch(&type_, &value_, &traceback_); }
+Entered::Entered() : state_(ensure_lock()) { PyErr_Fetch(&type_, &value_, &traceback_); }
 
 Entered::~Entered() {
   PyErr_Restore(type_, value_, traceback_);
   PyGILState_Release(state_);
-}
-
-bool is_finalising() {
-#if PY_VERSION_HEX >= 0x030D0000
-  return Py_IsFinalizing();
-#else
-  return _Py_IsFinalizing();
-#endif
 }
 
 void take_exception(PyObject **value) {
@@ -740,9 +737,9 @@ PyObject *finish_planning(PyObject *object, PyObject *) {
   if (check_entry(self) < 0) return nullptr;
   Operation operation(self);
   int answer;
-  Py_BEGIN_ALLOW_THREADS;
+  PyThreadState *saved = PyEval_SaveThread();
   answer = cuplug_finish_planning(self->core);
-  Py_END_ALLOW_THREADS;
+  take_lock(saved);
   return conclude(self, answer, operation, answer == CUPLUG_OK ? Py_NewRef(Py_None) : nullptr);
 }
 

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 
+#include "allocators/binding/interpreter_lock.h"
 #include "allocators/native/cuplug_allocator.h"
 
 /* Variables of a thread, reached without a call. glibc keeps room for a few of them in libraries that are loaded late;
@@ -103,8 +104,6 @@ class Entered {
   PyGILState_STATE state_;
   PyObject *type_, *value_, *traceback_;
 };
-
-bool is_finalising(); /* needs no lock */
 
 /* --- python_upstream.cpp */
 int make_upstream(Allocator *self, bool pages); /* fills `table`; -1 with an exception set */

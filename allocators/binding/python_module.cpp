@@ -70,7 +70,7 @@ Part::Part(PyMethodDef *added_functions, PyTypeObject *first_type, PyTypeObject 
 
 PyMODINIT_FUNC PyInit__native() {
   using namespace cuplug::python;
-  if (find_names() < 0) return nullptr;
+  if (!is_main_interpreter() || find_names() < 0) return nullptr;
   PyObject *module = PyModule_Create(&definition);
   if (module != nullptr && fill(module) < 0) Py_CLEAR(module);
   return module;

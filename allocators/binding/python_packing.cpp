@@ -62,7 +62,7 @@ PyObject *search(PyObject *, PyObject *arguments) {
       const auto now = Clock::now();
       if (now >= next_look) {
         next_look = now + BETWEEN_SIGNALS;
-        PyEval_RestoreThread(state);
+        take_lock(state);
         raised = PyErr_CheckSignals() < 0;
         state = PyEval_SaveThread();
       }
@@ -71,10 +71,10 @@ PyObject *search(PyObject *, PyObject *arguments) {
     try {
       answer = search_packing(buffers, capacity, goes_on, &offsets);
     } catch (...) {
-      PyEval_RestoreThread(state);
+      take_lock(state);
       throw;
     }
-    PyEval_RestoreThread(state);
+    take_lock(state);
     if (answer == Search::FOUND) columns.answer(offsets);
   } catch (const std::bad_alloc &) {
     return PyErr_NoMemory();
@@ -105,10 +105,10 @@ PyObject *place(PyObject *, PyObject *arguments) {
     try {
       highest = place_in_order(buffers, order, &offsets);
     } catch (...) {
-      PyEval_RestoreThread(state);
+      take_lock(state);
       throw;
     }
-    PyEval_RestoreThread(state);
+    take_lock(state);
     columns.answer(offsets);
     return PyLong_FromLongLong(highest);
   } catch (const std::bad_alloc &) {

@@ -307,7 +307,7 @@ int make_cuda_upstream(Allocator *self, long ordinal) {
 
 void *let_go() { return PyGILState_Check() && !is_finalising() ? PyEval_SaveThread() : nullptr; }
 
-void take_again(void *held) { PyEval_RestoreThread(static_cast<PyThreadState *>(held)); }
+void take_again(void *held) { take_lock(static_cast<PyThreadState *>(held)); }
 
 }  // namespace
 

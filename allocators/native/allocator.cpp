@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "last_error.h"
 #include "policy.h"
 
 namespace cuplug {
@@ -122,6 +123,12 @@ int Allocator::sleeping(cuplug_sleeping *found, size_t most, size_t *count) {
 
 int Allocator::allocate_at(uint64_t address, uint64_t nbytes, uint64_t requested, uint64_t stream, uint64_t context,
                            Block **block) {
+  if (nbytes == 0 || nbytes % ALIGNMENT != 0 || nbytes > MOST_BYTES || address % ALIGNMENT != 0 ||
+      address > UINT64_MAX - nbytes || requested == 0 || requested > nbytes) {
+    set_last_error("allocate_at: address and nbytes are multiples of 512 within what a device can have, and requested is "
+                   "1 to nbytes");
+    return CUPLUG_INVALID;
+  }
   Request request{requested, stream, context};
   int answer = operate([&] {
     check_open();
@@ -330,7 +337,7 @@ void Allocator::check_open() const {
 
 int Allocator::allocate_nothing(uint64_t stream, Block **made) {
   if (state() != CUPLUG_OPEN) return CUPLUG_CLOSED;
-  Block *block = new (std::nothrow) Block; /* as cudaMalloc(0) gives a null pointer; it is counted nowhere */
+  Block *block = nothings_.take(); /* as cudaMalloc(0) gives a null pointer; it is counted nowhere */
   if (block == nullptr) return CUPLUG_NO_HOST_MEMORY;
   block->nothing = true;
   block->owner = this;
@@ -345,6 +352,7 @@ bool Allocator::serve(Request &request) {
   check_open();
   if (request.tag != 0) return !find_room(request, [&] { return attempt_to_wake(request); });
   addresses_.prepare();
+  if (request.nbytes > MOST_BYTES) return true; /* and no arithmetic is done with it */
   uint64_t nbytes = rounded(request.nbytes);
   Block *block = nullptr;
   bool found = find_room(request, [&] {
@@ -436,7 +444,7 @@ void Allocator::release(uint64_t address, uint64_t nbytes, bool small, uint64_t 
 void Allocator::give_back(Block *block, uint64_t context) {
   events_.emit(FREED, block, context);
   if (block->nothing) {
-    delete block;
+    nothings_.give(block);
     return;
   }
   bool soon = block->has_streams.load(std::memory_order_relaxed) != 0;

@@ -15,6 +15,7 @@
 #include "events.h"
 #include "gate.h"
 #include "ledger.h"
+#include "nothings.h"
 #include "sorted.h"
 #include "upstream.h"
 #include "waiting.h"
@@ -190,6 +191,7 @@ class Allocator : public cuplug_allocator {
   Waiting waiting_;
   Store<Uses, 32> uses_;
   Addresses addresses_;
+  Nothings nothings_;
   cuplug_out_of_memory_hook hook_ = nullptr;
   void *hook_context_ = nullptr;
   pid_t process_;

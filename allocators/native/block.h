@@ -37,6 +37,7 @@ class Flag {
 };
 
 constexpr uint64_t ALIGNMENT = 512; /* sizes and addresses are multiples of it (block.py) */
+constexpr uint64_t MOST_BYTES = uint64_t(1) << 44; /* of a request: no device has more (request.py) */
 constexpr uint64_t SMALL_BLOCK = 1 << 20;
 constexpr uint64_t MIB = 1 << 20;
 constexpr uint64_t NO_LIMIT = UINT64_MAX;

@@ -107,7 +107,12 @@ void cuplug_allocator_set_out_of_memory_hook(cuplug_allocator *, cuplug_out_of_m
 /* Reserve at most `nbytes` from now on; UINT64_MAX for no limit. What is held already stays. */
 int cuplug_allocator_set_memory_limit(cuplug_allocator *, uint64_t nbytes);
 
-/* --- blocks. `context` travels with the events of the call: in its low bits a call stack's number, 0 for none, and
+/* --- blocks. A null pointer where one is needed, and a size, an address or a number out of its range, is answered by
+ * CUPLUG_INVALID. A request of more than 16 TiB is out of memory. What only the caller can know: an allocator is not used
+ * once it was destroyed, nor a block then; and a block that was freed may be handed out again at any time, so that a
+ * second free of it is only noticed (CUPLUG_NOT_LIVE) until then.
+ *
+ * `context` travels with the events of the call: in its low bits a call stack's number, 0 for none, and
  * above them the library that asks (allocators/libraries.py). */
 #define CUPLUG_LIBRARY_SHIFT 24
 enum {
@@ -120,7 +125,8 @@ enum {
 };
 int cuplug_allocate(cuplug_allocator *, uint64_t nbytes, uint64_t stream, uint64_t context, cuplug_block **block);
 /* A block at `address`, which has to be free memory that the stream holds; CUPLUG_OUT_OF_MEMORY where it is not. Asks
- * upstream for nothing. `nbytes` is the size of the block, `requested` what the program asks for. */
+ * upstream for nothing. `nbytes` is the size of the block, `requested` what the program asks for: 1 to `nbytes`. Address and
+ * size are multiples of 512. */
 int cuplug_allocate_at(cuplug_allocator *, uint64_t address, uint64_t nbytes, uint64_t requested, uint64_t stream,
                        uint64_t context, cuplug_block **block);
 /* Never blocks, never fails but by CUPLUG_NOT_LIVE; may be called in any state of this thread (finalisers). Two threads

@@ -17,6 +17,16 @@ const cuplug::Allocator &core(const cuplug_allocator *allocator) {
   return *static_cast<const cuplug::Allocator *>(allocator);
 }
 
+/* CUPLUG_INVALID if one of these pointers is null, which no function takes; else what `call` answers. */
+template <class Call, class... Pointers>
+inline int given(Call call, const Pointers *...pointers) {
+  if (((pointers == nullptr) || ...)) {
+    cuplug::set_last_error("a pointer is null");
+    return CUPLUG_INVALID;
+  }
+  return call();
+}
+
 }  // namespace
 
 void cuplug::record(cuplug_allocator *allocator, const EventTarget *target) { core(allocator).events().record(target); }
@@ -27,6 +37,10 @@ extern "C" {
 
 EXPORT int cuplug_allocator_create(const char *strategy, const cuplug_option *options, size_t count,
                                    const cuplug_upstream *upstream, cuplug_allocator **made) {
+  if (strategy == nullptr || upstream == nullptr || made == nullptr || (options == nullptr && count != 0)) {
+    cuplug::set_last_error("a pointer is null");
+    return CUPLUG_INVALID;
+  }
   try {
     *made = cuplug::make_allocator(strategy, options, count, *upstream);
     return CUPLUG_OK;
@@ -42,7 +56,9 @@ EXPORT int cuplug_allocator_create(const char *strategy, const cuplug_option *op
   }
 }
 
-EXPORT void cuplug_allocator_destroy(cuplug_allocator *allocator) { delete &core(allocator); }
+EXPORT void cuplug_allocator_destroy(cuplug_allocator *allocator) {
+  if (allocator != nullptr) delete &core(allocator);
+}
 
 EXPORT const char *cuplug_last_error(void) { return last_error; }
 
@@ -56,26 +72,27 @@ EXPORT void cuplug_allocator_set_out_of_memory_hook(cuplug_allocator *allocator,
 }
 
 EXPORT int cuplug_allocator_set_memory_limit(cuplug_allocator *allocator, uint64_t nbytes) {
+  if (allocator == nullptr) return CUPLUG_INVALID;
   core(allocator).set_memory_limit(nbytes);
   return CUPLUG_OK;
 }
 
 EXPORT int cuplug_allocate(cuplug_allocator *allocator, uint64_t nbytes, uint64_t stream, uint64_t context,
                            cuplug_block **block) {
-  return core(allocator).allocate(nbytes, stream, context, block);
+  return given([&] { return core(allocator).allocate(nbytes, stream, context, block); }, allocator, block);
 }
 
 EXPORT int cuplug_allocate_at(cuplug_allocator *allocator, uint64_t address, uint64_t nbytes, uint64_t requested,
                               uint64_t stream, uint64_t context, cuplug_block **block) {
-  return core(allocator).allocate_at(address, nbytes, requested, stream, context, block);
+  return given([&] { return core(allocator).allocate_at(address, nbytes, requested, stream, context, block); }, allocator, block);
 }
 
 EXPORT int cuplug_free(cuplug_allocator *allocator, cuplug_block *block, uint64_t context) {
-  return core(allocator).free(block, context);
+  return given([&] { return core(allocator).free(block, context); }, allocator, block);
 }
 
 EXPORT int cuplug_record_stream(cuplug_allocator *allocator, cuplug_block *block, uint64_t stream, uint64_t context) {
-  return core(allocator).record_stream(block, stream, context);
+  return given([&] { return core(allocator).record_stream(block, stream, context); }, allocator, block);
 }
 
 EXPORT uint64_t cuplug_block_address(const cuplug_block *block) { return block->address; }
@@ -91,23 +108,23 @@ EXPORT cuplug_block *cuplug_find_block(cuplug_allocator *allocator, uint64_t add
 }
 
 EXPORT int cuplug_get_live_blocks(cuplug_allocator *allocator, cuplug_block **blocks, size_t most, size_t *count) {
-  return core(allocator).live_blocks(blocks, most, count);
+  return given([&] { return core(allocator).live_blocks(blocks, most, count); }, allocator, count);
 }
 
 EXPORT int cuplug_allocate_address(cuplug_allocator *allocator, uint64_t nbytes, uint64_t stream, uint64_t *address) {
-  return core(allocator).allocate_address(nbytes, stream, address);
+  return given([&] { return core(allocator).allocate_address(nbytes, stream, address); }, allocator, address);
 }
 
 EXPORT int cuplug_free_address(cuplug_allocator *allocator, uint64_t address) {
-  return core(allocator).free_address(address);
+  return given([&] { return core(allocator).free_address(address); }, allocator);
 }
 
 EXPORT int cuplug_release_cached(cuplug_allocator *allocator, uint64_t *released) {
-  return core(allocator).release_cached(released);
+  return given([&] { return core(allocator).release_cached(released); }, allocator, released);
 }
 
 EXPORT int cuplug_forget_stream(cuplug_allocator *allocator, uint64_t stream) {
-  return core(allocator).forget_stream(stream);
+  return given([&] { return core(allocator).forget_stream(stream); }, allocator);
 }
 
 EXPORT uint64_t cuplug_set_memory_tag(uint64_t tag) {
@@ -119,18 +136,20 @@ EXPORT uint64_t cuplug_set_memory_tag(uint64_t tag) {
 EXPORT uint64_t cuplug_memory_tag(void) { return cuplug::memory_tag; }
 
 EXPORT int cuplug_sleep(cuplug_allocator *allocator, uint64_t tag, const cuplug_keeper *keeper, uint64_t *nbytes) {
-  return core(allocator).sleep(tag, keeper, nbytes);
+  return given([&] { return core(allocator).sleep(tag, keeper, nbytes); }, allocator, nbytes);
 }
 
 EXPORT int cuplug_wake(cuplug_allocator *allocator, uint64_t tag, uint64_t *nbytes) {
-  return core(allocator).wake(tag, nbytes);
+  return given([&] { return core(allocator).wake(tag, nbytes); }, allocator, nbytes);
 }
 
 EXPORT int cuplug_get_sleeping(cuplug_allocator *allocator, cuplug_sleeping *found, size_t most, size_t *count) {
-  return core(allocator).sleeping(found, most, count);
+  return given([&] { return core(allocator).sleeping(found, most, count); }, allocator, count);
 }
 
-EXPORT int cuplug_allocator_close(cuplug_allocator *allocator) { return core(allocator).close(); }
+EXPORT int cuplug_allocator_close(cuplug_allocator *allocator) {
+  return given([&] { return core(allocator).close(); }, allocator);
+}
 EXPORT void cuplug_allocator_abandon(cuplug_allocator *allocator) { core(allocator).abandon(); }
 EXPORT int cuplug_allocator_state(const cuplug_allocator *allocator) { return core(allocator).state(); }
 EXPORT int cuplug_allocator_is_inside(const cuplug_allocator *allocator) { return core(allocator).is_mine(); }
@@ -138,21 +157,30 @@ EXPORT int cuplug_allocator_is_inside(const cuplug_allocator *allocator) { retur
 EXPORT void cuplug_get_shortage(cuplug_shortage *shortage) { *shortage = cuplug::last_shortage(); }
 
 EXPORT int cuplug_get_statistics(cuplug_allocator *allocator, cuplug_statistics *statistics) {
-  return core(allocator).statistics(statistics);
+  return given([&] { return core(allocator).statistics(statistics); }, allocator, statistics);
 }
 
 EXPORT int cuplug_get_served(cuplug_allocator *allocator, cuplug_served *served) {
+  if (allocator == nullptr || served == nullptr) return given([] { return CUPLUG_OK; }, allocator, served);
   const int answer = core(allocator).served(served);
   if (answer == CUPLUG_INVALID) cuplug::set_last_error("this allocator follows no plan");
   return answer;
 }
 
-EXPORT int cuplug_finish_planning(cuplug_allocator *allocator) { return core(allocator).finish_planning(); }
+EXPORT int cuplug_finish_planning(cuplug_allocator *allocator) {
+  return given([&] { return core(allocator).finish_planning(); }, allocator);
+}
 
-EXPORT int cuplug_reset_peaks(cuplug_allocator *allocator) { return core(allocator).reset_peaks(); }
-EXPORT int cuplug_reset_accumulated(cuplug_allocator *allocator) { return core(allocator).reset_accumulated(); }
+EXPORT int cuplug_reset_peaks(cuplug_allocator *allocator) {
+  return given([&] { return core(allocator).reset_peaks(); }, allocator);
+}
+EXPORT int cuplug_reset_accumulated(cuplug_allocator *allocator) {
+  return given([&] { return core(allocator).reset_accumulated(); }, allocator);
+}
 
-EXPORT int cuplug_get_segments(cuplug_allocator *allocator, cuplug_map **map) { return core(allocator).segments(map); }
+EXPORT int cuplug_get_segments(cuplug_allocator *allocator, cuplug_map **map) {
+  return given([&] { return core(allocator).segments(map); }, allocator, map);
+}
 
 EXPORT void cuplug_map_free(cuplug_map *map) {
   if (map == nullptr) return;

@@ -43,6 +43,9 @@ double cost_us(const Cost (&points)[COUNT], uint64_t nbytes) {
  * lowest that fits is found without a look at all of them. */
 class Addresses {
  public:
+  static constexpr uint64_t NONE = UINT64_MAX, TOP = 0x7F0000000000;
+
+  /* The address of `nbytes` bytes; NONE if so many are not left. */
   uint64_t take(uint64_t nbytes) {
     if (nbytes < SMALL) {
       next_small_ += nbytes;
@@ -54,6 +57,7 @@ class Addresses {
       remove(address);
     } else {
       left = (CHUNK - nbytes % CHUNK) % CHUNK;
+      if (nbytes > bottom_ || left > bottom_ - nbytes) return NONE;
       address = bottom_ -= nbytes + left;
     }
     if (left != 0) add(address + nbytes, left);
@@ -79,7 +83,7 @@ class Addresses {
 
  private:
   using Gaps = std::map<uint64_t, uint64_t>;
-  static constexpr uint64_t CHUNK = 32 * MIB, SMALL = 2 * MIB, NONE = UINT64_MAX;
+  static constexpr uint64_t CHUNK = 32 * MIB, SMALL = 2 * MIB;
 
   static int power(uint64_t nbytes) { return 63 - __builtin_clzll(nbytes); }
 
@@ -103,7 +107,7 @@ class Addresses {
     return gaps_.erase(gap);
   }
 
-  uint64_t bottom_ = 0x7F0000000000, next_small_ = 0x7F0000000000;
+  uint64_t bottom_ = TOP, next_small_ = TOP;
   Gaps gaps_; /* by address: bytes */
   std::set<uint64_t> by_power_[64];
 };
@@ -165,11 +169,16 @@ Null &null_of(void *context) { return *static_cast<Null *>(context); }
 int reserve(void *context, uint64_t nbytes, uint64_t *address) {
   Null &device = null_of(context);
   if (nbytes == 0) return CUPLUG_FAILED;
+  if (nbytes > Addresses::TOP) return CUPLUG_OUT_OF_MEMORY;
   nbytes = (nbytes + device.granularity - 1) / device.granularity * device.granularity;
   ++device.counts.mem_alloc;
   device.counts.driver_time_us += cost_us(RESERVE, nbytes);
   if (!device.take(nbytes)) return CUPLUG_OUT_OF_MEMORY;
   *address = device.addresses.take(nbytes);
+  if (*address == Addresses::NONE) {
+    device.used -= nbytes;
+    return CUPLUG_OUT_OF_MEMORY;
+  }
   device.sizes[*address] = nbytes;
   return CUPLUG_OK;
 }
@@ -212,6 +221,7 @@ int reserve_range(void *context, uint64_t nbytes, uint64_t *address) {
   ++device.counts.mem_address_reserve;
   device.counts.driver_time_us += cost_us(RESERVE_RANGE, nbytes);
   *address = device.addresses.take(nbytes);
+  if (*address == Addresses::NONE) return CUPLUG_OUT_OF_MEMORY;
   device.ranges[*address] = nbytes;
   return CUPLUG_OK;
 }

@@ -54,7 +54,11 @@ class NullUpstream:
         nbytes = -(-nbytes // self.granularity) * self.granularity
         self._charge("cuMemAlloc", nbytes)
         self._take(nbytes)
-        address = self._addresses.take(nbytes)
+        try:
+            address = self._addresses.take(nbytes)
+        except OutOfMemoryError:
+            self.used_bytes -= nbytes
+            raise
         self._sizes[address] = nbytes
         return address
 
@@ -114,6 +118,8 @@ class _Addresses:
                 break
         else:
             left = -nbytes % self._CHUNK
+            if nbytes + left > self._bottom:
+                raise OutOfMemoryError(f"no {nbytes} bytes of address space are left")
             address = self._bottom = self._bottom - nbytes - left
         if left:
             insort(self._gaps, address + nbytes)

@@ -8,6 +8,7 @@ import os
 from typing import Protocol
 
 from ...allocators.errors import CuplugError
+from ...allocators.exiting import note_exit, wait_if_exiting
 from ..drivers.forking import in_forked_child
 
 __all__ = ["check_not_exiting", "forget", "is_left_open", "leave_open", "register"]
@@ -29,6 +30,7 @@ _exiting = False
 def check_not_exiting() -> None:
     """Raise CuplugError once the interpreter exits: a thread that still runs then must not start anything."""
     if _exiting:
+        wait_if_exiting()
         raise CuplugError("cuplug was closed, since the interpreter exits; end or join threads before that")
 
 
@@ -60,6 +62,7 @@ def is_left_open(runtime: _Closable) -> bool:
 def _close_all() -> None:
     global _exiting
     _exiting = True
+    note_exit()
     for runtime in list(_open - _left):
         # A device's sticky error that nobody waited for has nobody left to be told.
         with contextlib.suppress(CuplugError):

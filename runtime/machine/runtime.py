@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...allocators.base import Allocator
 from ...allocators.errors import CuplugError
+from ...allocators.exiting import wait_if_exiting
 from ...allocators.lock import Lock
 from ...allocators.served import served_of
 from ...plugins.tracing.observer_contexts import attach_all, source_of
@@ -129,6 +130,7 @@ class Runtime:
             CuplugError: there is no device, or the runtime cannot be used any more.
         """
         if self._unusable is not None:
+            wait_if_exiting()
             raise CuplugError(self._unusable)
         if self._driver is None:
             raise CuplugError(

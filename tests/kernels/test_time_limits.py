@@ -9,12 +9,16 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
 from cuplug.allocators.errors import DriverError
 from cuplug.runtime.drivers.sim import SimDriver
+from cuplug.runtime.kernels import SourceModule
+from cuplug.runtime.machine.runtime import Runtime
+from cuplug.runtime.memory.copies import memcpy
 
 pytestmark = [pytest.mark.needs_sim, pytest.mark.one_schedule]
 SOURCE = """
@@ -192,3 +196,17 @@ def test_warps_may_wait_for_one_another_in_different_lines(make_machine: Callabl
     assert machine.down(out, 64, np.int32).tolist() == [4] * 32 + [3] * 32
     with pytest.raises(DriverError, match="not all threads of the block reach the same"):
         run(machine, module.get_function("lanes"), out, grid=1, block=64)
+
+
+def test_each_of_many_kernels_that_print_and_allocate_ends_soon() -> None:
+    """The signal that ends a kernel mostly finds it in the engine, which looks when it is left."""
+    times = 300 if os.environ.get("CUPLUG_THOROUGH") == "1" else 30
+    for _ in range(times):
+        with Runtime(driver=SimDriver(timeout="20ms")) as runtime:
+            numbers = runtime.alloc(8)
+            memcpy(numbers, np.zeros(2, np.int32), runtime=runtime)
+            SourceModule(SOURCE, runtime=runtime).get_function("printing")(numbers, grid=4, block=64)
+            with pytest.raises(DriverError, match="ran too long"), runtime.on_device(0):
+                runtime.driver.synchronize()
+            with suppress(DriverError):
+                runtime.close()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cuplug.allocators.caching import CachingAllocator
-from cuplug.allocators.errors import CuplugError
+from cuplug.allocators.errors import CuplugError, OutOfMemoryError
 from cuplug.allocators.expandable import ExpandableAllocator
 from cuplug.allocators.native import get_include, is_available, why_not
 from cuplug.allocators.upstreams.null import NullUpstream
@@ -23,6 +23,8 @@ if not is_available():
 from cuplug.allocators import _native
 from cuplug.allocators.native.strategies import NativeCaching, NativeExpandable
 from cuplug.allocators.native.without_device import NativeNullUpstream, calls_of
+
+from . import native_core
 
 
 def test_the_header_is_installed_with_the_package() -> None:
@@ -88,3 +90,66 @@ def test_a_replay_in_the_core_does_what_one_in_python_does(strategy: str) -> Non
     assert (counts["fences"], counts["used_bytes"]) == (upstream.fences, upstream.used_bytes)
     with pytest.raises(ValueError, match="replay takes"):
         _native.replay(replayed, np.array([5000]), columns[1], columns[2], True, None, None)
+
+
+NOTHING_LIKE_IT = [0, 1, 511, (1 << 44) + 512, (1 << 62) - 1, (1 << 63), (1 << 64) - 512, (1 << 64) - 1]
+
+
+@pytest.mark.parametrize("name", ["caching", "expandable", "bump", "direct"])
+def test_sizes_and_addresses_that_no_device_has_are_answered_by_an_error(name: str) -> None:
+    core = native_core.library()
+    table, allocator, block = native_core._Table(), ctypes.c_void_p(), ctypes.c_void_p()
+    assert core.cuplug_null_upstream(ctypes.c_uint64(1 << 62), ctypes.c_uint64(2 << 20), ctypes.byref(table)) == 0
+    made = core.cuplug_allocator_create(name.encode(), None, 0, ctypes.byref(table), ctypes.byref(allocator))
+    assert made == 0
+    number = ctypes.c_uint64
+    assert core.cuplug_allocate(allocator, number(1 << 20), number(0), number(0), ctypes.byref(block)) == 0
+    live = ctypes.c_void_p(block.value)
+    for nbytes in NOTHING_LIKE_IT[3:]:
+        assert core.cuplug_allocate(allocator, number(nbytes), number(0), number(0), ctypes.byref(block)) == 1, nbytes
+    for address in (core.cuplug_block_address(live), *NOTHING_LIKE_IT):
+        for nbytes in (*NOTHING_LIKE_IT, 512):
+            for requested in (0, 1, nbytes, (1 << 64) - 1):
+                given = (number(address), number(nbytes), number(requested), number(0), number(0))
+                answer = core.cuplug_allocate_at(allocator, *given, ctypes.byref(block))
+                wrong = nbytes in NOTHING_LIKE_IT or address % 512 or not 0 < requested <= nbytes
+                assert answer in ((7,) if wrong else (1, 7)), (address, nbytes, requested)
+    assert core.cuplug_allocate(None, number(1), number(0), number(0), ctypes.byref(block)) == 7
+    assert core.cuplug_allocate(allocator, number(1), number(0), number(0), None) == 7
+    assert core.cuplug_free(allocator, None, number(0)) == 7
+    assert core.cuplug_get_statistics(allocator, None) == 7
+    assert core.cuplug_free(allocator, live, number(0)) == 0
+    core.cuplug_allocator_close(allocator)
+    core.cuplug_allocator_destroy(allocator)
+
+
+def test_a_second_free_of_a_block_of_zero_bytes_is_noticed() -> None:
+    core = native_core.library()
+    table, allocator, block = native_core._Table(), ctypes.c_void_p(), ctypes.c_void_p()
+    number = ctypes.c_uint64
+    assert core.cuplug_null_upstream(number(1 << 40), number(2 << 20), ctypes.byref(table)) == 0
+    assert core.cuplug_allocator_create(b"caching", None, 0, ctypes.byref(table), ctypes.byref(allocator)) == 0
+    assert core.cuplug_allocate(allocator, number(0), number(0), number(0), ctypes.byref(block)) == 0
+    first = block.value
+    assert core.cuplug_free(allocator, block, number(0)) == 0
+    assert core.cuplug_free(allocator, block, number(0)) == 3  # CUPLUG_NOT_LIVE
+    assert core.cuplug_allocate(allocator, number(0), number(0), number(0), ctypes.byref(block)) == 0
+    assert block.value == first  # the object is used again
+    assert core.cuplug_free(allocator, block, number(0)) == 0
+    core.cuplug_allocator_close(allocator)
+    core.cuplug_allocator_destroy(allocator)
+
+
+@pytest.mark.parametrize("strategy", [CachingAllocator, ExpandableAllocator])
+@pytest.mark.parametrize("nbytes", [(1 << 44) + 1, 1 << 50, (1 << 62) - 1, 1 << 80])
+def test_the_specification_has_no_memory_for_what_no_device_has(strategy: Any, nbytes: int) -> None:
+    allocator = strategy(NullUpstream(1 << 62))
+    with pytest.raises(OutOfMemoryError, match="out of memory"):
+        allocator.allocate(nbytes, stream=0)
+    assert allocator.statistics().num_ooms == 1
+    allocator.free(allocator.allocate(1 << 20, stream=0))
+    upstream = NullUpstream(1 << 62)
+    upstream.reserve(1 << 46)
+    with pytest.raises(OutOfMemoryError, match="address space"):
+        upstream.reserve(1 << 46)
+    assert upstream.used_bytes == 1 << 46

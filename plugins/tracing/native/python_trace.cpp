@@ -65,9 +65,9 @@ PyObject *grow_log(PyObject *object, PyObject *argument) {
   if (PyErr_Occurred()) return nullptr;
   TraceLog *log = as_log(object)->log;
   int failed;
-  Py_BEGIN_ALLOW_THREADS;
+  PyThreadState *saved = PyEval_SaveThread();
   failed = log->grow(size);
-  Py_END_ALLOW_THREADS;
+  take_lock(saved);
   if (failed == 0) Py_RETURN_NONE;
   errno = failed;
   return PyErr_SetFromErrno(PyExc_OSError);
@@ -76,9 +76,9 @@ PyObject *grow_log(PyObject *object, PyObject *argument) {
 PyObject *close_log(PyObject *object, PyObject *) {
   TraceLog *log = as_log(object)->log;
   uint64_t end;
-  Py_BEGIN_ALLOW_THREADS;
+  PyThreadState *saved = PyEval_SaveThread();
   end = log->close();
-  Py_END_ALLOW_THREADS;
+  take_lock(saved);
   return PyLong_FromUnsignedLongLong(end);
 }
 

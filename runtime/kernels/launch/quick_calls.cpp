@@ -12,6 +12,8 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "allocators/binding/interpreter_lock.h"
+
 namespace {
 
 PyObject *name_device, *name_stream;
@@ -133,9 +135,9 @@ PyObject *call_launcher(PyObject *self, PyObject *const *arguments, size_t flags
     size_t size = static_cast<size_t>(launcher.size);
     void *extra[] = {BUFFER_POINTER, block, BUFFER_SIZE, &size, nullptr};
     int status;
-    Py_BEGIN_ALLOW_THREADS
+    PyThreadState *saved = PyEval_SaveThread();
     status = launcher.launch(&config, launcher.function, nullptr, size == 0 ? nullptr : extra);
-    Py_END_ALLOW_THREADS
+    cuplug::python::take_lock(saved);
     if (status == 0) Py_RETURN_NONE;
   }
   PyErr_Clear();
@@ -256,9 +258,9 @@ PyObject *call_copier(PyObject *self, PyObject *const *arguments, size_t flags, 
       put(reinterpret_cast<unsigned char *>(&source), 'P', arguments[2]) && target != 0 && source != 0 &&
       copier.current(&context) == 0 && context == copier.context) {
     int status;
-    Py_BEGIN_ALLOW_THREADS
+    PyThreadState *saved = PyEval_SaveThread();
     status = copier.copy(target, source, copier.nbytes, reinterpret_cast<void *>(stream));
-    Py_END_ALLOW_THREADS
+    cuplug::python::take_lock(saved);
     if (status == 0) Py_RETURN_NONE;
   }
   PyErr_Clear();
@@ -371,9 +373,9 @@ PyObject *call_executor(PyObject *self, PyObject *const *arguments, size_t flags
   // cuDNN works in the context that is current in CUDA: another library may have changed it.
   if (fits && (executor.current == nullptr || (executor.current(&context) == 0 && context == executor.context))) {
     int status;
-    Py_BEGIN_ALLOW_THREADS
+    PyThreadState *saved = PyEval_SaveThread();
     status = run_plan(executor, given[0], given[1], given + 2);
-    Py_END_ALLOW_THREADS
+    cuplug::python::take_lock(saved);
     if (status == 0) Py_RETURN_NONE;
   }
   PyErr_Clear();
@@ -571,6 +573,7 @@ int add(PyObject *module, PyType_Spec *spec) {
 }  // namespace
 
 PyMODINIT_FUNC PyInit__quick_calls() {
+  if (!cuplug::python::is_main_interpreter()) return nullptr;
   name_device = PyUnicode_InternFromString("device");
   name_stream = PyUnicode_InternFromString("stream");
   if (name_device == nullptr || name_stream == nullptr) return nullptr;

@@ -57,7 +57,7 @@ PyObject *time_threads(PyObject *, PyObject *arguments) {
   }
   std::vector<std::vector<uint64_t>> times(static_cast<size_t>(threads));
   std::atomic<bool> failed{false};
-  Py_BEGIN_ALLOW_THREADS;
+  PyThreadState *saved = PyEval_SaveThread();
   std::vector<std::thread> running;
   for (Py_ssize_t i = 0; i < threads; ++i) {
     running.emplace_back(work, reinterpret_cast<cuplug_allocator *>(handle), std::cref(sizes), uint64_t{0},
@@ -65,7 +65,7 @@ PyObject *time_threads(PyObject *, PyObject *arguments) {
                          std::ref(times[static_cast<size_t>(i)]), std::ref(failed));
   }
   for (std::thread &thread : running) thread.join();
-  Py_END_ALLOW_THREADS;
+  take_lock(saved);
   if (failed) {
     PyErr_SetString(names.out_of_memory_error, "an allocation of a timed thread failed");
     return nullptr;

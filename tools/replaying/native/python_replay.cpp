@@ -91,9 +91,9 @@ PyObject *replay(PyObject *, PyObject *arguments) {
     end = std::min(first + STEPS_AT_ONCE, arrays.count());
     if (first < setup) end = std::min(end, static_cast<size_t>(setup)); /* progress is told when the setup is done */
     cuplug_replay_result part;
-    Py_BEGIN_ALLOW_THREADS;
+    PyThreadState *saved = PyEval_SaveThread();
     answer = take_steps(self, arrays, first, end, blocks.data(), stop, &part);
-    Py_END_ALLOW_THREADS;
+    take_lock(saved);
     if (part.out_of_memory != 0 && whole.out_of_memory == 0) {
       whole.first_failure = first + part.first_failure;
       whole.shortage = part.shortage;

@@ -52,7 +52,7 @@ static void prepare_shared(State* state) {
 
 static int print(const char* format, va_list arguments) {
     State* state = (State*)self();
-    InEngine guard(state);
+    CalledByKernel guard(state);
     va_list again;
     va_copy(again, arguments);
     int length = vsnprintf(nullptr, 0, format, again);
@@ -60,12 +60,17 @@ static int print(const char* format, va_list arguments) {
     if (length < 0) return -1;
     cuplug_u64 needed = state->text_nbytes + (cuplug_u64)length + 1;
     if (needed > state->text_capacity) {
+        char* larger = (char*)realloc(state->text, needed * 2);
+        if (!larger) return -1;  // as a printf that fails; what was printed stays
+        state->text = larger;
         state->text_capacity = needed * 2;
-        state->text = (char*)realloc(state->text, state->text_capacity);
     }
     if (state->printed_count == state->printed_capacity) {
-        state->printed_capacity = state->printed_capacity * 2 + 64;
-        state->printed = (Printed*)realloc(state->printed, state->printed_capacity * sizeof(Printed));
+        const auto capacity = state->printed_capacity * 2 + 64;
+        Printed* larger = (Printed*)realloc(state->printed, capacity * sizeof(Printed));
+        if (!larger) return -1;
+        state->printed = larger;
+        state->printed_capacity = capacity;
     }
     vsnprintf(state->text + state->text_nbytes, (size_t)length + 1, format, arguments);
     state->printed[state->printed_count] = {state->block_index, state->printed_count, state->text_nbytes, (cuplug_u64)length};

@@ -44,6 +44,19 @@ static void refuse(Launch* launch, const char* why) {
     pthread_mutex_unlock(&fault_lock);
 }
 
+constexpr int END = SIGURG;  // ends a worker's block, see watch.h; it does nothing to whoever does not expect it
+
+// Holds the engine for a function that kernels call. The watchdog lets whoever is inside go on; so the kernel's end is
+// looked for on the way out, by the signal that was then passed over.
+struct CalledByKernel {
+    State* state;
+    explicit CalledByKernel(State* state) : state(state) { state->in_engine = state->in_engine + 1; }
+    ~CalledByKernel() {
+        state->in_engine = state->in_engine - 1;
+        if (state->launch->ended && state->in_kernel && !state->in_engine) pthread_kill(pthread_self(), END);
+    }
+};
+
 static void record_end(State* state) {
     record(state, FAULT_TIMEOUT, 0, 0, -1, "%s", state->launch->ended == INTERRUPTED ? "was ended by an interrupt" : "ran too long");
 }

@@ -16,7 +16,7 @@ static cuplug_u64 heap_used = 0;
 
 static void* allocate(cuplug_u64 nbytes) {
     if (!nbytes || nbytes > HEAP_NBYTES) return nullptr;
-    InEngine guard((State*)self());
+    CalledByKernel guard((State*)self());
     pthread_mutex_lock(&heap_lock);
     Piece* piece = nullptr;
     if (heap_used + nbytes <= HEAP_NBYTES && (piece = (Piece*)malloc(sizeof(Piece) + nbytes + 16))) {
@@ -34,7 +34,7 @@ static void release(void* address) {
     Piece* piece = (Piece*)address - 1;
     if ((cuplug_u64)address % 16 || piece->magic != HEAP_MAGIC)
         stop(FAULT_LAUNCH_FAILED, "free() or delete of an address that malloc() or new did not give, or that was freed before");
-    InEngine guard((State*)self());
+    CalledByKernel guard((State*)self());
     pthread_mutex_lock(&heap_lock);
     heap_used -= piece->nbytes;
     piece->magic = 0;

@@ -13,7 +13,6 @@
 constexpr cuplug_u32 MAX_WORKERS = 64, MAX_BLOCKS = 1024;
 constexpr cuplug_u64 PATIENCE_NS = 250000000;  // what a kernel is given to end by itself after an interrupt
 constexpr cuplug_u64 AGAIN_NS = 5000000;
-constexpr int END = SIGURG;                    // which does nothing to whoever does not expect it
 
 static State* workers[MAX_WORKERS];
 static State* grid_workers[MAX_BLOCKS];  // of cooperative launches
@@ -32,13 +31,24 @@ static cuplug_u64 now_ns(clockid_t clock = CLOCK_MONOTONIC) {
     return (cuplug_u64)now.tv_sec * 1000000000ull + (cuplug_u64)now.tv_nsec;
 }
 
+// Until `at` on the clock that nobody sets, or until somebody wakes the watchdog.
+static void sleep_until(cuplug_u64 at) {
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 30)
+    timespec until = {(time_t)(at / 1000000000ull), (long)(at % 1000000000ull)};
+    sem_clockwait(&wake_watchdog, CLOCK_MONOTONIC, &until);
+#else  // a clock that is set back would delay it: never for longer than this
+    cuplug_u64 now = now_ns(), left = at > now ? at - now : 0, real = now_ns(CLOCK_REALTIME);
+    real += left < AGAIN_NS ? left : AGAIN_NS;
+    timespec until = {(time_t)(real / 1000000000ull), (long)(real % 1000000000ull)};
+    sem_timedwait(&wake_watchdog, &until);
+#endif
+}
+
 static void* watchdog(void*) {
     cuplug_u64 next = 0;
     for (;;) {
         if (next) {
-            cuplug_u64 now = now_ns(), real = now_ns(CLOCK_REALTIME) + (next > now ? next - now : 0);
-            timespec until = {(time_t)(real / 1000000000ull), (long)(real % 1000000000ull)};
-            sem_timedwait(&wake_watchdog, &until);
+            sleep_until(next);
         } else {
             sem_wait(&wake_watchdog);
         }

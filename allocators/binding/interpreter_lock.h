@@ -1,0 +1,58 @@
+/* Takes the interpreter's lock, for a thread that let go of it or comes from elsewhere.
+ *
+ * A thread that asks for the lock once the interpreter ends is itself ended there (before Python 3.14): by an exit that
+ * unwinds its stack, and so through frames of C++ whose destructors must not throw, which ends the process by
+ * std::terminate. Here the unwinding stops before it reaches them: the thread waits until the process ends, as a thread
+ * does in later Pythons. All of the extension's code takes the lock by these functions.
+ */
+#ifndef CUPLUG_INTERPRETER_LOCK_H
+#define CUPLUG_INTERPRETER_LOCK_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <unistd.h>
+
+namespace cuplug::python {
+
+/* Whether the interpreter ends. Needs no lock. */
+inline bool is_finalising() {
+#if PY_VERSION_HEX >= 0x030D0000
+  return Py_IsFinalizing();
+#else
+  return _Py_IsFinalizing();
+#endif
+}
+
+[[noreturn]] inline void wait_for_the_end() {
+  for (;;) pause();
+}
+
+/* Whether this is the main interpreter. PyGILState_Ensure knows no other: in a sub-interpreter it would wait for a lock that
+ * its own thread holds. If it is not, an ImportError is set. */
+inline bool is_main_interpreter() {
+  if (PyInterpreterState_Get() == PyInterpreterState_Main()) return true;
+  PyErr_SetString(PyExc_ImportError, "a sub-interpreter, which the native core does not serve");
+  return false;
+}
+
+/* Take the lock again with the state that PyEval_SaveThread returned. */
+inline void take_lock(PyThreadState *state) noexcept {
+  try {
+    PyEval_RestoreThread(state);
+  } catch (...) {
+    wait_for_the_end();
+  }
+}
+
+/* Take the lock in a thread in any state. */
+inline PyGILState_STATE ensure_lock() noexcept {
+  try {
+    return PyGILState_Ensure();
+  } catch (...) {
+    wait_for_the_end();
+  }
+}
+
+}  // namespace cuplug::python
+#endif
