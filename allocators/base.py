@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 from .block import ALIGNMENT, Block, BlockInfo, Segment, why_not_free
 from .errors import CuplugError, InvalidFreeError, OutOfMemoryError
 from .events import EventKind, Observer
+from .exiting import wait_if_exiting
 from .held_memory import HeldMemory
 from .libraries import OWN
 from .lock import Lock
@@ -547,13 +548,18 @@ class Allocator(ABC):
 
     def _obtain(self, request: Request) -> None:
         asked, most_available = 0, -1
-        while self._operate(self._serve, request):
-            # Here no lock is held and no exception handled: a hook may free what a traceback would keep alive.
-            hook, may_ask = self.on_out_of_memory, asked < _MOST_HOOK_CALLS and request.available > most_available
-            if hook is None or not may_ask or not hook(request.nbytes, request.stream):
-                self._operate(self._give_up, request)
-                raise OutOfMemoryError(request.failure)
-            asked, most_available = asked + 1, request.available
+        try:
+            while self._operate(self._serve, request):
+                # Here no lock is held and no exception handled: a hook may free what a traceback would keep alive.
+                hook, may_ask = self.on_out_of_memory, asked < _MOST_HOOK_CALLS and request.available > most_available
+                if hook is None or not may_ask or not hook(request.nbytes, request.stream):
+                    self._operate(self._give_up, request)
+                    raise OutOfMemoryError(request.failure)
+                asked, most_available = asked + 1, request.available
+        except CuplugError:
+            if self._closed is not None:
+                wait_if_exiting()
+            raise
 
     def _serve(self, request: Request) -> bool:
         """One pass through everything that the allocator itself can do. Whether memory is still short."""

@@ -36,7 +36,7 @@ PROGRAMS = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_ends_while_threads_allocate(name: str, tmp_path: object) -> None:
     program = BEGIN + PROGRAMS[name] + GO
-    times = 40 if os.environ.get("CUPLUG_THOROUGH") == "1" else 4
+    times = 12 if os.environ.get("CUPLUG_THOROUGH") == "1" else 4
     for number in range(times):
         ending = "" if number % 2 else "sys.exit(0)"
         command = [sys.executable, "-c", program + ending, f"{tmp_path}/trace.cuplug"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Callable
 
 import numpy as np
 
@@ -19,8 +20,8 @@ class _SharedMap(mmap.mmap):
 
     descriptor: int
 
-    def __del__(self) -> None:
-        os.close(self.descriptor)
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # at the end the module's names are gone
+        close(self.descriptor)
 
 
 class SharedStorage(ArrayStorage):
