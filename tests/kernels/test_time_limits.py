@@ -200,7 +200,7 @@ def test_warps_may_wait_for_one_another_in_different_lines(make_machine: Callabl
 
 def test_each_of_many_kernels_that_print_and_allocate_ends_soon() -> None:
     """The signal that ends a kernel mostly finds it in the engine, which looks when it is left."""
-    times = 300 if os.environ.get("CUPLUG_THOROUGH") == "1" else 30
+    times = 100 if os.environ.get("CUPLUG_THOROUGH") == "1" else 30
     for _ in range(times):
         with Runtime(driver=SimDriver(timeout="20ms")) as runtime:
             numbers = runtime.alloc(8)
