@@ -7,7 +7,6 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import os
-import runpy
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from types import ModuleType
 
 from ...allocators.errors import CuplugError
 from ..machine.default_runtime import init
+from .program_runs import run_program
 
 __all__ = ["as_torch", "main"]
 
@@ -39,7 +39,6 @@ def as_torch() -> None:
         raise CuplugError("PyTorch was imported before cuplug could take its place: call as_torch() first")
     sys.meta_path.insert(0, _Finder())
     sys.modules["torch"] = importlib.import_module(_PACKAGE)
-    os.environ["CUPLUG_AS_TORCH"] = "1"
     sys.path.insert(min(1, len(sys.path)), str(_SHADOW))  # spawned processes get this list
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if str(_SHADOW) not in paths:
@@ -113,10 +112,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name, value in {"CUPLUG_DRIVER": asked.driver, "CUPLUG_ALLOCATOR": asked.allocator}.items():
         if value:
             os.environ[name] = value  # for the processes that the program starts
-    sys.argv = [asked.program, *asked.arguments]
-    if asked.module:
-        sys.path[0] = ""
-        runpy.run_module(asked.program, run_name="__main__", alter_sys=True)
-    else:
-        sys.path[0] = str(Path(asked.program).resolve().parent)
-        runpy.run_path(asked.program, run_name="__main__")
+    run_program(asked.program, asked.arguments, module=asked.module)

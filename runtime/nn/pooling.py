@@ -206,15 +206,16 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
         return mean(input, (-2, -1), True)
     if not height % rows and not width % columns:
         return avg_pool2d(input, (height // rows, width // columns))
-
-    def parts(length: int, count: int) -> list[slice]:
-        return [slice(n * length // count, -(-(n + 1) * length // count)) for n in range(count)]
-
     made = [
-        stack([mean(input[..., down, across], (-2, -1)) for across in parts(width, columns)], -1)
-        for down in parts(height, rows)
+        stack([mean(input[..., down, across], (-2, -1)) for across in covering(width, columns)], -1)
+        for down in covering(height, rows)
     ]
     return stack(made, -2)
+
+
+def covering(length: int, count: int) -> list[slice]:
+    """As many windows as asked for that cover a length, as equal as can be; neighbours may overlap by an element."""
+    return [slice(n * length // count, -(-(n + 1) * length // count)) for n in range(count)]
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:

@@ -9,7 +9,7 @@ from ..tensor.core.tensor_errors import ArgumentError, ShapeError
 from ..tensor.ops.joining.joining import stack
 from ..tensor.ops.reductions.reductions import amax
 from .convolution import conv2d, conv_transpose2d
-from .pooling import avg_pool2d, max_pool2d, pad
+from .pooling import avg_pool2d, covering, max_pool2d, pad
 
 __all__ = [
     "adaptive_max_pool1d",
@@ -181,13 +181,9 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
     if not height % rows and not width % columns:
         made: Tensor = max_pool2d(input, (height // rows, width // columns))
         return made
-
-    def parts(length: int, count: int) -> list[slice]:
-        return [slice(n * length // count, -(-(n + 1) * length // count)) for n in range(count)]
-
     found = [
-        stack([amax(input[..., down, across], (-2, -1)) for across in parts(width, columns)], -1)
-        for down in parts(height, rows)
+        stack([amax(input[..., down, across], (-2, -1)) for across in covering(width, columns)], -1)
+        for down in covering(height, rows)
     ]
     return stack(found, -2)
 

@@ -104,8 +104,11 @@ class ConstantLR(LRScheduler):
 
     def get_lr(self) -> list[float]:
         """The rates at step ``last_epoch``, for each group."""
-        change = {0: self.factor, self.total_iters: 1 / self.factor}.get(self.last_epoch, 1.0)
-        return [each * change for each in self._current()]
+        if self.last_epoch == 0:
+            return [each * self.factor for each in self._current()]
+        if self.last_epoch != self.total_iters:
+            return self._current()
+        return [each / self.factor for each in self._current()]
 
 
 class LinearLR(LRScheduler):

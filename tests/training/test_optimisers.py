@@ -33,6 +33,8 @@ SCHEDULERS = (
     "MultiStepLR(o, [2, 5, 5], 0.5)",
     "ExponentialLR(o, 0.9)",
     "ConstantLR(o, 0.5, 3)",
+    "ConstantLR(o, 0.5, 0)",
+    "ConstantLR(o, 0.0, 20)",
     "LinearLR(o, total_iters=6)",
     "CosineAnnealingLR(o, 8, 0.01)",
     "LambdaLR(o, lambda n: 0.95 ** n)",

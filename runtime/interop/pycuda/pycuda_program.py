@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import runpy
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from ....allocators.errors import CuplugError
 from ...machine.default_runtime import init
+from ..program_runs import run_program
 from . import install
 
 __all__ = ["main"]
@@ -47,10 +46,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name, value in {"CUPLUG_DRIVER": driver, "CUPLUG_ALLOCATOR": asked.allocator}.items():
         if value:
             os.environ[name] = value  # for the processes that the program starts
-    sys.argv = [asked.program, *asked.arguments]
-    if asked.module:
-        sys.path[0] = ""
-        runpy.run_module(asked.program, run_name="__main__", alter_sys=True)
-    else:
-        sys.path[0] = str(Path(asked.program).resolve().parent)
-        runpy.run_path(asked.program, run_name="__main__")
+    run_program(asked.program, asked.arguments, module=asked.module)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import runpy
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from ....allocators.errors import CuplugError
+from ..program_runs import run_program
 from .installation import VARIABLE, install
 
 __all__ = ["main"]
@@ -37,10 +35,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except CuplugError as error:
         parser.exit(1, f"{parser.prog}: {error}\n")
     os.environ[VARIABLE] = asked.allocator  # for the processes that the program starts
-    sys.argv = [asked.program, *asked.arguments]
-    if asked.module:
-        sys.path[0] = ""
-        runpy.run_module(asked.program, run_name="__main__", alter_sys=True)
-    else:
-        sys.path[0] = str(Path(asked.program).resolve().parent)
-        runpy.run_path(asked.program, run_name="__main__")
+    run_program(asked.program, asked.arguments, module=asked.module)
