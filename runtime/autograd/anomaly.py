@@ -10,9 +10,9 @@ from typing import Any
 from ...allocators.errors import CuplugError
 from ..tensor.core.tensor import Tensor
 from ..tensor.ops.reductions.reductions import any as any_of
+from .graph import Node
 
 __all__ = [
-    "calls_so_far",
     "check_gradients",
     "detect_anomaly",
     "is_anomaly_check_nan_enabled",
@@ -33,6 +33,20 @@ class _Mode:
         """Whether nodes remember the calls that made them."""
         self.check_nan = True
         """Whether gradients are looked at, which waits for a device."""
+
+    def change(self, enabled: bool, check_nan: bool) -> None:
+        """Look for anomalies, or not. Nodes are made in another way meanwhile, so that at all other times an operation
+        does not even ask."""
+        self.enabled, self.check_nan = enabled, check_nan
+        Node.__init__ = _begin_with_calls if enabled else _begin  # type: ignore[method-assign]
+
+
+_begin = Node.__init__
+
+
+def _begin_with_calls(self: Node, *args: Any, **kwargs: Any) -> None:
+    _begin(self, *args, **kwargs)
+    self.metadata = {"traceback_": traceback.format_stack()[:-1]}
 
 
 _STATE = mode = _Mode()
@@ -57,13 +71,13 @@ class set_detect_anomaly:  # noqa: N801 - torch's name
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
         self._before = (_STATE.enabled, _STATE.check_nan)
-        _STATE.enabled, _STATE.check_nan = mode, check_nan
+        _STATE.change(mode, check_nan)
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *_: object) -> None:
-        _STATE.enabled, _STATE.check_nan = self._before
+        _STATE.change(*self._before)
 
 
 class detect_anomaly(set_detect_anomaly):  # noqa: N801 - torch's name
@@ -74,11 +88,6 @@ class detect_anomaly(set_detect_anomaly):  # noqa: N801 - torch's name
 
     def __enter__(self) -> None:
         super().__init__(True, self._wanted)
-
-
-def calls_so_far() -> list[str]:
-    """The calls that led here, innermost last, without those of this package's graph."""
-    return traceback.format_stack()[:-2]
 
 
 def check_gradients(title: str, metadata: dict[Any, Any] | None, made: Sequence[Any]) -> None:

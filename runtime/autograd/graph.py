@@ -22,8 +22,6 @@ from ...allocators.errors import CuplugError
 from ...plugins.tracing.training_scope import scope
 from ..tensor.core.layout import Layout
 from ..tensor.core.tensor import Tensor, make_tensor
-from .anomaly import calls_so_far
-from .anomaly import mode as anomaly
 from .grad_mode import recording
 from .gradient_streams import stream_at
 
@@ -120,7 +118,7 @@ class Node:
         """By output: the tensor that keeps its gradient."""
         self.layouts: list[Layout] | None = None
         """Of all outputs, where zeros have to stand for what has no gradient."""
-        self.metadata: dict[Any, Any] | None = {"traceback_": calls_so_far()} if anomaly.enabled else None
+        self.metadata: dict[Any, Any] | None = None
         self.variable: Tensor | None = None
         """Of the node of a leaf: the leaf."""
         self.where = scope.path() if scope.watched else None
