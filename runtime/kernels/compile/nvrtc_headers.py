@@ -107,10 +107,14 @@ for _name, _own in {"stdint.h": "cstdint", "stddef.h": "cstddef", "float.h": "cf
     _OURS[_name] = (
         f"#pragma once\n#if __has_include(<cuda/std/{_own}>)\n#include <cuda/std/{_own}>\n#else\n{_OURS[_name]}#endif\n"
     )
-# The standard's headers that CUDA has for devices, in a namespace of its own.
+# The standard's headers that CUDA has for devices, in a namespace of its own; some of its versions lack some.
 _OURS |= {
-    name: f"#pragma once\n#include <cuda/std/{name}>\nnamespace std {{ using namespace cuda::std; }}\n"
-    for name in ("algorithm", "array", "functional", "limits", "tuple", "type_traits", "utility")
+    name: f"#pragma once\n#if __has_include(<cuda/std/{name}>)\n#include <cuda/std/{name}>\n"
+    f"namespace std {{ using namespace cuda::std; }}\n#else\n{instead}\n#endif\n"
+    for name, instead in {
+        "algorithm": "namespace std { using ::min; using ::max; }",
+        **dict.fromkeys(("array", "functional", "limits", "tuple", "type_traits", "utility"), ""),
+    }.items()
 }
 _INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
 

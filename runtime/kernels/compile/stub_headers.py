@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from .extension_headers import EXTENSION_HEADERS
+
 __all__ = ["STUBS", "stubs_for", "write_stubs"]
 
 _STANDARD = {
@@ -115,6 +117,7 @@ STUBS: dict[str, str] = {
         **dict.fromkeys(_EMPTY.split(), ""),
         **{name: f"{_TRAITS}namespace std {{ {text} }}" for name, text in _STANDARD.items()},
         **_LIBRARIES,
+        **EXTENSION_HEADERS,
         **{f"thrust/{name}.h": "#include <thrust/tuple.h>" for name in _THRUST.split()},
         "thrust/tuple.h": "namespace thrust {}",
         **{f"cub/{name}.cuh": "namespace cub {}" for name in _CUB.split()},
@@ -122,6 +125,17 @@ STUBS: dict[str, str] = {
 }
 """The text of each header by its name."""
 STUBS["iostream"] = "#pragma once\n#include <istream>\n#include <ostream>\n#include <string>\n"
+_OF_DEVICES = (
+    "cassert cfloat climits cmath cstddef cstdint cstdio cstdlib cstring new algorithm array functional limits"
+)
+_EVERYTHING = (
+    *f"{_OF_DEVICES} tuple type_traits utility iostream".split(),
+    *_STANDARD,
+)
+STUBS["bits/stdc++.h"] = (
+    f"#pragma once\n{''.join(f'#include <{name}>{chr(10)}' for name in _EVERYTHING)}"
+    "#ifndef __CUDACC_RTC__\n#include <complex>\n#include <initializer_list>\n#include <iterator>\n#endif\n"
+)
 
 
 def stubs_for(names: Iterable[str]) -> dict[str, str]:

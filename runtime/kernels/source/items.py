@@ -136,7 +136,7 @@ class SourceItems:
         elif first == "static_assert":
             item.kind = "statement"
         elif first == "typedef" and not body:
-            names += [word for word in words[start + 1 : semicolon] if syntax.is_name(word)][-1:]
+            names += [name for name, _ in syntax.declarators(tokens, start + 1, semicolon)]
             for position in range(start, semicolon):  # typedef int (*Function)(int);
                 if words[position] == "(" and words[position + 1] == "*":
                     names.append(words[position + 2])
