@@ -14,6 +14,7 @@ from .held_memory import HeldMemory
 from .pool import Piece, Pool, Rules, is_idle
 from .pressure import Pressure
 from .recurrence import FACTOR, HIGHEST_MARK, Recurrence
+from .request import rounded_to_steps
 from .statistics import SMALL_BLOCK
 from .upstream import Fence, Upstream
 from .waiting import fence_or_error
@@ -126,12 +127,7 @@ class CachingAllocator(Allocator):
     # --- allocation and free
 
     def _rounded(self, nbytes: int) -> int:
-        """PyTorch's ``round_size``."""
-        steps = self._steps
-        if steps > 1 and nbytes > ALIGNMENT * steps:
-            step = (1 << nbytes.bit_length() - 1) // steps
-            return max(-(-nbytes // step) * step, ALIGNMENT)
-        return nbytes + -nbytes % ALIGNMENT
+        return rounded_to_steps(nbytes, self._steps)
 
     def _allocate(self, requested: int, nbytes: int, stream: int) -> Block:
         self._allocations += 1

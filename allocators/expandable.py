@@ -29,12 +29,14 @@ from .page import Page
 from .pages import Move, Pages, runs_of
 from .placing import best_opening
 from .recurrence import FACTOR, HIGHEST_MARK, Recurrence
+from .request import rounded_to_steps
 from .returning import Returning
 from .sleeping import Keep, Sleeper, Sleeping, why_asleep
 from .spans import FREE, HOLE, Opening, Range, Space, Span
 from .stamps import Stamps
 from .statistics import SMALL_BLOCK
 from .tags import UNTAGGED, here, tag_name
+from .torch_segments import bytes_of_range, find_as_torch, lowest_opening, page_of
 from .turning_point import TurningPoint
 from .upstream import Upstream, VirtualMemory
 
@@ -93,6 +95,11 @@ class ExpandableAllocator(Allocator):
 
     Tagged memory can be put to sleep and woken (``sleep``, ``wake``).
 
+    ``preset="torch"`` takes memory exactly as PyTorch does with ``expandable_segments:True``, so that a replay tells
+    what PyTorch would reserve (``torch_segments.py``): one range for each stream and kind, which grows at the lowest
+    place by pages of 2 MiB for small blocks and 20 MiB for large ones; pages stay until memory runs out, and none
+    moves.
+
     Addresses of live blocks never change. Memory on virtual addresses cannot be shared with other processes through
     ``cuIpcGetMemHandle``: for that, use ``caching``.
     """
@@ -104,16 +111,23 @@ class ExpandableAllocator(Allocator):
         self,
         upstream: Upstream,
         *,
+        preset: Annotated[Literal["cuplug", "torch"], "cuplug, or torch: reserve what PyTorch would"] = "cuplug",
         memory_limit: Annotated[int | None, "reserve at most this many bytes; more counts as out of memory"] = None,
         slack: Annotated[int, "bytes to reserve beyond the peak of what was in use, before pages move"] = 48 * _MIB,
         aliases: Annotated[int, "at how many addresses a page stays mapped after it has moved away"] = 4,
+        roundup_power2_divisions: Annotated[int, "round sizes up to so many steps for each power of two; 0: no"] = 0,
     ) -> None:
         """Over ``upstream``. A larger ``slack`` spares driver calls, a smaller one memory.
 
         Raises:
             DriverError: ``CUDA_ERROR_NOT_SUPPORTED``: the device or the installation lacks virtual memory.
-            ValueError: ``slack`` or ``aliases`` is negative.
+            ValueError: ``slack`` or ``aliases`` is negative, or an option is out of its range; the message names it.
         """
+        if preset not in ("cuplug", "torch"):
+            raise ValueError(f"preset is {preset}; it must be cuplug or torch")
+        steps = roundup_power2_divisions
+        if steps < 0 or steps & (steps - 1):
+            raise ValueError(f"roundup_power2_divisions is {steps}; it must be 0 or a power of two")
         if slack < 0:
             raise ValueError(f"slack is {slack}; it must be zero or more bytes")
         if aliases < 0:
@@ -122,8 +136,10 @@ class ExpandableAllocator(Allocator):
         virtual = virtual_memory_of(upstream)
         self._granularity = virtual.granularity
         self._slack = slack
-        self._most_aliases = aliases
-        self._pages = Pages(virtual, self._emit, aliases)
+        self._steps = steps
+        self._follows_torch = preset == "torch"
+        self._most_aliases = 0 if self._follows_torch else aliases
+        self._pages = Pages(virtual, self._emit, self._most_aliases)
         self._spaces: dict[tuple[int, bool | None, int], Space] = {}
         """By stream, whether for small blocks (None for what a strategy derived from this keeps apart), and tag."""
         self._ownerless: list[Space] = []
@@ -156,10 +172,13 @@ class ExpandableAllocator(Allocator):
             if self._most_aliases:
                 self._at_mark(latest)
         space = self._spaces.get((stream, nbytes <= SMALL_BLOCK, tag)) or self._new_space(stream, nbytes, tag)
-        span = space.find(nbytes)
+        span = find_as_torch(space, nbytes) if self._follows_torch else space.find(nbytes)
         block.kept = span = space.take(span, nbytes) if span is not None else self._grow(space, nbytes)
         block.address = span.address
         return block
+
+    def _rounded(self, nbytes: int) -> int:
+        return rounded_to_steps(nbytes, self._steps)
 
     def _free(self, block: Block) -> None:
         span = block.kept
@@ -191,6 +210,8 @@ class ExpandableAllocator(Allocator):
     def _grow(self, space: Space, nbytes: int) -> Span:
         """Take a block where memory has to be mapped first."""
         self._poll()
+        if self._follows_torch:
+            return self._grow_as_torch(space, nbytes)
         opening = best_opening(space, nbytes) or self._place_in_new_range(space, nbytes)
         creatable = sys.maxsize if self._is_kept(space.stream) else self._creatable(nbytes)
         exceeds = opening.missing > creatable and self._may_exceed(opening.missing)
@@ -207,6 +228,21 @@ class ExpandableAllocator(Allocator):
         if exceeds:
             self._recurrence.granted += max(0, self._ledger.reserved - reserved)
         return space.take_at(span, plan.opening.address, nbytes)
+
+    def _grow_as_torch(self, space: Space, nbytes: int) -> Span:
+        """The same by PyTorch's rules (``try_allocate_expandable_block``): everything that is missing is created."""
+        page = page_of(space, self._granularity)
+        opening = lowest_opening(space, nbytes, page)
+        if opening is None:
+            size = bytes_of_range(self.upstream.memory_info()[1], nbytes, page)
+            self._add_range(space, size, -(-nbytes // page) * page, page)
+            opening = lowest_opening(space, nbytes, page)
+            assert opening is not None
+        plan = _Moves()
+        for _, start, end in opening.holes:
+            plan.moves += [Move(at, min(page, end - at)) for at in range(start, end, page)]
+        self._check_room(opening.missing)
+        return space.take_at(self._carry_out(space, plan), opening.address, nbytes)
 
     def _creatable(self, nbytes: int) -> int:
         """How many bytes of new pages may be created before free ones are moved."""
@@ -383,9 +419,16 @@ class ExpandableAllocator(Allocator):
         return power_of_two(most, self._granularity)
 
     def _place_in_new_range(self, space: Space, nbytes: int) -> Opening:
-        self._drop_empty_ranges(self._ownerless)
         least = -(-nbytes // self._granularity) * self._granularity
         size = max(self._range_bytes[space.small], least)
+        self._range_bytes[space.small] = self._add_range(space, size, least, self._granularity)
+        opening = best_opening(space, nbytes)
+        assert opening is not None
+        return opening
+
+    def _add_range(self, space: Space, size: int, least: int, unit: int) -> int:
+        """Reserve ``size`` bytes of address space, or ``least``, or so many ``unit`` between. Returns how many."""
+        self._drop_empty_ranges(self._ownerless)
         while True:
             made = Range(size, space)
             self._ranges.append(made)
@@ -395,14 +438,11 @@ class ExpandableAllocator(Allocator):
                 self._ranges.remove(made)
                 if size == least:
                     raise
-                size = max(size // 16 // self._granularity * self._granularity, least)  # leaving room for others
+                size = max(size // 16 // unit * unit, least)  # leaving room for others
             else:
                 break
-        self._range_bytes[space.small] = size
         space.add(made)
-        opening = best_opening(space, nbytes)
-        assert opening is not None
-        return opening
+        return size
 
     # --- giving memory back
 

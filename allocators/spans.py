@@ -137,6 +137,11 @@ class Space:
         index = bisect_left(self._keys, nbytes << _ADDRESS_BITS)
         return self._free[index] if index < len(self._free) else None
 
+    def free_from(self, nbytes: int) -> Iterator[Span]:
+        """The free spans of at least ``nbytes``, smallest first, of equals that of the lowest address."""
+        for index in range(bisect_left(self._keys, nbytes << _ADDRESS_BITS), len(self._free)):
+            yield self._free[index]
+
     def take(self, span: Span, nbytes: int) -> Span:
         """Take the first ``nbytes`` of a free span as a block."""
         self._unlist(span)
@@ -174,6 +179,10 @@ class Space:
                 gap = _gap(hole)
                 looked_at.update(span.address for span in gap if span.kind == HOLE)
                 yield gap
+
+    def holes(self) -> list[Span]:
+        """The holes in order of address."""
+        return [hole for _, hole in sorted(self._holes.items())]
 
     def missing(self, gap: list[Span], start: int, end: int) -> list[tuple[Span, int, int]]:
         """What has to be mapped for a block at ``start``, of the spans in ``gap``: as ``Opening.holes``."""

@@ -423,6 +423,12 @@ uint64_t Allocator::round_up(uint64_t nbytes) {
   return nbytes >= HUGE_SIZE ? HUGE_SIZE : (nbytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
+uint64_t Allocator::rounded_to_steps(uint64_t nbytes, uint64_t steps) {
+  if (steps <= 1 || nbytes <= ALIGNMENT * steps || nbytes >= uint64_t(1) << 62) return round_up(nbytes);
+  const uint64_t step = (uint64_t(1) << (63 - __builtin_clzll(nbytes))) / steps;
+  return std::max((nbytes + step - 1) / step * step, ALIGNMENT);
+}
+
 uint64_t Allocator::reserve(uint64_t nbytes, bool small, uint64_t stream) {
   if (exceeds_limit(nbytes)) throw OutOfMemory();
   uint64_t address = upstream_.reserve(nbytes);

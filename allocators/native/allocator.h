@@ -122,6 +122,8 @@ class Allocator : public cuplug_allocator {
   int operate_on(const std::function<void()> &work);
 
   static uint64_t round_up(uint64_t nbytes);
+  /* The same in so many `steps` for each power of two: PyTorch's `round_size` (request.py). */
+  static uint64_t rounded_to_steps(uint64_t nbytes, uint64_t steps);
   uint64_t memory_limit() const { return memory_limit_.load(std::memory_order_relaxed); }
   /* Whether the limit forbids `nbytes` more. */
   bool exceeds_limit(uint64_t nbytes) const {

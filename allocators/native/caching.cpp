@@ -30,12 +30,8 @@ CachingAllocator::~CachingAllocator() {
 
 /* --- allocation and free */
 
-/* PyTorch's `round_size`. */
 uint64_t CachingAllocator::rounded(uint64_t nbytes) const {
-  uint64_t steps = options_.roundup_power2_divisions;
-  if (steps <= 1 || nbytes <= ALIGNMENT * steps || nbytes >= uint64_t(1) << 62) return round_up(nbytes);
-  uint64_t step = (uint64_t(1) << (63 - __builtin_clzll(nbytes))) / steps;
-  return std::max((nbytes + step - 1) / step * step, ALIGNMENT);
+  return rounded_to_steps(nbytes, options_.roundup_power2_divisions);
 }
 
 Block *CachingAllocator::take(uint64_t, uint64_t nbytes, uint64_t stream) {

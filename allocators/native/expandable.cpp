@@ -4,6 +4,7 @@
 
 #include "placing.h"
 #include "policy.h"
+#include "torch_segments.h"
 
 namespace cuplug {
 
@@ -31,8 +32,10 @@ ExpandableAllocator::ExpandableAllocator(const cuplug_upstream &table, const Exp
     : Allocator(table, options.memory_limit),
       granularity_(table.page_granularity),
       slack_(options.slack),
-      most_aliases_(options.aliases),
-      pages_(upstream_, events_, options.aliases),
+      steps_(options.roundup_power2_divisions),
+      follows_torch_(options.follows_torch),
+      most_aliases_(options.follows_torch ? 0 : options.aliases),
+      pages_(upstream_, events_, most_aliases_),
       large_range_(LARGE_RANGE),
       small_range_(SMALL_RANGE),
       turning_point_(recurrence_) {}
@@ -49,7 +52,7 @@ Block *ExpandableAllocator::take(uint64_t, uint64_t nbytes, uint64_t stream) {
     at_mark();
     space->prepare();
   }
-  Block *span = space->find(nbytes);
+  Block *span = follows_torch_ ? find_as_torch(*space, nbytes) : space->find(nbytes);
   return span != nullptr ? space->take(span, nbytes) : grow(space, nbytes);
 }
 
@@ -133,6 +136,7 @@ void ExpandableAllocator::poll() {
 Block *ExpandableAllocator::grow(Space *space, uint64_t nbytes) {
   pages_.begin();
   poll();
+  if (follows_torch_) return grow_as_torch(space, nbytes);
   Opening opening;
   if (!best_opening(*space, nbytes, nullptr, &opening)) place_in_new_range(space, nbytes, &opening);
   uint64_t may_create = is_kept(space->stream) ? NO_LIMIT : creatable(nbytes);
@@ -152,6 +156,23 @@ Block *ExpandableAllocator::grow(Space *space, uint64_t nbytes) {
   }
   if (exceeds) recurrence_.granted += std::max(ledger_.reserved(), reserved) - reserved;
   return space->take_at(span, plan_.opening.address, nbytes);
+}
+
+/* The same by PyTorch's rules (`try_allocate_expandable_block`): everything that is missing is created. */
+Block *ExpandableAllocator::grow_as_torch(Space *space, uint64_t nbytes) {
+  const uint64_t page = torch_page(*space);
+  Opening opening;
+  if (!lowest_opening(*space, nbytes, page, &opening)) {
+    uint64_t free = 0, total = 0;
+    upstream_.memory_info(&free, &total);
+    add_range(space, torch_range(total, nbytes, page), round_up_to(nbytes, page), page);
+    lowest_opening(*space, nbytes, page, &opening);
+  }
+  plan_.begin();
+  for (const Opening::Hole &hole : opening.holes)
+    for (uint64_t at = hole.start; at < hole.end; at += page) plan_.moves.push_back({at, std::min(page, hole.end - at), nullptr});
+  check_room(opening.missing);
+  return space->take_at(carry_out(space), opening.address, nbytes);
 }
 
 /* How many bytes of new pages may be created before free ones are moved. */
@@ -201,10 +222,15 @@ Block *ExpandableAllocator::fill(Space *space) {
     }
     make_plan(space, plan_.opening, plan_.creatable);
   }
-  if (exceeds_limit(plan_.fresh)) throw OutOfMemory();
-  if (plan_.fresh >= MUCH && plan_.fresh > upstream_.free_bytes()) pages_.probe(plan_.fresh);
+  check_room(plan_.fresh);
   if (most_aliases_ != 0 && !plan_.sources.empty()) turning_point_.seek();
   return carry_out(space);
+}
+
+/* Throw OutOfMemory if there is no room for `nbytes` of new pages, as far as that shows at once. */
+void ExpandableAllocator::check_room(uint64_t nbytes) {
+  if (exceeds_limit(nbytes)) throw OutOfMemory();
+  if (nbytes >= MUCH && nbytes > upstream_.free_bytes()) pages_.probe(nbytes);
 }
 
 /* Let the pages of the plan stand in `space`, and return the last free part that they belong to there. */
@@ -361,12 +387,18 @@ uint64_t ExpandableAllocator::page_size(uint64_t fresh) const {
 }
 
 void ExpandableAllocator::place_in_new_range(Space *space, uint64_t nbytes, Opening *opening) {
+  uint64_t least = round_up_to(nbytes, granularity_);
+  uint64_t &usual = space->small ? small_range_ : large_range_;
+  usual = add_range(space, std::max(usual, least), least, granularity_);
+  best_opening(*space, nbytes, nullptr, opening);
+}
+
+/* Reserve `size` bytes of address space, or `least`, or so many `unit` between. Returns how many. */
+uint64_t ExpandableAllocator::add_range(Space *space, uint64_t size, uint64_t least, uint64_t unit) {
   std::vector<Space *> ownerless;
   for (const auto &left : ownerless_) ownerless.push_back(left.get());
   drop_empty_ranges(ownerless);
-  uint64_t least = round_up_to(nbytes, granularity_);
-  uint64_t &usual = space->small ? small_range_ : large_range_;
-  uint64_t size = std::max(usual, least), address = 0;
+  uint64_t address = 0;
   for (bool refused = true; refused;) {
     try {
       address = upstream_.reserve_range(size);
@@ -377,11 +409,10 @@ void ExpandableAllocator::place_in_new_range(Space *space, uint64_t nbytes, Open
       if (size == least) throw;
     }
     if (refused)
-      size = std::max(size / RANGE_SHRINKS_BY / granularity_ * granularity_, least); /* leaving room for others */
+      size = std::max(size / RANGE_SHRINKS_BY / unit * unit, least); /* leaving room for others */
   }
-  usual = size;
   space->add(std::make_unique<Range>(address, size, granularity_));
-  best_opening(*space, nbytes, nullptr, opening);
+  return size;
 }
 
 /* --- giving memory back */

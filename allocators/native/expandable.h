@@ -20,9 +20,11 @@ namespace cuplug {
 
 /* As the constructor of ExpandableAllocator. */
 struct ExpandableOptions {
+  bool follows_torch = false;
   uint64_t memory_limit = NO_LIMIT;
   uint64_t slack = policy::SLACK;
   uint64_t aliases = policy::ALIASES; /* at how many addresses a page stays mapped after it has moved away */
+  uint64_t roundup_power2_divisions = 0;
 };
 
 /* The rules, and what holds between any two operations, stand in expandable.py. */
@@ -34,6 +36,7 @@ class ExpandableAllocator : public Allocator {
   Block *take(uint64_t requested, uint64_t nbytes, uint64_t stream) override;
   Block *take_at(uint64_t address, uint64_t nbytes, uint64_t stream) override;
   void put(Block *block) override;
+  uint64_t rounded(uint64_t nbytes) const override { return rounded_to_steps(nbytes, steps_); }
   uint64_t release_unused() override;
   void release_all() override;
   void map_segments(std::vector<cuplug_segment> &segments, std::vector<cuplug_piece> &pieces) override;
@@ -85,10 +88,12 @@ class ExpandableAllocator : public Allocator {
   Stream *stream_made(uint64_t stream);
   Stream *stream_of(uint64_t stream);
   Block *grow(Space *space, uint64_t nbytes);
+  Block *grow_as_torch(Space *space, uint64_t nbytes);
   uint64_t creatable(uint64_t nbytes);
   bool may_exceed(uint64_t missing);
   void plan_at_best(Space *space, const Opening &opening, uint64_t creatable);
   Block *fill(Space *space);
+  void check_room(uint64_t nbytes);
   Block *carry_out(Space *space);
   Returning returning() const { return Returning(pages_, granularity_, movable_spaces()); }
   void at_mark();
@@ -97,6 +102,7 @@ class ExpandableAllocator : public Allocator {
   std::vector<Block *> movable(const Space *space);
   virtual uint64_t page_size(uint64_t fresh) const;
   void place_in_new_range(Space *space, uint64_t nbytes, Opening *opening);
+  uint64_t add_range(Space *space, uint64_t size, uint64_t least, uint64_t unit);
   uint64_t give_back_free(const std::vector<Space *> &spaces);
   static std::vector<Source> every_free_page(const std::vector<Space *> &spaces);
   void give_back(const Source &source);
@@ -107,7 +113,9 @@ class ExpandableAllocator : public Allocator {
   /* Whether the free memory of a space stays where it is: it belongs to a private pool that has not ended. */
   bool stays(const Space *space) const { return is_kept(space->stream) && !space->stamps->forgotten(); }
 
-  const uint64_t granularity_, slack_, most_aliases_;
+  const uint64_t granularity_, slack_, steps_;
+  const bool follows_torch_;
+  const uint64_t most_aliases_;
   Pages pages_;
   Spaces spaces_;    /* in the order in which they were made */
   Spaces ownerless_; /* of streams that have been destroyed, or given up. Nothing is allocated in them any more. */

@@ -42,12 +42,23 @@ uint64_t limit_of(const cuplug_option &option) {
   return uint64_t(value);
 }
 
+bool follows_torch(const cuplug_option &option) {
+  const bool follows = std::strcmp(option.value, "torch") == 0;
+  check(follows || std::strcmp(option.value, "cuplug") == 0, option, "cuplug or torch");
+  return follows;
+}
+
+uint64_t power_of_two_or_none(const cuplug_option &option) {
+  int64_t value = whole_number(option);
+  check(value >= 0 && (value & (value - 1)) == 0, option, "0 or a power of two");
+  return uint64_t(value);
+}
+
 CachingOptions caching_options(const cuplug_option *options, size_t count, const cuplug_upstream &table) {
   CachingOptions parsed;
   for (const cuplug_option *option = options; option != options + count; ++option) {
     if (is(*option, "preset")) {
-      parsed.follows_torch = std::strcmp(option->value, "torch") == 0;
-      check(parsed.follows_torch || std::strcmp(option->value, "cuplug") == 0, *option, "cuplug or torch");
+      parsed.follows_torch = follows_torch(*option);
     } else if (is(*option, "memory_limit")) {
       parsed.memory_limit = std::min(parsed.memory_limit, limit_of(*option));
     } else if (is(*option, "memory_fraction")) {
@@ -65,9 +76,7 @@ CachingOptions caching_options(const cuplug_option *options, size_t count, const
       check(value > int64_t(20 * MIB), *option, "above 20 MiB");
       parsed.max_split_size = uint64_t(value);
     } else if (is(*option, "roundup_power2_divisions")) {
-      int64_t value = whole_number(*option);
-      check(value >= 0 && (value & (value - 1)) == 0, *option, "0 or a power of two");
-      parsed.roundup_power2_divisions = uint64_t(value);
+      parsed.roundup_power2_divisions = power_of_two_or_none(*option);
     } else {
       throw Invalid{std::string("caching has no option ") + option->name};
     }
@@ -95,8 +104,14 @@ bool is_for_expandable(const cuplug_option &option, ExpandableOptions *parsed) {
 
 ExpandableOptions expandable_options(const cuplug_option *options, size_t count) {
   ExpandableOptions parsed;
-  for (const cuplug_option *option = options; option != options + count; ++option)
-    if (!is_for_expandable(*option, &parsed)) throw Invalid{std::string("expandable has no option ") + option->name};
+  for (const cuplug_option *option = options; option != options + count; ++option) {
+    if (is(*option, "preset"))
+      parsed.follows_torch = follows_torch(*option);
+    else if (is(*option, "roundup_power2_divisions"))
+      parsed.roundup_power2_divisions = power_of_two_or_none(*option);
+    else if (!is_for_expandable(*option, &parsed))
+      throw Invalid{std::string("expandable has no option ") + option->name};
+  }
   return parsed;
 }
 

@@ -30,6 +30,7 @@ constexpr int64_t RELEASE_BURST = 64, RELEASE_EVERY = 52; /* the ration: times a
 
 /* --- expandable */
 constexpr uint64_t LARGE_RANGE = uint64_t(64) << 30, SMALL_RANGE = uint64_t(4) << 30; /* of address space, at once */
+constexpr uint64_t TORCH_RANGE = uint64_t(1) << 40; /* of address space at most, where PyTorch's rules are followed */
 constexpr uint64_t RANGE_SHRINKS_BY = 16; /* where the driver refuses so much */
 constexpr uint64_t PAGES_OF_BLOCK = 2, PAGES_OF_ALL = 224;
 constexpr uint64_t MODEST_PAGE = 4 * MIB, MODEST_PAGES_OF_BLOCK = 24, MODEST_PAGES_OF_ALL = 112;

@@ -123,6 +123,12 @@ uint64_t Space::missing(const Block *gap, uint64_t start, uint64_t end, std::vec
   return total;
 }
 
+std::vector<const Block *> Space::holes_in_order() const {
+  std::vector<const Block *> found(holes_.begin(), holes_.end());
+  std::sort(found.begin(), found.end(), [](const Block *a, const Block *b) { return a->address < b->address; });
+  return found;
+}
+
 Page *Space::page_before(const Block *span, uint64_t *end) const {
   const Range *range = range_of(span->address);
   uint64_t at = *end / granularity_ * granularity_;

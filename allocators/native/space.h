@@ -116,6 +116,15 @@ class Space {
   /* The bytes of the holes in which pages are missing for a block from `start` to `end`, in the gap whose first part is
    * `gap`. `holes` gets them. */
   uint64_t missing(const Block *gap, uint64_t start, uint64_t end, std::vector<Opening::Hole> *holes) const;
+  /* The holes in order of address. */
+  std::vector<const Block *> holes_in_order() const;
+  /* Call `work` with each free part of at least `nbytes`, smallest first, of equals that of the lowest address, until it
+   * answers no. */
+  template <class Work>
+  void each_free_from(uint64_t nbytes, Work work) const {
+    for (Sorted::At at = free_.find(order_of(nbytes, 0)); free_.block(at) != nullptr; at = free_.next(at))
+      if (!work(free_.block(at))) return;
+  }
   /* Call `work` with each free part of at least a page's size, smallest first. */
   template <class Work>
   void each_free(Work work) const {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -140,13 +141,19 @@ def replayed(history: Callable[[str], list[Program]]) -> Callable[..., ReplayRes
     histories, to the byte. CUPLUG_NATIVE=0 chooses Python.
     """
     upstream: Any = NullUpstream
-    forms = {"caching": CachingAllocator, "torch": FACTORIES["torch"], "expandable": ExpandableAllocator}
+    forms = {
+        "caching": CachingAllocator, "torch": FACTORIES["torch"], "expandable": ExpandableAllocator,
+        "expandable torch": partial(ExpandableAllocator, preset="torch"),
+    }  # fmt: skip
     if is_available():
         from cuplug.allocators.native.strategies import NativeExpandable
         from cuplug.allocators.native.without_device import NativeNullUpstream
 
         upstream = NativeNullUpstream
-        forms = {"caching": NativeCaching, "torch": FACTORIES["native torch"], "expandable": NativeExpandable}
+        forms = {
+            "caching": NativeCaching, "torch": FACTORIES["native torch"], "expandable": NativeExpandable,
+            "expandable torch": partial(NativeExpandable, preset="torch"),
+        }  # fmt: skip
 
     def find(name: str | list[Program], form: str, memory: int | None = None) -> ReplayResult:
         capacity = () if memory is None else (memory,)

@@ -40,6 +40,7 @@ FACTORIES: dict[str, Callable[..., Allocator]] = {
     "torch": lambda upstream: CachingAllocator(upstream, preset="torch", garbage_collection_threshold=0.3),
     "expandable": lambda upstream: ExpandableAllocator(upstream, slack=0),
     "expandable aliases": lambda upstream: ExpandableAllocator(upstream, slack=0, aliases=2),
+    "expandable torch": lambda upstream: ExpandableAllocator(upstream, preset="torch"),
 }
 PLAN = Plan(
     [
@@ -75,6 +76,7 @@ if is_available():  # of these only what is in Python has lines; signals and exc
     FACTORIES["native planned"] = lambda upstream: planned(upstream, NativePlanned)
     FACTORIES["native expandable"] = lambda upstream: NativeExpandable(upstream, slack=0)
     FACTORIES["native expandable aliases"] = lambda upstream: NativeExpandable(upstream, slack=0, aliases=2)
+    FACTORIES["native expandable torch"] = lambda upstream: NativeExpandable(upstream, preset="torch")
 
 
 class Injection(KeyboardInterrupt):

@@ -263,6 +263,8 @@ class Program {
       chosen.push_back({"slack", std::to_string(pick({0, 8, 48}) * MIB)});
       device_.most_aliases = pick({0, 1, 4});
       chosen.push_back({"aliases", std::to_string(device_.most_aliases)});
+      if (pick({0, 0, 1}) == 1) chosen.push_back({"preset", "torch"});
+      if (pick({0, 0, 1}) == 1) chosen.push_back({"roundup_power2_divisions", "4"});
     } else {
       if (pick({0, 1}) == 1) chosen.push_back({"preset", "torch"});
       if (pick({0, 0, 1}) == 1) chosen.push_back({"max_split_size", std::to_string(24 * MIB)});

@@ -302,6 +302,7 @@ STRATEGIES: list[tuple[str, dict[str, Any]]] = [
     ("caching", {"preset": "torch"}),
     ("expandable", {}),
     ("expandable", {"aliases": 0}),
+    ("expandable", {"preset": "torch"}),
 ]
 HISTORIES = {"gpt2_varlen": "data/traces", "resnet_multiscale": "../tools/data"}
 
@@ -359,6 +360,8 @@ def options_of(strategy: str, chance: random.Random) -> dict[str, Any]:
             "memory_limit": limit,
             "slack": chance.choice([0, 8 * MIB, 48 * MIB]),
             "aliases": chance.choice([0, 0, 1, 4]),
+            "preset": chance.choice(["cuplug", "cuplug", "torch"]),
+            "roundup_power2_divisions": chance.choice([0, 0, 4]),
         }
     return {
         "memory_limit": limit,

@@ -19,6 +19,9 @@ _VALUES: dict[str, tuple[str, ...]] = {
 }
 """Sensible values of options that are numbers, by the option's name, whichever allocator has it."""
 
+_IN_VAIN = {("expandable", "roundup_power2_divisions")}
+"""Options that save nothing: where free pages move, sizes need not be alike. (PyTorch's own do not move.)"""
+
 _ALONE = {"learn": "3"}
 """Values of options that make an allocator complete which its name alone does not."""
 
@@ -40,7 +43,7 @@ def candidates(entries: Iterable[Description], *, limited: bool) -> list[str]:
             continue
         found[entry.name] = None
         for name, value in _settings(entry):
-            if limited or name != "garbage_collection_threshold":
+            if (entry.name, name) not in _IN_VAIN and (limited or name != "garbage_collection_threshold"):
                 found[f"{entry.name}:{name}={value}"] = None
     return list(found)
 

@@ -2,40 +2,80 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 from ...allocators.sizes import parse_size
 from ...plugins.selection import parse_selection
 
-__all__ = ["AS_IT_IS", "as_environment", "levers"]
+__all__ = ["AS_IT_IS", "as_environment", "levers", "selection_of", "told"]
 
 AS_IT_IS = "caching:preset=torch"
 """PyTorch's native allocator without settings."""
 
+_EXPANDABLE = "expandable:preset=torch"
+"""With ``expandable_segments:True``."""
+
 _LEVERS = (
-    "max_split_size=128MiB",
-    "max_split_size=512MiB",
-    "roundup_power2_divisions=4",
-    "roundup_power2_divisions=8",
-    "max_split_size=512MiB,roundup_power2_divisions=8",
+    _EXPANDABLE,
+    f"{_EXPANDABLE},roundup_power2_divisions=8",
+    f"{AS_IT_IS},max_split_size=128MiB",
+    f"{AS_IT_IS},max_split_size=512MiB",
+    f"{AS_IT_IS},roundup_power2_divisions=4",
+    f"{AS_IT_IS},roundup_power2_divisions=8",
+    f"{AS_IT_IS},max_split_size=512MiB,roundup_power2_divisions=8",
 )
-_UNDER_PRESSURE = ("garbage_collection_threshold=0.8", "max_split_size=128MiB,garbage_collection_threshold=0.8")
+_UNDER_PRESSURE = (
+    f"{AS_IT_IS},garbage_collection_threshold=0.8",
+    f"{AS_IT_IS},max_split_size=128MiB,garbage_collection_threshold=0.8",
+)
 """These change something only where memory is limited."""
+
+_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+_NAMES = {"max_split_size_mb": "max_split_size"}
+_SETTING = re.compile(r"(\w+):([^,\[]+|\[[^\]]*\])")
 
 
 def levers(*, limited: bool) -> list[str]:
-    """PyTorch's settings to try, alone and together. ``expandable_segments`` is not among them."""
-    return [f"{AS_IT_IS},{lever}" for lever in (*_LEVERS, *(_UNDER_PRESSURE if limited else ()))]
+    """PyTorch's settings to try, alone and together."""
+    return [*_LEVERS, *(_UNDER_PRESSURE if limited else ())]
+
+
+def told(settings: Mapping[str, str]) -> str:
+    """The settings of a snapshot as its environment said them; empty for none."""
+    return next((settings[name] for name in _VARIABLES if settings.get(name)), "")
+
+
+def selection_of(settings: Mapping[str, str]) -> str:
+    """The selection that predicts PyTorch with the settings of a snapshot (``allocator_settings``).
+
+    Settings that change no address are passed over, such as those of pinned memory; and those that no selection has:
+    another backend, and divisions for each size by itself.
+    """
+    given = {name.lower(): value.strip() for name, value in _SETTING.findall(told(settings))}
+    expandable = settings.get("expandable_segments", given.get("expandable_segments", "")).lower() == "true"
+    options: dict[str, str] = {}
+    if given.get("max_split_size_mb", "").isdigit() and not expandable:
+        options["max_split_size"] = f"{given['max_split_size_mb']}MiB"
+    if given.get("roundup_power2_divisions", "").isdigit():
+        options["roundup_power2_divisions"] = given["roundup_power2_divisions"]
+    threshold = given.get("garbage_collection_threshold", settings.get("garbage_collection_threshold", ""))
+    if re.fullmatch(r"0?\.\d*[1-9]\d*", threshold) and not expandable:
+        options["garbage_collection_threshold"] = threshold
+    base = _EXPANDABLE if expandable else AS_IT_IS
+    return ",".join((base, *(f"{name}={value}" for name, value in options.items())))
 
 
 def as_environment(selection: str) -> str:
     """The line that sets the same in PyTorch; empty for a selection that stands for no setting of PyTorch's."""
     chosen = parse_selection(selection)
     options = dict(chosen.options)
-    if chosen.name != "caching" or options.pop("preset", None) != "torch" or not options:
+    if chosen.name not in ("caching", "expandable") or options.pop("preset", None) != "torch":
         return ""
-    told = []
+    said = ["expandable_segments:True"] if chosen.name == "expandable" else []
     for name, value in options.items():
         if name == "max_split_size":
-            told.append(f"max_split_size_mb:{parse_size(str(value)) >> 20}")
+            said.append(f"max_split_size_mb:{parse_size(str(value)) >> 20}")
         else:
-            told.append(f"{name}:{value}")
-    return f"PYTORCH_ALLOC_CONF={','.join(told)}"
+            said.append(f"{name}:{value}")
+    return f"PYTORCH_ALLOC_CONF={','.join(said)}" if said else ""

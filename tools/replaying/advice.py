@@ -44,6 +44,8 @@ class Advice:
     """What another allocator does not help against, as a sentence; empty where there is nothing of the kind."""
     settings: str = ""
     """PyTorch's settings that the history was recorded with."""
+    base: str = ""
+    """The selection that predicts PyTorch with them; empty where PyTorch did not record the history."""
     private: bool = False
     """Whether some blocks lie in private pools: memory is then kept that nothing requests."""
     layer: str = ""
@@ -56,9 +58,10 @@ class Advice:
 
     @property
     def pytorchs_own(self) -> tuple[ReplayResult, ReplayResult] | None:
-        """PyTorch's native allocator as it is, and with the settings that do best; None where none were tried."""
+        """PyTorch's allocator as the history was recorded, and with the settings that do best; None where none were
+        tried."""
         own = [one for one in self.ranking if one.allocator == AS_IT_IS or as_environment(one.allocator)]
-        as_it_is = next((one for one in own if one.allocator == AS_IT_IS), None)
+        as_it_is = next((one for one in own if one.allocator == self.base), None)
         best = next((one for one in own if not one.failure and one is not as_it_is), None)
         return (as_it_is, best) if as_it_is is not None and best is not None else None
 
@@ -94,7 +97,8 @@ def advise(
     manager = default_manager()
     tried = list(dict.fromkeys([*candidates(manager.describe_allocators(), limited=memory is not None), *allocators]))
     if all(history(trace).of_pytorch for trace in traces):
-        tried = list(dict.fromkeys([*tried, *levers(limited=memory is not None)]))
+        own = [history(trace).base for trace in traces]
+        tried = list(dict.fromkeys([*tried, *levers(limited=memory is not None), *own]))
     wanted = [*tried, REFERENCE]
     work = [
         Work(trace, selection, memory, stop_at_failure=True, device=device) for trace in traces for selection in wanted
@@ -135,6 +139,7 @@ def _advice(trace: str, tries: list[ReplayResult], memory: int | None, allocator
         problems,
         past.verdict,
         past.settings,
+        past.base,
         past.private,
         past.layer,
     )

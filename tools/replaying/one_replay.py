@@ -17,6 +17,7 @@ from ..analysis.blocks import curves, find_blocks
 from ..analysis.findings import LEAK, state_alone
 from ..analysis.growth import growth_of
 from ..analysis.module_use import layer_at_peak
+from ..analysis.pytorch_settings import selection_of, told
 from ..analysis.summarize import summarize
 from ..console import UsageError
 from ..foreign.load import load
@@ -84,6 +85,8 @@ class History:
     """Whether PyTorch recorded it."""
     settings: str = ""
     """PyTorch's settings that it was recorded with, as its environment said them."""
+    base: str = ""
+    """The selection that predicts PyTorch with them; empty where PyTorch did not record it."""
     private: bool = False
     """Whether some blocks lie in private pools."""
     has_times: bool = True
@@ -149,15 +152,15 @@ def _read(path: str) -> History:
     return History(
         programs, times - times[0], trace.note, as_recorded(programs, trace), held_at_start(trace),
         "" if trace.has_history() else " ".join(map(state_alone, summarize(trace).devices)),
-        _verdict(trace), trace.header.source == "pytorch", _settings(trace),
+        _verdict(trace), trace.header.source == "pytorch", told(settings := _settings(trace)),
+        selection_of(settings) if trace.header.source == "pytorch" else "",
         bool(trace.header.fields.get("private_segments")), trace.header.timed, layer_at_peak(trace),
     )  # fmt: skip
 
 
-def _settings(trace: Trace) -> str:
+def _settings(trace: Trace) -> dict[str, str]:
     found = trace.header.fields.get("pytorch")
-    names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
-    return next((str(found[name]) for name in names if found.get(name)), "") if isinstance(found, dict) else ""
+    return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
 
 
 def _verdict(trace: Trace) -> str:

@@ -40,7 +40,7 @@ def advice_as_dict(advice: Advice) -> dict[str, object]:
         "command": None if advice.under_pytorch is None else _command(advice.under_pytorch),
         "tried": [{**_figures(result), "risk": _risk(result, advice)} for result in advice.ranking],
         "left_out": advice.problems,
-        **({"pytorch": as_environment(advice.pytorchs_own[1].allocator)} if advice.pytorchs_own else {}),
+        **({"pytorch": as_environment(advice.pytorchs_own[1].allocator) or None} if advice.pytorchs_own else {}),
         "reference": _figures(advice.reference),
         **({"verdict": advice.verdict} if advice.verdict else {}),
         **({"layer": advice.layer} if advice.layer else {}),
@@ -112,7 +112,7 @@ def print_advice(advice: Advice, console: Console) -> None:
         line = f"A PyTorch program, as it is:  {_command(advice.under_pytorch)}"
         console.print(Text(line, style="bold"), soft_wrap=True)
     if advice.pytorchs_own is not None:
-        print_paragraph(console, _pytorchs_own(*advice.pytorchs_own))
+        print_paragraph(console, _pytorchs_own(*advice.pytorchs_own, advice))
     if any(one.served is not None and one.served.planned_bytes for one in advice.ranking):
         command = f"cuplug-trace plan {quote(advice.trace)} -o run.plan"
         console.print(Text(f"It repeats itself. A plan for its next run:  {command}", style="bold"), soft_wrap=True)
@@ -204,17 +204,17 @@ def _label(allocator: str) -> str:
     return f"PyTorch {settings}" if settings else allocator
 
 
-def _pytorchs_own(as_it_is: ReplayResult, best: ReplayResult) -> str:
+def _pytorchs_own(as_it_is: ReplayResult, best: ReplayResult, advice: Advice) -> str:
+    so = f" as it was set ({as_environment(as_it_is.allocator).partition('=')[2]})" if advice.settings else ""
     if not as_it_is.failure and best.peak_reserved_bytes > _WORTH * as_it_is.peak_reserved_bytes:
         return (
-            f"PyTorch's own allocator reserves {size(as_it_is.peak_reserved_bytes)}; none of its settings that were "
-            "tried (max_split_size_mb, roundup_power2_divisions) reserves noticeably less."
+            f"PyTorch's own allocator{so} reserves {size(as_it_is.peak_reserved_bytes)}; none of its settings that "
+            "were tried (expandable_segments, max_split_size_mb, roundup_power2_divisions) reserves noticeably less."
         )
     now = "runs out of memory" if as_it_is.failure else f"reserves {size(as_it_is.peak_reserved_bytes)}"
-    return (
-        f"PyTorch's own allocator {now}; with {as_environment(best.allocator)} (before PyTorch 2.9: "
-        f"PYTORCH_CUDA_ALLOC_CONF) it would reserve {size(best.peak_reserved_bytes)}."
-    )
+    setting = as_environment(best.allocator)
+    how = f"with {setting} (before PyTorch 2.9: PYTORCH_CUDA_ALLOC_CONF)" if setting else "without these settings"
+    return f"PyTorch's own allocator{so} {now}; {how} it would reserve {size(best.peak_reserved_bytes)}."
 
 
 def _risk(result: ReplayResult, advice: Advice) -> str:
