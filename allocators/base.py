@@ -62,6 +62,8 @@ class Allocator(ABC):
     """Whether the strategy can put tagged memory to sleep (``sleeping.py``)."""
     counts_splits = False
     """Whether the strategy counts free blocks that share a segment with used ones (``Ledger.split``)."""
+    _steps = 0
+    """In so many steps for each power of two sizes are rounded up (``roundup_power2_divisions``); 0 or 1 for not."""
 
     def __init__(self, upstream: Upstream, *, memory_limit: int | None = None) -> None:
         """Over ``upstream``, reserving at most ``memory_limit`` bytes; None for no limit.
@@ -378,7 +380,11 @@ class Allocator(ABC):
         self._release_cached()
 
     def _rounded(self, nbytes: int) -> int:
-        """The size in bytes to set aside for a request of ``nbytes``."""
+        """The size in bytes to set aside for a request of ``nbytes``: PyTorch's ``round_size``."""
+        steps = self._steps
+        if steps > 1 and nbytes > ALIGNMENT * steps:
+            step = (1 << nbytes.bit_length() - 1) // steps
+            return max(-(-nbytes // step) * step, ALIGNMENT)
         return nbytes + -nbytes % ALIGNMENT
 
     def _forget_stream(self, stream: int) -> None:  # noqa: B027 - optional

@@ -14,7 +14,6 @@ from .held_memory import HeldMemory
 from .pool import Piece, Pool, Rules, is_idle
 from .pressure import Pressure
 from .recurrence import FACTOR, HIGHEST_MARK, Recurrence
-from .request import rounded_to_steps
 from .statistics import SMALL_BLOCK
 from .upstream import Fence, Upstream
 from .waiting import fence_or_error
@@ -125,9 +124,6 @@ class CachingAllocator(Allocator):
         return not self._large_rules.spare_idle
 
     # --- allocation and free
-
-    def _rounded(self, nbytes: int) -> int:
-        return rounded_to_steps(nbytes, self._steps)
 
     def _allocate(self, requested: int, nbytes: int, stream: int) -> Block:
         self._allocations += 1

@@ -29,7 +29,6 @@ from .page import Page
 from .pages import Move, Pages, runs_of
 from .placing import best_opening
 from .recurrence import FACTOR, HIGHEST_MARK, Recurrence
-from .request import rounded_to_steps
 from .returning import Returning
 from .sleeping import Keep, Sleeper, Sleeping, why_asleep
 from .spans import FREE, HOLE, Opening, Range, Space, Span
@@ -176,9 +175,6 @@ class ExpandableAllocator(Allocator):
         block.kept = span = space.take(span, nbytes) if span is not None else self._grow(space, nbytes)
         block.address = span.address
         return block
-
-    def _rounded(self, nbytes: int) -> int:
-        return rounded_to_steps(nbytes, self._steps)
 
     def _free(self, block: Block) -> None:
         span = block.kept

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .block import ALIGNMENT, Block
+from .block import Block
 from .tags import UNTAGGED
 
-__all__ = ["MOST_BYTES", "Request", "rounded_to_steps"]
+__all__ = ["MOST_BYTES", "Request"]
 
 MOST_BYTES = 1 << 44
 """Bytes of a request beyond which there is no memory, whatever upstream says: 16 TiB, which no device has. What a
@@ -28,14 +28,3 @@ class Request:
         self.available: int
         """Bytes that the device has free or the allocator holds unused, after an attempt that failed."""
         self.failure: str
-
-
-def rounded_to_steps(nbytes: int, steps: int) -> int:
-    """The bytes to set aside for ``nbytes``, in so many ``steps`` for each power of two; 0 or 1 for multiples of 512.
-
-    PyTorch's ``round_size``, for ``roundup_power2_divisions``.
-    """
-    if steps > 1 and nbytes > ALIGNMENT * steps:
-        step = (1 << nbytes.bit_length() - 1) // steps
-        return max(-(-nbytes // step) * step, ALIGNMENT)
-    return nbytes + -nbytes % ALIGNMENT
