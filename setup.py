@@ -27,12 +27,29 @@ CORE = [
 INCLUDED = [pattern for floor in FLOORS for pattern in (floor, f"{floor}.*")]
 
 
+AT_START = """\
+import os; os.environ.get("CUPLUG_AS_TORCH", "0") in ("", "0") or __import__("cuplug_torch").put_shadow_first()
+"""
+"""Beside the package, read by every Python that starts: with ``CUPLUG_AS_TORCH=1`` ``import torch`` means cuplug."""
+
+
 class BuildWithoutSetup(build_py):
     """The root is the package: keep this file out of it, and what stands beside it."""
+
+    def run(self):
+        super().run()
+        # What is installed to be edited has no folder of its own: the file goes where the link to here goes.
+        folder = self.get_finalized_command("install").install_lib if self.editable_mode else self.build_lib
+        os.makedirs(folder, exist_ok=True)
+        with open(os.path.join(folder, "cuplug_as_torch.pth"), "w") as file:
+            file.write(AT_START)
 
     def find_package_modules(self, package, package_dir):
         modules = super().find_package_modules(package, package_dir)
         return [found for found in modules if found[1] not in ("setup", "cuplug_torch", "cuplug_pytest")]
+
+    def get_outputs(self, include_bytecode=True):
+        return [*super().get_outputs(include_bytecode), os.path.join(self.build_lib, "cuplug_as_torch.pth")]
 
 
 class BuildIfPossible(build_ext):

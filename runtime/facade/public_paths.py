@@ -10,11 +10,12 @@ from __future__ import annotations
 import importlib
 import importlib.abc
 import importlib.machinery
-import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import NoReturn
+
+from .absent_modules import ABSENT_MODULES, AbsentModule
 
 __all__ = ["PACKAGES", "PATHS", "put_in_place"]
 
@@ -31,6 +32,7 @@ PATHS: dict[str, str] = {
     "cuda.nvtx": "facade.nvtx",
     "cuda.profiler": "facade.profiler",
     "distributed": "distributed",
+    "distributions": "distributions",
     "linalg": "tensor.ops.products.linalg",
     "nn": "nn",
     "nn.functional": "nn.functional",
@@ -44,13 +46,28 @@ PATHS: dict[str, str] = {
     "utils": "utils",
     "utils.checkpoint": "utils.checkpoint",
     "utils.data": "utils.data",
+    "version": "facade.torch_version",
 }
 """By torch's path, without ``torch.``: the path below ``runtime``."""
 
+_FILES_OF_LAYERS = (
+    *("activation", "batchnorm", "container", "conv", "dropout", "instancenorm", "linear", "loss", "normalization"),
+    *("rnn", "sparse", "transformer", "upsampling"),
+)
+
 INNER_PATHS: dict[str, str] = {
+    **dict.fromkeys(("mps", "mtia", "xpu"), "facade.other_accelerators"),
+    **{f"backends.{name}": "facade.other_accelerators" for name in ("mkl", "mkldnn", "mps", "openmp", "xnnpack")},
+    "distributions.categorical": "distributions",
+    "distributions.kl": "distributions",
+    "distributions.normal": "distributions",
     "multiprocessing": "utils.shared_tensors",
     "nn.modules": "nn",
+    **{f"nn.modules.{name}": "nn" for name in _FILES_OF_LAYERS},
     "nn.utils.clip_grad": "nn.parameter_tools",
+    **{f"optim.{name}": "optim" for name in ("adagrad", "adam", "adamw", "rmsprop", "sgd")},
+    "utils.data._utils": "utils.data",
+    "utils.data._utils.collate": "utils.data",
     "utils.data.dataloader": "utils.data",
     "utils.data.dataset": "utils.data.datasets",
     "utils.data.distributed": "utils.data.samplers",
@@ -63,6 +80,7 @@ INSTEAD: dict[str, str] = {
     "": "PyTorch itself, on cuplug's memory: cuplug.interop.install('torch')",
     "autograd": "autograd.grad, or an autograd.Function of your own",
     "backends": "what backends.cuda and backends.cudnn have",
+    "distributions": "Categorical, Normal and Bernoulli, or numpy.random",
     "distributed": "all_reduce, broadcast and their kin, or PyTorch itself on cuplug's memory",
     "linalg": "numpy.linalg on .cpu().numpy()",
     "nn": "a Module of your own, made of the layers and operations that are here",
@@ -92,9 +110,13 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         path: Sequence[str] | None,  # noqa: ARG002 - the import system gives it
         target: ModuleType | None = None,  # noqa: ARG002
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname.partition(".")[0] != self._package or self._meant(fullname) is None:
+        package, _, rest = fullname.partition(".")
+        if package != self._package or not (rest in ABSENT_MODULES or self._meant(fullname)):
             return None
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        return AbsentModule(spec.name) if spec.name.partition(".")[2] in ABSENT_MODULES else None
 
     def _meant(self, fullname: str) -> str | None:
         """The path of the module that a path means, where that is another one and there is such a module.
@@ -111,14 +133,16 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if above is None or above.__name__ == parent or not hasattr(above, "__path__") or name == "__main__":
             return None  # ``python -m`` runs a file by its public name
         meant = f"{above.__name__}.{name}"
-        return meant if meant in sys.modules or importlib.util.find_spec(meant) else None
+        there = meant in sys.modules or importlib.machinery.PathFinder.find_spec(meant, above.__path__) is not None
+        return meant if there else None
 
     def exec_module(self, module: ModuleType) -> None:
+        if isinstance(module, AbsentModule):
+            return
         meant = self._meant(module.__name__)
         assert meant is not None  # find_spec has looked
         found = importlib.import_module(meant)
-        rest = module.__name__.partition(".")[2]
-        if not hasattr(found, "__path__") and any(path.startswith(f"{rest}.") for path in (*PATHS, *INNER_PATHS)):
+        if not hasattr(found, "__path__"):
             found.__path__ = []  # a package to the import system, which then asks for what is below it
         for path, below in PATHS.items():  # all that were loaded: ``cuplug.nn`` brings ``cuplug.nn.functional``
             loaded = sys.modules.get(f"{self._package}.runtime.{below}")
@@ -126,6 +150,32 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
                 loaded.__getattr__ = _refusal(path)  # type: ignore[method-assign]
         # The import system then takes what stands there.
         sys.modules[module.__name__] = found
+
+
+class _LastFinder(importlib.abc.MetaPathFinder):
+    """Asked when nothing was found: says of a name or module that a package lacks what the package says of it.
+
+    ``from torch.nn import X`` looks for a module where there is no such name, and would say less by itself.
+    """
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,  # noqa: ARG002 - the import system gives it
+        target: ModuleType | None = None,  # noqa: ARG002
+    ) -> None:
+        parent, _, name = fullname.rpartition(".")
+        if parent.partition(".")[0] != self._package or parent not in sys.modules or name.startswith("__"):
+            return
+        try:
+            getattr(sys.modules[parent], name)
+        except AttributeError as error:
+            if "is not part of cuplug" in str(error):
+                # Of another name than the one that was asked for: the import system would be silent about that.
+                raise ModuleNotFoundError(str(error), name=parent) from None
 
 
 def _refusal(path: str) -> Callable[[str], NoReturn]:
@@ -147,3 +197,4 @@ def put_in_place(package: str) -> None:
     if not any(isinstance(each, _Finder) for each in sys.meta_path):
         # In front: the system would find `functional.py` in the folder, and load it a second time.
         sys.meta_path.insert(0, _Finder(package))
+        sys.meta_path.append(_LastFinder(package))

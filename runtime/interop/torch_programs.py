@@ -40,6 +40,7 @@ def as_torch() -> None:
     sys.meta_path.insert(0, _Finder())
     sys.modules["torch"] = importlib.import_module(_PACKAGE)
     sys.path.insert(min(1, len(sys.path)), str(_SHADOW))  # spawned processes get this list
+    os.environ["CUPLUG_AS_TORCH"] = "1"  # where cuplug is installed, the variable alone does it
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if str(_SHADOW) not in paths:
         os.environ["PYTHONPATH"] = os.pathsep.join([str(_SHADOW), *filter(None, paths)])
@@ -57,34 +58,36 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         head, _, rest = fullname.partition(".")
         if head != "torch":
             return None
-        if rest and _module(rest) is None:
-            raise ModuleNotFoundError(
-                f"{fullname} is not part of cuplug, for which torch stands here (cuplug.as_torch); "
-                "docs/differences-from-torch.md says what is",
-                name=fullname,
-            )
+        if rest:
+            _module(rest)
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def exec_module(self, module: ModuleType) -> None:
         rest = module.__name__.partition(".")[2]
-        meant = _module(rest) if rest else sys.modules[_PACKAGE]
-        assert meant is not None  # find_spec has looked
         # The import system then takes what stands there.
-        sys.modules[module.__name__] = meant
+        sys.modules[module.__name__] = _module(rest) if rest else sys.modules[_PACKAGE]
 
 
-def _module(rest: str) -> ModuleType | None:
-    """The module at torch's path ``rest``: one of cuplug's public paths, or a module that is a name of one."""
+def _module(rest: str) -> ModuleType:
+    """The module at torch's path ``rest``: one of cuplug's public paths, or a module that is a name of one.
+
+    Raises:
+        ModuleNotFoundError: there is none; the error says what to use instead.
+    """
     path = f"{_PACKAGE}.{rest}"
     try:
         return importlib.import_module(path)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{path}.".startswith(f"{error.name}."):
             raise
+        known = "is not part of cuplug" in str(error)
+        reason = str(error) if known else f"{rest} is not part of cuplug; docs/differences-from-torch.md says what is"
     above, _, name = path.rpartition(".")
-    parent = sys.modules.get(above)
-    found = None if parent is None else getattr(parent, name, None)
-    return found if isinstance(found, ModuleType) else None
+    found = getattr(sys.modules.get(above), name, None)
+    if isinstance(found, ModuleType):
+        return found
+    # Of another name than the one that was asked for: of ``from torch.nn import X`` it would be silent otherwise.
+    raise ModuleNotFoundError(f"torch.{reason} (torch is cuplug here: cuplug.as_torch)", name="torch")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -10,14 +10,17 @@ from ..autograd import enable_grad, no_grad
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
 from ..tensor.ops.joining.joining import cat
+from .line_search import Point, strong_wolfe
 from .optimizer import Optimizer
 
 __all__ = ["LBFGS"]
 
 
 class LBFGS(Optimizer):
-    """The limited-memory method of Broyden, Fletcher, Goldfarb and Shanno (Nocedal, 1980), as torch's without a line
-    search. One group of parameters; a step calls its closure several times."""
+    """The limited-memory method of Broyden, Fletcher, Goldfarb and Shanno (Nocedal, 1980), as torch's.
+
+    One group of parameters; a step calls its closure several times.
+    """
 
     def __init__(
         self,
@@ -40,17 +43,17 @@ class LBFGS(Optimizer):
             tolerance_grad: a step ends where no element of the gradient is larger.
             tolerance_change: a step ends where neither parameters nor the loss change by more.
             history_size: how many changes are remembered.
-            line_search_fn: None.
+            line_search_fn: None, or ``"strong_wolfe"``, which chooses the length of each step.
 
         Raises:
-            ValueError: there are several groups, a line search is asked for, or a setting is negative.
+            ValueError: there are several groups, no such line search, or a setting is negative.
         """
-        if line_search_fn is not None:
-            raise ArgumentError("LBFGS: line_search_fn is not part of cuplug; leave it out, and choose lr")
+        if line_search_fn not in (None, "strong_wolfe"):
+            raise ArgumentError(f"LBFGS: line_search_fn is None or 'strong_wolfe', not {line_search_fn!r}")
         most = max_iter * 5 // 4 if max_eval is None else max_eval
         settings = {"lr": lr, "max_iter": max_iter, "max_eval": most, "tolerance_grad": tolerance_grad}
         settings |= {"tolerance_change": tolerance_change, "history_size": history_size}
-        super().__init__(params, {**settings, "line_search_fn": None})
+        super().__init__(params, {**settings, "line_search_fn": line_search_fn})
         if len(self.param_groups) != 1:
             raise ArgumentError("LBFGS: parameters are to be in one group")
 
@@ -100,12 +103,20 @@ class LBFGS(Optimizer):
             state["d"], state["t"] = direction, length
             if slope > -least:
                 break
-            self._move(direction, length)
-            if count != group["max_iter"]:  # the last evaluation would be thrown away
-                loss = float(evaluate())
-                gradient = self._gradient()
-                calls += 1
-                state["func_evals"] += 1
+            more = 0
+            if group["line_search_fn"] is not None:
+                start = Point(0.0, loss, gradient, slope)
+                found, more = self._search(evaluate, start, direction, length, group["max_eval"] - calls)
+                loss, gradient, length = found.loss, found.gradient, found.length
+                state["t"] = length
+            else:
+                self._move(direction, length)
+                if count != group["max_iter"]:  # the last evaluation would be thrown away
+                    loss = float(evaluate())
+                    gradient = self._gradient()
+                    more = 1
+            calls += more
+            state["func_evals"] += more
             if count == group["max_iter"] or calls >= group["max_eval"]:
                 break
             if float(gradient.abs().max()) <= tolerance or float((direction * length).abs().max()) <= least:
@@ -113,6 +124,28 @@ class LBFGS(Optimizer):
             if abs(loss - last) < least:
                 break
         return first
+
+    def _search(
+        self, evaluate: Callable[[], Any], start: Point, direction: Tensor, length: float, most: int
+    ) -> tuple[Point, int]:
+        """Move along the direction to where the loss is low enough."""
+        parameters, least = self.param_groups[0]["params"], self.param_groups[0]["tolerance_change"]
+        before = [each.clone() for each in parameters]
+
+        def move_to(length: float) -> None:
+            for each, value in zip(parameters, before, strict=True):
+                each.copy_(value)
+            self._move(direction, length)
+
+        def look_at(length: float) -> Point:
+            move_to(length)
+            loss = float(evaluate())
+            gradient = self._gradient()
+            return Point(length, loss, gradient, float(gradient.dot(direction)))
+
+        found, calls = strong_wolfe(look_at, start, length, float(direction.abs().max()), least, most)
+        move_to(found.length)
+        return found, calls
 
     def _gradient(self) -> Tensor:
         """All gradients as one vector; zeros where there is none."""

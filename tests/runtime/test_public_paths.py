@@ -6,9 +6,11 @@ import importlib
 import pkgutil
 import subprocess
 import sys
+from typing import Any
 
 import cuplug
 import pytest
+from cuplug.runtime.facade.absent_modules import ABSENT_MODULES
 from cuplug.runtime.facade.public_paths import INNER_PATHS, PATHS
 
 pytestmark = pytest.mark.one_schedule
@@ -38,7 +40,7 @@ def test_a_function_found_by_its_inner_path_is_the_one_that_counts() -> None:
 
 
 def test_a_path_that_does_not_exist_is_not_found() -> None:
-    with pytest.raises(ModuleNotFoundError, match=r"cuplug\.nn\.nowhere"):
+    with pytest.raises(ModuleNotFoundError, match=r"nn\.nowhere is not part of cuplug"):
         importlib.import_module("cuplug.nn.nowhere")
 
 
@@ -50,7 +52,57 @@ def test_a_name_that_a_package_lacks_says_that_it_is_not_part_of_cuplug(path: st
     assert not hasattr(module, "__no_such_name__")
 
 
-@pytest.mark.parametrize("name", ["hub", "profiler", "fft", "compile"])
+@pytest.mark.parametrize("path", sorted(ABSENT_MODULES))
+def test_a_module_that_is_left_out_can_be_imported_and_refuses_by_name(path: str) -> None:
+    module = importlib.import_module(f"cuplug.{path}")
+    with pytest.raises(AttributeError, match=rf"{path}\.anything is not part of cuplug: .* are left out; use "):
+        module.anything  # noqa: B018
+    with pytest.raises(ModuleNotFoundError, match=rf"{path}\.anything is not part of cuplug"):
+        exec(f"from cuplug.{path} import anything")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "from cuplug.nn import CTCLoss",
+        "from cuplug.nn.functional import grid_sample",
+        "from cuplug.linalg import inv",
+        "from cuplug.optim.lr_scheduler import NoSuchScheduler",
+        "from cuplug import vmap",
+    ],
+)
+def test_an_import_of_what_is_missing_says_that_it_is_not_part_of_cuplug(program: str) -> None:
+    name = program.split()[-1]
+    with pytest.raises(ModuleNotFoundError, match=rf"{name} is not part of cuplug.*; use "):
+        exec(program)
+
+
+def test_accelerators_beside_cuda_are_not_there() -> None:
+    for path in ("xpu", "mps", "backends.mps", "backends.mkldnn"):
+        module = importlib.import_module(f"cuplug.{path}")
+        assert not module.is_available()
+        assert not module.is_built()
+        assert module.device_count() == 0
+    assert not cuplug.backends.mps.is_available()
+
+
+def test_the_version_is_cuplugs_and_that_of_cuda_the_drivers(cuda: Any) -> None:
+    assert cuplug.version.__version__ == cuplug.__version__
+    major, _, minor = cuplug.version.cuda.partition(".")
+    assert int(major) >= 11
+    assert minor.isdigit()
+    assert cuplug.version.hip is None
+    with pytest.raises(AttributeError, match=r"version\.git_version is not part of cuplug"):
+        _ = cuplug.version.git_version
+
+
+def test_no_device_no_version_of_cuda() -> None:
+    program = "import cuplug; cuplug.init(driver='sim:devices=0'); print(cuplug.version.cuda)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert done.stdout == "None\n", done.stderr
+
+
+@pytest.mark.parametrize("name", ["compile", "vmap", "complex64"])
 def test_a_name_that_cuplug_lacks_says_that_it_is_not_part_of_it(name: str) -> None:
     with pytest.raises(AttributeError, match="is not part of cuplug"):
         getattr(cuplug, name)

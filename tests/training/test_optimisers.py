@@ -26,6 +26,9 @@ OPTIMISERS = (
     "RAdam(params, 0.05, weight_decay=0.1)",
     "RAdam(params, 0.05, betas=(0.8, 0.7), weight_decay=0.1, decoupled_weight_decay=True)",
     "LBFGS(params, 0.5, max_iter=4, history_size=2)",
+    "LBFGS(params, line_search_fn='strong_wolfe')",
+    "LBFGS(params, 0.01, max_iter=3, line_search_fn='strong_wolfe')",
+    "LBFGS(params, 40.0, max_iter=6, history_size=3, line_search_fn='strong_wolfe')",
     "SGD([{'params': params[:1], 'lr': 0.5}, {'params': params[1:]}], lr=0.1, momentum=0.3)",
 )
 SCHEDULERS = (

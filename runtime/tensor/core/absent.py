@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from ...facade.absent_modules import ABSENT_MODULES
+
 __all__ = ["ABSENT", "ABSENT_OF_CUDA", "ABSENT_OF_TENSORS", "AbsentAttribute", "why_absent"]
 
 _TRANSFORMS = "transformations of functions", "autograd.grad"
@@ -20,7 +22,6 @@ _RARE = "operations that few programs call", "those of the reference, or NumPy o
 _DRAWN = "further distributions", "uniform_, normal_ and exponential_, or numpy.random"
 _WINDOWS = "windows of signals", "scipy.signal.windows"
 _SETTINGS = "switches of PyTorch's kernels", "what cuplug.backends has"
-_TOOLS = "PyTorch's tools and catalogues", "cuplug-trace, cuplug.cuda.profiler, and files of your own"
 _STORAGES = "storages with element types", "untyped_storage()"
 
 _RARE_OF_TENSORS = (
@@ -42,19 +43,19 @@ _ALGEBRA_NAMES = (
 )
 
 ABSENT: dict[str, tuple[str, str]] = {
-    **dict.fromkeys(("func", "vmap"), _TRANSFORMS),
+    **{path: reason for path, reason in ABSENT_MODULES.items() if "." not in path},
+    "vmap": _TRANSFORMS,
     **dict.fromkeys(("complex", "complex32", "complex64", "complex128", "cfloat", "cdouble"), _COMPLEX),
     **dict.fromkeys(("polar", "view_as_real", "view_as_complex", "real", "imag", "angle", "conj"), _COMPLEX),
-    **dict.fromkeys(("sparse", "sparse_coo", "sparse_csr", "sparse_coo_tensor", "sparse_csr_tensor"), _SPARSE),
-    **dict.fromkeys(("qint8", "quint8", "qint32", "quantize_per_tensor", "quantization", "ao"), _QUANTISED),
+    **dict.fromkeys(("sparse_coo", "sparse_csr", "sparse_coo_tensor", "sparse_csr_tensor"), _SPARSE),
+    **dict.fromkeys(("qint8", "quint8", "qint32", "quantize_per_tensor"), _QUANTISED),
     **dict.fromkeys(("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"), _QUANTISED),
-    **dict.fromkeys(("compile", "jit", "fx", "export", "onnx", "library", "ops", "classes", "_dynamo"), _COMPILED),
-    **dict.fromkeys(("hub", "profiler", "package", "monitor"), _TOOLS),
+    **dict.fromkeys(("compile", "ops", "classes"), _COMPILED),
     **dict.fromkeys((*_ALGEBRA_NAMES, "lobpcg", "lu_unpack", "pca_lowrank", "svd_lowrank"), _ALGEBRA),
-    **dict.fromkeys(("fft", "stft", "istft"), _FOURIER),
-    **dict.fromkeys((*_SPECIAL_NAMES, "special"), _SPECIAL),
+    **dict.fromkeys(("stft", "istft"), _FOURIER),
+    **dict.fromkeys(_SPECIAL_NAMES, _SPECIAL),
     **dict.fromkeys((*_STATISTICS_NAMES, "histogramdd"), _STATISTICS),
-    **dict.fromkeys(("binomial", "poisson", "quasirandom", "distributions"), _DRAWN),
+    **dict.fromkeys(("binomial", "poisson", "quasirandom"), _DRAWN),
     **dict.fromkeys([f"{each}_window" for each in ("bartlett", "blackman", "hamming", "hann", "kaiser")], _WINDOWS),
     **dict.fromkeys(
         (
