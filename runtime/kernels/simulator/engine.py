@@ -19,7 +19,7 @@ from .host_compiler import compile_engine
 
 __all__ = ["Engine", "Fault", "HostKernel", "HostModule", "HostParameter", "default_workers", "engine"]
 
-ABI = 8
+ABI = 9
 _MAX_WORKERS = 64
 _MOST_STANDING = 16
 _TIMED_OUT = 702

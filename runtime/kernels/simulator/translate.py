@@ -14,12 +14,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ....allocators.errors import CompileError
 from ..source import declarations as syntax
 from ..source.edits import Edits
 from ..source.tokens import Tokens
-from . import casted_pointers, guarded_arrays, inline_ptx, lockstep, thread_loops
+from . import casted_pointers, guarded_arrays, lockstep, thread_loops
+from .ptx import replacement
 
 __all__ = ["Translation", "translate"]
 
@@ -112,10 +114,8 @@ def translate(
     if shifts:
         _define_shifts(tokens, edits)
     for function in found.declarations:
-        if function.kind == "function":
-            _replace_assembly(tokens, edits, *function.body)
-            if checked:
-                casted_pointers.check_alignment(tokens, edits, *function.body)
+        if function.kind == "function" and checked:
+            casted_pointers.check_alignment(tokens, edits, *function.body)
     _refuse_unsupported(tokens)
     for kernel in found.kernels:
         bracket, close = kernel.parameters
@@ -134,6 +134,9 @@ def translate(
         lockstep.wrap_pointers(tokens, edits, found.declarations)
     _declare_shared(tokens, edits, found.declarations if outside else (), outside)
     elsewhere = _replace_indices(tokens, edits, [kernel.body for kernel in found.kernels if kernel.body])
+    functions = [function for function in found.declarations if function.kind == "function"]
+    may_come = partial(_may_come, tokens, found, name_expressions)
+    includes = [*replacement.replace_assembly(tokens, edits, functions, may_come), *_includes(tokens)]
     for position in range(len(tokens)):
         if tokens[position] == "extern" and tokens[position + 1] == '"C"':
             edits.replace(position + 1, '"C++"')  # names are this table's business: templates may stand inside
@@ -146,9 +149,8 @@ def translate(
     if loops and not races and not fibres and not in_lockstep:
         looping = _loop_over_threads(tokens, edits, found, name_expressions, tracked=tracked)
     entries, parameters = _entries(found.kernels, name_expressions, meets, looping, tracked=tracked, fibres=fibres)
-    includes = "".join(f"#include <{name}>\n" for name in _includes(tokens))
     prelude = f"#define CUPLUG_CHECKED {int(checked)}\n#define CUPLUG_RACES {int(races)}\n"
-    prelude += f'#include "cuda_host.h"\n{includes}'
+    prelude += '#include "cuda_host.h"\n' + "".join(f"#include <{name}>\n" for name in includes)
     habits = {kernel.name: int(_returns(tokens, kernel)) | 2 * in_lockstep for kernel in found.kernels if kernel.body}
     table = _table(entries, found.symbols, habits)
     return Translation(f'{prelude}{edits.text()}\n# 1 "<cuplug>"\n{table}', parameters, bool(looping))
@@ -205,20 +207,14 @@ def _is_small(text: str) -> bool:
     return digits.isdecimal() and int(digits) < 32
 
 
-def _replace_assembly(tokens: Tokens, edits: Edits, start: int, end: int) -> None:
-    for position in range(start, end):
-        if tokens[position] not in ("asm", "__asm__", "__asm") or '""' in tokens.slice(position, position + 4):
-            continue  # an empty one is a barrier for the compiler
-        found = inline_ptx.as_cpp(tokens, position)
-        if found is None:
-            what = tokens.text(position, tokens.partner(position + 1) + 1)
-            raise CompileError(
-                f"{what}: the simulator does not support this inline PTX; kernels that use it need a GPU"
-            )
-        close, statement = found
-        for inner in range(position, close + 1):
-            edits.drop(inner)
-        edits.before(position, statement)
+def _may_come(
+    tokens: Tokens, found: syntax.SourceDeclarations, expressions: Sequence[str], function: syntax.Declaration
+) -> bool:
+    """Whether a kernel is this function or, by the names that it mentions, may call it."""
+    owners = {scope.name for scope in function.scopes if scope.kind == "type"}
+    reach = _Reach(found.declarations, tokens, frozenset({function.name, *owners} - {""}))
+    wanted = " ".join(expressions)
+    return any(kernel.body == function.body or reach.kernel(kernel, wanted) for kernel in found.kernels)
 
 
 def _refuse_unsupported(tokens: Tokens) -> None:

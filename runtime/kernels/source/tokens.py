@@ -69,6 +69,14 @@ class Tokens:
         """The word at a position; empty beyond either end."""
         return self.texts[self.words[position]] if 0 <= position < len(self.words) else ""
 
+    def line_of(self, position: int) -> tuple[str, int]:
+        """File and line of a word, as the preprocessor's marks say; of a text without any, ``kernel.cu``."""
+        before = "".join(self.texts[: self.words[position]])
+        file, line, start = "kernel.cu", 1, 0
+        for mark in _LINE.finditer(before):
+            file, line, start = mark[2], int(mark[1]) - 1, mark.end()
+        return file, line + before.count("\n", start)
+
     def adjacent(self, position: int) -> bool:
         """Whether nothing lies between the word at a position and the next."""
         return self.words[position] + 1 == self.words[position + 1]
@@ -129,6 +137,7 @@ class Tokens:
                 position += 1
 
 
+_LINE = re.compile(r'^#[ \t]*(?:line[ \t]+)?(\d+)[ \t]+"([^"\n]*)"', re.MULTILINE)
 _MARK = re.compile(r'^#[ \t]+\d+[ \t]+"[^"\n]*"([ \t\d]*)$', re.MULTILINE)
 
 

@@ -5,7 +5,7 @@ typedef __SIZE_TYPE__ cuplug_size;
 typedef unsigned long long cuplug_u64;
 typedef unsigned int cuplug_u32;
 
-#define CUPLUG_ABI 8
+#define CUPLUG_ABI 9
 
 namespace __cuplug {
 
@@ -131,6 +131,7 @@ struct Worker {
     cuplug_u32 spins;
     cuplug_u32 cooperative;   // whether the blocks of the grid may wait for one another
     struct Told* told;        // for kernels compiled with check="races"
+    cuplug_u32 carry;         // inline PTX's condition code, which one instruction leaves for the next
 };
 
 constexpr cuplug_u64 REGION = 1ull << 29;

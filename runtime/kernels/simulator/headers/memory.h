@@ -141,6 +141,14 @@ inline clock_t clock() { return (clock_t)clock64(); }
 // Which memory an address is in. There is one address space here, so that an address is the same in each.
 namespace __cuplug {
 inline bool of_worker(const void* address) { return ((cuplug_u64)address & ~(REGION - 1)) == (cuplug_u64)self(); }
+// An address in shared memory. Programs keep these in 32 bits: what lies above is known, since all shared memory of a
+// worker lies in its own region.
+__attribute__((always_inline)) inline cuplug_u64 shared_address(cuplug_u64 address) {
+    const cuplug_u64 region = (cuplug_u64)self();
+    const cuplug_u64 offset = address >> 32 ? address ^ region : (cuplug_u32)(address ^ region);
+    if (__builtin_expect(offset >= REGION, 0)) self()->api->illegal_access(address, 1, 0);
+    return region | offset;
+}
 inline bool of_shared(const void* address) {
     const cuplug_u64 offset = (cuplug_u64)address - (cuplug_u64)self()->shared;
     return of_worker(address) && offset < 256u << 10;
@@ -153,5 +161,7 @@ inline unsigned __isConstant(const void*) { return 0; }
 #define CUPLUG_SPACE(space)                                                                            \
     inline size_t __cvta_generic_to_##space(const void* address) { return (size_t)address; }            \
     inline void* __cvta_##space##_to_generic(size_t address) { return (void*)address; }
-CUPLUG_SPACE(shared) CUPLUG_SPACE(global) CUPLUG_SPACE(local) CUPLUG_SPACE(constant)
+CUPLUG_SPACE(global) CUPLUG_SPACE(local) CUPLUG_SPACE(constant)
+inline size_t __cvta_generic_to_shared(const void* address) { return (size_t)address; }
+inline void* __cvta_shared_to_generic(size_t address) { return (void*)__cuplug::shared_address(address); }
 #undef CUPLUG_SPACE
