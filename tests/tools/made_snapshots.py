@@ -6,7 +6,9 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-MIB = 1 << 20
+MIB, GIB = 1 << 20, 1 << 30
+Place = tuple[str, str, int]
+"""A frame: function, file, line."""
 BASE = 0x7F00_0000_0000
 _START_US = 1_700_000_000_000_000
 
@@ -40,7 +42,7 @@ class MadeSnapshot:
         """PyTorch gives a segment back."""
         self.entry("segment_free", address, self.segments.pop(address)["total_size"])
 
-    def allocate(self, address: int, size: int, *frames: tuple[str, str, int], stream: int = 0) -> None:
+    def allocate(self, address: int, size: int, *frames: Place, stream: int = 0) -> None:
         """The program asks for a block, at the beginning of a segment. Frames are (function, file, line)."""
         named = [{"name": name, "filename": file, "line": line} for name, file, line in frames]
         self.entry("alloc", address, size, frames=named, stream=stream)
@@ -51,6 +53,10 @@ class MadeSnapshot:
         size = self.segments[address]["requested_size"]
         self.entry("free_requested", address, size)
         self.entry("free_completed", address, size)
+        self.is_free(address)
+
+    def is_free(self, address: int) -> None:
+        """Nothing lies in that segment any more."""
         self._state(address, 0)
 
     def _state(self, address: int, size: int, frames: list[Any] | None = None) -> None:

@@ -43,6 +43,8 @@ def findings(device: DeviceSummary, path: str) -> list[Finding]:
         if first.free is None:
             do = f"How much the device had free is not known; cuplug-trace fit {path} says how much memory it takes."
         elif unused + first.free >= first.requested:
+            if first.unused is not None:
+                what = f"{what} {first.unused.sentence()}".rstrip()
             do = (
                 "It was fragmentation: enough was free, but not in one piece. To see which allocator or option would "
                 f"do, rank them: cuplug-trace advise {path} --memory {_option(first.reserved + first.free)}"
@@ -69,12 +71,16 @@ def findings(device: DeviceSummary, path: str) -> list[Finding]:
         ratio = reserved / requested
         line = f"{short_size(reserved)} are reserved from the device at most: {ratio:.2f} for 1 requested."
         found += _idle(device)
+        why = device.unused_at_peak
+        if ratio > 1.15 and why is not None and (why.whole or why.pieces):  # else it is told already
+            line = f"{line} {why.sentence()}".rstrip()
         if ratio > 1.15 and device.growth is not None:
             found.append(Finding("note", line))  # it grows: another allocator only puts the end off
         elif ratio > 1.15:
             found.append(Finding("bad", line, f"Try other allocators on this history: cuplug-trace advise {path}"))
         else:
             found.append(Finding("good", line))
+    found += _kept_at_end(device)
     if device.live_blocks:
         line = f"{device.live_blocks} blocks ({short_size(device.live_bytes)}) are never freed."
         if device.sites_of_live and device.sites_of_live[0].where != NO_STACK:
@@ -104,6 +110,16 @@ def _idle(device: DeviceSummary) -> list[Finding]:
     if idle is None:
         return []
     found = []
+    if device.waiting_at_peak > _NOTABLE * device.reserved.nbytes:
+        found.append(
+            Finding(
+                "bad",
+                f"{short_size(device.waiting_at_peak)} are freed, but still wait for other streams (record_stream) "
+                "when the most is reserved: they serve nobody until the work queued there has been done.",
+                "Let the block's stream wait for the other one (wait_stream) before it is freed, instead of "
+                "record_stream; of collectives: TORCH_NCCL_AVOID_RECORD_STREAMS=1.",
+            )
+        )
     nbytes, streams = idle.elsewhere(device.stream_at_peak)
     if nbytes > _NOTABLE * device.reserved.nbytes:
         name = "stream" if streams == 1 else "streams"
@@ -124,8 +140,20 @@ def _idle(device: DeviceSummary) -> list[Finding]:
             "Let graphs share a pool (pool=graph.pool()), or capture the largest first.",
         )
         for pool in device.pools
+        if pool.reserved
     ]
     return found
+
+
+def _kept_at_end(device: DeviceSummary) -> list[Finding]:
+    """What lies idle when the program ends, as far as ``empty_cache`` gives it back, and what keeps the rest."""
+    idle = device.idle_at_end
+    if idle is None or idle.nbytes <= _NOTABLE * device.reserved.nbytes:
+        return []
+    line = f"{short_size(idle.nbytes)} lie idle at the end; empty_cache() would give {short_size(idle.whole)} back."
+    if device.unused_at_end is not None and device.unused_at_end.pin is not None:
+        line += f" {device.unused_at_end.pin.sentence()}"
+    return [Finding("note", line)]
 
 
 _NOTABLE = 0.05

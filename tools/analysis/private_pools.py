@@ -15,7 +15,7 @@ from ...allocators.events import EventKind
 from ...allocators.private_streams import MOST_POOLS, STREAM_BITS, without_pool
 from ...plugins.tracing.trace_in_memory import EventArray, Trace
 
-__all__ = ["pool_names", "pooled", "stream_name"]
+__all__ = ["most_reserved", "pool_names", "pooled", "stream_name"]
 
 
 def pool_names(trace: Trace, device: int) -> list[str]:
@@ -38,6 +38,22 @@ def pooled(trace: Trace, device: int, events: EventArray) -> npt.NDArray[Any]:
         inside &= places >= (taken[-1] if len(taken) else 0)
         streams[inside] = (streams[inside] & ((1 << STREAM_BITS) - 1)) | (numbers.get(name, 0) << STREAM_BITS)
     return streams
+
+
+def most_reserved(trace: Trace, device: int, spans: npt.NDArray[Any]) -> dict[str, int]:
+    """The most bytes that each private pool of a device ever had reserved, by its name.
+
+    ``spans`` are those of ``segment_spans``, with the pools' numbers in their streams.
+    """
+    numbers = spans["stream"].astype(np.uint64) >> np.uint64(STREAM_BITS)
+    found = {}
+    for number, name in enumerate(pool_names(trace, device), 1):
+        own = spans[numbers == number]
+        change = np.zeros(int(own["until"].max(initial=0)) + 1, np.int64)
+        np.add.at(change, own["from"], own["nbytes"])
+        np.add.at(change, own["until"], -own["nbytes"])
+        found[name] = int(np.cumsum(change).max())
+    return found
 
 
 def stream_name(trace: Trace, device: int, stream: int) -> str:

@@ -42,6 +42,10 @@ class Rank:
     out_of_memory: int
     where: str = ""
     """The call site that most of what is live at the end comes from; empty where unknown."""
+    by_device: dict[int, int] = field(default_factory=dict)
+    """The peak of what is reserved, by device."""
+    pinned: str = ""
+    """What pins most of what lies idle at the peak, as a sentence; empty where nothing does."""
 
     @property
     def reserved_over_requested(self) -> float:
@@ -62,12 +66,24 @@ class Spread:
 
 
 @dataclass(frozen=True)
+class GpuTotal:
+    """What the processes of a job reserve on one GPU."""
+
+    device: int
+    processes: int
+    reserved: int
+    """Bytes: the sum of their peaks."""
+
+
+@dataclass(frozen=True)
 class Job:
     """All ranks, in the order of their files, and what follows."""
 
     ranks: list[Rank]
     spreads: list[Spread] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    gpus: list[GpuTotal] = field(default_factory=list)
+    """Each GPU's total, where processes have memory on several: only then they count them alike."""
 
     @property
     def worst(self) -> Rank:
@@ -80,6 +96,7 @@ def rank_of(trace: Trace, summary: Summary) -> Rank:
     devices = summary.devices
     reserved = sum(device.reserved.nbytes for device in devices)
     sites = [site for device in devices for site in device.sites_of_live]
+    unused = [device.unused_at_peak for device in sorted(devices, key=lambda one: -one.reserved.nbytes)]
     courses = [_course(trace, device.device) for device in devices]
     held = sum(course.held for course in courses)
     return Rank(
@@ -92,14 +109,17 @@ def rank_of(trace: Trace, summary: Summary) -> Rank:
         sum(course.unused for course in courses) / held if held else 0.0,
         sum(len(device.out_of_memory) for device in devices),
         max(sites, key=lambda site: site.nbytes).where if sites else "",
+        {device.device: device.reserved.nbytes for device in devices if device.reserved.nbytes},
+        next((unused.pin.sentence() for unused in unused if unused is not None and unused.pin is not None), ""),
     )
 
 
 def job_of(ranks: Sequence[Rank]) -> Job:
     """Compare the ranks of a job. What one does and most others do not is found, and named."""
-    found = [_headline(ranks), *_leaks(ranks), *_fragmented(ranks), *_out_of_memory(ranks)] if len(ranks) > 1 else []
+    gpus = _totals(ranks)
+    found = [_headline(ranks), *_leaks(ranks), *_fragmented(ranks), *_out_of_memory(ranks), *_shared(gpus)]
     spreads = [_spread(what, ranks, figure) for what, figure in _FIGURES]
-    return Job(list(ranks), spreads, found)
+    return Job(list(ranks), spreads, found if len(ranks) > 1 else [], gpus)
 
 
 _FIGURES: tuple[tuple[str, Callable[[Rank], float]], ...] = (
@@ -189,6 +209,7 @@ def _fragmented(ranks: Sequence[Rank]) -> list[Finding]:
             f"{rank.name} fragments ({rank.trace}): it reserves {rank.reserved_over_requested:.2f} for 1 requested, "
             f"most others {ratio:.2f}; {rank.unused:.0%} of it are unused on average, of theirs {share:.0%}."
         )
+        told = f"{told} {rank.pinned}".rstrip()
         found.append(Finding("bad", told, f"Try other allocators on its history: cuplug-trace advise {rank.trace}"))
     return found
 
@@ -198,4 +219,31 @@ def _out_of_memory(ranks: Sequence[Rank]) -> list[Finding]:
         Finding("bad", f"{rank.name} runs out of memory ({rank.trace}), {rank.out_of_memory} times.")
         for rank in ranks
         if rank.out_of_memory
+    ]
+
+
+def _totals(ranks: Sequence[Rank]) -> list[GpuTotal]:
+    """Where every process sees one GPU alone, they all call theirs 0, and nothing follows."""
+    if all(len(rank.by_device) < 2 for rank in ranks):
+        return []
+    devices = sorted({device for rank in ranks for device in rank.by_device})
+    held = {device: [rank.by_device[device] for rank in ranks if device in rank.by_device] for device in devices}
+    return [GpuTotal(device, len(each), sum(each)) for device, each in held.items()]
+
+
+def _shared(gpus: Sequence[GpuTotal]) -> list[Finding]:
+    """GPUs on which more processes have memory than on most others."""
+    if not gpus:
+        return []
+    usual = median(gpu.processes for gpu in gpus)
+    return [
+        Finding(
+            "bad",
+            f"GPU {gpu.device} holds memory of {gpu.processes} processes, {short_size(gpu.reserved)} together at their "
+            f"peaks; most others hold that of {int(usual)}.",
+            "Let each process choose its GPU before it does anything else (torch.cuda.set_device(local_rank), or "
+            "CUDA_VISIBLE_DEVICES), and load checkpoints with map_location.",
+        )
+        for gpu in gpus
+        if gpu.processes > usual
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,9 +15,10 @@ from ...allocators.served import Served
 from ...plugins.tracing.trace_in_memory import EventArray, Trace
 from .blocks import Blocks, Curves, curves, find_blocks
 from .growth import Growth, growth_of
+from .idle_memory import Held, Idle, Unused, held_after, idle_of, unused_of
 from .module_use import ModuleUse, module_uses
-from .private_pools import pool_names, pooled
-from .segment_spans import Idle, idle_after, segment_spans
+from .private_pools import most_reserved, pool_names, pooled
+from .segment_spans import segment_spans
 from .sites import Site, sites
 
 __all__ = [
@@ -99,6 +101,8 @@ class OutOfMemory:
     reserved: int = 0
     active: int = 0
     """Of what is reserved, in use, or freed and still waiting for streams."""
+    unused: Unused | None = None
+    """Why the rest did not serve; None where the history does not tell."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +123,8 @@ class PoolUse:
     name: str
     reserved: int
     idle: int
+    most: int = 0
+    """The most that it ever had reserved."""
 
 
 @dataclass(frozen=True)
@@ -165,6 +171,12 @@ class DeviceSummary:
     """Whether times are known: without them, seconds, lifetimes and means over time mean nothing."""
     has_history: bool = True
     """Whether anything happened: without a history, peaks are those of the one moment that is known."""
+    unused_at_peak: Unused | None = None
+    """Why what lay idle then would not have served a large request of that stream."""
+    unused_at_end: Unused | None = None
+    """The same of what lay idle when the program ended."""
+    waiting_at_peak: int = 0
+    """Bytes that were freed by then and still waited for other streams (``record_stream``)."""
     idle_at_peak: Idle | None = None
     """What lay idle when the most was reserved, at its least; None where the history tells of no segments."""
     stream_at_peak: int = 0
@@ -225,8 +237,11 @@ def _of_device(trace: Trace, device: int, top: int) -> DeviceSummary:
     with_pools["stream"] = pooled(trace, device, events)
     spans = segment_spans(with_pools)
     tightest = _tightest(memory)
-    idle = idle_after(with_pools, blocks, spans, tightest)
     asked = np.flatnonzero(events["kind"][: tightest + 1] == EventKind.ALLOCATE)
+    latest = int(with_pools["stream"][asked[-1]]) if len(asked) else 0
+    held = held_after(with_pools, blocks, spans, tightest)
+    idle = idle_of(held) if held is not None else None
+    at_end = held_after(with_pools, blocks, spans, max(end - 1, 0))
     times = (events["time"] - events["time"][0]) / 1e9
     kinds = np.bincount(events["kind"][begin:], minlength=256)
     peak = _peak(memory.requested, times)
@@ -257,17 +272,22 @@ def _of_device(trace: Trace, device: int, top: int) -> DeviceSummary:
         libraries=_libraries(trace, events, blocks, begin, at_peak, live),
         live_blocks=int(np.count_nonzero(live)),
         live_bytes=int(requested[live].sum()),
-        out_of_memory=_out_of_memory(events, times, memory),
+        out_of_memory=_out_of_memory(
+            trace, with_pools, times, memory, lambda at: held_after(with_pools, blocks, spans, at)
+        ),
         sleeps=_sleeps(trace, events),
         served=trace.header.served.get(device),
         timed=trace.header.timed,
         knows_reserved=any(kinds[kind] for kind in _DRIVER_CALLS) or bool(memory.reserved.any()),
         has_history=trace.has_history(device),
         idle_at_peak=idle,
-        stream_at_peak=int(with_pools["stream"][asked[-1]]) if len(asked) else 0,
+        stream_at_peak=latest,
+        unused_at_peak=unused_of(trace, held, latest, 0) if held is not None else None,
+        unused_at_end=unused_of(trace, at_end, latest, 0) if at_end is not None else None,
+        waiting_at_peak=int((memory.active - memory.allocated)[tightest]),
         pools=_pools(trace, device, spans, tightest, idle),
         growth=growth_of(trace, device, blocks, memory.requested, memory.reserved),
-        idle_at_end=idle_after(with_pools, blocks, spans, max(end - 1, 0)),
+        idle_at_end=idle_of(at_end) if at_end is not None else None,
         sites_at_peak=sites(trace, contexts[at_peak], requested[at_peak], top) if has_stacks else [],
         sites_of_live=sites(trace, contexts[live], requested[live], top) if has_stacks else [],
         modules=module_uses(trace, device),
@@ -314,14 +334,15 @@ def _pools(trace: Trace, device: int, spans: npt.NDArray[Any], place: int, idle:
     held = spans[(spans["from"] <= place) & (spans["until"] > place)]
     numbers = held["stream"].astype(np.uint64) >> np.uint64(STREAM_BITS)
     free = (idle.by_stream if idle is not None else None) or {}
+    most = most_reserved(trace, device, spans)
     return [
         PoolUse(
             name,
             int(held["nbytes"][numbers == number].sum()),
             sum(nbytes for stream, nbytes in free.items() if stream >> STREAM_BITS == number),
+            most[name],
         )
         for number, name in enumerate(pool_names(trace, device), 1)
-        if (numbers == number).any()
     ]
 
 
@@ -399,16 +420,27 @@ def _sleeps(trace: Trace, events: EventArray) -> list[Sleep]:
     return found
 
 
-def _out_of_memory(events: EventArray, times: npt.NDArray[np.float64], memory: Curves) -> list[OutOfMemory]:
-    places = np.flatnonzero(events["kind"] == EventKind.OUT_OF_MEMORY)
-    return [
-        OutOfMemory(
-            float(times[at]),
-            int(events["stream"][at]),
-            int(events["requested"][at]),
-            int(events["nbytes"][at]) if events["nbytes"][at] >= 0 else None,
-            int(memory.reserved[at]),
-            int(memory.active[at]),
+def _out_of_memory(
+    trace: Trace,
+    events: EventArray,
+    times: npt.NDArray[np.float64],
+    memory: Curves,
+    held: Callable[[int], Held | None],
+) -> list[OutOfMemory]:
+    places = np.flatnonzero(events["kind"] == EventKind.OUT_OF_MEMORY).tolist()
+    found = []
+    for number, at in enumerate(places):
+        there = held(at) if not number else None  # the first is looked at closely
+        requested, stream = int(events["requested"][at]), int(events["stream"][at])
+        found.append(
+            OutOfMemory(
+                float(times[at]),
+                stream,
+                requested,
+                int(events["nbytes"][at]) if events["nbytes"][at] >= 0 else None,
+                int(memory.reserved[at]),
+                int(memory.active[at]),
+                unused_of(trace, there, stream, requested) if there is not None else None,
+            )
         )
-        for at in places
-    ]
+    return found

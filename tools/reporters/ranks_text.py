@@ -25,6 +25,10 @@ def print_job(job: Job, console: Console) -> None:
     print_table(console, _RANK_COLUMNS, map(_row, shown))
     console.print()
     print_table(console, _SPREAD_COLUMNS, map(_spread, job.spreads))
+    if job.gpus:
+        console.print()
+        rows = [(str(gpu.device), str(gpu.processes), size(gpu.reserved), str(gpu.reserved)) for gpu in job.gpus]
+        print_table(console, _GPU_COLUMNS, rows)
     for finding in job.findings:
         if finding.kind == "note":
             continue  # the tables say it
@@ -61,6 +65,8 @@ def _row(rank: Rank) -> list[Cell]:
         Text(str(rank.out_of_memory), style="red" if rank.out_of_memory else ""),
     ]
 
+
+_GPU_COLUMNS = (Column("GPU"), Column("processes"), Column("reserved, sum of their peaks"), Column("bytes", rank=1))
 
 _SPREAD_COLUMNS = (
     Column("Over all", left=True), Column("least"), Column("median", rank=1), Column("most"),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.text import Text
 
+from ..analysis.findings import findings
 from ..analysis.sites import Site
 from ..analysis.summarize import DeviceSummary, Peak, Summary
 from .tables import Column, print_facts, print_paragraph, print_table
@@ -42,10 +43,10 @@ def print_summary(summary: Summary, console: Console, *, by: str | None = None) 
         elif by == "module":
             _print_modules(device, console)
         else:
-            _print_device(device, console)
+            _print_device(device, summary.path, console)
 
 
-def _print_device(device: DeviceSummary, console: Console) -> None:
+def _print_device(device: DeviceSummary, path: str, console: Console) -> None:
     peaks: tuple[tuple[str, Peak], ...] = (
         ("requested by the program", device.requested),
         ("allocated, as rounded", device.allocated),
@@ -73,10 +74,8 @@ def _print_device(device: DeviceSummary, console: Console) -> None:
         _print_streams(device, console)
     if len(device.libraries) > 1:
         _print_libraries(device, console)
-    for pool in device.pools:
-        print_paragraph(console, f"private pool {pool.name}: {size(pool.reserved)}, {size(pool.idle)} of it idle")
-    if device.growth is not None:
-        print_paragraph(console, device.growth.sentence(), style="red")
+    if device.pools:
+        _print_pools(device, console)
     if device.sites_at_peak:
         title = f"Call sites of what is held at the peak ({size(device.requested.nbytes)})"
         _print_sites(title, device.sites_at_peak, console)
@@ -90,6 +89,9 @@ def _print_device(device: DeviceSummary, console: Console) -> None:
             + (" is not known" if failed.free is None else ""),
             style="red",
         )
+    for finding in findings(device, path):
+        if finding.kind == "bad":
+            print_paragraph(console, f"{finding.what} {finding.do}".rstrip(), style="red")
 
 
 def _facts(device: DeviceSummary) -> Iterator[tuple[str, str]]:
@@ -108,6 +110,8 @@ def _facts(device: DeviceSummary) -> Iterator[tuple[str, str]]:
             "idle at the end" if device.has_history else "idle",
             f"{size(idle.nbytes)} of what is reserved, of which empty_cache() would give back {size(idle.whole)}",
         )
+        if device.unused_at_end is not None and device.unused_at_end.pin is not None:
+            yield "", device.unused_at_end.pin.sentence()
     if not device.has_history:
         return
     shares = f"90 % below {duration(lifetimes.percentile_90_us)}, 99 % below {duration(lifetimes.percentile_99_us)}"
@@ -136,6 +140,21 @@ def _print_streams(device: DeviceSummary, console: Console) -> None:
         (f"{use.stream:#x}", str(use.allocations), str(use.nbytes), str(use.peak_bytes), str(use.used_by_others))
         for use in device.streams
     ]
+    print_table(console, columns, rows)
+
+
+def _print_pools(device: DeviceSummary, console: Console) -> None:
+    """What private pools have, and all else, when the most is reserved."""
+    columns = (
+        Column("reserved"), Column("bytes", rank=2), Column("idle"), Column("ever at most", rank=1),
+        Column("Private pool, at the peak of what is reserved", left=True),
+    )  # fmt: skip
+    rows = [
+        (size(pool.reserved), str(pool.reserved), size(pool.idle), size(pool.most), pool.name) for pool in device.pools
+    ]
+    idle = device.idle_at_peak.nbytes if device.idle_at_peak is not None else 0
+    rest = device.reserved.nbytes - sum(pool.reserved for pool in device.pools)
+    rows.append((size(rest), str(rest), size(idle - sum(pool.idle for pool in device.pools)), "", "all else"))
     print_table(console, columns, rows)
 
 

@@ -119,7 +119,8 @@ def test_a_graphs_pool_has_a_name_and_what_it_keeps_is_told(command: Command, gr
     what = "The private pool graph (0, 1) keeps 4.00 GiB, of which 4.00 GiB are idle"
     assert any(what in one.what for one in found(graph))
     told = flat(command("summary", graph).stdout)
-    assert "private pool graph (0, 1): 4.00 GiB, 4.00 GiB of it idle" in told
+    assert "4.00 GiB 4294967296 4.00 GiB 4.00 GiB graph (0, 1)" in told
+    assert "4.00 GiB 4294967296 0 B all else" in told
     assert "empty_cache() would give back 0 B" in told
     advice = command("advise", graph).stdout
     assert "No allocator can reserve less" not in advice

@@ -1,0 +1,206 @@
+"""Reports of memory problems from public trackers, rebuilt small: the printed sentence answers the reporter's question.
+
+The figures are smaller than in the reports; what happened, in which order and for whom, is theirs.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from cuplug.tools.analysis.findings import findings
+from cuplug.tools.analysis.summarize import summarize
+from cuplug.tools.foreign.load import load
+
+from ..conftest import Command
+from ..made_snapshots import BASE, GIB, MIB, MadeSnapshot, Place, saved, snapshot_of
+
+GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guide" / "out-of-memory.md"
+TRAIN = ("<module>", "/home/u/train.py", 60)
+
+
+def told(path: Path) -> str:
+    """Everything that is found, in one line."""
+    (device,) = summarize(load(path)).devices
+    return " ".join(f"{one.what} {one.do}" for one in findings(device, "FILE"))
+
+
+def at(number: int) -> int:
+    return BASE + number * 16 * GIB
+
+
+def loop(steps: int, each: int, site: Place, work: Place) -> MadeSnapshot:
+    """A program that keeps a block of ``each`` in every step, beside work that comes and goes."""
+    made = MadeSnapshot()
+    made.reserve(at(0), 64 * MIB)
+    for step in range(steps):
+        made.allocate(at(0), 60 * MIB, work, TRAIN)
+        made.reserve(at(1) + step * 32 * MIB, 20 * MIB)
+        made.allocate(at(1) + step * 32 * MIB, each, site, TRAIN)
+        made.free(at(0))
+    return made
+
+
+def test_pytorch_1840_memory_grows_while_losses_are_summed_up(tmp_path: Path) -> None:
+    """Every loss keeps its graph: ``sum_log_likelihood += neg_log_likelihood``."""
+    made = loop(60, 6 * MIB, ("neg_log_likelihood", "/home/u/crf.py", 133), ("forward", "/home/u/crf.py", 90))
+    text = told(saved(tmp_path / "crf.pickle", snapshot_of(made)))
+    assert "grows steadily, by 6.00 MiB a step, for 60 steps, asked for at neg_log_likelihood (crf.py:133)" in text
+    assert "use .item() or .detach()" in text
+
+
+def test_transformers_7232_evaluation_gathers_all_predictions_on_the_gpu(tmp_path: Path) -> None:
+    gather = ("nested_concat", "/venv/lib/python3.8/site-packages/transformers/trainer_pt_utils.py", 100)
+    made = MadeSnapshot()
+    made.reserve(at(0), 64 * MIB)
+    for step in range(60):
+        made.allocate(at(0), 60 * MIB, ("forward", "/home/u/bert.py", 12), ("main", "/home/u/evaluate.py", 7))
+        made.reserve(at(1) + step * 32 * MIB, 20 * MIB)
+        made.allocate(at(1) + step * 32 * MIB, 8 * MIB, gather, ("main", "/home/u/evaluate.py", 7))
+        made.free(at(0))
+    text = told(saved(tmp_path / "evaluate.pickle", snapshot_of(made)))
+    assert "grows steadily, by 8.00 MiB a step, for 60 steps, asked for at main (evaluate.py:7)" in text
+
+
+def test_vllm_14632_empty_cache_gives_nothing_back_of_what_graphs_hold(command: Command, tmp_path: Path) -> None:
+    made = MadeSnapshot()
+    made.reserve(at(0), 3 * GIB, pool=(0, 1))
+    made.allocate(at(0), 3 * GIB, ("capture_model", "/home/u/serve.py", 40))
+    made.free(at(0))
+    made.reserve(at(1), 4 * GIB)
+    made.allocate(at(1), 4 * GIB, ("load_weights", "/home/u/serve.py", 12))
+    path = saved(tmp_path / "graphs.pickle", snapshot_of(made))
+    assert "The private pool graph (0, 1) keeps 3.00 GiB, of which 3.00 GiB are idle" in told(path)
+    assert "of which empty_cache() would give back 0 B" in " ".join(command("summary", path).stdout.split())
+
+
+def test_rmm_1421_not_all_that_is_allocated_is_freed(tmp_path: Path) -> None:
+    """A log of RMM's knows neither lines of the program nor what is reserved."""
+    rows = ["Thread,Time,Action,Pointer,Size,Stream"]
+    for step in range(60):
+        time = f"{10 + step // 60}:{step % 60:02}:00.{{:06}}"
+        rows += [
+            f"1,{time.format(0)},allocate,{at(0):#x},{60 * MIB},0x0",
+            f"1,{time.format(1)},allocate,{at(1) + step * 32 * MIB:#x},{5 * MIB},0x0",
+            f"1,{time.format(2)},free,{at(0):#x},{60 * MIB},0x0",
+        ]
+    path = tmp_path / "rmm.csv"
+    path.write_text("\n".join(rows) + "\n")
+    text = told(path)
+    assert "What is live grows steadily, by 5.00 MiB" in text
+    assert "60 blocks (300.00 MiB) are never freed." in text
+    assert "What was reserved from the device is not known" in text
+
+
+def test_deepspeed_3568_every_process_holds_memory_on_gpu_0(command: Command, tmp_path: Path) -> None:
+    for rank in range(4):
+        devices = [MadeSnapshot(device) for device in range(4)]
+        for device, nbytes in {0: 512 * MIB, rank: 2 * GIB}.items():
+            devices[device].reserve(at(0), nbytes)
+            devices[device].allocate(at(0), nbytes, ("load", "/home/u/train.py", 20))
+        saved(tmp_path / f"rank{rank}.pickle", snapshot_of(*devices))
+    text = " ".join(command("summary", tmp_path).stdout.split())
+    assert "GPU 0 holds memory of 4 processes, 3.50 GiB together at their peaks" in text
+
+
+def test_taming_transformers_194_it_is_no_fragmentation_where_little_is_unused(tmp_path: Path) -> None:
+    """1.39 GiB asked for, 478 MiB free, 4.04 of 4.15 GiB in use: the model and its activations are too large."""
+    made = MadeSnapshot()
+    made.reserve(at(0), 4250 * MIB)
+    made.allocate(at(0), 4137 * MIB, ("attention", "/home/u/unet.py", 181))
+    made.entry("oom", 0, 1423 * MIB, device_free=478 * MIB)
+    text = told(saved(tmp_path / "diffusion.pickle", snapshot_of(made)))
+    assert "The program itself needs more than there is" in text
+    assert "Most of what it holds at its peak is asked for at attention (unet.py:181)." in text
+    assert "fragmentation" not in text
+
+
+def test_stripformer_21_enough_is_free_but_a_small_block_keeps_the_segment(tmp_path: Path) -> None:
+    """1.65 GiB asked for, 1.40 free, 3.53 of 5.28 GiB in use."""
+    made = MadeSnapshot()
+    made.reserve(at(0), 3600 * MIB)
+    made.allocate(at(0), 3600 * MIB, ("forward", "/home/u/net.py", 30))
+    made.reserve(at(1), 1800 * MIB)
+    made.allocate(at(1), 15 * MIB, ("blur_kernel", "/home/u/predict.py", 44), ("main", "/home/u/predict.py", 80))
+    made.entry("oom", 0, 1690 * MIB, device_free=1434 * MIB)
+    text = told(saved(tmp_path / "deblur.pickle", snapshot_of(made)))
+    assert "It was fragmentation: enough was free, but not in one piece." in text
+    assert (
+        "Of 1.74 GiB unused, 1.74 GiB in one piece beside blocks. Most in one segment, 1.74 GiB of 1.76 GiB, is "
+        "pinned by a block of 15.00 MiB, asked for at blur_kernel (predict.py:44). Without that, the request would fit."
+    ) in text
+
+
+def test_pytorch_147168_blocks_that_collectives_use_are_freed_late(tmp_path: Path) -> None:
+    """``record_stream``: the program has freed them, the other stream has not got there yet."""
+    made = MadeSnapshot()
+    for layer in range(8):
+        made.reserve(at(layer), 1 * GIB)
+        made.allocate(at(layer), 1 * GIB, ("unshard", "/home/u/fsdp.py", 200))
+        made.entry("free_requested", at(layer), 1 * GIB)
+    made.reserve(at(8), 1 * GIB)
+    made.allocate(at(8), 1 * GIB, ("forward", "/home/u/model.py", 9))
+    for layer in range(8):
+        made.entry("free_completed", at(layer), 1 * GIB)
+        made.is_free(at(layer))
+    text = told(saved(tmp_path / "fsdp.pickle", snapshot_of(made)))
+    assert "8.00 GiB are freed, but still wait for other streams (record_stream) when the most is reserved" in text
+    assert "TORCH_NCCL_AVOID_RECORD_STREAMS=1" in text
+
+
+def test_pytorch_9439_adam_needs_more_than_sgd(tmp_path: Path) -> None:
+    made = MadeSnapshot()
+    made.reserve(at(0), 500 * MIB)
+    made.allocate(at(0), 500 * MIB, ("build", "/home/u/vgg.py", 5))
+    step = ("step", "/venv/lib/python3.8/site-packages/torch/optim/adam.py", 100)
+    for number in range(2):
+        made.reserve(at(1 + number), 500 * MIB)
+        made.allocate(at(1 + number), 500 * MIB, step, ("train", "/home/u/vgg.py", 31))
+    made.entry("oom", 0, 1200 * MIB, device_free=400 * MIB)
+    text = told(saved(tmp_path / "adam.pickle", snapshot_of(made)))
+    assert "The program itself needs more than there is" in text
+    assert "Most of what it holds at its peak is asked for at train (vgg.py:31)." in text
+    assert "grows" not in text
+
+
+def test_pytorch_69526_empty_cache_releases_only_a_part(command: Command, tmp_path: Path) -> None:
+    """What is reserved for a forward pass stays as far as small tensors that live on lie in the same segments."""
+    made = MadeSnapshot()
+    for number in range(4):
+        made.reserve(at(number), 1 * GIB)
+        made.allocate(at(number), 1 * GIB, ("forward", "/home/u/net.py", 12))
+        made.free(at(number))
+    made.allocate(at(0), 2 * MIB, ("train", "/home/u/net.py", 25))
+    path = saved(tmp_path / "net.pickle", snapshot_of(made))
+    summary = " ".join(command("summary", path).stdout.split())
+    assert "idle at the end 4.00 GiB of what is reserved, of which empty_cache() would give back 3.00 GiB" in summary
+    assert "1022.00 MiB of 1.00 GiB, is pinned by a block of 2.00 MiB, asked for at train (net.py:25)." in summary
+
+
+def test_megatron_6885_a_stream_used_once_keeps_its_memory(tmp_path: Path) -> None:
+    made = MadeSnapshot()
+    made.reserve(at(0), 20 * GIB // 8, stream=77)
+    made.allocate(at(0), 20 * GIB // 8, ("wrap", "/home/u/pretrain.py", 18), stream=77)
+    made.free(at(0))
+    made.reserve(at(1), 10 * GIB)
+    made.allocate(at(1), 10 * GIB, ("forward", "/home/u/pretrain.py", 70))
+    text = told(saved(tmp_path / "pretrain.pickle", snapshot_of(made)))
+    assert "2.50 GiB lie idle in the pools of 1 other stream when the most is reserved" in text
+
+
+@pytest.mark.parametrize("row", re.findall(r"^\| \d+ \| (.*) \|$", GUIDE.read_text(), re.MULTILINE))
+def test_every_row_of_the_guides_table_has_a_sentence_of_the_tools(row: str) -> None:
+    """Three words in a row, at least, stand in the code that prints them: the rest are figures and names."""
+    tools = Path(__file__).resolve().parents[3] / "tools"
+    code = " ".join(
+        re.sub(r'"\s*\n\s*f?"', "", file.read_text())
+        for folder in ("analysis", "reporters")
+        for file in sorted((tools / folder).glob("*.py"))
+    )
+    quoted = re.findall(r'"([^"]+)"', row)
+    assert quoted
+    for sentence in quoted:
+        words = sentence.split()
+        rows = [" ".join(words[at : at + 3]) for at in range(max(len(words) - 2, 1))]
+        assert any(row in code for row in rows), sentence
