@@ -43,7 +43,7 @@ FAULTS = {
     "half_a_ballot": r"warp function in line 37.*names a lane that does not take part",
     "half_a_warp": r"warp function in line 40.*names a lane that does not take part",
     "from_the_returned": r"line 45.*reads from a lane that its mask names and that has returned, lane 20",
-    "part_of_a_warp": r"divergent barrier.*line 48.*has returned without it",
+    "part_of_a_warp": r"divergent barrier.*line 48.*has come to the end of the kernel without it",
     "write_constant": r"a write to __constant__ memory, which kernels only read: table\[\+4 bytes of 16\].*in line 51",
     "beyond_shared": r"a read outside of a\[\+\d+ bytes of 256\].*in line 57",
     "beyond_local": r"a write outside of a\[\+32 bytes of 32\].*in line 62",

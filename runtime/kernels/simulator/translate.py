@@ -4,6 +4,7 @@
   the loop over a block's threads can be optimised as if it had been written by hand. Elsewhere those names read the
   worker's state.
 - ``__shared__`` variables become references into the block's shared memory.
+- A ``return`` of a kernel whose threads may wait for one another says that the thread leaves: nobody waits for it then.
 - A table at the end describes kernels and symbols; templates find out the parameters' types, sizes and offsets.
 
 Lines stay where they were, so that a compiler's messages point at the source.
@@ -148,10 +149,17 @@ def translate(
     looping = set[str]()
     if loops and not races and not fibres and not in_lockstep:
         looping = _loop_over_threads(tokens, edits, found, name_expressions, tracked=tracked)
+    habits: dict[str, int] = {}
+    barriers = _Reach(found.declarations, tokens, _MEETING)
+    for kernel in found.kernels:
+        if kernel.body:
+            waiting = kernel.name not in looping and (fibres or meets.kernel(kernel, " ".join(name_expressions)))
+            leaves = waiting and _tell_returns(tokens, edits, kernel, found.declarations, barriers)
+            habits.setdefault(kernel.name, 0)
+            habits[kernel.name] |= _returns(tokens, kernel) | 2 * in_lockstep | 4 * leaves
     entries, parameters = _entries(found.kernels, name_expressions, meets, looping, tracked=tracked, fibres=fibres)
     prelude = f"#define CUPLUG_CHECKED {int(checked)}\n#define CUPLUG_RACES {int(races)}\n"
     prelude += '#include "cuda_host.h"\n' + "".join(f"#include <{name}>\n" for name in includes)
-    habits = {kernel.name: int(_returns(tokens, kernel)) | 2 * in_lockstep for kernel in found.kernels if kernel.body}
     table = _table(entries, found.symbols, habits)
     return Translation(f'{prelude}{edits.text()}\n# 1 "<cuplug>"\n{table}', parameters, bool(looping))
 
@@ -376,6 +384,17 @@ class _Reach:
                 waiting |= self._mentions.get(name, set()) - seen
         return False
 
+    def names(self, start: set[str]) -> set[str]:
+        """All names that these mention, however indirectly."""
+        seen: set[str] = set()
+        waiting = set(start)
+        while waiting:
+            name = waiting.pop()
+            if name not in seen:
+                seen.add(name)
+                waiting |= self._mentions.get(name, set()) - seen
+        return seen
+
     def kernel(self, kernel: syntax.Kernel, expression: str = "", besides: str = "") -> bool:
         """Whether threads of the kernel may wait for one another, ``besides`` where the kernel itself says this."""
         words = set(re.findall(r"\w+", expression))
@@ -444,6 +463,28 @@ _INCLUDE_MARK = re.compile(r"^\s*#\s*pragma\s+cuplug_include\s+(\S+)", re.MULTIL
 def _returns(tokens: Tokens, kernel: syntax.Kernel) -> bool:
     """Whether threads of a kernel may return before its end."""
     return kernel.body is not None and "return" in tokens.slice(*kernel.body)
+
+
+def _tell_returns(
+    tokens: Tokens, edits: Edits, kernel: syntax.Kernel, functions: Sequence[syntax.Declaration], barriers: _Reach
+) -> bool:
+    """Let the ``return`` of a kernel tell the engine (``leave`` in ``headers/entry.h``). Whether its threads may leave
+    by that of a function, too: one that has barriers, and a ``return`` that is not its last word."""
+    assert kernel.body is not None
+    for position in range(*kernel.body):
+        if tokens[position] == "return" and tokens[position + 1] == ";":
+            edits.after(position, " __cuplug::leave()")
+    mentioned = barriers.names(syntax.identifiers(tokens, *kernel.body))
+    for function in functions:
+        start, end = function.body
+        if function.kind != "function" or function.name not in mentioned or start == kernel.body[0]:
+            continue
+        returns = [position for position in range(start, end) if tokens[position] == "return"]
+        if any(";" in tokens.slice(position, end - 1) for position in returns) and barriers(
+            syntax.identifiers(tokens, start, end)
+        ):
+            return True
+    return False
 
 
 def _table(entries: Sequence[tuple[str, str, str]], symbols: Sequence[syntax.Symbol], habits: dict[str, int]) -> str:

@@ -27,12 +27,6 @@ __global__ void some_reach_the_barrier(int *out) {
     if (threadIdx.x < 16) __syncthreads();
     out[threadIdx.x] = threadIdx.x;
 }
-__global__ void some_return_before_the_barrier(int *out, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= n) return;
-    out[i] = i;
-    __syncthreads();
-}
 __global__ void two_barriers(int *out) {
     if (threadIdx.x % 2) {
         out[threadIdx.x] = 1;

@@ -132,6 +132,7 @@ struct Worker {
     cuplug_u32 cooperative;   // whether the blocks of the grid may wait for one another
     struct Told* told;        // for kernels compiled with check="races"
     cuplug_u32 carry;         // inline PTX's condition code, which one instruction leaves for the next
+    cuplug_u32 leaves;        // whether the running thread is at a `return` of the kernel
 };
 
 constexpr cuplug_u64 REGION = 1ull << 29;
@@ -149,6 +150,7 @@ struct Parameter {
 enum Habit : cuplug_u32 {
     RETURNS = 1,             // its threads may return before the end
     LOCKSTEP = 2,            // its source expects warps to go in step
+    LEAVES = 4,              // its threads may leave by the `return` of a function that has barriers
 };
 
 struct Kernel {

@@ -92,6 +92,9 @@ __attribute__((always_inline)) inline void store(cuplug_u32& where, cuplug_u32 v
 #endif
 }
 
+// What a kernel's `return` returns: it tells the engine that the thread leaves, rather than comes to the end.
+__attribute__((always_inline)) inline void leave() { store(self()->leaves, 1); }
+
 // How the threads of a block run: one after the other; with stacks of their own, so that they can wait; or in loops that
 // the kernel's own text has, from barrier to barrier (thread_loops.py), so that it is called once for a block.
 enum Way { FREE, FIBRES, LOOPS };

@@ -2,6 +2,12 @@
 //
 // Every thread runs until it must wait; then another lane of its warp goes on, else a thread that has not begun, else
 // another warp. Nothing here depends on time, so a block always runs alike.
+//
+// Since Volta a barrier waits for the threads that have not exited (CUDA C++ Programming Guide, "Synchronization
+// Functions"; PTX ISA, "barrier"). So a thread that has left the kernel by a `return` has come to every barrier, tile and
+// warp function that follows: it takes no part in votes, counts and reductions, and who reads from it by a shuffle reads
+// zero. A barrier of the grid needs the block's first thread, which tells the other blocks. A thread that came to the end
+// of the kernel without a barrier that others wait at went past it: that is a divergent barrier, as ever.
 #pragma once
 
 #include "grid.h"
@@ -51,7 +57,7 @@ static void* choose(State* state) {
             enter_thread(state, thread);
             return state->stack[thread];
         }
-        if (state->gone == state->thread_count) return state->main;
+        if (state->gone + state->left == state->thread_count) return state->main;
         if (!converge(state)) report_deadlock(state);
     }
 }
@@ -76,10 +82,11 @@ static void run_fibres(State* state) {
         cuplug_u32 lanes = count - warp * 32;
         state->live[warp] = lanes >= 32 ? ~0u : (1u << lanes) - 1;
         state->ready[warp] = state->exchanging[warp] = state->at_barrier[warp] = state->at_tile[warp] = 0;
+        state->left_lanes[warp] = 0;
     }
     memset(state->status, UNBORN, count);
     memset(state->line, 0, count * sizeof state->line[0]);
-    state->next_thread = state->arrived = state->gone = state->stacks_used = 0;
+    state->next_thread = state->arrived = state->gone = state->left = state->stacks_used = state->leaves = 0;
     state->thread = 0;
     cuplug_switch(&state->main, choose(state));
 }
@@ -87,6 +94,22 @@ static void run_fibres(State* state) {
 // --- barriers
 
 constexpr int MEET_GRID = 4;  // a `reduction`: the block's last thread waits for the other blocks
+
+// Lets all threads of the block that have come to the barrier go on: those that have not left. What the last of them to
+// come, or to leave, calls.
+static void open_barrier(State* state) {
+    if (state->launch->races) races::at_barrier(state);
+    state->arrived = 0;
+    state->barrier_result = state->reduced;
+    for (cuplug_u32 warp = 0; warp < state->warps; ++warp) {
+        state->ready[warp] = state->live[warp];
+        state->at_barrier[warp] = 0;
+    }
+    if (!state->meets_grid) return;
+    if (state->status[0] == LEFT)
+        stop(FAULT_LAUNCH_FAILED, "grid-wide synchronisation needs the first thread of each block, and thread (0, 0, 0) has returned");
+    grid::meet(state, state->meets_grid);
+}
 
 static int barrier(int line, int reduction, int value) {
     State* state = (State*)self();
@@ -100,7 +123,8 @@ static int barrier(int line, int reduction, int value) {
     cuplug_u32 thread = state->thread;
     // Warps may wait in different lines, as on hardware, which counts who arrives; the lanes of one may not.
     cuplug_u32 warp = thread / 32;
-    if (!state->arrived++) state->reduced = reduction == 2;
+    if (!state->arrived++) state->reduced = reduction == 2, state->meets_grid = 0;
+    if (reduction == MEET_GRID) state->meets_grid = line;
     if (!state->at_barrier[warp]++) state->warp_line[warp] = line;
     state->line[thread] = line;
     if (reduction == 1) state->reduced += value != 0;
@@ -108,17 +132,10 @@ static int barrier(int line, int reduction, int value) {
     if (reduction == 3) state->reduced |= value != 0;
     state->status[thread] = AT_BARRIER;
     if (line != state->warp_line[warp]) report_deadlock(state);
-    if (state->arrived == state->thread_count) {
-        if (state->launch->races) races::at_barrier(state);
-        state->arrived = 0;
-        state->barrier_result = state->reduced;
-        for (cuplug_u32 other = 0; other < state->warps; ++other) {
-            state->ready[other] = state->live[other];
-            state->at_barrier[other] = 0;
-        }
-        state->ready[warp] &= ~(1u << thread % 32);
+    if (state->arrived + state->left == state->thread_count) {
         state->status[thread] = RUNNABLE;
-        if (reduction == MEET_GRID) grid::meet(state, line);
+        open_barrier(state);
+        state->ready[warp] &= ~(1u << thread % 32);
     } else {
         wait(state);
     }
@@ -132,7 +149,35 @@ static void meet_grid(int line) {
     barrier(line, MEET_GRID, 0);
 }
 
-// The threads of a tile that is larger than a warp meet: the last one computes what all of them get.
+// The threads of a tile that is larger than a warp, and that have not left, are all there: lets them go on.
+static void open_tile(State* state, cuplug_u32 warp, cuplug_u32 count) {
+    const cuplug_u32 first = warp * 32;
+    state->at_tile[warp] = 0;
+    if (state->launch->races) races::at_barrier(state);
+    Exchange** all = &state->exchange[first];
+    const Status* status = &state->status[first];
+    cuplug_u64 total = 0;
+    for (cuplug_u32 i = 0; i < count; ++i) total += status[i] != LEFT && all[i]->value[0] != 0;
+    for (cuplug_u32 i = 0; i < count; ++i) {
+        if (status[i] == LEFT) continue;
+        const cuplug_u32 source = all[i]->argument % count;
+        const bool is_there = status[source] != LEFT;
+        all[i]->flag = (cuplug_u32)total;
+        all[i]->result[0] = is_there ? all[source]->value[0] : 0;
+        all[i]->result[1] = is_there ? all[source]->value[1] : 0;
+    }
+    for (cuplug_u32 i = 0; i < count; ++i)
+        if (status[i] != LEFT) state->status[first + i] = RUNNABLE;
+    for (cuplug_u32 other = warp; other < warp + count / 32; ++other) state->ready[other] = state->live[other];
+}
+
+static bool tile_is_there(State* state, cuplug_u32 warp) {
+    cuplug_u32 there = state->at_tile[warp];
+    for (cuplug_u32 other = warp; state->left && other < warp + state->tile_size[warp] / 32; ++other)
+        there += (cuplug_u32)__builtin_popcount(state->left_lanes[other]);
+    return there == state->tile_size[warp];
+}
+
 static void meet_tile(cuplug_u32 first, cuplug_u32 count, Exchange* e) {
     State* state = (State*)self();
     if (!state->kernel->fibres) barrier(0, 0, 0);  // reports it
@@ -142,23 +187,13 @@ static void meet_tile(cuplug_u32 first, cuplug_u32 count, Exchange* e) {
     state->status[thread] = AT_TILE;
     if (first + count > state->thread_count)
         stop(FAULT_LAUNCH_FAILED, "a tile needs all of its threads, and the block has too few");
-    if (++state->at_tile[warp] < count) {
+    ++state->at_tile[warp];
+    state->tile_size[warp] = count;
+    if (!tile_is_there(state, warp)) {
         wait(state);
         return;
     }
-    state->at_tile[warp] = 0;
-    if (state->launch->races) races::at_barrier(state);
-    Exchange** all = &state->exchange[first];
-    cuplug_u64 total = 0;
-    for (cuplug_u32 i = 0; i < count; ++i) total += all[i]->value[0] != 0;
-    for (cuplug_u32 i = 0; i < count; ++i) {
-        const Exchange* source = all[all[i]->argument % count];
-        all[i]->flag = (cuplug_u32)total;
-        all[i]->result[0] = source->value[0];
-        all[i]->result[1] = source->value[1];
-        state->status[first + i] = RUNNABLE;
-    }
-    for (cuplug_u32 other = warp; other < warp + count / 32; ++other) state->ready[other] = ~0u;
+    open_tile(state, warp, count);
     state->ready[thread / 32] &= ~(1u << thread % 32);
 }
 
@@ -198,7 +233,7 @@ __attribute__((noreturn)) static void report_deadlock(State* state) {
         }
     describe(state, text, sizeof text, AT_TILE, "waits for its tile in line %d");
     describe(state, text, sizeof text, EXCHANGING, "waits in the warp function in line %d");
-    describe(state, text, sizeof text, GONE, "has returned without it");
+    describe(state, text, sizeof text, GONE, "has come to the end of the kernel without it");
     enter_thread(state, reporter);
     record(state, FAULT_LAUNCH_FAILED, 0, 0, -1, "%s", text);
     escape(state);
@@ -350,9 +385,20 @@ static void end_thread() {
     State* state = (State*)self();
     cuplug_u32 thread = state->thread, warp = thread / 32;
     if (state->launch->races) races::settle(state);
-    state->status[thread] = GONE;
-    ++state->gone;
+    const bool leaves = state->leaves || (state->kernel->habits & LEAVES);
+    state->leaves = 0;
+    state->status[thread] = leaves ? LEFT : GONE;
     state->live[warp] &= ~(1u << thread % 32);
+    if (leaves) {
+        state->left_lanes[warp] |= 1u << thread % 32;
+        ++state->left;
+        if (state->arrived && state->arrived + state->left == state->thread_count) open_barrier(state);
+        for (cuplug_u32 first = 0; first <= warp; ++first)
+            if (state->at_tile[first] && warp < first + state->tile_size[first] / 32 && tile_is_there(state, first))
+                open_tile(state, first, state->tile_size[first]);
+    } else {
+        ++state->gone;
+    }
     for (cuplug_u32 rest = state->exchanging[warp]; rest; rest &= rest - 1) {
         cuplug_u32 lane = (cuplug_u32)__builtin_ctz(rest);
         if (state->exchanging[warp] >> lane & 1) try_complete(state, warp, state->exchange[warp * 32 + lane], 1u << lane);

@@ -76,7 +76,8 @@ struct Printed {
     cuplug_u64 block, order, offset, nbytes;
 };
 
-enum Status : unsigned char { UNBORN, RUNNABLE, AT_BARRIER, AT_TILE, EXCHANGING, GONE };
+// GONE: came to the end of the kernel. LEFT: returned before, and so has come to every barrier that follows.
+enum Status : unsigned char { UNBORN, RUNNABLE, AT_BARRIER, AT_TILE, EXCHANGING, GONE, LEFT };
 
 struct State : Worker {
     Api functions;
@@ -91,12 +92,14 @@ struct State : Worker {
     cuplug_u32 static_shared;
     cuplug_u32 stacks_used, stacks_ready;
     // The threads of the block
-    cuplug_u32 warps, arrived, gone;
-    int reduction, reduced, barrier_result;
+    cuplug_u32 warps, arrived, gone, left;  // how many are at a barrier, have come to the end, have returned before
+    int reduced, barrier_result;
+    int meets_grid;                       // the line of the barrier, if it is one of the grid, else 0
     int warp_line[MAX_WARPS];             // where the lanes of a warp that are at a barrier wait
     cuplug_u32 at_barrier[MAX_WARPS];     // how many do
     cuplug_u32 at_tile[MAX_WARPS];        // how many threads wait for those of a tile that begins with this warp
-    cuplug_u32 ready[MAX_WARPS], live[MAX_WARPS], exchanging[MAX_WARPS];
+    cuplug_u32 tile_size[MAX_WARPS];      // of how many, while any wait
+    cuplug_u32 ready[MAX_WARPS], live[MAX_WARPS], left_lanes[MAX_WARPS], exchanging[MAX_WARPS];
     void* stack[MAX_THREADS];
     Exchange* exchange[MAX_THREADS];
     int line[MAX_THREADS];
