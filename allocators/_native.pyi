@@ -14,6 +14,7 @@ VERSION: int
 
 class NativeAllocator:
     memory_limit: int | None
+    guard: int
     on_out_of_memory: Callable[[int, int], bool] | None
     @property
     def upstream(self) -> Upstream: ...

@@ -56,6 +56,9 @@ class Allocator(ABC):
 
     on_out_of_memory: Callable[[int, int], bool] | None = None
     """Called with bytes and stream when nothing else helps; frees something and answers whether to try again."""
+    guard = 0
+    """At least so many bytes behind each block that is allocated from now on are nobody's: they are rounded up with
+    what was asked for. A runtime sets it on a simulator, where reaching into them is found."""
     frees_at_once = False
     """Whether a free makes the strategy work at once, if nobody else is inside, instead of at the next operation."""
     can_sleep = False
@@ -593,7 +596,7 @@ class Allocator(ABC):
             if request.tag:
                 request.nbytes = self._wake(request.tag)
                 return True
-            block = self._allocate(request.nbytes, self._rounded(request.nbytes), request.stream)
+            block = self._allocate(request.nbytes, self._rounded(request.nbytes + self.guard), request.stream)
         except OutOfMemoryError:
             if request.tag:
                 request.nbytes = self._needed(request.tag)

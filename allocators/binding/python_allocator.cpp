@@ -849,6 +849,24 @@ int set_limit(PyObject *object, PyObject *value, void *) {
   return 0;
 }
 
+PyObject *get_guard(PyObject *self, void *) { return PyLong_FromUnsignedLongLong(as_allocator(self)->guard); }
+
+int set_guard(PyObject *object, PyObject *value, void *) {
+  Allocator *self = as_allocator(object);
+  uint64_t nbytes = 0;
+  if (value == nullptr) {
+    PyErr_SetString(PyExc_AttributeError, "guard cannot be deleted; 0 means none");
+    return -1;
+  }
+  if (size_of(value, &nbytes) < 0) return -1;
+  if (self->core != nullptr && cuplug_allocator_set_guard(self->core, nbytes) != CUPLUG_OK) {
+    PyErr_SetString(PyExc_ValueError, "a guard of so many bytes leaves no room for blocks");
+    return -1;
+  }
+  self->guard = nbytes;
+  return 0;
+}
+
 PyObject *get_hook(PyObject *self, void *) {
   PyObject *hook = as_allocator(self)->on_out_of_memory;
   return Py_NewRef(hook == nullptr ? Py_None : hook);
@@ -954,6 +972,7 @@ PyMethodDef methods[] = {
 
 PyGetSetDef attributes[] = {
     {"memory_limit", get_limit, set_limit, "The most bytes to reserve, or None.", nullptr},
+    {"guard", get_guard, set_guard, "See Allocator.guard.", nullptr},
     {"on_out_of_memory", get_hook, set_hook, "See Allocator.on_out_of_memory.", nullptr},
     {"upstream", get_upstream, nullptr, "Where the memory comes from.", nullptr},
     {"_closed", get_closed, nullptr, "Why it cannot be used any more, or None.", nullptr},

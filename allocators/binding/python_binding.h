@@ -57,6 +57,7 @@ struct Allocator {
   PyObject *observation; /* allocators/native/observation.py, or null before anybody observed */
   PyObject *source;      /* the context source, or null */
   PyObject *memory_limit;
+  uint64_t guard; /* see Allocator.guard */
   Handle list; /* of all handles; its own fields but `before` and `after` are unused */
   cuplug_upstream table;
   pid_t process; /* in which it was made */

@@ -353,7 +353,7 @@ bool Allocator::serve(Request &request) {
   if (request.tag != 0) return !find_room(request, [&] { return attempt_to_wake(request); });
   addresses_.prepare();
   if (request.nbytes > MOST_BYTES) return true; /* and no arithmetic is done with it */
-  uint64_t nbytes = rounded(request.nbytes);
+  uint64_t nbytes = rounded(request.nbytes + guard_.load(std::memory_order_relaxed));
   Block *block = nullptr;
   bool found = find_room(request, [&] {
     block = attempt(request, nbytes);

@@ -80,6 +80,7 @@ class Allocator : public cuplug_allocator {
   void set_hooks(const cuplug_thread_hooks &hooks) { upstream_.set_hooks(hooks); }
   void set_out_of_memory_hook(cuplug_out_of_memory_hook hook, void *context);
   void set_memory_limit(uint64_t nbytes) { memory_limit_.store(nbytes, std::memory_order_relaxed); }
+  void set_guard(uint64_t nbytes) { guard_.store(nbytes, std::memory_order_relaxed); }
   int state() const { return closed_.load(std::memory_order_relaxed); }
   /* Whether the calling thread is inside an operation. */
   bool is_mine() const { return owner_.load(std::memory_order_relaxed) == me(); }
@@ -187,6 +188,7 @@ class Allocator : public cuplug_allocator {
   std::atomic<const void *> owner_{nullptr};
   std::atomic<int> closed_{CUPLUG_OPEN};
   std::atomic<uint64_t> memory_limit_;
+  std::atomic<uint64_t> guard_{0};
   Block *pending_ = nullptr;   /* freed blocks to be taken back, in order */
   Block *unsettled_ = nullptr; /* those that there was no host memory to take back */
   uint64_t serial_ = 0;

@@ -308,6 +308,10 @@ typedef struct cuplug_replay_result {
 int cuplug_replay(cuplug_allocator *, const int64_t *steps, size_t count, const uint64_t *sizes, const uint64_t *streams,
                   cuplug_block **blocks, int stop_at_failure, cuplug_replay_result *result);
 
+/* Leave at least `nbytes` behind each block that is allocated from now on: they are rounded up with what is asked for, and
+ * nobody's. For simulated devices, where reaching into them is found. */
+int cuplug_allocator_set_guard(cuplug_allocator *, uint64_t nbytes);
+
 #ifdef __cplusplus
 }
 #endif

@@ -77,6 +77,12 @@ EXPORT int cuplug_allocator_set_memory_limit(cuplug_allocator *allocator, uint64
   return CUPLUG_OK;
 }
 
+EXPORT int cuplug_allocator_set_guard(cuplug_allocator *allocator, uint64_t nbytes) {
+  if (allocator == nullptr || nbytes > cuplug::MOST_BYTES) return CUPLUG_INVALID;
+  core(allocator).set_guard(nbytes);
+  return CUPLUG_OK;
+}
+
 EXPORT int cuplug_allocate(cuplug_allocator *allocator, uint64_t nbytes, uint64_t stream, uint64_t context,
                            cuplug_block **block) {
   return given([&] { return core(allocator).allocate(nbytes, stream, context, block); }, allocator, block);

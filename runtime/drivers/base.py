@@ -336,6 +336,8 @@ class Simulator(Protocol):
 
     module_loader: Any
     """What loads and launches kernels compiled for the host, or None."""
+    guard: int
+    """How many bytes behind each block are to be nobody's once a program has kernels of its own."""
 
     def launch_host(
         self,

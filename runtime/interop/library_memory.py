@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 
 from ...allocators.base import Allocator
 from ...allocators.block import Block
 from ...allocators.errors import CuplugError
 from ...allocators.libraries import library_number
-from ..drivers.base import LEGACY_STREAM
+from ..drivers.base import LEGACY_STREAM, driver_error
 from ..machine.runtime import Runtime
 
 __all__ = ["LibraryMemory"]
@@ -30,6 +31,8 @@ class LibraryMemory:
         self._number = library_number(library)
         self._blocks: dict[tuple[int, int], Block] = {}
         self._late: deque[tuple[Block, int]] = deque()
+        self._extents: list[tuple[int, int]] | None = None
+        """Address and size of each block, in order of address: made when it is asked for."""
 
     def allocate(self, nbytes: int, *, device: int, stream: int) -> int:
         """The address of ``nbytes`` bytes for use on ``stream``, a driver's handle (``stream_handle``). 0 for no bytes.
@@ -75,10 +78,46 @@ class LibraryMemory:
         Once the runtime is closed this does nothing.
         """
         block = self._blocks.pop((device, address), None)
+        self._extents = None
         if block is None or not self.runtime.usable:
             return
         self._late.append((block, block.stream if stream is None else self.runtime.current.key(stream)))
         self._free_late()
+
+    def check(self, call: str, address: int, nbytes: int) -> None:
+        """Refuse a copy or a fill that leaves the memory it begins in. What is not cuplug's (another library's, a
+        module's variable) is left to the driver.
+
+        Args:
+            call: what is to be done, for the message.
+            address: of the first byte.
+            nbytes: how many bytes are touched.
+
+        Raises:
+            DriverError: ``CUDA_ERROR_INVALID_VALUE``: the range leaves its allocation, or was given back.
+        """
+        start, size = self._extent(address)
+        if not nbytes or address + nbytes <= start + size:
+            return
+        if address < start + size:
+            raise driver_error(1, f"{call} of {nbytes} bytes{_beyond(address - start, nbytes, size)}")
+        for allocator in self.runtime.device_allocators():
+            if any(it.address <= address < it.address + it.nbytes for it in allocator.segments()):
+                block = next((it for it in allocator.live_blocks() if _holds(it, address)), None)
+                if block is None:
+                    raise driver_error(1, f"{call} of {nbytes} bytes at {address:#x}: no live allocation holds it")
+                if address + nbytes > block.address + block.requested:
+                    beyond = _beyond(address - block.address, nbytes, block.requested)
+                    raise driver_error(1, f"{call} of {nbytes} bytes{beyond}")
+
+    def _extent(self, address: int) -> tuple[int, int]:
+        """Address and size of the last of the library's blocks that does not begin behind ``address``."""
+        extents = self._extents
+        if extents is None:
+            extents = sorted((block.address, block.requested) for block in list(self._blocks.values()))
+            self._extents = extents
+        position = bisect_right(extents, (address, 1 << 64)) - 1
+        return extents[position] if position >= 0 else (0, 0)
 
     def _allocate(self, nbytes: int, device: int, key: int) -> Block:
         allocator: Allocator = self.runtime.allocator(device)
@@ -87,6 +126,7 @@ class LibraryMemory:
         block = allocator.allocate(nbytes, stream=key, library=self._number)
         if block.nbytes:
             self._blocks[device, block.address] = block
+            self._extents = None
         return block
 
     def _free_late(self) -> None:
@@ -104,3 +144,16 @@ class LibraryMemory:
                     self._late.append((block, key))
                 continue
             block.allocator.give_back(block)
+
+
+def _holds(block: Block, address: int) -> bool:
+    return block.address <= address < block.address + max(block.requested, 1)
+
+
+def _beyond(offset: int, nbytes: int, size: int) -> str:
+    """What the matter is with ``nbytes`` bytes from ``offset`` on of an allocation of ``size`` bytes."""
+    of = f" from byte {offset} on" if offset else ""
+    text = f"{of}: the allocation has {size}, and ends {offset + nbytes - size} bytes before that"
+    if not offset and nbytes == 2 * size:
+        text += ". Twice the size: NumPy makes float64 and int64 where a kernel's float and int have half as many bytes"
+    return text

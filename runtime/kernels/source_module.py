@@ -251,6 +251,7 @@ def _attach_loader(runtime: Runtime, cache: Cache | None) -> None:
             driver.module_loader = HostLoader(driver, cache)
         loader = cast("HostLoader", driver.module_loader)
         loader.serve(runtime, Runtime.device_allocators)
+        runtime.keep_blocks_apart()
 
 
 def _folders_of_pycuda(source: str) -> list[str]:

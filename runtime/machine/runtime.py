@@ -108,6 +108,7 @@ class Runtime:
         self._to_close: deque[Callable[[], None]] = deque()
         self._closers: list[Callable[[], None]] = []
         self._kept: list[Allocator] = []
+        self._guard = 0
         self._driver, self._no_device = find_driver(self.settings, self.plugins)
         self._count = self._driver.device_count() if self._driver else 0
         before = self._driver.current_device() if self._driver else None
@@ -227,6 +228,16 @@ class Runtime:
         if unsettled:
             settle_owners()
         return [device.allocator for device in list(self._devices.values()) if device.allocator is not None]
+
+    def keep_blocks_apart(self) -> None:
+        """On a simulator, let what is allocated from now on be followed by bytes that are nobody's, as many as its
+        option ``guard`` says: for programs with kernels of their own. Elsewhere nothing."""
+        simulator = self.driver.simulator
+        if simulator is None or simulator.guard == self._guard:
+            return
+        self._guard = simulator.guard
+        for allocator in self.device_allocators():
+            allocator.guard = self._guard
 
     def alloc(self, nbytes: int, *, stream: Any = None) -> Buffer:
         """``nbytes`` bytes of device memory for use on ``stream``, uninitialised.
@@ -395,6 +406,7 @@ class Runtime:
     def _make_allocator(self, device: DeviceState) -> Allocator:
         allocator = make_allocator(self.settings, self.plugins, device.upstream)
         allocator.on_out_of_memory = partial(self._out_of_memory, device)
+        allocator.guard = self._guard
         observers = [(observer, source_of(observer)) for make in self._observers for observer in [make(device.ordinal)]]
         if self.recorder is not None:
             observers.append((self.recorder.observer(device.ordinal), self.recorder.context))

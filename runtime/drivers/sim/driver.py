@@ -59,6 +59,7 @@ class SimDriver:
         compute_capability: Annotated[str, "what the devices say they can do, for example 9.0"] = "9.0",
         timeout: Annotated[str, "how long a kernel may run: 10s, 500ms; empty for as long as it likes"] = "",
         check: Annotated[str, "what kernels are checked for: accesses, races or nothing; empty for accesses"] = "",
+        guard: Annotated[int, "bytes behind each block that are nobody's, once a program has kernels; 0: none"] = 512,
     ) -> None:
         """Make a machine, whose devices take no memory before they are used.
 
@@ -71,6 +72,11 @@ class SimDriver:
             raise ValueError(f"check={check!r}: say {', '.join(_CHECKS)}")
         self.check: bool | str | None = _CHECKS.get(check)
         """What modules are compiled with that do not say it themselves, as ``SourceModule`` takes it."""
+        if guard < 0:
+            raise ValueError(f"guard={guard}: a number of bytes from 0")
+        self.guard = guard if self.check is not False else 0
+        """How many bytes behind each block are to be nobody's once a program has kernels of its own, so that reaching
+        beyond a block is found where another one follows. They count as allocated and not as requested."""
         self.timeout_s = _seconds(timeout) if timeout else None
         """How many seconds a kernel may run before it is ended by ``CUDA_ERROR_LAUNCH_TIMEOUT``; None for any time."""
         self._schedule = make_schedule(schedule, seed)

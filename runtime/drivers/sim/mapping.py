@@ -20,6 +20,7 @@ _NOTHING = 0  # PROT_NONE
 _FIXED, _NORESERVE, _FIXED_NOREPLACE = 0x10, 0x4000, 0x100000
 _KEEP_SIZE_PUNCH_HOLE = 0x01 | 0x02  # <linux/falloc.h>
 _FAILED = ctypes.c_void_p(-1).value
+_LOWEST = 1 << 44  # of what the simulator gives out, see runtime/kernels/simulator/headers/engine/shadow.h
 _FIRST_WINDOW, _LAST_WINDOW = 2 << 20, 64 << 20
 
 if sys.platform == "linux":
@@ -52,7 +53,8 @@ class Reservation:
 
     It is taken at ``base`` plus a multiple of its size, the first place free before ``end``, so that a program that
     does the same gets the same addresses in every run. Only where none of those is free, it lies where the system
-    likes. It goes back when it is closed, or when nothing refers to it any more.
+    likes, but never below 16 TiB: the tables lie there that say what kernels may touch. It goes back when it
+    is closed, or when nothing refers to it any more.
     """
 
     def __init__(self, base: int, end: int, nbytes: int) -> None:
@@ -78,7 +80,11 @@ class Reservation:
             if found == address:
                 return found
             _libc.munmap(found, nbytes)  # Linux before 4.17 takes the address for a hint
-        return _map(0, nbytes, _NOTHING, flags)
+        found = _map(0, nbytes, _NOTHING, flags)
+        if found < _LOWEST:
+            _libc.munmap(found, nbytes)
+            raise OSError(ENOMEM, f"{nbytes} bytes of address space are left only where the simulator's own tables lie")
+        return found
 
     def fill_with_poison(self, address: int, nbytes: int) -> None:
         """Make the range (whole OS pages) accessible and poisoned. It takes memory only where it is written."""

@@ -53,6 +53,7 @@ def install(allocator: AllocatorChoice | None = None) -> None:
         return
     runtime = init(allocator=allocator)
     shadowing.shadow()
+    runtime.keep_blocks_apart()
     note_installed("pycuda", runtime)
 
 

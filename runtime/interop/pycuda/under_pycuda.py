@@ -15,6 +15,7 @@ from ...machine.runtime import Runtime
 from ...machine.settings import AllocatorChoice
 from ..installations import check_new, import_library, note_installed, runtime_for
 from ..library_memory import LibraryMemory
+from .checked_copies import check_copies
 
 __all__ = ["DeviceMemoryPool", "allocator", "check", "install"]
 
@@ -58,6 +59,7 @@ def install(allocator: AllocatorChoice | None = None) -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith("pycuda.") and isinstance(module, ModuleType):
             _replace_defaults(module, before, ours)
+    check_copies(driver, ours.memory)
     note_installed("pycuda", runtime)
 
 

@@ -14,7 +14,7 @@ from itertools import count
 from ....allocators.errors import CompileError
 from ...drivers.base import driver_error
 from ..compile.compile_cache import Cache
-from .code_lines import lines_of
+from .code_lines import lines_of, quoted
 from .host_compiler import compile_engine
 
 __all__ = ["Engine", "Fault", "HostKernel", "HostModule", "HostParameter", "default_workers", "engine"]
@@ -179,6 +179,8 @@ class Fault:
     nbytes: int
     writes: bool | None
     text: str
+    line: str = ""
+    """Where in the source: ``line 7``, with what stands there as far as it is known; or nothing."""
 
 
 class HostKernel:
@@ -218,12 +220,24 @@ class HostModule:
     """A shared library of kernels, with variables of its own: loading it again gives others."""
 
     def __init__(
-        self, owner: Engine, image: bytes, names: dict[str, list[str]], *, checked: bool, races: bool = False
+        self,
+        owner: Engine,
+        image: bytes,
+        names: dict[str, list[str]],
+        *,
+        source: str,
+        shared: Sequence[str],
+        checked: bool,
+        races: bool = False,
     ) -> None:
         self.engine = owner
         self.checked = checked
         self.races = races
         self.image = image
+        self.source = source
+        """What it was compiled from, for messages."""
+        self.shared = shared
+        """The names of its shared variables, for messages."""
         self._library = _load(image)
         self._library.cuplug_module.restype = ctypes.POINTER(_Module)
         table = self._library.cuplug_module().contents
@@ -272,8 +286,13 @@ class Engine:
         self._library.cuplug_allow(address, nbytes, int(allowed))
 
     def show_image(self, address: int, *, shown: bool = True) -> None:
-        """Let texture and surface functions know the ``Image`` at an address, or no more."""
-        self._library.cuplug_image(address, int(shown))
+        """Let texture and surface functions know the ``Image`` at an address, or no more.
+
+        Raises:
+            MemoryError: this machine has no memory left to know one more.
+        """
+        if not self._library.cuplug_image(address, int(shown)):
+            raise MemoryError("no memory is left on this machine to know one more texture")
 
     def run(
         self,
@@ -338,12 +357,17 @@ class Engine:
         thread = found.thread.x, found.thread.y, found.thread.z
         writes = None if found.write < 0 else bool(found.write)
         text_of_fault = found.text.decode(errors="replace")
-        if kernel.module.races:
+        line = ""
+        if kernel.module.races and "[0]" in text_of_fault:
             text_of_fault = _with_lines(text_of_fault, kernel.module.image, found.places)
+        elif found.places[0]:
+            line = quoted(
+                lines_of(kernel.module.image, found.places[:1]).get(found.places[0], ""), kernel.module.source
+            )
         if code == _TIMED_OUT:
             limit = "" if timeout_s is None else f" (the driver's timeout is {timeout_s:g} s)"
             text_of_fault += limit + _where(kernel, launch)
-        return Fault(code, block_index, thread, found.address, found.nbytes, writes, text_of_fault), printed
+        return Fault(code, block_index, thread, found.address, found.nbytes, writes, text_of_fault, line), printed
 
 
 def _with_lines(text: str, image: bytes, places: Sequence[int]) -> str:

@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from .code_lines import text_of
 from .engine import Fault, HostKernel
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["explained"]
 
 _POINTER = 8
+_NEAR, _FAR = 4096, 1 << 30
+"""Bytes to another allocation that are worth telling: where there is one before the address already, and where not."""
 _TIMED_OUT = 702
 
 
@@ -38,12 +41,26 @@ def explained(
     if fault.code == _TIMED_OUT:
         return f"kernel {kernel.name} {fault.text}"
     where = f"kernel {kernel.name}, block {fault.block}, thread {fault.thread}"
+    line = f" in {fault.line}" if fault.line else ""
     if fault.text:
         named = _ADDRESS.sub(lambda match: _variable(kernel, int(match[1], 16), parameters, find), fault.text)
-        return f"{where}: {named}"
+        beside = _shared_variables(kernel, fault.line) if _OF_SHARED in fault.text else ""
+        return f"{where}: {named}{line}{beside}"
     verb = {True: "writes", False: "reads", None: "accesses"}[fault.writes]
     what = f"{fault.nbytes} bytes" if fault.nbytes > 1 else "memory"
-    return f"{where} {verb} {what} at {fault.address:#x}: {_neighbours(fault.address, ranges())}"
+    names = _Names(kernel, parameters)
+    return f"{where} {verb} {what} at {fault.address:#x}{line}: {_neighbours(fault.address, ranges(), names)}"
+
+
+_OF_SHARED = "of shared memory that are no variable's"
+"""As the engine says it (``headers/engine/faults.h``)."""
+
+
+def _shared_variables(kernel: HostKernel, line: str) -> str:
+    """Which shared variables a line mentions, in words."""
+    words = set(re.findall(r"\w+", text_of(line, kernel.module.source)))
+    names = [f"'{name}'" for name in dict.fromkeys(kernel.module.shared) if name in words]
+    return f": beside the shared variable {' or '.join(names)}" if names else ""
 
 
 _ADDRESS = re.compile(r"\{(0x[0-9a-f]+)\}")
@@ -65,7 +82,24 @@ def _variable(kernel: HostKernel, address: int, parameters: bytes, find: Callabl
     return f"global memory at {address:#x}"
 
 
-def _neighbours(address: int, accessible: list[Extent]) -> str:
+class _Names:
+    """What a program calls pieces of memory: by the kernel's parameters that point into them."""
+
+    def __init__(self, kernel: HostKernel, parameters: bytes) -> None:
+        self._pointers = [
+            (parameter.name, int.from_bytes(parameters[parameter.offset : parameter.offset + _POINTER], "little"))
+            for parameter in kernel.parameters
+            if parameter.kind == "p"
+        ]
+
+    def __call__(self, start: int, size: int) -> str:
+        """The ``size`` bytes at ``start``, in words."""
+        names = [f"'{name}'" for name, address in self._pointers if start <= address < start + size]
+        what = f"the {size} bytes at {start:#x}"
+        return f"{what} that {' and '.join(names)} point{'s' * (len(names) == 1)} to" if names else what
+
+
+def _neighbours(address: int, accessible: list[Extent], names: _Names) -> str:
     if address < 1 << 16:
         return "a null pointer, or an index from one"
     position = bisect_right(accessible, (address, 1 << 63)) - 1
@@ -73,11 +107,11 @@ def _neighbours(address: int, accessible: list[Extent]) -> str:
     if position >= 0:
         start, size = accessible[position]
         if address < start + size:
-            notes.append(f"across the end of the {size} bytes at {start:#x}")
-        elif address - start - size < 1 << 30:
-            notes.append(f"{address - start - size} bytes behind the end of the {size} bytes at {start:#x}")
-    if not notes and position + 1 < len(accessible):
+            notes.append(f"across the end of {names(start, size)}")
+        elif address - start - size < _FAR:
+            notes.append(f"{address - start - size} bytes behind the end of {names(start, size)}")
+    if position + 1 < len(accessible):
         start, size = accessible[position + 1]
-        if start - address < 1 << 30:
-            notes.append(f"{start - address} bytes before the {size} bytes at {start:#x}")
-    return f"no live allocation holds it ({notes[0]})" if notes else "no live allocation holds it"
+        if start - address < (_NEAR if notes else _FAR):
+            notes.append(f"{start - address} bytes before {names(start, size)}")
+    return f"no live allocation holds it ({', '.join(notes)})" if notes else "no live allocation holds it"

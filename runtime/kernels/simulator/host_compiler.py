@@ -40,7 +40,8 @@ _CHECKS = {
     "gcc": (
         *("-fsanitize=kernel-address,alignment", "-fno-sanitize-recover=alignment"),
         f"-fasan-shadow-offset={SHADOW_OFFSET:#x}",
-        *("--param=asan-instrumentation-with-call-threshold=1000000", "--param=asan-stack=0", "--param=asan-globals=0"),
+        *("--param=asan-instrumentation-with-call-threshold=1000000", "--param=asan-globals=0"),
+        *("--param=asan-stack=1", "-fno-sanitize-address-use-after-scope"),  # arrays of functions, see engine/locals.h
     ),
     "clang": (
         *("-fsanitize=kernel-address,alignment", "-fno-sanitize-recover=alignment"),
@@ -49,6 +50,7 @@ _CHECKS = {
         *("-mllvm", "-asan-stack=0", "-mllvm", "-asan-globals=0", "-mllvm", "-asan-kernel-mem-intrinsic-prefix=1"),
     ),
 }
+_FACTS = ("parameters", "shared", "checked", "races", "source")
 _RACES = {
     kind: (
         *("-O1", "-fsanitize=thread,alignment", "-fno-sanitize-recover=alignment", "-fno-inline-small-functions"),
@@ -231,7 +233,7 @@ def compile_for_host(
         *(checks[compiler.kind] * (checked or races)),
     )
     key = content_key("host", source, flags, name_expressions, identity, translator_digest(), processor())
-    return cache.get_or_make(key, make, facts=("parameters", "checked", "races"))
+    return cache.get_or_make(key, make, facts=_FACTS)
 
 
 def _compile(
@@ -302,7 +304,8 @@ def _compile(
             break
     if compiled.returncode:
         raise _failure(compiled, source)
-    facts = {"parameters": translation.parameters, "checked": checked, "races": races}
+    said = translation.parameters, translation.shared, checked, races, source
+    facts = dict(zip(_FACTS, said, strict=True))
     included = _dependencies((folder / "dependencies").read_text(), folder)
     return Entry((folder / "module.so").read_bytes(), facts, dependencies_of(included))
 

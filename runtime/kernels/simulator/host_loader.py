@@ -71,7 +71,13 @@ class HostLoader:
         names = entry.facts["parameters"]
         assert isinstance(names, dict)
         module = HostModule(
-            self._engine, entry.payload, names, checked=bool(entry.facts["checked"]), races=bool(entry.facts["races"])
+            self._engine,
+            entry.payload,
+            names,
+            source=str(entry.facts["source"]),
+            shared=list(entry.facts["shared"]),  # type: ignore[call-overload]
+            checked=bool(entry.facts["checked"]),
+            races=bool(entry.facts["races"]),
         )
         self._driver.add_variable(module.begin, module.end - module.begin)
         return self._add(self._modules, module)

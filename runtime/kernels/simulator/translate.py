@@ -81,6 +81,8 @@ class Translation:
     """The names of every kernel's parameters, by the kernel's name as the program asks for it."""
     loops: bool
     """Whether a kernel with barriers became loops over the threads."""
+    shared: list[str]
+    """The names of shared variables."""
 
 
 def translate(
@@ -127,6 +129,7 @@ def translate(
     identifiers = identifiers_of(tokens)
     in_lockstep = lockstep.used(identifiers)
     outside: dict[str, str] = {}
+    shared = [name for head, semicolon, _ in found.shared for name, _ in syntax.declarators(tokens, head, semicolon)]
     for number, (head, semicolon, inside) in enumerate(found.shared):
         outside |= _share(tokens, edits, number, head, semicolon, inside=inside, in_lockstep=in_lockstep, alone=races)
     if races and guarded:
@@ -161,7 +164,7 @@ def translate(
     prelude = f"#define CUPLUG_CHECKED {int(checked)}\n#define CUPLUG_RACES {int(races)}\n"
     prelude += '#include "cuda_host.h"\n' + "".join(f"#include <{name}>\n" for name in includes)
     table = _table(entries, found.symbols, habits)
-    return Translation(f'{prelude}{edits.text()}\n# 1 "<cuplug>"\n{table}', parameters, bool(looping))
+    return Translation(f'{prelude}{edits.text()}\n# 1 "<cuplug>"\n{table}', parameters, bool(looping), shared)
 
 
 def identifiers_of(tokens: Tokens) -> set[str]:

@@ -388,3 +388,24 @@ def test_files_are_closed_with_the_driver(make_sim: MakeSim) -> None:
         mapped_virtual(driver, 1)
         driver.close()
     assert len(os.listdir("/proc/self/fd")) <= before + 1  # the poison, once for the process
+
+
+def test_nothing_is_given_out_where_the_tables_of_checks_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even where a process has so many drivers that their usual places are taken."""
+    kept = mapping._map
+    low: list[int] = []
+
+    def crowded(address: int, nbytes: int, protection: int, flags: int, file: int = -1, offset: int = 0) -> int:
+        if nbytes < 1 << 32:
+            return kept(address, nbytes, protection, flags, file, offset)
+        if address:
+            raise OSError(errno.EEXIST, "taken")
+        low.append(kept(0x0123_4000_0000, nbytes, protection, flags | mapping._FIXED_NOREPLACE))
+        return low[-1]
+
+    monkeypatch.setattr(mapping, "_map", crowded)
+    with pytest.raises(OutOfMemoryError, match="close drivers that are done"):
+        SimDriver().set_device(0)
+    monkeypatch.undo()
+    with open("/proc/self/maps") as maps:
+        assert not any(line.startswith(f"{low[0]:x}-") for line in maps)

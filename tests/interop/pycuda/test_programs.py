@@ -80,7 +80,7 @@ def test_cuplugs_allocator_and_pool_serve_the_stand_in_too(run_program):
         "more = gpuarray.to_gpu(numpy.arange(3.0), allocator=ours.allocator())\n"
         "print((kept + more).get(), pool.active_bytes, cuplug.cuda.memory_allocated(1))\n"
     )
-    assert done.stdout.strip() == "[0. 2. 4.] 24 1024", done.stderr
+    assert done.stdout.strip() == "[0. 2. 4.] 24 2048", done.stderr
 
 
 def test_without_an_installation_pycuda_is_what_python_finds(run_program):

@@ -9,7 +9,7 @@ import numpy as np
 from .device_contexts import current_ordinal, runtime
 from .driver_constants import array3d_flags, array_format
 from .driver_errors import LogicError, lacking, translated
-from .linear_memory import address_of, host_bytes, mem_alloc, memcpy_dtod, memcpy_dtoh, memcpy_htod
+from .linear_memory import address_of, device_address, host_bytes, mem_alloc, memcpy_dtod, memcpy_dtoh, memcpy_htod
 from .queues import handle_of
 
 __all__ = [
@@ -183,6 +183,8 @@ class Memcpy2D:
         if (source.kind, target.kind) not in copies:
             raise LogicError("one side of a copy must be device memory or an array")
         copy = copies[source.kind, target.kind]
+        for side in (source, target):
+            side.check(type(self).__name__, max(int(self.depth), 1), height, width)
         with here.on_device(current_ordinal()):
             for slice_ in range(max(int(self.depth), 1)):
                 for row in range(height):
@@ -211,6 +213,12 @@ class _Side:
             self._start, self._pitch, self._height = thing.handle, thing.row, thing.rows
         else:
             self._start = address_of(thing)
+
+    def check(self, call: str, slices: int, rows: int, width: int) -> None:
+        """Raise DriverError if rows of device memory leave the allocation that they begin in."""
+        if self.kind == "device":
+            start = self.at(0, 0, width, rows)
+            device_address(call, start, self.at(slices - 1, rows - 1, width, rows) + width - start)
 
     def at(self, slice_: int, row: int, width: int, height: int) -> int:
         pitch = self._pitch or width

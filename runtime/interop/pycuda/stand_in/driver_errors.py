@@ -64,8 +64,10 @@ def translated(function: F) -> F:
     def call(*args: Any, **keywords: Any) -> Any:
         try:
             return function(*args, **keywords)
-        except errors.CuplugError as error:
-            raise _counterpart(error) from error
+        except errors.CuplugError as error:  # which says no more than its counterpart
+            raise _counterpart(error) from None
+        except Error as error:  # of a call that this one made
+            raise error.with_traceback(None) from None
 
     return call  # type: ignore[return-value]
 

@@ -100,7 +100,7 @@ class Function:
             LaunchError: the device had failed before.
         """
         handlers = [each for each in args if isinstance(each, ArgumentHandler)]
-        values = [_value(place, each) for place, each in enumerate(args)]
+        values = [_value(place, each, self._is_pointer(place)) for place, each in enumerate(args)]
         for handler in handlers:
             handler.pre_call(stream)
         start, end = (Event(), Event()) if time_kernel else (None, None)
@@ -243,6 +243,10 @@ class Function:
     def __repr__(self) -> str:
         return f"<pycuda.driver.Function {self._kernel.name}>"
 
+    def _is_pointer(self, place: int) -> bool:
+        parameters = self._kernel.parameters
+        return place < len(parameters) and parameters[place].kind == "p"
+
     def _launch(
         self, grid: Any, block: Any, stream: Stream | None, shared: int, texrefs: Iterable[Any], values: list[Any]
     ) -> None:
@@ -325,8 +329,13 @@ def module_from_buffer(buffer: Any, options: Any = (), message_handler: Any = No
 # --- arguments
 
 
-def _value(place: int, argument: Any) -> Any:
+def _value(place: int, argument: Any, is_pointer: bool = False) -> Any:
     """What cuplug's launches take for an argument. Arrays become addresses: PyCUDA does not look at their types."""
+    if isinstance(argument, np.ndarray) and is_pointer:
+        raise TypeError(
+            f"parameter #{place} (0-based) is a pointer to device memory, and this is a NumPy array, which is the "
+            "host's: wrap it in In, Out or InOut, or copy it to the device"
+        )
     if isinstance(argument, (np.void, np.ndarray)):
         return argument.tobytes()
     if isinstance(argument, np.generic):

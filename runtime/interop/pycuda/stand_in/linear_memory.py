@@ -18,6 +18,7 @@ __all__ = [
     "IPCMemoryHandle",
     "PointerHolderBase",
     "address_of",
+    "device_address",
     "from_device",
     "from_device_like",
     "host_bytes",
@@ -185,8 +186,9 @@ def memcpy_htod_async(dest: Any, src: Any, stream: Any = None) -> None:
     address, nbytes, kept = host_bytes(src)
     here, queue = _here(), handle_of(stream)
     if nbytes:
+        target = device_address("memcpy_htod", dest, nbytes)
         with here.on_device(current_ordinal()):
-            here.driver.memcpy_htod(address_of(dest), address, nbytes, stream=queue)
+            here.driver.memcpy_htod(target, address, nbytes, stream=queue)
         _keep(kept, queue)
 
 
@@ -203,8 +205,9 @@ def memcpy_dtoh_async(dest: Any, src: Any, stream: Any = None) -> None:
     address, nbytes, kept = host_bytes(dest, writable=True)
     here, queue = _here(), handle_of(stream)
     if nbytes:
+        source = device_address("memcpy_dtoh", src, nbytes)
         with here.on_device(current_ordinal()):
-            here.driver.memcpy_dtoh(address, address_of(src), nbytes, stream=queue)
+            here.driver.memcpy_dtoh(address, source, nbytes, stream=queue)
         _keep(kept, queue)
 
 
@@ -217,10 +220,11 @@ def memcpy_dtod(dest: Any, src: Any, size: int) -> None:
 @translated
 def memcpy_dtod_async(dest: Any, src: Any, size: int, stream: Any = None) -> None:
     """Queue a copy of ``size`` bytes between places in device memory."""
-    here = _here()
-    if size:
+    here, nbytes = _here(), int(size)
+    if nbytes:
+        target, source = (device_address("memcpy_dtod", each, nbytes) for each in (dest, src))
         with here.on_device(current_ordinal()):
-            here.driver.memcpy_dtod(address_of(dest), address_of(src), int(size), stream=handle_of(stream))
+            here.driver.memcpy_dtod(target, source, nbytes, stream=handle_of(stream))
 
 
 @translated
@@ -235,10 +239,11 @@ def memcpy_peer_async(
     dest: Any, src: Any, size: int, dest_context: Any = None, src_context: Any = None, stream: Any = None
 ) -> None:
     """Queue a copy of ``size`` bytes between devices, by default both the current one."""
-    here, current = _here(), current_ordinal()
+    here, current, nbytes = _here(), current_ordinal(), int(size)
     to, of = (current if each is None else each._device.ordinal for each in (dest_context, src_context))
+    target, source = (device_address("memcpy_peer", each, nbytes) for each in (dest, src))
     with here.on_device(current):
-        here.driver.memcpy_peer(address_of(dest), to, address_of(src), of, int(size), stream=handle_of(stream))
+        here.driver.memcpy_peer(target, to, source, of, nbytes, stream=handle_of(stream))
 
 
 # --- filling
@@ -248,13 +253,21 @@ def memcpy_peer_async(
 def _fill(dest: Any, data: int, count: int, width: int, stream: Any = None) -> None:
     here = _here()
     value = int(data) % (1 << 8 * width)
+    target = device_address(f"memset_d{8 * width}", dest, int(count) * width)
     with here.on_device(current_ordinal()):
-        here.driver.memset(address_of(dest), value, int(count), width=width, stream=handle_of(stream))
+        here.driver.memset(target, value, int(count), width=width, stream=handle_of(stream))
 
 
 def _fill_rows(dest: Any, pitch: int, data: int, width: int, height: int, size: int, stream: Any = None) -> None:
+    if int(height) > 0 and int(width) > 0:
+        _check_rows(f"memset_d2d{8 * size}", dest, (int(height) - 1) * int(pitch) + int(width) * size)
     for row in range(int(height)):
         _fill(address_of(dest) + row * int(pitch), data, width, size, stream)
+
+
+@translated
+def _check_rows(call: str, dest: Any, nbytes: int) -> None:
+    device_address(call, dest, nbytes)
 
 
 def memset_d8(dest: Any, data: int, count: int) -> None:
@@ -324,6 +337,16 @@ def address_of(pointer: Any) -> int:
     """The device address that something stands for: a number, an allocation, an array."""
     interface = getattr(pointer, "__cuda_array_interface__", None)
     return int(pointer) if interface is None else int(interface["data"][0])
+
+
+def device_address(call: str, pointer: Any, nbytes: int) -> int:
+    """The same, where ``nbytes`` bytes from there on are to be touched by ``call``. Raises DriverError if they leave
+    the allocation that they begin in.
+    """
+    address = address_of(pointer)
+    if not (isinstance(pointer, DeviceAllocation) and nbytes <= len(pointer)):
+        library_memory().check(call, address, nbytes)
+    return address
 
 
 def host_bytes(buffer: Any, *, writable: bool = False) -> tuple[int, int, Any]:

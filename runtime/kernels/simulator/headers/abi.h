@@ -94,7 +94,7 @@ struct Api {
     void (*exchange)(Exchange*);
     void (*yield)();
     void* (*shared)(SharedSlot* slot, cuplug_u64 nbytes, cuplug_u64 alignment);
-    void (*illegal_access)(cuplug_u64 address, cuplug_u64 nbytes, int write) __attribute__((noreturn));
+    void (*illegal_access)(cuplug_u64 address, cuplug_u64 nbytes, int write, const void* code) __attribute__((noreturn));
     void (*misaligned)(cuplug_u64 address, cuplug_u64 alignment, const char* type, const char* file,
                                     cuplug_u32 line) __attribute__((noreturn));
     void (*stop)(int code, const char* message) __attribute__((noreturn));
@@ -136,7 +136,8 @@ struct Worker {
 };
 
 constexpr cuplug_u64 REGION = 1ull << 29;
-constexpr cuplug_u64 OWN = 512 << 10;  // of it, what the worker itself has; the block's shared memory comes next
+constexpr cuplug_u64 USED = 448 << 10;  // of it, what the worker itself uses; then what nobody may touch
+constexpr cuplug_u64 OWN = 512 << 10;  // where the block's shared memory begins
 constexpr cuplug_u64 LOCAL = 1 << 20;  // and the stacks from here on
 
 struct Parameter {

@@ -206,42 +206,44 @@ extern "C" __attribute__((visibility("hidden"))) char __ehdr_start[], _end[];
 
 #if CUPLUG_CHECKED
 #define CUPLUG_UNCHECKED __attribute__((no_sanitize("kernel-address"), no_sanitize("undefined"), used, visibility("hidden")))
+// The instruction that called.
+#define CUPLUG_CODE ((const char*)__builtin_return_address(0) - 1)
 #define CUPLUG_REPORT(N)                                                                                             \
-    CUPLUG_UNCHECKED void __asan_report_load##N##_noabort(void* p) { __cuplug::self()->api->illegal_access((cuplug_u64)p, N, 0); }  \
-    CUPLUG_UNCHECKED void __asan_report_store##N##_noabort(void* p) { __cuplug::self()->api->illegal_access((cuplug_u64)p, N, 1); }
+    CUPLUG_UNCHECKED void __asan_report_load##N##_noabort(void* p) { __cuplug::self()->api->illegal_access((cuplug_u64)p, N, 0, CUPLUG_CODE); }  \
+    CUPLUG_UNCHECKED void __asan_report_store##N##_noabort(void* p) { __cuplug::self()->api->illegal_access((cuplug_u64)p, N, 1, CUPLUG_CODE); }
 extern "C" {
 CUPLUG_REPORT(1)
 CUPLUG_REPORT(2)
 CUPLUG_REPORT(4)
 CUPLUG_REPORT(8)
 CUPLUG_REPORT(16)
-CUPLUG_UNCHECKED void __asan_report_load_n_noabort(void* p, long n) { __cuplug::self()->api->illegal_access((cuplug_u64)p, (cuplug_u64)n, 0); }
-CUPLUG_UNCHECKED void __asan_report_store_n_noabort(void* p, long n) { __cuplug::self()->api->illegal_access((cuplug_u64)p, (cuplug_u64)n, 1); }
+CUPLUG_UNCHECKED void __asan_report_load_n_noabort(void* p, long n) { __cuplug::self()->api->illegal_access((cuplug_u64)p, (cuplug_u64)n, 0, CUPLUG_CODE); }
+CUPLUG_UNCHECKED void __asan_report_store_n_noabort(void* p, long n) { __cuplug::self()->api->illegal_access((cuplug_u64)p, (cuplug_u64)n, 1, CUPLUG_CODE); }
 CUPLUG_UNCHECKED void __asan_handle_no_return() {}
 CUPLUG_UNCHECKED void __asan_before_dynamic_init(const void*) {}
 CUPLUG_UNCHECKED void __asan_after_dynamic_init() {}
 
 #if defined(__clang__)
 // What copies of structures become: their whole range is checked.
-CUPLUG_UNCHECKED void cuplug_check_range(const void* p, cuplug_size n, int write) {
+CUPLUG_UNCHECKED void cuplug_check_range(const void* p, cuplug_size n, int write, const void* code) {
     for (cuplug_u64 at = (cuplug_u64)p, end = at + n; at < end; at = (at | 7) + 1) {
         const signed char shadow = *(const signed char*)((at >> 3) + 0x18000);
         const cuplug_u64 last = end - 1 < (at | 7) ? end - 1 : at | 7;
-        if (shadow && (signed char)(last & 7) >= shadow) __cuplug::self()->api->illegal_access((cuplug_u64)p, n, write);
+        if (shadow && (signed char)(last & 7) >= shadow) __cuplug::self()->api->illegal_access((cuplug_u64)p, n, write, code);
     }
 }
 CUPLUG_UNCHECKED void* __asan_memcpy(void* to, const void* from, cuplug_size n) {
-    cuplug_check_range(from, n, 0);
-    cuplug_check_range(to, n, 1);
+    cuplug_check_range(from, n, 0, CUPLUG_CODE);
+    cuplug_check_range(to, n, 1, CUPLUG_CODE);
     return memcpy(to, from, n);
 }
 CUPLUG_UNCHECKED void* __asan_memmove(void* to, const void* from, cuplug_size n) {
-    cuplug_check_range(from, n, 0);
-    cuplug_check_range(to, n, 1);
+    cuplug_check_range(from, n, 0, CUPLUG_CODE);
+    cuplug_check_range(to, n, 1, CUPLUG_CODE);
     return memmove(to, from, n);
 }
 CUPLUG_UNCHECKED void* __asan_memset(void* to, int value, cuplug_size n) {
-    cuplug_check_range(to, n, 1);
+    cuplug_check_range(to, n, 1, CUPLUG_CODE);
     return memset(to, value, n);
 }
 #endif

@@ -44,9 +44,9 @@ template <int nbytes> CUPLUG_AT_ONCE inline bool looks_unwritten(cuplug_u64 addr
 template <int nbytes, bool writes, class Threads> CUPLUG_AT_ONCE inline bool is_quiet(cuplug_u64 address, cuplug_u64 code) {
     Worker* worker = self();
     const cuplug_u64 offset = address - (cuplug_u64)worker;
-    if (address & (nbytes - 1)) return offset < OWN;
+    if (address & (nbytes - 1)) return offset < USED;
     if (offset < REGION) {
-        if (offset < LOCAL) return offset < OWN;
+        if (offset < LOCAL) return offset < USED;
         const unsigned char* allowed = (const unsigned char*)((address >> 3) + SHADOW);
         return !allowed[0] && !allowed[nbytes / 16] && (writes || !looks_unwritten<nbytes>(address));
     }

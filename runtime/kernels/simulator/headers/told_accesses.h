@@ -24,7 +24,7 @@ template <class S, int number, class V> struct Guarded {
 #define CUPLUG_HOOK __attribute__((no_sanitize("thread"), no_sanitize("undefined"), used, visibility("hidden"), noinline))
 // Parameters lie in the worker, which is nobody else's.
 #define CUPLUG_TOUCH(p, n, kind)                                                                                    \
-    if (const __cuplug::Worker* worker = __cuplug::self(); (cuplug_u64)(p) - (cuplug_u64)worker >= __cuplug::OWN)    \
+    if (const __cuplug::Worker* worker = __cuplug::self(); (cuplug_u64)(p) - (cuplug_u64)worker >= __cuplug::USED)   \
         worker->api->touch((cuplug_u64)(p), (cuplug_u32)(n), (kind), (cuplug_u64)__builtin_return_address(0) - 1)
 // The engine is called last of all, so that nothing need be kept for behind it.
 #define CUPLUG_PLAIN(name, n, writes, Threads)                                                                                 \

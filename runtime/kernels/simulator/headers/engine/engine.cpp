@@ -115,7 +115,13 @@ static void run_blocks() {
         cuplug_u64 begin = __atomic_fetch_add(&launch->next_block, launch->chunk, __ATOMIC_RELAXED);
         if (begin >= launch->block_count) break;
         cuplug_u64 end = begin + launch->chunk < launch->block_count ? begin + launch->chunk : launch->block_count;
-        for (cuplug_u64 index = begin; index < end && index < launch->stop_at; ++index) run_block(state, index);
+        cuplug_u64 index = begin;
+        for (; index < end && index < launch->stop_at; ++index) run_block(state, index);
+        if (index < end && launch->ended) {  // before the block began: nobody has said so
+            InEngine inside(state);
+            state->block_index = index;
+            record_end(state);
+        }
     }
     state->in_kernel = 0;
     void* unused;
@@ -141,7 +147,10 @@ static void run_worker(State* state, Launch* launch) {
     state->in_kernel = state->in_engine = 0;
     current_state = state;
     if (sigsetjmp(state->escape, 1) == 0) cuplug_switch(&state->native, fresh_stack(main_stack_top(state), run_blocks));
-    else if (state->cooperative) grid::end_block(state);
+    else {
+        if (launch->checked) locals::allow_stacks(state);
+        if (state->cooperative) grid::end_block(state);
+    }
     state->in_kernel = 0;
     current_state = nullptr;
     cuplug_u32 most = launch->static_shared;
@@ -182,7 +191,7 @@ static void* helper(void* number) {
 }
 
 static const Api API = {begin_thread, end_thread,     barrier,    meet_grid, meet_tile, exchange, yield,           shared,
-                        illegal_access, misaligned, stop,     failed_assertion, print,  allocate, release,
+                        illegal_access, misaligned, stop,        failed_assertion, print,  allocate, release,
                         images::look, images::surface, races::touch, races::fence, races::add_name, races::begin_local,
                         races::end_local};
 
@@ -301,7 +310,12 @@ static cuplug_u64 gather_output(State** team, cuplug_u32 count) {
     if (!entries) return 0;
     struct Source { Printed entry; const char* text; };
     Source* all = (Source*)malloc(entries * sizeof(Source));
-    output = (char*)realloc(output, nbytes + 1);
+    char* larger = (char*)realloc(output, nbytes + 1);
+    if (larger) output = larger;
+    if (!all || !larger) {
+        free(all);
+        return 0;  // as a printf that fails; what was printed stays, and comes with the next kernel's
+    }
     cuplug_u64 n = 0, used = 0;
     for (cuplug_u32 i = 0; i < count; ++i) {
         State* state = team[i];
@@ -345,11 +359,12 @@ PUBLIC void cuplug_allow(cuplug_u64 address, cuplug_u64 nbytes, int allow) {
     pthread_mutex_unlock(&launch_lock);
 }
 
-// Lets texture and surface functions know an image, or no more.
-PUBLIC void cuplug_image(const Image* image, int add) {
+// Lets texture and surface functions know an image, or no more. Whether it could.
+PUBLIC int cuplug_image(const Image* image, int add) {
     pthread_mutex_lock(&launch_lock);
-    images::change(image, add != 0);
+    const bool done = images::change(image, add != 0);
     pthread_mutex_unlock(&launch_lock);
+    return done;
 }
 
 // How many interrupts have come. One that comes between this call and that of cuplug_run ends the kernel, too.
@@ -379,7 +394,10 @@ PUBLIC int cuplug_run(Launch* launch, char** text, cuplug_u64* text_nbytes, cons
     if (launch->chunk < 1) launch->chunk = 1;
     if (launch->chunk > 64) launch->chunk = 64;
     if (launch->cooperative) launch->chunk = 1;
-    if (launch->checked && !shadow::broken) shadow::apply(ranges, count);
+    if (launch->checked && !shadow::apply(ranges, count))
+        refuse(launch, shadow::broken ? "the table of what kernels may touch has no room where it should lie in this process: "
+                                        "close drivers that are done, or compile kernels with check=False"
+                                      : "this machine has no memory left to note what kernels may touch");
     if (launch->races) races::begin_launch(workers[0], launch);
     catch_signals();
     if (launch->cooperative) run_cooperatively(launch);

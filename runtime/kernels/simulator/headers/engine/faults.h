@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <ucontext.h>
 
-#include "worker.h"
+#include "locals.h"
 
 static pthread_mutex_t fault_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -22,6 +22,7 @@ static void record(State* state, int code, cuplug_u64 address, cuplug_u64 nbytes
         fault.block_index = state->block_index;
         fault.block = state->blockIdx;
         fault.thread = state->threadIdx;
+        if (state->fault_code) fault.places[0] = state->fault_code - launch->code_begin;
         va_list arguments;
         va_start(arguments, format);
         vsnprintf(fault.text, sizeof fault.text, format, arguments);
@@ -29,6 +30,13 @@ static void record(State* state, int code, cuplug_u64 address, cuplug_u64 nbytes
         if (state->block_index < launch->stop_at) launch->stop_at = state->block_index;
     }
     pthread_mutex_unlock(&fault_lock);
+    state->fault_code = 0;
+}
+
+// Lets what is recorded next say where in the module it is from, if that is in the module.
+static void note_code(State* state, cuplug_u64 code) {
+    const bool is_there = code >= state->launch->code_begin && code < state->launch->code_end;
+    state->fault_code = is_there ? code : 0;
 }
 
 // A launch that cannot begin.
@@ -69,10 +77,15 @@ __attribute__((noreturn)) static void stop(int code, const char* message) {
     escape(state);
 }
 
-__attribute__((noreturn)) static void illegal_access(cuplug_u64 address, cuplug_u64 nbytes, int write) {
+__attribute__((noreturn)) static void illegal_access(cuplug_u64 address, cuplug_u64 nbytes, int write, const void* code) {
     State* state = (State*)self();
+    note_code(state, (cuplug_u64)code);
     cuplug_u64 offset = address - (cuplug_u64)state->base();
-    if (offset >= SHARED - SHARED_MARGIN && offset < SHARED + SHARED_NBYTES + SHARED_MARGIN)
+    char beside[200];
+    if (offset >= MAIN_STACK && offset < REGION && locals::describe(state, address, beside, sizeof beside))
+        record(state, FAULT_ILLEGAL_ADDRESS, address, nbytes, write, "%s %llu bytes of local memory outside of %s",
+               write ? "writes" : "reads", nbytes, beside);
+    else if (offset >= SHARED - SHARED_MARGIN && offset < SHARED + SHARED_NBYTES + SHARED_MARGIN)
         record(state, FAULT_ILLEGAL_ADDRESS, address, nbytes, write,
                "%s %llu bytes of shared memory that are no variable's and outside the %u bytes of dynamic shared memory",
                write ? "writes" : "reads", nbytes, state->shared_nbytes);
@@ -102,6 +115,28 @@ __attribute__((noreturn)) static void failed_assertion(const char* expression, c
     escape(state);
 }
 
+static cuplug_u64 code_of(const void* context) {
+#if defined(__x86_64__)
+    return (cuplug_u64)((const ucontext_t*)context)->uc_mcontext.gregs[REG_RIP];
+#elif defined(__aarch64__)
+    return ((const ucontext_t*)context)->uc_mcontext.pc;
+#endif
+}
+
+// The engine's own tables grow with what kernels do. Rule: where this machine has no memory left for one, the launch fails
+// with CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES and says for what; nothing that was there is lost.
+__attribute__((noreturn)) static void stop_for_memory(const char* for_what) {
+    char text[200];
+    snprintf(text, sizeof text, "this machine has no memory left for %s", for_what);
+    stop(FAULT_RESOURCES, text);
+}
+
+template <class T> static T* enlarged(T* items, cuplug_u64 count, const char* for_what) {
+    T* larger = (T*)realloc((void*)items, count * sizeof(T));
+    if (!larger) stop_for_memory(for_what);
+    return larger;
+}
+
 static const int CAUGHT[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 static struct sigaction earlier[64];
 
@@ -121,6 +156,7 @@ static void handle(int number, siginfo_t* information, void* context) {
     }
     cuplug_u64 address = (cuplug_u64)information->si_addr;
     constexpr cuplug_u64 shadow_end = 1ull << 44;  // where memory of the simulator begins
+    note_code(state, code_of(context));
     if (number == SIGFPE)
         record(state, FAULT_LAUNCH_FAILED, 0, 0, -1, "integer division by zero, or INT_MIN / -1");
     else if (number == SIGILL)
@@ -130,9 +166,18 @@ static void handle(int number, siginfo_t* information, void* context) {
                "thread may take %llu bytes here", (STACK_NBYTES - GUARD) / 1024 * 1024);
     else if (number == SIGSEGV && information->si_code == 0x80)  // SI_KERNEL: not an address at all
         record(state, FAULT_ILLEGAL_ADDRESS, 0, 0, -1, "an address with more than 47 significant bits");
-    else if (state->launch->checked && address >= shadow::of(0) && address < shadow_end && shadow::forbid(address))
-        return;  // the check is made again, and reports the access itself
-    else
+    else if (state->launch->checked && address >= shadow::of(0) && address < shadow_end) {
+        bool forbidden;
+        {
+            CalledByKernel guard(state);  // what is mapped is to be noted
+            forbidden = shadow::forbid(address);
+        }
+        if (forbidden) {
+            state->fault_code = 0;
+            return;  // the check is made again, and reports the access itself
+        }
+        record(state, FAULT_ILLEGAL_ADDRESS, shadow::told_by(address), 1, -1, "%s", "");
+    } else
         record(state, FAULT_ILLEGAL_ADDRESS, address, 1, -1, "%s", "");
     escape(state);
 }

@@ -10,14 +10,22 @@ namespace images {
 static const Image** known = nullptr;  // those that exist
 static cuplug_u32 count = 0, capacity = 0;
 
-static void change(const Image* image, bool add) {
+// False if there is no memory to know one more.
+static bool change(const Image* image, bool add) {
     if (add) {
-        if (count == capacity) known = (const Image**)realloc(known, (capacity = capacity * 2 + 16) * sizeof(*known));
+        if (count == capacity) {
+            const cuplug_u32 larger = capacity * 2 + 16;
+            const Image** items = (const Image**)realloc(known, larger * sizeof(*known));
+            if (!items) return false;
+            known = items;
+            capacity = larger;
+        }
         known[count++] = image;
-        return;
+        return true;
     }
     for (cuplug_u32 i = 0; i < count; ++i)
         if (known[i] == image) known[i] = known[--count];
+    return true;
 }
 
 static const Image* find(cuplug_u64 handle) {

@@ -16,6 +16,7 @@
 namespace races {
 
 constexpr cuplug_u32 CELLS = PAGE / CELL;
+constexpr char FOR_RACES[] = "what check=\"races\" keeps of accesses: check fewer blocks at once, or less memory";
 
 // Small, since there are three for each four bytes of memory: when, whose and how.
 struct Access {
@@ -86,7 +87,10 @@ struct Turns {
     cuplug_u32 count, capacity;
 
     void add(cuplug_u32 time, cuplug_u32 block) {
-        if (count == capacity) items = (Turn*)realloc(items, (capacity = capacity * 2 + 64) * sizeof(Turn));
+        if (count == capacity) {
+            items = enlarged(items, capacity * 2 + 64, FOR_RACES);
+            capacity = capacity * 2 + 64;
+        }
         items[count++] = {time, block};
     }
     cuplug_u32 block_at(cuplug_u32 time) const {
@@ -126,7 +130,10 @@ struct Views {
                 if (items[i].until < until) items[i].until = until;
                 return;
             }
-        if (count == capacity) items = (View*)realloc(items, (capacity = capacity * 2 + 4) * sizeof(View));
+        if (count == capacity) {
+            items = enlarged(items, capacity * 2 + 4, FOR_RACES);
+            capacity = capacity * 2 + 4;
+        }
         items[count++] = {place, until};
     }
     void add_all(const Views& other) {
@@ -290,7 +297,8 @@ static Place* find_place(cuplug_u64 address, bool make) {
     for (Place* place = head; place; place = place->next)
         if (place->address == address) return place;
     if (!make) return nullptr;
-    Place* place = (Place*)calloc(1, sizeof(Place));
+    Place* place = enlarged((Place*)nullptr, 1, FOR_RACES);
+    memset((void*)place, 0, sizeof *place);
     place->address = address;
     place->next = head;
     ++place_count;
@@ -402,8 +410,10 @@ static void at_exchange(State* state, cuplug_u32 warp, cuplug_u32 group) {
 static void release_at(cuplug_u32 thread, cuplug_u64 address, bool by_itself) {
     if (!by_itself && fence_time[thread] < block_time) return;  // no fence before it
     Place* place = find_place(address, true);
-    if (place->count == place->capacity)
-        place->releases = (Release*)realloc(place->releases, (place->capacity = place->capacity * 2 + 4) * sizeof(Release));
+    if (place->count == place->capacity) {
+        place->releases = enlarged(place->releases, place->capacity * 2 + 4, FOR_RACES);
+        place->capacity = place->capacity * 2 + 4;
+    }
     tick();
     const Release fresh = {block, thread, by_itself ? now : fence_time[thread], warp_time[thread / 32], barrier_time, now};
     Release* last = place->count ? &place->releases[place->count - 1] : nullptr;
@@ -436,7 +446,7 @@ static Page* find_page(cuplug_u64 address) {
     for (Page* page = head; page; page = page->next)
         if (page->address == start) return page;
     void* space = mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (space == MAP_FAILED) return nullptr;
+    if (space == MAP_FAILED) stop_for_memory(FOR_RACES);
     Page* page = (Page*)space;
     page->address = start;
     page->next = head;
@@ -599,15 +609,15 @@ __attribute__((noinline)) static void touch_any(State* state, cuplug_u64 address
                                                 cuplug_u32 place) {
     if (pending.waits) settle(state);
     const cuplug_u64 offset = address - (cuplug_u64)state->base(), end = address + nbytes;
-    if (offset < SHARED) return;  // the worker's own
+    if (offset < USED) return;  // the worker's own
     const bool is_local = offset < REGION && offset >= MAIN_STACK;
     const bool is_shared = offset < SHARED + SHARED_NBYTES;
     const cuplug_u32 since = is_shared ? block_time : launch_time;
-    if (!checked(address, end) || (offset < MAIN_STACK && !is_shared)) {
+    if (!checked(address, end) || offset < SHARED || (offset < MAIN_STACK && !is_shared)) {
         const bool beside = is_local || (offset < MAIN_STACK && shared_names.find(address, 4096));
         if (beside) report(state, address, place, kind & TOUCH_WRITE ? "a write outside of" : "a read outside of");
         settle_unwritten(state);  // which may have been the address
-        illegal_access(address, nbytes, (kind & TOUCH_WRITE) != 0);
+        illegal_access(address, nbytes, (kind & TOUCH_WRITE) != 0, (const char*)state->launch->code_begin + place);
     }
     const cuplug_u32 thread = state->thread, time = now, number = codes.number(place);
     if (is_local) {  // a thread's own; the arrays that the translation knows begin as poison

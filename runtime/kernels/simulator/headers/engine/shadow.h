@@ -22,6 +22,7 @@ struct Range {
 };
 
 inline cuplug_u64 of(cuplug_u64 address) { return (address >> 3) + OFFSET; }
+inline cuplug_u64 told_by(cuplug_u64 at) { return (at - OFFSET) << 3; }  // the address that a shadow byte tells of
 
 // How many ranges lie in each chunk that no single range fills. Open addressing; a chunk of 0 is an empty place.
 struct Edges {
@@ -31,8 +32,9 @@ struct Edges {
     Place* places = nullptr;
     cuplug_u64 capacity = 0, used = 0;
 
+    // Null if there is no memory for one more.
     cuplug_u64* find(cuplug_u64 chunk) {
-        if (used * 2 >= capacity) grow();
+        if (used * 2 >= capacity && !grow() && used + 1 >= capacity) return nullptr;
         for (cuplug_u64 i = hash(chunk);; ++i) {
             Place& place = places[i & (capacity - 1)];
             if (place.chunk == chunk) return &place.count;
@@ -44,19 +46,21 @@ struct Edges {
         }
     }
     static cuplug_u64 hash(cuplug_u64 chunk) { return (chunk / CHUNK) * 0x9e3779b97f4a7c15ull >> 20; }
-    void grow() {
+    bool grow() {
         Edges bigger;
         bigger.capacity = capacity ? capacity * 2 : 1024;
         bigger.places = (Place*)calloc(bigger.capacity, sizeof(Place));
+        if (!bigger.places) return false;
         for (cuplug_u64 i = 0; i < capacity; ++i)
             if (places[i].count) *bigger.find(places[i].chunk) = places[i].count;
         free(places);
         *this = bigger;
+        return true;
     }
 };
 
 static Edges edges;
-static bool broken = false;
+static bool broken = false;  // for good: then no checked kernel runs any more
 
 static bool map(cuplug_u64 start, cuplug_u64 end) {
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
@@ -75,6 +79,10 @@ static void write(Range range, bool allowed) {
 
 static void edge(cuplug_u64 chunk, Range range, bool allow) {
     cuplug_u64* count = edges.find(chunk);
+    if (!count) {
+        broken = true;
+        return;
+    }
     if (allow) {
         if (!*count) {
             if (!map(chunk, chunk + CHUNK)) return;
@@ -102,13 +110,12 @@ static void change(Range range, bool allow) {
         else munmap((void*)inner, outer - inner);
     }
     // The parts before and after the chunks that the range fills alone.
-    auto memory = [](cuplug_u64 at) { return (at - OFFSET) << 3; };
     if (first < inner) {
-        cuplug_u64 stop = memory(first + CHUNK) < end ? memory(first + CHUNK) : end;
+        cuplug_u64 stop = told_by(first + CHUNK) < end ? told_by(first + CHUNK) : end;
         edge(first, {range.address, stop - range.address}, allow);
     }
     if (last >= outer && last >= inner && (last != first || first >= inner)) {
-        cuplug_u64 start = memory(last) > range.address ? memory(last) : range.address;
+        cuplug_u64 start = told_by(last) > range.address ? told_by(last) : range.address;
         edge(last, {start, end - start}, allow);
     }
 }
@@ -121,6 +128,7 @@ static bool forbid(cuplug_u64 at) {
     cuplug_u64 page = at & ~4095ull;
     cuplug_u32 place = __atomic_fetch_add(&forbidden_count, 1, __ATOMIC_RELAXED);
     if (place >= 64) return false;
+    forbidden[place] = 0;
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
     void* found = mmap((void*)page, 4096, PROT_READ | PROT_WRITE, flags, -1, 0);
     forbidden[place] = found == (void*)page ? page : 0;
@@ -138,8 +146,12 @@ static void unmap_forbidden() {
 static Range* current = nullptr;
 static cuplug_u64 current_count = 0;
 
-// Makes exactly these ranges the device memory that kernels may touch. In order of address, and apart.
-static void apply(const Range* ranges, cuplug_u64 count) {
+// Makes exactly these ranges the device memory that kernels may touch. In order of address, and apart. False if there is no
+// memory to note them, or no room for the shadow: then nothing may be checked by it.
+static bool apply(const Range* ranges, cuplug_u64 count) {
+    Range* noted = (Range*)malloc((count + 1) * sizeof(Range));
+    if (!noted) return false;
+    memcpy(noted, ranges, count * sizeof(Range));
     for (int pass = 0; pass < 2; ++pass) {  // first forbid, then allow
         cuplug_u64 i = 0, j = 0;
         while (i < current_count || j < count) {
@@ -155,9 +167,10 @@ static void apply(const Range* ranges, cuplug_u64 count) {
             }
         }
     }
-    current = (Range*)realloc(current, (count + 1) * sizeof(Range));
-    memcpy(current, ranges, count * sizeof(Range));
+    free(current);
+    current = noted;
     current_count = count;
+    return !broken;
 }
 
 }  // namespace shadow

@@ -84,12 +84,10 @@ static void start_watchdog() {
 static struct sigaction before_end, before_interrupt;
 
 static void describe_standing(State* state, Standing& standing, ucontext_t* context) {
-    cuplug_u64 code = 0, stack = 0;
+    cuplug_u64 code = code_of(context), stack = 0;
 #if defined(__x86_64__)
-    code = (cuplug_u64)context->uc_mcontext.gregs[REG_RIP];
     stack = (cuplug_u64)context->uc_mcontext.gregs[REG_RSP];
 #elif defined(__aarch64__)
-    code = context->uc_mcontext.pc;
     stack = context->uc_mcontext.sp;
 #endif
     const Launch* launch = state->launch;

@@ -21,8 +21,8 @@ constexpr cuplug_u64 GUARD = 4096;
 // The region's parts, as offsets. The worker itself comes first.
 constexpr cuplug_u64 PARAMETERS = 256 << 10, PARAMETERS_NBYTES = 32 << 10;
 constexpr cuplug_u64 SLOTS = 320 << 10;
-static_assert(SLOTS + MAX_SLOTS * sizeof(SharedSlot) <= 448 << 10, "room before the shared memory");
-constexpr cuplug_u64 SHARED = OWN, SHARED_NBYTES = 256 << 10, SHARED_MARGIN = 4096;
+static_assert(SLOTS + MAX_SLOTS * sizeof(SharedSlot) <= USED, "room before the shared memory");
+constexpr cuplug_u64 SHARED = OWN, SHARED_NBYTES = 256 << 10, SHARED_MARGIN = SHARED - USED;
 constexpr cuplug_u64 MAIN_STACK = LOCAL, MAIN_STACK_NBYTES = 1 << 20;
 // An odd number of pages, and tops that are not aligned alike, so that stacks do not meet in the same cache sets.
 constexpr cuplug_u64 STACKS = 2 << 20, STACK_NBYTES = 65 * 4096;
@@ -86,6 +86,7 @@ struct State : Worker {
     cuplug_u64 block_index;
     void *native, *main;       // where to go on, outside and inside the region
     sigjmp_buf escape;
+    cuplug_u64 fault_code;     // the instruction of a fault that is about to be recorded, or 0
     pthread_t native_thread;
     volatile sig_atomic_t in_kernel, in_engine;  // whether blocks are run, and whether they call what must not be left
     cuplug_u64 shared_used;
