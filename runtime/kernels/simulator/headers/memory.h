@@ -146,7 +146,7 @@ inline bool of_worker(const void* address) { return ((cuplug_u64)address & ~(REG
 __attribute__((always_inline)) inline cuplug_u64 shared_address(cuplug_u64 address) {
     const cuplug_u64 region = (cuplug_u64)self();
     const cuplug_u64 offset = address >> 32 ? address ^ region : (cuplug_u32)(address ^ region);
-    if (__builtin_expect(offset >= REGION, 0)) self()->api->illegal_access(address, 1, 0);
+    if (__builtin_expect(offset >= REGION, 0)) self()->api->illegal_access(address, 1, 0, nullptr);
     return region | offset;
 }
 inline bool of_shared(const void* address) {

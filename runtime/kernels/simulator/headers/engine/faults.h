@@ -79,6 +79,7 @@ __attribute__((noreturn)) static void stop(int code, const char* message) {
 
 __attribute__((noreturn)) static void illegal_access(cuplug_u64 address, cuplug_u64 nbytes, int write, const void* code) {
     State* state = (State*)self();
+    if (!code) code = (const char*)__builtin_return_address(0) - 1;  // the instruction that called
     note_code(state, (cuplug_u64)code);
     cuplug_u64 offset = address - (cuplug_u64)state->base();
     char beside[200];
