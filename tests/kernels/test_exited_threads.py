@@ -17,7 +17,17 @@ def exited(machine: Any, kernel: str, check: Any = True) -> Any:
 
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize(
-    "kernel", ["swaps", "swaps_in_a_function", "last_to_leave", "counts", "counts_in_a_function", "votes", "groups"]
+    "kernel",
+    [
+        "swaps",
+        "swaps_in_a_function",
+        "last_to_leave",
+        "counts",
+        "counts_in_a_function",
+        "votes",
+        "groups",
+        "leaves_between",
+    ],
 )
 def test_threads_meet_without_those_that_have_returned(machine: Any, kernel: str, check: Any) -> None:
     out = machine.zeros(192, np.int32)

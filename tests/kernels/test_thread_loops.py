@@ -15,6 +15,8 @@ pytestmark = [pytest.mark.needs_sim, pytest.mark.one_schedule]
 FIBRES = "-DCUPLUG_BARRIERS"
 """The option that leaves every kernel to fibres, which are the simple form."""
 BLOCK, BLOCKS, THREADS = (7, 3, 2), 3, 42
+_OUTSIDE = 2
+"""How deep statements may stand in loops, at the top of a kernel."""
 
 
 def becomes_loops(body: str, before: str = "") -> bool:
@@ -33,6 +35,8 @@ def becomes_loops(body: str, before: str = "") -> bool:
         "float a[4] = {1}; a[n] = 2; __syncthreads(); float *p = a; p[0] = 1; __syncthreads(); x[0] = *p;",
         "x += blockIdx.x * 8; y = x; __syncthreads(); x[threadIdx.x] = y[0] + v.x;",
         "for (int i = threadIdx.x; i < n; ++i) if (x[i] > 0) break; __syncthreads();",
+        "if (threadIdx.x >= n) return; __syncthreads(); x[threadIdx.x] = 1;",
+        "if (blockIdx.x >= n) { x[0] = 1; return; } __syncthreads(); if (threadIdx.x) return; else x[1] = 2; x[3] = 1;",
         "const int m = n * 2; { for (int i = 0, j = m; i < j; ++i, j -= 2) { __syncthreads(); } }",
     ],
 )
@@ -45,7 +49,9 @@ def test_barriers_that_all_threads_reach_alike_cut_a_kernel_into_loops(body: str
     [
         "if (threadIdx.x < 32) __syncthreads();",
         "int t = threadIdx.x; for (int i = t; i < n; ++i) __syncthreads();",
-        "if (threadIdx.x >= n) return; __syncthreads();",
+        "for (int i = 0; i < n; ++i) { if (threadIdx.x == i) return; __syncthreads(); }",
+        "for (int i = 0; i < n; ++i) if (x[i] == threadIdx.x) return; __syncthreads();",
+        "if (n) { if (threadIdx.x == 3) return; __syncthreads(); }",
         "for (int i = 0; i < n; ++i) { if (x[i] > 0) break; __syncthreads(); }",
         "for (int i = 0; i < n; ++i) { i += threadIdx.x; __syncthreads(); }",
         "for (int i = 0; i < x[0]; ++i) __syncthreads();",
@@ -81,7 +87,7 @@ class Program:
         self.of_block = ["n"]
         self.arrays = ["a"]
         self.pointers = ["y"]
-        self.statements(2)
+        self.statements(_OUTSIDE)
 
     def source(self, name: str) -> str:
         ends = " ^ ".join([*self.of_threads, *self.of_block, *(f"{it}[1]" for it in [*self.arrays, *self.pointers])])
@@ -116,6 +122,8 @@ __global__ void {name}(unsigned *out, const unsigned *y, unsigned n) {{
     def statements(self, depth: int) -> None:
         kinds = [self.assign, self.meet, self.declare, self.declare_alike, self.change_alike, self.branch, self.others]
         around = [self.loop, self.halve, self.choose] if depth else []
+        if depth == _OUTSIDE:
+            kinds += [self.leave, self.leave]
         for kind in self.draw.choices([*kinds, *around * 2], k=self.draw.randrange(2, 6)):
             if kind in around:
                 kind(depth - 1)  # type: ignore[operator]
@@ -177,6 +185,17 @@ __global__ void {name}(unsigned *out, const unsigned *y, unsigned n) {{
         value = self.thread_value().replace("w", "t")
         self.lines.append(f"if (t % {self.number()} == 0) {{ unsigned w = {value}; a[0] += w; }} else w += 3;")
 
+    def leave(self) -> None:
+        found, rest = self.number(), self.draw.randrange(3)
+        self.lines.append(
+            self.draw.choice(
+                [
+                    f"if (t % {found + 4} == {rest}) return;",
+                    f"if ((t + n) % {found + 4} == {rest}) {{ w += 5; return; }} else w += 9;",
+                ]
+            )
+        )
+
     def others(self) -> None:
         self.lines.append(f"for (int t = 0; t < 4; ++t) {{ if (t == 3) continue; w += a[t] * {self.number()}; }}")
 
@@ -205,11 +224,12 @@ def looping_programs(first: int, count: int) -> list[Program]:
 def test_random_programs_have_the_same_results_as_loops_and_on_stacks(machine: Any, check: bool) -> None:
     programs = looping_programs(1000 * check, 6)
     source = "".join(program.source(f"k{number}") for number, program in enumerate(programs))
-    y, out = machine.up(np.arange(200, dtype=np.uint32) * 7919), machine.zeros(BLOCKS * THREADS, np.uint32)
+    y = machine.up(np.arange(200, dtype=np.uint32) * 7919)
     loops, stacks = (machine.module(source, options=options, check=check) for options in ([], [FIBRES]))
     for number, program in enumerate(programs):
         results = []
         for module in (loops, stacks):
+            out = machine.zeros(BLOCKS * THREADS, np.uint32)
             module.get_function(f"k{number}")(out, y, 5 + number, grid=BLOCKS, block=BLOCK)
             results.append(machine.down(out, BLOCKS * THREADS, np.uint32).tolist())
         assert results[0] == results[1], program.source("k")

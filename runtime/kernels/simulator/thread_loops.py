@@ -5,11 +5,14 @@ whole block, the threads need no stacks of their own: what stands between two ba
 compiles to far better code than a switch between stacks at every barrier. Variables that live across a barrier are kept
 in arrays with an element for each thread, or computed again where that is a matter of indices.
 
+A ``return`` at the top, as in ``if (i >= n) return;``, lets its thread be passed over by the loops that follow:
+barriers do not wait for who has returned.
+
 What goes alike for the block is decided by grammar: an expression of literals, parameters, ``blockIdx``, ``blockDim``,
 ``gridDim`` and variables that only such expressions are assigned to, which no thread may touch otherwise. Whatever else
-is found (a ``return``, an address of a variable that is kept, a lambda, a barrier in a function, atomics that a thread
-could wait by) leaves the kernel to fibres (``headers/engine/fibres.h``), which can do all of CUDA and say what is
-right. The option ``-DCUPLUG_BARRIERS`` leaves every kernel to them.
+is found (a ``return`` in a loop, an address of a variable that is kept, a lambda, a barrier in a function, atomics that
+a thread could wait by) leaves the kernel to fibres (``headers/engine/fibres.h``), which can do all of CUDA and say what
+is right. The option ``-DCUPLUG_BARRIERS`` leaves every kernel to them.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ _NUMBERS = frozenset(
 )
 _ASIDE = frozenset({"const", "register"})
 _REFUSED = frozenset(
-    {"return", "goto", "volatile", "static", "asm", "__asm__", "__asm", "struct", "class", "union", "enum", "extern"}
+    {"goto", "volatile", "static", "asm", "__asm__", "__asm", "struct", "class", "union", "enum", "extern"}
 )
 _OF_BLOCK = _NUMBERS | {"blockIdx", "blockDim", "gridDim", "warpSize", "sizeof", "true", "false", "min", "max"}
 _IN_PLACE = frozenset({"typedef", "using", "constexpr", "namespace"})
@@ -149,11 +152,14 @@ class _Body:
             simple = "&" not in kind
             self._variables.append(_Variable(name, kernel.parameters[1], self._end, kind, "", (0, 0), 0, alike=simple))
         self._parts = list(self._statements(self._start, self._end))
+        self._returns = list(self._find_returns())
         self._find_changes()
         self._find_alike()
         self._find_computed_again()
         self._find_kept(self._parts)
         self._refuse_lost_addresses()
+        if len(self._returns) != tokens.slice(self._start, self._end).count("return"):
+            raise _NotSimpleError
 
     # --- reading
 
@@ -372,6 +378,19 @@ class _Body:
             return None
         return _Part("assignment", start, end + 1, target=words[0], value=(start + 1 + length, end))
 
+    def _find_returns(self) -> Iterator[int]:
+        """Where threads leave: in statements at the top that have no barriers, and not in a loop of theirs."""
+        tokens = self._tokens
+        for part in self._parts:
+            position = part.start
+            while part.kind == "plain" and position < part.end:
+                if tokens[position] in ("for", "while", "do", "switch"):
+                    position = self._end_of(position)
+                    continue
+                if tokens[position] == "return" and tokens[position + 1] == ";":
+                    yield position
+                position += 1
+
     # --- what goes alike
 
     def _mentions(self, name: str, start: int, end: int) -> Iterator[int]:
@@ -574,6 +593,16 @@ class _Body:
     def write(self, edits: Edits, *, tracked: bool) -> None:
         """Change the source."""
         self._values = {it.number: edits.present(*it.value) for it in self._variables if it.again}
+        if self._returns:
+            edits.after(
+                self._start - 1, f"unsigned __cuplug_left[{_MOST_THREADS}] = {{}}; bool __cuplug_any_left = false;"
+            )
+        for position in self._returns:
+            edits.replace(
+                position,
+                "{ __cuplug::keep(__cuplug_left[__cuplug_i], 1u); __cuplug_any_left = true; continue; }",
+            )
+            edits.drop(position + 1)
         self._write(edits, self._parts, tracked)
 
     def _write(self, edits: Edits, parts: Sequence[_Part], tracked: bool) -> None:
@@ -591,6 +620,8 @@ class _Body:
         alike = [part for part in row if part.kind == "declaration" and part.variables[0].alike]
         before = [edits.take(part.start, part.end) for part in alike]
         begin: list[str] = []
+        if self._returns:
+            begin.append("if (__cuplug_any_left && __cuplug::kept(__cuplug_left[__cuplug_i])) continue;")
         finish: list[str] = []
         for variable in self._variables:
             if start <= variable.at < end and variable.lasts:

@@ -95,6 +95,25 @@ __global__ void grid_meets(int *out, int n) {
     cg::this_grid().sync();
     out[i] = other;
 }
+__global__ void leaves_between(int *out, int n) {  // from loops over the threads, if it becomes such
+    __shared__ int s[96];
+    int i = blockIdx.x * blockDim.x + threadIdx.x, sum = 0;
+    s[threadIdx.x] = i;
+    __syncthreads();
+    if (i >= n) return;
+    for (int step = 1; step < 3; ++step) {
+        sum += s[threadIdx.x ^ step];
+        __syncthreads();
+        s[threadIdx.x] = i;
+        __syncthreads();
+    }
+    if (i % 2) {
+        out[i] = sum - (i ^ 2);
+        return;
+    } else sum -= i ^ 2;
+    __syncthreads();
+    out[i] = sum;
+}
 __global__ void first_thread_leaves(int *out, int n) {
     if (threadIdx.x == 0) return;
     cg::this_grid().sync();

@@ -1,7 +1,8 @@
 """Devices and contexts.
 
 The simulator has one context for each device, the primary one. Every ``Context`` of a device stands for it: all of them
-see the same memory, and what one of them queues, the others wait for.
+see the same memory, and what one of them queues, the others wait for. Which of them is current is each thread's own
+matter, as in CUDA: a thread that has pushed none, or popped its last one, can do nothing that needs one.
 """
 
 from __future__ import annotations
@@ -46,12 +47,17 @@ def library_memory() -> LibraryMemory:
 
 
 def current_ordinal() -> int:
-    """The ordinal of the device whose context is current.
+    """The ordinal of the device whose context is current in this thread.
 
-    PyCUDA's functions fail without a context. Here the current device's primary one serves then, as if
-    ``pycuda.autoinit`` had been imported.
+    Raises:
+        LogicError: none is.
     """
-    return default_runtime().current.device
+    if not _here.contexts:
+        raise LogicError(
+            "invalid device context - no currently active context? This thread has pushed none, or popped its last. "
+            "Import pycuda.autoinit, or call make_context() of a Device or push() of a Context: in each thread"
+        )
+    return _here.contexts[-1]._device.ordinal
 
 
 @translated
@@ -227,7 +233,7 @@ class Context:
     def pop() -> None:
         """Leave the current context for the one before. Raises LogicError if there is none."""
         if not _here.contexts:
-            raise LogicError("no context is current: there is nothing to pop")
+            raise LogicError("cannot pop non-current context: none is current in this thread")
         _here.contexts.pop()
         if _here.contexts and runtime().usable:
             runtime().current.set_device(_here.contexts[-1]._device.ordinal)
@@ -236,12 +242,11 @@ class Context:
     def detach(self) -> None:
         """Give this context up, and leave it if it is current. Raises LogicError if that was done before."""
         if not self._attached:
-            raise LogicError("this context was detached before")
-        if self in _here.contexts:
-            if _here.contexts[-1] is self:
-                self.pop()
-            else:
-                _here.contexts.remove(self)
+            raise LogicError("cannot detach from invalid context: this one was detached before")
+        if _here.contexts and _here.contexts[-1] is self:
+            self.pop()
+        while self in _here.contexts:
+            _here.contexts.remove(self)
         self._attached = False
 
     @staticmethod

@@ -10,6 +10,7 @@ import numpy as np
 
 from ....kernels.launch.kernel_function import Function as CuplugFunction
 from ....kernels.source_module import SourceModule
+from .device_contexts import current_ordinal
 from .driver_constants import function_attribute
 from .driver_errors import LogicError, lacking, translated
 from .linear_memory import address_of, mem_alloc, memcpy_dtoh_async, memcpy_htod_async
@@ -250,6 +251,7 @@ class Function:
     def _launch(
         self, grid: Any, block: Any, stream: Stream | None, shared: int, texrefs: Iterable[Any], values: list[Any]
     ) -> None:
+        current_ordinal()  # raises where there is no context
         self._module.bind(texrefs)
         # Whole numbers may come as floats, as from a division.
         blocks, threads = (tuple(int(size) for size in sizes) for sizes in (grid, block))

@@ -367,6 +367,7 @@ def host_bytes(buffer: Any, *, writable: bool = False) -> tuple[int, int, Any]:
 
 
 def _here() -> Runtime:
+    current_ordinal()  # raises where there is no context
     found = runtime()
     found.current.have_context()
     return found

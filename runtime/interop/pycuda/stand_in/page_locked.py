@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....memory.pinned import PinnedMemory, pinned_allocator
-from .device_contexts import runtime
+from .device_contexts import current_ordinal, runtime
 from .driver_errors import LogicError, lacking, translated
 
 __all__ = [
@@ -57,6 +57,7 @@ class PagelockedHostAllocation(HostPointer):
     def __init__(self, nbytes: int, flags: int = 0) -> None:
         """``nbytes`` bytes, with flags out of ``host_alloc_flags``."""
         self._flags = flags
+        current_ordinal()  # raises where there is no context
         self._memory: PinnedMemory | None = PinnedMemory.allocate(pinned_allocator(runtime()), nbytes, stream=0)
         self._address = self._memory.block.address
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....kernels.source_module import SourceModule as CuplugSourceModule
-from .device_contexts import runtime
+from .device_contexts import current_ordinal, runtime
 from .driver_errors import lacking, translated
 from .launches import Module
 
@@ -49,7 +49,9 @@ class SourceModule(Module):
 
         Raises:
             CompileError: it does not compile.
+            LogicError: no context is current.
         """
+        current_ordinal()  # raises where there is no context
         compiled = CuplugSourceModule(
             str(source),
             options=list(DEFAULT_NVCC_FLAGS if options is None else options),

@@ -89,14 +89,31 @@ class _ScanKernel:
     ) -> GPUArray:
         """Scan an array of one dimension: in place, unless there is an array for the results, which are returned.
 
+        As PyCUDA's, it reads and writes elements of its own type, whatever the arrays call theirs.
+
+        Args:
+            input_ary: what to scan.
+            output_ary: where the results go: an array of the same shape, ``"new"`` for a new one; by default the input.
+            allocator: of what it needs meanwhile, by default the input's.
+            n: how many elements, by default all.
+            stream: where it is queued.
+
         Raises:
-            ValueError: the array's type is another, or it is not contiguous.
+            ValueError: the shapes differ, or the input has several dimensions.
+            RuntimeError: the input is not contiguous.
         """
-        if input_ary.dtype != self.dtype or not input_ary.flags.forc:
-            raise ValueError(f"a scan of {self.dtype} needs a contiguous array of that type, not {input_ary.dtype}")
+        allocator = allocator or input_ary.allocator
         output = input_ary if output_ary is None else output_ary
         if isinstance(output, str):
+            if output != "new":
+                raise ValueError(f"output_ary={output!r}: give an array, or 'new'")
             output = empty_like(input_ary)
+        if input_ary.shape != output.shape:
+            raise ValueError(f"input and output must have the same shape: {input_ary.shape} and {output.shape}")
+        if not input_ary.flags.forc:
+            raise RuntimeError("ScanKernel cannot deal with non-contiguous arrays")
+        if n is None and len(input_ary.shape) != 1:
+            raise ValueError(f"a scan is of one dimension, not of the shape {input_ary.shape}; or say how many by n")
         count = input_ary.size if n is None else int(n)
         if not count:
             return output
