@@ -9,6 +9,7 @@ import importlib
 import importlib.metadata
 import platform
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -101,12 +102,19 @@ def operations(
     size: Annotated[list[int] | None, typer.Option(help="numbers of elements; may be given several times")] = None,
     over: Annotated[float, typer.Option(help="show what takes longer than NumPy by more microseconds than this")] = 0,
     rounds: Annotated[int, typer.Option(help="rounds; the least times count")] = 15,
+    beside: Annotated[str, typer.Option(help="numpy, or torch: then how many times PyTorch's time")] = "numpy",
 ) -> None:
-    """Every operation of tensors on the CPU and on the simulator: how much longer it takes than NumPy's."""
+    """Every operation of tensors on the CPU and on the simulator: how much longer it takes than NumPy's or PyTorch's.
+
+    Beside PyTorch, of one thread, --over is a ratio.
+    """
     from ..runtime.machine.default_runtime import init
     from .benchmarks.operation_cost import ROWS, SIZES, cost
 
     init(driver="sim")
+    if beside == "torch":
+        _operations_beside_torch(only, size or SIZES, over, rounds)
+        return
     chosen = [(row, each) for row in ROWS if only in row.ours for each in size or SIZES if row.fits(each)]
     found = [cost(row, each, rounds=rounds) for row, each in chosen]
     table = Table(title="microseconds beyond NumPy's", caption=machine(), caption_justify="left")
@@ -120,6 +128,33 @@ def operations(
     Console(width=120).print(table)
     least = sum(each.worst_us <= over for each in found)
     Console().print(f"{least} of {len(found)} take at most {over:g} us more than NumPy", highlight=False)
+
+
+def _operations_beside_torch(only: str, sizes: Sequence[int], over: float, rounds: int) -> None:
+    import torch
+
+    from .benchmarks.operation_cost import ROWS, beside_torch
+    from .benchmarks.torch_rows import TORCH_ROWS
+
+    chosen = [(row, each) for row in (*ROWS, *TORCH_ROWS) if only in row.ours for each in sizes if row.fits(each)]
+    tried = [beside_torch(row, each, torch, rounds=rounds) for row, each in chosen]
+    found = sorted((each for each in tried if each is not None), key=lambda each: -max(each.times.values()))
+    table = Table(title="times PyTorch's", caption=machine(), caption_justify="left")
+    table.add_column("operation", no_wrap=True)
+    for column in ("elements", "PyTorch, us", *(found[0].times if found else ())):
+        table.add_column(column, justify="right")
+    for each in found:
+        if max(each.times.values()) > over:
+            ratios = [f"{ratio:.2f}" for ratio in each.times.values()]
+            table.add_row(escape(each.row.ours), f"{each.size:,}", f"{each.torch_us:.1f}", *ratios)
+    Console(width=120).print(table)
+    for name in found[0].times if found else ():
+        ten, two = (sum(each.times[name] <= most for each in found) for most in (10, 2))
+        Console().print(
+            f"{name}: {ten} of {len(found)} take at most 10 times PyTorch's time, {two} at most twice", highlight=False
+        )
+    if len(found) < len(tried):
+        Console().print(f"{len(tried) - len(found)} rows are not PyTorch's", highlight=False)
 
 
 @app.command()

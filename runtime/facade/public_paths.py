@@ -13,7 +13,6 @@ import importlib.machinery
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import NoReturn
 
 from .absent_modules import ABSENT_MODULES, AbsentModule
 
@@ -43,6 +42,7 @@ PATHS: dict[str, str] = {
     "nn.utils.rnn": "nn.sequences",
     "optim": "optim",
     "optim.lr_scheduler": "optim.lr_scheduler",
+    "serialization": "tensor.ops.exchange.safe_globals",
     "utils": "utils",
     "utils.checkpoint": "utils.checkpoint",
     "utils.data": "utils.data",
@@ -52,6 +52,7 @@ PATHS: dict[str, str] = {
 
 _FILES_OF_LAYERS = (
     *("activation", "batchnorm", "container", "conv", "dropout", "instancenorm", "linear", "loss", "normalization"),
+    "pixelshuffle",
     *("rnn", "sparse", "transformer", "upsampling"),
 )
 
@@ -147,7 +148,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         for path, below in PATHS.items():  # all that were loaded: ``cuplug.nn`` brings ``cuplug.nn.functional``
             loaded = sys.modules.get(f"{self._package}.runtime.{below}")
             if loaded is not None and not hasattr(loaded, "__getattr__"):
-                loaded.__getattr__ = _refusal(path)  # type: ignore[method-assign]
+                loaded.__getattr__ = _refusal(self._package, path)  # type: ignore[method-assign]
         # The import system then takes what stands there.
         sys.modules[module.__name__] = found
 
@@ -178,12 +179,17 @@ class _LastFinder(importlib.abc.MetaPathFinder):
                 raise ModuleNotFoundError(str(error), name=parent) from None
 
 
-def _refusal(path: str) -> Callable[[str], NoReturn]:
-    """What a module does when it is asked for a name that it does not have: say so in words that lead on."""
+def _refusal(package: str, path: str) -> Callable[[str], ModuleType]:
+    """What a module does when it is asked for a name that it does not have: import what is below it, as torch's modules
+    are there without an import, or say that it is missing in words that lead on."""
 
-    def missing(name: str) -> NoReturn:
+    def missing(name: str) -> ModuleType:
         if name.startswith("__"):
             raise AttributeError(f"module 'cuplug.{path}' has no attribute {name!r}")
+        for inner, meant in INNER_PATHS.items():
+            above, _, last = inner.rpartition(".")
+            if last == name and (PATHS.get(above) or INNER_PATHS.get(above)) == PATHS[path]:
+                return importlib.import_module(f"{package}.runtime.{meant}")
         instead = INSTEAD.get(path, INSTEAD[""])
         raise AttributeError(
             f"{path}.{name} is not part of cuplug, which has what most programs call of torch.{path}; use {instead}"

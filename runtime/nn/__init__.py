@@ -26,10 +26,13 @@ from .parallel import DataParallel
 from .parameter import Parameter
 from .recurrent import *  # noqa: F403
 from .recurrent import __all__ as _recurrent
+from .saved_modules import admit_modules as _admit_modules
 from .transformers import *  # noqa: F403
 from .transformers import __all__ as _transformers
 from .volume_layers import *  # noqa: F403
 from .volume_layers import __all__ as _volumes
+
+_admit_modules()
 
 __all__ = [
     "DataParallel",

@@ -5,19 +5,26 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from ..autograd import no_grad
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
-from ..tensor.ops.making.creation import eye
+from ..tensor.ops.arguments.numpy_arrays import from_numpy
+from ..tensor.ops.making.creation import empty, eye
+from ..tensor.ops.random.random_numbers import randperm
 
 __all__ = [
     "calculate_gain",
     "constant_",
+    "dirac_",
     "eye_",
     "kaiming_normal_",
     "kaiming_uniform_",
     "normal_",
     "ones_",
+    "orthogonal_",
+    "sparse_",
     "trunc_normal_",
     "uniform_",
     "xavier_normal_",
@@ -100,6 +107,65 @@ def eye_(tensor: Any) -> Any:
 
 
 _GAINS = {"linear": 1.0, "conv1d": 1.0, "conv2d": 1.0, "sigmoid": 1.0, "tanh": 5 / 3, "selu": 3 / 4}
+
+
+def orthogonal_(tensor: Any, gain: float = 1, generator: Any = None) -> Any:
+    """Fill with a matrix whose rows, or columns where there are fewer, are at right angles and ``gain`` long (Saxe et
+    al., 2013). Dimensions after the first count as one. Decomposed on the CPU.
+
+    Raises:
+        ValueError: there are fewer than two dimensions.
+    """
+    if tensor.ndim < 2:
+        raise ArgumentError(f"orthogonal_: a tensor has two dimensions at least, and this one {tensor.ndim}")
+    if not tensor.numel():
+        return tensor
+    rows, columns = tensor.shape[0], tensor.numel() // tensor.shape[0]
+    drawn: Any = empty(rows, columns, dtype=tensor.dtype if tensor.dtype.computed is tensor.dtype else None)
+    values = drawn.normal_(0, 1, generator=generator).numpy()
+    factor, triangle = np.linalg.qr(values.T if rows < columns else values)
+    factor = factor * np.where(np.diag(triangle) < 0, -1, 1).astype(values.dtype)  # which makes it unique
+    with no_grad():
+        made = from_numpy(np.ascontiguousarray(factor.T if rows < columns else factor))
+        return tensor.copy_(made.view(tensor.shape)).mul_(gain)
+
+
+def dirac_(tensor: Any, groups: int = 1) -> Any:
+    """Fill the filters of a convolution so that it hands on as many channels as it can, in each group.
+
+    Raises:
+        ValueError: it has not 3, 4 or 5 dimensions, or the filters cannot be divided into groups.
+    """
+    if tensor.ndim not in (3, 4, 5):
+        raise ArgumentError(f"dirac_: filters have 3, 4 or 5 dimensions, and these {tensor.ndim}")
+    if tensor.shape[0] % groups:
+        raise ArgumentError(f"dirac_: {tensor.shape[0]} filters cannot be divided into {groups} groups")
+    each = tensor.shape[0] // groups
+    middle = tuple(length // 2 for length in tensor.shape[2:])
+    with no_grad():
+        tensor.zero_()
+        for group in range(groups):
+            for channel in range(min(each, tensor.shape[1])):
+                place = (group * each + channel, channel, *middle)
+                tensor[place] = 1
+    return tensor
+
+
+def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Any = None) -> Any:
+    """Fill a matrix with normal numbers, of which a part of each column is 0 (Martens, 2010).
+
+    Raises:
+        ValueError: it has not two dimensions.
+    """
+    if tensor.ndim != 2:
+        raise ArgumentError(f"sparse_: a tensor has two dimensions, and this one {tensor.ndim}")
+    rows, columns = tensor.shape
+    zeros = math.ceil(sparsity * rows)
+    with no_grad():
+        tensor.normal_(0, std, generator=generator)
+        for column in range(columns):
+            tensor[randperm(rows)[:zeros].to(tensor.device), column] = 0
+    return tensor
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:

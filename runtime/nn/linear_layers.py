@@ -25,6 +25,7 @@ __all__ = [
     "Flatten",
     "Identity",
     "Linear",
+    "NonDynamicallyQuantizableLinear",
     "Unflatten",
 ]
 
@@ -82,6 +83,10 @@ class Linear(Module):
     def extra_repr(self) -> str:
         """The numbers of features, and whether there is a bias."""
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
+
+
+NonDynamicallyQuantizableLinear = Linear
+"""How torch's attention calls its last layer, and programs that name what their files hold."""
 
 
 class Embedding(Module):

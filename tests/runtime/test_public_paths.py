@@ -77,6 +77,15 @@ def test_an_import_of_what_is_missing_says_that_it_is_not_part_of_cuplug(program
         exec(program)
 
 
+def test_modules_below_a_package_are_there_without_an_import() -> None:
+    program = (
+        "import cuplug\nassert cuplug.nn.modules.activation.ReLU is cuplug.nn.ReLU is cuplug.nn.modules.ReLU\n"
+        "assert cuplug.utils.data.distributed.DistributedSampler is cuplug.utils.data.DistributedSampler\n"
+        "assert cuplug.optim.adam.Adam is cuplug.optim.Adam\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
+
+
 def test_accelerators_beside_cuda_are_not_there() -> None:
     for path in ("xpu", "mps", "backends.mps", "backends.mkldnn"):
         module = importlib.import_module(f"cuplug.{path}")

@@ -18,6 +18,7 @@ from cuplug.utils.data import (
     ConcatDataset,
     DataLoader,
     DistributedSampler,
+    RandomSampler,
     Subset,
     TensorDataset,
     WeightedRandomSampler,
@@ -172,6 +173,12 @@ def test_data_sets_are_joined_divided_and_drawn_from(running: str) -> None:
     assert set(WeightedRandomSampler([0.0, 1.0, 0.0], 8)) == {1}
     ranks = [list(DistributedSampler(data, 4, rank, shuffle=False)) for rank in range(4)]
     assert ranks == [[0, 4], [1, 5], [2, 0], [3, 1]]
+
+
+def test_more_numbers_are_drawn_than_fit_into_memory(running: str) -> None:
+    numbers = iter(RandomSampler(range(5), replacement=True, num_samples=10**10))
+    assert {next(numbers) for _ in range(200)} == set(range(5))
+    assert len(list(RandomSampler(range(5), replacement=True, num_samples=70))) == 70
 
 
 def test_a_data_set_that_gives_several_samples_at_once_is_asked_for_a_batch(running: str) -> None:

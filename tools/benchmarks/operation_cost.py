@@ -13,10 +13,11 @@ import numpy as np
 
 from ... import cuda
 from ...runtime import tensor as _tensors
+from ...runtime.nn import functional
 from .operation_rows import ROWS, Row
 from .timing import time_in_turn
 
-__all__ = ["ROWS", "SIZES", "Cost", "contenders", "cost"]
+__all__ = ["ROWS", "SIZES", "Cost", "Ratio", "beside_torch", "contenders", "cost"]
 
 SIZES = (1, 10, 1_000, 100_000, 1_000_000)
 """Numbers of elements; 1 stands for tensors without dimensions."""
@@ -41,14 +42,42 @@ class Cost:
         return max(more for name, more in self.more_us.items() if name != "sim, waiting")
 
 
+@dataclass(frozen=True)
+class Ratio:
+    """What a row costs at a size: PyTorch's microseconds on one thread, and how many times that others take."""
+
+    row: Row
+    size: int
+    torch_us: float
+    times: dict[str, float]
+
+
 def cost(row: Row, size: int, *, rounds: int = 15) -> Cost:
     """Time a row at a size. The least times count: what other programs add to them is no operation's cost."""
-    found = contenders(row, size)
-    once = time_in_turn(found, calls=1, rounds=2)
-    calls = min(max(int(_BATCH_NS / once["numpy"].least_ns), 1), 100)
-    least = {name: each.least_ns for name, each in time_in_turn(found, calls=calls, rounds=rounds).items()}
+    least = _least(contenders(row, size), "numpy", rounds)
     base = least.pop("numpy")
     return Cost(row, size, base / 1e3, {name: (time - base) / 1e3 for name, time in least.items()})
+
+
+def beside_torch(row: Row, size: int, torch: Any, *, rounds: int = 15) -> Ratio | None:
+    """Time a row at a size beside PyTorch on one thread of the CPU; None where PyTorch does not have it."""
+    torch.set_num_threads(1)
+    names = SimpleNamespace(library=torch, functional=torch.nn.functional)
+    try:
+        found = {"torch": _repeated(row.ours, size, "cpu", names=names)}
+        found["torch"](1)
+    except (AssertionError, AttributeError, RuntimeError, TypeError):
+        return None
+    found |= {name: _repeated(row.ours, size, device) for name, device in _DEVICES.items() if "waiting" not in name}
+    least = _least(found, "torch", rounds)
+    base = least.pop("torch")
+    return Ratio(row, size, base / 1e3, {name: time / base for name, time in least.items()})
+
+
+def _least(found: dict[str, Callable[[int], None]], base: str, rounds: int) -> dict[str, float]:
+    once = time_in_turn(found, calls=1, rounds=2)
+    calls = min(max(int(_BATCH_NS / once[base].least_ns), 1), 100)
+    return {name: each.least_ns for name, each in time_in_turn(found, calls=calls, rounds=rounds).items()}
 
 
 def contenders(row: Row, size: int) -> dict[str, Callable[[int], None]]:
@@ -59,22 +88,25 @@ def contenders(row: Row, size: int) -> dict[str, Callable[[int], None]]:
     return found
 
 
-def _repeated(source: str, size: int, device: str | None, wait: bool = False) -> Callable[[int], None]:
-    """A function that does what ``source`` says as often as it is told to."""
-    library: Any = np if device is None else SimpleNamespace(**_tensors.PUBLIC)
-    names = _operands(size, set(re.findall(r"[a-z]+", source)))
-    for name, operand in names.items():
+def _repeated(
+    source: str, size: int, device: str | None, wait: bool = False, names: SimpleNamespace | None = None
+) -> Callable[[int], None]:
+    """A function that does what ``source`` says as often as it is told to, with tensors of the libraries ``names``."""
+    ours = names or SimpleNamespace(library=SimpleNamespace(**_tensors.PUBLIC), functional=functional)
+    library: Any = np if device is None else ours.library
+    known = _operands(size, set(re.findall(r"[a-z]+", source)))
+    for name, operand in known.items():
         if device is not None and isinstance(operand, np.ndarray) and name != "array":
-            names[name] = library.tensor(operand, device="cpu" if name == "host" else device)
-    names |= {"m": library, "np": np, "device": device, "wait": cuda.synchronize}
+            known[name] = library.tensor(operand, device="cpu" if name == "host" else device)
+    known |= {"m": library, "f": ours.functional, "np": np, "device": device, "wait": cuda.synchronize}
     text = f"""def repeat(times):
     global x, i
     for _ in range(times):
         {source}
         {"wait()" if wait else "pass"}
 """
-    exec(text, names)  # as the standard library's timeit does
-    repeat: Callable[[int], None] = names["repeat"]
+    exec(text, known)  # as the standard library's timeit does
+    repeat: Callable[[int], None] = known["repeat"]
     return repeat
 
 
@@ -100,6 +132,8 @@ def _operands(size: int, wanted: set[str]) -> dict[str, Any]:
         **dict.fromkeys(("p", "q"), lambda: floats(4, small, small)),
         **dict.fromkeys(("i", "j"), lambda: integers(8, *shape) + 1),
         **dict.fromkeys(("mask", "other"), lambda: booleans(*shape)),
+        "image": lambda: floats(2, 8, small, small),
+        "filters": lambda: floats(8, 8, 3, 3),
         "half": lambda: floats(*shape).astype(np.float16),
         "double": lambda: floats(*shape).astype(np.float64),
         "number": lambda: np.float32(0.5),

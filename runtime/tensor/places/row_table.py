@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from .row_selection import first_of_rows, ranked_in_rows, sorted_rows
+
 __all__ = ["ROWS", "RowOperation"]
 
 
@@ -58,30 +60,12 @@ def _extremes(ufunc: np.ufunc) -> Callable[..., Any]:
     return scan
 
 
-def _sort(a: Any, descending: int) -> tuple[Any, Any]:
-    """Stable. NaN counts as the largest number, as it does for NumPy."""
-    if descending:
-        order = a.shape[1] - 1 - np.argsort(a[:, ::-1], axis=1, kind="stable")[:, ::-1]
-    else:
-        order = np.argsort(a, axis=1, kind="stable")
-    return np.take_along_axis(a, order, 1), order
-
-
-def _first(a: Any, descending: int, wanted: int) -> tuple[Any, Any]:
-    values, order = _sort(a, descending)
-    return values[:, :wanted], order[:, :wanted]
-
-
-def _ranked(a: Any, rank: int) -> tuple[Any, Any]:
-    """The element of a rank, counted from 1."""
-    values, order = _sort(a, 0)
-    return values[:, rank - 1 : rank], order[:, rank - 1 : rank]
-
-
 def _median(a: Any, rank: int) -> tuple[Any, Any]:
     """The middle element in order: of rank 0 the first NaN if there is one, of rank -1 of those that are not NaN."""
-    values, order = _sort(a, 0)
     length = a.shape[1]
+    if a.dtype.kind != "f" or not np.isnan(np.max(a, axis=1)).any():  # as far as NumPy's largest of NaN is NaN
+        return ranked_in_rows(a, (length - 1) // 2 + 1)
+    values, order = sorted_rows(a, 0)
     numbers = length - np.isnan(values).sum(axis=1, keepdims=True)
     middle = np.maximum(numbers - 1, 0) // 2
     if not rank:
@@ -91,7 +75,7 @@ def _median(a: Any, rank: int) -> tuple[Any, Any]:
 
 def _distinct(a: Any) -> tuple[Any, Any]:
     """The distinct elements of one row in order, before zeros, and how many there are, before zeros, too."""
-    values = _sort(a, 0)[0]
+    values = np.sort(a, axis=1, kind="stable")
     new = np.ones(values.shape, bool)
     new[:, 1:] = values[:, 1:] != values[:, :-1]
     made, found = np.zeros_like(values), np.zeros(values.shape, np.int64)
@@ -182,11 +166,11 @@ _TABLE = (
                  gradient=("scatter_add(zeros_like(a), 1, z, g)",)),
     RowOperation("cummin",      "scan",     _extremes(np.minimum),  "Smallest",
                  gradient=("scatter_add(zeros_like(a), 1, z, g)",)),
-    RowOperation("sort",        "sort",     _sort,                  parameters=1,
+    RowOperation("sort",        "sort",     sorted_rows,             parameters=1,
                  gradient=("scatter(zeros_like(a), 1, z, g)",)),
-    RowOperation("topk",        "first",    _first,                 parameters=2,
+    RowOperation("topk",        "first",    first_of_rows,             parameters=2,
                  gradient=("scatter(zeros_like(a), 1, z, g)",)),
-    RowOperation("kthvalue",    "ranked",   _ranked,                parameters=1,
+    RowOperation("kthvalue",    "ranked",   ranked_in_rows,             parameters=1,
                  gradient=("scatter(zeros_like(a), 1, z, g)",)),
     RowOperation("median",      "ranked",   _median,                parameters=1,
                  gradient=("scatter(zeros_like(a), 1, z, g)",)),

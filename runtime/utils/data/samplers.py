@@ -58,6 +58,10 @@ class SequentialSampler(Sampler):
         return len(self.data_source)
 
 
+_AT_ONCE = 32
+"""How many numbers are drawn at a time, as torch draws them."""
+
+
 class RandomSampler(Sampler):
     """Samples by chance: all once, or ``num_samples`` of them, also several times."""
 
@@ -78,7 +82,9 @@ class RandomSampler(Sampler):
             generator = Generator().manual_seed(fresh_seed())
         length = len(self.data_source)
         if self.replacement:
-            yield from randint(0, length, (self.num_samples,), generator=generator).tolist()
+            for start in range(0, self.num_samples, _AT_ONCE):  # there may be more than fit into memory
+                count = min(_AT_ONCE, self.num_samples - start)
+                yield from randint(0, length, (count,), generator=generator).tolist()
             return
         left = self.num_samples
         while left > 0:

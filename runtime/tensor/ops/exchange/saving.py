@@ -30,7 +30,7 @@ from ...core.tensor import Tensor, make_tensor
 from ...core.tensor_errors import ArgumentError
 from ...places.place import place_at
 from ...places.registry import place_of
-from ..copying.copying import copied_to
+from ..copying.copying import copied_to, detach
 
 __all__ = ["load", "save"]
 
@@ -61,9 +61,10 @@ _REBUILD = _Named("torch._utils", "_rebuild_tensor_v2")
 
 
 def save(obj: Any, f: Any, *, _use_new_zipfile_serialization: bool = True) -> None:
-    """Write tensors, and dictionaries, lists and tuples of them and of numbers and text, to a file that PyTorch reads.
+    """Write tensors, arrays of NumPy's and modules, and containers of them and of numbers and text, to a file.
 
-    Tensors that share memory do so again when they are loaded.
+    Tensors that share memory do so again when they are loaded. PyTorch reads files without modules. Of a module,
+    as of any other object, the file names the class and holds the attributes.
 
     Args:
         obj: what to write.
@@ -71,7 +72,7 @@ def save(obj: Any, f: Any, *, _use_new_zipfile_serialization: bool = True) -> No
         _use_new_zipfile_serialization: True: there is no other form of file.
 
     Raises:
-        TypeError: something in ``obj`` is none of these.
+        PicklingError, AttributeError or TypeError: something in ``obj`` cannot be written, such as a lambda.
         ValueError: the form of file before PyTorch 1.6 is asked for.
     """
     if not _use_new_zipfile_serialization:
@@ -113,6 +114,8 @@ class _Writer(_InPython):  # type: ignore[misc]
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, Tensor):
+            if type(obj).__name__ == "Parameter":
+                return _Reduced(_REBUILD_PARAMETER), (detach(obj), obj.requires_grad, OrderedDict())
             layout = obj._layout
             stored = _Stored(obj._storage, layout.dtype)
             rest: tuple[Any, ...] = (obj._offset, tuple(layout.shape), tuple(layout.strides), False, OrderedDict())
@@ -123,9 +126,11 @@ class _Writer(_InPython):  # type: ignore[misc]
             return _Reduced(_Named("torch", "Size")), (tuple(obj),)
         if isinstance(obj, device):
             return _Reduced(_Named("torch", "device")), (obj.type,) if obj.index is None else (obj.type, obj.index)
-        if obj is OrderedDict or isinstance(obj, (OrderedDict, _Named, _Reduced, dtype)) or type(obj) in _PLAIN:
-            return NotImplemented
-        raise TypeError(f"save: tensors, containers, numbers and text can be written; a {type(obj).__name__} cannot")
+        if type(obj) is np.ndarray and obj.dtype.kind in _KINDS_OF_ARRAYS:
+            return _Reduced(_ARRAY), (obj.shape, obj.dtype.str, bytearray(obj.tobytes()))
+        if isinstance(obj, np.generic) and obj.dtype.name in _SCALARS:
+            return _Reduced(_Named("numpy", obj.dtype.name)), (obj.item(),)
+        return NotImplemented
 
     def save(self, obj: Any, save_persistent_id: bool = True) -> Any:
         if isinstance(obj, _Reduced):
@@ -135,8 +140,6 @@ class _Writer(_InPython):  # type: ignore[misc]
         if isinstance(obj, _Named):
             self.write(pickle.GLOBAL + f"{obj.module}\n{obj.name}\n".encode())
             return None
-        if obj is not OrderedDict and type(obj) not in (_Stored, OrderedDict) and type(obj) not in _PLAIN:
-            self.reducer_override(obj)  # refuses what cannot be read again
         return super().save(obj, save_persistent_id)
 
 
@@ -159,31 +162,35 @@ class _Reduced:
 
 _UNTYPED = _Named("torch.storage", "UntypedStorage")
 _REBUILD_3 = _Named("torch._utils", "_rebuild_tensor_v3")
-_PLAIN = frozenset((type(None), bool, int, float, str, bytes, dict, list, tuple, set))
+_REBUILD_PARAMETER = _Named("torch._utils", "_rebuild_parameter")
+_ARRAY = _Named("numpy", "ndarray")
+_KINDS_OF_ARRAYS = "biufcmMSU"
+"""Of NumPy's arrays, those without objects."""
+_SCALARS = frozenset(each.name for each in (*ALL, *UNSIGNED)) - {"bfloat16"}
 
 
 # --- reading
 
 
-def load(f: Any, map_location: Any = None, *, weights_only: bool = True) -> Any:
-    """Read what ``save`` or PyTorch's ``torch.save`` wrote, or a file of safetensors. No code of the file runs.
+def load(f: Any, map_location: Any = None, *, weights_only: bool | None = None) -> Any:
+    """Read what ``save`` or PyTorch's ``torch.save`` wrote, or a file of safetensors.
+
+    No code of the file runs: it may name tensors, containers, arrays of NumPy's, modules of cuplug's and of the
+    program, if their classes are imported already, and what the program named by ``serialization.add_safe_globals``.
 
     Args:
         f: a path, or a file that is open for reading bytes.
         map_location: where tensors go: a device, its text, a dictionary from one text to another, or a function of a
             storage and the text where it was, which returns the storage itself for the CPU or a device; None: where
             they were.
-        weights_only: True: there is no other way.
+        weights_only: as torch's. Either way a file is read as said above.
 
     Raises:
         ValueError: the file is none of these, or is cut off.
-        TypeError: it holds something else than tensors, containers, numbers and text; ``weights_only`` is False.
+        TypeError: it names something else.
         CuplugError: it names a device that is not there.
     """
-    if not weights_only:
-        raise TypeError(
-            "load: files that run code are not part of cuplug; load them with PyTorch and save tensors only"
-        )
+    del weights_only
     if not hasattr(f, "read"):
         with open(os.fspath(f), "rb") as file:
             return load(file, map_location)
@@ -240,15 +247,24 @@ class _Reader(pickle.Unpickler):
         self._storages: dict[str, Tensor] = {}
 
     def find_class(self, module: str, name: str) -> Any:
+        for admit in admitting:
+            found = admit(module, name)
+            if found is not None:
+                return found
         found = _READABLE.get((module, name))
         if found is not None:
             return found
+        if module == "numpy" and name in _SCALARS:
+            return lambda number: np.dtype(name).type(number)
         if module == "torch" and name in _KINDS:
             return _KINDS[name]
         if module in ("torch", "torch.storage") and name.endswith("Storage"):
             kinds = [kind for kind, storage in _STORAGES.items() if storage == name]
             return _KINDS[kinds[0]] if kinds else uint8
-        raise TypeError(f"load: the file names {module}.{name}, which is not part of cuplug: nothing of a file is run")
+        raise TypeError(
+            f"load: the file names {module}.{name}, which is not part of cuplug: nothing of a file is run; name it by "
+            "serialization.add_safe_globals if you trust it"
+        )
 
     def persistent_load(self, pid: Any) -> tuple[Tensor, dtype]:
         _, kind, name, location, _ = pid
@@ -268,6 +284,30 @@ def _rebuilt(stored: tuple[Tensor, dtype], offset: int, size: Any, stride: Any, 
     return make_tensor(flat._storage, offset, layout)
 
 
+def _bytes_read(content: bytes = b"") -> bytes:
+    if not isinstance(content, bytes):
+        raise ArgumentError("load: bytes are made of bytes; the file is damaged")
+    return content
+
+
+def _encoded(text: str, encoding: str = "latin1") -> bytes:
+    """What pickles before protocol 3 make bytes of."""
+    if encoding not in ("latin1", "latin-1"):
+        raise ArgumentError(f"load: bytes are written as latin1, not as {encoding!r}")
+    return text.encode("latin1")
+
+
+def _array(shape: Any, kind: str, content: Any) -> Any:
+    """One of NumPy's arrays, in memory of its own."""
+    found = np.dtype(kind)
+    if found.kind not in _KINDS_OF_ARRAYS or prod(shape) * found.itemsize != len(content) or min(shape, default=0) < 0:
+        raise ArgumentError(f"load: an array of shape {list(shape)} and type {kind} is not what the file holds of it")
+    return np.frombuffer(bytearray(content), found).reshape(shape)
+
+
+admitting: list[Callable[[str, str], Any]] = []
+"""What else a file may name: asked for a module and a name, each returns what is meant, or None."""
+
 _READABLE: dict[tuple[str, str], Any] = {
     ("collections", "OrderedDict"): OrderedDict,
     ("torch", "Size"): Size,
@@ -277,6 +317,10 @@ _READABLE: dict[tuple[str, str], Any] = {
     ("torch._utils", "_rebuild_parameter"): lambda data, *_: data,
     ("__builtin__", "set"): set,
     ("builtins", "set"): set,
+    ("builtins", "bytearray"): _bytes_read,
+    ("__builtin__", "bytearray"): _bytes_read,
+    ("_codecs", "encode"): _encoded,
+    ("numpy", "ndarray"): _array,
 }
 """What a file may name."""
 

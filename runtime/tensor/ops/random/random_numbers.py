@@ -436,8 +436,9 @@ def _of_cuda(given: Any = "cuda") -> Generator:
 
 
 def _cuda_manual_seed(seed: int) -> None:
-    """Start the current device's generator from ``seed``."""
-    _of_cuda().manual_seed(seed)
+    """Start the current device's generator from ``seed``; without a device do nothing, as torch's."""
+    if device_count():
+        _of_cuda().manual_seed(seed)
 
 
 def _cuda_manual_seed_all(seed: int) -> None:
@@ -519,4 +520,4 @@ CUDA_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "seed": _cuda_seed,
     "initial_seed": _cuda_initial_seed,
 }
-"""What ``cuplug.cuda`` has of this module. Without a CUDA device ``manual_seed_all`` does nothing, as in torch."""
+"""What ``cuplug.cuda`` has of this module. Without a CUDA device ``manual_seed`` and its kin do nothing, as torch's."""

@@ -1,0 +1,52 @@
+"""What parameters are filled with at first: matrices at right angles, filters that hand on, columns with zeros."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cuplug
+import numpy as np
+import pytest
+
+init = cuplug.nn.init
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (5, 3), (4, 4), (6, 2, 2)])
+def test_rows_or_columns_are_at_right_angles(shape: tuple[int, ...], device: str) -> None:
+    filled: Any = init.orthogonal_(cuplug.empty(*shape, device=device), gain=2)
+    matrix = filled.reshape(shape[0], -1).cpu().numpy()
+    products = matrix @ matrix.T if matrix.shape[0] <= matrix.shape[1] else matrix.T @ matrix
+    np.testing.assert_allclose(products, 4 * np.eye(min(matrix.shape)), atol=1e-5)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_filters_hand_on_channels(groups: int, device: str) -> None:
+    filters: Any = init.dirac_(cuplug.empty(4, 4 // groups, 3, 3, device=device), groups)
+    images = cuplug.randn(2, 4, 5, 5, device=device)
+    made = cuplug.nn.functional.conv2d(images, filters, padding=1, groups=groups)
+    assert cuplug.allclose(made, images)
+
+
+def test_a_part_of_each_column_is_zero(device: str) -> None:
+    filled: Any = init.sparse_(cuplug.empty(10, 4, device=device), 0.25)
+    assert (filled == 0).sum(0).tolist() == [3] * 4
+
+
+def test_what_has_too_few_dimensions_is_refused() -> None:
+    for function, x, said in (
+        (init.orthogonal_, cuplug.empty(3), "two dimensions"),
+        (init.dirac_, cuplug.empty(3, 3), "3, 4 or 5"),
+        (lambda x: init.sparse_(x, 0.1), cuplug.empty(3), "two dimensions"),
+        (lambda x: init.dirac_(x, 2), cuplug.empty(3, 3, 3), "divided into 2 groups"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            function(x)
+
+
+def test_a_seed_for_cuda_is_ignored_where_there_is_no_device() -> None:
+    import subprocess
+    import sys
+
+    program = "import cuplug; cuplug.init(driver='sim:devices=0'); cuplug.cuda.manual_seed(1); print('done')"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout == "done\n", done.stderr
