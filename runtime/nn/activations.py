@@ -10,10 +10,11 @@ from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
 from ..tensor.ops.arithmetic.arithmetic import clamp, where
 from ..tensor.ops.elementwise import elementwise_functions as each
-from ..tensor.ops.making.creation import empty_like, zeros
+from ..tensor.ops.making.creation import empty_like, zeros, zeros_like
 from ..tensor.ops.networks.network_functions import dropped, gelu_tanh
 from ..tensor.ops.networks.network_functions import gelu as gelu_of
 from ..tensor.ops.networks.network_functions import silu as silu_of
+from ..tensor.ops.random.random_choices import exponential_
 from ..tensor.ops.random.random_numbers import uniform_
 from ..tensor.ops.reductions.normalising import log_softmax as log_softmax_of
 from ..tensor.ops.reductions.normalising import softmax as softmax_of
@@ -26,6 +27,7 @@ __all__ = [
     "elu",
     "embedding",
     "gelu",
+    "gumbel_softmax",
     "hardtanh",
     "leaky_relu",
     "log_softmax",
@@ -37,6 +39,7 @@ __all__ = [
     "sigmoid",
     "silu",
     "softmax",
+    "softmin",
     "softplus",
     "tanh",
 ]
@@ -225,3 +228,39 @@ class _Rows(Function):
         rows = zeros(ctx.shape, dtype=gradient.dtype, device=gradient.device)
         flat = contiguous(index).view(-1)
         return rows.index_add(0, flat, gradient.reshape(-1, ctx.shape[1])), None, None
+
+
+def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+    """``softmax`` of the negative."""
+    return softmax(-input, dim, _stacklevel, dtype)
+
+
+def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
+    """A drawn class as nearly one-hot numbers through which gradients go (Jang et al., 2017; Maddison et al., 2017).
+
+    Args:
+        logits: logarithms of probabilities.
+        tau: how far from one-hot: the temperature.
+        hard: whether the result is one-hot, with the gradients of what is not.
+        eps: as torch's; makes no difference.
+        dim: the dimension of the classes.
+    """
+    del eps
+    noise = -each.log(exponential_(empty_like(logits.detach())))
+    soft = softmax((logits + noise) / tau, dim)
+    if not hard:
+        return soft
+    index = soft.max(dim, keepdim=True)[1]
+    return zeros_like(logits.detach()).scatter_(dim, index, 1.0) - soft.detach() + soft
+
+
+def activation_named(owner: str, activation: Any) -> Any:
+    """The function that a transformer's layer is told: ``relu`` or ``gelu`` by name, or itself.
+
+    Raises:
+        ValueError: there is no such name.
+    """
+    known = {"relu": relu, "gelu": gelu}
+    if isinstance(activation, str) and activation not in known:
+        raise ArgumentError(f"{owner}: activation is 'relu', 'gelu' or a function, not {activation!r}")
+    return known[activation] if isinstance(activation, str) else activation

@@ -11,7 +11,7 @@ from ..tensor.core.tensor_errors import ArgumentError
 from ..tensor.ops.making.creation import empty, ones
 from ..tensor.ops.rearranging.triangles import tril
 from . import init
-from .activations import dropout, gelu, relu, softmax
+from .activations import activation_named, dropout, softmax
 from .affine import linear
 from .casting import cast_to_fast
 from .fused_attention import fused_attention
@@ -205,12 +205,7 @@ class TransformerEncoderLayer(Module):
         self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, **made)
         self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, **made)
         self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
-        known = {"relu": relu, "gelu": gelu}
-        if isinstance(activation, str) and activation not in known:
-            raise ArgumentError(
-                f"TransformerEncoderLayer: activation is 'relu', 'gelu' or a function, not {activation!r}"
-            )
-        self.activation: Any = known[activation] if isinstance(activation, str) else activation
+        self.activation = activation_named("TransformerEncoderLayer", activation)
 
     def forward(
         self,

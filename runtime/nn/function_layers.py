@@ -7,7 +7,7 @@ from typing import Any
 
 from ..tensor.core.tensor import Tensor
 from ..tensor.ops.making.creation import full
-from . import activations, gates, losses, margin_losses
+from . import activations, losses, margin_losses, rare_activations
 from .module import Module
 from .parameter import Parameter
 
@@ -176,67 +176,67 @@ class LogSoftmax(_Function):
 class CELU(_Function):
     """``functional.celu``."""
 
-    function, settings = staticmethod(gates.celu), (("alpha", 1.0), _INPLACE)
+    function, settings = staticmethod(rare_activations.celu), (("alpha", 1.0), _INPLACE)
 
 
 class GLU(_Function):
     """``functional.glu``."""
 
-    function, settings = staticmethod(gates.glu), (("dim", -1),)
+    function, settings = staticmethod(rare_activations.glu), (("dim", -1),)
 
 
 class Hardshrink(_Function):
     """``functional.hardshrink``."""
 
-    function, settings = staticmethod(gates.hardshrink), (("lambd", 0.5),)
+    function, settings = staticmethod(rare_activations.hardshrink), (("lambd", 0.5),)
 
 
 class Hardsigmoid(_Function):
     """``functional.hardsigmoid``."""
 
-    function, settings = staticmethod(gates.hardsigmoid), (_INPLACE,)
+    function, settings = staticmethod(rare_activations.hardsigmoid), (_INPLACE,)
 
 
 class Hardswish(_Function):
     """``functional.hardswish``."""
 
-    function, settings = staticmethod(gates.hardswish), (_INPLACE,)
+    function, settings = staticmethod(rare_activations.hardswish), (_INPLACE,)
 
 
 class SELU(_Function):
     """``functional.selu``."""
 
-    function, settings = staticmethod(gates.selu), (_INPLACE,)
+    function, settings = staticmethod(rare_activations.selu), (_INPLACE,)
 
 
 class Softmin(_Function):
     """``functional.softmin``."""
 
-    function, settings = staticmethod(gates.softmin), (("dim", None),)
+    function, settings = staticmethod(activations.softmin), (("dim", None),)
 
 
 class Softshrink(_Function):
     """``functional.softshrink``."""
 
-    function, settings = staticmethod(gates.softshrink), (("lambd", 0.5),)
+    function, settings = staticmethod(rare_activations.softshrink), (("lambd", 0.5),)
 
 
 class Softsign(_Function):
     """``functional.softsign``."""
 
-    function = staticmethod(gates.softsign)
+    function = staticmethod(rare_activations.softsign)
 
 
 class Tanhshrink(_Function):
     """``functional.tanhshrink``."""
 
-    function = staticmethod(gates.tanhshrink)
+    function = staticmethod(rare_activations.tanhshrink)
 
 
 class Threshold(_Function):
     """``functional.threshold``; both numbers are to be given."""
 
-    function, settings = staticmethod(gates.threshold), (("threshold", 0.0), ("value", 0.0), _INPLACE)
+    function, settings = staticmethod(rare_activations.threshold), (("threshold", 0.0), ("value", 0.0), _INPLACE)
 
 
 class Softmax2d(_Function):
@@ -270,7 +270,7 @@ class PReLU(Module):
         Raises:
             ValueError: there is neither one slope nor one for each channel.
         """
-        return gates.prelu(input, self.weight)
+        return rare_activations.prelu(input, self.weight)
 
     def extra_repr(self) -> str:
         """How many slopes there are."""

@@ -83,98 +83,38 @@ class _Constant(_Padding):
 
 
 class _Zeros(_Constant):
+    """Zeros added at both ends of the last dimensions.
+
+    Args:
+        padding: how many at each end: one number, or pairs from the last dimension on.
+    """
+
     def __init__(self, padding: Any) -> None:
         super().__init__(padding, 0.0)
 
 
-class ConstantPad1d(_Constant):
-    """Rows with elements of one value added at both ends."""
-
-    directions = 1
-
-
-class ConstantPad2d(_Constant):
-    """Images with elements of one value added around."""
-
-    directions = 2
+def _three(name: str, kind: type[_Padding], mode: str, what: str) -> tuple[type[_Padding], ...]:
+    """The layers of a name for rows, images and volumes."""
+    made: list[Any] = []
+    for directions, of in enumerate(("Rows", "Images", "Volumes"), 1):
+        members = {"__doc__": f"{of} {what}.", "__module__": __name__, "directions": directions, "mode": mode}
+        made.append(type(f"{name}{directions}d", (kind,), members))
+    return tuple(made)
 
 
-class ConstantPad3d(_Constant):
-    """Volumes with elements of one value added around."""
-
-    directions = 3
-
-
-class ZeroPad1d(_Zeros):
-    """Rows with zeros added at both ends."""
-
-    directions = 1
-
-
-class ZeroPad2d(_Zeros):
-    """Images with zeros added around."""
-
-    directions = 2
-
-
-class ZeroPad3d(_Zeros):
-    """Volumes with zeros added around."""
-
-    directions = 3
-
-
-class ReflectionPad1d(_Padding):
-    """Rows with their mirror images added at both ends."""
-
-    directions, mode = 1, "reflect"
-
-
-class ReflectionPad2d(_Padding):
-    """Images with their mirror images added around."""
-
-    directions, mode = 2, "reflect"
-
-
-class ReflectionPad3d(_Padding):
-    """Volumes with their mirror images added around."""
-
-    directions, mode = 3, "reflect"
-
-
-class ReplicationPad1d(_Padding):
-    """Rows with their ends repeated."""
-
-    directions, mode = 1, "replicate"
-
-
-class ReplicationPad2d(_Padding):
-    """Images with their edges repeated around."""
-
-    directions, mode = 2, "replicate"
-
-
-class ReplicationPad3d(_Padding):
-    """Volumes with their faces repeated around."""
-
-    directions, mode = 3, "replicate"
-
-
-class CircularPad1d(_Padding):
-    """Rows that go on at the other end."""
-
-    directions, mode = 1, "circular"
-
-
-class CircularPad2d(_Padding):
-    """Images that go on at the other side."""
-
-    directions, mode = 2, "circular"
-
-
-class CircularPad3d(_Padding):
-    """Volumes that go on at the other side."""
-
-    directions, mode = 3, "circular"
+ConstantPad1d, ConstantPad2d, ConstantPad3d = _three(
+    "ConstantPad", _Constant, "constant", "with elements of one value added around"
+)
+ZeroPad1d, ZeroPad2d, ZeroPad3d = _three("ZeroPad", _Zeros, "constant", "with zeros added around")
+ReflectionPad1d, ReflectionPad2d, ReflectionPad3d = _three(
+    "ReflectionPad", _Padding, "reflect", "with their mirror images added around"
+)
+ReplicationPad1d, ReplicationPad2d, ReplicationPad3d = _three(
+    "ReplicationPad", _Padding, "replicate", "with what stands at their edges repeated around"
+)
+CircularPad1d, CircularPad2d, CircularPad3d = _three(
+    "CircularPad", _Padding, "circular", "that go on at the other side"
+)
 
 
 class PixelShuffle(Module):

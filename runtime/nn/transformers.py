@@ -6,11 +6,11 @@ import copy
 from typing import Any
 
 from ..tensor.core.tensor import Tensor
-from ..tensor.core.tensor_errors import ArgumentError, ShapeError
+from ..tensor.core.tensor_errors import ShapeError
 from ..tensor.ops.making.creation import full
 from ..tensor.ops.rearranging.triangles import triu
 from . import init
-from .activations import gelu, relu
+from .activations import activation_named
 from .attention import MultiheadAttention, TransformerEncoderLayer
 from .containers import ModuleList
 from .linear_layers import Dropout, Linear
@@ -91,12 +91,7 @@ class TransformerDecoderLayer(Module):
         self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, **made)
         self.norm3 = LayerNorm(d_model, layer_norm_eps, bias=bias, **made)
         self.dropout1, self.dropout2, self.dropout3 = Dropout(dropout), Dropout(dropout), Dropout(dropout)
-        known = {"relu": relu, "gelu": gelu}
-        if isinstance(activation, str) and activation not in known:
-            raise ArgumentError(
-                f"TransformerDecoderLayer: activation is 'relu', 'gelu' or a function, not {activation!r}"
-            )
-        self.activation: Any = known[activation] if isinstance(activation, str) else activation
+        self.activation = activation_named("TransformerDecoderLayer", activation)
 
     def forward(
         self,

@@ -206,8 +206,11 @@ def _sub_scaled(a: Any, b: Any, alpha: Any, out: Any = None) -> Any:
 
 
 def _repaired(a: Any, high: Any, low: Any, out: Any = None) -> Any:
-    finite = np.where(np.isnan(a), a.dtype.type(0), np.where(a == np.inf, high, np.where(a == -np.inf, low, a)))
-    return np.positive(finite.astype(a.dtype), out=out)
+    endless = ~np.isfinite(a)
+    if not endless.any():
+        return np.positive(a, out=out)
+    instead = np.where(np.isnan(a), a.dtype.type(0), np.where(a > 0, high, low))
+    return np.positive(np.where(endless, instead, a).astype(a.dtype), out=out)
 
 
 def _frac(a: Any, out: Any = None) -> Any:

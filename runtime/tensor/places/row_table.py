@@ -75,7 +75,8 @@ def _median(a: Any, rank: int) -> tuple[Any, Any]:
 
 def _distinct(a: Any) -> tuple[Any, Any]:
     """The distinct elements of one row in order, before zeros, and how many there are, before zeros, too."""
-    values = np.sort(a, axis=1, kind="stable")
+    # Equal integers are the same; of numbers with signs the first zero of a run stands for it.
+    values = np.sort(a, axis=1, kind="stable" if a.dtype.kind == "f" else None)
     new = np.ones(values.shape, bool)
     new[:, 1:] = values[:, 1:] != values[:, :-1]
     made, found = np.zeros_like(values), np.zeros(values.shape, np.int64)
@@ -101,13 +102,13 @@ def _scatter(ufunc: np.ufunc | None) -> Callable[..., None]:
         if ufunc is None:
             np.put_along_axis(target, index, values, 1)
             return
-        rows = np.arange(len(index))[:, None]
-        if target.dtype.itemsize == 2 and target.dtype.kind not in "iu":  # the half types add up in float32
-            wide = target.astype(np.float32)
-            ufunc.at(wide, (rows, index), values.astype(np.float32))
+        half = target.dtype.itemsize == 2 and target.dtype.kind not in "iu"  # the half types add up in float32
+        wide = target.astype(np.float32) if half else np.ascontiguousarray(target)
+        places = index + np.arange(0, target.size, max(target.shape[1], 1))[:, None]
+        # Of one dimension NumPy is six times as fast.
+        ufunc.at(wide.reshape(-1), places.reshape(-1), values.astype(wide.dtype, copy=False).reshape(-1))
+        if wide is not target:
             target[...] = wide
-        else:
-            ufunc.at(target, (rows, index), values)
 
     return scatter
 

@@ -1,27 +1,21 @@
-"""Activations that fewer programs call: those with gates, thresholds and slopes of their own, and drawn ones."""
+"""Activations that fewer programs call: those with gates, thresholds and slopes of their own."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
 from ..tensor.ops.arithmetic.arithmetic import clamp, where
 from ..tensor.ops.elementwise import elementwise_functions as each
-from ..tensor.ops.making.creation import empty_like, zeros_like
-from ..tensor.ops.random.random_choices import exponential_
-from .activations import elu, softmax
+from .activations import elu
 
 __all__ = [
     "celu",
     "glu",
-    "gumbel_softmax",
     "hardshrink",
     "hardsigmoid",
     "hardswish",
     "prelu",
     "selu",
-    "softmin",
     "softshrink",
     "softsign",
     "tanhshrink",
@@ -116,27 +110,3 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
     """Elements that are not above ``threshold`` become ``value``."""
     made: Tensor = where(input > threshold, input, value)
     return _written(input, made, inplace)
-
-
-def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
-    """``softmax`` of the negative."""
-    return softmax(-input, dim, _stacklevel, dtype)
-
-
-def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
-    """A drawn class as nearly one-hot numbers through which gradients go (Jang et al., 2017; Maddison et al., 2017).
-
-    Args:
-        logits: logarithms of probabilities.
-        tau: how far from one-hot: the temperature.
-        hard: whether the result is one-hot, with the gradients of what is not.
-        eps: as torch's; makes no difference.
-        dim: the dimension of the classes.
-    """
-    del eps
-    noise = -each.log(exponential_(empty_like(logits.detach())))
-    soft = softmax((logits + noise) / tau, dim)
-    if not hard:
-        return soft
-    index = soft.max(dim, keepdim=True)[1]
-    return zeros_like(logits.detach()).scatter_(dim, index, 1.0) - soft.detach() + soft
