@@ -44,6 +44,7 @@ from .machine.device import (
 )
 from .memory.arena import arena
 from .memory.copies import memcpy, memset
+from .memory.managed import alloc_managed
 from .memory.memory_sleep import memory_tag, sleep, wake
 from .memory.memory_stats import (
     empty_cache,
@@ -86,6 +87,7 @@ __all__ = [
     "Stream",
     "StreamContext",
     "alloc",
+    "alloc_managed",
     "alloc_pinned",
     "allocator_functions",
     "allocator_handle",

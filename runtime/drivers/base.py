@@ -171,6 +171,18 @@ class Driver(Protocol):
         """Free what ``host_alloc`` returned."""
         ...
 
+    def managed_alloc(self, nbytes: int, *, device: int | None = None) -> int:
+        """Allocate managed memory, whose address the program and every device use (``cuMemAllocManaged``, global).
+
+        Raises:
+            OutOfMemoryError: there is not that much.
+        """
+        ...
+
+    def managed_free(self, address: int, *, device: int | None = None) -> None:
+        """Free what ``managed_alloc`` returned. CUDA waits for all work of the device first."""
+        ...
+
     def virtual_memory(self, ordinal: int) -> VirtualMemory | None:
         """The virtual memory of a device, or None where the device or the installation lacks it."""
         ...

@@ -66,6 +66,7 @@ _FUNCTIONS: dict[str, tuple[type, ...]] = {
     "cuMemFree_v2": (_Pointer,),
     "cuMemGetInfo_v2": (_Pointer, _Pointer),
     "cuMemHostAlloc": (_Pointer, _Size, _Unsigned),
+    "cuMemAllocManaged": (_Pointer, _Size, _Unsigned),
     "cuMemFreeHost": (_Pointer,),
     "cuMemHostRegister_v2": (_Pointer, _Size, _Unsigned),
     "cuMemHostUnregister": (_Pointer,),

@@ -31,6 +31,7 @@ __all__ = ["CudaDriver"]
 
 _NOT_INITIALIZED, _NO_DEVICE, _NOT_READY = 3, 100, 600
 _PORTABLE = 1  # CU_MEMHOSTALLOC_PORTABLE: page-locked for every device
+_ATTACH_GLOBAL = 1  # CU_MEM_ATTACH_GLOBAL
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 _DISABLE_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 _MEMSETS = {1: "cuMemsetD8Async", 2: "cuMemsetD16Async", 4: "cuMemsetD32Async"}
@@ -72,6 +73,7 @@ class CudaDriver:
         self._bindings = import_bindings()
         self._memory = Made(calls, "cuMemAlloc", "cuMemFree", invalid=1)
         self._host = Made(calls, "cuMemHostAlloc", "cuMemFreeHost", invalid=1)
+        self._managed = Made(calls, "cuMemAllocManaged", "cuMemFree", invalid=1)
         self._registered = RegisteredMemory(calls)
         self._streams = Made(calls, "cuStreamCreateWithPriority", "cuStreamDestroy", invalid=400)
         self._events = Made(calls, "cuEventCreate", "cuEventDestroy", invalid=400)
@@ -147,7 +149,15 @@ class CudaDriver:
                 self._calls.code("cuCtxSynchronize", ordinal=ordinal)
             for virtual in self._virtual.values():
                 virtual.close()
-            for made in (self._modules, self._events, self._streams, self._memory, self._host, self._registered):
+            for made in (
+                self._modules,
+                self._events,
+                self._streams,
+                self._memory,
+                self._host,
+                self._managed,
+                self._registered,
+            ):
                 made.destroy_all()
         self._refuse(refusal)
         self._contexts.release(refusal)
@@ -193,6 +203,17 @@ class CudaDriver:
     def host_free(self, address: int, *, device: int | None = None) -> None:
         """Free what ``host_alloc`` returned."""
         (self._registered if address in self._registered else self._host).destroy(address, device=device)
+
+    def managed_alloc(self, nbytes: int, *, device: int | None = None) -> int:
+        """Allocate managed memory, which every device may use."""
+        if nbytes <= 0:
+            raise driver_error(1, f"managed_alloc of {nbytes} bytes: ask for one byte or more")
+        detail = f"{nbytes} bytes of managed memory were asked for"
+        return self._managed.make(nbytes, _ATTACH_GLOBAL, device=device, detail=detail)
+
+    def managed_free(self, address: int, *, device: int | None = None) -> None:
+        """Free what ``managed_alloc`` returned. CUDA waits for the work that may use it."""
+        self._managed.destroy(address, device=device)
 
     def virtual_memory(self, ordinal: int) -> VirtualMemory | None:
         """The virtual memory of a device, or None where the device lacks it or cuda-bindings is not installed."""

@@ -11,6 +11,7 @@ from typing import Annotated
 from ....allocators.upstream import VirtualMemory
 from ..base import DeviceProperties, Dim3, FunctionAttributes, driver_error
 from .device_table import DeviceTable
+from .held_signals import run_without_signals
 from .inspection import Inspection, LiveHandles, PendingAccess
 from .locked_calls import (
     CALLS,
@@ -94,9 +95,7 @@ class SimDriver:
         self._inspection = Inspection(self._devices, self._streams)
         self._thread = _Thread()
         self._given_back = False
-        self.module_loader: ModuleLoader | None = None
-        """What loads and launches kernels: set by the part of cuplug that compiles kernels for the host.
-        Without one, those calls raise ``CUDA_ERROR_NOT_SUPPORTED``."""
+        self._module_loader: ModuleLoader | None = None
 
     @property
     def name(self) -> str:
@@ -107,6 +106,16 @@ class SimDriver:
     def simulator(self) -> SimDriver:
         """This driver itself."""
         return self
+
+    @property
+    def module_loader(self) -> ModuleLoader | None:
+        """What loads and launches kernels: set by the part of cuplug that compiles kernels for the host.
+        Without one, those calls raise ``CUDA_ERROR_NOT_SUPPORTED``."""
+        return self._module_loader
+
+    @module_loader.setter
+    def module_loader(self, loader: ModuleLoader | None) -> None:
+        self._module_loader = self._schedule.managed.host = loader
 
     # --- devices and contexts
 
@@ -207,6 +216,29 @@ class SimDriver:
             self._schedule.drain(other)
         self._streams.wait_for_device(here)
         return GivingBack(partial(here.host.release, address, size))
+
+    def managed_alloc(self, nbytes: int, *, device: int | None = None) -> int:
+        """Allocate managed memory, poisoned. It is limited by this machine, not by the simulator."""
+
+        made: list[int] = []
+
+        def alloc() -> None:
+            made.append(self.host_alloc(nbytes, device=device))
+            self._schedule.managed.sizes[made[0]] = nbytes
+
+        run_without_signals(alloc)
+        return made[0]
+
+    def managed_free(self, address: int, *, device: int | None = None) -> None:
+        """Free what ``managed_alloc`` returned, after all work of all devices."""
+        if address not in self._schedule.managed.sizes:
+            raise driver_error(1, f"managed_free of {address:#x}: it is not from managed_alloc, or was freed before")
+
+        def free() -> None:
+            self.host_free(address, device=device)
+            self._schedule.managed.forget(address)
+
+        run_without_signals(free)
 
     def virtual_memory(self, ordinal: int) -> VirtualMemory | None:
         """The virtual memory of a device, or None where the option ``virtual_memory`` says so."""

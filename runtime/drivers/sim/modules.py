@@ -54,3 +54,7 @@ class ModuleLoader(Protocol):
     ) -> None:
         """See ``Driver.launch``; ``device`` is the ordinal of the current device."""
         ...
+
+    def watch(self, address: int, nbytes: int, *, closed: bool) -> int:
+        """Close whole pages to the program, or open them: an address that it touched meanwhile, or 0."""
+        ...

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from .held_signals import run_without_signals
+from .managed_blocks import ManagedMemory
 from .simulated_device import Device
 from .work import Operation, Stream
 
@@ -29,6 +30,7 @@ class Schedule:
         self.log: deque[tuple[int, int, str]] = deque(maxlen=1 << 16)
         """Device, number of the stream on that device, and name of the operations executed last, oldest first."""
         self.executed = 0
+        self.managed = ManagedMemory()
         self.finished: list[object] = []
         """What executed operations held: to be dropped outside the driver's lock, since that may run finalisers."""
 
@@ -98,8 +100,22 @@ class Schedule:
 
     def execute(self, operation: Operation) -> None:
         """Run the first operation of a stream. If that is interrupted before it is done, it stays the first."""
-        _execute(operation)
+        self.run(operation)
         self._leave(operation)
+
+    def run(self, operation: Operation) -> None:
+        """Run an operation. Signals wait until it is done, unless it may run again after one."""
+        managed = self.managed
+        if managed.in_use:
+            managed.open()
+        try:
+            if operation.repeatable:
+                operation.execute()
+            else:
+                run_without_signals(operation.execute)
+        finally:
+            if managed.in_use:
+                managed.close()
 
     def _leave(self, operation: Operation) -> None:
         stream = operation.stream
@@ -126,7 +142,7 @@ class EagerSchedule(Schedule):
         return "eager"
 
     def submit(self, operation: Operation) -> None:
-        _execute(operation)
+        self.run(operation)
         self.note(operation)
 
     def poll(self, operation: Operation) -> bool:
@@ -192,14 +208,6 @@ class RandomSchedule(Schedule):
     def _execute_one(self) -> None:
         heads = [stream.queue[0] for stream in self.active]
         self.execute(self._random.choice([head for head in heads if all(earlier.done for earlier in head.after)]))
-
-
-def _execute(operation: Operation) -> None:
-    """Run an operation. Signals wait until it is done, unless it may run again after one."""
-    if operation.repeatable:
-        operation.execute()
-    else:
-        run_without_signals(operation.execute)
 
 
 def make_schedule(text: str, seed: int) -> Schedule:

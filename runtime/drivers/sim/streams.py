@@ -32,6 +32,7 @@ class Streams:
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
+        self.managed = schedule.managed
         self.streams: HandleTable[Stream] = HandleTable("stream", 0x1000)
         self.events: HandleTable[Event] = HandleTable("event", 0x1000_0000)
         self.host_us = 0.0
@@ -82,6 +83,8 @@ class Streams:
         if self.schedule.defers:
             operation.after += tuple(self.predecessors(stream))
         self.schedule.submit(operation)
+        if self.managed.sizes:
+            self.managed.note(operation)
         return operation
 
     def predecessors(self, stream: Stream) -> list[Operation]:
@@ -147,7 +150,10 @@ class Streams:
     def has_passed(self, event: int) -> bool:
         """Whether what the event marks has run. Raises what the device's work did."""
         asked = self.events.get(event)
-        return self._has_done(asked.marker, asked.device)
+        done = self._has_done(asked.marker, asked.device)
+        if done and asked.marker is not None and self.managed.in_use:
+            self.managed.waited_until(asked.marker.finished_us)
+        return done
 
     def wait_for_event(self, event: int) -> None:
         """Wait for what the event marks. Raises what the device's work did."""
@@ -183,6 +189,8 @@ class Streams:
             self.host_us = operation.finished_us
         if operation.stream.device.failure is not None:
             operation.stream.device.settle()
+        if self.managed.in_use:
+            self.managed.waited_until(operation.finished_us)
 
     def wait_for_stream(self, stream: Stream) -> None:
         """Wait for all that is queued on a stream."""
@@ -190,16 +198,23 @@ class Streams:
             self.schedule.wait(stream.queue[-1])
         self.host_us = max(self.host_us, stream.finished_us)
         stream.device.settle()
+        if self.managed.in_use:
+            self.managed.waited_until(stream.finished_us)
 
     def wait_for_device(self, device: Device) -> None:
         """Wait for all that is queued on a device."""
         self.schedule.drain(device)
         self.host_us = max(self.host_us, device.finished_us)
         device.settle()
+        if self.managed.in_use:
+            self.managed.waited_until(device.finished_us)
 
     def has_run(self, stream: Stream) -> bool:
         """Whether all that is queued on a stream has run. Asking may make progress."""
-        return self._has_done(stream.queue[-1] if stream.queue else None, stream.device)
+        done = self._has_done(stream.queue[-1] if stream.queue else None, stream.device)
+        if done and self.managed.in_use:
+            self.managed.waited_until(stream.finished_us)
+        return done
 
     def _has_done(self, operation: Operation | None, device: Device) -> bool:
         """Whether an operation of the device, if it is one, has run. Asking may make progress."""

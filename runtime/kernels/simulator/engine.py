@@ -276,6 +276,8 @@ class Engine:
         library.cuplug_interrupts.restype = c_uint64
         library.cuplug_image.argtypes = (c_void_p, c_int)
         library.cuplug_allow.argtypes = (c_uint64, c_uint64, c_int)
+        library.cuplug_watch.argtypes = (c_uint64, c_uint64, c_int)
+        library.cuplug_watch.restype = c_uint64
         library.cuplug_run.argtypes = (c_void_p, c_void_p, c_void_p, c_void_p, c_uint64)
         self._library = library
         self.can_check = bool(library.cuplug_can_check())
@@ -284,6 +286,10 @@ class Engine:
     def allow(self, address: int, nbytes: int, *, allowed: bool = True) -> None:
         """Let checked kernels touch memory that is no device's, or no more."""
         self._library.cuplug_allow(address, nbytes, int(allowed))
+
+    def watch(self, address: int, nbytes: int, *, closed: bool) -> int:
+        """Close memory of whole pages to the program, or open it: an address that it touched meanwhile, or 0."""
+        return int(self._library.cuplug_watch(address, nbytes, int(closed)))
 
     def show_image(self, address: int, *, shown: bool = True) -> None:
         """Let texture and surface functions know the ``Image`` at an address, or no more.

@@ -155,6 +155,10 @@ class HostLoader:
         body = partial(self._run, kernel, grid, block, shared, limit, parameters, accessible, cooperative=cooperative)
         self._driver.launch_host(body, stream=stream, reads=reads, writes=writes, name=kernel.name)
 
+    def watch(self, address: int, nbytes: int, *, closed: bool) -> int:
+        """See ``ModuleLoader.watch``."""
+        return self._engine.watch(address, nbytes, closed=closed)
+
     # --- beyond that
 
     def serve(self, runtime: Any, ask: Callable[[Any], list[Allocator]]) -> None:

@@ -279,7 +279,6 @@ def test_a_surface_reference_writes_and_reads_an_array(dtype):
     [
         (lambda: DynamicSourceModule(""), "DynamicSourceModule"),
         (lambda: drv.module_from_buffer(b""), "module_from_buffer"),
-        (lambda: drv.managed_empty(3, "f4"), "managed memory"),
         (lambda: drv.mem_get_ipc_handle(0), "mem_get_ipc_handle"),
     ],
 )
@@ -288,3 +287,25 @@ def test_what_is_missing_raises_with_its_name(use, name):
         use()
     with pytest.raises(AttributeError, match=r"no pycuda\.driver\.nonsense"):
         drv.nonsense  # noqa: B018
+
+
+def test_managed_arrays_are_given_to_kernels_as_they_are(kernels):
+    scale = kernels.get_function("scale")
+    values = drv.managed_zeros((2, 3), np.float32, mem_flags=drv.mem_attach_flags.GLOBAL)
+    values += 2
+    scale(values, np.float32(3), block=(6, 1, 1))
+    drv.Context.synchronize()
+    assert values.tolist() == [[6, 6, 6]] * 2
+    assert values.base.get_device_pointer() == int(values.base) == values.ctypes.data
+    like = drv.managed_empty_like(values)
+    assert (like.shape, like.dtype) == ((2, 3), np.float32)
+    values.base.attach(drv.mem_attach_flags.HOST)
+    assert drv.Device(0).get_attribute(drv.device_attribute.MANAGED_MEMORY) == 1
+
+
+def test_a_managed_array_that_a_kernel_still_works_with_is_not_touched(kernels):
+    values = drv.managed_zeros(4, np.float32)
+    kernels.get_function("scale")(values, np.float32(3), block=(4, 1, 1))
+    values[1] = 5
+    with pytest.raises(drv.LaunchError, match=r"touched managed memory at .* while kernel scale worked with it"):
+        drv.Context.synchronize()

@@ -159,7 +159,7 @@ class Device:
             "UNIFIED_ADDRESSING": int(device.unified_addressing),
             "COMPUTE_CAPABILITY_MAJOR": device.major,
             "COMPUTE_CAPABILITY_MINOR": device.minor,
-            "MANAGED_MEMORY": 0,
+            "MANAGED_MEMORY": 1,
             "MULTI_GPU_BOARD": 0,
         }
         return {each: values[each.name] for each in device_attribute}

@@ -14,6 +14,7 @@ from .device_contexts import current_ordinal
 from .driver_constants import function_attribute
 from .driver_errors import LogicError, lacking, translated
 from .linear_memory import address_of, mem_alloc, memcpy_dtoh_async, memcpy_htod_async
+from .page_locked import managed_base
 from .queues import Event, Stream, handle_of
 from .references import SurfaceReference, TextureReference
 
@@ -333,11 +334,15 @@ def module_from_buffer(buffer: Any, options: Any = (), message_handler: Any = No
 
 def _value(place: int, argument: Any, is_pointer: bool = False) -> Any:
     """What cuplug's launches take for an argument. Arrays become addresses: PyCUDA does not look at their types."""
-    if isinstance(argument, np.ndarray) and is_pointer:
-        raise TypeError(
-            f"parameter #{place} (0-based) is a pointer to device memory, and this is a NumPy array, which is the "
-            "host's: wrap it in In, Out or InOut, or copy it to the device"
-        )
+    if isinstance(argument, np.ndarray):
+        managed = managed_base(argument)
+        if managed is not None:
+            return int(managed)
+        if is_pointer:
+            raise TypeError(
+                f"parameter #{place} (0-based) is a pointer to device memory, and this is a NumPy array, which is the "
+                "host's: wrap it in In, Out or InOut, or copy it to the device"
+            )
     if isinstance(argument, (np.void, np.ndarray)):
         return argument.tobytes()
     if isinstance(argument, np.generic):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ....memory.managed import ManagedBuffer, alloc_managed
 from ....memory.pinned import PinnedMemory, pinned_allocator
 from .device_contexts import current_ordinal, runtime
 from .driver_errors import LogicError, lacking, translated
@@ -22,6 +23,7 @@ __all__ = [
     "aligned_empty_like",
     "aligned_zeros",
     "aligned_zeros_like",
+    "managed_base",
     "managed_empty",
     "managed_empty_like",
     "managed_zeros",
@@ -101,11 +103,29 @@ class RegisteredHostMemory(HostPointer):
 
 
 class ManagedAllocation(HostPointer):
-    """Refused: the simulator has no managed memory."""
+    """Managed memory, which program and kernels use alike. It goes back when the last array on it is gone."""
 
-    def __init__(self, *_: Any, **__: Any) -> None:
-        """Refused. Raises NotImplementedError."""
-        lacking("managed memory", "use pagelocked_empty, whose memory kernels can use, too")
+    def __init__(self, nbytes: int, flags: int = 0) -> None:
+        """``nbytes`` bytes, with flags out of ``mem_attach_flags``."""
+        self._flags = flags
+        self._memory: ManagedBuffer | None = alloc_managed(nbytes, runtime=runtime())
+        self._address = self._memory.address
+
+    def free(self) -> None:
+        """Give the memory up now: its arrays must not be used any more. Raises LogicError if that was done before."""
+        if self._memory is None:
+            raise LogicError("this memory was freed before")
+        self._memory.close()
+        self._memory = None
+
+    def attach(self, mem_flags: int, stream: Any = None) -> None:
+        """Say who uses it. Here whoever has waited for its kernels may."""
+
+    def __int__(self) -> int:
+        return self._address
+
+    def __index__(self) -> int:
+        return self._address
 
 
 @translated
@@ -154,12 +174,32 @@ def register_host_memory(ary: Any, flags: int = 0) -> Any:  # noqa: ARG001 - as 
     return RegisteredHostMemory()
 
 
-def managed_empty(*_: Any, **__: Any) -> Any:
-    """Refused. Raises NotImplementedError."""
-    return ManagedAllocation()
+@translated
+def managed_empty(shape: Any, dtype: Any, order: str = "C", mem_flags: int = 0) -> Any:
+    """A NumPy array in managed memory, which kernels are given as it is. Raises MemoryError without room."""
+    return _array(lambda nbytes: ManagedAllocation(nbytes, mem_flags), shape, dtype, order)
 
 
-managed_zeros = managed_empty_like = managed_zeros_like = managed_empty
+def managed_zeros(shape: Any, dtype: Any, order: str = "C", mem_flags: int = 0) -> Any:
+    """The same, filled with zeros."""
+    return _cleared(managed_empty(shape, dtype, order, mem_flags))
+
+
+def managed_empty_like(array: Any, mem_flags: int = 0) -> Any:
+    """The same, with the shape, type and order of another array."""
+    return managed_empty(array.shape, array.dtype, _order(array), mem_flags)
+
+
+def managed_zeros_like(array: Any, mem_flags: int = 0) -> Any:
+    """The same, filled with zeros."""
+    return _cleared(managed_empty_like(array, mem_flags))
+
+
+def managed_base(array: Any) -> ManagedAllocation | None:
+    """The managed memory that an array is a view of, if it is."""
+    while array is not None and not isinstance(array, ManagedAllocation):
+        array = getattr(array, "base", None)
+    return array
 
 
 def page_locked_base(array: Any) -> PagelockedHostAllocation | None:

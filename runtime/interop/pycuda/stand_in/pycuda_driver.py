@@ -25,7 +25,7 @@ from .references import *  # noqa: F403
 
 _OWN = (
     *("address_of", "current_ordinal", "device_address", "dtype_of_format", "handle_of", "host_bytes"),
-    *("library_memory", "page_locked_base", "runtime"),
+    *("library_memory", "managed_base", "page_locked_base", "runtime"),
 )
 _PARTS = (cuda_arrays, device_contexts, driver_constants, launches, linear_memory, page_locked, queues, references)
 for _name in _OWN:  # what the stand-in alone knows

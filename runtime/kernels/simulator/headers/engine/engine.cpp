@@ -5,6 +5,7 @@
 
 #include "fibres.h"
 #include "heap.h"
+#include "host_accesses.h"
 #include "images.h"
 #include "watch.h"
 
@@ -358,6 +359,9 @@ PUBLIC void cuplug_allow(cuplug_u64 address, cuplug_u64 nbytes, int allow) {
     shadow::change({address, nbytes}, allow != 0);
     pthread_mutex_unlock(&launch_lock);
 }
+
+// See host_accesses.h. Called under the interpreter's lock of one machine at a time.
+PUBLIC cuplug_u64 cuplug_watch(cuplug_u64 address, cuplug_u64 nbytes, int closed) { return close_or_open(address, nbytes, closed); }
 
 // Lets texture and surface functions know an image, or no more. Whether it could.
 PUBLIC int cuplug_image(const Image* image, int add) {
