@@ -1,4 +1,4 @@
-"""Sources that include what is not installed: PyTorch's extensions, and the whole standard library at once."""
+"""Sources that include what is not installed: PyTorch's extensions, thrust, and the whole standard library at once."""
 
 from __future__ import annotations
 
@@ -121,3 +121,35 @@ def test_types_of_any_form_are_known_by_their_names(machine: Any, declaration: s
     out = machine.zeros(1, np.int32)
     machine.module(source).get_function("k")(out, grid=1, block=1)
     assert machine.down(out, 1, np.int32)[0] == 1
+
+
+def test_a_thread_calls_thrusts_algorithms_by_itself(machine: Any) -> None:
+    source = """
+        #include <cuda/std/span>
+        #include <thrust/complex.h>
+        #include <thrust/device_vector.h>
+        #include <thrust/execution_policy.h>
+        #include <thrust/extrema.h>
+        #include <thrust/reduce.h>
+        #include <thrust/scan.h>
+        #include <thrust/sort.h>
+        __global__ void k(float *x, int n, float *out, thrust::complex<float> *z) {
+            out[0] = thrust::reduce(thrust::device, x, x + n, 0.0f, thrust::maximum<float>());
+            out[1] = thrust::min_element(thrust::seq, x, x + n) - x;
+            thrust::sort(thrust::seq, x, x + n, thrust::greater<float>());
+            cuda::std::span<float> all(x, n);
+            out[2] = all[2] + all.size();
+            thrust::inclusive_scan(thrust::seq, x, x + 4, out + 3);
+            z[0] = thrust::exp(z[0]) * thrust::conj(z[0]);
+        }
+        void on_the_host() { thrust::device_vector<int> v(10); thrust::sort(v.begin(), v.end()); }
+        int main() { on_the_host(); }
+    """
+    values = np.random.default_rng(6).random(100).astype(np.float32)
+    x, z, out = machine.up(values), machine.up(np.array([1 + 2j], np.complex64)), machine.zeros(7, np.float32)
+    machine.module(source).get_function("k")(x, 100, out, z, grid=1, block=1)
+    ordered = np.sort(values)[::-1]
+    assert np.array_equal(machine.down(x, 100, np.float32), ordered)
+    expected = [values.max(), values.argmin(), ordered[2] + 100, *np.cumsum(ordered[:4])]
+    assert np.allclose(machine.down(out, 7, np.float32), expected)
+    assert np.allclose(machine.down(z, 1, np.complex64), np.exp(1 + 2j) * (1 - 2j))

@@ -7,6 +7,7 @@ import gc
 import cuplug
 import numpy as np
 import pytest
+from cuplug.runtime.interop.pycuda.stand_in import pycuda_compiler
 from cuplug.runtime.interop.pycuda.stand_in import pycuda_driver as drv
 from cuplug.runtime.interop.pycuda.stand_in.pycuda_compiler import DynamicSourceModule, SourceModule
 
@@ -309,3 +310,14 @@ def test_a_managed_array_that_a_kernel_still_works_with_is_not_touched(kernels):
     values[1] = 5
     with pytest.raises(drv.LaunchError, match=r"touched managed memory at .* while kernel scale worked with it"):
         drv.Context.synchronize()
+
+
+def test_what_is_compiled_before_is_loaded_from_bytes_and_files(tmp_path):
+    image = pycuda_compiler.compile("__global__ void set(int *x) { x[0] = N; }", options=["-DN=7"], target="cubin")
+    (tmp_path / "kernels.cubin").write_bytes(image)
+    for module in (drv.module_from_buffer(image), drv.module_from_file(str(tmp_path / "kernels.cubin"))):
+        found = np.zeros(1, np.int32)
+        module.get_function("set")(drv.Out(found), block=(1, 1, 1))
+        assert found[0] == 7
+    with pytest.raises(drv.CompileError):
+        pycuda_compiler.compile("__global__ void set(int *x) { x[0] = y; }")

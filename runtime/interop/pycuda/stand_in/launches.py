@@ -10,7 +10,8 @@ import numpy as np
 
 from ....kernels.launch.kernel_function import Function as CuplugFunction
 from ....kernels.source_module import SourceModule
-from .device_contexts import current_ordinal
+from .compiled_sources import unpack
+from .device_contexts import current_ordinal, runtime
 from .driver_constants import function_attribute
 from .driver_errors import LogicError, lacking, translated
 from .linear_memory import address_of, mem_alloc, memcpy_dtoh_async, memcpy_htod_async
@@ -319,14 +320,24 @@ class Module:
             here.driver.stream_synchronize(0)
 
 
-def module_from_file(filename: str) -> Module:  # noqa: ARG001 - as PyCUDA's
-    """Refused: the simulator runs source alone. Raises NotImplementedError."""
-    lacking("module_from_file", "compiled code is for GPUs; give the source to pycuda.compiler.SourceModule")
+def module_from_file(filename: str) -> Module:
+    """The kernels in a file that holds what ``compiler.compile`` gave. Code for GPUs raises NotImplementedError."""
+    with open(filename, "rb") as file:
+        return _module_of("module_from_file", file.read())
 
 
 def module_from_buffer(buffer: Any, options: Any = (), message_handler: Any = None) -> Module:  # noqa: ARG001
-    """Refused: the simulator runs source alone. Raises NotImplementedError."""
-    lacking("module_from_buffer", "compiled code is for GPUs; give the source to pycuda.compiler.SourceModule")
+    """The kernels that ``compiler.compile`` compiled. Code for GPUs raises NotImplementedError."""
+    return _module_of("module_from_buffer", bytes(buffer))
+
+
+@translated
+def _module_of(name: str, image: bytes) -> Module:
+    settings = unpack(image)
+    if settings is None:
+        lacking(name, "compiled code is for GPUs; give the source to pycuda.compiler.SourceModule, or to its compile")
+    current_ordinal()  # raises where there is no context
+    return Module(SourceModule(**settings, runtime=runtime()))
 
 
 # --- arguments

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....kernels.source_module import SourceModule as CuplugSourceModule
+from .compiled_sources import pack
 from .device_contexts import current_ordinal, runtime
 from .driver_errors import lacking, translated
 from .launches import Module
@@ -52,16 +53,8 @@ class SourceModule(Module):
             LogicError: no context is current.
         """
         current_ordinal()  # raises where there is no context
-        compiled = CuplugSourceModule(
-            str(source),
-            options=list(DEFAULT_NVCC_FLAGS if options is None else options),
-            no_extern_c=bool(no_extern_c),
-            arch=arch,
-            include_dirs=list(include_dirs),
-            cache=cache_dir is not False,
-            runtime=runtime(),
-        )
-        super().__init__(compiled)
+        settings = _settings(source, options, no_extern_c, arch, cache_dir, include_dirs)
+        super().__init__(CuplugSourceModule(**settings, runtime=runtime()))
 
 
 class DynamicModule:
@@ -76,9 +69,47 @@ class DynamicSourceModule(DynamicModule):
     """Refused: the simulator's kernels launch none."""
 
 
-def compile(*_: Any, **__: Any) -> bytes:  # noqa: A001 - PyCUDA's name
-    """Refused: there is no code for GPUs. Raises NotImplementedError."""
-    lacking("compiler.compile", "it makes code for GPUs; SourceModule compiles for the simulator")
+@translated
+def compile(  # noqa: A001 - PyCUDA's name
+    source: Any,
+    nvcc: str = "nvcc",  # noqa: ARG001 - as SourceModule has these
+    options: Sequence[str] | None = None,
+    keep: bool = False,  # noqa: ARG001
+    no_extern_c: bool = False,
+    arch: str | None = None,
+    code: str | None = None,  # noqa: ARG001
+    cache_dir: Any = None,
+    include_dirs: Sequence[str] = (),
+    target: str = "cubin",  # noqa: ARG001
+) -> bytes:
+    """Compile ``source``, with ``SourceModule``'s arguments, into what ``driver.module_from_buffer`` loads on the
+    simulator. It is no code for GPUs, whatever ``target`` says.
+
+    Raises:
+        CompileError: it does not compile.
+    """
+    settings = _settings(source, options, no_extern_c, arch, cache_dir, include_dirs)
+    CuplugSourceModule(**settings, runtime=runtime())
+    return pack(settings)
+
+
+def _settings(
+    source: Any,
+    options: Sequence[str] | None,
+    no_extern_c: bool,
+    arch: str | None,
+    cache_dir: Any,
+    include_dirs: Sequence[str],
+) -> dict[str, Any]:
+    """What cuplug's ``SourceModule`` is given."""
+    return {
+        "source": str(source),
+        "options": list(DEFAULT_NVCC_FLAGS if options is None else options),
+        "no_extern_c": bool(no_extern_c),
+        "arch": arch,
+        "include_dirs": [str(folder) for folder in include_dirs],
+        "cache": cache_dir is not False,
+    }
 
 
 def __getattr__(name: str) -> Any:
