@@ -130,6 +130,7 @@ STATEMENTS: list[tuple[str, str, int]] = [
     ('"{ .reg .u32 i; .reg .pred p; mov.u32 i, 0; AGAIN: add.u32 i, i, 3; setp.lt.u32 p, i, %1; @p bra AGAIN; '
      'mov.u32 %0, i; }" : "=r"(r) : "r"(10u)', "r", 12),
     ('"add.u32 %0, %0, %1; // twice\\n\\tadd.u32 %0, %0, %1; /* done */" : "+r"(r) : "n"(4)', "r", 8),
+    ('"mov.b64{%0,%1},%2;" : "=r"(r), "=r"(s) : "l"(7ull)', "r", 7),
     # memory
     ('"ld.global.cg.u32 %0, [%1];" : "=r"(r) : "l"(words)', "r", 0x03020100),
     ('"ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2 + 8];" : "=r"(s), "=r"(r) : "l"(words)', "r", 0x0F0E0D0C),
@@ -254,6 +255,8 @@ def test_barriers_with_a_number_are_for_some_of_the_threads(machine: Any) -> Non
         ('asm volatile("wgmma.fence.sync.aligned;");', "kernel.cu:3: 'wgmma.fence.sync.aligned'"),
         ('asm volatile("mov.u32 %0, 1;\\n\\t"\n"  frobnicate.b32 %0, %0;" : "=r"(x[0]));', "kernel.cu:4: 'frobnicate.b32 %0, %0'"),
         ('asm volatile("add.u32.surely %0, %0, 1;" : "+r"(x[0]));', "its '.surely'"),
+        ('asm volatile("{ AGAIN: wgmma.fence.sync.aligned;}" ::);', "kernel.cu:3: 'wgmma.fence.sync.aligned'"),
+        ('asm volatile("max.f32 %0, %0;" : "+r"(x[0]));', "its form"),
         ('asm volatile("mov.u32 %0, %%unheard_of;" : "=r"(x[0]));', "the special register '%unheard_of'"),
         ('asm volatile("add.u32 %0, nowhere, 1;" : "=r"(x[0]));', "'nowhere'"),
         ('asm volatile("mma.sync.aligned.m8n8k4.row.col.f16.f16.f16.f16 {%0}, {%0}, {%0}, {%0};" : "+r"(x[0]));', "'.m8n8k4'"),

@@ -70,6 +70,8 @@ CASES = [
         ("f64", ("m8n8k4",), ("f64",)),
         ("s8", ("m8n8k16", "m16n8k16", "m16n8k32"), ("s32",)),
         ("u8.s8", ("m16n8k32",), ("s32",)),
+        ("e4m3", ("m16n8k32",), ("f32",)),
+        ("e5m2.e4m3", ("m16n8k32",), ("f32",)),
     ]
     for shape in shapes
     for sums in sums_of
@@ -80,6 +82,8 @@ NUMPY: dict[str, Any] = {
     "tf32": np.float32,
     "f64": np.float64,
     "f32": np.float32,
+    "e4m3": ml_dtypes.float8_e4m3fn,
+    "e5m2": ml_dtypes.float8_e5m2,
     "s8": np.int8,
     "u8": np.uint8,
     "s32": np.int32,

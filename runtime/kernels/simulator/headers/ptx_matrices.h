@@ -27,6 +27,15 @@ public:
 // How registers hold elements: R is the register, n elements in each.
 template <class E> struct Element;
 struct tf32 {};
+struct e4m3 {};
+struct e5m2 {};
+// Eight bits: sign, four of the exponent (less 7), three of the fraction; without infinities.
+inline f64 of_e4m3(u8 raw) {
+    const int exponent = raw >> 3 & 15, fraction = raw & 7;
+    if ((raw & 127) == 127) return __builtin_nan("");
+    const f64 value = exponent ? __builtin_ldexp(8 + fraction, exponent - 10) : __builtin_ldexp(fraction, -9);
+    return raw & 128 ? -value : value;
+}
 #define CUPLUG_ELEMENT(E, R_, n_, S, expression)                       \
     template <> struct Element<E> {                                    \
         typedef R_ R;                                                  \
@@ -36,6 +45,8 @@ struct tf32 {};
     };
 CUPLUG_ELEMENT(f16, u32, 2, f64, __cuplug::half_to_float((u16)(word >> 16 * i)))
 CUPLUG_ELEMENT(bf16, u32, 2, f64, __cuplug::bfloat_to_float((u16)(word >> 16 * i)))
+CUPLUG_ELEMENT(e4m3, u32, 4, f64, of_e4m3((u8)(word >> 8 * i)))
+CUPLUG_ELEMENT(e5m2, u32, 4, f64, __cuplug::half_to_float((u16)((word >> 8 * i & 255u) << 8)))
 CUPLUG_ELEMENT(tf32, u32, 1, f64, (f64)bits<f32>((word & ~0x1fffu) + i))
 CUPLUG_ELEMENT(f64, u64, 1, f64, bits<f64>(word + i))
 CUPLUG_ELEMENT(s8, u32, 4, s32, (s8)(word >> 8 * i))

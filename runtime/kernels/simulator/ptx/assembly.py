@@ -100,6 +100,8 @@ class _Statement:
         self._before: list[str] = []
         self._after: list[str] = []
         self._labels: set[str] = set()
+        self._current = ""
+        """The instruction that is read."""
         names: dict[str, str] = {}
         for is_input, part in enumerate(operands):
             for name, constraint, expression in _operands(tokens, edits, part):
@@ -134,10 +136,8 @@ class _Statement:
             try:
                 done += self._piece(piece.replace("%%", "%").replace("%=", str(self._number)))
             except UnsupportedInstructionError as error:
-                instruction = re.sub(r"\s+", " ", piece).strip()
-                raise UnsupportedPtxError(
-                    instruction, str(error), lines[start] if start < len(lines) else 0, self._close
-                ) from None
+                line = lines[start] if start < len(lines) else 0
+                raise UnsupportedPtxError(self._current, str(error), line, self._close) from None
         declared = self._registers.declared
         return f"do {{ {' '.join([*self._before, *declared, *done, *self._after])} }} while (0)"
 
@@ -145,6 +145,7 @@ class _Statement:
         done = []
         text = re.sub(r"\s+", " ", piece).strip()
         while text:
+            self._current = text
             label = re.match(r"([\w$%]+) ?:(?!:)", text)
             if text[0] == "{":
                 self._registers.open()
@@ -158,6 +159,7 @@ class _Statement:
                 text = text[label.end() :].strip()
             else:
                 break
+        self._current = text
         if text.startswith(".reg"):
             self._registers.declare(text[4:])
         elif text.startswith((".pragma", ".loc", ".file")):
@@ -186,7 +188,7 @@ class _Statement:
         self.matrices |= it.operation in MATRICES
         try:
             return emit(it)
-        except (IndexError, KeyError, ValueError):  # fewer operands, or another form, than there is
+        except (IndexError, KeyError, TypeError, ValueError):  # fewer operands, or another form, than there is
             raise UnsupportedInstructionError("its form") from None
 
     def _label(self, name: str) -> str:

@@ -148,6 +148,8 @@ def _extreme(it: Instruction) -> str:
     if it.type in _INTEGERS:
         it.check(3)
         return it.result(f"{function}<{it.cpp}>({it.value(1)}, {it.value(2)})")
+    if len(it.operands) == 4 and it.type == "f32" and "NaN" not in it.flags:
+        return _float(it, lambda a, b, c: f"{function}({function}({a}, {b}), {c})")
     if it.take("NaN"):
         return _float(it, lambda a, b: _each(it, "__ptx::nan_or", a, b, _each(it, function, a, b)))
     return _float(it, lambda a, b: _each(it, function, a, b))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -24,7 +25,7 @@ class Instruction:
     @staticmethod
     def read(text: str, registers: Registers) -> Instruction:
         """The instruction that a text is."""
-        opcode, _, rest = text.replace("\t", " ").partition(" ")
+        opcode, rest = re.fullmatch(r"([\w.:]*)(.*)", text, re.DOTALL).groups()  # type: ignore[union-attr]
         operation, *modifiers = opcode.split(".")
         types = [word for word in modifiers if word in TYPES]
         flags = [word for word in modifiers if word not in TYPES]

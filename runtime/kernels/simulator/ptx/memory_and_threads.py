@@ -270,12 +270,14 @@ def _active(it: Instruction) -> str:
     return it.result("__activemask()")
 
 
+_ELEMENTS = frozenset({"f16", "bf16", "tf32", "f32", "f64", "s32", "s8", "u8", "e4m3", "e5m2"})
 _SHAPES = {
     ("f16", "f16"): ("m16n8k8", "m16n8k16"),
     ("bf16", "bf16"): ("m16n8k8", "m16n8k16"),
     ("tf32", "tf32"): ("m16n8k4", "m16n8k8"),
     ("f64", "f64"): ("m8n8k4", "m16n8k4", "m16n8k8"),
     **{(a, b): ("m8n8k16", "m16n8k16", "m16n8k32") for a in ("s8", "u8") for b in ("s8", "u8")},
+    **{(a, b): ("m16n8k32",) for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2")},
 }
 
 
@@ -283,7 +285,7 @@ def _multiply(it: Instruction) -> str:
     """``mma.sync``: D = A * B + C, in the registers of a warp."""
     words = it.opcode.split(".")[1:]
     shape = [word for word in words if re.fullmatch(r"m\d+n\d+k\d+", word)]
-    kinds = [word for word in words if word in ("f16", "bf16", "tf32", "f32", "f64", "s32", "s8", "u8")]
+    kinds = [word for word in words if word in _ELEMENTS]
     rest = set(words) - {*shape, *kinds, "sync", "aligned", "row", "col", "satfinite"}
     if rest:
         raise UnsupportedInstructionError(f"its '.{min(rest)}'")
@@ -292,7 +294,8 @@ def _multiply(it: Instruction) -> str:
     d, a, b, c = kinds
     if shape[0] not in _SHAPES.get((a, b), ()):
         raise UnsupportedInstructionError(f"its shape '.{shape[0]}' with '.{a}.{b}'")
-    sums = {"f16": ("f16", "f32"), "f64": ("f64",)}.get(a, ("s32",) if a[-1] == "8" else ("f32",))
+    both = ("f16", "f32")
+    sums = {"f16": both, "e4m3": both, "e5m2": both, "f64": ("f64",)}.get(a, ("s32",) if a[-1] == "8" else ("f32",))
     if d != c or d not in sums or len(it.operands) != 4:
         raise UnsupportedInstructionError(f"its sums '.{d}' and '.{c}'")
     m, k = (int(number) for number in re.findall(r"(?:m|k)(\d+)", shape[0]))
