@@ -10,7 +10,7 @@ from __future__ import annotations
 from ..base import driver_error
 from .gaps import round_up
 from .modules import ModuleLoader
-from .work import Operation
+from .work import Operation, Stream
 
 __all__ = ["ManagedMemory"]
 
@@ -25,8 +25,10 @@ class ManagedMemory:
         """Bytes of every block by address."""
         self.host: ModuleLoader | None = None
         """What closes blocks to the program; without it nothing is noticed."""
-        self.in_use: dict[int, list[Operation]] = {}
-        """The operations that work with a block and for which the program has not waited."""
+        self.in_use: dict[int, dict[Stream, Operation]] = {}
+        """By block the last operation of each stream that works with it and for which the program has not waited."""
+        self._closed: set[int] = set()
+        """The blocks that are closed, unless the program was let in."""
         self._touched: dict[int, int] = {}
         """An address at which the program touched a block too early, by the block's."""
 
@@ -36,19 +38,18 @@ class ManagedMemory:
             for address, nbytes in (*operation.reads, *operation.writes):
                 for start, size in self.sizes.items():
                     if start < address + nbytes and address < start + size:
-                        users = self.in_use.setdefault(start, [])
-                        if operation not in users:
-                            users.append(operation)
+                        self.in_use.setdefault(start, {})[operation.stream] = operation
         self.close()
 
     def close(self) -> None:
         """Close the blocks that kernels work with to the program."""
         for address in self.in_use:
-            self._watch(address, closed=True)
+            if address not in self._closed:
+                self._watch(address, closed=True)
 
     def open(self) -> None:
         """Open all blocks: an operation runs."""
-        for address in self.in_use:
+        for address in list(self._closed):
             self._watch(address, closed=False)
 
     def waited_until(self, time_us: float) -> None:
@@ -58,15 +59,15 @@ class ManagedMemory:
             DriverError: ``CUDA_ERROR_ILLEGAL_ADDRESS``: it touched a block before. The device goes on.
         """
         for address, users in list(self.in_use.items()):
-            self._watch(address, closed=False)
-            left = [operation for operation in users if not operation.done or operation.finished_us > time_us]
+            last = next(reversed(users.values()))
+            left = {stream: it for stream, it in users.items() if not it.done or it.finished_us > time_us}
             if left:
                 self.in_use[address] = left
-                self._watch(address, closed=True)
             else:
+                self._watch(address, closed=False)
                 del self.in_use[address]
             if address in self._touched:
-                raise self._error(address, users[0])
+                raise self._error(address, last)
 
     def forget(self, address: int) -> None:
         """A block is given back."""
@@ -76,7 +77,8 @@ class ManagedMemory:
         self.sizes.pop(address, None)
 
     def _watch(self, address: int, *, closed: bool) -> None:
-        if self.host is not None:
+        if self.host is not None and closed != (address in self._closed):
+            (self._closed.add if closed else self._closed.discard)(address)
             touched = self.host.watch(address, round_up(self.sizes[address], _PAGE), closed=closed)
             if touched:
                 self._touched.setdefault(address, touched)

@@ -106,7 +106,7 @@ class Schedule:
     def run(self, operation: Operation) -> None:
         """Run an operation. Signals wait until it is done, unless it may run again after one."""
         managed = self.managed
-        if managed.in_use:
+        if managed.in_use and operation.body is not None:
             managed.open()
         try:
             if operation.repeatable:
