@@ -79,7 +79,11 @@ class ManagedBuffer:
 
     @property
     def address(self) -> int:
-        """The address, for the program and for kernels."""
+        """The address, for the program and for kernels.
+
+        Raises:
+            CuplugError: the buffer was closed.
+        """
         if self.closed:
             raise CuplugError("this managed buffer was closed; it has no memory any more")
         return self._address
