@@ -211,6 +211,18 @@ class Allocator(ABC):
                     block.streams |= {stream}
             raise
 
+    def release_forgotten(self, stream: int) -> int:
+        """Give back upstream what ``stream`` has left, and nothing else: what ``forget_stream`` has found cached for it
+        and other streams have not taken over. Waits for the work queued on it by then where it must.
+
+        Returns:
+            The bytes given back.
+
+        Raises:
+            DriverError: the device is in a sticky error state.
+        """
+        return self._operate(self._release_all_left, stream)
+
     def statistics(self) -> Statistics:
         """What has been counted up to now, exact to the byte."""
         return self._operate(self._ledger.statistics)
@@ -392,6 +404,9 @@ class Allocator(ABC):
 
     def _forget_stream(self, stream: int) -> None:  # noqa: B027 - optional
         """Fence what is cached for ``stream`` and make it available to other streams. Nothing is by default."""
+
+    def _release_left(self, stream: int) -> None:  # noqa: B027 - optional
+        """Give back upstream what ``stream``, which was forgotten, has left. Nothing by default."""
 
     def _poll(self) -> None:  # noqa: B027 - optional
         """Look whether fences of the strategy's own have passed. Called before each allocation."""
@@ -707,6 +722,14 @@ class Allocator(ABC):
             block.orphan = block.orphan or block.stream == stream
         self._waiting.restart([block for block in self._in_use.values() if block.waiting])
         self._forget_stream(stream)
+
+    def _release_all_left(self, stream: int) -> int:
+        held = self._ledger.reserved
+        self._poll_fences()
+        if any(block.waiting and block.stream == stream for block in self._in_use.values()):
+            self._await_waiting()
+        self._release_left(stream)
+        return held - self._ledger.reserved
 
     def _sorted_segments(self) -> list[Segment]:
         if self._closed is None:

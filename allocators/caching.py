@@ -337,6 +337,11 @@ class CachingAllocator(Allocator):
         self._ownerless = [pool for pool in self._ownerless if pool.segments]
         return released
 
+    def _release_left(self, stream: int) -> None:
+        left = [pool for pool in self._ownerless if pool.stream == stream]
+        self._give_back([segment for pool in left for segment in pool.idle()])
+        self._ownerless = [pool for pool in self._ownerless if pool.segments]
+
     def _give_back(self, segments: list[HeldMemory]) -> int:
         """Wait for the work queued on ``segments``, idle ones, and give them back. Returns their bytes."""
         waited = set()

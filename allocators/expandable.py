@@ -449,6 +449,11 @@ class ExpandableAllocator(Allocator):
         self._drop_empty_ranges(list(self._every_space()))
         return released
 
+    def _release_left(self, stream: int) -> None:
+        left = [space for space in self._ownerless if space.stream == stream]
+        self._give_back_free(left)
+        self._drop_empty_ranges(left)
+
     def _give_back_free(self, spaces: Iterable[Space]) -> int:
         """Give back the free pages of ``spaces``, and return their bytes."""
         leaving = [

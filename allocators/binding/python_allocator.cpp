@@ -479,6 +479,16 @@ PyObject *release_cached(PyObject *object, PyObject *) {
   return conclude(self, answer, operation, answer == CUPLUG_OK ? PyLong_FromUnsignedLongLong(released) : nullptr);
 }
 
+PyObject *release_forgotten(PyObject *object, PyObject *value) {
+  Allocator *self = as_allocator(object);
+  uint64_t stream;
+  if (stream_of(value, &stream) < 0 || check_entry(self) < 0) return nullptr;
+  Operation operation(self);
+  uint64_t released = 0;
+  const int answer = cuplug_release_forgotten(self->core, stream, &released);
+  return conclude(self, answer, operation, answer == CUPLUG_OK ? PyLong_FromUnsignedLongLong(released) : nullptr);
+}
+
 PyObject *forget_stream(PyObject *object, PyObject *value) {
   Allocator *self = as_allocator(object);
   uint64_t stream;
@@ -949,6 +959,8 @@ PyMethodDef methods[] = {
     {"record_stream", record_stream, METH_VARARGS, "record_stream($self, block, stream, /)\n--\n\nSee Allocator.record_stream."},
     {"release_cached", release_cached, METH_NOARGS, "release_cached($self)\n--\n\nSee Allocator.release_cached."},
     {"forget_stream", forget_stream, METH_O, "forget_stream($self, stream, /)\n--\n\nSee Allocator.forget_stream."},
+    {"release_forgotten", release_forgotten, METH_O,
+     "release_forgotten($self, stream, /)\n--\n\nSee Allocator.release_forgotten."},
     {"reset_peaks", reset_peaks, METH_NOARGS, "reset_peaks($self)\n--\n\nSee Allocator.reset_peaks."},
     {"reset_accumulated", reset_accumulated, METH_NOARGS, "reset_accumulated($self)\n--\n\nSee Allocator.reset_accumulated."},
     {"close", close_allocator, METH_NOARGS, "close($self)\n--\n\nSee Allocator.close."},

@@ -211,6 +211,21 @@ int Allocator::forget_stream(uint64_t stream) {
   return operate([&] { forget_everywhere(stream); });
 }
 
+int Allocator::release_forgotten(uint64_t stream, uint64_t *released) {
+  return operate([&] {
+    check_open();
+    uint64_t held = ledger_.reserved();
+    poll_fences();
+    for (const Block *block : in_use())
+      if (block->waiting && block->stream == stream) {
+        await_waiting();
+        break;
+      }
+    release_left(stream);
+    *released = held - ledger_.reserved();
+  });
+}
+
 int Allocator::close() {
   return operate([&] { close_down(); });
 }

@@ -59,6 +59,7 @@ class Allocator : public cuplug_allocator {
   Block *find(uint64_t address);
   int release_cached(uint64_t *released);
   int forget_stream(uint64_t stream);
+  int release_forgotten(uint64_t stream, uint64_t *released);
   int close();
   void abandon();
   int statistics(cuplug_statistics *statistics);
@@ -102,6 +103,8 @@ class Allocator : public cuplug_allocator {
   virtual uint64_t rounded(uint64_t nbytes) const { return round_up(nbytes); }
   /* Fence what is cached for `stream` and make it available to others. */
   virtual void forget(uint64_t stream) = 0;
+  /* Give back what `stream`, which was forgotten, has left. */
+  virtual void release_left(uint64_t) {}
   /* Whether it can put tagged memory to sleep; then it has the next six. */
   virtual bool can_sleep() const { return false; }
   /* Put what is tagged so to sleep, and return the bytes given back; 0 if it sleeps already. */

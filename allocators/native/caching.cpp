@@ -283,11 +283,23 @@ bool CachingAllocator::exchange(uint64_t nbytes, bool needed) {
 
 uint64_t CachingAllocator::release_unused() {
   uint64_t released = give_back(idle());
+  drop_empty_pools();
+  return released;
+}
+
+void CachingAllocator::release_left(uint64_t stream) {
+  std::vector<Block *> pieces;
+  for (const Pool *pool : ownerless_)
+    if (pool->stream == stream) pool->idle(pieces);
+  give_back(pieces);
+  drop_empty_pools();
+}
+
+void CachingAllocator::drop_empty_pools() {
   auto left =
       std::stable_partition(ownerless_.begin(), ownerless_.end(), [](Pool *pool) { return pool->has_segments(); });
   std::for_each(left, ownerless_.end(), [](Pool *pool) { delete pool; });
   ownerless_.erase(left, ownerless_.end());
-  return released;
 }
 
 /* Wait for the work queued on `pieces`, which are segments as a whole, and give them back. Returns their bytes. */

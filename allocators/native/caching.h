@@ -50,6 +50,7 @@ class CachingAllocator final : public Allocator {
   Block *take_at(uint64_t address, uint64_t nbytes, uint64_t stream) override;
   void put(Block *block) override;
   uint64_t release_unused() override;
+  void release_left(uint64_t stream) override;
   void map_segments(std::vector<cuplug_segment> &segments, std::vector<cuplug_piece> &pieces) override;
   uint64_t rounded(uint64_t nbytes) const override;
   void forget(uint64_t stream) override;
@@ -83,6 +84,7 @@ class CachingAllocator final : public Allocator {
   bool any_idle() const;
   std::vector<Block *> idle() const;
   uint64_t give_back(const std::vector<Block *> &pieces);
+  void drop_empty_pools(); /* of streams that have been destroyed */
   void drop_pool(Pool *pool);
   template <class Work>
   void each_pool(Work work) const {

@@ -154,11 +154,15 @@ int cuplug_get_live_blocks(cuplug_allocator *, cuplug_block **blocks, size_t mos
 /* --- the whole */
 int cuplug_release_cached(cuplug_allocator *, uint64_t *released);
 int cuplug_forget_stream(cuplug_allocator *, uint64_t stream);
+/* Give back what a stream that was forgotten has left, and nothing else. */
+int cuplug_release_forgotten(cuplug_allocator *, uint64_t stream, uint64_t *released);
 int cuplug_allocator_close(cuplug_allocator *);
 void cuplug_allocator_abandon(cuplug_allocator *); /* no call upstream from here on; safe in a forked child */
 
 enum { CUPLUG_OPEN = 0, CUPLUG_WAS_CLOSED = 1, CUPLUG_WAS_ABANDONED = 2 };
 int cuplug_allocator_state(const cuplug_allocator *);
+/* Whether its segments are ranges of addresses with pages behind them, as those of "expandable" and "planned". */
+int cuplug_allocator_has_pages(const cuplug_allocator *);
 /* Whether the calling thread is inside an operation of the allocator: in a call upstream. */
 int cuplug_allocator_is_inside(const cuplug_allocator *);
 

@@ -426,6 +426,15 @@ uint64_t ExpandableAllocator::release_unused() {
   return total;
 }
 
+void ExpandableAllocator::release_left(uint64_t stream) {
+  pages_.begin();
+  std::vector<Space *> left;
+  for (const auto &space : ownerless_)
+    if (space->stream == stream) left.push_back(space.get());
+  give_back_free(left);
+  drop_empty_ranges(left);
+}
+
 /* Give back the free pages of `spaces`, and return their bytes. */
 uint64_t ExpandableAllocator::give_back_free(const std::vector<Space *> &spaces) {
   std::vector<Source> leaving = every_free_page(spaces);

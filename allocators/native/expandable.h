@@ -38,6 +38,7 @@ class ExpandableAllocator : public Allocator {
   void put(Block *block) override;
   uint64_t rounded(uint64_t nbytes) const override { return rounded_to_steps(nbytes, steps_); }
   uint64_t release_unused() override;
+  void release_left(uint64_t stream) override;
   void release_all() override;
   void map_segments(std::vector<cuplug_segment> &segments, std::vector<cuplug_piece> &pieces) override;
   void forget(uint64_t stream) override;

@@ -133,6 +133,10 @@ EXPORT int cuplug_forget_stream(cuplug_allocator *allocator, uint64_t stream) {
   return given([&] { return core(allocator).forget_stream(stream); }, allocator);
 }
 
+EXPORT int cuplug_release_forgotten(cuplug_allocator *allocator, uint64_t stream, uint64_t *released) {
+  return given([&] { return core(allocator).release_forgotten(stream, released); }, allocator, released);
+}
+
 EXPORT uint64_t cuplug_set_memory_tag(uint64_t tag) {
   uint64_t before = cuplug::memory_tag;
   cuplug::memory_tag = tag;
@@ -158,6 +162,7 @@ EXPORT int cuplug_allocator_close(cuplug_allocator *allocator) {
 }
 EXPORT void cuplug_allocator_abandon(cuplug_allocator *allocator) { core(allocator).abandon(); }
 EXPORT int cuplug_allocator_state(const cuplug_allocator *allocator) { return core(allocator).state(); }
+EXPORT int cuplug_allocator_has_pages(const cuplug_allocator *allocator) { return core(allocator).can_sleep(); }
 EXPORT int cuplug_allocator_is_inside(const cuplug_allocator *allocator) { return core(allocator).is_mine(); }
 
 EXPORT void cuplug_get_shortage(cuplug_shortage *shortage) { *shortage = cuplug::last_shortage(); }

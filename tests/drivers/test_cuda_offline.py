@@ -32,9 +32,9 @@ def test_without_pycuda_the_error_says_what_to_install(monkeypatch: pytest.Monke
     with pytest.raises(DriverError, match=r"PyCUDA cannot be imported.*cuplug\[cuda\].*driver=\"sim\"") as caught:
         CudaDriver()
     assert caught.value.name == "CUDA_ERROR_NOT_INITIALIZED"
-    availability._has_pycuda.cache_clear()
+    availability.has_pycuda.cache_clear()
     assert not is_available()
-    availability._has_pycuda.cache_clear()
+    availability.has_pycuda.cache_clear()
 
 
 @pytest.mark.parametrize(

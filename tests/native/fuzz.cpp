@@ -352,6 +352,8 @@ class Program {
       cuplug_record_stream(allocator_, live_[random_() % live_.size()].block, stream, 0);
     } else if (draw < 92) {
       cuplug_forget_stream(allocator_, stream);
+      uint64_t released;
+      if (random_() % 2 == 0) cuplug_release_forgotten(allocator_, stream, &released);
     } else if (draw < 93) {
       uint64_t released;
       cuplug_release_cached(allocator_, &released);

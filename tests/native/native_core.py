@@ -268,6 +268,11 @@ class Core:
     def forget_stream(self, stream: int) -> None:
         self._call("cuplug_forget_stream", _U64(stream))
 
+    def release_forgotten(self, stream: int) -> int:
+        released = _U64()
+        self._call("cuplug_release_forgotten", _U64(stream), ctypes.byref(released))
+        return released.value
+
     def release_cached(self) -> int:
         released = _U64()
         self._call("cuplug_release_cached", ctypes.byref(released))

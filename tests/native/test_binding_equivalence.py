@@ -111,7 +111,10 @@ def test_interrupts_in_calls_upstream_lose_nothing(strategy: str) -> None:
                 elif draw < 0.9:
                     allocator.record_stream(chance.choice(live), chance.choice(STREAMS))
                 elif draw < 0.95:
-                    allocator.forget_stream(chance.choice(STREAMS))
+                    stream = chance.choice(STREAMS)
+                    allocator.forget_stream(stream)
+                    if draw > 0.93:
+                        allocator.release_forgotten(stream)
                 else:
                     allocator.release_cached()
             except (KeyboardInterrupt, OutOfMemoryError) as error:

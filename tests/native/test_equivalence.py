@@ -201,8 +201,8 @@ class Pair:
             assert self.sides[1].events() == self.sides[0].events()
         return None if outcomes[0][0] is not None else (outcomes[0][1], outcomes[1][1])
 
-    def same(self, name: str) -> None:
-        found = self.do(name)
+    def same(self, name: str, *args: Any) -> None:
+        found = self.do(name, *args)
         assert found is None or found[1] == found[0]
 
 
@@ -246,8 +246,10 @@ class History:
             elif draw < 0.9 and self.blocks:
                 python, native, _ = chance.choice(self.blocks)
                 pair.do("record_stream", (python, native), chance.choice(STREAMS))
-            elif draw < 0.92:
+            elif draw < 0.915:
                 pair.do("forget_stream", chance.choice(STREAMS))
+            elif draw < 0.92:
+                pair.same("release_forgotten", chance.choice(STREAMS))
             elif draw < 0.93:
                 pair.same("release_cached")
             elif draw < 0.95:

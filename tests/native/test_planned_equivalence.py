@@ -113,8 +113,10 @@ class Following:
             pair.do("record_stream", chance.choice(self.live), chance.choice([*STREAMS, 9]))
         elif draw < 0.8:
             pair.same("release_cached")
-        elif draw < 0.87:
+        elif draw < 0.86:
             pair.do("forget_stream", chance.choice(STREAMS))
+        elif draw < 0.88:
+            pair.same("release_forgotten", chance.choice(STREAMS))
         elif draw < 0.94:
             pair.do("set_memory_limit", chance.choice([None, 32 * MIB]))
         else:

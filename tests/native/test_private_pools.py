@@ -53,6 +53,31 @@ def test_what_a_private_pool_holds_is_given_back_only_when_it_ends(allocator: Al
     assert reserved(allocator) == 0
 
 
+def test_a_pool_that_ended_gives_back_its_own_memory_and_nothing_else(allocator: Allocator) -> None:
+    cached = [allocator.allocate(8 * MIB, stream=7) for _ in range(2)]
+    for block in cached:
+        allocator.free(block)
+    before = reserved(allocator)
+    in_pool, kept = (allocator.allocate(8 * MIB, stream=POOL) for _ in range(2))
+    allocator.free(in_pool)
+    with_pool = reserved(allocator)
+    assert allocator.release_forgotten(POOL) == 0  # it has not ended
+    allocator.forget_stream(POOL)
+    released = allocator.release_forgotten(POOL)
+    assert released == with_pool - reserved(allocator) == 8 * MIB
+    allocator.free(kept)
+    assert allocator.release_forgotten(POOL) == 8 * MIB
+    assert reserved(allocator) == before
+
+
+def test_a_pool_that_ended_waits_for_streams_that_use_its_memory(allocator: Allocator) -> None:
+    block = allocator.allocate(8 * MIB, stream=POOL)
+    allocator.record_stream(block, 9)
+    allocator.free(block)
+    allocator.forget_stream(POOL)
+    assert allocator.release_forgotten(POOL) == 8 * MIB
+
+
 def test_a_freed_block_of_a_private_pool_serves_the_pool_and_nobody_else(allocator: Allocator) -> None:
     block = allocator.allocate(8 * MIB, stream=POOL)
     address = block.address

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from .api import LIBRARY
 
-__all__ = ["is_available"]
+__all__ = ["has_pycuda", "is_available"]
 
 _NVML = "nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1"
 _ASK_CUDA = f"""
@@ -27,7 +27,7 @@ sys.exit(cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)) or count.v
 
 def is_available() -> bool:
     """Whether PyCUDA imports and at least one device is visible. Does not initialise CUDA, and never raises."""
-    return _has_device(os.environ.get("CUDA_VISIBLE_DEVICES")) and _has_pycuda()
+    return _has_device(os.environ.get("CUDA_VISIBLE_DEVICES")) and has_pycuda()
 
 
 @lru_cache
@@ -78,7 +78,8 @@ def _has_device_by_process() -> bool:
 
 
 @lru_cache
-def _has_pycuda() -> bool:
+def has_pycuda() -> bool:
+    """Whether PyCUDA imports, which does not initialise CUDA."""
     try:
         import pycuda.driver  # noqa: F401
     except Exception:  # a PyCUDA that was built for another CUDA fails in several ways

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import fcntl
 import os
+import platform
 import shlex
 import shutil
 import subprocess
 import sys
 import sysconfig
 import tempfile
+import warnings
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
 from ....allocators.errors import CompileError, CuplugError
 from ....allocators.native import get_include
-from ...kernels.compile.compile_cache import Entry, content_key, default_cache
+from ...kernels.compile.compile_cache import Entry, content_key, default_cache, make_folders
 from ..installations import import_library
 
-__all__ = ["OLDEST", "bridge_library", "compile_bridge", "compile_sources"]
+__all__ = ["OLDEST", "bridge_key", "bridge_library", "compile_bridge", "compile_sources", "one_at_a_time"]
 
-OLDEST = (2, 11)
+OLDEST = (2, 8)
 """The oldest PyTorch that the bridge is written for."""
 _SOURCES = Path(__file__).parent / "bridge"
 _FLAGS = ["-O2", "-g0", "-fPIC", "-fvisibility=hidden", "-pthread"]
@@ -40,9 +45,42 @@ def bridge_library() -> ctypes.CDLL:
     """
     if not _loaded:
         torch = import_library("torch", "PyTorch", "torch")
-        content = default_cache().get_or_make(_key(torch), lambda: Entry(compile_bridge(torch))).payload
+        with one_at_a_time():  # of many processes that start at once, one compiles
+            content = default_cache().get_or_make(bridge_key(torch), lambda: Entry(compile_bridge(torch))).payload
         _loaded.append(_load(content))
     return _loaded[0]
+
+
+@contextlib.contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Wait for the other processes of the user that make or try a bridge, and keep further ones waiting.
+
+    Where the cache cannot be written, each process does by itself, and one warning says so.
+    """
+    directory = default_cache().directory
+    try:
+        make_folders(directory)
+        lock = os.open(directory / "bridge.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        _warn_unwritable(directory, error.strerror or str(error))
+        yield
+        return
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(lock, fcntl.LOCK_EX)  # ends with the process, whatever ends that
+        yield
+    finally:
+        os.close(lock)
+
+
+@cache
+def _warn_unwritable(directory: Path, why: str) -> None:
+    warnings.warn(
+        f"the bridge to PyTorch is made anew in every process, which takes some ten seconds: {directory} cannot be "
+        f"written ({why}). Name another folder in CUPLUG_CACHE_DIR",
+        RuntimeWarning,
+        stacklevel=4,
+    )
 
 
 def compile_bridge(torch: ModuleType) -> bytes:
@@ -93,12 +131,14 @@ def _load(content: bytes) -> ctypes.CDLL:
         raise CuplugError(f"the bridge to PyTorch cannot be loaded: {error}") from None
 
 
-def _key(torch: ModuleType) -> str:
+def bridge_key(torch: ModuleType) -> str:
+    """The cache's key of the bridge for ``torch``: everything that it depends on."""
+    machine = [sys.platform, platform.machine(), "-".join(platform.libc_ver())]  # a home may be shared by several
     sources = [*sorted(_SOURCES.iterdir()), Path(get_include()) / "cuplug_allocator.h"]
     return content_key(
         "bridge to PyTorch",
         [f"{source.name}\n{source.read_text()}" for source in sources if source.is_file()],
-        [torch.__version__, str(torch.version.git_version), str(torch.version.cuda), sys.platform],
+        [torch.__version__, str(torch.version.git_version), str(torch.version.cuda), *machine],
         [*_compiler(), _standard(torch), *_FLAGS, *_LIBRARIES],
     )
 
@@ -110,7 +150,7 @@ def _version(torch: ModuleType) -> tuple[int, int]:
 
 def _standard(torch: ModuleType) -> str:
     """The C++ that the headers of this PyTorch are written in: 2.14's need C++20."""
-    return "-std=c++17" if _version(torch) == OLDEST else "-std=c++20"
+    return "-std=c++17" if _version(torch) < (2, 12) else "-std=c++20"
 
 
 def _compiler() -> list[str]:

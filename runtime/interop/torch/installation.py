@@ -5,20 +5,25 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import warnings
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ....allocators.errors import CuplugError
 from ....allocators.native import is_available, why_not
+from ...drivers.cuda.availability import has_pycuda
+from ...drivers.forking import in_forked_child
 from ...machine.process import leave_open
 from ...machine.settings import AllocatorChoice
 from ...memory.native_functions import allocator_handle
 from ..installations import check_new, import_library, note_installed, runtime_for
+from .alloc_conf import follow
 
 if TYPE_CHECKING:
     from ...machine.runtime import Runtime
+    from .self_test import Verdict
 
-__all__ = ["VARIABLE", "check", "install", "is_installed"]
+__all__ = ["VARIABLE", "check", "install", "is_installed", "try_out"]
 
 VARIABLE = "CUPLUG_TORCH"
 """The environment variable that names the allocator to put under PyTorch in any program, without a change to it."""
@@ -59,7 +64,10 @@ def install(allocator: AllocatorChoice | None = None) -> None:
     """Put PyTorch on cuplug's memory, for the rest of the process.
 
     The first time for a version of PyTorch, this compiles the bridge to it, which takes some ten seconds and needs a
-    C++ compiler. No device is touched: cuplug's runtime starts with PyTorch's first CUDA memory.
+    C++ compiler; and it tries the bridge in a child process, which takes about two. Where PyTorch does not do there
+    what it has to, its own allocator stays, and a warning says why. Else no device is touched: cuplug's runtime starts
+    with PyTorch's first CUDA memory. What ``PYTORCH_CUDA_ALLOC_CONF`` says is followed as far as the allocator can; one
+    warning names the rest.
 
     Args:
         allocator: ``expandable`` or ``caching``, with options as everywhere (``caching:memory_limit=8GiB``). By default
@@ -70,11 +78,47 @@ def install(allocator: AllocatorChoice | None = None) -> None:
         UnknownAllocatorError: no plugin contributes the allocator.
     """
     check()
-    choice = _check_choice(allocator)
-    _put_under(lambda device: _handle(device, choice))
-    import torch
+    choice, idle = _check_choice(allocator), ""
+    if isinstance(choice, str):
+        choice, idle = follow(choice, os.environ)
+        choice = _check_choice(choice)
+    verdict = try_out("caching" if str(choice).partition(":")[0] == "caching" else "expandable")
+    if verdict.state == "failed":
+        _warn(
+            "PyTorch keeps its own allocator, since it does not run on cuplug's memory here: "
+            f"{verdict.text}. To try again: cuplug-trace doctor --torch"
+        )
+        return
+    if idle:
+        _warn(idle)
+    if has_pycuda() or not isinstance(choice, str):
+        _put_under(lambda device: _handle(device, choice), followed=True)
+        import torch
 
-    torch.cuda._lazy_call(lambda: _start(torch._C._cuda_getDevice(), choice))
+        torch.cuda._lazy_call(lambda: _start(torch._C._cuda_getDevice(), choice))
+    else:
+        if os.environ.get("CUPLUG_TRACE"):
+            _warn("no trace is written, which needs PyCUDA: pip install 'cuplug[cuda]'")
+        _put_under(lambda device: core_handle(device, choice), followed=True)
+
+
+def try_out(strategy: str, *, again: bool = False) -> Verdict:
+    """Whether PyTorch runs here on cuplug's allocator ``strategy``, ``caching`` or ``expandable``: what is known of it,
+    or what a child process finds out, in about two seconds.
+
+    Args:
+        strategy: the allocator, without options.
+        again: whether to find out although it is known.
+
+    Raises:
+        CuplugError: as ``check``; or the bridge does not compile for this PyTorch.
+    """
+    from .compilation import bridge_library
+    from .self_test import self_test
+
+    torch = import_library("torch", "PyTorch", "torch")
+    bridge_library()
+    return self_test(torch, strategy, lambda name: _put_under(lambda device: core_handle(device, name)), again=again)
 
 
 def _check_choice(allocator: AllocatorChoice | None) -> AllocatorChoice | None:
@@ -92,9 +136,16 @@ def _check_choice(allocator: AllocatorChoice | None) -> AllocatorChoice | None:
     return allocator
 
 
-def _put_under(find: Any) -> None:
-    """Put a bridge in place that asks ``find`` for the handle of a device's allocator, once for each device."""
+def _put_under(find: Any, *, followed: bool = False) -> None:
+    """Put a bridge in place that asks ``find`` for the handle of a device's allocator, once for each device.
+
+    ``followed``: whether that was made as PyTorch's settings say. Else a warning names those without effect.
+    """
     global _library, _find
+    if not followed:
+        idle = follow(None, os.environ)[1]
+        if idle:
+            _warn(idle)
     from ....allocators import _native
     from .compilation import bridge_library
 
@@ -143,6 +194,30 @@ def _outlive(runtime: Runtime) -> None:
     if recorder is not None:
         atexit.register(recorder.close)
         atexit.register(recorder.closing)
+
+
+_core_allocators: dict[tuple[int, str], Any] = {}
+
+
+def core_handle(device: int, selection: str) -> int:
+    """The handle of an allocator of the core's own for a device, which lives as long as the process."""
+    from .core_memory import make_core_allocator
+
+    key = device, selection
+    if key not in _core_allocators:
+        _core_allocators[key] = make_core_allocator(selection, device)
+    handle: int = _core_allocators[key]._core_handle()
+    return handle
+
+
+@in_forked_child
+def _abandon_core_allocators() -> None:
+    for allocator in _core_allocators.values():
+        allocator.abandon("the process was forked after PyTorch had taken CUDA memory, and the child cannot use it")
+
+
+def _warn(text: str) -> None:
+    warnings.warn_explicit(f"cuplug: {text}", RuntimeWarning, "cuplug", 0)  # one line, whoever calls
 
 
 def _check_new() -> None:

@@ -30,7 +30,7 @@ from pathlib import Path
 from ....allocators.errors import CuplugError
 from ....allocators.sizes import parse_size
 
-__all__ = ["Cache", "Entry", "content_key", "decode", "default_cache", "dependencies_of", "encode"]
+__all__ = ["Cache", "Entry", "content_key", "decode", "default_cache", "dependencies_of", "encode", "make_folders"]
 
 _MAGIC = b"cuplugC1"
 _DIGEST = 32
@@ -121,7 +121,7 @@ class Cache:
         opened: list[int] = []
         try:
             if make:
-                _make_folders(self.directory)
+                make_folders(self.directory)
             opened.append(os.open(self.directory, _FOLDER))
             _require_own(os.fstat(opened[0]), self.directory)
             if make:
@@ -199,7 +199,7 @@ def _open_inside(folder: int, name: str, flags: int) -> int:
     return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600, dir_fd=folder)
 
 
-def _make_folders(path: Path) -> None:
+def make_folders(path: Path) -> None:
     """Make a folder, and those above it that are missing, for the user alone."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     for folder in reversed(missing):

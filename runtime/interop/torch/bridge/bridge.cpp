@@ -132,6 +132,7 @@ class Bridge final : public VersionedAllocator {
     }
     for (AnnotationEntry &entry : info.external_annotations) entry.time_.t_ = to_microseconds(entry.time_.approx_t_);
     info.config_metadata = configuration();
+    if (initialized()) info.config_metadata.expandable_segments = at(current_device()).is_expandable();
     return info;
   }
   bool isHistoryEnabled() override { return at(current_device()).history.enabled(); }

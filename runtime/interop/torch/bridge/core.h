@@ -13,8 +13,8 @@ namespace cuplug_torch {
 #define CUPLUG_TORCH_FUNCTIONS(DO)                                                                                    \
   DO(allocate) DO(allocate_at) DO(free) DO(record_stream) DO(find_block) DO(block_address) DO(block_nbytes)             \
   DO(block_requested) DO(block_stream) DO(block_set_user) DO(block_user) DO(get_live_blocks) DO(release_cached)         \
-  DO(forget_stream) DO(get_shortage) DO(get_statistics) DO(reset_peaks) DO(reset_accumulated) DO(get_segments)          \
-  DO(map_free) DO(allocator_state) DO(listen) DO(cuda_capture) DO(cuda_last_result) DO(allocator_set_memory_limit) \
+  DO(forget_stream) DO(release_forgotten) DO(get_shortage) DO(get_statistics) DO(reset_peaks) DO(reset_accumulated) DO(get_segments)          \
+  DO(map_free) DO(allocator_state) DO(allocator_has_pages) DO(listen) DO(cuda_capture) DO(cuda_last_result) DO(allocator_set_memory_limit) \
   DO(cuda_admit_peer)
 
 struct Core {

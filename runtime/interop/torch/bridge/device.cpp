@@ -226,11 +226,13 @@ void Device::observe_shortages(OutOfMemoryObserver observer) {
 void Device::release_cached(const MempoolId_t &id) {
   cuplug_allocator *used = if_used();
   if (used == nullptr) return;
-  if (id != MempoolId_t{0, 0} && pools.exists(id)) return; /* what a pool holds stays until it ends */
-  uint64_t released = 0;
   Now now(history.gather(RecordContext::ALL)); /* for the segments that go */
-  int answer = core_.release_cached(used, &released);
-  if (answer != CUPLUG_OK && answer != CUPLUG_CLOSED && !is_capturing_refused(answer)) fail(answer, 0);
+  auto check = [&](int answer) {
+    if (answer != CUPLUG_OK && answer != CUPLUG_CLOSED && !is_capturing_refused(answer)) fail(answer, 0);
+  };
+  uint64_t released = 0;
+  if (id == MempoolId_t{0, 0}) return check(core_.release_cached(used, &released));
+  for (uint64_t key : pools.left_by(id)) check(core_.release_forgotten(used, key, &released)); /* while it is there, all stays */
 }
 
 void Device::set_fraction(double fraction) {
@@ -327,7 +329,7 @@ std::vector<SegmentInfo> Device::segments(const MempoolId_t &id) {
     info.device = index_;
     info.address = segment.address;
     info.total_size = segment.nbytes;
-    info.stream = pointer_to(without_pool(segment.stream));
+    info.stream = recorded_stream(without_pool(segment.stream));
     info.is_large = segment.is_small == 0;
     info.is_expandable = segment.is_expandable != 0;
     info.owner_private_pool_id = owner;

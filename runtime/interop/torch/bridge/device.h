@@ -73,6 +73,9 @@ class Device {
   bool record_stream(void *address, cudaStream_t stream);
   void release_cached(const MempoolId_t &id);
 
+  /* Whether memory here is ranges of addresses with pages behind them, which grow: PyTorch's "expandable segments". */
+  bool is_expandable() { return core_.allocator_has_pages(allocator()) != 0; }
+
   double fraction() const { return fraction_; }
   void set_fraction(double fraction);
   size_t largest_free();
@@ -119,7 +122,7 @@ class Device {
   const FindHandle find_;
   const DeviceIndex index_;
   std::atomic<cuplug_allocator *> allocator_{nullptr};
-  std::atomic<double> fraction_{1.0};
+  std::atomic<double> fraction_{configured_fraction()};
   std::atomic<int64_t> other_shortages_{0}; /* that the core does not know of, since the latest reset */
   std::mutex mutex_; /* of the following */
   std::vector<OutOfMemoryObserver> observers_;

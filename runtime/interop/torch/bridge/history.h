@@ -124,9 +124,9 @@ class History {
     MempoolId_t pool = pools_.id_of(stream);
     std::lock_guard<std::mutex> guard(mutex_);
     bool keeps_stack = level_.load(std::memory_order_relaxed) >= RecordContext::ALLOC;
-    TraceEntry entry(action, device_, address, nbytes, reinterpret_cast<void *>(without_pool(stream)), pool,
-                     c10::getApproximateTime(), keeps_stack ? Now::current() : nullptr,
-                     compile_contexts().empty() ? "" : compile_contexts().back(), metadata_);
+    TraceEntry entry = make_entry(action, device_, address, nbytes, without_pool(stream), pool,
+                                  keeps_stack ? Now::current() : nullptr,
+                                  compile_contexts().empty() ? "" : compile_contexts().back(), metadata_);
     for (const AllocatorTraceTracker &tracker : trackers_) tracker(entry);
     if (!enabled() || skipped_.count(name_of(action)) != 0) return;
     if (entries_.size() == most_) entries_.pop_front();

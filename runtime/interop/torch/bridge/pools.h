@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -62,7 +63,8 @@ class Pools {
     core.cuda_capture(-1);
   }
 
-  /* Drop one use. With the last one the pool ends: answers the core's streams that are to be forgotten. */
+  /* Drop one use. With the last one the pool ends: answers the core's streams that are to be forgotten. They are kept
+   * for `left_by`, as long as not many others end. */
   std::vector<uint64_t> release(const MempoolId_t &id) {
     std::lock_guard<std::mutex> guard(mutex_);
     auto found = pools_.find(id);
@@ -71,6 +73,18 @@ class Pools {
     std::vector<uint64_t> keys(found->second.keys.begin(), found->second.keys.end());
     ids_.erase(found->second.number);
     pools_.erase(found);
+    if (ended_.size() == MOST_ENDED) ended_.pop_front();
+    ended_.emplace_back(id, keys);
+    return keys;
+  }
+
+  /* The core's streams of a pool that has ended, which its memory still goes by: asked for once, right after. */
+  std::vector<uint64_t> left_by(const MempoolId_t &id) {
+    std::lock_guard<std::mutex> guard(mutex_);
+    auto found = std::find_if(ended_.rbegin(), ended_.rend(), [&](const auto &one) { return one.first == id; });
+    if (found == ended_.rend()) return {};
+    std::vector<uint64_t> keys = std::move(found->second);
+    ended_.erase(std::next(found).base());
     return keys;
   }
 
@@ -79,11 +93,6 @@ class Pools {
     auto found = pools_.find(id);
     TORCH_CHECK(found != pools_.end(), "cuplug: there is no such private pool");
     return found->second.uses;
-  }
-
-  bool exists(const MempoolId_t &id) {
-    std::lock_guard<std::mutex> guard(mutex_);
-    return pools_.count(id) != 0;
   }
 
   /* The pool's number in the core's streams; 0 where there is no such pool. */
@@ -125,6 +134,8 @@ class Pools {
     std::set<uint64_t> keys; /* the core's streams that have allocated in it */
   };
 
+  static constexpr size_t MOST_ENDED = 64; /* more than threads that destroy pools at one time */
+
   static uint64_t key_in(Pool &pool, cudaStream_t stream) {
     uint64_t key = pool.number << CUPLUG_STREAM_BITS | number_of_stream(stream);
     pool.keys.insert(key);
@@ -151,6 +162,7 @@ class Pools {
   std::map<MempoolId_t, Pool> pools_;
   std::map<uint64_t, MempoolId_t> ids_; /* by number */
   std::vector<std::pair<MempoolId_t, Filter>> underway_;
+  std::deque<std::pair<MempoolId_t, std::vector<uint64_t>>> ended_; /* the latest, and which streams had allocated */
   std::atomic<int> underway_count_{0};
   uint64_t latest_ = 0;
 };

@@ -6,8 +6,8 @@
 
 #define CUPLUG_TORCH_VERSION (TORCH_VERSION_MAJOR * 100 + TORCH_VERSION_MINOR)
 
-#if CUPLUG_TORCH_VERSION < 211
-#error "cuplug's bridge needs PyTorch 2.11 or later"
+#if CUPLUG_TORCH_VERSION < 208
+#error "cuplug's bridge needs PyTorch 2.8 or later"
 #endif
 
 #include <c10/core/Allocator.h>
@@ -23,19 +23,17 @@
 
 namespace cuplug_torch {
 
+#if CUPLUG_TORCH_VERSION >= 211
+namespace records = c10::CachingDeviceAllocator; /* where the types of histories and snapshots live */
+#else
+namespace records = c10::cuda::CUDACachingAllocator;
+#endif
+
 using c10::DataPtr;
 using c10::DeviceIndex;
-using c10::MempoolId_t;
 using c10::CachingAllocator::Stat;
 using c10::CachingAllocator::StatArray;
-using c10::CachingDeviceAllocator::AllocatorTraceTracker;
-using c10::CachingDeviceAllocator::AnnotationEntry;
-using c10::CachingDeviceAllocator::BlockInfo;
-using c10::CachingDeviceAllocator::CreateContextFn;
 using c10::CachingDeviceAllocator::DeviceStats;
-using c10::CachingDeviceAllocator::RecordContext;
-using c10::CachingDeviceAllocator::SegmentInfo;
-using c10::CachingDeviceAllocator::TraceEntry;
 using c10::cuda::CUDACachingAllocator::AllocatorConfigInfo;
 using c10::cuda::CUDACachingAllocator::AllocatorState;
 using c10::cuda::CUDACachingAllocator::CheckpointDelta;
@@ -43,15 +41,78 @@ using c10::cuda::CUDACachingAllocator::CUDAAllocator;
 using c10::cuda::CUDACachingAllocator::OutOfMemoryObserver;
 using c10::cuda::CUDACachingAllocator::ShareableHandle;
 using c10::cuda::CUDACachingAllocator::SnapshotInfo;
-using c10::cuda::CUDACachingAllocator::StreamSegmentSize;
+using records::AllocatorTraceTracker;
+using records::AnnotationEntry;
+using records::BlockInfo;
+using records::CreateContextFn;
+using records::RecordContext;
+using records::SegmentInfo;
+using records::TraceEntry;
 using Context = std::shared_ptr<c10::GatheredContext>; /* a call stack, in PyTorch's keeping */
+
+#if CUPLUG_TORCH_VERSION >= 209
+using c10::MempoolId_t;
+#else
+using c10::cuda::MempoolId_t;
+#endif
+
+#if CUPLUG_TORCH_VERSION >= 210
+using c10::cuda::CUDACachingAllocator::StreamSegmentSize;
+#else
+struct StreamSegmentSize { /* as from 2.10 on; nobody asks for it before */
+  StreamSegmentSize(cudaStream_t, bool, size_t) {}
+};
+#endif
+
+/* A stream as it stands in records. */
+inline decltype(SegmentInfo::stream) recorded_stream(uint64_t stream) {
+  return reinterpret_cast<decltype(SegmentInfo::stream)>(stream);
+}
+
+/* What else an entry of a history tells, in the versions that keep it. */
+inline TraceEntry make_entry(TraceEntry::Action action, DeviceIndex device, uint64_t address, uint64_t nbytes,
+                             uint64_t stream, const MempoolId_t &pool, Context context,
+                             const std::string &compile_context, [[maybe_unused]] const std::string &metadata) {
+  return TraceEntry(action, device, address, nbytes, recorded_stream(stream), pool, c10::getApproximateTime(),
+                    std::move(context), compile_context
+#if CUPLUG_TORCH_VERSION >= 210
+                    ,
+                    metadata
+#endif
+  );
+}
 
 /* PyTorch's interface, without what only some versions of it have. */
 class VersionedAllocator : public CUDAAllocator {
-#if CUPLUG_TORCH_VERSION >= 212
  public:
+#if CUPLUG_TORCH_VERSION >= 212
   /* Told of requests that PyTorch's own allocator refuses before it asks the driver. Nothing is refused so here. */
   void attachOomRejectionObserver(c10::cuda::CUDACachingAllocator::OomRejectionObserver) override {}
+#endif
+
+/* In the newer form, and in the form of older versions by way of it. */
+#if CUPLUG_TORCH_VERSION < 211
+  virtual SnapshotInfo snapshot(MempoolId_t pool, bool include_traces) = 0;
+  virtual void recordHistory(bool enabled, CreateContextFn recorder, size_t most, RecordContext when, bool clear,
+                             const std::vector<std::string> &skipped) = 0;
+  virtual void createOrIncrefPool(DeviceIndex index, MempoolId_t id, std::shared_ptr<CUDAAllocator> allocator) = 0;
+  virtual void setUseOnOOM(DeviceIndex index, MempoolId_t id, bool on) = 0;
+
+  SnapshotInfo snapshot(MempoolId_t pool) override { return snapshot(pool, true); }
+  void recordHistory(bool enabled, CreateContextFn recorder, size_t most, RecordContext when, bool clear) override {
+    recordHistory(enabled, recorder, most, when, clear, {});
+  }
+  void createOrIncrefPool(DeviceIndex index, MempoolId_t id, CUDAAllocator *allocator) override {
+    /* whoever makes the pool keeps its allocator alive */
+    createOrIncrefPool(index, id, std::shared_ptr<CUDAAllocator>(std::shared_ptr<void>(), allocator));
+  }
+  void setUseOnOOM(DeviceIndex index, MempoolId_t id) override { setUseOnOOM(index, id, true); }
+#endif
+#if CUPLUG_TORCH_VERSION < 210
+  virtual std::vector<StreamSegmentSize> getExpandableSegmentSizes(DeviceIndex index) = 0;
+  virtual void setNoSplit(DeviceIndex index, MempoolId_t id) = 0;
+  virtual void setUserMetadata(const std::string &metadata) = 0;
+  virtual std::string getUserMetadata() = 0;
 #endif
 };
 
@@ -61,19 +122,35 @@ inline void put_in_place(const std::shared_ptr<CUDAAllocator> &allocator) {
   c10::SetAllocator(c10::DeviceType::CUDA, allocator.get(), 0);
 }
 
+/* What PYTORCH_CUDA_ALLOC_CONF allows this process of each device. */
+inline double configured_fraction() {
+#if CUPLUG_TORCH_VERSION >= 210
+  return c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig::per_process_memory_fraction();
+#else
+  return 1.0;
+#endif
+}
+
+/* What PyTorch was told of its own allocator. */
 inline AllocatorConfigInfo configuration() {
-  using c10::CachingAllocator::AcceleratorAllocatorConfig;
+#if CUPLUG_TORCH_VERSION >= 210
+  using Shared = c10::CachingAllocator::AcceleratorAllocatorConfig; /* by all kinds of devices */
+#else
+  using Shared = c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig;
+#endif
   using c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig;
   AllocatorConfigInfo info{};
-  info.garbage_collection_threshold = AcceleratorAllocatorConfig::garbage_collection_threshold();
-  info.max_split_size = AcceleratorAllocatorConfig::max_split_size();
+  info.garbage_collection_threshold = Shared::garbage_collection_threshold();
+  info.max_split_size = Shared::max_split_size();
   info.pinned_num_register_threads = CUDAAllocatorConfig::pinned_num_register_threads();
   info.expandable_segments = CUDAAllocatorConfig::expandable_segments();
   info.release_lock_on_malloc = CUDAAllocatorConfig::release_lock_on_cudamalloc();
   info.pinned_use_host_register = CUDAAllocatorConfig::pinned_use_cuda_host_register();
+#if CUPLUG_TORCH_VERSION >= 209
   info.graph_capture_record_stream_reuse = CUDAAllocatorConfig::graph_capture_record_stream_reuse();
-  info.last_allocator_settings = AcceleratorAllocatorConfig::last_allocator_settings();
-  info.roundup_power2_divisions = AcceleratorAllocatorConfig::roundup_power2_divisions();
+#endif
+  info.last_allocator_settings = Shared::last_allocator_settings();
+  info.roundup_power2_divisions = Shared::roundup_power2_divisions();
   return info;
 }
 
