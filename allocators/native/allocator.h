@@ -59,6 +59,7 @@ class Allocator : public cuplug_allocator {
   Block *find(uint64_t address);
   int release_cached(uint64_t *released);
   int forget_stream(uint64_t stream);
+  bool has_pages() const { return can_sleep(); }
   int release_forgotten(uint64_t stream, uint64_t *released);
   int close();
   void abandon();

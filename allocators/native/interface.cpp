@@ -162,7 +162,7 @@ EXPORT int cuplug_allocator_close(cuplug_allocator *allocator) {
 }
 EXPORT void cuplug_allocator_abandon(cuplug_allocator *allocator) { core(allocator).abandon(); }
 EXPORT int cuplug_allocator_state(const cuplug_allocator *allocator) { return core(allocator).state(); }
-EXPORT int cuplug_allocator_has_pages(const cuplug_allocator *allocator) { return core(allocator).can_sleep(); }
+EXPORT int cuplug_allocator_has_pages(const cuplug_allocator *allocator) { return core(allocator).has_pages(); }
 EXPORT int cuplug_allocator_is_inside(const cuplug_allocator *allocator) { return core(allocator).is_mine(); }
 
 EXPORT void cuplug_get_shortage(cuplug_shortage *shortage) { *shortage = cuplug::last_shortage(); }

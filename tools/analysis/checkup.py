@@ -10,17 +10,19 @@ import stat
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Literal
 
 from ...allocators.errors import CuplugError
 from ...plugins.manager import PluginManager, default_manager
+from ...runtime.interop.torch.installation import check, try_out
 from ...runtime.kernels.compile.compile_cache import default_cache
 from ...runtime.kernels.compile.gpu_compiler import find_nvcc, nvcc_version
 from ...runtime.kernels.simulator.host_compiler import find_compiler
 from ...runtime.machine.settings import Settings
 
-__all__ = ["Check", "State", "check_machine"]
+__all__ = ["Check", "State", "check_bridge", "check_machine"]
 
 State = Literal["fine", "absent", "wrong"]
 """``absent``: it is not there, and need not be. ``wrong``: it is there and does not work."""
@@ -42,6 +44,25 @@ def check_machine() -> list[Check]:
     """Look at everything, in the order in which things build upon each other. Uses the GPU only to ask its name."""
     checks = [_guarded(name, look) for name, look in _LOOKS]
     return [*checks, *(_library(name, distribution) for name, distribution in _LIBRARIES)]
+
+
+def check_bridge() -> list[Check]:
+    """Try PyTorch on cuplug's allocators, each in a child process, and keep what is found for later installations.
+
+    CUDA must not have been started in this process.
+    """
+    return [_guarded(f"PyTorch on {strategy}", partial(_bridge, strategy)) for strategy in ("expandable", "caching")]
+
+
+def _bridge(strategy: str) -> tuple[State, str, str]:
+    check()
+    verdict = try_out(strategy, again=True)
+    took = f"{verdict.seconds:.1f} s"
+    if verdict.state == "failed":
+        return "wrong", verdict.text, "PyTorch keeps its own allocator; please report this line"
+    if verdict.state == "untested":
+        return "absent", f"could not be tried: {verdict.text}", "cuplug is put under PyTorch untried"
+    return "fine", f"tried in {took}" + (f"; {verdict.text}" if verdict.text else ""), ""
 
 
 def _guarded(name: str, look: Callable[[], tuple[State, str, str]]) -> Check:

@@ -40,12 +40,15 @@ class CoreUpstream:
         return free.value, total.value
 
     def reserve(self, nbytes: int) -> int:  # noqa: ARG002 - as of ``Upstream``
+        """Raises CuplugError: no native allocator calls it."""
         raise self._not_here()
 
     def release(self, address: int) -> None:  # noqa: ARG002
+        """Raises CuplugError: no native allocator calls it."""
         raise self._not_here()
 
     def fence(self, stream: int) -> Fence:  # noqa: ARG002
+        """Raises CuplugError: no native allocator calls it."""
         raise self._not_here()
 
     def _not_here(self) -> CuplugError:

@@ -82,7 +82,8 @@ def install(allocator: AllocatorChoice | None = None) -> None:
     if isinstance(choice, str):
         choice, idle = follow(choice, os.environ)
         choice = _check_choice(choice)
-    verdict = try_out("caching" if str(choice).partition(":")[0] == "caching" else "expandable")
+    strategy = "caching" if str(choice).partition(":")[0] == "caching" else "expandable"
+    verdict = try_out(strategy)
     if verdict.state == "failed":
         _warn(
             "PyTorch keeps its own allocator, since it does not run on cuplug's memory here: "
@@ -92,14 +93,14 @@ def install(allocator: AllocatorChoice | None = None) -> None:
     if idle:
         _warn(idle)
     if has_pycuda() or not isinstance(choice, str):
-        _put_under(lambda device: _handle(device, choice), followed=True)
+        _put_under(lambda device: _handle(device, choice), strategy=strategy)
         import torch
 
         torch.cuda._lazy_call(lambda: _start(torch._C._cuda_getDevice(), choice))
     else:
         if os.environ.get("CUPLUG_TRACE"):
             _warn("no trace is written, which needs PyCUDA: pip install 'cuplug[cuda]'")
-        _put_under(lambda device: core_handle(device, choice), followed=True)
+        _put_under(lambda device: core_handle(device, choice), strategy=strategy)
 
 
 def try_out(strategy: str, *, again: bool = False) -> Verdict:
@@ -116,9 +117,12 @@ def try_out(strategy: str, *, again: bool = False) -> Verdict:
     from .compilation import bridge_library
     from .self_test import self_test
 
+    def put_under(name: str) -> None:
+        _put_under(lambda device: core_handle(device, name), strategy=name)
+
     torch = import_library("torch", "PyTorch", "torch")
     bridge_library()
-    return self_test(torch, strategy, lambda name: _put_under(lambda device: core_handle(device, name)), again=again)
+    return self_test(torch, strategy, put_under, again=again)
 
 
 def _check_choice(allocator: AllocatorChoice | None) -> AllocatorChoice | None:
@@ -136,13 +140,14 @@ def _check_choice(allocator: AllocatorChoice | None) -> AllocatorChoice | None:
     return allocator
 
 
-def _put_under(find: Any, *, followed: bool = False) -> None:
+def _put_under(find: Any, *, strategy: str | None = None) -> None:
     """Put a bridge in place that asks ``find`` for the handle of a device's allocator, once for each device.
 
-    ``followed``: whether that was made as PyTorch's settings say. Else a warning names those without effect.
+    ``strategy``: what that will be, made as PyTorch's settings say. Where it is not known, a warning names those
+    settings that have no effect then.
     """
     global _library, _find
-    if not followed:
+    if strategy is None:
         idle = follow(None, os.environ)[1]
         if idle:
             _warn(idle)
@@ -162,7 +167,8 @@ def _put_under(find: Any, *, followed: bool = False) -> None:
 
     callback = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)(answer)
     message = ctypes.create_string_buffer(1024)
-    if library.cuplug_torch_install(str(_native.__file__).encode(), callback, message, len(message)):
+    core, has_pages = str(_native.__file__).encode(), int(strategy not in (None, "caching"))
+    if library.cuplug_torch_install(core, callback, has_pages, message, len(message)):
         raise CuplugError(f"PyTorch refuses cuplug's memory: {message.value.decode(errors='replace')}")
     _library, _find = library, callback
     atexit.register(library.cuplug_torch_end)

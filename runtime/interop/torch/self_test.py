@@ -90,7 +90,8 @@ def _in_child(prepare: Callable[[], object], torch: Any) -> Verdict:
     status = os.waitpid(child, 0)[1]
     took = time.monotonic() - began
     if text:
-        return Verdict(*json.loads(text), seconds=took)
+        state, found = json.loads(text)
+        return Verdict(state, found, took)
     how = f"was ended by signal {os.WTERMSIG(status)}" if in_time else f"did not end within {_PATIENCE_S:.0f} seconds"
     return Verdict("failed", f"the test {how}", took)
 

@@ -87,7 +87,7 @@ def test_a_pytorch_that_is_too_old_is_refused(fake_torch: str, tmp_path: Path) -
         fake_torch, FAKE_CUDA="12.1", FAKE_VERSION="2.4.1+cu121", CUPLUG_CACHE_DIR=str(tmp_path / "cache")
     )
     assert "2.4.1" in message
-    assert "from 2.11 on" in message
+    assert "from 2.8 on" in message
 
 
 def test_without_the_native_allocators_it_is_refused(fake_torch: str) -> None:

@@ -20,7 +20,7 @@ bool is_uncached_by_environment() {
 
 class Bridge final : public VersionedAllocator {
  public:
-  Bridge(const char *library, FindHandle find) : core_(library), find_(find) {}
+  Bridge(const char *library, FindHandle find, bool has_pages) : core_(library), find_(find), has_pages_(has_pages) {}
 
   /* --- allocation and free */
 
@@ -132,7 +132,7 @@ class Bridge final : public VersionedAllocator {
     }
     for (AnnotationEntry &entry : info.external_annotations) entry.time_.t_ = to_microseconds(entry.time_.approx_t_);
     info.config_metadata = configuration();
-    if (initialized()) info.config_metadata.expandable_segments = at(current_device()).is_expandable();
+    info.config_metadata.expandable_segments = initialized() ? at(current_device()).is_expandable() : has_pages_;
     return info;
   }
   bool isHistoryEnabled() override { return at(current_device()).history.enabled(); }
@@ -162,9 +162,13 @@ class Bridge final : public VersionedAllocator {
     if (records_) at(current_device()).history.pop_compile_context();
   }
   void setUserMetadata(const std::string &metadata) override {
-    at(current_device()).history.set_user_metadata(metadata);
+    History::user_metadata() = metadata;
   }
-  std::string getUserMetadata() override { return at(current_device()).history.user_metadata(); }
+  std::string getUserMetadata() override { return History::user_metadata(); }
+  void annotate(void *address, const std::string &metadata) override {
+    for (auto &device : devices_)
+      if (device->annotate(address, metadata)) return;
+  }
   void attachOutOfMemoryObserver(OutOfMemoryObserver observer) override {
     for (auto &device : devices_) device->observe_shortages(observer);
   }
@@ -178,8 +182,7 @@ class Bridge final : public VersionedAllocator {
   /* --- private pools */
 
   void createOrIncrefPool(DeviceIndex index, MempoolId_t id, std::shared_ptr<CUDAAllocator> allocator) override {
-    TORCH_CHECK(allocator == nullptr, "cuplug: a MemPool with an allocator of its own is not supported; leave it out");
-    at(index).pools.create_or_keep(id);
+    at(index).create_pool(id, std::move(allocator));
   }
   void setUseOnOOM(DeviceIndex index, MempoolId_t id, bool on) override { at(index).pools.use_when_short(id, on); }
   void setNoSplit(DeviceIndex, MempoolId_t) override {} /* how segments are cut changes nothing that a program sees */
@@ -281,6 +284,7 @@ class Bridge final : public VersionedAllocator {
 
   const Core core_;
   const FindHandle find_;
+  const bool has_pages_; /* what the allocators will be, said before there is one */
   std::vector<std::unique_ptr<Device>> devices_; /* made before the first allocation, and never changed then */
   std::atomic<bool> enabled_{true}, is_ending_{false}, records_{false};
   c10::ApproximateClockToUnixTimeConverter clock_;
@@ -304,13 +308,13 @@ void tell(char *message, size_t room, const char *text) { std::snprintf(message,
 
 extern "C" {
 
-/* Put cuplug under PyTorch. `library` holds the core; `find` answers a device's allocator. 0, or not, and then a sentence
- * stands in `message`. */
+/* Put cuplug under PyTorch. `library` holds the core; `find` answers a device's allocator, which `has_pages` or not. 0, or
+ * not, and then a sentence stands in `message`. */
 __attribute__((visibility("default"))) int cuplug_torch_install(const char *library, cuplug_torch::FindHandle find,
-                                                                char *message, size_t room) {
+                                                                int has_pages, char *message, size_t room) {
   using namespace cuplug_torch;
   try {
-    auto bridge = std::make_shared<Bridge>(library, find);
+    auto bridge = std::make_shared<Bridge>(library, find, has_pages != 0);
     put_in_place(bridge);
     installed = new std::shared_ptr<Bridge>(std::move(bridge));
     return 0;

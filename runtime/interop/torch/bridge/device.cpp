@@ -35,6 +35,27 @@ Stat stat_of(const cuplug_counter &counter) {
   return stat;
 }
 
+/* The counters of statistics, one after the other. */
+class CountersOf {
+ public:
+  explicit CountersOf(cuplug_statistics &of) : first_(&of.all.allocation) {}
+  size_t size() const { return 3 * sizeof(cuplug_counters) / sizeof(cuplug_counter); }
+  cuplug_counter *begin() const { return first_; }
+  cuplug_counter *end() const { return first_ + size(); }
+  cuplug_counter &operator[](size_t at) const { return first_[at]; }
+
+ private:
+  cuplug_counter *first_;
+};
+CountersOf counters_of(cuplug_statistics &of) { return CountersOf(of); }
+
+void add(cuplug_statistics &sum, const cuplug_statistics &counted) {
+  static_assert(sizeof(cuplug_statistics) % sizeof(int64_t) == 0, "it is counters alone");
+  auto *to = reinterpret_cast<int64_t *>(&sum);
+  const auto *from = reinterpret_cast<const int64_t *>(&counted);
+  for (size_t at = 0; at < sizeof(cuplug_statistics) / sizeof(int64_t); ++at) to[at] += from[at];
+}
+
 void listen(void *context, const cuplug_event *event) { static_cast<History *>(context)->note(*event); }
 
 /* What callbacks that PyTorch registers for such a case have freed: whether anything. */
@@ -50,8 +71,8 @@ bool free_elsewhere() {
 /* --- allocation and free */
 
 void *Device::allocate(size_t nbytes, cudaStream_t stream) {
-  cuplug_allocator *from = allocator();
   uint64_t key = pools.any_underway() ? pools.key(stream) : number_of_stream(stream);
+  cuplug_allocator *from = allocator_for(key);
   Context context = history.gather(RecordContext::STATE);
   cuplug_block *block = nullptr;
   {
@@ -68,20 +89,21 @@ void *Device::allocate(size_t nbytes, cudaStream_t stream) {
 }
 
 bool Device::free(void *address) {
-  cuplug_block *block = find_block(address);
-  if (block == nullptr) return false;
+  Place place = find_place(address);
+  if (place.block == nullptr) return false;
   if (const c10::impl::PyInterpreter *interpreter = c10::impl::GPUTrace::get_trace())
     (*interpreter)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(address));
-  int64_t nbytes = int64_t(core_.block_nbytes(block));
-  give_back(block);
+  int64_t nbytes = int64_t(core_.block_nbytes(place.block));
+  give_back(place);
   report(address, -nbytes);
   return true;
 }
 
-void Device::give_back(cuplug_block *block) {
+void Device::give_back(const Place &place) {
+  cuplug_block *block = place.block;
   Kept *kept = static_cast<Kept *>(core_.block_user(block));
   if (kept == nullptr && !history.wants_events()) {
-    core_.free(if_used(), block, 0);
+    core_.free(place.allocator, block, 0);
     return;
   }
   Context context = history.gather(RecordContext::ALL);
@@ -92,22 +114,30 @@ void Device::give_back(cuplug_block *block) {
     delete kept;
   }
   Now now(std::move(context));
-  core_.free(if_used(), block, 0);
+  core_.free(place.allocator, block, 0);
 }
 
 bool Device::record_stream(void *address, cudaStream_t stream) {
-  cuplug_block *block = find_block(address);
-  if (block == nullptr) return false;
-  if (without_pool(core_.block_stream(block)) == number_of_stream(stream)) return true;
-  int answer = core_.record_stream(if_used(), block, number_of_stream(stream), 0);
+  Place place = find_place(address);
+  if (place.block == nullptr) return false;
+  if (without_pool(core_.block_stream(place.block)) == number_of_stream(stream)) return true;
+  int answer = core_.record_stream(place.allocator, place.block, number_of_stream(stream), 0);
   if (answer != CUPLUG_OK && answer != CUPLUG_CLOSED) fail(answer, 0);
+  return true;
+}
+
+bool Device::annotate(void *address, const std::string &metadata) {
+  Place place = find_place(address);
+  if (place.block == nullptr) return false;
+  if (history.enabled())
+    history.annotate(number_of_address(address), core_.block_requested(place.block), core_.block_stream(place.block),
+                     metadata);
   return true;
 }
 
 void Device::report(void *address, int64_t change) {
   if (!c10::memoryProfilingEnabled()) return;
-  cuplug_statistics statistics{};
-  core_.get_statistics(if_used(), &statistics);
+  cuplug_statistics statistics = added_statistics();
   c10::reportMemoryUsageToProfiler(address, change, size_t(statistics.all.allocated_bytes.current),
                                    size_t(statistics.all.reserved_bytes.current),
                                    c10::Device(c10::DeviceType::CUDA, index_));
@@ -117,23 +147,22 @@ cuplug_allocator *Device::find_allocator() {
   char message[1024] = "";
   auto *found = reinterpret_cast<cuplug_allocator *>(find_(index_, message, sizeof message));
   TORCH_CHECK(found != nullptr, "cuplug has no allocator for CUDA device ", int(index_), ": ", message);
-  cuplug_allocator *none = nullptr;
-  allocator_.compare_exchange_strong(none, found, std::memory_order_acq_rel);
+  cuplug_allocator *other = nullptr; /* of a thread that was quicker */
+  if (!allocator_.compare_exchange_strong(other, found, std::memory_order_acq_rel)) return other;
   if (fraction_ != 1.0) set_fraction(fraction_);
   settle_listening();
   return found;
 }
 
 void Device::settle_listening() {
-  cuplug_allocator *used = if_used();
-  if (used != nullptr) core_.listen(used, history.wants_events() ? listen : nullptr, &history);
+  for (const auto &one : allocators()) core_.listen(one.get(), history.wants_events() ? listen : nullptr, &history);
 }
 
 /* --- when an allocation fails */
 
 cuplug_block *Device::allocate_after(int answer, size_t nbytes, cudaStream_t stream, uint64_t key) {
   cuplug_shortage shortage{};
-  if (answer == CUPLUG_OUT_OF_MEMORY)
+  if (answer == CUPLUG_OUT_OF_MEMORY && allocator_for(key) == allocator())
     core_.get_shortage(&shortage);
   else
     shortage = shortage_now(nbytes);
@@ -141,10 +170,13 @@ cuplug_block *Device::allocate_after(int answer, size_t nbytes, cudaStream_t str
                   (answer == CUPLUG_FAILED && nbytes > shortage.total_bytes); /* no range of addresses is so large */
   if (!is_short) fail(answer, nbytes);
   cuplug_block *block = nullptr;
-  if (free_elsewhere() && core_.allocate(allocator(), nbytes, key, ASKED_BY_TORCH, &block) == CUPLUG_OK) return block;
+  auto tried = [&](uint64_t where) {
+    return core_.allocate(allocator_for(where), nbytes, where, ASKED_BY_TORCH, &block) == CUPLUG_OK;
+  };
+  if (free_elsewhere() && tried(key)) return block;
   if (number_of(key) == 0)
     for (uint64_t other : pools.helping_keys(stream))
-      if (core_.allocate(allocator(), nbytes, other, ASKED_BY_TORCH, &block) == CUPLUG_OK) return block;
+      if (tried(other)) return block;
   if (answer != CUPLUG_OUT_OF_MEMORY) note_shortage(shortage);
   raise_shortage(shortage);
 }
@@ -163,10 +195,9 @@ void Device::note_shortage(const cuplug_shortage &shortage) {
 /* What is short, where the core has not said so. */
 cuplug_shortage Device::shortage_now(size_t nbytes) {
   cuplug_shortage shortage{};
-  cuplug_statistics ours{};
+  cuplug_statistics ours = added_statistics();
   size_t free = 0, total = 0;
   C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
-  core_.get_statistics(if_used(), &ours);
   shortage.requested = nbytes;
   shortage.free_bytes = free;
   shortage.total_bytes = total;
@@ -185,6 +216,7 @@ bool Device::is_capturing_refused(int answer) const {
 }
 
 void Device::fail(int answer, size_t nbytes) {
+  if (std::exception_ptr theirs = OwnMemory::take_thrown()) std::rethrow_exception(theirs);
   if (answer == CUPLUG_NO_HOST_MEMORY) throw std::bad_alloc();
   TORCH_CHECK(answer != CUPLUG_ASLEEP, "memory with the tag of this thread is asleep on CUDA device ", int(index_),
               "; wake it (cuplug.cuda.wake) before more is allocated within that cuplug.cuda.memory_tag");
@@ -224,15 +256,19 @@ void Device::observe_shortages(OutOfMemoryObserver observer) {
 /* --- the whole */
 
 void Device::release_cached(const MempoolId_t &id) {
-  cuplug_allocator *used = if_used();
-  if (used == nullptr) return;
   Now now(history.gather(RecordContext::ALL)); /* for the segments that go */
   auto check = [&](int answer) {
     if (answer != CUPLUG_OK && answer != CUPLUG_CLOSED && !is_capturing_refused(answer)) fail(answer, 0);
   };
   uint64_t released = 0;
-  if (id == MempoolId_t{0, 0}) return check(core_.release_cached(used, &released));
-  for (uint64_t key : pools.left_by(id)) check(core_.release_forgotten(used, key, &released)); /* while it is there, all stays */
+  if (id == MempoolId_t{0, 0}) {
+    for (const auto &one : allocators()) check(core_.release_cached(one.get(), &released));
+  } else { /* while the pool is there, all stays */
+    std::vector<uint64_t> left = pools.left_by(id);
+    for (const auto &one : allocators())
+      for (uint64_t key : left) check(core_.release_forgotten(one.get(), key, &released));
+  }
+  if (own_count_.load() != 0) drop_unused_own();
 }
 
 void Device::set_fraction(double fraction) {
@@ -257,8 +293,9 @@ size_t Device::largest_free() {
 }
 
 bool Device::find_segment(void *address, void **start, size_t *nbytes, bool *is_expandable) {
-  if (find_block(address) == nullptr) return false;
-  Map map(core_, if_used());
+  Place place = find_place(address);
+  if (place.block == nullptr) return false;
+  Map map(core_, place.allocator);
   const cuplug_segment *segment = map.holding(number_of_address(address));
   if (segment == nullptr) return false;
   *start = pointer_to(segment->address);
@@ -280,11 +317,8 @@ std::vector<StreamSegmentSize> Device::expandable_sizes() {
 
 DeviceStats Device::statistics() {
   DeviceStats stats;
-  cuplug_allocator *used = if_used();
-  if (used == nullptr) return stats;
-  cuplug_statistics ours{};
-  int answer = core_.get_statistics(used, &ours);
-  if (answer != CUPLUG_OK) fail(answer, 0);
+  if (allocators().empty()) return stats;
+  cuplug_statistics ours = added_statistics();
   const cuplug_counters *groups[] = {&ours.all, &ours.small, &ours.large};
   for (size_t group = 0; group < 3; ++group) { /* in the order of StatType */
     const cuplug_counters &from = *groups[group];
@@ -308,18 +342,27 @@ DeviceStats Device::statistics() {
 }
 
 void Device::reset_peaks() {
-  if (cuplug_allocator *used = if_used()) core_.reset_peaks(used);
+  for (const auto &one : allocators()) core_.reset_peaks(one.get());
+  std::lock_guard<std::mutex> guard(mutex_);
+  for (cuplug_counter &counter : counters_of(past_)) counter.peak = 0;
 }
 
 void Device::reset_accumulated() {
   other_shortages_.store(0);
-  if (cuplug_allocator *used = if_used()) core_.reset_accumulated(used);
+  for (const auto &one : allocators()) core_.reset_accumulated(one.get());
+  std::lock_guard<std::mutex> guard(mutex_);
+  cuplug_statistics peaks = past_;
+  past_ = {};
+  for (size_t at = 0; at < counters_of(past_).size(); ++at) counters_of(past_)[at].peak = counters_of(peaks)[at].peak;
 }
 
 std::vector<SegmentInfo> Device::segments(const MempoolId_t &id) {
   std::vector<SegmentInfo> infos;
-  cuplug_allocator *used = if_used();
-  if (used == nullptr) return infos;
+  for (const auto &one : allocators()) add_segments(one.get(), id, infos);
+  return infos;
+}
+
+void Device::add_segments(cuplug_allocator *used, const MempoolId_t &id, std::vector<SegmentInfo> &infos) {
   Map map(core_, used);
   std::lock_guard<std::mutex> guard(kept_mutex_);
   for (const cuplug_segment &segment : map) {
@@ -353,49 +396,131 @@ std::vector<SegmentInfo> Device::segments(const MempoolId_t &id) {
     }
     infos.push_back(std::move(info));
   }
-  return infos;
 }
 
 /* --- private pools */
 
+void Device::create_pool(const MempoolId_t &id, std::shared_ptr<CUDAAllocator> giver) {
+  bool is_new = pools.number(id) == 0;
+  pools.create_or_keep(id);
+  if (giver == nullptr || !is_new) return;
+  auto made = std::make_unique<OwnMemory>(core_, index_, std::move(giver));
+  {
+    std::lock_guard<std::mutex> guard(mutex_);
+    own_.emplace_back(pools.number(id), std::move(made));
+    own_count_.store(own_.size(), std::memory_order_release);
+  }
+  settle_listening();
+}
+
 void Device::release_pool(const MempoolId_t &id) {
+  uint64_t number = pools.number(id);
   for (uint64_t key : pools.release(id))
-    if (cuplug_allocator *used = if_used()) {
-      int answer = core_.forget_stream(used, key);
+    for (const auto &one : allocators()) {
+      int answer = core_.forget_stream(one.get(), key);
       if (answer != CUPLUG_OK && answer != CUPLUG_CLOSED) fail(answer, 0);
     }
+  if (pools.number(id) != 0) return;
+  std::lock_guard<std::mutex> guard(mutex_);
+  for (auto &one : own_)
+    if (one.first == number) one.first = 0;
+}
+
+Place Device::find_own_place(void *address) {
+  for (const auto &one : allocators())
+    if (cuplug_block *found = core_.find_block(one.get(), number_of_address(address))) return {one.get(), found};
+  return {nullptr, nullptr};
+}
+
+cuplug_allocator *Device::own_allocator(uint64_t key) {
+  {
+    std::lock_guard<std::mutex> guard(mutex_);
+    for (auto &one : own_)
+      if (one.first == number_of(key)) return one.second->allocator();
+  }
+  return allocator();
+}
+
+std::vector<std::shared_ptr<cuplug_allocator>> Device::allocators() {
+  std::vector<std::shared_ptr<cuplug_allocator>> found;
+  if (cuplug_allocator *used = if_used()) found.emplace_back(std::shared_ptr<void>(), used); /* lives for ever */
+  if (own_count_.load(std::memory_order_acquire) == 0) return found;
+  std::lock_guard<std::mutex> guard(mutex_);
+  for (auto &one : own_) found.emplace_back(one.second, one.second->allocator());
+  return found;
+}
+
+/* Of pools that have ended and given all back, nothing is left but what they have counted. */
+void Device::drop_unused_own() {
+  std::vector<std::shared_ptr<OwnMemory>> gone;
+  std::lock_guard<std::mutex> guard(mutex_);
+  for (auto one = own_.begin(); one != own_.end();) {
+    cuplug_statistics counted{};
+    bool is_unused = one->first == 0 && core_.get_statistics(one->second->allocator(), &counted) == CUPLUG_OK &&
+                     counted.all.reserved_bytes.current == 0;
+    if (!is_unused) {
+      ++one;
+      continue;
+    }
+    for (size_t at = 0; at < counters_of(past_).size(); ++at) { /* at different times: the highest of their peaks */
+      int64_t &peak = counters_of(counted)[at].peak;
+      peak = std::max<int64_t>(peak - counters_of(past_)[at].peak, 0);
+    }
+    add(past_, counted);
+    gone.push_back(std::move(one->second));
+    one = own_.erase(one);
+  }
+  own_count_.store(own_.size(), std::memory_order_release);
+}
+
+/* Of the device's memory and of what private pools have brought together. Peaks are added, too: what was in use at once
+ * was that much at most. */
+cuplug_statistics Device::added_statistics() {
+  cuplug_statistics sum{};
+  {
+    std::lock_guard<std::mutex> guard(mutex_);
+    sum = past_;
+  }
+  for (const auto &one : allocators()) {
+    cuplug_statistics counted{};
+    int answer = core_.get_statistics(one.get(), &counted);
+    if (answer != CUPLUG_OK) fail(answer, 0);
+    add(sum, counted);
+  }
+  return sum;
 }
 
 /* The blocks of the pool of this number that are in the program's hands, by address. */
-std::vector<cuplug_block *> Device::live_blocks(uint64_t pool) {
+std::vector<Place> Device::live_blocks(uint64_t pool) {
+  std::vector<Place> places;
   std::vector<cuplug_block *> blocks;
-  cuplug_allocator *used = if_used();
   size_t count = 0;
-  if (used == nullptr || pool == 0) return blocks;
-  do {
-    blocks.resize(count + 1024);
-    int answer = core_.get_live_blocks(used, blocks.data(), blocks.size(), &count);
-    if (answer != CUPLUG_OK) fail(answer, 0);
-  } while (count > blocks.size());
-  blocks.resize(count);
-  blocks.erase(std::remove_if(blocks.begin(), blocks.end(),
-                              [&](cuplug_block *block) { return number_of(core_.block_stream(block)) != pool; }),
-               blocks.end());
-  return blocks;
+  if (pool == 0) return places;
+  for (const auto &one : allocators()) {
+    count = 0;
+    do {
+      blocks.resize(count + 1024);
+      int answer = core_.get_live_blocks(one.get(), blocks.data(), blocks.size(), &count);
+      if (answer != CUPLUG_OK) fail(answer, 0);
+    } while (count > blocks.size());
+    for (size_t at = 0; at < count; ++at)
+      if (number_of(core_.block_stream(blocks[at])) == pool) places.push_back({one.get(), blocks[at]});
+  }
+  return places;
 }
 
 bool Device::holds_exactly(const MempoolId_t &id, const std::unordered_set<void *> &expected) {
-  std::vector<cuplug_block *> blocks = live_blocks(pools.number(id));
-  if (blocks.size() != expected.size()) return false;
-  for (cuplug_block *block : blocks)
-    if (expected.count(pointer_to(core_.block_address(block))) == 0) return false;
+  std::vector<Place> places = live_blocks(pools.number(id));
+  if (places.size() != expected.size()) return false;
+  for (const Place &place : places)
+    if (expected.count(pointer_to(core_.block_address(place.block))) == 0) return false;
   return true;
 }
 
 std::shared_ptr<AllocatorState> Device::checkpoint(const MempoolId_t &id) {
   auto state = std::make_shared<Checkpoint>();
   state->id = id;
-  for (cuplug_block *block : live_blocks(pools.number(id)))
+  for (const auto &[from, block] : live_blocks(pools.number(id)))
     state->blocks.push_back({core_.block_address(block), core_.block_nbytes(block), core_.block_requested(block),
                              core_.block_stream(block)});
   return state;
@@ -406,14 +531,15 @@ CheckpointDelta Device::restore(const std::shared_ptr<AllocatorState> &state, vo
   TORCH_CHECK(wanted != nullptr, "cuplug: this is no state that getCheckpointState has given");
   uint64_t pool = pools.number(wanted->id);
   CheckpointDelta delta;
-  for (cuplug_block *block : live_blocks(pool)) {
-    delta.ptrs_freed.push_back(pointer_to(core_.block_address(block)));
-    give_back(block);
+  for (const Place &place : live_blocks(pool)) {
+    delta.ptrs_freed.push_back(pointer_to(core_.block_address(place.block)));
+    give_back(place);
   }
   for (const Checkpoint::Entry &entry : wanted->blocks) {
     cuplug_block *block = nullptr;
     TORCH_CHECK(number_of(entry.stream) == pool, "cuplug: the private pool of this state has ended");
-    int answer = core_.allocate_at(if_used(), entry.address, entry.nbytes, entry.requested, entry.stream, ASKED_BY_TORCH, &block);
+    int answer = core_.allocate_at(allocator_for(entry.stream), entry.address, entry.nbytes, entry.requested, entry.stream,
+                                   ASKED_BY_TORCH, &block);
     TORCH_CHECK(answer == CUPLUG_OK, "cuplug: ", entry.nbytes, " bytes at ", pointer_to(entry.address),
                 " of a private pool's earlier state are not free there");
     void *address = pointer_to(core_.block_address(block));

@@ -11,6 +11,7 @@
 
 #include "core.h"
 #include "history.h"
+#include "own_memory.h"
 #include "pools.h"
 #include "versions.h"
 
@@ -59,6 +60,12 @@ class Map {
   cuplug_map *map_ = nullptr;
 };
 
+/* Where a block stands: in the device's memory, or in that of a private pool that brought an allocator. */
+struct Place {
+  cuplug_allocator *allocator;
+  cuplug_block *block; /* null for none */
+};
+
 class Device {
  public:
   Device(const Core &core, FindHandle find, DeviceIndex index)
@@ -71,6 +78,8 @@ class Device {
   bool is_closed() const { return if_used() != nullptr && core_.allocator_state(if_used()) != CUPLUG_OPEN; }
   /* Whether there is a block there. */
   bool record_stream(void *address, cudaStream_t stream);
+  /* Whether there is a block there, of which the history says `metadata` from now on. */
+  bool annotate(void *address, const std::string &metadata);
   void release_cached(const MempoolId_t &id);
 
   /* Whether memory here is ranges of addresses with pages behind them, which grow: PyTorch's "expandable segments". */
@@ -89,6 +98,8 @@ class Device {
   /* Tell the history of events from now on, if anybody wants to know. */
   void settle_listening();
 
+  /* `giver`: what the pool brings along; null for the device's own memory. */
+  void create_pool(const MempoolId_t &id, std::shared_ptr<CUDAAllocator> giver);
   void release_pool(const MempoolId_t &id);
   bool holds_exactly(const MempoolId_t &id, const std::unordered_set<void *> &expected);
   std::shared_ptr<AllocatorState> checkpoint(const MempoolId_t &id);
@@ -104,11 +115,24 @@ class Device {
   }
   cuplug_allocator *if_used() const { return allocator_.load(std::memory_order_acquire); }
   cuplug_allocator *find_allocator();
-  cuplug_block *find_block(void *address) {
+  Place find_place(void *address) {
     cuplug_allocator *used = if_used();
-    return used == nullptr ? nullptr : core_.find_block(used, reinterpret_cast<uint64_t>(address));
+    cuplug_block *found = used == nullptr ? nullptr : core_.find_block(used, reinterpret_cast<uint64_t>(address));
+    if (found == nullptr && own_count_.load(std::memory_order_acquire) != 0) return find_own_place(address);
+    return {used, found};
   }
-  void give_back(cuplug_block *block);
+  Place find_own_place(void *address);
+  /* Where the pool that `key` names gets its memory. */
+  cuplug_allocator *allocator_for(uint64_t key) {
+    return number_of(key) != 0 && own_count_.load(std::memory_order_acquire) != 0 ? own_allocator(key) : allocator();
+  }
+  cuplug_allocator *own_allocator(uint64_t key);
+  /* All that there are, the device's own first, and as long as they are held. */
+  std::vector<std::shared_ptr<cuplug_allocator>> allocators();
+  cuplug_statistics added_statistics();
+  void drop_unused_own();
+  void add_segments(cuplug_allocator *used, const MempoolId_t &id, std::vector<SegmentInfo> &infos);
+  void give_back(const Place &place);
   cuplug_block *allocate_after(int answer, size_t nbytes, cudaStream_t stream, uint64_t key);
   bool is_capturing_refused(int answer) const;
   [[noreturn]] void fail(int answer, size_t nbytes);
@@ -116,7 +140,7 @@ class Device {
   void note_shortage(const cuplug_shortage &shortage);
   [[noreturn]] void raise_shortage(const cuplug_shortage &shortage);
   void report(void *address, int64_t change);
-  std::vector<cuplug_block *> live_blocks(uint64_t pool);
+  std::vector<Place> live_blocks(uint64_t pool);
 
   const Core &core_;
   const FindHandle find_;
@@ -126,6 +150,9 @@ class Device {
   std::atomic<int64_t> other_shortages_{0}; /* that the core does not know of, since the latest reset */
   std::mutex mutex_; /* of the following */
   std::vector<OutOfMemoryObserver> observers_;
+  std::vector<std::pair<uint64_t, std::shared_ptr<OwnMemory>>> own_; /* by the pool's number; 0 once it has ended */
+  cuplug_statistics past_{}; /* of those in `own_` that have gone: what has been allocated and freed */
+  std::atomic<size_t> own_count_{0};
   std::mutex kept_mutex_; /* held while what a block keeps is read or let go */
 };
 

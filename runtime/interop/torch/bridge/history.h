@@ -100,33 +100,31 @@ class History {
   void pop_compile_context() {
     if (!compile_contexts().empty()) compile_contexts().pop_back();
   }
-  void set_user_metadata(const std::string &metadata) {
-    std::lock_guard<std::mutex> guard(mutex_);
-    metadata_ = metadata;
+  /* What the calling thread has said of what it does, for all devices. */
+  static std::string &user_metadata() {
+    static thread_local std::string metadata;
+    return metadata;
   }
-  std::string user_metadata() {
-    std::lock_guard<std::mutex> guard(mutex_);
-    return metadata_;
+  /* Something is said of a block that is there already. */
+  void annotate(uint64_t address, uint64_t nbytes, uint64_t stream, const std::string &metadata) {
+    Now now(gather(RecordContext::ALLOC));
+    add(ANNOTATE, address, nbytes, stream, metadata);
   }
 
  private:
-  static const char *name_of(TraceEntry::Action action) {
-    static const char *const names[] = {"alloc",       "free_requested", "free_completed", "segment_alloc", "segment_free",
-                                        "segment_map", "segment_unmap",  "snapshot",       "oom"};
-    return names[action];
-  }
   static std::vector<std::string> &compile_contexts() {
     static thread_local std::vector<std::string> contexts;
     return contexts;
   }
 
-  void add(TraceEntry::Action action, uint64_t address, uint64_t nbytes, uint64_t stream) {
+  void add(TraceEntry::Action action, uint64_t address, uint64_t nbytes, uint64_t stream,
+           const std::string &metadata = user_metadata()) {
     MempoolId_t pool = pools_.id_of(stream);
     std::lock_guard<std::mutex> guard(mutex_);
     bool keeps_stack = level_.load(std::memory_order_relaxed) >= RecordContext::ALLOC;
     TraceEntry entry = make_entry(action, device_, address, nbytes, without_pool(stream), pool,
                                   keeps_stack ? Now::current() : nullptr,
-                                  compile_contexts().empty() ? "" : compile_contexts().back(), metadata_);
+                                  compile_contexts().empty() ? "" : compile_contexts().back(), metadata);
     for (const AllocatorTraceTracker &tracker : trackers_) tracker(entry);
     if (!enabled() || skipped_.count(name_of(action)) != 0) return;
     if (entries_.size() == most_) entries_.pop_front();
@@ -143,7 +141,6 @@ class History {
   std::unordered_set<std::string> skipped_;
   std::deque<TraceEntry> entries_;
   std::vector<AllocatorTraceTracker> trackers_;
-  std::string metadata_;
 };
 
 }  // namespace cuplug_torch

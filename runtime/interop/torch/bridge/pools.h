@@ -31,11 +31,13 @@ class Pools {
 
   bool any_underway() const { return underway_count_.load(std::memory_order_acquire) != 0; }
 
-  /* The core's number of `stream` for an allocation now: with the pool that the latest filter to accept it names. */
+  /* The core's number of `stream` for an allocation now: with the pool whose filter accepts it. */
   uint64_t key(cudaStream_t stream) {
     std::lock_guard<std::mutex> guard(mutex_);
-    for (auto found = underway_.rbegin(); found != underway_.rend(); ++found)
-      if (found->second(stream)) return key_in(pools_.at(found->first), stream);
+    for (size_t at = 0; at < underway_.size(); ++at) {
+      const auto &[id, filter] = underway_[INNER_POOL_FIRST ? underway_.size() - 1 - at : at];
+      if (filter(stream)) return key_in(pools_.at(id), stream);
+    }
     return number_of_stream(stream);
   }
 

@@ -64,6 +64,9 @@ struct StreamSegmentSize { /* as from 2.10 on; nobody asks for it before */
 };
 #endif
 
+/* Of private pools within one another, whether the inner one gets what is allocated. */
+constexpr bool INNER_POOL_FIRST = CUPLUG_TORCH_VERSION >= 210;
+
 /* A stream as it stands in records. */
 inline decltype(SegmentInfo::stream) recorded_stream(uint64_t stream) {
   return reinterpret_cast<decltype(SegmentInfo::stream)>(stream);
@@ -82,6 +85,17 @@ inline TraceEntry make_entry(TraceEntry::Action action, DeviceIndex device, uint
   );
 }
 
+inline const char *name_of(TraceEntry::Action action) {
+  static const char *const names[] = {"alloc",       "free_requested", "free_completed", "segment_alloc", "segment_free",
+                                      "segment_map", "segment_unmap",  "snapshot",       "oom",           "annotate"};
+  return names[action];
+}
+#if CUPLUG_TORCH_VERSION >= 214
+constexpr TraceEntry::Action ANNOTATE = TraceEntry::ANNOTATE;
+#else
+constexpr auto ANNOTATE = TraceEntry::Action(9); /* nobody asks for it */
+#endif
+
 /* PyTorch's interface, without what only some versions of it have. */
 class VersionedAllocator : public CUDAAllocator {
  public:
@@ -89,6 +103,14 @@ class VersionedAllocator : public CUDAAllocator {
   /* Told of requests that PyTorch's own allocator refuses before it asks the driver. Nothing is refused so here. */
   void attachOomRejectionObserver(c10::cuda::CUDACachingAllocator::OomRejectionObserver) override {}
 #endif
+
+#if CUPLUG_TORCH_VERSION >= 214
+  bool supportsUserMetadata() override { return true; }
+  void annotateMemory(const void *address, const std::string &metadata) override {
+    annotate(const_cast<void *>(address), metadata);
+  }
+#endif
+  virtual void annotate(void *address, const std::string &metadata) = 0;
 
 /* In the newer form, and in the form of older versions by way of it. */
 #if CUPLUG_TORCH_VERSION < 211
