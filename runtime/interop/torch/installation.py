@@ -42,9 +42,15 @@ def check() -> None:
 
     Raises:
         CuplugError: PyTorch is not installed, has no CUDA, has used CUDA already, or is on cuplug's memory already; or
-            cuplug's native allocators are not there.
+            cuplug's native allocators are not there; or torch_memory_saver hooks memory that cuplug does not ask for.
     """
     _check_new()
+    if "torch_memory_saver" in os.environ.get("LD_PRELOAD", ""):
+        raise CuplugError(
+            "torch_memory_saver is loaded over cudaMalloc (LD_PRELOAD), which cuplug never calls: it would save "
+            "nothing. Choose its other mode (torch_memory_saver.hook_mode = 'torch'), or let tensors made within "
+            "cuplug.cuda.memory_tag sleep by cuplug.cuda.sleep"
+        )
     if not is_available():
         raise CuplugError(f"PyTorch needs cuplug's native allocators, which are not used here: {why_not()}")
     torch = import_library("torch", "PyTorch", "torch")

@@ -71,6 +71,13 @@ def test_installing_after_the_first_use_of_cuda_is_refused(fake_torch: str) -> N
     assert "CUPLUG_TORCH" in message
 
 
+def test_a_hook_over_cudamalloc_is_refused_since_it_would_see_nothing(fake_torch: str) -> None:
+    hook = "/nowhere/torch_memory_saver_hook_mode_preload.abi3.so"
+    message = refusal(fake_torch, FAKE_CUDA="13.0", LD_PRELOAD=hook)
+    assert "hook_mode = 'torch'" in message
+    assert "cuplug.cuda.sleep" in message
+
+
 @needs_native
 def test_an_unknown_allocator_is_refused(fake_torch: str) -> None:
     assert "UnknownAllocatorError" in refusal(fake_torch, "nonsense", FAKE_CUDA="13.0")

@@ -153,7 +153,7 @@ inline double configured_fraction() {
 #endif
 }
 
-/* What PyTorch was told of its own allocator. */
+/* What PyTorch was told of its own allocator, but for its segments: whether they expand is this one's to say. */
 inline AllocatorConfigInfo configuration() {
 #if CUPLUG_TORCH_VERSION >= 210
   using Shared = c10::CachingAllocator::AcceleratorAllocatorConfig; /* by all kinds of devices */
@@ -165,7 +165,6 @@ inline AllocatorConfigInfo configuration() {
   info.garbage_collection_threshold = Shared::garbage_collection_threshold();
   info.max_split_size = Shared::max_split_size();
   info.pinned_num_register_threads = CUDAAllocatorConfig::pinned_num_register_threads();
-  info.expandable_segments = CUDAAllocatorConfig::expandable_segments();
   info.release_lock_on_malloc = CUDAAllocatorConfig::release_lock_on_cudamalloc();
   info.pinned_use_host_register = CUDAAllocatorConfig::pinned_use_cuda_host_register();
 #if CUPLUG_TORCH_VERSION >= 209

@@ -17,7 +17,7 @@ import memory_programs as programs
 import torch
 from cuplug.allocators import _native
 from cuplug.runtime.interop.torch.compilation import bridge_library
-from cuplug.runtime.interop.torch.installation import _put_under
+from cuplug.runtime.interop.torch.installation import _put_under, try_out
 
 DIFFERENT = {
     (
@@ -48,6 +48,14 @@ def main() -> int:
             print(f"{'same' if fine else 'WRONG'} {name} {allocator}", flush=True)
             if not fine:
                 print(f"    natively {natively}\n    expected {expected}\n    found    {found}", flush=True)
+    for allocator in (
+        "caching",
+        "expandable",
+    ):  # as a user installs it, over the core's own upstream and without PyCUDA
+        verdict = try_out(allocator, again=True)
+        fine = verdict.state == "passed"
+        wrong += not fine
+        print(f"{'same' if fine else 'WRONG'} self_test {allocator} {verdict.seconds:.1f} s {verdict.text}", flush=True)
     print(f"PyTorch {torch.__version__}: {len(names)} programs, {wrong} outcomes differ", flush=True)
     return 1 if wrong else 0
 
