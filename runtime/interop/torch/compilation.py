@@ -188,7 +188,7 @@ def _cuda_includes(version: str) -> list[Path]:
             return folders
     raise CuplugError(
         f"the bridge to PyTorch has to be compiled, and CUDA's headers are not there: install CUDA {version}'s toolkit "
-        "and set CUDA_HOME, or pip install 'cuplug[torch]'"
+        f"and set CUDA_HOME, or pip install 'cuplug[{'torch' if major == '13' else f'torch-cu{major}'}]'"
     )
 
 
