@@ -22,10 +22,10 @@ __all__ = ["autocast", "get_autocast_dtype", "is_autocast_enabled", "without_cud
 class autocast:  # noqa: N801 - torch's name
     """``with autocast("cuda"):`` or ``@autocast("cuda")``: layers compute in a half type where that does no harm.
 
-    For ``cuda`` it warns and does nothing where there is no CUDA device.
+    It warns and does nothing, as torch's, where the type is no half type, and for ``cuda`` where there is no device.
 
     Raises:
-        ValueError: there is no such kind of device, or the type is no half type.
+        ValueError: there is no such kind of device.
     """
 
     def __init__(
@@ -36,7 +36,12 @@ class autocast:  # noqa: N801 - torch's name
         _check_kind("autocast", device_type)
         kind = dtype_of(dtype) if dtype is not None else _FAST[device_type]
         if not kind.is_half:
-            raise ArgumentError(f"autocast: dtype is float16 or bfloat16, not {kind!r}")
+            warnings.warn(
+                f"autocast: dtype is float16 or bfloat16, not {kind!r}: this one does nothing",
+                UserWarning,
+                stacklevel=2,
+            )
+            enabled = False
         self.device_type, self.fast_dtype = device_type, kind
         enabled = enabled and not (device_type == "cuda" and without_cuda("autocast"))
         self._enabled, self._caches = enabled, cache_enabled is not False

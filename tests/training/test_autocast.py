@@ -212,3 +212,12 @@ def test_a_loss_of_probabilities_is_refused_under_autocast_as_torch_refuses_it(d
             return
         with pytest.raises(RuntimeError, match="unsafe to autocast"):
             cuplug.nn.BCELoss()(inside, inside)
+
+
+def test_a_type_that_is_no_half_type_is_told_and_changes_nothing(device: str) -> None:
+    x = cuplug.rand(3, 3, device=device)
+    with pytest.warns(UserWarning, match="float16 or bfloat16"):
+        context = cuplug.autocast(x.device.type, cuplug.float32)
+    with context:
+        assert not cuplug.is_autocast_enabled(x.device.type)
+        assert (x @ x).dtype is cuplug.float32

@@ -175,6 +175,19 @@ def test_data_sets_are_joined_divided_and_drawn_from(running: str) -> None:
     assert ranks == [[0, 4], [1, 5], [2, 0], [3, 1]]
 
 
+def test_the_part_of_a_process_is_that_of_its_group() -> None:
+    with pytest.raises(RuntimeError, match="no process group"):
+        DistributedSampler(range(4))
+    program = (
+        "import cuplug\nfrom cuplug.utils.data import DistributedSampler\n"
+        "store = cuplug.distributed.TCPStore('127.0.0.1', 0, 1, True)\n"
+        "cuplug.distributed.init_process_group('gloo', store=store, rank=0, world_size=1)\n"
+        "print(list(DistributedSampler(range(4), shuffle=False)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout == "[0, 1, 2, 3]\n", done.stderr
+
+
 def test_more_numbers_are_drawn_than_fit_into_memory(running: str) -> None:
     numbers = iter(RandomSampler(range(5), replacement=True, num_samples=10**10))
     assert {next(numbers) for _ in range(200)} == set(range(5))

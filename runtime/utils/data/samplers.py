@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from ....allocators.errors import CuplugError
+from ...distributed import get_rank, get_world_size, is_initialized
 from ...tensor.core.dtypes import int64
 from ...tensor.core.generator import Generator
 from ...tensor.core.tensor_errors import ArgumentError
@@ -158,21 +160,31 @@ class BatchSampler(Sampler):
 
 
 class DistributedSampler(Sampler):
-    """The part of the samples that is one process's of several. ``set_epoch`` gives another order.
+    """The part of the samples that is one process's of several: of the process group's, unless told otherwise.
+
+    ``set_epoch`` gives another order.
 
     Raises:
         ArgumentError: ``rank`` is not from 0 to ``num_replicas`` - 1.
+        CuplugError: one of them is not given, and there is no process group.
     """
 
     def __init__(
         self,
         dataset: Any,
-        num_replicas: int,
-        rank: int,
+        num_replicas: int | None = None,
+        rank: int | None = None,
         shuffle: bool = True,
         seed: int = 0,
         drop_last: bool = False,
     ) -> None:
+        if (num_replicas is None or rank is None) and not is_initialized():
+            raise CuplugError(
+                "DistributedSampler: there is no process group; call distributed.init_process_group first, or say "
+                "num_replicas and rank"
+            )
+        num_replicas = get_world_size() if num_replicas is None else num_replicas
+        rank = get_rank() if rank is None else rank
         if not 0 <= rank < num_replicas:
             raise ArgumentError(f"DistributedSampler: rank {rank} of {num_replicas}")
         self.dataset, self.num_replicas, self.rank = dataset, num_replicas, rank
