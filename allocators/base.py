@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from operator import attrgetter, index
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .block import ALIGNMENT, Block, BlockInfo, Segment, why_not_free
 from .errors import CuplugError, InvalidFreeError, OutOfMemoryError
@@ -46,6 +46,16 @@ _MOST_HOOK_CALLS = 64
 _address = attrgetter("address")
 
 
+class _Limit:
+    """``Allocator.memory_limit``: read like any attribute, without a call; observers are told when it is changed."""
+
+    def __set__(self, allocator: Allocator, nbytes: int | None) -> None:
+        if "memory_limit" in allocator.__dict__:
+            allocator._operate(allocator._change_limit, nbytes)
+        else:  # as it is made
+            allocator.__dict__["memory_limit"] = nbytes
+
+
 class Allocator(ABC):
     """Hands out blocks of one device's memory. Every public method may be called from any thread.
 
@@ -67,6 +77,12 @@ class Allocator(ABC):
     """Whether the strategy counts free blocks that share a segment with used ones (``Ledger.split``)."""
     _steps = 0
     """In so many steps for each power of two sizes are rounded up (``roundup_power2_divisions``); 0 or 1 for not."""
+
+    if TYPE_CHECKING:
+        memory_limit: int | None
+    else:
+        memory_limit = _Limit()
+    """At most so many bytes are reserved; more counts as out of memory. None for no limit. It may be changed."""
 
     def __init__(self, upstream: Upstream, *, memory_limit: int | None = None) -> None:
         """Over ``upstream``, reserving at most ``memory_limit`` bytes; None for no limit.
@@ -279,7 +295,7 @@ class Allocator(ABC):
 
     def reset_peaks(self) -> None:
         """Start every peak again from its current value (``reset_peak_memory_stats``)."""
-        self._operate(self._ledger.reset_peaks)
+        self._operate(self._start_peaks_anew)
 
     def reset_accumulated(self) -> None:
         """Start every cumulative figure again from zero (``reset_accumulated_memory_stats``)."""
@@ -702,6 +718,14 @@ class Allocator(ABC):
         released = held - self._ledger.reserved
         self._emit(EventKind.EMPTY_CACHE, 0, 0, released, 0)
         return released
+
+    def _change_limit(self, nbytes: int | None) -> None:
+        self.__dict__["memory_limit"] = nbytes
+        self._emit(EventKind.LIMIT, 0, 0, nbytes or 0, int(nbytes is not None))
+
+    def _start_peaks_anew(self) -> None:
+        self._ledger.reset_peaks()
+        self._emit(EventKind.RESET_PEAKS, 0, 0, 0, 0)
 
     def _forget(self, stream: int) -> None:
         if self._closed is not None:

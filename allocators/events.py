@@ -36,6 +36,11 @@ class EventKind(enum.IntEnum):
     to pages is told before."""
     WAKE = 14
     """Tagged memory woke: ``nbytes`` were taken for it, ``requested`` is the tag's number."""
+    LIMIT = 18
+    """The program changed the limit (``memory_limit``, ``set_per_process_memory_fraction``): at most ``nbytes`` may be
+    reserved from here on; where ``requested`` is 0, and not 1, there is no limit."""
+    RESET_PEAKS = 19
+    """The program started every peak anew (``reset_peak_memory_stats``)."""
     EMPTY_CACHE = 15
     """The program asked that what is cached be given back (``empty_cache``): ``nbytes`` went. What happened to
     segments and pages is told before."""

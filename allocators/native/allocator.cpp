@@ -254,7 +254,10 @@ int Allocator::served(cuplug_served *served) {
 int Allocator::operate_on(const std::function<void()> &work) { return operate(work); }
 
 int Allocator::reset_peaks() {
-  return operate([&] { ledger_.reset_peaks(); });
+  return operate([&] {
+    ledger_.reset_peaks();
+    events_.emit(RESET_PEAKS, 0, 0, 0, 0);
+  });
 }
 
 int Allocator::reset_accumulated() {

@@ -300,9 +300,11 @@ void cuplug_cuda_capture(int change);
 int cuplug_cuda_last_result(void);
 
 /* --- replays. Takes `count` steps, as in cuplug/tools/replay.py: n + 1 for the allocation number n, of sizes[n] bytes on
- * streams[n]; -(n + 1) for its free; 0 for cuplug_release_cached. `blocks` has room for one of each number, null at first; give the same to the
+ * streams[n]; -(n + 1) for its free; 0 for cuplug_release_cached; INT64_MIN + n for
+ * a limit of n bytes, with 0 for none. `blocks` has room for one of each number, null at first; give the same to the
  * next call, so that a history may be taken in several. Allocations that memory is too short for are counted and passed
  * over, or the replay stops there. Answers CUPLUG_OK once all steps are taken, or what the one numbered `done` failed with. */
+#define CUPLUG_LIMITS (-((int64_t)1 << 62)) /* steps below this change the limit */
 typedef struct cuplug_replay_result {
   size_t done; /* how many steps have been taken */
   size_t out_of_memory;

@@ -24,6 +24,8 @@ enum EventKind : int32_t {
   PAGE_UNMAP = 9,
   PAGE_RELEASE = 10,
   OUT_OF_MEMORY = 11,
+  LIMIT = 18,
+  RESET_PEAKS = 19,
   SLEEP = 13,
   WAKE = 14,
   EMPTY_CACHE = 15

@@ -74,6 +74,8 @@ EXPORT void cuplug_allocator_set_out_of_memory_hook(cuplug_allocator *allocator,
 EXPORT int cuplug_allocator_set_memory_limit(cuplug_allocator *allocator, uint64_t nbytes) {
   if (allocator == nullptr) return CUPLUG_INVALID;
   core(allocator).set_memory_limit(nbytes);
+  const bool none = nbytes == cuplug::NO_LIMIT;
+  core(allocator).events().emit(cuplug::LIMIT, 0, 0, none ? 0 : nbytes, !none);
   return CUPLUG_OK;
 }
 

@@ -45,6 +45,10 @@ CLOSING = "cuplug: the runtime closes"
 """The name of the marker behind the program's own events. What follows, the runtime does while it closes."""
 
 
+NOTES = ("<compile context>", "<user metadata>")
+"""The file names of frames that are no call, but say what PyTorch noted beside a stack."""
+
+
 class Frame(NamedTuple):
     """One level of a call stack."""
 
@@ -55,6 +59,8 @@ class Frame(NamedTuple):
     def __str__(self) -> str:
         if not self.line and self.filename in PHASES:  # a module of a network: see ``stacks.ModuleStacks``
             return f"{self.function} ({self.filename})"
+        if self.filename in NOTES:
+            return f"{self.filename[1:-1]} {self.function}"
         return f"{self.function} ({self.filename}:{self.line})"
 
 
@@ -140,6 +146,11 @@ class Header:
     def timed(self) -> bool:
         """Whether the events' times are when they happened; else they only keep the order."""
         return not self.fields.get("untimed")
+
+    @property
+    def paired(self) -> bool:
+        """Whether it is known which block each free ends; else only how much is allocated is."""
+        return not self.fields.get("unpaired")
 
     @property
     def wall_offset_ns(self) -> int:

@@ -36,6 +36,7 @@ LARGEST = 60_000
 """Blocks in the overview: those that take most room, as bytes times seconds."""
 
 _MISCELLANEOUS = (
+    EventKind.LIMIT, EventKind.RESET_PEAKS,
     EventKind.RECORD_STREAM, EventKind.SEGMENT_RESERVE, EventKind.SEGMENT_RELEASE, EventKind.PAGE_CREATE,
     EventKind.PAGE_MAP, EventKind.PAGE_UNMAP, EventKind.PAGE_RELEASE, EventKind.OUT_OF_MEMORY, EventKind.SLEEP,
     EventKind.WAKE, EventKind.EMPTY_CACHE,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...plugins.tracing.trace_in_memory import Frame, Trace
+from ...plugins.tracing.trace_in_memory import NOTES, Frame, Trace
 from .frame_kinds import FrameKind, is_native, kind_of, short_path
 from .operation_names import operation_of, phase_of
 
@@ -64,15 +64,16 @@ def site_of(stack: Sequence[Frame], files: Mapping[str, str] | None = None) -> s
     if own is not None:
         return str(own._replace(filename=(files or {}).get(own.filename, own.filename)))
     clear = without_noise(stack)
-    python = [frame for frame in clear if not is_native(frame)]
+    noted = ", ".join(str(frame) for frame in stack if frame.filename in NOTES)
+    python = [frame for frame in clear if not is_native(frame) and frame.filename not in NOTES]
     outside = [frame for frame in python if not short_path(frame.filename).startswith("torch/")]
     line = next(iter(outside or python), None)
     told = str(line._replace(filename=short_path(line.filename))) if line else ""
     operation, phase = operation_of(stack), phase_of(stack)
-    words = ", in ".join(filter(None, (operation, phase)))
+    words = ", ".join(filter(None, (", in ".join(filter(None, (operation, phase))), noted)))
     if operation:
         return f"{words}, at {told}" if outside else words
-    return told or phase or (str(clear[0].function) if clear else NO_STACK)
+    return told or words or (str(clear[0].function) if clear else NO_STACK)
 
 
 def without_noise(stack: Sequence[Frame]) -> tuple[Frame, ...]:

@@ -267,7 +267,7 @@ def _of_device(trace: Trace, device: int, top: int) -> DeviceSummary:
         fragmentation=_fragmentation(memory, times),
         driver_calls={kind.name.lower(): int(kinds[kind]) for kind in _DRIVER_CALLS if kinds[kind]},
         sizes=_sizes(requested[ours]),
-        lifetimes=_lifetimes(events, blocks, ~live & ours),
+        lifetimes=_lifetimes(events, blocks, ~live & ours & trace.header.paired),
         streams=_streams(events, blocks, begin),
         libraries=_libraries(trace, events, blocks, begin, at_peak, live),
         live_blocks=int(np.count_nonzero(live)),

@@ -23,6 +23,7 @@ from .replay import replay
 from .report import report
 from .run import run
 from .summary import summary
+from .view import view
 from .watch import watch
 
 __all__ = ["app"]
@@ -38,6 +39,8 @@ app = typer.Typer(
     "and run: the program's own); 2 what was asked for, or a file, is wrong, or the output cannot be written; 130 "
     "interrupted; 141 the reader of the output has gone.",
 )
+
+app.command()(view)
 
 
 def _print_version(wanted: bool) -> None:

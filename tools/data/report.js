@@ -8,6 +8,7 @@ const cuplug = (window.cuplug = { ready: false });
   for (const view of views) await view.open();
   let view = views[0];
   const both = page.compare; // two runs, one above the other, by iteration
+  const WHAT = { live: "all that is live", range: "all that is asked for in the range", never: "all that is never freed" };
   const MODES = ["site", "module", "phase", "library", "stream", "size", "age"];
   let mode = views.some((one) => one.modules) ? "module" : views.some((one) => one.texts.some((stack) => stack.length)) ? "site" : "size";
   let depth = 0, finds = null, dark = matchMedia("(prefers-color-scheme: dark)").matches;
@@ -99,7 +100,8 @@ const cuplug = (window.cuplug = { ready: false });
       `${size(part.reserved[at] || 0)} reserved; ${places.length} live blocks in ${drawn.segments} segments.`;
     byId("state-text").textContent = figures;
     byId("state").setAttribute("aria-label", "The allocator's segments and blocks after this event: " + figures);
-    flame(part, places);
+    await flameOf(part, places);
+    if (number !== asked) return;
     blockTable(part, places);
     cuplug.live = { event: cursor, blocks: places.length, bytes: places.reduce((sum, b) => sum + view.o.sort_requested[part.sort[b]], 0) };
     if (!keep) {
@@ -110,7 +112,28 @@ const cuplug = (window.cuplug = { ready: false });
   }
 
   // --- the flame view: what is live, by call stack
-  let root = null, inverted = false, hide = false, zoomed = [], needle = "";
+  let root = null, inverted = false, hide = false, zoomed = [], needle = "", flameWhat = "live", partly = "";
+  // What the flame view is of: what is live at the event, is asked for in the range shown, or is never freed.
+  async function flameOf(part, places) {
+    partly = "";
+    if (flameWhat === "never") {
+      ({ part, places } = await view.live(Math.max(view.events - 1, 0)));
+      places = places.filter((b) => part.freed[b] >= view.events);
+    } else if (flameWhat === "range") {
+      const start = timeOf(view, x.start), end = timeOf(view, x.end);
+      part = view.ready(start, end) || (await view.window(start, end));
+      if (!part) { part = view.overviewBlocks; partly = ` Of the ${part.n} largest blocks alone; zoom in for every one.`; }
+      places = [];
+      for (let b = 0; b < part.n; b++) if (part.begun[b] >= start && part.begun[b] <= end) places.push(b);
+    }
+    flame(part, places);
+  }
+  let stale = false;
+  function reflame() { // after a change of the range; once for many
+    if (flameWhat !== "range" || stale) return;
+    stale = true;
+    queue = queue.then(() => { stale = false; return show(cursor, true); });
+  }
   function flame(part, places) {
     root = { name: "all", bytes: 0, blocks: 0, children: new Map() };
     for (const b of places) {
@@ -141,13 +164,13 @@ const cuplug = (window.cuplug = { ready: false });
       if (share * width < 1.5) return;
       deepest = Math.max(deepest, level);
       count++;
-      const bar = document.createElement("button"), name = node === root ? "all that is live" : node.name;
+      const bar = document.createElement("button"), name = node === root ? WHAT[flameWhat] : node.name;
       const hit = needle && name.toLowerCase().includes(needle);
       if (hit) hits++;
       bar.className = "frame" + (node === root || view.isProgram(name) ? "" : " library") + (needle ? (hit ? " hit" : " miss") : "");
       bar.style.left = `${left * 100}%`; bar.style.width = `${share * 100}%`; bar.style.top = `${level * 23}px`;
       bar.textContent = `${name} \u2013 ${size(node.bytes)}`;
-      bar.title = `${name}\n${size(node.bytes)} (${node.bytes} bytes), ${((100 * node.bytes) / (root.bytes || 1)).toFixed(1)} % of what is live, ${node.blocks} blocks`;
+      bar.title = `${name}\n${size(node.bytes)} (${node.bytes} bytes), ${((100 * node.bytes) / (root.bytes || 1)).toFixed(1)} % of ${WHAT[flameWhat]}, ${node.blocks} blocks`;
       bar.dataset.name = name; bar.dataset.bytes = node.bytes;
       bar.onclick = () => { zoomed = path; drawFlame(); byId("flame").querySelector(".frame:last-of-type")?.focus({ preventScroll: true }); };
       pieces.append(bar);
@@ -166,9 +189,10 @@ const cuplug = (window.cuplug = { ready: false });
     box.replaceChildren(pieces);
     box.style.height = `${(deepest + 1) * 23 + 2}px`;
     byId("flame-text").textContent = `${root.bytes} bytes (${size(root.bytes)}) in ${root.blocks} blocks` +
-      (zoomed.length ? `; shown: ${zoomed[zoomed.length - 1]}, ${size(top.bytes)}` : "") + (needle ? `; ${hits} of ${count} bars have "${needle}"` : "") + ".";
+      (zoomed.length ? `; shown: ${zoomed[zoomed.length - 1]}, ${size(top.bytes)}` : "") + (needle ? `; ${hits} of ${count} bars have "${needle}"` : "") + "." + partly;
     byId("flame-out").disabled = !zoomed.length;
   }
+  byId("flame-what").onchange = (event) => { flameWhat = event.target.value; zoomed = []; return show(cursor, true); };
   byId("flame-search").oninput = (event) => { needle = event.target.value.toLowerCase(); drawFlame(); };
   byId("flame-out").onclick = () => { zoomed = []; drawFlame(); };
   byId("inverted").onchange = (event) => { inverted = event.target.checked; zoomed = []; show(cursor, true); };
@@ -300,6 +324,7 @@ const cuplug = (window.cuplug = { ready: false });
     const most = limit(), span = Math.min(Math.max(end - start, most * 1e-7), most);
     start = Math.min(Math.max(start, 0), most - span);
     x.start = start; x.end = start + span;
+    reflame();
     redraw();
   }
   const zoom = (factor, at = (x.start + x.end) / 2) => range(at - (at - x.start) * factor, at + (x.end - at) * factor);

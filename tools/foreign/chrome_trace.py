@@ -20,6 +20,8 @@ Times = npt.NDArray[np.int64]
 """Nanoseconds from the first event, of each event."""
 
 _INSTANTS = {
+    EventKind.LIMIT: "limit changed",
+    EventKind.RESET_PEAKS: "peaks reset",
     EventKind.SEGMENT_RESERVE: "segment reserved",
     EventKind.SEGMENT_RELEASE: "segment released",
     EventKind.PAGE_CREATE: "page created",

@@ -6,6 +6,10 @@ and reserved in all from then on. It becomes ALLOCATE or FREE. Bytes are as PyTo
 program asked for, the streams, and where segments lie is not told. What is reserved is known as a total: where that
 changes there is a PAGE_CREATE or PAGE_RELEASE of as many bytes. Blocks that are freed and never allocated were there
 before; what else was is said as a number. Times are nanoseconds. Events of the CPU's memory are left out.
+
+The first profiles of this kind (2021) have neither addresses nor totals: all that they tell is the curve of what is
+allocated. A free then ends the latest block of its size, or one from before; which block it was, and how long blocks
+lived, is not known (``Header.paired``), nor what is reserved.
 """
 
 from __future__ import annotations
@@ -62,7 +66,7 @@ def read_profiler_trace(path: str | os.PathLike[str]) -> Trace:
 
 
 _Row = tuple[int, int, int, int, int, int]
-"""Time, device (-1 for the CPU), address, bytes more, allocated and reserved then."""
+"""Time, device (-1 for the CPU), address, bytes more, allocated and reserved then; -1 for what is not told."""
 
 
 def _row(entry: dict[str, Any]) -> _Row:
@@ -70,14 +74,17 @@ def _row(entry: dict[str, Any]) -> _Row:
     if int(args["Device Type"]) != _CUDA:
         return 0, -1, 0, 0, 0, 0
     device = int(args["Device Id"])
-    address, nbytes = int(args["Addr"]), int(args["Bytes"])
-    totals = int(args["Total Allocated"]), int(args["Total Reserved"])
-    time = round(float(entry["ts"]) * 1000)
-    if not (0 <= device < 255 and 0 <= address < 1 << 64 and 0 <= time < 1 << 63):
+    told = [int(args[name]) if name in args else None for name in ("Addr", "Total Allocated", "Total Reserved")]
+    nbytes, time = int(args["Bytes"]), round(float(entry["ts"]) * 1000)
+    if not (0 <= device < 255 and 0 <= time < 1 << 63 and abs(nbytes) < 1 << 53):
         raise ValueError("out of range")
-    if abs(nbytes) >= 1 << 53 or min(totals) < 0 or max(totals) >= 1 << 53:
+    if any(
+        value is not None and not 0 <= value < most
+        for value, most in zip(told, (1 << 64, 1 << 53, 1 << 53), strict=True)
+    ):
         raise ValueError("out of range")
-    return time, device, address, nbytes, *totals
+    address, allocated, held = (-1 if value is None else value for value in told)
+    return time, device, address, nbytes, allocated, held
 
 
 def _trace(path: str, rows: list[_Row]) -> Trace:
@@ -85,6 +92,7 @@ def _trace(path: str, rows: list[_Row]) -> Trace:
     events: list[tuple[int, ...]] = []
     live: set[tuple[int, int]] = set()
     reserved: dict[int, int] = {}
+    unpaired = _Unpaired()
     unseen: dict[int, int] = {}
     origin = rows[0][0]
 
@@ -92,10 +100,13 @@ def _trace(path: str, rows: list[_Row]) -> Trace:
         to.append((time, address, nbytes, nbytes if kind <= EventKind.FREE else 0, 0, 0, 0, device, int(kind)))
 
     for time, device, address, nbytes, allocated, held in rows:
+        if address < 0:
+            address = unpaired.address(device, nbytes)
         if device not in reserved:
             reserved[device] = held
-            unseen[device] = allocated - nbytes
-            note(older, origin, device, EventKind.PAGE_CREATE, 0, held)
+            unseen[device] = allocated - nbytes if allocated >= 0 else 0
+            if held >= 0:
+                note(older, origin, device, EventKind.PAGE_CREATE, 0, held)
         more = held - reserved[device]
         reserved[device] = held
         if more > 0:
@@ -105,7 +116,7 @@ def _trace(path: str, rows: list[_Row]) -> Trace:
             note(events, time, device, EventKind.ALLOCATE, address, nbytes)
         else:
             if (device, address) not in live:
-                unseen[device] += nbytes
+                unseen[device] += nbytes if allocated >= 0 else 0
                 note(older, origin, device, EventKind.ALLOCATE, address, -nbytes)
             live.discard((device, address))
             note(events, time, device, EventKind.FREE, address, -nbytes)
@@ -113,17 +124,45 @@ def _trace(path: str, rows: list[_Row]) -> Trace:
             note(events, time, device, EventKind.PAGE_RELEASE, 0, -more)
     left = sum(max(nbytes, 0) for nbytes in unseen.values())
     blocks = sum(row[-1] == EventKind.ALLOCATE for row in older)
+    told = "what is reserved is not known" if rows[0][-1] < 0 else "of what is reserved, only the total is known"
     notes = [
-        "sizes are as PyTorch rounded them; of what is reserved, only the total is known",
+        f"sizes are as PyTorch rounded them; {told}",
+        "there are no addresses: how much is allocated is known, but not which block is freed when"
+        * bool(unpaired.used),
         f"{blocks} blocks are from before the profile, and are counted" if blocks else "",
         f"{format_size(left)} that were allocated before it and are not freed in it are not" if left else "",
     ]
     return Trace(
-        Header(fields={"source": "pytorch profiler", "older_events": len(older)}),
+        Header(fields={"source": "pytorch profiler", "older_events": len(older), **unpaired.fields()}),
         np.array([*older, *events], EVENT_DTYPE),
         path=path,
         note="; ".join(filter(None, notes)),
     )
+
+
+class _Unpaired:
+    """Gives blocks without an address one of their own: a free that of the latest block of its size."""
+
+    def __init__(self) -> None:
+        self.used = 0
+        self._live: dict[tuple[int, int], list[int]] = {}
+        self._next = 1 << 40
+
+    def address(self, device: int, nbytes: int) -> int:
+        """Of the block that an event of so many bytes more, or fewer, is about."""
+        self.used += 1
+        known = self._live.setdefault((device, abs(nbytes)), [])
+        if nbytes < 0 and known:
+            return known.pop()
+        address = self._next
+        self._next += -(-abs(nbytes) // 512) * 512 + 512
+        if nbytes >= 0:
+            known.append(address)
+        return address
+
+    def fields(self) -> dict[str, bool]:
+        """What a header says of it."""
+        return {"unpaired": True} if self.used else {}
 
 
 def _parsed(path: str) -> Any:

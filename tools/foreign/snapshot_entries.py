@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Besides", "besides"]
+__all__ = ["Besides", "besides", "noted_beside"]
 
 _OF_EVENTS = frozenset({"action", "addr", "frames", "size", "stream", "time_us", "device_free"})
 _USUAL = {"compile_context": "N/A", "user_metadata": ""}
@@ -61,3 +61,12 @@ def besides(entries: Iterable[dict[str, Any]], known: Iterable[str]) -> Besides 
         found.shape_of.append(number)
     found.shapes = list(shapes)
     return found
+
+
+def noted_beside(entry: dict[str, Any]) -> tuple[str, str] | None:
+    """What PyTorch noted beside an entry's stack, as ``NOTES`` has it: of which compiled frame it is, and the
+    program's own words."""
+    compiled, words = entry.get("compile_context", "N/A"), entry.get("user_metadata", "")
+    if (compiled in ("N/A", "") and not words) or entry["action"] in _MARKS:
+        return None
+    return ("" if compiled == "N/A" else str(compiled)), str(words)

@@ -40,10 +40,10 @@ import numpy as np
 from ...allocators.errors import TraceError
 from ...allocators.events import EventKind
 from ...allocators.sizes import format_size
-from ...plugins.tracing.trace_in_memory import EVENT_DTYPE, EventArray, Frame, Header, Trace
+from ...plugins.tracing.trace_in_memory import EVENT_DTYPE, NOTES, EventArray, Frame, Header, Trace
 from . import safe_pickles
 from .safe_pickles import is_pickle
-from .snapshot_entries import Besides, besides
+from .snapshot_entries import Besides, besides, noted_beside
 from .snapshot_start import state_before
 
 __all__ = ["GZIP_MAGIC", "XZ_MAGIC", "read_snapshot"]
@@ -127,7 +127,8 @@ class _Import:
         """What the entries of each device say beyond their events."""
         self.of_another_moment: list[int] = []
         """Devices whose segments are not the state in which their history ended."""
-        self._stack_of: dict[int, int] = {}  # by the identity of the snapshot's own, shared list of frames
+        self._stack_of: dict[tuple[int, tuple[str, str] | None], int] = {}
+        """By the identity of the snapshot's own, shared list of frames, and what is noted beside it."""
 
     def trace(self) -> Trace:
         parts: list[EventArray] = []
@@ -255,8 +256,8 @@ class _Import:
             events["requested"] = events["nbytes"] = [entry["size"] for entry in entries]
             if (events["requested"] < 0).any() or (events["time"] < 0).any():
                 raise ValueError("negative")  # noqa: TRY301 - said better below
-            if any("frames" in entry for entry in entries):
-                events["context"] = [self._stack(entry.get("frames")) for entry in entries]
+            if any("frames" in entry or "user_metadata" in entry for entry in entries):
+                events["context"] = [self._stack(entry.get("frames"), noted_beside(entry)) for entry in entries]
             rounded = np.isin(events["kind"], _ROUNDED_KINDS)
             events["nbytes"][rounded] = (events["nbytes"][rounded] + _ROUND - 1) // _ROUND * _ROUND
             for place, kind in enumerate(kinds):
@@ -293,13 +294,16 @@ class _Import:
             raise TraceError(f"{self.path} is damaged: its annotations are not as PyTorch writes them") from None
         return events
 
-    def _stack(self, frames: Any) -> int:
-        if not frames:
+    def _stack(self, frames: Any, noted: tuple[str, str] | None = None) -> int:
+        if not frames and noted is None:
             return 0
-        number = self._stack_of.get(id(frames))
+        key = (id(frames), noted)
+        number = self._stack_of.get(key)
         if number is None:
-            stack = tuple(self._frame(frame) for frame in frames)
-            number = self._stack_of[id(frames)] = self.stacks.setdefault(stack, len(self.stacks) + 1)
+            notes = [Frame(name, 0, text) for name, text in zip(NOTES, noted or (), strict=False) if text]
+            beside = [self.frames.setdefault(note, len(self.frames) + 1) for note in notes]
+            stack = (*beside, *(self._frame(frame) for frame in frames or ()))
+            number = self._stack_of[key] = self.stacks.setdefault(stack, len(self.stacks) + 1)
         return number
 
     def _frame(self, entry: dict[str, Any]) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...allocators.events import EventKind
-from ...plugins.tracing.trace_in_memory import Trace
+from ...plugins.tracing.trace_in_memory import NOTES, Trace
 from ..analysis.blocks import find_blocks
 from .snapshot_entries import Besides
 
@@ -97,7 +97,9 @@ def _entries(trace: Trace, device: int, stacks: dict[int, list[dict[str, Any]]])
 def _frames(trace: Trace, context: int, stacks: dict[int, list[dict[str, Any]]]) -> list[dict[str, Any]]:
     if context not in stacks:
         stacks[context] = [
-            {"filename": frame.filename, "line": frame.line, "name": frame.function} for frame in trace.stack(context)
+            {"filename": frame.filename, "line": frame.line, "name": frame.function}
+            for frame in trace.stack(context)
+            if frame.filename not in NOTES
         ]
     return stacks[context]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...allocators.base import Allocator
 from ...allocators.served import Served
-from .program import Program
+from .program import LIMITS, NO_LIMIT, Program
 from .python_run import Curve, failure_of, lost_bytes
 
 __all__ = ["NativeRun"]
@@ -65,6 +65,9 @@ class NativeRun:
         )
         self.seconds = time.perf_counter() - began
         if self.out_of_memory:
+            limits = program.steps[:first_failure][program.steps[:first_failure] < LIMITS]
+            if len(limits):  # the core alone has seen it
+                allocator.memory_limit = None if limits[-1] == NO_LIMIT else int(limits[-1]) - NO_LIMIT
             self.failure = failure_of(program, first_failure, f"OutOfMemoryError: {_message(allocator, shortage)}")
         elif answer != _OK:
             self.failure = failure_of(program, done, f"the native core answered {answer}")

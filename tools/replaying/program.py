@@ -1,4 +1,4 @@
-"""A trace reduced to what a replay does: allocations, frees and emptied caches, in order."""
+"""A trace reduced to what a replay does: allocations, frees, emptied caches and changed limits, in order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ from ...plugins.tracing.trace_in_memory import Trace
 from ..analysis.private_pools import pooled
 from .emptied_caches import GIVEN, emptied_caches
 
-__all__ = ["Program", "decode"]
+__all__ = ["LIMITS", "NO_LIMIT", "Program", "decode"]
+
+NO_LIMIT = -(1 << 63)
+"""The step with which the program lifted the limit. One that set it to ``n`` bytes is ``NO_LIMIT + n``."""
+LIMITS = NO_LIMIT + (1 << 62)
+"""Steps below this change the limit."""
 
 
 Column = npt.NDArray[np.int64]
@@ -21,12 +26,13 @@ Column = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """One device's history, reduced to what a replay does: allocations, frees and emptied caches, in order."""
+    """One device's history, reduced to what a replay does: allocations, frees, emptied caches, changed limits."""
 
     trace: str
     device: int
     steps: Column
-    """``n + 1`` for the allocation number n, ``-(n + 1)`` for its free, 0 where the cache is emptied."""
+    """``n + 1`` for the allocation number n, ``-(n + 1)`` for its free, 0 where the cache is emptied; below ``LIMITS``
+    the limit."""
     sizes: Column
     """The bytes requested by each allocation."""
     streams: npt.NDArray[np.uint64]
@@ -58,7 +64,7 @@ def decode(trace: Trace) -> list[Program]:
     What was asked for in vain (OUT_OF_MEMORY) at the trace's end is asked for again, and freed at once where it
     succeeds: an allocator on which the program would end at the same place does not complete it. A program that
     allocated again later got on without. Where the program emptied the cache, the replay does: cuplug's traces say so,
-    and PyTorch's histories show it.
+    and PyTorch's histories show it. Where it changed the limit, which cuplug's traces say, the replay does, too.
     """
     allocations = np.flatnonzero(trace.events["kind"] == EventKind.ALLOCATE)
     last = int(allocations[-1]) if len(allocations) else -1
@@ -76,6 +82,7 @@ def _decode_device(trace: Trace, device: int, last: int) -> Program:
         )
     elif not completed_apart:
         emptied = own[trace.events["kind"][own] == EventKind.EMPTY_CACHE]
+    limits = own[trace.events["kind"][own] == EventKind.LIMIT]
     wanted = (
         EventKind.ALLOCATE, EventKind.FREE, EventKind.RECORD_STREAM, EventKind.FENCE_PASSED, EventKind.OUT_OF_MEMORY,
     )  # fmt: skip
@@ -101,8 +108,15 @@ def _decode_device(trace: Trace, device: int, last: int) -> Program:
     if private:
         streams = streams.copy()
         streams[own] = pooled(trace, device, trace.events[own])
-    where = np.concatenate([(places * 2)[where >> 1] + (where & 1), emptied * 2 + 1])
-    steps = np.concatenate([steps, np.zeros(len(emptied), np.int64)])
+    limited = np.clip(trace.events["nbytes"][limits].astype(np.int64), 1, LIMITS - NO_LIMIT - 1)
+    where = np.concatenate([(places * 2)[where >> 1] + (where & 1), emptied * 2 + 1, limits * 2 + 1])
+    steps = np.concatenate(
+        [
+            steps,
+            np.zeros(len(emptied), np.int64),
+            np.where(trace.events["requested"][limits] == 0, NO_LIMIT, NO_LIMIT + limited),
+        ]
+    )
     order = np.argsort(where, kind="stable")
     steps, events = steps[order], where[order] >> 1
     return Program(

@@ -14,7 +14,7 @@ from ...allocators.served import Served, served_of
 from ...allocators.sizes import format_size
 from ...allocators.upstreams import TimedUpstream
 from ...allocators.upstreams.null import NullUpstream
-from .program import Column, Program
+from .program import LIMITS, NO_LIMIT, Column, Program
 
 __all__ = ["Curve", "PythonRun", "failure_of", "lost_bytes"]
 
@@ -129,6 +129,8 @@ class PythonRun:
             elif step == 0:
                 self._at = at
                 self.allocator.release_cached()
+            elif step < LIMITS:
+                self.allocator.memory_limit = None if step == NO_LIMIT else step - NO_LIMIT
             else:
                 number = -step - 1
                 block = blocks[number]

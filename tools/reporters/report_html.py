@@ -22,7 +22,7 @@ from .units import duration, share, size
 
 __all__ = ["Aligned", "Shown", "of_the_job", "shown_devices", "write_report"]
 
-_SCRIPTS = ("report_data.js", "report_draw.js", "report.js")
+_SCRIPTS = ("report_data.js", "report_draw.js", "report.js", "report_compare.js")
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,13 @@ def shown_devices(trace: Trace, name: str, device: int | None = None) -> list[Sh
 
 
 def write_report(
-    shown: Sequence[Shown], title: str, file: TextIO, aligned: Aligned | None = None, *, before: str = ""
+    shown: Sequence[Shown],
+    title: str,
+    file: TextIO,
+    aligned: Aligned | None = None,
+    *,
+    before: str = "",
+    drop: str = "",
 ) -> None:
     """Write the page. It opens in any browser with ``DecompressionStream`` (since 2023 all).
 
@@ -62,6 +68,7 @@ def write_report(
         file: where to.
         aligned: where the iterations of the two runs begin.
         before: what stands first on the page, as HTML.
+        drop: where a file goes that is dropped on the page, to be compared; empty where no server takes it.
     """
     metas: list[dict[str, Any]] = []
     data: list[Callable[[], None]] = []
@@ -71,7 +78,7 @@ def write_report(
         if aligned is not None:
             metas[-1]["iterations"] = list(aligned.iterations[number])
         data.append(_writer(number, payload, file))
-    meta = json.dumps({"views": metas, "compare": aligned is not None})
+    meta = json.dumps({"views": metas, "compare": aligned is not None, "drop": drop})
     parts = {
         "title": escape(title),
         "chooser": _chooser(shown, aligned is not None),

@@ -109,12 +109,24 @@ sys.executable, "-c", _PLACE_PIPES, str(to_read), str(to_write), str(CHROMIUM), 
         """Open a file and wait until ``ready`` holds. Returns the seconds that it took."""
         began = time.monotonic()
         self.call("Page.navigate", url=path if isinstance(path, str) else path.resolve().as_uri())
-        self.run(
-            f"new Promise((done, fail) => {{ const at = setInterval(() => {{ "
-            f"if ({ready}) {{ clearInterval(at); done() }} }}, 20); "
-            f"setTimeout(() => fail('not ready'), {patience * 1000}) }})"
-        )
+        self.wait(ready, patience)
         return time.monotonic() - began
+
+    def wait(self, ready: str, patience: float = 60) -> None:
+        """Wait until ``ready`` holds, also on the page that this one leads to."""
+        until = time.monotonic() + patience
+        while True:
+            try:
+                self.run(
+                    f"new Promise((done, fail) => {{ const at = setInterval(() => {{ "
+                    f"if ({ready}) {{ clearInterval(at); done() }} }}, 20); "
+                    f"setTimeout(() => fail('not ready'), {patience * 1000}) }})"
+                )
+            except RuntimeError as error:  # the page was left meanwhile
+                if time.monotonic() > until or not any(word in str(error) for word in ("navigated", "context")):
+                    raise
+            else:
+                return
 
     def settle(self) -> None:
         """Wait until what has changed is drawn."""

@@ -527,3 +527,42 @@ def test_blocks_thinner_than_a_pixel_are_coloured_by_what_most_bytes_are(chromiu
     wanted = {int(colour, 16) for colour in browser.run("CATEGORIES.slice(0, 7).map((c) => c.slice(1))")}
     assert wanted <= set(coloured)
     assert browser.errors == []
+
+
+def frames(browser: Browser) -> dict[str, int]:
+    found = browser.run(
+        "[...document.querySelectorAll('.frame')].map((f) => [f.dataset.name, Number(f.dataset.bytes)])"
+    )
+    return dict(found)
+
+
+def test_the_flame_view_is_of_what_is_live_asked_for_in_a_range_or_never_freed(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    made = MadeSnapshot()
+    for number, (name, nbytes, freed) in enumerate((("load", 30, False), ("forward", 20, True), ("keep", 10, False))):
+        made.reserve(BASE + number * 64 * MIB, 64 * MIB)
+        made.allocate(BASE + number * 64 * MIB, nbytes * MIB, (name, "/home/u/train.py", 10 + number))
+        if freed:
+            made.free(BASE + number * 64 * MIB)
+    snapshot = saved(tmp_path / "made.pickle", snapshot_of(made))
+    browser = opened(chromium, written(snapshot, tmp_path / "made.html", "Made"))
+    key(browser, "p")
+    live = {"load (/home/u/train.py:10)": 30 * MIB, "forward (/home/u/train.py:11)": 20 * MIB}
+    assert frames(browser) == {"all that is live": 50 * MIB, **live}
+    enter(browser, "flame-what", "never")
+    assert frames(browser) == {
+        "all that is never freed": 40 * MIB,
+        "load (/home/u/train.py:10)": 30 * MIB,
+        "keep (/home/u/train.py:12)": 10 * MIB,
+    }
+    enter(browser, "flame-what", "range")
+    key(browser, "0")
+    assert sum(frames(browser).values()) == 2 * 60 * MIB
+    browser.run("cuplug.range(0.0002, 0.0004)")
+    drawn(browser)
+    assert frames(browser) == {
+        "all that is asked for in the range": 20 * MIB,
+        "forward (/home/u/train.py:11)": 20 * MIB,
+    }
+    assert browser.errors == []

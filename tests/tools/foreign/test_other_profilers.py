@@ -141,6 +141,26 @@ def test_a_profile_has_blocks_and_totals(
     assert command("summary", path).exit_code == command("replay", path, "-j", 1).exit_code == 0
 
 
+def test_a_profile_without_addresses_tells_the_curve_alone(tmp_path: Path, command: Command) -> None:
+    """As the first profiles with memory had it, in 2021: neither addresses nor totals."""
+    path = tmp_path / "p.pt.trace.json"
+    entries = []
+    for ts, nbytes in ((10.0, 512), (20.0, 20 * MIB), (30.0, 512), (40.0, -20 * MIB), (50.0, -512), (60.0, -1024)):
+        entry = memory(ts, 0, nbytes, 0, 0)
+        entry["args"] = {"Device Type": 1, "Device Id": 0, "Bytes": nbytes}
+        entries.append(entry)
+    path.write_text(json.dumps({"traceEvents": entries}))
+    trace = load(path)
+    (device,) = summarize(trace).devices
+    assert device.requested.nbytes == 20 * MIB + 1024 + 1024  # 1024 are from before: they are freed and never allocated
+    assert device.live_bytes == 512
+    assert (device.lifetimes.blocks, device.knows_reserved) == (0, False)
+    assert "not which block is freed when" in trace.note
+    told = " ".join(command("summary", path).stdout.split())
+    assert "reserved from the device unknown" in told
+    assert "median" not in told
+
+
 def real_profile(path: Path) -> Trace:
     torch = pytest.importorskip("torch")
     activities = [torch.profiler.ProfilerActivity.CPU]

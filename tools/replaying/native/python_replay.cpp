@@ -23,6 +23,7 @@ struct Arrays {
     const int64_t *taken = static_cast<const int64_t *>(steps.buf);
     if (streams.len != sizes.len || (reserved.obj != nullptr && reserved.len != steps.len)) return false;
     for (size_t i = 0; i < count(); ++i) {
+      if (taken[i] < CUPLUG_LIMITS) continue;
       const uint64_t number = static_cast<uint64_t>(taken[i] > 0 ? taken[i] : -taken[i]);
       if (number > allocations) return false;
     }

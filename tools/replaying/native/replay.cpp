@@ -24,6 +24,8 @@ extern "C" __attribute__((visibility("default"))) int cuplug_replay(cuplug_alloc
       uint64_t released;
       int answer = cuplug_release_cached(allocator, &released);
       if (answer != CUPLUG_OK) return answer;
+    } else if (step < CUPLUG_LIMITS) {
+      cuplug_allocator_set_memory_limit(allocator, step == INT64_MIN ? UINT64_MAX : uint64_t(step) - (uint64_t(1) << 63));
     } else {
       int64_t number = -step - 1;
       cuplug_block *block = blocks[number];
