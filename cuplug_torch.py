@@ -21,10 +21,17 @@ def autoload() -> None:
     allocator = os.environ.get("CUPLUG_TORCH")
     if not allocator:
         return
+    from cuplug.allocators.errors import CuplugError
     from cuplug.interop import torch
+    from cuplug.plugins.manager import default_manager
 
-    if not torch.is_installed():
+    if torch.is_installed():
+        return
+    try:
+        default_manager().check_allocator(allocator)  # before PyTorch is asked anything
         torch.install(allocator)
+    except CuplugError as error:  # PyTorch says first that it could not load this: one line beneath it is enough
+        raise CuplugError(f"CUPLUG_TORCH={allocator}: {error}") from None
 
 
 def put_shadow_first() -> None:

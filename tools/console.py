@@ -6,6 +6,7 @@ import contextlib
 import errno
 import io
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,11 +15,11 @@ from typing import Any, TextIO
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from ..allocators.errors import CuplugError
 
-__all__ = ["ClosedOutput", "OneLineErrors", "UsageError", "out", "printable_stdout", "progress", "say"]
+__all__ = ["ClosedOutput", "OneLineErrors", "PlainCommand", "UsageError", "out", "printable_stdout", "progress", "say"]
 
 _WIDTH_OF_FILES = 140  # columns of output that is not a terminal
 
@@ -48,7 +49,10 @@ class OneLineErrors(TyperGroup):
             status = 130
         except typer.Exit as error:
             status = error.exit_code
-        except BrokenPipeError:  # the reader, such as ``head``, has seen enough
+        except (BrokenPipeError, SystemExit) as error:
+            # The reader, such as ``head``, has seen enough. Typer makes status 1 of that, by SystemExit.
+            if not isinstance(error, BrokenPipeError) and not isinstance(error.__context__, BrokenPipeError):
+                raise
             _drop_output()
             status = 141
         except OSError as error:
@@ -56,6 +60,33 @@ class OneLineErrors(TyperGroup):
             _drop_output()
             status = 2
         sys.exit(status if isinstance(status, int) else 0)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands in their groups (``rich_help_panel``), in the order of the first of each."""
+        shown = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        told = [(name, found) for name, found in shown if found is not None and not found.hidden]
+        room = formatter.width - 6 - max((len(name) for name, _ in told), default=0)
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for name, found in told:
+            group = getattr(found, "rich_help_panel", None) or "Commands"
+            groups.setdefault(str(group), []).append((name, found.get_short_help_str(room)))
+        for group, rows in groups.items():
+            with formatter.section(group):
+                formatter.write_dl(rows)
+
+
+class PlainCommand(TyperCommand):
+    """A command whose help names arguments and values in words, without Python's types."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write what arguments and options are."""
+        write = formatter.write_dl
+
+        def plain(rows: Any, *args: Any, **keywords: Any) -> None:
+            write([(re.sub(r" <[^ ]*( range)?>$", "", name), text) for name, text in rows], *args, **keywords)
+
+        formatter.write_dl = plain
+        super().format_options(ctx, formatter)
 
 
 class ClosedOutput(io.TextIOBase):

@@ -26,7 +26,8 @@ except ImportError as error:
     ) from error
 
 from ...allocators.base import Allocator
-from ...allocators.errors import PluginError
+from ...allocators.errors import CuplugError
+from ...allocators.upstreams.null import NullUpstream
 from ...runtime.drivers.base import Driver
 from ...runtime.drivers.device_upstream import DeviceUpstream
 from ..manager import default_manager
@@ -89,7 +90,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     try:
         _check_names(config)
-    except PluginError as error:
+    except CuplugError as error:
         raise pytest.UsageError(str(error)) from None
     config.addinivalue_line(
         "markers", "one_schedule(options): the schedule makes no difference, or only this one is of interest"
@@ -104,6 +105,8 @@ def _check_names(config: pytest.Config) -> None:
     manager = default_manager()
     for selection in config.getoption("--allocator"):
         manager.check_allocator(selection)
+        if ":" in selection:  # a value that the allocator refuses is one error, not one in each test
+            manager.make_allocator(selection, NullUpstream()).close()
     manager.check_driver(config.getoption("--driver"))
 
 

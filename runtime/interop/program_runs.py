@@ -4,12 +4,36 @@ from __future__ import annotations
 
 import runpy
 import sys
-from collections.abc import Callable, Sequence
-from functools import partial
+import traceback
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 
-__all__ = ["run_program"]
+__all__ = ["print_error", "run_program", "what_is_missing"]
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def what_is_missing(program: str, *, module: bool) -> str:
+    """Why a program cannot be run, as a sentence; empty where it is there.
+
+    Args:
+        program: its file, or the name of a module.
+        module: whether it is a module, as for ``python -m``.
+    """
+    if not module:
+        there = Path(program).is_file() or Path(program, "__main__.py").is_file()
+        return "" if there else f"there is no script {program}; to run a module, write -m before its name"
+    before = sys.path[:]
+    sys.path.insert(0, "")
+    try:
+        found = find_spec(program)
+    except (ImportError, ValueError):
+        found = None
+    finally:
+        sys.path[:] = before
+    return "" if found else f"there is no module {program}; to run a script, leave -m out"
 
 
 def run_program(program: str, arguments: Sequence[str], *, module: bool) -> None:
@@ -21,29 +45,68 @@ def run_program(program: str, arguments: Sequence[str], *, module: bool) -> None
         module: whether it is a module, as for ``python -m``.
 
     Raises:
-        SystemExit: the program ends so; what else it raises is raised, too, and where nobody catches it, shown as
-            ``python`` would: from the program's first line on.
+        SystemExit: the program ends so, or by an error, which is printed (``print_error``).
     """
-    sys.excepthook = partial(_show_from_the_program_on, sys.excepthook)
     sys.argv = [program, *arguments]
-    if module:
-        sys.path[0] = ""
-        runpy.run_module(program, run_name="__main__", alter_sys=True)
-    else:
-        sys.path[0] = str(Path(program).resolve().parent)
-        runpy.run_path(program, run_name="__main__")
+    try:
+        if module:
+            sys.path[0] = ""
+            runpy.run_module(program, run_name="__main__", alter_sys=True)
+        else:
+            sys.path[0] = str(Path(program).resolve().parent)
+            runpy.run_path(program, run_name="__main__")
+    except Exception as error:
+        if sys.excepthook is not sys.__excepthook__:  # the program shows its errors by itself
+            raise
+        print_error(error)
+        sys.exit(1)
 
 
-def _show_from_the_program_on(
-    show: Callable[[type[BaseException], BaseException, TracebackType | None], object],
-    kind: type[BaseException],
-    error: BaseException,
-    trace: TracebackType | None,
-) -> None:
-    begins, frame = trace, trace
-    while frame is not None:
-        if frame.tb_frame.f_code.co_filename in ("<frozen runpy>", runpy.__file__):
-            begins = frame.tb_next
-        frame = frame.tb_next
-    shown = begins or trace
-    show(kind, error.with_traceback(shown), shown)
+def print_error(error: BaseException) -> None:
+    """Print an error as Python does, with the frames that say something to the program's author.
+
+    What runs the program is left out, and of cuplug's own errors cuplug's frames are. All stay where the error is of
+    another kind, or where no frame is the program's: then it may be cuplug's fault.
+    """
+    told = traceback.TracebackException(type(error), error, error.__traceback__)
+    _shorten(told, error)
+    print("".join(told.format()), file=sys.stderr, end="")
+
+
+def _shorten(told: traceback.TracebackException, error: BaseException) -> None:
+    frames = list(_frames(error.__traceback__))
+    first = next((at for at, (frame, _) in enumerate(frames) if not _runs_programs(frame)), len(frames))
+    kept = frames[first:]
+    if _is_ours(error):
+        kept = [(frame, line) for frame, line in kept if not _in_package(frame)]
+    if kept:
+        told.stack = traceback.StackSummary.extract(iter(kept))
+    for name in ("__cause__", "__context__"):
+        before, said = getattr(error, name), getattr(told, name)
+        if before is None or said is None:
+            continue
+        if _is_ours(before) and all(_in_package(frame) for frame, _ in _frames(before.__traceback__)):
+            setattr(told, name, None)  # what it says, the error says in the words of the library
+        else:
+            _shorten(said, before)
+
+
+def _frames(trace: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
+    return traceback.walk_tb(trace)
+
+
+def _name(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
+
+
+def _in_package(frame: FrameType) -> bool:
+    return _name(frame).partition(".")[0] == _PACKAGE
+
+
+def _runs_programs(frame: FrameType) -> bool:
+    """Whether it is of what starts programs: this package, or the standard library's runner."""
+    return _in_package(frame) or _name(frame) == "runpy"
+
+
+def _is_ours(error: BaseException) -> bool:
+    return any(kind.__module__.partition(".")[0] == _PACKAGE for kind in type(error).__mro__)

@@ -14,7 +14,7 @@ from types import ModuleType
 
 from ...allocators.errors import CuplugError
 from ..machine.default_runtime import init
-from .program_runs import run_program
+from .program_runs import run_program, what_is_missing
 
 __all__ = ["as_torch", "main"]
 
@@ -106,6 +106,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("program")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     asked = parser.parse_args(arguments)
+    missing = what_is_missing(asked.program, module=asked.module)
+    if missing:
+        parser.exit(2, f"{parser.prog}: {missing}\n")
     try:
         if asked.driver or asked.allocator:
             init(driver=asked.driver, allocator=asked.allocator)

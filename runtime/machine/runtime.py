@@ -116,6 +116,8 @@ class Runtime:
         """The device that threads start with: that which the thread that made the runtime had current in the driver
         (another library may have chosen it), else device 0."""
         self._owns_driver = self._driver is not self.settings.driver
+        if self._driver:
+            self.settings = self.settings.traced()  # not before: asking gives a trace its number
         if self.settings.trace and self._driver:
             self.recorder = make_recorder(self.settings, self._driver, self._count)
         register(self)

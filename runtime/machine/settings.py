@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...allocators.base import Allocator
@@ -45,7 +45,7 @@ class Settings:
             flag(self.launch_blocking, "launch_blocking")
 
     def resolved(self) -> Settings:
-        """With the environment and the defaults in place of what was not said.
+        """With the environment and the defaults in place of what was not said; of the trace see ``traced``.
 
         Raises:
             CuplugError: a variable of the environment says what cannot be understood.
@@ -55,10 +55,14 @@ class Settings:
         return Settings(
             allocator=self.allocator or environment.get("CUPLUG_ALLOCATOR") or "caching",
             driver=self.driver or environment.get("CUPLUG_DRIVER") or "auto",
-            trace=os.fspath(self.trace) if self.trace else trace_of_environment(),
+            trace=os.fspath(self.trace) if self.trace else None,
             launch_blocking=_blocking_of_environment() if blocking is None else bool(blocking),
             plugins=self.plugins,
         )
+
+    def traced(self) -> Settings:
+        """With the trace that the environment names for the next runtime of this process, if none was said."""
+        return self if self.trace else replace(self, trace=trace_of_environment())
 
     def contradicts(self, other: Settings) -> list[str]:
         """The names of what was said here and is otherwise there."""

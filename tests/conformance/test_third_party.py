@@ -85,6 +85,13 @@ def test_the_kit_names_an_unknown_allocator_and_the_known_ones(environment):
     assert "Did you mean 'hoard'?" in done.stderr
 
 
+def test_a_value_that_the_allocator_refuses_is_one_error(environment):
+    done = environment.run("-m", "pytest", "-p", "cuplug.plugins.conformance", "--allocator", "planned:plan=nowhere")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    (said,) = done.stderr.strip().splitlines()
+    assert "nowhere" in said
+
+
 def test_the_kit_says_which_library_is_missing(environment):
     program = "import sys; sys.modules['hypothesis'] = None; import cuplug.plugins.conformance"
     done = environment.run("-c", program)

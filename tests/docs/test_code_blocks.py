@@ -19,10 +19,10 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 ELSEWHERE = (
     *("pip ", "cd ", ". ", "pytest", "python ", "git ", "CUPLUG_", "cuplug-trace demo"),
-    *(".ci/run", "mkdocs", "ruff", "mypy", "lint-imports"),
+    *(".ci/run", "mkdocs", "torchrun", "ruff", "mypy", "lint-imports"),
 )
 """What other tests, and CI, carry out."""
-RECORDED = re.compile(r"gpt2\.|trace\.cuplug|snapshot\.pickle|train\.py|after\.cuplug")
+RECORDED = re.compile(r"tests/data/|gpt2\.|trace\.cuplug|snapshot\.pickle|train\.py|after\.cuplug")
 """A run of minutes, whose figures the page shows."""
 
 pytestmark = [pytest.mark.needs_sim, pytest.mark.one_schedule]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-import shlex
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from cuplug.tools import trace as door
+from cuplug.tools.commands import app
+from cuplug.tools.commands.options import known_allocators, known_drivers
 
-from .conftest import Command
+from .conftest import Command, made_of
 
 
 def run(*words: str, cwd: Path, code: str = "") -> subprocess.CompletedProcess[str]:
@@ -51,12 +54,18 @@ def test_output_that_is_not_a_terminal_has_no_control_characters(tmp_path: Path,
         assert "\r" not in done.stdout
 
 
-def test_a_reader_that_stops_early_is_no_error(tmp_path: Path) -> None:
-    history = Path(door.__file__).parent / "data" / "resnet_multiscale.pickle.xz"
-    command = f"{shlex.join([sys.executable, str(door.__file__), 'dump', str(history)])} | head -1"
-    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.stdout.startswith("event")
+@pytest.mark.parametrize("words", [["dump", "small.cuplug"], ["summary", "small.cuplug"], ["--help"]])
+@pytest.mark.usefixtures("small_trace")
+def test_a_reader_that_has_gone_is_no_error_and_gives_status_141(tmp_path: Path, words: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        command = [sys.executable, str(door.__file__), *words]
+        done = subprocess.run(command, cwd=tmp_path, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    finally:
+        os.close(writer)
     assert done.stderr == ""
+    assert done.returncode == 141
 
 
 def test_the_allocators_are_listed_with_their_options(command: Command) -> None:
@@ -77,10 +86,37 @@ def test_the_list_is_there_as_json_too(command: Command) -> None:
 
 def test_help_and_version_are_there(command: Command) -> None:
     assert "record" in command("--help").stdout
-    assert command("--version").stdout.strip()
+    assert re.fullmatch(r"cuplug \d+\.\d+\S*", command("--version").stdout.strip())
     names = ["record", "summary", "dump", "allocators", "demo", "report", "replay", "advise", "fit", "top", "compare"]
     for name in [*names, "diff", "export"]:
-        assert "Usage: cuplug-trace" in command(name, "--help").stdout
+        told = command(name, "--help").stdout
+        assert "Usage: cuplug-trace" in told
+        assert "<" not in told, "a type of Python's says nothing to a user"
+
+
+def test_the_help_has_the_commands_in_groups_and_no_sentence_is_cut_off(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    told = command("--help").stdout
+    groups = re.findall(r"(?m)^(Record|Understand|Compare|Plan|Other|Commands):$", told)
+    assert groups == ["Record", "Understand", "Compare", "Plan", "Other"]
+    assert "..." not in told.replace("[ARGS]...", "")
+
+
+def test_short_options_mean_the_same_in_every_command() -> None:
+    meanings: dict[str, set[str]] = {}
+    for one in made_of(app).commands.values():  # type: ignore[attr-defined]
+        for option in one.params:
+            for short in (name for name in option.opts if re.fullmatch("-[a-z]", name)):
+                longs = {name for name in option.opts if name.startswith("--")}
+                meanings.setdefault(short, set()).update(longs)
+    assert meanings.pop("-m") == {"--memory"}  # of programs, as Python's own -m, which has no other name
+    assert {short: len(found) for short, found in meanings.items()} == dict.fromkeys(meanings, 1)
+
+
+def test_diff_says_which_of_its_files_is_which(command: Command) -> None:
+    assert re.search(r"diff \[OPTIONS\] \{?BEFORE\}? \{?AFTER\}?\n", command("diff", "--help").stdout)
 
 
 def test_no_command_gives_the_help(command: Command) -> None:
@@ -90,7 +126,15 @@ def test_no_command_gives_the_help(command: Command) -> None:
     assert "summary" in result.stdout
 
 
-def test_the_shell_completes_commands(tmp_path: Path) -> None:
-    asked = {"_CUPLUG_TRACE_COMPLETE": "complete_bash", "COMP_WORDS": "cuplug-trace su", "COMP_CWORD": "1"}
+def completed(words: str, cwd: Path) -> list[str]:
+    asked = {"_CUPLUG_TRACE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
     code = f"import os; os.environ.update({asked!r}); from cuplug.tools.trace import main; main()"
-    assert run(cwd=tmp_path, code=code).stdout.split() == ["summary"]
+    return run(cwd=cwd, code=code).stdout.split()
+
+
+def test_the_shell_completes_commands_and_values(tmp_path: Path) -> None:
+    assert completed("cuplug-trace su", tmp_path) == ["summary"]
+    assert completed("cuplug-trace replay x -a exp", tmp_path) == ["expandable"]
+    assert completed("cuplug-trace summary x --by l", tmp_path) == ["library"]
+    assert known_allocators("bump:ch") == ["bump:chunk_size="]
+    assert known_drivers("si") == ["sim"]

@@ -114,6 +114,13 @@ def _run_apart(words: list[str]) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.parametrize("path", sorted(STORED.glob("*.80.txt")), ids=lambda path: path.name)
+def test_what_decides_is_shown_at_80_columns_and_no_column_is_explained_that_is_not_there(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    for title, explained in (("driver time", "Driver time is"), ("share", "The share is")):
+        assert (explained in text) == (re.search(rf"(?m)^.*÷ requested .*\b{title}\b", text) is not None), title
+
+
 def test_the_output_of_every_command_is_stored() -> None:
     stored = {line.split()[0] for line in COMMANDS.values()}
     assert stored == set(SUBCOMMANDS) - {"top"}  # an older name of watch

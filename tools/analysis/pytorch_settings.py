@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ...allocators.sizes import parse_size
 from ...plugins.selection import parse_selection
 
-__all__ = ["AS_IT_IS", "as_environment", "levers", "selection_of", "told"]
+__all__ = ["AS_IT_IS", "as_environment", "is_pytorchs", "levers", "selection_of", "told"]
 
 AS_IT_IS = "caching:preset=torch"
 """PyTorch's native allocator without settings."""
@@ -66,12 +66,19 @@ def selection_of(settings: Mapping[str, str]) -> str:
     return ",".join((base, *(f"{name}={value}" for name, value in options.items())))
 
 
+def is_pytorchs(selection: str) -> bool:
+    """Whether the selection does what PyTorch's own allocator does, with or without settings."""
+    chosen = parse_selection(selection)
+    return chosen.name in ("caching", "expandable") and chosen.options.get("preset") == "torch"
+
+
 def as_environment(selection: str) -> str:
     """The line that sets the same in PyTorch; empty for a selection that stands for no setting of PyTorch's."""
     chosen = parse_selection(selection)
     options = dict(chosen.options)
-    if chosen.name not in ("caching", "expandable") or options.pop("preset", None) != "torch":
+    if not is_pytorchs(selection):
         return ""
+    options.pop("preset")
     said = ["expandable_segments:True"] if chosen.name == "expandable" else []
     for name, value in options.items():
         if name == "max_split_size":

@@ -208,6 +208,8 @@ class Summary:
     note: str
     events: int
     devices: list[DeviceSummary]
+    has_stacks: bool = True
+    """Whether it tells which lines asked."""
 
 
 def summarize(trace: Trace, *, device: int | None = None, top: int = 10) -> Summary:
@@ -224,6 +226,7 @@ def summarize(trace: Trace, *, device: int | None = None, top: int = 10) -> Summ
     return Summary(
         trace.path, header.source, header.driver, header.allocators, header.argv,
         trace.complete, trace.note, len(trace.events) - trace.begin, devices,
+        bool(trace.stacks),
     )  # fmt: skip
 
 

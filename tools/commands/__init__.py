@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
-from ..console import OneLineErrors
+from ..console import OneLineErrors, PlainCommand
 from .advise import advise
 from .allocators import allocators
 from .compare import compare, diff
@@ -48,7 +49,7 @@ def _print_version(wanted: bool) -> None:
         from importlib.metadata import PackageNotFoundError, version
 
         try:
-            typer.echo(version("cuplug"))
+            typer.echo(f"cuplug {version('cuplug')}")
         except PackageNotFoundError:
             typer.echo("cuplug is not installed: this runs from a checkout")
         raise typer.Exit
@@ -69,21 +70,40 @@ def _options(
         typer.echo(context.get_help())
 
 
-app.command(context_settings={"allow_interspersed_args": False})(record)
-app.command(context_settings={"allow_interspersed_args": False})(run)
-app.command()(summary)
-app.command()(report)
-app.command()(replay)
-app.command()(advise)
-app.command()(fit)
-app.command()(plan)
-app.command()(pack)
-app.command()(watch)
-app.command("top", hidden=True)(watch)  # its older name
-app.command()(compare)
-app.command()(diff)
-app.command()(export)
-app.command()(dump)
-app.command()(allocators)
-app.command()(demo)
-app.command()(doctor)
+_OF_A_PROGRAM = {"allow_interspersed_args": False}  # options behind the script are the program's
+
+_GROUPS: dict[str, dict[Callable[..., None], str]] = {
+    "Record": {
+        record: "Run a program, and record every event of its allocators.",
+        run: "Run a program on an allocator of cuplug's.",
+        watch: "Watch a running program's memory.",
+    },
+    "Understand": {
+        summary: "Peaks, sizes, lifetimes, call sites, what was never freed.",
+        report: "One page: memory over time, what holds it, and more.",
+        dump: "Write events out, one a line or row.",
+    },
+    "Compare": {
+        advise: "Which allocator and options a program should use.",
+        replay: "What each allocator would have reserved and cost.",
+        fit: "The smallest device memory on which each completes.",
+        compare: "Histories side by side, as recorded and replayed.",
+        diff: "What changed from one run to another.",
+    },
+    "Plan": {
+        plan: "Fixed places for a program that repeats itself.",
+        pack: "Places for buffers with known lifetimes.",
+    },
+    "Other": {
+        export: "Write a history for other tools.",
+        allocators: "What is installed, and the options of each.",
+        demo: "A real training run's allocations, under each allocator.",
+        doctor: "What this machine has: each line fine, or what to do.",
+    },
+}
+
+for group, commands in _GROUPS.items():
+    for function, short in commands.items():
+        settings = _OF_A_PROGRAM if function in (record, run) else None
+        app.command(cls=PlainCommand, rich_help_panel=group, short_help=short, context_settings=settings)(function)
+app.command("top", cls=PlainCommand, hidden=True)(watch)  # its older name

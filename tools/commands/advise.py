@@ -66,7 +66,8 @@ def advise(
         choice = for_job(found)
         job = job_of_files(traces, jobs=processes, scheduler=scheduler)
         if as_json:
-            recommended = None if choice.best is None else choice.best.allocator
+            best = choice.best
+            recommended = None if best is None or best.allocator == choice.ran_on else best.allocator
             told = {
                 "recommended": recommended,
                 "ranking": [asdict(one) for one in choice.ranking],

@@ -23,7 +23,7 @@ from .options import (
     Memory,
     OnlyDevice,
     Scheduler,
-    TraceFile,
+    Top,
     checked_allocators,
     checked_jobs,
     history_files,
@@ -37,7 +37,7 @@ def compare(
     files: Histories,
     allocator: AllocatorList = None,
     memory: Memory = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write a page, too.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write a page, too.", metavar="FILE")] = None,
     as_json: AsJson = False,
     jobs: Jobs = None,
     scheduler: Scheduler = None,
@@ -70,9 +70,9 @@ def compare(
 
 
 def diff(
-    before: TraceFile,
-    after: TraceFile,
-    top: Annotated[int, typer.Option(help="How many call sites to name.", min=1)] = 10,
+    before: Annotated[str, typer.Argument(help="The trace, snapshot or log of the one run.", metavar="BEFORE")],
+    after: Annotated[str, typer.Argument(help="That of the other.", metavar="AFTER")],
+    top: Top = 10,
     as_json: AsJson = False,
     device: OnlyDevice = None,
 ) -> None:

@@ -13,11 +13,14 @@ from ..replaying.driver_choice import choose_driver
 from ..replaying.program import decode
 from ..reporters.demo_text import print_comparison
 from ..reporters.tables import print_paragraph
+from .options import Driver
 
 
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the traces go.")] = Path("cuplug-demo"),
-    driver: Annotated[str | None, typer.Option("--driver", "-d", help="For example cuda, or sim:memory=16GiB.")] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the traces go.", metavar="FOLDER")] = Path(
+        "cuplug-demo"
+    ),
+    driver: Driver = None,
 ) -> None:
     """Carry out a real training run's allocations under each bundled allocator, record them, and compare."""
     chosen, remark = choose_driver(driver)

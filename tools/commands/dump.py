@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import typer
 
+from ...allocators.events import EventKind
 from ...allocators.sizes import parse_size
 from ...plugins.tracing.trace_in_memory import Trace
 from ..analysis.filters import Filter, parse_kind
@@ -18,25 +19,50 @@ from ..console import UsageError, out, printable_stdout, progress, say
 from ..outputs import whole_output
 from ..reporters.event_rows import FORMATS, write_dump
 from ..reporters.parquet_table import write_parquet
-from .options import TraceFile, load_one
+from .options import TraceFile, load_one, one_of
 
 T = TypeVar("T")
+
+_complete_form = one_of(*FORMATS)
+_complete_kind = one_of(*(known.name.lower() for known in EventKind))
 
 
 def dump(
     file: TraceFile,
-    form: Annotated[str, typer.Option("--format", "-f", help=f"One of {', '.join(FORMATS)}.")] = "text",
-    output: Annotated[str | None, typer.Option("--output", "-o", help="Where to; else to standard output.")] = None,
-    kind: Annotated[list[str] | None, typer.Option(help="Only this kind, such as allocate; may be repeated.")] = None,
-    device: Annotated[list[int] | None, typer.Option(help="Only this device; may be repeated.")] = None,
-    stream: Annotated[
-        list[str] | None, typer.Option(help="Only this stream (decimal or 0x...); may be repeated.")
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format", "-f", help=f"One of {', '.join(FORMATS)}.", metavar="FORMAT", autocompletion=_complete_form
+        ),
+    ] = "text",
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", help="Where to; else to standard output.", metavar="FILE")
     ] = None,
-    min_size: Annotated[str | None, typer.Option(help="Only from this many requested bytes, such as 1MiB.")] = None,
-    max_size: Annotated[str | None, typer.Option(help="Only up to this many requested bytes.")] = None,
-    since: Annotated[float | None, typer.Option(help="Only from so many seconds after the first event.")] = None,
-    until: Annotated[float | None, typer.Option(help="Only up to so many seconds after the first event.")] = None,
-    limit: Annotated[int | None, typer.Option(help="At most so many events.", min=0)] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only this kind, such as allocate; may be repeated.",
+            metavar="KIND",
+            autocompletion=_complete_kind,
+        ),
+    ] = None,
+    device: Annotated[
+        list[int] | None, typer.Option(help="Only this device; may be repeated.", metavar="ORDINAL")
+    ] = None,
+    stream: Annotated[
+        list[str] | None, typer.Option(help="Only this stream (decimal or 0x...); may be repeated.", metavar="STREAM")
+    ] = None,
+    min_size: Annotated[
+        str | None, typer.Option(help="Only from this many requested bytes, such as 1MiB.", metavar="SIZE")
+    ] = None,
+    max_size: Annotated[str | None, typer.Option(help="Only up to this many requested bytes.", metavar="SIZE")] = None,
+    since: Annotated[
+        float | None, typer.Option(help="Only from so many seconds after the first event.", metavar="SECONDS")
+    ] = None,
+    until: Annotated[
+        float | None, typer.Option(help="Only up to so many seconds after the first event.", metavar="SECONDS")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(help="At most so many events.", min=0, metavar="COUNT")] = None,
 ) -> None:
     """Write events out, one a line or row, filtered as wished."""
     if form not in FORMATS:

@@ -17,17 +17,25 @@ from ..foreign.snapshot_writer import snapshot
 from ..outputs import whole_output
 from ..reporters.event_rows import write_dump
 from ..reporters.parquet_table import write_parquet
-from .options import OnlyDevice, TraceFile, load_one
+from .options import OnlyDevice, TraceFile, load_one, one_of
 
 _FORMS = {".json": "chrome", ".pickle": "pytorch", ".parquet": "parquet", ".csv": "csv"}
+
+_complete_form = one_of(*_FORMS.values())
 
 
 def export(
     file: TraceFile,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where to.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to.", metavar="FILE")],
     form: Annotated[
         str | None,
-        typer.Option("--format", "-f", help=f"{', '.join(_FORMS.values())}; by default as the output's ending says."),
+        typer.Option(
+            "--format",
+            "-f",
+            help=f"{', '.join(_FORMS.values())}; by default as the output's ending says.",
+            metavar="FORMAT",
+            autocompletion=_complete_form,
+        ),
     ] = None,
     device: OnlyDevice = None,
 ) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ...allocators.sizes import parse_size
-from ...plugins.manager import default_manager
+from ...plugins.manager import Description, default_manager
 from ...plugins.tracing.reader import family_members
 from ...plugins.tracing.trace_in_memory import Trace
 from ..console import UsageError, progress, say
@@ -20,9 +20,11 @@ from ..foreign.load import load
 from ..replaying.worker_pool import default_jobs
 
 __all__ = [
+    "Allocator",
     "AllocatorList",
     "AsJson",
     "Cupy",
+    "Driver",
     "Histories",
     "Jobs",
     "Memory",
@@ -31,16 +33,54 @@ __all__ = [
     "Pycuda",
     "Rmm",
     "Scheduler",
+    "Top",
     "Torch",
     "TraceFile",
     "checked_allocators",
     "checked_jobs",
     "chosen_libraries",
     "history_files",
+    "known_allocators",
+    "known_drivers",
     "load_one",
     "memory_bytes",
+    "one_of",
     "tell_notes",
 ]
+
+
+def known_allocators(incomplete: str) -> list[str]:
+    """What the shell completes an allocator to: its name, and behind a colon its options."""
+    return _selections(default_manager().describe_allocators(), incomplete)
+
+
+def known_drivers(incomplete: str) -> list[str]:
+    """What the shell completes a driver to."""
+    return _selections(default_manager().describe_drivers(), incomplete)
+
+
+def _selections(entries: Iterable[Description], incomplete: str) -> list[str]:
+    name, colon, said = incomplete.partition(":")
+    known = {entry.name: entry for entry in entries}
+    if not colon:
+        return [found for found in known if found.startswith(name)]
+    if name not in known:
+        return []
+    before, comma, option = said.rpartition(",")
+    begun = f"{name}:{before}{comma}"
+    return [f"{begun}{one.name}=" for one in known[name].options if one.name.startswith(option)]
+
+
+def one_of(*values: str) -> Callable[[str], list[str]]:
+    """What the shell completes to one of a few values."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [value for value in values if value.startswith(incomplete)]
+
+    return complete
+
+
+_complete_scheduler = one_of("local")
 
 TraceFile = Annotated[
     str, typer.Argument(help="A cuplug trace, a PyTorch memory snapshot, or a log of RMM's.", metavar="FILE")
@@ -55,18 +95,54 @@ Histories = Annotated[
 ]
 AllocatorList = Annotated[
     list[str] | None,
-    typer.Option("--allocator", "-a", help="For example caching, or caching:preset=torch; may be repeated."),
+    typer.Option(
+        "--allocator",
+        "-a",
+        help="For example caching, or caching:preset=torch; may be repeated.",
+        metavar="ALLOCATOR",
+        autocompletion=known_allocators,
+    ),
 ]
-Memory = Annotated[str | None, typer.Option("--memory", "-m", help="Each device's memory, for example 24GiB.")]
-Jobs = Annotated[int | None, typer.Option("--jobs", "-j", help="Processes to use; by default all processors.", min=1)]
+Memory = Annotated[
+    str | None, typer.Option("--memory", "-m", help="Each device's memory, for example 24GiB.", metavar="SIZE")
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option("--jobs", "-j", help="Processes to use; by default all processors.", min=1, metavar="COUNT"),
+]
 Scheduler = Annotated[
     str | None,
     typer.Option(
-        "--scheduler", help="Let Dask do the work: local for --jobs processes here, or a scheduler's tcp://HOST:PORT."
+        "--scheduler",
+        help="Let Dask do the work: local for --jobs processes here, or a scheduler's tcp://HOST:PORT.",
+        metavar="SCHEDULER",
+        autocompletion=_complete_scheduler,
     ),
 ]
 OnlyDevice = Annotated[
-    int | None, typer.Option("--device", help="Only this device, by its ordinal; by default all.", min=0)
+    int | None,
+    typer.Option("--device", help="Only this device, by its ordinal; by default all.", min=0, metavar="ORDINAL"),
+]
+Top = Annotated[int, typer.Option(help="How many call sites to name.", min=1, metavar="COUNT")]
+Allocator = Annotated[
+    str | None,
+    typer.Option(
+        "--allocator",
+        "-a",
+        help="For example expandable, or caching:preset=torch.",
+        metavar="ALLOCATOR",
+        autocompletion=known_allocators,
+    ),
+]
+Driver = Annotated[
+    str | None,
+    typer.Option(
+        "--driver",
+        "-d",
+        help="For example cuda, or sim:memory=16GiB.",
+        metavar="DRIVER",
+        autocompletion=known_drivers,
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 

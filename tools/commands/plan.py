@@ -12,13 +12,13 @@ from ..console import UsageError, progress, say
 from ..outputs import whole_output
 from ..replaying.plans import plan_of
 from ..replaying.program import decode
-from .options import TraceFile, load_one
+from .options import OnlyDevice, TraceFile, load_one
 
 
 def plan(
     file: TraceFile,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the plan.")],
-    device: Annotated[int | None, typer.Option("--device", "-d", help="Of which device; by default of all.")] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the plan.", metavar="FILE")],
+    device: OnlyDevice = None,
 ) -> None:
     """Work out where the blocks of a program that repeats itself go, for --allocator planned:plan=OUTPUT.
 

@@ -20,8 +20,10 @@ from ...plugins.tracing.stacks import parse_stacks
 from ...plugins.tracing.trace_in_memory import Trace
 from ..console import UsageError, say
 from ..replaying.driver_choice import choose_driver
-from .options import Cupy, Numba, Pycuda, Rmm, Torch, chosen_libraries
+from .options import Allocator, Cupy, Driver, Numba, Pycuda, Rmm, Torch, chosen_libraries, one_of
 from .recorded_run import check_target, run_recorded
+
+_complete_stacks = one_of("none", "python", "python:", "modules")
 
 
 def record(
@@ -29,16 +31,16 @@ def record(
     arguments: Annotated[list[str] | None, typer.Argument(help="Its arguments.", metavar="ARGS")] = None,
     module: Annotated[bool, typer.Option("-m", help="SCRIPT is a module's name, as in python -m.")] = False,
     output: Annotated[
-        str, typer.Option("--output", "-o", help="The trace file. {pid} becomes the process's number.")
+        str, typer.Option("--output", "-o", help="The trace file. {pid} becomes the process's number.", metavar="FILE")
     ] = "trace.cuplug",
-    allocator: Annotated[
-        str | None, typer.Option("--allocator", "-a", help="For example caching, or bump:chunk_size=64MiB.")
-    ] = None,
-    driver: Annotated[str | None, typer.Option("--driver", "-d", help="For example cuda, or sim:memory=16GiB.")] = None,
+    allocator: Allocator = None,
+    driver: Driver = None,
     stacks: Annotated[
         str,
         typer.Option(
-            help="What to record of each event: none, python or python:DEPTH (call stacks), modules (of networks)."
+            help="What to record of each event: none, python or python:DEPTH (call stacks), modules (of networks).",
+            metavar="WHAT",
+            autocompletion=_complete_stacks,
         ),
     ] = "none",
     torch: Torch = False,
@@ -59,7 +61,7 @@ def record(
     parse_stacks(stacks)
     check_target(target, module=module)
     _check_output(output)
-    chosen, remark = (driver or "cuda", "") if libraries else choose_driver(driver)
+    chosen, remark = choose_driver(driver, libraries)
     if remark:
         say(remark)
     family = new_family(os.path.abspath(output))  # for children may have other directories

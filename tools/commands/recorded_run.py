@@ -6,13 +6,12 @@ import os
 import runpy
 import sys
 import threading
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 
 from ... import interop, shutdown
+from ...runtime.interop.program_runs import print_error, what_is_missing
 from ...runtime.machine.default_runtime import default_runtime, is_initialized
 from ..console import ClosedOutput, UsageError
 
@@ -61,7 +60,7 @@ def run_recorded(
         except KeyboardInterrupt:
             return 130
         except BaseException as error:
-            _print_like_python(error)
+            print_error(error)
             return 1
         else:
             return 0
@@ -88,20 +87,9 @@ def _end_recording(held: dict[str, object]) -> None:
 
 def check_target(target: str, *, module: bool) -> None:
     """Raise UsageError if there is no such script, or module."""
-    if not module:
-        if not Path(target).is_file():
-            raise UsageError(f"there is no script {target}; to run a module, write -m before its name")
-        return
-    before = sys.path[:]
-    sys.path.insert(0, os.getcwd())
-    try:
-        found = find_spec(target)
-    except (ImportError, ValueError):
-        found = None
-    finally:
-        sys.path[:] = before
-    if found is None:
-        raise UsageError(f"there is no module {target}; to run a script, leave -m out")
+    missing = what_is_missing(target, module=module)
+    if missing:
+        raise UsageError(missing)
 
 
 @contextmanager
@@ -127,12 +115,3 @@ def _status(ended: SystemExit) -> int:
         return ended.code or 0
     print(ended.code, file=sys.stderr)
     return 1
-
-
-def _print_like_python(error: BaseException) -> None:
-    """Print the traceback from the program's first own frame on."""
-    frames = error.__traceback__
-    ours = {__file__, runpy.__file__, "<frozen runpy>"}
-    while frames is not None and frames.tb_frame.f_code.co_filename in ours:
-        frames = frames.tb_next
-    traceback.print_exception(type(error), error, frames)

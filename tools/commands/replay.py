@@ -24,6 +24,7 @@ from .options import (
     checked_allocators,
     checked_jobs,
     history_files,
+    known_drivers,
     memory_bytes,
     tell_notes,
 )
@@ -34,7 +35,14 @@ def replay(
     allocator: AllocatorList = None,
     memory: Memory = None,
     driver: Annotated[
-        str, typer.Option("--driver", "-d", help="null for address arithmetic alone; sim or cuda make real calls.")
+        str,
+        typer.Option(
+            "--driver",
+            "-d",
+            help="null for address arithmetic alone; sim or cuda make real calls.",
+            metavar="DRIVER",
+            autocompletion=known_drivers,
+        ),
     ] = "null",
     as_json: AsJson = False,
     jobs: Jobs = None,

@@ -18,9 +18,12 @@ from .options import Histories, history_files, load_one, tell_notes
 
 def report(
     files: Histories,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.", metavar="FILE")] = Path(
+        "report.html"
+    ),
     device: Annotated[
-        int | None, typer.Option(help="The device to show; by default all, that which held most first.", min=0)
+        int | None,
+        typer.Option(help="The device to show; by default all, that which held most first.", min=0, metavar="ORDINAL"),
     ] = None,
 ) -> None:
     """One page that shows a trace: memory over time, the allocator event by event, what holds the memory, and more.

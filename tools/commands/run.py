@@ -7,7 +7,9 @@ from typing import Annotated
 import typer
 
 from ...plugins.manager import default_manager
-from .options import Cupy, Numba, Pycuda, Rmm, Torch, chosen_libraries
+from ..console import say
+from ..replaying.driver_choice import choose_driver
+from .options import Allocator, Cupy, Driver, Numba, Pycuda, Rmm, Torch, chosen_libraries
 from .recorded_run import check_target, run_recorded
 
 
@@ -15,10 +17,8 @@ def run(
     target: Annotated[str, typer.Argument(help="The script to run.", metavar="SCRIPT")],
     arguments: Annotated[list[str] | None, typer.Argument(help="Its arguments.", metavar="ARGS")] = None,
     module: Annotated[bool, typer.Option("-m", help="SCRIPT is a module's name, as in python -m.")] = False,
-    allocator: Annotated[
-        str | None, typer.Option("--allocator", "-a", help="For example expandable, or caching:preset=torch.")
-    ] = None,
-    driver: Annotated[str | None, typer.Option("--driver", "-d", help="For example cuda, or sim:memory=16GiB.")] = None,
+    allocator: Allocator = None,
+    driver: Driver = None,
     torch: Torch = False,
     cupy: Cupy = False,
     numba: Numba = False,
@@ -34,6 +34,10 @@ def run(
     if allocator is not None:
         default_manager().check_allocator(allocator)
     check_target(target, module=module)
+    if libraries == ["pycuda"]:
+        driver, remark = choose_driver(driver, libraries)
+        if remark:
+            say(remark)
     wanted = {"CUPLUG_ALLOCATOR": allocator, "CUPLUG_DRIVER": driver}
     environment = {name: value for name, value in wanted.items() if value is not None}
     raise typer.Exit(run_recorded(target, arguments or [], module=module, environment=environment, libraries=libraries))

@@ -14,16 +14,23 @@ from ..console import UsageError, out, progress
 from ..foreign.load import load
 from ..reporters.ranks_text import job_as_dict, print_job
 from ..reporters.summary_text import print_summary
-from .options import Histories, history_files
+from .options import Histories, OnlyDevice, Top, history_files, one_of
+
+_complete_groups = one_of("library", "module")
 
 
 def summary(
     files: Histories,
-    device: Annotated[int | None, typer.Option(help="Only this device.", min=0)] = None,
-    top: Annotated[int, typer.Option(help="How many call sites to name.", min=1)] = 10,
+    device: OnlyDevice = None,
+    top: Top = 10,
     by: Annotated[
         str | None,
-        typer.Option(help="Only who asked for how much: library, or module.", metavar="WHAT", show_default=False),
+        typer.Option(
+            help="Only who asked for how much: library, or module.",
+            metavar="WHAT",
+            show_default=False,
+            autocompletion=_complete_groups,
+        ),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object instead of tables: of several histories, one of all.")

@@ -18,6 +18,7 @@ from ..console import UsageError, out, say
 from ..live_server import LOOPBACK, LiveServer
 from ..reporters.live_html import Watched, metrics, page, state_json
 from ..reporters.live_text import live_view
+from .options import Top
 
 
 def watch(
@@ -25,15 +26,18 @@ def watch(
         str,
         typer.Argument(help="A cuplug trace that a program is writing, or the program's number.", metavar="FILE|PID"),
     ],
-    interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.05)] = 1.0,
-    count: Annotated[int, typer.Option(help="How many call sites to name.", min=1)] = 10,
+    interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.05, metavar="SECONDS")] = 1.0,
+    count: Top = 10,
     once: Annotated[bool, typer.Option("--once", help="Look once, and print it.")] = False,
     web: Annotated[
         int | None,
         typer.Option(help="Serve a page at this port (0: any), and /metrics for Prometheus.", min=0, metavar="PORT"),
     ] = None,
     host: Annotated[
-        str, typer.Option(help="Where to serve it. Other than loopback, everybody who can reach it may read it.")
+        str,
+        typer.Option(
+            help="Where to serve it. Other than loopback, everybody who can reach it may read it.", metavar="HOST"
+        ),
     ] = LOOPBACK,
 ) -> None:
     """Watch a running program's memory through the trace that it writes, until it ends or you press Ctrl-C.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ...allocators.sizes import short_size
 from ...plugins.manager import default_manager
 from ..analysis.candidates import REFERENCE, candidates
-from ..analysis.pytorch_settings import AS_IT_IS, as_environment, levers
+from ..analysis.pytorch_settings import AS_IT_IS, as_environment, is_pytorchs, levers
 from .one_replay import Work, has_native_form, history, run, runs_in_the_core
 from .replayer import ReplayResult
 from .worker_pool import in_parallel
@@ -51,10 +51,18 @@ class Advice:
     layer: str = ""
     """What holds most at the peak, as a sentence; empty where the history knows no modules."""
 
+    ran_on: str = ""
+    """The selection of the allocator that the history was recorded on; empty where it is not known."""
+
     @property
     def under_pytorch(self) -> ReplayResult | None:
-        """The first that completes and that PyTorch can take, which allocates from C++: one with a native form."""
-        return next((one for one in self.ranking if not one.failure and has_native_form(one.allocator)), None)
+        """The first that completes and that PyTorch can take, which allocates from C++: one with a native form. None
+        where that does what PyTorch's own allocator does, or is the one that ran."""
+        able = (one for one in self.ranking if not one.failure and has_native_form(one.allocator))
+        first = next(able, None)
+        if first is None or first.allocator == self.ran_on or is_pytorchs(first.allocator):
+            return None
+        return first
 
     @property
     def pytorchs_own(self) -> tuple[ReplayResult, ReplayResult] | None:
@@ -142,6 +150,7 @@ def _advice(trace: str, tries: list[ReplayResult], memory: int | None, allocator
         past.base,
         past.private,
         past.layer,
+        past.ran_on,
     )
 
 
@@ -179,6 +188,8 @@ class JobAdvice:
 
     ranking: list[JobResult]
     """Those with which all complete come first; of them, those whose worst process reserves the least."""
+    ran_on: str = ""
+    """What all processes ran on; empty where it is not known or differs."""
 
     @property
     def best(self) -> JobResult | None:
@@ -208,4 +219,6 @@ def for_job(advices: Iterable[Advice]) -> JobAdvice:
                 sum(bool(one.failure) for one in results),
             )
         )
-    return JobAdvice(sorted(found, key=lambda one: (one.failures, one.peak_reserved, one.driver_time_us)))
+    ran_on = {advice.ran_on for advice in told}
+    ranking = sorted(found, key=lambda one: (one.failures, one.peak_reserved, one.driver_time_us))
+    return JobAdvice(ranking, ran_on.pop() if len(ran_on) == 1 else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from ...allocators.errors import CuplugError
 from ...plugins.manager import default_manager
@@ -10,14 +11,17 @@ from ...plugins.manager import default_manager
 __all__ = ["choose_driver"]
 
 
-def choose_driver(asked: str | None) -> tuple[str, str]:
+def choose_driver(asked: str | None, libraries: Sequence[str] = ()) -> tuple[str, str]:
     """The selection of the driver to use, and what the user should know of the choice (empty: nothing).
 
-    What was asked for, else ``CUPLUG_DRIVER``, else ``cuda`` where a device answers, else the simulator.
+    What was asked for, else ``CUPLUG_DRIVER``, else ``cuda`` where a device answers, else the simulator; under
+    libraries of which one has no simulator, as all but PyCUDA, ``cuda`` in any case.
 
     Raises:
         PluginError: the driver that was asked for is unknown, or an option of it is.
     """
+    if set(libraries) - {"pycuda"}:
+        return asked or "cuda", ""
     manager = default_manager()
     asked = asked or os.environ.get("CUPLUG_DRIVER") or "auto"
     if asked != "auto":

@@ -11,7 +11,7 @@ from typing import Any
 from ...allocators.upstreams import LimitedUpstream
 from ...allocators.upstreams.null import NullUpstream
 from ...plugins.manager import default_manager
-from ...plugins.tracing.trace_in_memory import Trace
+from ...plugins.tracing.trace_in_memory import Header, Trace
 from ...runtime.drivers.device_upstream import DeviceUpstream
 from ..analysis.blocks import curves, find_blocks
 from ..analysis.findings import LEAK, state_alone
@@ -91,6 +91,8 @@ class History:
     """Whether some blocks lie in private pools."""
     has_times: bool = True
     """Whether the times are known, rather than only the order."""
+    header: Header | None = None
+    """What the trace says of the run."""
     layer: str = ""
     """Which module of a network holds most at the peak, as a sentence; empty where the history knows none."""
 
@@ -114,6 +116,14 @@ class History:
             known = ", ".join(str(program.device) for program in chosen)
             raise UsageError(f"{chosen[0].trace} has no allocations of device {device}; it has of: {known}")
         return found
+
+    @property
+    def ran_on(self) -> str:
+        """The selection of the allocator that it was recorded on; empty where it is not known, or differs by device."""
+        if self.base or self.header is None:
+            return self.base
+        known = {self.header.allocators.get(program.device, "") for program in self.programs}
+        return known.pop() if len(known) == 1 else ""
 
     @property
     def duration(self) -> float:
@@ -154,7 +164,7 @@ def _read(path: str) -> History:
         "" if trace.has_history() else " ".join(map(state_alone, summarize(trace).devices)),
         _verdict(trace), trace.header.source == "pytorch", told(settings := _settings(trace)),
         selection_of(settings) if trace.header.source == "pytorch" else "",
-        bool(trace.header.fields.get("private_segments")), trace.header.timed, layer_at_peak(trace),
+        bool(trace.header.fields.get("private_segments")), trace.header.timed, trace.header, layer_at_peak(trace),
     )  # fmt: skip
 
 

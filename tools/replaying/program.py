@@ -45,8 +45,15 @@ class Program:
     """Frees of blocks whose allocation is not in the trace, and allocations where a live block already lay."""
     setup: int = 0
     """How many steps at the start only build up what was there before. Figures are of what follows them."""
+    peak_requested: int = 0
+    """The most bytes that the program holds at once. The free of a block that other streams use counts once they have
+    finished with it."""
     pressed: Column = field(default_factory=lambda: np.zeros(0, np.int64))
     """The places in ``steps`` where the recorded allocator itself may have emptied its cache, short of memory."""
+
+    def peak_before(self, step: int) -> int:
+        """The most bytes that the program holds at once before a step."""
+        return _peak(self.steps[:step], self.sizes)
 
     def as_asked(self) -> Program:
         """The program without what only the recorded allocator did, short of memory."""
@@ -128,8 +135,14 @@ def _decode_device(trace: Trace, device: int, last: int) -> Program:
         events,
         len(own) - int(np.searchsorted(own, trace.begin)),
         unmatched + len(cut),
+        peak_requested=_peak(steps, trace.events["requested"][asked].astype(np.int64)),
         pressed=np.flatnonzero((steps == 0) & np.isin(events, pressed)),
     )
+
+
+def _peak(steps: Column, sizes: Column) -> int:
+    asked = np.where(steps == 0, 0, sizes[np.abs(steps) - 1] * np.sign(steps)) if len(sizes) else steps
+    return int(np.cumsum(asked).max(initial=0))
 
 
 def _ends(kinds: npt.NDArray[Any], addresses: npt.NDArray[Any], completed_apart: bool) -> tuple[Column, Column, int]:

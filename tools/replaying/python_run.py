@@ -167,8 +167,15 @@ def failure_of(program: Program, at: int, why: str) -> str:
     what = "allocating" if step > 0 else "freeing"
     return (
         f"event {program.events[at]}, {what} {program.sizes[number]} bytes of stream "
-        f"{int(program.streams[number]):#x} on device {program.device}: {why}"
+        f"{int(program.streams[number]):#x} on device {program.device}: {why} {_how_far(program, at)}"
     )
+
+
+def _how_far(program: Program, at: int) -> str:
+    """How far a replay came that failed at the step number ``at``, in figures of the history."""
+    held, peak = format_size(program.peak_before(at)), format_size(program.peak_requested)
+    part = f"{100 * at / len(program.steps):.1f} %"
+    return f"That is after {part} of the history; until then its program holds {held} at most, at its peak {peak}."
 
 
 def lost_bytes(nbytes: int) -> str:

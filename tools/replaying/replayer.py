@@ -48,6 +48,8 @@ class ReplayResult:
     run_seconds: float = 0.0
     """The recorded run's time, from its first event to its last; 0 where that is not known."""
 
+    history_peak_bytes: int = 0
+    """The most bytes that the history's program holds at once, also where the replay did not come so far."""
     served: Served | None = None
     """What a plan served; None where none was followed."""
     devices: int = 1
@@ -162,6 +164,7 @@ def replay(
         seconds=sum(run.seconds for run in runs),
         failure=next((run.failure for run in runs if run.failure), ""),
         devices=len(runs),
+        history_peak_bytes=sum(program.peak_requested for program in programs),
         served=sum(served, Served()) if (served := [run.served for run in runs if run.served is not None]) else None,
     )
 

@@ -12,14 +12,20 @@ from ..analysis.pytorch_settings import as_environment
 from ..replaying.advice import Advice
 from ..replaying.least_memory import Fit
 from ..replaying.replayer import ReplayResult
-from .replay_text import ESTIMATED, ESTIMATED_ALONE, calls_text
-from .tables import Cell, Column, print_paragraph, print_table
+from .replay_text import DRIVER_TIME, SHARE, calls_text
+from .tables import Cell, Column, print_notes, print_paragraph, print_table
 from .units import driver_time, duration, share, size
 
-__all__ = ["BEYOND_THIS", "advice_as_dict", "print_advice", "print_fits"]
+__all__ = ["BEYOND_THIS", "advice_as_dict", "print_advice", "print_fits", "stay_with"]
 
 _TIGHT = 0.05
 _WORTH = 0.99
+
+
+def stay_with(allocator: str) -> str:
+    """What to say where the best allocator is the one that the history ran on."""
+    return f"Stay with {allocator}, on which this ran already: none that was tried reserves less."
+
 
 BEYOND_THIS = "Beyond this, a device holds the CUDA context and the libraries: some 0.3 to 1 GiB, not counted."
 """What the figures of ``print_fits`` leave out."""
@@ -27,7 +33,7 @@ BEYOND_THIS = "Beyond this, a device holds the CUDA context and the libraries: s
 
 def advice_as_dict(advice: Advice) -> dict[str, object]:
     """The advice for JSON."""
-    best = advice.best
+    best = None if advice.best is None or advice.best.allocator == advice.ran_on else advice.best
     return {
         "trace": advice.trace,
         "note": advice.note,
@@ -37,6 +43,7 @@ def advice_as_dict(advice: Advice) -> dict[str, object]:
         "recommended": None if best is None else best.allocator,
         "program": None if best is None else _program(best),
         "environment": None if best is None else _environment(best),
+        **({"ran_on": advice.ran_on} if advice.ran_on else {}),
         "command": None if advice.under_pytorch is None else _command(advice.under_pytorch),
         "tried": [{**_figures(result), "risk": _risk(result, advice)} for result in advice.ranking],
         "left_out": advice.problems,
@@ -65,11 +72,11 @@ def print_advice(advice: Advice, console: Console) -> None:
         print_paragraph(console, f"note: {advice.note}", style="yellow")
     if advice.settings:
         print_paragraph(console, f"recorded with PyTorch's settings {advice.settings}")
-    shown = [at for at in range(len(_COLUMNS)) if at != _OF_THE_RUN or reference.run_seconds]
-    shown = shown if advice.memory is not None else shown[:-1]
-    columns = [_COLUMNS[at] for at in shown]
-    rows = [[_row(place, one, advice)[at] for at in shown] for place, one in enumerate(advice.ranking, 1)]
-    print_table(console, columns, rows)
+    known = [at for at in range(len(_COLUMNS)) if _COLUMNS[at] is not SHARE or reference.run_seconds]
+    known = known if advice.memory is not None else known[:-1]
+    columns = [_COLUMNS[at] for at in known]
+    rows = [[_row(place, one, advice)[at] for at in known] for place, one in enumerate(advice.ranking, 1)]
+    notes = print_table(console, columns, rows)
     console.print()
     for result in advice.ranking:
         if result.failure:
@@ -90,7 +97,7 @@ def print_advice(advice: Advice, console: Console) -> None:
         print_paragraph(console, advice.verdict, style="red")
     if advice.layer:
         print_paragraph(console, advice.layer)
-    print_paragraph(console, ESTIMATED if reference.run_seconds else ESTIMATED_ALONE)
+    print_notes(console, notes)
     if best is None:
         print_paragraph(
             console,
@@ -99,8 +106,12 @@ def print_advice(advice: Advice, console: Console) -> None:
             style="bold",
         )
         return
-    console.print(Text(f"Use {best.allocator}. In the program:      {_program(best)}", style="bold"), soft_wrap=True)
-    console.print(Text(f"or in its environment:  {_environment(best)}", style="bold"), soft_wrap=True)
+    if best.allocator == advice.ran_on:
+        print_paragraph(console, stay_with(best.allocator), style="bold")
+    else:
+        told = f"Use {best.allocator}. In the program:      {_program(best)}"
+        console.print(Text(told, style="bold"), soft_wrap=True)
+        console.print(Text(f"or in its environment:  {_environment(best)}", style="bold"), soft_wrap=True)
     if advice.cheaper is not None:
         cheaper = advice.cheaper
         print_paragraph(
@@ -121,17 +132,14 @@ def print_advice(advice: Advice, console: Console) -> None:
 _COLUMNS = (
     Column(""),
     Column("Allocator", left=True),
-    Column("bytes", rank=4),
-    Column("peak reserved"),
-    Column("÷ requested", rank=2),
-    Column("driver time", rank=1),
-    Column("of the run", rank=3),
-    Column("driver calls", left=True, rank=5),
-    Column("risk of OOM", left=True),
+    Column("bytes", rank=3),
+    Column("peak reserved", rank=1),
+    Column("÷ requested"),
+    DRIVER_TIME,
+    SHARE,
+    Column("driver calls", left=True, rank=4),
+    Column("risk of OOM", left=True, rank=2),
 )
-
-
-_OF_THE_RUN = 6
 
 
 def _row(place: int, result: ReplayResult, advice: Advice) -> list[Cell]:

@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.text import Text
 
 from ..replaying.comparison import Change, Difference, Row
-from .replay_text import ESTIMATED, calls_text, short_name
-from .tables import Cell, Column, print_paragraph, print_table
+from .replay_text import DRIVER_TIME, SHARE, calls_text, short_name
+from .tables import Cell, Column, print_notes, print_table
 from .units import driver_time, size
 
 __all__ = ["label", "print_comparison", "print_differences"]
@@ -22,13 +22,12 @@ def label(row: Row) -> str:
 
 def print_comparison(rows: Sequence[Row], console: Console) -> None:
     """Print one table for all."""
-    print_table(console, _COLUMNS, map(_row, rows))
+    notes = print_table(console, _COLUMNS, map(_row, rows))
     if len({row.trace for row in rows}) > _A_FEW:
         console.print()
         print_table(console, _SPREAD_COLUMNS, _spreads(rows))
     if any(row.driver_time_us is not None for row in rows):
-        console.print()
-        print_paragraph(console, ESTIMATED)
+        print_notes(console, notes)
 
 
 _A_FEW = 2  # from more traces on, how far they are apart is not seen at a glance
@@ -56,11 +55,11 @@ _COLUMNS = (
     Column("events", rank=5),
     Column("peak requested", rank=4),
     Column("bytes", rank=3),
-    Column("peak reserved"),
+    Column("peak reserved", rank=1),
     Column("÷ requested"),
-    Column("driver time"),
-    Column("of the run", rank=2),
-    Column("OOM", rank=1),
+    DRIVER_TIME,
+    SHARE,
+    Column("OOM", rank=2),
     Column("driver calls", left=True, rank=6),
 )
 

@@ -9,8 +9,9 @@ from rich.text import Text
 
 from ..replaying.advice import Advice, JobAdvice, JobResult
 from ..replaying.least_memory import Fit
-from .replay_text import ESTIMATED, short_name
-from .tables import Cell, Column, print_paragraph, print_table
+from .advice_text import stay_with
+from .replay_text import DRIVER_TIME, short_name
+from .tables import Cell, Column, print_notes, print_paragraph, print_table
 from .units import duration, size
 
 __all__ = ["print_job_advice", "print_job_fits"]
@@ -21,9 +22,8 @@ def print_job_advice(choice: JobAdvice, advices: Sequence[Advice], console: Cons
     for note in dict.fromkeys(advice.note for advice in advices if advice.note):
         concerned = sum(advice.note == note for advice in advices)
         print_paragraph(console, f"note, of {concerned} of {len(advices)} histories: {note}", style="yellow")
-    print_table(console, _JOB_COLUMNS, [_job_row(place, one) for place, one in enumerate(choice.ranking, 1)])
-    console.print()
-    print_paragraph(console, ESTIMATED)
+    notes = print_table(console, _JOB_COLUMNS, [_job_row(place, one) for place, one in enumerate(choice.ranking, 1)])
+    print_notes(console, notes)
     best = choice.best
     if best is None:
         print_paragraph(
@@ -33,14 +33,17 @@ def print_job_advice(choice: JobAdvice, advices: Sequence[Advice], console: Cons
             style="bold",
         )
         return
+    if best.allocator == choice.ran_on:
+        console.print(Text(stay_with(best.allocator), style="bold"), soft_wrap=True)
+        return
     line = f'Use {best.allocator} in every process:  cuplug.init(allocator="{best.allocator}")'
     console.print(Text(line, style="bold"), soft_wrap=True)
     console.print(Text(f"or in the environment:  CUPLUG_ALLOCATOR={best.allocator}", style="bold"), soft_wrap=True)
 
 
 _JOB_COLUMNS = (
-    Column(""), Column("Allocator", left=True), Column("worst process", left=True, rank=2), Column("it reserves"),
-    Column("the least", rank=1), Column("driver time", rank=3), Column("do not complete", rank=4),
+    Column(""), Column("Allocator", left=True), Column("worst process", left=True, rank=3), Column("it reserves"),
+    Column("the least", rank=1), DRIVER_TIME, Column("do not complete", rank=4),
 )  # fmt: skip
 
 

@@ -9,18 +9,20 @@ from rich.console import Console
 from rich.text import Text
 
 from ..replaying.replayer import ReplayResult
-from .tables import Cell, Column, print_paragraph, print_table
+from .tables import Cell, Column, print_notes, print_paragraph, print_table
 from .units import driver_time, size
 
-__all__ = ["ESTIMATED", "ESTIMATED_ALONE", "MEASURED", "calls_text", "print_results", "short_name"]
+__all__ = ["DRIVER_TIME", "SHARE", "calls_text", "print_results", "short_name"]
 
-_LEFT_OUT = (
-    "'Of the run' is its share of the recorded time, from the first event to the last. What the program waits because "
-    "of these calls, for its queued work say, is not in it."
+_TIME = "Driver time is the time in the driver's memory calls"
+DRIVER_TIME = Column("driver time", note=f"{_TIME}, estimated from what each costs on an H200.")
+MEASURED_TIME = Column("driver time", note=f"{_TIME}, measured.")
+SHARE = Column(
+    "share",
+    note="The share is that of the recorded time, from the first event to the last. What the program waits because of "
+    "these calls, for its queued work say, is not in it.",
 )
-ESTIMATED_ALONE = "Driver time is the time in the driver's memory calls, estimated from what each costs on an H200."
-ESTIMATED = f"{ESTIMATED_ALONE} {_LEFT_OUT}"
-MEASURED = f"Driver time is the time in the driver's memory calls, measured. {_LEFT_OUT}"
+"""Columns: the time in the driver's memory calls, and its share of the recorded run's time."""
 
 
 def print_results(results: Sequence[ReplayResult], console: Console, *, estimated: bool) -> None:
@@ -34,21 +36,24 @@ def print_results(results: Sequence[ReplayResult], console: Console, *, estimate
     by_trace: dict[str, list[ReplayResult]] = {}
     for result in results:
         by_trace.setdefault(result.trace, []).append(result)
+    notes: list[str] = []
+    columns = [MEASURED_TIME if one is DRIVER_TIME and not estimated else one for one in _COLUMNS]
     for place, (trace, rows) in enumerate(by_trace.items()):
         if place:
             console.print()
         first = rows[0]
-        requested = first.peak_requested_bytes
-        cells = [_row(row) for row in rows]
+        requested = first.history_peak_bytes
+        timed = any(row.run_seconds for row in rows)
+        kept = [at for at, column in enumerate(columns) if timed or column is not SHARE]
+        shown, cells = [columns[at] for at in kept], [[row[at] for at in kept] for row in map(_row, rows)]
         print_paragraph(console, f"{trace}: {first.events} events, {requested} bytes requested at the peak")
         if first.devices > 1:
             print_paragraph(console, f"Figures are sums over {first.devices} GPUs; --device shows one by itself.")
-        print_table(console, _COLUMNS, cells)
+        notes += print_table(console, shown, cells)
         for row in rows:
             if row.served is not None:
                 print_paragraph(console, f"{row.allocator}: its plan served {row.served}")
-    console.print()
-    print_paragraph(console, ESTIMATED if estimated else MEASURED)
+    print_notes(console, notes)
 
 
 def calls_text(calls: dict[str, int]) -> str:
@@ -68,11 +73,11 @@ _COLUMNS = (
     Column("Allocator", left=True),
     Column("peak allocated", rank=5),
     Column("bytes", rank=3),
-    Column("peak reserved"),
+    Column("peak reserved", rank=1),
     Column("÷ requested"),
-    Column("driver time"),
-    Column("of the run", rank=2),
-    Column("OOM", rank=1),
+    DRIVER_TIME,
+    SHARE,
+    Column("OOM", rank=2),
     Column("events/s", rank=4),
     Column("driver calls", left=True, rank=6),
 )

@@ -16,6 +16,13 @@ from .units import duration, share, size
 __all__ = ["print_summary"]
 
 
+_COULD_HAVE_STACKS = {
+    "cuplug": "Record with --stacks python.",
+    "pytorch": "Call torch.cuda.memory._record_memory_history(stacks='python') before the model is made.",
+}
+"""By a history's source: how it would have call stacks."""
+
+
 def print_summary(summary: Summary, console: Console, *, by: str | None = None) -> None:
     """Print every device's tables, or only which ``library``, or ``module``, asked for how much."""
     console.print(Text(summary.path, style="bold"), soft_wrap=True)
@@ -28,6 +35,10 @@ def print_summary(summary: Summary, console: Console, *, by: str | None = None) 
     origin = foreign.get(summary.source, f"driver {summary.driver or 'unknown'}")
     told = [("program", " ".join(summary.argv))] if summary.argv else []
     told.append(("recorded", f"{summary.events} events, {origin}"))
+    if not summary.has_stacks and summary.devices and summary.source in _COULD_HAVE_STACKS:
+        told.append(
+            ("stacks", f"none: which lines asked for memory is not known. {_COULD_HAVE_STACKS[summary.source]}")
+        )
     if summary.note:
         told.append(("note" if summary.complete else "incomplete", summary.note))
     print_facts(console, told)

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-__all__ = ["Cell", "Column", "facts", "print_facts", "print_paragraph", "print_table", "table"]
+__all__ = ["Cell", "Column", "facts", "print_facts", "print_notes", "print_paragraph", "print_table", "table"]
 
 Cell: TypeAlias = "str | Text"
 _BETWEEN = "  "
@@ -26,10 +26,17 @@ class Column:
     """Whether it is aligned to the left."""
     rank: int = 0
     """Where the table is too wide, columns of the highest rank go first. Those of rank 0 stay in any case."""
+    note: str = ""
+    """What explains it below the table, where it is shown."""
 
 
 def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], width: int) -> Text:
     """A table as text of several lines, with as many of its columns as fit into ``width``."""
+    return _fitted(columns, rows, width)[0]
+
+
+def _fitted(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], width: int) -> tuple[Text, list[str]]:
+    """The table, and the notes of the columns that it shows."""
     cells = [[cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows]
     widths = [
         max([cell_len(column.title), *(cell.cell_len for cell in row)])
@@ -51,12 +58,22 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], width: int)
             line.append(_BETWEEN)
         line.rstrip()
         lines.append(line)
-    return Text("\n").join(lines)
+    return Text("\n").join(lines), [columns[at].note for at in shown]
 
 
-def print_table(console: Console, columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> None:
-    """Print a table that fits the console."""
-    console.print(table(columns, rows, console.width), soft_wrap=True)
+def print_table(console: Console, columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> list[str]:
+    """Print a table that fits the console. Returns the notes of the columns that it shows, for ``print_notes``."""
+    text, shown = _fitted(columns, rows, console.width)
+    console.print(text, soft_wrap=True)
+    return shown
+
+
+def print_notes(console: Console, notes: Iterable[str]) -> None:
+    """Explain the columns of a table, each once, behind an empty line."""
+    told = " ".join(dict.fromkeys(filter(None, notes)))
+    if told:
+        console.print()
+        print_paragraph(console, told)
 
 
 def facts(pairs: Iterable[tuple[str, str]], width: int) -> str:

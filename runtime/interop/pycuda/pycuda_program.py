@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ....allocators.errors import CuplugError
 from ...machine.default_runtime import init
-from ..program_runs import run_program
+from ..program_runs import run_program, what_is_missing
 from . import install
 
 __all__ = ["main"]
@@ -33,6 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("program")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     asked = parser.parse_args(arguments)
+    missing = what_is_missing(asked.program, module=asked.module)
+    if missing:
+        parser.exit(2, f"{parser.prog}: {missing}\n")
     driver = asked.driver or os.environ.get("CUPLUG_DRIVER")
     try:
         runtime = init(driver=driver, allocator=asked.allocator)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 
 from ....allocators.errors import CuplugError
-from ..program_runs import run_program
+from ..program_runs import run_program, what_is_missing
 from .installation import VARIABLE, install
 
 __all__ = ["main"]
@@ -29,6 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("program")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     asked = parser.parse_args(arguments)
+    missing = what_is_missing(asked.program, module=asked.module)
+    if missing:
+        parser.exit(2, f"{parser.prog}: {missing}\n")
     os.environ.pop(VARIABLE, None)  # what was asked for here counts
     try:
         install(asked.allocator)

@@ -134,3 +134,22 @@ def test_the_command_says_in_one_line_what_is_wrong(fake_torch: str, tmp_path: P
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr.startswith("python -m cuplug.interop.torch: this PyTorch")
+
+
+def test_an_unknown_allocator_in_the_environment_is_one_line_beneath_pytorchs() -> None:
+    code = """
+    import cuplug_torch
+    try:
+        cuplug_torch.autoload()
+    except Exception as error:  # as PyTorch does
+        raise RuntimeError("Failed to load the backend extension: cuplug") from error
+    """
+    done = run(code, CUPLUG_TORCH="expandible")
+    assert done.returncode == 1
+    own = [line for line in done.stderr.splitlines() if "expandible" in line]
+    assert own == [
+        line for line in own if line.startswith("cuplug.allocators.errors.CuplugError: CUPLUG_TORCH=expandible: ")
+    ]
+    assert len(own) == 1
+    assert "known are" in own[0]
+    assert done.stderr.count("  File ") == 3  # the program's, what PyTorch calls, and the program's again

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from cuplug.allocators.events import EventKind
-from cuplug.plugins.tracing.writer import TraceWriter
+from cuplug.plugins.tracing.reader import read_trace
+from cuplug.plugins.tracing.writer import TraceWriter, write_trace
+from cuplug.tools.replaying.advice import advise
 from cuplug.tools.replaying.least_memory import FitWork, fit_one
 from cuplug.tools.replaying.one_replay import Work, run
 
@@ -102,3 +106,39 @@ def test_advice_ends_with_the_command_line_for_a_pytorch_program(command: Comman
     assert told["command"] == f"cuplug-trace run --torch -a {native[0]} train.py"
     text = command("advise", mixed, "--jobs", 1).stdout
     assert text.rstrip().endswith(told["command"])
+
+
+def recorded_on(allocator: str, mixed: Path) -> Path:
+    """The same history, of a program that ran on an allocator."""
+    trace = read_trace(mixed)
+    fields = {**trace.header.fields, "allocators": {"0": allocator}}
+    path = mixed.with_name("ran.cuplug")
+    write_trace(replace(trace, header=replace(trace.header, fields=fields)), path)
+    return path
+
+
+def test_what_the_history_ran_on_is_not_recommended(command: Command, mixed: Path) -> None:
+    best = json.loads(command("advise", mixed, "--json", "--jobs", 1).stdout)["recommended"]
+    ran = recorded_on(best, mixed)
+    told = json.loads(command("advise", ran, "--json", "--jobs", 1).stdout)
+    assert told["recommended"] is None
+    assert told["environment"] is None
+    assert told["ran_on"] == best
+    text = " ".join(command("advise", ran, "--jobs", 1).stdout.split())
+    assert f"Stay with {best}, on which this ran already: none that was tried reserves less." in text
+    assert "CUPLUG_ALLOCATOR=" not in text
+    two = shutil.copy(ran, ran.with_name("rank1.cuplug"))
+    job = command("advise", ran, two, "--jobs", 1).stdout
+    assert f"Stay with {best}" in job
+    assert "CUPLUG_ALLOCATOR=" not in job
+    assert json.loads(command("advise", ran, two, "--json", "--jobs", 1).stdout)["recommended"] is None
+
+
+def test_a_pytorch_program_is_not_sent_to_what_pytorch_does_itself(mixed: Path) -> None:
+    (found,) = advise([str(mixed)], memory=None, jobs=1)
+    first = next(one for one in found.ranking if one.allocator == "caching:preset=torch")
+    assert replace(found, ranking=[first, *found.ranking]).under_pytorch is None
+    assert (
+        replace(found, ranking=[replace(first, allocator="caching:preset=torch,max_split_size=64MiB")]).under_pytorch
+        is None
+    )

@@ -13,6 +13,7 @@ from cuplug.allocators.events import EventKind
 from cuplug.plugins.tracing.reader import read_trace
 from cuplug.tools import trace as door
 from cuplug.tools.analysis.summarize import summarize
+from cuplug.tools.replaying.driver_choice import choose_driver
 
 PROGRAM = """
 import sys
@@ -132,3 +133,19 @@ def test_wrong_words_give_one_line_and_run_nothing(
     refused: Callable[..., str], program: Path, words: list[str], says: str
 ) -> None:
     assert says in refused("record", *(word.format(program=program) for word in words))
+
+
+def test_a_trace_has_the_name_that_was_asked_for_however_often_a_runtime_was_set_up(tmp_path: Path) -> None:
+    script = tmp_path / "pycuda_program.py"
+    script.write_text("import pycuda.driver as cuda, pycuda.autoinit; held = cuda.mem_alloc(1000)")
+    done = record("--pycuda", "-d", "sim", "-o", "out.cuplug", script, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in tmp_path.glob("out*")] == ["out.cuplug"]
+    assert "recorded in out.cuplug" in done.stderr
+
+
+def test_pycuda_falls_back_to_the_simulator_where_nothing_else_is_there_and_other_libraries_do_not() -> None:
+    driver, remark = choose_driver(None, ["pycuda"])
+    assert (driver == "cuda" and not remark) or (driver == "sim" and "using the simulator" in remark)
+    assert choose_driver(None, ["pycuda", "torch"]) == ("cuda", "")
+    assert choose_driver("sim", ["cupy"]) == ("sim", "")

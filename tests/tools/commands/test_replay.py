@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from cuplug.tools import trace as door
+from cuplug.tools.replaying.one_replay import Work, run
 from cuplug.tools.replaying.worker_pool import in_parallel
 
 from ..conftest import Command
@@ -104,3 +106,21 @@ def test_a_table_for_people(command: Command, small_trace: Path) -> None:
     assert result.exit_code == 0
     assert "11 events, 7000 bytes requested at the peak" in result.stdout
     assert "÷ requested" in result.stdout
+
+
+def test_a_replay_that_fails_says_how_far_it_came_in_figures_of_the_history(command: Command) -> None:
+    result = command("replay", HISTORY, "-a", "caching:preset=torch", "--memory", "5GiB")
+    assert result.exit_code == 1
+    told = " ".join(result.stderr.split())
+    how_far = r"after ([\d.]+) % of the history; until then its program holds (.*?) at most, at its peak (.*?)\.$"
+    found = re.search(how_far, told)
+    assert found, told
+    assert 0 < float(found[1]) < 100
+    assert "6036082576" in found[3]
+    assert "6036082576 bytes requested at the peak" in result.stdout  # not of the part that was replayed
+
+
+def test_the_most_that_a_history_holds_is_what_a_replay_that_completes_counts(small_trace: Path) -> None:
+    for file in (small_trace, HISTORY):
+        result = run(Work(str(file), "direct")).result
+        assert result.history_peak_bytes == result.peak_requested_bytes

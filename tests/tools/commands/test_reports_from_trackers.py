@@ -16,7 +16,7 @@ from cuplug.tools.foreign.load import load
 from ..conftest import Command
 from ..made_snapshots import BASE, GIB, MIB, MadeSnapshot, Place, saved, snapshot_of
 
-GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guide" / "out-of-memory.md"
+GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guide" / "what-the-sentences-mean.md"
 TRAIN = ("<module>", "/home/u/train.py", 60)
 
 

@@ -48,7 +48,7 @@ def test_an_unknown_allocator_is_told_before_the_program_begins(program: Path, t
 
 @pytest.mark.parametrize(
     ("verb", "library"),
-    [("run", "torch"), ("run", "numba"), ("record", "cupy"), ("record", "rmm"), ("record", "pycuda")],
+    [("run", "torch"), ("run", "numba"), ("record", "cupy"), ("record", "rmm")],
 )
 def test_a_library_that_cannot_be_served_is_one_line_and_the_program_does_not_begin(
     program: Path, tmp_path: Path, verb: str, library: str

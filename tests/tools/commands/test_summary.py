@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cuplug.allocators.events import EventKind
+from cuplug.plugins.tracing.writer import TraceWriter
 from cuplug.runtime.machine.runtime import Runtime
 from cuplug.tools.analysis.sites import Site
 from cuplug.tools.analysis.summarize import SizeClass, summarize
@@ -121,3 +123,15 @@ def test_what_the_runtime_frees_while_it_closes_the_program_never_freed(tmp_path
     assert (device.frees, device.live_blocks, device.live_bytes) == (1, 1, 1000)
     assert device.lifetimes.blocks == 1
     assert kept.requested == 1000
+
+
+def test_a_summary_says_when_call_stacks_are_missing_and_how_to_have_them(
+    command: Command, small_trace: Path, tmp_path: Path
+) -> None:
+    assert "which lines asked" not in command("summary", small_trace).stdout
+    bare = tmp_path / "bare.cuplug"
+    writer = TraceWriter(bare, {})
+    writer.append(EventKind.ALLOCATE, 0, 0, 0, 0, 0x1000, 512, 500, 0)
+    writer.close()
+    told = command("summary", bare).stdout
+    assert "which lines asked for memory is not known. Record with --stacks python." in told

@@ -1,0 +1,113 @@
+"""Figures agree: what README and guide show is what replays of the recorded histories give."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+RENEW = "renew it by: python docs/figures.py"
+
+
+@pytest.fixture(scope="module")
+def figures() -> ModuleType:
+    found = importlib.util.spec_from_file_location("documentation_figures", DOCS / "figures.py")
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+NAMES = (
+    "resnet_multiscale",
+    "gpt2_varlen",
+    "gpt2_fixed",
+    "llama_ckpt",
+    "llm_decode",
+    "stream_prefetch",
+    "serving",
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_history_replays_to_the_stored_figures(figures: ModuleType, name: str) -> None:
+    stored, _ = figures.stored_figures()
+    assert set(stored) == set(NAMES)
+    assert figures.replayed(name) == stored[name], RENEW
+
+
+def test_pytorchs_native_allocator_is_predicted_to_the_byte(figures: ModuleType) -> None:
+    stored, _ = figures.stored_figures()
+    for name, (_, native, _) in figures.HISTORIES.items():
+        assert stored[name]["caching:preset=torch"]["reserved"] == native, name
+
+
+def test_tables_charts_and_drawings_are_made_of_what_is_stored(figures: ModuleType) -> None:
+    for name, text in figures.made(*figures.stored_figures()).items():
+        assert (DOCS / name).read_text("utf-8") == text, f"{name}: renew it by: python docs/figures.py drawn"
+
+
+def test_every_picture_is_shown_and_every_page_of_the_guide_has_one() -> None:
+    pages = [*DOCS.glob("*/*.md"), *DOCS.glob("*.md")]
+    shown = {
+        Path(name).name for page in pages for name in re.findall(r"!\[[^\]]*\]\((\S+?)\)", page.read_text("utf-8"))
+    }
+    assert shown >= {path.name for path in (DOCS / "pictures").iterdir()}
+    for page in [*DOCS.glob("guide/*.md"), *DOCS.glob("how/*.md"), *DOCS.glob("tutorials/*.md")]:
+        assert re.search(r"!\[\w[^\]]*\]\(", page.read_text("utf-8")), f"{page.name} has neither picture nor chart"
+
+
+def test_what_was_measured_says_on_what_and_by_which_command(figures: ModuleType) -> None:
+    _, measured = figures.stored_figures()
+    for name, chart in measured.items():
+        assert chart["command"], name
+        assert re.search(r"H200|Xeon", chart["machine"]), name
+
+
+def test_the_readme_shows_the_means(figures: ModuleType) -> None:
+    stored, _ = figures.stored_figures()
+    readme = (ROOT / "README.md").read_text("utf-8")
+    shown = re.findall(r"(?m)^\| (.*?) \| (1\.\d{3}) \|$", readme)
+    made = re.findall(r"(?m)^\| (.*?) \| (1\.\d{3}) \|$", (DOCS / "figures" / "means.md").read_text("utf-8"))
+    assert shown == made, f"README.md: {figures.means(stored)}"
+
+
+def test_the_run_of_the_guide_gives_the_figures_that_readme_guide_and_tutorial_show(tmp_path: Path) -> None:
+    trace = tmp_path / "gpt2.cuplug"
+    tool = [sys.executable, "-m", "cuplug.tools.trace"]
+    program = ["docs/rerun.py", "tests/data/traces/gpt2_varlen.pickle.xz"]
+    words = ["record", "-a", "caching:preset=torch", "-d", "sim:memory=13GiB", "-o", str(trace), *program]
+    done = subprocess.run([*tool, *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    run = (DOCS / "guide" / "a-run-that-fails.md").read_text("utf-8")
+    said = re.search(r"Tried to allocate 1\.47 GiB \(\d+ bytes\)", run)
+    assert said is not None
+    assert said[0] in done.stderr
+    assert re.search(r"(\d+) events recorded in gpt2", run)[1] in done.stderr  # type: ignore[index]
+    advised = subprocess.run(
+        [*tool, "advise", str(trace), "--memory", "13GiB", "--json"], capture_output=True, text=True, check=True
+    )
+    told = json.loads(advised.stdout)
+    assert told["recommended"] == "expandable"
+    found = {
+        one["allocator"]: (one["peak_reserved_bytes"], one["reserved_over_requested"], one["driver_time_us"])
+        for one in told["tried"]
+    }
+    shown = 0
+    for page in (ROOT / "README.md", DOCS / "guide" / "a-run-that-fails.md", DOCS / "tutorials" / "a-pytorch-job.md"):
+        rows = re.findall(r"(?m)^\d  (\S.*?) {2,}([\d.]+) GiB +([\d.]+) +([\d.]+) ms", page.read_text("utf-8"))
+        assert rows, page
+        for name, size, ratio, time in rows:
+            key = "expandable:preset=torch" if name.startswith("PyTorch expandable") else name
+            nbytes, over, microseconds = found[key]
+            assert (size, ratio, time) == (f"{nbytes / (1 << 30):.2f}", f"{over:.3f}", f"{microseconds / 1e3:.2f}")
+            shown += 1
+    assert shown >= 5
