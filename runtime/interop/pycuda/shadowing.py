@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import importlib.abc
 import importlib.machinery
+import importlib.metadata
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 
 from ....allocators.errors import CuplugError
 from . import stand_in
+from .stand_in.cuda_libraries import LIBRARIES, StandInDistribution, library, note_version
 
 __all__ = ["is_shadowed", "shadow"]
 
@@ -44,6 +46,10 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         path: Sequence[str] | None,  # noqa: ARG002 - the import system gives it
         target: ModuleType | None = None,  # noqa: ARG002
     ) -> importlib.machinery.ModuleSpec | None:
+        if fullname in LIBRARIES:
+            return importlib.machinery.ModuleSpec(fullname, self)
+        if fullname == "skcuda":
+            note_version(stand_in.VERSION_TEXT)
         head, _, rest = fullname.partition(".")
         if head != "pycuda":
             return None
@@ -51,7 +57,16 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             raise ModuleNotFoundError(f"cuplug's stand-in for PyCUDA has no module {fullname}", name=fullname)
         return importlib.machinery.ModuleSpec(fullname, self, is_package=not rest)
 
+    def find_distributions(
+        self, context: importlib.metadata.DistributionFinder.Context | None = None
+    ) -> Iterator[StandInDistribution]:
+        """PyCUDA's version, for ``importlib.metadata``."""
+        return StandInDistribution.found_as(context.name if context else None, stand_in.VERSION_TEXT)
+
     def exec_module(self, module: ModuleType) -> None:
+        if module.__name__ in LIBRARIES:
+            sys.modules[module.__name__] = library(module.__name__)
+            return
         rest = module.__name__.partition(".")[2]
         # The import system then takes what stands there.
         sys.modules[module.__name__] = getattr(stand_in, rest) if rest else stand_in

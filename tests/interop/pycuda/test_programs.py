@@ -107,3 +107,80 @@ def test_the_guides_program_prints_what_it_says(run_program):
     (program,) = re.findall(r'^```python title="reflect.py"\n(.*?)^```', GUIDE.read_text(), re.DOTALL | re.MULTILINE)
     done = run_program(program)
     assert done.stdout.splitlines() == re.findall(r"^print\(.*\)  # (.*)$", program, re.MULTILINE), done.stderr
+
+
+SCIKIT_CUDA = {
+    "__init__.py": "",
+    "linalg.py": (
+        "from pycuda.reduction import ReductionKernel\n"
+        "from . import cublas, cudart, cusolver, misc\n"
+        "def dot(x, y):\n"
+        "    return cublas.cublasSdot(1, x.size, x.gpudata, 1, y.gpudata, 1)\n"
+        "def axpy(x, y):\n"
+        "    return cublas.cublasSaxpy(1, x.size, 1.0, x.gpudata, 1, y.gpudata, 1)\n"
+    ),
+    "misc.py": "from . import cuda, cublas, cusolver\ndef init():\n    return cublas.cublasCreate()\n",
+    "fft.py": "from .cufft import CUFFT_COMPATIBILITY_NATIVE, CUFFT_FORWARD\nfrom . import cufft\n",
+}
+
+
+def test_what_calls_cudas_own_libraries_imports_and_is_refused_by_name(run_program, tmp_path):
+    """As scikit-cuda does; and it asks for PyCUDA's version."""
+    (tmp_path / "skcuda").mkdir()
+    for name, text in SCIKIT_CUDA.items():
+        (tmp_path / "skcuda" / name).write_text(text)
+    done = run_program(
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "import cuplug, cuplug.interop.pycuda as ours\n"
+        "cuplug.init(driver='sim')\n"
+        "ours.install()\n"
+        "import importlib.metadata, pycuda, pycuda.autoinit, numpy\n"
+        "from pycuda import gpuarray\n"
+        "from skcuda import linalg, misc, fft\n"
+        "print(importlib.metadata.version('pycuda') == pycuda.VERSION_TEXT, misc.init(), fft.CUFFT_FORWARD)\n"
+        "x = gpuarray.to_gpu(numpy.ones(4, numpy.float32))\n"
+        "print(linalg.dot(x, 3 * x))\n"
+        "for call in (lambda: linalg.axpy(x, x), fft.cufft.cufftPlanMany):\n"
+        "    try:\n"
+        "        call()\n"
+        "    except NotImplementedError as error:\n"
+        "        print(str(error).partition(':')[0])\n"
+    )
+    assert done.stdout.splitlines() == [
+        "True 1 -1",
+        "12.0",
+        "skcuda.cublas.cublasSaxpy calls cuBLAS, which the simulator has not",
+        "skcuda.cufft.cufftPlanMany calls cuFFT, which the simulator has not",
+    ], done.stderr
+
+
+PRODUCTS = """
+import cuplug, cuplug.interop.pycuda as ours
+cuplug.init(driver='sim')
+ours.install()
+import numpy as np, pycuda.autoinit
+from pycuda import gpuarray
+from cuplug.runtime.interop.pycuda.stand_in.cuda_libraries import library
+blas = library('skcuda.cublas')
+rng = np.random.default_rng(0)
+right = []
+for letter, kind in zip('SDCZ', 'fdFD'):
+    for ways in ('nn', 'nt', 'tn', 'ct'):
+        m, n, k = 3, 4, 5
+        # cuBLAS's columns are rows here
+        shapes = [(k, m) if ways[0] == 'n' else (m, k), (n, k) if ways[1] == 'n' else (k, n), (n, m)]
+        a, b, c = ((rng.random(shape) + 1j * rng.random(shape) * (letter in 'CZ')).astype(kind) for shape in shapes)
+        there = [gpuarray.to_gpu(each) for each in (a, b, c)]
+        getattr(blas, f'cublas{letter}gemm')(
+            1, *ways, m, n, k, 2.0, there[0].gpudata, a.shape[1], there[1].gpudata, b.shape[1], 0.5, there[2].gpudata, m
+        )
+        turned = {'n': lambda x: x.T, 't': lambda x: x, 'c': lambda x: x.conj()}  # from rows to cuBLAS's columns
+        expected = 2 * turned[ways[0]](a) @ turned[ways[1]](b) + 0.5 * c.T
+        right.append(np.allclose(there[2].get().T, expected, rtol=1e-5))
+print(all(right), len(right))
+"""
+
+
+def test_products_of_matrices_are_what_cublas_gives(run_program):
+    done = run_program(PRODUCTS)
+    assert done.stdout.strip() == "True 16", done.stderr
