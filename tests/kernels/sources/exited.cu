@@ -83,7 +83,7 @@ __global__ void wide_tiles(int *out, int n) {  // of blocks of 128
     if (i >= n) return;
     tile.sync();
     bool right = tile.any(i >= 0) && !tile.any(i < 0);
-    int other = tile.shfl_xor(i, 1);
+    int other = tile.shfl(i, tile.thread_rank() ^ 1);
     out[i] = right ? other : -1;
 }
 __global__ void grid_meets(int *out, int n) {
