@@ -26,10 +26,11 @@ _ROUND = 2 * _MIB
 _SMALL_SEGMENT = 2 * _MIB
 _LEAST_SEGMENT, _MOST_SEGMENT, _SEGMENTS_OF_ALL = 8 * _MIB, 64 * _MIB, 48
 _LEAST_SEGMENT_BELOW_PEAK = 64 * _MIB
-_GRANTED_EXCESS, _EXCHANGED, _GRANTED_EXCESS_THEN = 256, 8, 20
-"""What repeats may take so small a part of the peak more, to come to rest, until so many segments have been given back;
-then so small a part."""
-_SPARE_TIMES, _RATION_KEPT = 8, 60
+_MOST_IDLE = 4
+"""A part of the most that was asked for at once: what is in use or idle may be so much more, where more is taken."""
+_GRANTED_EXCESS = 20
+"""What repeats may take so small a part of the peak more, to come to rest."""
+_SPARE_TIMES = 8
 _LEAST_OWN, _OWN_WASTE, _WASTE = 4 * _MIB, 12, 8
 
 
@@ -52,25 +53,26 @@ class CachingAllocator(Allocator):
     - It grows in proportion, since few large segments leave fewer gaps than many small ones: by 1/48 of the most that
       it has ever reserved, rounded down to a power of two between 8 and 64 MiB. A block of more than two thirds of that
       gets a segment of its own size, rounded up to 2 MiB. Below its own peak, large segments have at least 64 MiB.
-    - Giving a segment back waits for the work queued on it, and stalls the device. So it is rationed: at most 64 at
-      once, and one for every 52 allocations; to spare a segment, as long as 60 are left. Programs whose sizes repeat
-      soon need none.
+    - **The bound.** Whenever it takes a segment, what is in use and what lies idle in whole segments, the new one
+      included, is at most 5/4 of the most that was ever asked for at once, this request included; or nothing is idle
+      any more. So no program, however it changes, makes it keep what it does not need. (Private pools keep theirs:
+      a recorded graph comes back to it. Free pieces beside blocks in use are pinned, and cannot be given back.)
+    - Giving a segment back waits for the work queued on it, and stalls the device. An allocation takes one segment at
+      most, and each goes back once: over time two calls of the driver for a large allocation, at most, and none where
+      sizes repeat.
     - A program that repeats itself comes to rest: where the large blocks that it asks for have come twice in the same
-      order, with no new peak the second time (``recurrence.py``), up to 1/256 of the peak is reserved beyond it before
-      a segment is given back. Else two segments could take each other's place in each iteration, for ever. Where what
-      repeats is no part of something larger, and no mere layer (some 256 large blocks at least), blocks of up to 64 MiB
-      break large segments like others: several segments would take the place of each, for ever. A larger block still
-      has a segment of its own, and pins none. Where 8 segments have been given back since the last new peak of what
-      is allocated, up to 1/20 is granted. What has been granted counts for ever, but is given up where memory is tight.
+      order since the last new peak (``recurrence.py``), some 500 of them at least, and are no part of something larger,
+      up to 1/20 of the peak is reserved beyond it before a segment is given back. Else two segments could take each
+      other's place in each iteration, for ever. After some 250, blocks of up to 64 MiB break large segments like
+      others: several segments would take the place of each, for ever. A larger block still has a segment of its own,
+      and pins none. What has been granted counts for ever, but is given up where memory is tight.
     - Memory is tight where what lies waste would leave too little for what the program may yet ask for
       (``pressure.py``). Then blocks of many sizes must not pin each other's segments. So a block of 4 MiB or more gets
       a segment of its own, rounded up to 2 MiB, if that wastes at most 1/12 of the block, and an existing piece serves
       it only if at most 1/8 of the block is left over; other large blocks share segments of 64 MiB, or idle ones of
       twice their size; sooner than break another idle one, they get their own, too. What a new segment needs is taken
       from idle segments of any stream, as few as will do. Only where all of them would not suffice, the smallest piece
-      that fits is cut; and only where nothing fits, the allocator grows, with whatever is left. None of this is
-      rationed. But an allocation takes one segment at most, and each goes back once: over time two calls of the driver
-      for a large allocation, at most.
+      that fits is cut; and only where nothing fits, the allocator grows, with whatever is left.
     """
 
     counts_splits = True
@@ -106,12 +108,10 @@ class CachingAllocator(Allocator):
         self._pools: dict[tuple[int, bool], Pool] = {}
         self._ownerless: list[Pool] = []
         """Pools of streams that have been destroyed."""
-        self._ration = Ration(burst=64, every=52)
         self._most_reserved = 0
         """Besides what has been granted a program that repeats itself."""
         self._sum = 0
         self._recurrence = Recurrence()
-        self._allocations = 0
         self._pressure = Pressure(applies=not torch and max_split_size is None)
 
     @property
@@ -126,7 +126,6 @@ class CachingAllocator(Allocator):
     # --- allocation and free
 
     def _allocate(self, requested: int, nbytes: int, stream: int) -> Block:
-        self._allocations += 1
         small = nbytes <= SMALL_BLOCK
         pool = self._pools.get((stream, small)) or self._add_pool(stream, small=small)
         if not small:
@@ -170,7 +169,7 @@ class CachingAllocator(Allocator):
         if self._follows_torch or not is_idle(piece):
             return False
         large = _SPARE_TIMES * max(nbytes, _LEAST_SEGMENT_BELOW_PEAK)
-        if piece[0] <= large or self._ration.left(self._allocations) <= _RATION_KEPT:
+        if piece[0] <= large:
             return False
         return nbytes > _LEAST_SEGMENT_BELOW_PEAK or self._recurrence.repetitions() == 0
 
@@ -221,9 +220,9 @@ class CachingAllocator(Allocator):
         size = _SMALL_SEGMENT if pool.small else max(_LEAST_SEGMENT_BELOW_PEAK, _up(nbytes))
         if not self._is_kept(pool.stream):  # it might have to wait, while work is being captured
             if pool.small and self._pressure.is_near:
-                self._exchange(size, needed=True)
+                self._exchange(size, nbytes, needed=True)
             else:
-                self._make_room(size)
+                self._make_room(size, nbytes)
         if pool.small:
             return [size]
         room = (self._most_reserved - self._ledger.reserved) // _ROUND * _ROUND
@@ -237,36 +236,37 @@ class CachingAllocator(Allocator):
             size *= 2
         return size if 3 * nbytes <= 2 * size else 0
 
-    def _make_room(self, nbytes: int) -> None:
-        """Give idle segments back until ``nbytes`` more stay below the peak, as far as the ration goes.
+    def _make_room(self, nbytes: int, asked: int) -> None:
+        """Give idle segments back, smallest first, until ``nbytes`` more for a block of ``asked`` stay within bounds.
 
-        What is little more than that, for a program that repeats itself, grants it instead.
+        What is little more than the peak, for a program that repeats itself, is granted instead.
         """
-        excess = self._ledger.reserved + nbytes - self._most_reserved - self._recurrence.granted
-        if excess <= 0:
-            return
-        if self._may_exceed(excess):
-            self._recurrence.granted += excess
-            return
+        idle = sorted(self._idle(), key=lambda segment: (segment.nbytes, segment.address))
+        excess = self._beyond_bound(nbytes, asked, idle)
+        more = self._ledger.reserved + nbytes - self._most_reserved - self._recurrence.granted
+        if more > max(excess, 0):
+            if excess <= 0 and self._may_exceed(more):
+                self._recurrence.granted += more
+            else:
+                excess = more
         leaving: list[HeldMemory] = []
-        allowed = self._ration.left(self._allocations)
-        for segment in sorted(self._idle(), key=lambda segment: (segment.nbytes, segment.address)):
-            if excess <= 0 or len(leaving) == allowed:
+        for segment in idle:
+            if excess <= 0:
                 break
             leaving.append(segment)
             excess -= segment.nbytes
-        self._ration.spend(len(leaving))
-        self._recurrence.exchanged += len(leaving)
         self._give_back(leaving)
+
+    def _beyond_bound(self, nbytes: int, asked: int, idle: list[HeldMemory]) -> int:
+        """By how much what is in use and ``idle``, with a segment of ``nbytes``, exceed what they may ever be."""
+        active = self._ledger.total("active_bytes").current
+        peak = max(self._ledger.most_allocated, active + asked)
+        return active + nbytes + sum(segment.nbytes for segment in idle) - peak - peak // _MOST_IDLE
 
     def _may_exceed(self, nbytes: int) -> bool:
         """Whether to reserve ``nbytes`` more beyond the peak, for a program that repeats itself."""
-        granted = self._recurrence.granted + nbytes
-        if granted > self._most_reserved // _GRANTED_EXCESS_THEN or not self._recurrence.repeats():
-            return False
-        if granted <= self._most_reserved // _GRANTED_EXCESS:
-            return True
-        return self._recurrence.exchanged >= _EXCHANGED and self._recurrence.repetitions() > 0
+        fits = self._recurrence.granted + nbytes <= self._most_reserved // _GRANTED_EXCESS
+        return fits and self._recurrence.lasts()
 
     # --- where memory is tight
 
@@ -298,7 +298,7 @@ class CachingAllocator(Allocator):
                 return pool.take(piece, nbytes)
             own = True  # rather than to break an idle segment of another size
         for size in [least] if own else [max(_MOST_SEGMENT, least), least]:
-            if self._exchange(size, needed=piece is None):
+            if self._exchange(size, nbytes, needed=piece is None):
                 address = self._try_reserve(size, pool)
                 if address is not None:
                     return self._take_new(address, pool, nbytes)
@@ -307,19 +307,21 @@ class CachingAllocator(Allocator):
             raise OutOfMemoryError(f"upstream has no {nbytes} bytes left")
         return pool.take(piece, nbytes)
 
-    def _exchange(self, nbytes: int, *, needed: bool) -> bool:
-        """Give idle segments back until ``nbytes`` more can be taken and stay below the peak; as few as will do.
+    def _exchange(self, nbytes: int, asked: int, *, needed: bool) -> bool:
+        """Give idle segments back until ``nbytes`` more for a block of ``asked`` can be taken, within bounds.
 
-        Unless they are ``needed``, none are where all would not suffice. Whether to try and take as much.
+        As few as will do. Unless they are ``needed``, none are where all would not suffice. Whether to try it then.
         """
         left = self._left()
         self._note_pressure(left)
         if left < nbytes:  # all that there is counts as the peak from here on
             self._most_reserved = max(self._most_reserved, self._ledger.reserved + left)
+        segments = list(self._idle())
         excess = nbytes - min(left, self._most_reserved - self._ledger.reserved)
+        excess = max(excess, self._beyond_bound(nbytes, asked, segments))
         if excess <= 0:
             return True
-        idle = sorted((segment.nbytes, segment.address, segment) for segment in self._idle())
+        idle = sorted((segment.nbytes, segment.address, segment) for segment in segments)
         if not needed and sum(size for size, _, _ in idle) < excess:
             return False
         leaving: list[HeldMemory] = []
@@ -445,26 +447,6 @@ class CachingAllocator(Allocator):
         for pool in self._every_pool():
             segments = [segment for segment in self._held.values() if segment.kept is pool]
             pool.recover(segments, (block for block in blocks if block.kept.kept is pool))
-
-
-class Ration:
-    """Bounds how often something costly is done: ``burst`` times at once, and once for every ``every`` occasions."""
-
-    def __init__(self, *, burst: int, every: int) -> None:
-        self._full = burst * every
-        self._every = every
-        self._saved = self._full
-        self._at = 0
-
-    def left(self, occasions: int) -> int:
-        """How often it may be done now, when there have been ``occasions`` in all."""
-        self._saved = min(self._full, self._saved + occasions - self._at)
-        self._at = occasions
-        return self._saved // self._every
-
-    def spend(self, times: int) -> None:
-        """It is done ``times`` times."""
-        self._saved -= times * self._every
 
 
 def _up(nbytes: int) -> int:

@@ -26,8 +26,6 @@ class Recurrence:
         """How many marks there have been."""
         self.granted = 0
         """Bytes that the allocator has granted a program beyond its rules, to let it come to rest."""
-        self.exchanged = 0
-        """How many segments the allocator has given back since the latest start."""
         self._peak = 0
         self._started = 0  # how many there were when a cycle may first have begun
         self._marks: list[int] = []
@@ -44,7 +42,6 @@ class Recurrence:
     def start(self) -> None:
         """Let no cycle begin before this moment."""
         self._started = self.count
-        self.exchanged = 0
 
     def note_peak(self, nbytes: int) -> None:
         """Start anew where ``nbytes`` in use at once are more than before."""
@@ -69,6 +66,13 @@ class Recurrence:
         if not self.repeats_as_a_whole() or self._cycle < _LEAST_CYCLE:
             return 0
         return (self.count - self._started) // self._cycle
+
+    def lasts(self) -> bool:
+        """Whether the program has gone on like this for two cycles since the latest start; for longer, if short.
+
+        That is 16 marks, some 500 large blocks, at least.
+        """
+        return self.repeats_as_a_whole() and self.count - self._started >= 2 * max(self._cycle, _LEAST_CYCLE)
 
     def latest_cycle(self) -> list[int]:
         """The marks of the latest cycle, if the program repeats itself as a whole; none for cycles of less than 8."""

@@ -37,7 +37,6 @@ uint64_t CachingAllocator::rounded(uint64_t nbytes) const {
 Block *CachingAllocator::take(uint64_t, uint64_t nbytes, uint64_t stream) {
   Pool *pool = pool_of(stream, nbytes <= SMALL_BLOCK);
   pool->prepare();
-  ++allocations_;
   if (!pool->small) {
     recurrence_.asked(nbytes);
     ++pressure_.allocations;
@@ -106,9 +105,8 @@ Pool *CachingAllocator::pool_of(uint64_t stream, bool small) {
 
 /* Whether to rather take a new segment than to break `piece`, if that is one as a whole. */
 bool CachingAllocator::spares(const Block *piece, const Pool *pool, uint64_t nbytes) {
-  if (pool->small || options_.follows_torch || piece->before != nullptr || piece->after != nullptr) return false;
+  if (pool->small || options_.follows_torch || !Pool::is_idle(piece)) return false;
   return piece->nbytes > SPARE_TIMES * std::max(nbytes, LEAST_SEGMENT_BELOW_PEAK) &&
-         ration_.left(allocations_) > RATION_KEPT &&
          (nbytes > LEAST_SEGMENT_BELOW_PEAK || recurrence_.repetitions() == 0);
 }
 
@@ -125,9 +123,9 @@ Block *CachingAllocator::grow(Pool *pool, uint64_t nbytes) {
     size = pool->small ? SMALL_SEGMENT : std::max(LEAST_SEGMENT_BELOW_PEAK, up(nbytes));
     if (!is_kept(pool->stream)) { /* else it might have to wait, while work is being captured */
       if (pool->small && pressure_.is_near())
-        exchange(size, true);
+        exchange(size, nbytes, true);
       else
-        make_room(size);
+        make_room(size, nbytes);
     }
     if (!pool->small) {
       uint64_t reserved = ledger_.reserved();
@@ -182,34 +180,41 @@ Segment *CachingAllocator::try_reserve(uint64_t nbytes, Pool *pool) {
   }
 }
 
-/* Give idle segments back until `nbytes` more stay below the peak, as far as the ration goes. What is little more than
- * that, for a program that repeats itself, exceeds it instead: then it need not exchange segments each time. */
-void CachingAllocator::make_room(uint64_t nbytes) {
-  int64_t excess = int64_t(ledger_.reserved() + nbytes) - int64_t(most_reserved_ + recurrence_.granted);
-  if (excess <= 0) return;
-  if (may_exceed(uint64_t(excess))) {
-    recurrence_.granted += uint64_t(excess);
-    return;
-  }
-  int64_t allowed = ration_.left(allocations_);
+/* Give idle segments back, smallest first, until `nbytes` more for a block of `asked` bytes stay within bounds. What is
+ * little more than the peak, for a program that repeats itself, exceeds it instead: then it need not exchange segments
+ * each time. */
+void CachingAllocator::make_room(uint64_t nbytes, uint64_t asked) {
+  const int64_t more = int64_t(ledger_.reserved() + nbytes) - int64_t(most_reserved_ + recurrence_.granted);
   std::vector<Block *> pieces = idle(), leaving;
+  int64_t excess = beyond_bound(nbytes, asked, pieces);
+  if (more > excess && more > 0) {
+    if (excess <= 0 && may_exceed(uint64_t(more)))
+      recurrence_.granted += uint64_t(more);
+    else
+      excess = more;
+  }
   std::sort(pieces.begin(), pieces.end(), [](const Block *a, const Block *b) { return order_of(a) < order_of(b); });
   for (Block *piece : pieces) {
-    if (excess <= 0 || int64_t(leaving.size()) == allowed) break;
+    if (excess <= 0) break;
     leaving.push_back(piece);
     excess -= int64_t(piece->nbytes);
   }
-  ration_.spend(int64_t(leaving.size()));
-  recurrence_.exchanged += leaving.size();
   give_back(leaving);
+}
+
+/* By how much what is in use and the idle `pieces` exceed, with a segment of `nbytes` for a block of `asked` bytes, what
+ * they may ever be: 5/4 of the most that was asked for at once, this block included. */
+int64_t CachingAllocator::beyond_bound(uint64_t nbytes, uint64_t asked, const std::vector<Block *> &pieces) const {
+  const int64_t active = int64_t(ledger_.active_bytes());
+  const int64_t peak = std::max(ledger_.most_allocated(), active + int64_t(asked));
+  int64_t held = active + int64_t(nbytes);
+  for (const Block *piece : pieces) held += int64_t(piece->nbytes);
+  return held - peak - peak / MOST_IDLE;
 }
 
 /* Whether to reserve `nbytes` more beyond the peak, for a program that repeats itself. */
 bool CachingAllocator::may_exceed(uint64_t nbytes) {
-  const uint64_t granted = recurrence_.granted + nbytes;
-  if (granted > most_reserved_ / GRANTED_EXCESS_THEN || !recurrence_.repeats()) return false;
-  if (granted <= most_reserved_ / GRANTED_EXCESS) return true;
-  return recurrence_.exchanged >= EXCHANGED && recurrence_.repetitions() != 0;
+  return recurrence_.granted + nbytes <= most_reserved_ / GRANTED_EXCESS && recurrence_.lasts();
 }
 
 /* --- where memory is tight */
@@ -245,7 +250,7 @@ Block *CachingAllocator::take_where_tight(Pool *pool, uint64_t nbytes) {
   }
   uint64_t size = own ? least : std::max(MOST_SEGMENT, least), fallback = own ? 0 : least;
   for (; size != 0; size = fallback, fallback = 0) {
-    if (!exchange(size, piece == nullptr)) continue;
+    if (!exchange(size, nbytes, piece == nullptr)) continue;
     if (Segment *segment = try_reserve(size, pool)) return take_new(segment, pool, nbytes);
   }
   pool->prepare();
@@ -254,15 +259,15 @@ Block *CachingAllocator::take_where_tight(Pool *pool, uint64_t nbytes) {
   return pool->take(piece, nbytes);
 }
 
-/* Give idle segments back until `nbytes` more can be taken and stay below the peak; as few as will do. Unless they are
- * `needed`, none are where all would not suffice. Whether to try and take as much. */
-bool CachingAllocator::exchange(uint64_t nbytes, bool needed) {
+/* Give idle segments back until `nbytes` more, for a block of `asked` bytes, can be taken and stay within bounds; as few
+ * as will do. Unless they are `needed`, none are where all would not suffice. Whether to try and take as much. */
+bool CachingAllocator::exchange(uint64_t nbytes, uint64_t asked, bool needed) {
   int64_t free = left(), reserved = int64_t(ledger_.reserved());
   note_pressure(free);
   if (free < int64_t(nbytes)) most_reserved_ = std::max(most_reserved_, uint64_t(reserved + free));
-  int64_t excess = int64_t(nbytes) - std::min(free, int64_t(most_reserved_) - reserved);
-  if (excess <= 0) return true;
   std::vector<Block *> pieces = idle(), leaving;
+  int64_t excess = int64_t(nbytes) - std::min(free, int64_t(most_reserved_) - reserved);
+  excess = std::max(excess, beyond_bound(nbytes, asked, pieces));
   int64_t total = 0;
   for (const Block *piece : pieces) total += int64_t(piece->nbytes);
   if (!needed && total < excess) return false;

@@ -23,23 +23,6 @@ struct CachingOptions {
   uint64_t roundup_power2_divisions = 0;
 };
 
-/* Bounds how often something costly is done: `burst` times at once, and once for every `every` occasions. */
-class Ration {
- public:
-  Ration(int64_t burst, int64_t every) : full_(burst * every), every_(every), saved_(full_) {}
-
-  /* How often it may be done now, when there have been `occasions` in all. */
-  int64_t left(int64_t occasions) {
-    saved_ = std::min(full_, saved_ + occasions - at_);
-    at_ = occasions;
-    return saved_ / every_;
-  }
-  void spend(int64_t times) { saved_ -= times * every_; }
-
- private:
-  int64_t full_, every_, saved_, at_ = 0;
-};
-
 class CachingAllocator final : public Allocator {
  public:
   CachingAllocator(const cuplug_upstream &table, const CachingOptions &options);
@@ -72,11 +55,12 @@ class CachingAllocator final : public Allocator {
   int64_t left();
   void note_pressure(int64_t free);
   bool tightens(const Block *piece, const Pool *pool, uint64_t nbytes) const;
-  bool exchange(uint64_t nbytes, bool needed);
+  bool exchange(uint64_t nbytes, uint64_t asked, bool needed);
   bool spares(const Block *piece, const Pool *pool, uint64_t nbytes);
   uint64_t usual_size(uint64_t nbytes) const;
   Segment *try_reserve(uint64_t nbytes, Pool *pool);
-  void make_room(uint64_t nbytes);
+  void make_room(uint64_t nbytes, uint64_t asked);
+  int64_t beyond_bound(uint64_t nbytes, uint64_t asked, const std::vector<Block *> &pieces) const;
   bool may_exceed(uint64_t nbytes);
   void collect_garbage();
   bool release_oversize(Pool *pool, uint64_t nbytes);
@@ -107,10 +91,8 @@ class CachingAllocator final : public Allocator {
   std::vector<Pool *> ownerless_; /* of streams that have been destroyed */
   Table<Segment> held_;           /* by address: everything from upstream */
   Store<Segment, 64> segments_;
-  Ration ration_{policy::RELEASE_BURST, policy::RELEASE_EVERY};
   uint64_t most_reserved_ = 0; /* besides what has been granted a program that repeats itself */
   Recurrence recurrence_;
-  int64_t allocations_ = 0;
   Pressure pressure_;
 };
 

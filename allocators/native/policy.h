@@ -13,11 +13,9 @@ constexpr uint64_t SMALL_SEGMENT = 2 * MIB;
 constexpr uint64_t LEAST_SEGMENT = 8 * MIB, MOST_SEGMENT = 64 * MIB; /* for large blocks, between these */
 constexpr uint64_t SEGMENTS_OF_ALL = 48;                             /* a part of the peak */
 constexpr uint64_t LEAST_SEGMENT_BELOW_PEAK = 64 * MIB;              /* while less is reserved than at the peak */
-constexpr uint64_t GRANTED_EXCESS = 256;     /* a part of the peak: what repeats may take to come to rest, */
-constexpr uint64_t EXCHANGED = 8;            /* until so many segments have been given back; */
-constexpr uint64_t GRANTED_EXCESS_THEN = 20; /* then this part */
-constexpr uint64_t SPARE_TIMES = 8;                                  /* so much larger an idle segment is not broken, */
-constexpr int64_t RATION_KEPT = 60;                                  /* while more than so much of the ration is left */
+constexpr int64_t MOST_IDLE = 4; /* a part of the peak: so much more than it may be in use or idle, where more is taken */
+constexpr uint64_t GRANTED_EXCESS = 20; /* a part of the peak: what repeats may take to come to rest */
+constexpr uint64_t SPARE_TIMES = 8;                                  /* so much larger an idle segment is not broken */
 constexpr int64_t FAR_TIMES = 4; /* the end of memory stays near until so much more is left than held */
 constexpr int64_t RISE = 32, MARGIN = 20; /* parts of the peak: one so much higher is new; so much is kept free */
 constexpr int64_t SURE = 1024, CALM_TIMES = 48, LEAST_PAST = 512; /* how sure a peak is the last one: pressure.py */
@@ -26,7 +24,6 @@ constexpr uint64_t OWN_WASTE = 12;      /* if that wastes no more than this part
 constexpr uint64_t WASTE = 8;           /* and a piece of more serves it that wastes no more than this part */
 constexpr uint64_t TORCH_LARGE_SEGMENT = 20 * MIB, TORCH_LARGE_BLOCK = 10 * MIB; /* for blocks below the latter */
 constexpr uint64_t OVERSIZE_SLACK = 20 * MIB;
-constexpr int64_t RELEASE_BURST = 64, RELEASE_EVERY = 52; /* the ration: times at once, and allocations for each */
 
 /* --- expandable */
 constexpr uint64_t LARGE_RANGE = uint64_t(64) << 30, SMALL_RANGE = uint64_t(4) << 30; /* of address space, at once */

@@ -2,6 +2,7 @@
 #ifndef CUPLUG_RECURRENCE_H
 #define CUPLUG_RECURRENCE_H
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -21,10 +22,7 @@ class Recurrence {
     return true;
   }
   /* Let no cycle begin before this moment. */
-  void start() {
-    started_ = count();
-    exchanged = 0;
-  }
+  void start() { started_ = count(); }
   /* Start anew where `nbytes` in use at once are more than before. */
   void note_peak(uint64_t nbytes) {
     if (nbytes <= peak_) return;
@@ -42,6 +40,9 @@ class Recurrence {
     return repeats_as_a_whole() && cycle_ >= LEAST_CYCLE ? (count() - started_) / cycle_ : 0;
   }
 
+  /* Whether the program has gone on like this for two cycles since the latest `start`, or longer, if they are short. */
+  bool lasts() { return repeats_as_a_whole() && count() - started_ >= 2 * std::max(cycle_, LEAST_CYCLE); }
+
   /* How many marks there have been, and the latest one. */
   uint64_t count() const { return forgotten_ + marked_; }
   uint64_t latest_mark() const { return marks_[marked_ - 1]; }
@@ -52,7 +53,6 @@ class Recurrence {
   }
 
   uint64_t granted = 0; /* bytes granted a program beyond the rules, to let it come to rest */
-  uint64_t exchanged = 0; /* segments given back since the latest `start` */
 
  private:
   static constexpr uint64_t FACTOR = 0x9E3779B97F4A7C15u;

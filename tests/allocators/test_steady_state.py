@@ -176,10 +176,9 @@ def test_a_cycle_counts_from_the_latest_peak_on() -> None:
     recurrence = Recurrence()
     for mark in [*range(10)] * 2:
         recurrence.mark(mark)
-    recurrence.exchanged = 8
     assert recurrence.repetitions() == 2
     recurrence.note_peak(5)
-    assert (recurrence.repetitions(), recurrence.exchanged) == (0, 0)
+    assert recurrence.repetitions() == 0
     for mark in range(10):
         recurrence.mark(mark)
     recurrence.note_peak(5)
@@ -197,7 +196,7 @@ def exchanging(make: Callable[..., Any]) -> tuple[list[int], list[int]]:
         allocator.allocate(nbytes, stream=0) for nbytes in (MIB + 512, 1200 * MIB)
     ]  # the first leaves room in its segment
     calls, reserved = [], []
-    for _ in range(9):
+    for _ in range(10):
         before = upstream.calls.total()
         for at in range(100):  # what the iteration is recognised by
             allocator.free(allocator.allocate(MIB + 512 * (1 + at * 7 % 97), stream=0))
@@ -213,7 +212,7 @@ def exchanging(make: Callable[..., Any]) -> tuple[list[int], list[int]]:
 def test_segments_do_not_take_each_others_place_for_ever(form: str) -> None:
     calls, reserved = exchanging(FORMS[form])
     assert calls[1] == 4
-    assert calls[-4:] == [0, 0, 0, 0]
+    assert calls[-3:] == [0, 0, 0]
     assert reserved[-1] - reserved[0] == 2 * MIB
 
 
@@ -223,9 +222,9 @@ def test_both_forms_of_caching_come_to_rest_alike() -> None:
 
 
 def test_without_the_rule_they_would(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caching, "_GRANTED_EXCESS_THEN", 1 << 62)
+    monkeypatch.setattr(caching, "_GRANTED_EXCESS", 1 << 62)
     calls, _ = exchanging(CachingAllocator)
-    assert calls[1:] == [4] * 8
+    assert calls[1:] == [4] * 9
 
 
 def sparing(make: Callable[..., Any]) -> tuple[list[int], int]:
@@ -256,8 +255,8 @@ def test_what_repeats_is_cut_from_large_segments_too(form: str) -> None:
     """Where they are spared, it makes as many calls in each iteration as in the second, for ever."""
     calls, reserved = sparing(FORMS[form])
     assert calls[1] == 28
-    assert calls[2:] == [0] * 7
-    assert reserved == 9000 * MIB
+    assert calls[2:] == [3] + [0] * 6
+    assert reserved == (9000 + 64) * MIB
 
 
 @pytest.mark.skipif(not is_available(), reason="one form alone is compared with nothing")
@@ -291,7 +290,7 @@ def test_caching_comes_to_rest_near_the_end_of_memory(
     replayed: Callable[..., ReplayResult],
 ) -> None:
     """Thousands of segments were exchanged each time wherever less was left than was held."""
-    program = repeated(history(name)[0], begin, end, before=3, after=2)
+    program = repeated(history(name)[0], begin, end, before=4, after=2)
     result = replayed([program], "caching", memory=int(1.3 * requested))
     assert (result.failure, result.out_of_memory_events) == ("", 0)
     assert result.driver_calls == {}
@@ -326,7 +325,7 @@ def test_what_was_granted_is_given_up_before_memory_runs_out(form: str) -> None:
 
 
 KEPT = 1900
-"""MiB that live on, so that the other 74 are more than 1/256 of the peak, and no more than 1/20."""
+"""MiB that live on, so that the other 74 are no more than 1/20 of the peak."""
 
 
 def take_turns(allocator: Any) -> None:
@@ -350,10 +349,10 @@ def after_turns(make: Callable[..., Any], iterations: int) -> tuple[Any, NullUps
 
 @pytest.mark.parametrize("form", FORMS)
 def test_more_is_granted_for_what_is_still_exchanged(form: str) -> None:
-    allocator, upstream, peak, live = after_turns(FORMS[form], iterations=4)
-    assert peak // 256 < 74 * MIB <= peak // 20
+    allocator, upstream, peak, live = after_turns(FORMS[form], iterations=2)
+    assert peak // 20 >= 74 * MIB
     assert upstream.used_bytes == peak
-    allocator, upstream, peak, live = after_turns(FORMS[form], iterations=6)
+    allocator, upstream, peak, live = after_turns(FORMS[form], iterations=4)
     assert upstream.used_bytes == peak + 74 * MIB
     before = upstream.calls.total()
     take_turns(allocator)
@@ -394,7 +393,7 @@ def under_pressure(make: Callable[..., Any], iterations: int, pressed: str) -> l
 
 
 @pytest.mark.parametrize("pressed", PRESSED)
-@pytest.mark.parametrize("iterations", [4, 20], ids=["nothing granted", "granted"])
+@pytest.mark.parametrize("iterations", [2, 20], ids=["nothing granted", "granted"])
 def test_all_that_was_granted_is_given_up_under_pressure(iterations: int, pressed: str) -> None:
     """What completes where nothing was granted completes where more was, too. And both forms make the same calls."""
     told = [under_pressure(make, iterations, pressed) for make in FORMS.values()]
