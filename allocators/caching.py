@@ -47,7 +47,8 @@ class CachingAllocator(Allocator):
     ``preset="cuplug"`` reserves less:
 
     - A segment that is free as a whole is broken only when nothing else fits; and one of more than 512 MiB not for a
-      block of less than an eighth, which would pin it: then room is made for a segment that suits the block.
+      block of less than an eighth, which would pin it, while more than half of the peak is in use: then room is made
+      for a segment that suits the block.
     - Before it reserves more than it ever has, it gives segments back that are free as a whole, smallest first. So
       it grows only when everything that it could give back is gone.
     - It grows in proportion, since few large segments leave fewer gaps than many small ones: by 1/48 of the most that
@@ -169,7 +170,8 @@ class CachingAllocator(Allocator):
         if self._follows_torch or not is_idle(piece):
             return False
         large = _SPARE_TIMES * max(nbytes, _LEAST_SEGMENT_BELOW_PEAK)
-        if piece[0] <= large:
+        in_use = self._ledger.total("allocated_bytes").current
+        if piece[0] <= large or 2 * in_use <= self._ledger.most_allocated:
             return False
         return nbytes > _LEAST_SEGMENT_BELOW_PEAK or self._recurrence.repetitions() == 0
 

@@ -107,6 +107,7 @@ Pool *CachingAllocator::pool_of(uint64_t stream, bool small) {
 bool CachingAllocator::spares(const Block *piece, const Pool *pool, uint64_t nbytes) {
   if (pool->small || options_.follows_torch || !Pool::is_idle(piece)) return false;
   return piece->nbytes > SPARE_TIMES * std::max(nbytes, LEAST_SEGMENT_BELOW_PEAK) &&
+         2 * int64_t(ledger_.in_use()) > ledger_.most_allocated() &&
          (nbytes > LEAST_SEGMENT_BELOW_PEAK || recurrence_.repetitions() == 0);
 }
 

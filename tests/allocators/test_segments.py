@@ -43,11 +43,19 @@ def test_segments_grow_with_what_is_reserved_and_large_blocks_have_their_own() -
 
 def test_a_huge_idle_segment_is_not_broken_for_a_small_block() -> None:
     allocator = CachingAllocator(NullUpstream())
-    huge = allocator.allocate(1000 * MIB, stream=0)
-    allocator.free(huge)
+    kept = allocator.allocate(1100 * MIB, stream=0)
+    allocator.free(allocator.allocate(1000 * MIB, stream=0))
     allocator.allocate(124 * MIB, stream=0)  # less than an eighth: the huge one goes, one of its size comes
-    assert [segment.nbytes for segment in allocator.segments()] == [124 * MIB]
+    assert sorted(segment.nbytes for segment in allocator.segments()) == [124 * MIB, 1100 * MIB]
     assert allocator.statistics().num_device_free == 1
+    assert kept.live
+
+
+def test_it_is_broken_while_less_than_half_of_the_peak_is_in_use() -> None:
+    allocator = CachingAllocator(NullUpstream())
+    allocator.free(allocator.allocate(1000 * MIB, stream=0))
+    allocator.allocate(124 * MIB, stream=0)
+    assert [segment.nbytes for segment in allocator.segments()] == [1000 * MIB]
 
 
 def test_a_huge_idle_segment_is_broken_when_there_is_no_memory_for_another() -> None:
@@ -62,9 +70,11 @@ def test_a_huge_idle_segment_is_broken_when_there_is_no_memory_for_another() -> 
 
 def test_an_idle_segment_is_broken_for_a_block_of_an_eighth_or_more() -> None:
     allocator = CachingAllocator(NullUpstream())
+    kept = allocator.allocate(1100 * MIB, stream=0)
     allocator.free(allocator.allocate(1000 * MIB, stream=0))
     allocator.allocate(125 * MIB, stream=0)
-    assert [segment.nbytes for segment in allocator.segments()] == [1000 * MIB]
+    assert sorted(segment.nbytes for segment in allocator.segments()) == [1000 * MIB, 1100 * MIB]
+    assert kept.live
 
 
 # --- the bound
