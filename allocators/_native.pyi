@@ -16,6 +16,7 @@ class NativeAllocator:
     memory_limit: int | None
     guard: int
     on_out_of_memory: Callable[[int, int], bool] | None
+    on_beyond: Callable[[int, int], None] | None
     @property
     def upstream(self) -> Upstream: ...
     def allocate(self, nbytes: int, /, *, stream: int, library: int = 0) -> Block: ...

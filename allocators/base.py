@@ -69,6 +69,10 @@ class Allocator(ABC):
     guard = 0
     """At least so many bytes behind each block that is allocated from now on are nobody's: they are rounded up with
     what was asked for. A runtime sets it on a simulator, where reaching into them is found."""
+    on_beyond: Callable[[int, int], None] | None = None
+    """Called once, with bytes and stream, when the first block lies in memory of another kind for want of the
+    device's own. Like the other hook it is called without the lock, and what it raises comes out of ``allocate``."""
+    _told_beyond = False
     frees_at_once = False
     """Whether a free makes the strategy work at once, if nobody else is inside, instead of at the next operation."""
     can_sleep = False
@@ -123,7 +127,8 @@ class Allocator(ABC):
         ``library`` is the number of the library that asks (``allocators/libraries.py``), which observers are told.
 
         When memory is short, in this order: wait for blocks that wait for streams, give cached memory back, ask
-        ``on_out_of_memory``; each time try again. The hook is asked again as long as each answer leaves more memory
+        ``on_out_of_memory``; each time try again; and at last, if the strategy has it, take memory of another kind
+        (the host's). The hook is asked again as long as each answer leaves more memory
         available than ever before in this call, and 64 times at most. Memory that other threads free meanwhile is
         found if ``free`` returned before the latest of these attempts began; what they free later may come too late.
         An allocation that fails raises in one thread alone: others go on, and none waits for another's free.
@@ -363,6 +368,17 @@ class Allocator(ABC):
             OutOfMemoryError: there is no room. Nothing has changed.
         """
 
+    def _allocate_beyond(self, requested: int, nbytes: int, stream: int) -> Block:  # noqa: ARG002 - for strategies
+        """As ``_allocate``, from memory of another kind: when nothing else has helped, before the error.
+
+        Raises:
+            OutOfMemoryError: there is none, as by default. Nothing has changed.
+        """
+        raise OutOfMemoryError("")
+
+    def _release_beyond(self) -> None:  # noqa: B027 - optional
+        """Give back what of that kind no live block needs. Nothing is by default."""
+
     @abstractmethod
     def _free(self, block: Block) -> None:
         """Take ``block`` back: its own stream may use it at once, and all other streams have finished with it.
@@ -408,6 +424,7 @@ class Allocator(ABC):
 
     def _release_all(self) -> None:
         """Give everything back upstream: no block is live any more. ``close`` calls it."""
+        self._release_beyond()
         self._release_cached()
 
     def _rounded(self, nbytes: int) -> int:
@@ -464,8 +481,8 @@ class Allocator(ABC):
         self._emit(EventKind.SEGMENT_RELEASE, stream, address, nbytes, nbytes)
 
     def _check_limit(self, nbytes: int, limit: int) -> None:
-        """Raise OutOfMemoryError if the limit leaves no room for ``nbytes`` more."""
-        if self._ledger.reserved + nbytes > limit:
+        """Raise OutOfMemoryError if the limit, on the device's memory, leaves no room for ``nbytes`` more."""
+        if self._ledger.reserved - self._ledger.host + nbytes > limit:
             raise OutOfMemoryError(f"the memory limit of {limit} bytes leaves no room for {nbytes} more")
 
     def _is_kept(self, stream: int) -> bool:
@@ -593,8 +610,10 @@ class Allocator(ABC):
                 # Here no lock is held and no exception handled: a hook may free what a traceback would keep alive.
                 hook, may_ask = self.on_out_of_memory, asked < _MOST_HOOK_CALLS and request.available > most_available
                 if hook is None or not may_ask or not hook(request.nbytes, request.stream):
-                    self._operate(self._give_up, request)
-                    raise OutOfMemoryError(request.failure)
+                    if self._operate(self._give_up, request):
+                        raise OutOfMemoryError(request.failure)
+                    self._tell_beyond(request)
+                    return
                 asked, most_available = asked + 1, request.available
         except CuplugError:
             if self._closed is not None:
@@ -621,13 +640,14 @@ class Allocator(ABC):
         request.available = self.upstream.memory_info()[0] + lying
         return True
 
-    def _try(self, request: Request) -> bool:
-        """Serve the request. False if there is no room."""
+    def _try(self, request: Request, *, beyond: bool = False) -> bool:
+        """Serve the request, from memory of another kind if ``beyond`` says so. False if there is no room."""
         try:
             if request.tag:
                 request.nbytes = self._wake(request.tag)
                 return True
-            block = self._allocate(request.nbytes, self._rounded(request.nbytes + self.guard), request.stream)
+            take = self._allocate_beyond if beyond else self._allocate
+            block = take(request.nbytes, self._rounded(request.nbytes + self.guard), request.stream)
         except OutOfMemoryError:
             if request.tag:
                 request.nbytes = self._needed(request.tag)
@@ -640,7 +660,12 @@ class Allocator(ABC):
             self._observation.emit_block(EventKind.ALLOCATE, block, request.context)
         return True
 
-    def _give_up(self, request: Request) -> None:
+    def _give_up(self, request: Request) -> bool:
+        """Take memory of another kind, or note the shortage. Whether it is one."""
+        if not request.tag and request.nbytes <= MOST_BYTES:
+            self._check_open()
+            if self._try(request, beyond=True):
+                return False
         free, total = self.upstream.memory_info()
         self._ledger.num_ooms += 1
         self._emit(EventKind.OUT_OF_MEMORY, request.stream, 0, free, request.nbytes, request.context)
@@ -659,6 +684,14 @@ class Allocator(ABC):
             max(inactive, default=0),
             sum(inactive),
         )
+        return True
+
+    def _tell_beyond(self, request: Request) -> None:
+        """The first time, let ``on_beyond`` know."""
+        hook, told = self.on_beyond, self._told_beyond
+        self._told_beyond = True
+        if hook is not None and not told:
+            hook(request.nbytes, request.stream)
 
     # --- blocks that come back ----------------------------------------------------------------------------------------
 
@@ -714,6 +747,7 @@ class Allocator(ABC):
         self._poll_fences()
         self._ledger.num_sync_all_streams += not self._waiting.queues  # torch counts one without a wait, too
         self._await_waiting()
+        self._release_beyond()
         self._release_cached()
         released = held - self._ledger.reserved
         self._emit(EventKind.EMPTY_CACHE, 0, 0, released, 0)

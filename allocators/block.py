@@ -116,6 +116,8 @@ class Segment:
     """The tag of its blocks (``memory_tag``); empty for none."""
     asleep: bool = False
     """Whether it sleeps: no memory stands behind it, and it does not count as reserved."""
+    host: bool = False
+    """Whether the host's memory stands behind it (``expandable:host=``)."""
 
 
 def why_not_free(block: Block, allocator: object) -> str:

@@ -44,6 +44,10 @@ class EventKind(enum.IntEnum):
     EMPTY_CACHE = 15
     """The program asked that what is cached be given back (``empty_cache``): ``nbytes`` went. What happened to
     segments and pages is told before."""
+    HOST_PAGE_CREATE = 16
+    """As PAGE_CREATE, for a page of the host's memory. It is mapped and unmapped as one of the device's."""
+    HOST_PAGE_RELEASE = 17
+    """As PAGE_RELEASE, for a page of the host's memory."""
 
 
 class Observer(Protocol):

@@ -11,6 +11,10 @@ What holds between any two operations (the tests check each):
    when the same stream gets the page at another address: queued work may use the old one. Where it stays mapped at the
    old one, the stream need not be waited for, since its work is done in order.
 5. A driver's call that fails leaves 1 to 4 as they were (``pages.py``).
+6. With ``host``: a page is of the device's memory or of the host's for as long as it lives, and a space has pages of
+   one kind only. So a block lies on one side as a whole, and pages of the host never serve where the device's would.
+7. No more than ``host`` bytes of host pages exist. They are counted as reserved and, apart, as ``host_bytes``;
+   ``memory_limit`` is for the device's alone.
 
 Memory that sleeps is left out of all this; ``sleeping.py`` says what holds for it.
 """
@@ -19,6 +23,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Annotated, Literal, TypeVar
 
 from .base import Allocator
@@ -34,7 +39,7 @@ from .sleeping import Keep, Sleeper, Sleeping, why_asleep
 from .spans import FREE, HOLE, Opening, Range, Space, Span
 from .stamps import Stamps
 from .statistics import SMALL_BLOCK
-from .tags import UNTAGGED, here, tag_name
+from .tags import MOST_TAGS, ON_HOST, UNTAGGED, here, tag_name
 from .torch_segments import bytes_of_range, find_as_torch, lowest_opening, page_of
 from .turning_point import TurningPoint
 from .upstream import Upstream, VirtualMemory
@@ -50,6 +55,8 @@ _MODEST_PAGE, _MODEST_PAGES_OF_BLOCK, _MODEST_PAGES_OF_ALL = 4 * _MIB, 24, 112
 _LEAST_SLACK, _SLACK_BLOCKS = 128, 32
 _SMALL_PEAK_SLACK, _LARGE_PEAK, _LARGE_PEAK_SLACK = 40, 512 * _MIB, 4
 _GRANTED_SLACK, _GRANTED_MORE = 24, 64
+_HOST_KEPT = 4
+"""Free host pages are kept up to this part of what may be taken: to lock 1 GiB takes the system 0.3 s (H100)."""
 _MUCH = 128 * _MIB
 """From so many bytes of new pages on, it is asked first whether the device has them."""
 
@@ -92,6 +99,13 @@ class ExpandableAllocator(Allocator):
     given back, and smaller ones are created instead. The slack bounds how often pages move: as a rule, only blocks for
     which the slack holds no room cause it.
 
+    With ``host``, a block for which the device has no room lies in locked memory of the host, of which no more than so
+    many bytes are taken: as the last step before the error, after everything that ``allocate`` does when memory is
+    short. It is used like any other, at the speed of the bus. A block goes there as a whole. Host pages that are free
+    serve other such blocks; they are never used while the device has room, and beyond a quarter of ``host`` they are
+    given back once more is mapped anywhere. ``release_cached`` gives back all of them. What is tagged so that it is to
+    lie there (``memory_tag(..., where="host")``) goes there at once, and to the device where the host has no room.
+
     Tagged memory can be put to sleep and woken (``sleep``, ``wake``).
 
     ``preset="torch"`` takes memory exactly as PyTorch does with ``expandable_segments:True``, so that a replay tells
@@ -115,12 +129,15 @@ class ExpandableAllocator(Allocator):
         slack: Annotated[int, "bytes to reserve beyond the peak of what was in use, before pages move"] = 48 * _MIB,
         aliases: Annotated[int, "at how many addresses a page stays mapped after it has moved away"] = 4,
         roundup_power2_divisions: Annotated[int, "round sizes up to so many steps for each power of two; 0: no"] = 0,
+        host: Annotated[int, "bytes of host memory for blocks for which the device has no room; 0 for none"] = 0,
     ) -> None:
         """Over ``upstream``. A larger ``slack`` spares driver calls, a smaller one memory.
 
         Raises:
-            DriverError: ``CUDA_ERROR_NOT_SUPPORTED``: the device or the installation lacks virtual memory.
-            ValueError: ``slack`` or ``aliases`` is negative, or an option is out of its range; the message names it.
+            DriverError: ``CUDA_ERROR_NOT_SUPPORTED``: the device or the installation lacks virtual memory, or that of
+                the host where ``host`` asks for it.
+            ValueError: ``slack``, ``aliases`` or ``host`` is negative, or an option is out of its range; the message
+                names it.
         """
         if preset not in ("cuplug", "torch"):
             raise ValueError(f"preset is {preset}; it must be cuplug or torch")
@@ -131,8 +148,13 @@ class ExpandableAllocator(Allocator):
             raise ValueError(f"slack is {slack}; it must be zero or more bytes")
         if aliases < 0:
             raise ValueError(f"aliases is {aliases}; it must be zero or more addresses")
+        if host < 0:
+            raise ValueError(f"host is {host}; it must be zero or more bytes")
         super().__init__(upstream, memory_limit=memory_limit)
-        virtual = virtual_memory_of(upstream)
+        virtual = virtual_memory_of(upstream, host=host > 0)
+        self._most_host = host
+        self._in_use_on_host = 0
+        """Bytes of the blocks in spaces of the host."""
         self._granularity = virtual.granularity
         self._slack = slack
         self._steps = steps
@@ -140,7 +162,8 @@ class ExpandableAllocator(Allocator):
         self._most_aliases = 0 if self._follows_torch else aliases
         self._pages = Pages(virtual, self._emit, self._most_aliases)
         self._spaces: dict[tuple[int, bool | None, int], Space] = {}
-        """By stream, whether for small blocks (None for what a strategy derived from this keeps apart), and tag."""
+        """By stream, whether for small blocks (None for what a strategy derived from this keeps apart), and tag, with
+        ``ON_HOST`` for those of the host."""
         self._ownerless: list[Space] = []
         """Spaces of streams that have been destroyed, or given up. Nothing is allocated in them any more."""
         self._stamps: dict[int, Stamps] = {}
@@ -160,6 +183,11 @@ class ExpandableAllocator(Allocator):
 
     def _allocate(self, requested: int, nbytes: int, stream: int) -> Block:
         tag = here.tag
+        if tag > MOST_TAGS:
+            tag -= ON_HOST
+            if self._most_host:
+                with suppress(OutOfMemoryError):  # the device may have room
+                    return self._allocate_on_host(requested, nbytes, stream)
         if tag in self._asleep:
             raise CuplugError(why_asleep(tag))
         block = Block(self, 0, nbytes, requested, stream)
@@ -176,16 +204,37 @@ class ExpandableAllocator(Allocator):
         block.address = span.address
         return block
 
+    def _allocate_beyond(self, requested: int, nbytes: int, stream: int) -> Block:
+        return self._allocate_on_host(requested, nbytes, stream)
+
+    def _allocate_on_host(self, requested: int, nbytes: int, stream: int) -> Block:
+        tag = here.tag & MOST_TAGS
+        if not self._most_host:
+            raise OutOfMemoryError("no host memory may be taken")
+        if tag in self._asleep:
+            raise CuplugError(why_asleep(tag))
+        block = Block(self, 0, nbytes, requested, stream)
+        key = stream, nbytes <= SMALL_BLOCK, tag | ON_HOST
+        space = self._spaces.get(key) or self._new_space(stream, nbytes, tag | ON_HOST)
+        span = space.find(nbytes)
+        block.kept = span = space.take(span, nbytes) if span is not None else self._grow(space, nbytes)
+        block.address = span.address
+        self._in_use_on_host += nbytes
+        return block
+
     def _free(self, block: Block) -> None:
         span = block.kept
         space = span.range.space
+        if space.host:
+            self._in_use_on_host -= block.nbytes
         if space.asleep:
             self._asleep[space.tag].copies.pop(block.address, None)
         space.put(span)
 
     def _new_space(self, stream: int, nbytes: int, tag: int = UNTAGGED) -> Space:
-        small = nbytes <= SMALL_BLOCK
-        made = Space(self._ledger, stream, self._stamps_of(stream), self._granularity, small=small, tag=tag)
+        small, host = nbytes <= SMALL_BLOCK, tag > MOST_TAGS
+        stamps, number = self._stamps_of(stream), tag & MOST_TAGS
+        made = Space(self._ledger, stream, stamps, self._granularity, small=small, tag=number, host=host)
         return self._spaces.setdefault((stream, small, tag), made)
 
     def _stamps_of(self, stream: int) -> Stamps:
@@ -206,11 +255,16 @@ class ExpandableAllocator(Allocator):
     def _grow(self, space: Space, nbytes: int) -> Span:
         """Take a block where memory has to be mapped first."""
         self._poll()
-        if self._follows_torch:
+        if self._follows_torch and not space.host:
             return self._grow_as_torch(space, nbytes)
+        if self._most_host:
+            self._trim_host()
         opening = best_opening(space, nbytes) or self._place_in_new_range(space, nbytes)
-        creatable = sys.maxsize if self._is_kept(space.stream) else self._creatable(nbytes)
-        exceeds = opening.missing > creatable and self._may_exceed(opening.missing)
+        if space.host and not self._is_kept(space.stream):
+            creatable = 0
+        else:
+            creatable = sys.maxsize if self._is_kept(space.stream) else self._creatable(nbytes)
+        exceeds = not space.host and opening.missing > creatable and self._may_exceed(opening.missing)
         if exceeds:
             creatable = opening.missing
         reserved = self._ledger.reserved
@@ -237,7 +291,7 @@ class ExpandableAllocator(Allocator):
         plan = _Moves()
         for _, start, end in opening.holes:
             plan.moves += [Move(at, min(page, end - at)) for at in range(start, end, page)]
-        self._check_room(opening.missing)
+        self._check_room(opening.missing, host=False)
         return space.take_at(self._carry_out(space, plan), opening.address, nbytes)
 
     def _creatable(self, nbytes: int) -> int:
@@ -250,7 +304,12 @@ class ExpandableAllocator(Allocator):
         average = self._allocated_bytes // self._allocations
         slack = max(most // _SMALL_PEAK_SLACK, (most - _LARGE_PEAK) // _LARGE_PEAK_SLACK)
         slack = max(most // _LEAST_SLACK, min(slack, self._slack, average * _SLACK_BLOCKS))
-        return max(0, most + slack - self._ledger.reserved) // self._granularity * self._granularity
+        reserved = self._ledger.reserved - (self._free_on_host() if self._most_host else 0)
+        return max(0, most + slack - reserved) // self._granularity * self._granularity
+
+    def _free_on_host(self) -> int:
+        """Bytes of host pages in which no block lies: kept for the next time, so that they count as not reserved."""
+        return max(0, self._ledger.host - self._in_use_on_host)
 
     def _active_bytes(self) -> int:
         return self._ledger.total("active_bytes").current
@@ -261,7 +320,8 @@ class ExpandableAllocator(Allocator):
         To create a part of them would spend memory, and pages would still move each time.
         """
         most = self._most_active
-        slack = most + most // _GRANTED_SLACK - self._ledger.reserved
+        reserved = self._ledger.reserved - (self._free_on_host() if self._most_host else 0)
+        slack = most + most // _GRANTED_SLACK - reserved
         fits = missing <= max(slack, most // _GRANTED_MORE - self._recurrence.granted)
         return fits and self._recurrence.repeats_as_a_whole()
 
@@ -271,7 +331,9 @@ class ExpandableAllocator(Allocator):
         There, if no more is created for it than the ``creatable`` bytes.
         """
         if opening.missing > creatable and self._pages.aliases:
-            plan = self._plan(space, best_opening(space, opening.nbytes, self._returning()) or opening, creatable)
+            plan = self._plan(
+                space, best_opening(space, opening.nbytes, self._returning(host=space.host)) or opening, creatable
+            )
             if plan.fresh <= creatable:
                 return plan
         return self._plan(space, opening, creatable)
@@ -282,15 +344,15 @@ class ExpandableAllocator(Allocator):
         Returns:
             The free span that has come about there.
         """
-        excess = plan.fresh - plan.creatable
+        excess = plan.fresh - (self._most_host - self._ledger.host if space.host else plan.creatable)
         if excess > 0 and plan.coarse:
             for span, page in plan.coarse:
                 if excess > 0:
                     excess -= page.nbytes
                     self._give_back(span, page)
             plan = self._plan(space, plan.opening, plan.creatable)
-        self._check_room(plan.fresh)
-        if plan.sources and self._most_aliases:
+        self._check_room(plan.fresh, host=space.host)
+        if plan.sources and self._most_aliases and not space.host:
             self._turning_point.seek()
         return self._carry_out(space, plan)
 
@@ -315,8 +377,8 @@ class ExpandableAllocator(Allocator):
                 self._ledger.created_page()
         return span
 
-    def _returning(self) -> Returning:
-        return Returning(self._pages, self._granularity, self._movable_spaces())
+    def _returning(self, *, host: bool) -> Returning:
+        return Returning(self._pages, self._granularity, self._movable_spaces(host=host))
 
     def _at_mark(self, mark: int) -> None:
         times = self._turning_point.reached(mark, self._active_bytes())
@@ -328,7 +390,7 @@ class ExpandableAllocator(Allocator):
     def _go_home(self) -> None:
         """Let free pages stand where they stood a cycle before, if they are still mapped there: in the same stream."""
         for space in list(self._movable_spaces()):
-            plan, returning = _Moves(), self._returning()
+            plan, returning = _Moves(), self._returning(host=False)
             for found in space.ranges.values():
                 for alias in self._pages.within(found.address, found.address + found.nbytes):
                     page = alias.page
@@ -340,8 +402,12 @@ class ExpandableAllocator(Allocator):
                 plan.in_order()
                 self._carry_out(space, plan)
 
-    def _check_room(self, nbytes: int) -> None:
+    def _check_room(self, nbytes: int, *, host: bool) -> None:
         """Raise OutOfMemoryError if there is no room for ``nbytes`` of new pages, as far as that shows at once."""
+        if host:
+            if self._ledger.host + self._pages.stray_on_host + nbytes > self._most_host:
+                raise OutOfMemoryError(f"{self._most_host} bytes of host memory leave no room for {nbytes} more")
+            return
         if self.memory_limit is not None:
             self._check_limit(nbytes, self.memory_limit)
         if nbytes >= _MUCH and nbytes > self.upstream.memory_info()[0]:
@@ -353,7 +419,7 @@ class ExpandableAllocator(Allocator):
         runs = [[start, end] for _, start, end in opening.holes]
         wanted = opening.missing - creatable
         if wanted > 0 and self._pages.aliases:
-            for alias, span in self._returning().within(opening):
+            for alias, span in self._returning(host=space.host).within(opening):
                 plan.comes(alias.address, span, alias.page)
                 wanted -= alias.page.nbytes
                 runs = [run for each in runs for run in _without(each, alias.address, alias.end)]
@@ -376,16 +442,16 @@ class ExpandableAllocator(Allocator):
         plan.fresh = sum(end - start for start, end in runs)
         largest = self._page_size(plan.fresh)
         for start, end in runs:
-            plan.moves += self._new_pages(start, end, largest)
+            plan.moves += self._new_pages(start, end, largest, host=space.host)
         plan.in_order()
         return plan
 
-    def _new_pages(self, start: int, end: int, largest: int) -> list[Move]:
+    def _new_pages(self, start: int, end: int, largest: int, *, host: bool) -> list[Move]:
         """New pages from ``start`` to ``end``, of at most ``largest`` bytes each."""
         made: list[Move] = []
         while start < end:
             size = min(largest, power_of_two(end - start, self._granularity))
-            made.append(Move(start, size))
+            made.append(Move(start, size, host=host))
             start += size
         return made
 
@@ -402,7 +468,7 @@ class ExpandableAllocator(Allocator):
             id(other): 2 * other.small + (other is space) if exceeds else int(other is not space)
             for other in self._every_space()
         }
-        spans = [span for other in self._movable_spaces() for span in other.free_spans()]
+        spans = [span for other in self._movable_spaces(host=space.host) for span in other.free_spans()]
         spans.sort(key=lambda span: (ranks[id(span.range.space)], span.nbytes, span.address))
         for span in spans:
             for page in span.range.space.whole_pages(span):
@@ -453,6 +519,27 @@ class ExpandableAllocator(Allocator):
         left = [space for space in self._ownerless if space.stream == stream]
         self._give_back_free(left)
         self._drop_empty_ranges(left)
+
+    def _release_beyond(self) -> None:
+        self._give_back_free(self._movable_spaces(host=True))
+
+    def _trim_host(self) -> None:
+        """Give host pages back, beyond what is kept for the next time, that no queued work touches."""
+        excess = self._free_on_host() - self._most_host // _HOST_KEPT
+        if excess <= 0:
+            return
+        spans = [
+            span
+            for space in self._movable_spaces(host=True)
+            for span in space.free_spans()
+            if span.stamp <= space.stamps.passed
+        ]
+        leaving = [(span, page) for span in spans for page in span.range.space.whole_pages(span)]
+        for span, page in leaving:
+            if excess <= 0:
+                break
+            excess -= page.nbytes
+            self._give_back(span, page)
 
     def _give_back_free(self, spaces: Iterable[Space]) -> int:
         """Give back the free pages of ``spaces``, and return their bytes."""
@@ -557,8 +644,9 @@ class ExpandableAllocator(Allocator):
             return 0
         self._pages.release_strays()
         self._drop_unused(tag)
-        needed = self._needed(tag)
-        self._check_room(needed)
+        needed, on_host = self._needed(tag), self._needed_on_host(tag)
+        self._check_room(needed - on_host, host=False)
+        self._check_room(on_host, host=True)
         filled: list[tuple[Space, list[Page]]] = []
         try:
             for space in self._tagged(tag):
@@ -585,6 +673,10 @@ class ExpandableAllocator(Allocator):
     def _needed(self, tag: int) -> int:
         return sum(page.nbytes for page in self._asleep[tag].pages.values())
 
+    def _needed_on_host(self, tag: int) -> int:
+        spaces = [space for space in self._tagged(tag) if space.host]
+        return sum(page.nbytes for space in spaces for page in space.distinct_pages())
+
     def _drop_unused(self, tag: int) -> None:
         """Let go of sleeping pages in which nothing lies any more."""
         pages = self._asleep[tag].pages
@@ -602,7 +694,9 @@ class ExpandableAllocator(Allocator):
         pages = space.distinct_pages()
         for found in space.ranges.values():
             inside = [page for page in pages if found.holds(page.address)]
-            moves = [move for start, end in runs_of(inside) for move in self._new_pages(start, end, largest)]
+            moves = [
+                move for start, end in runs_of(inside) for move in self._new_pages(start, end, largest, host=space.host)
+            ]
             if moves:
                 yield moves
 
@@ -649,6 +743,8 @@ class ExpandableAllocator(Allocator):
             space.asleep = space.tag in self._asleep
             standing = self._asleep[space.tag].pages.values() if space.asleep else pages
             space.recover(ranges, _within(ranges, standing), _within(ranges, self._in_use.values()))
+        on_host = [block.nbytes for block in self._in_use.values() if block.kept.range.space.host]
+        self._in_use_on_host = sum(on_host)
 
     # --- the map
 
@@ -656,9 +752,12 @@ class ExpandableAllocator(Allocator):
         yield from self._spaces.values()
         yield from self._ownerless
 
-    def _movable_spaces(self) -> Iterator[Space]:
-        """Those whose pages may be moved or given back: not the private pools, and not what sleeps."""
-        yield from (space for space in self._every_space() if not self._stays(space) and not space.asleep)
+    def _movable_spaces(self, *, host: bool = False) -> Iterator[Space]:
+        """Those of the device, or of the host, whose pages may be moved or given back: not the private pools, and not
+        what sleeps."""
+        for space in self._every_space():
+            if space.host is host and not self._stays(space) and not space.asleep:
+                yield space
 
     def _spans(self) -> Iterator[Span]:
         for space in self._every_space():
@@ -687,7 +786,7 @@ class ExpandableAllocator(Allocator):
         kind: Literal["small", "large"] = "small" if space.small else "large"
         return Segment(
             start, run[-1].end - start, space.stream, kind, infos,
-            expandable=True, tag=tag_name(space.tag), asleep=space.asleep,
+            expandable=True, tag=tag_name(space.tag), asleep=space.asleep, host=space.host,
         )  # fmt: skip
 
 
@@ -744,8 +843,8 @@ def power_of_two(nbytes: int, granularity: int) -> int:
     return granularity << max(0, (nbytes // granularity).bit_length() - 1)
 
 
-def virtual_memory_of(upstream: Upstream) -> VirtualMemory:
-    """The virtual memory of ``upstream``.
+def virtual_memory_of(upstream: Upstream, *, host: bool = False) -> VirtualMemory:
+    """The virtual memory of ``upstream``, also that of the host if ``host`` says so.
 
     Raises:
         DriverError: ``CUDA_ERROR_NOT_SUPPORTED``: it has none.
@@ -757,5 +856,12 @@ def virtual_memory_of(upstream: Upstream) -> VirtualMemory:
             "CUDA_ERROR_NOT_SUPPORTED",
             "the allocator expandable needs virtual memory, which this device or this installation lacks. On a GPU "
             "it needs the package cuda-bindings (pip install 'cuplug[cuda]'); the allocator caching does without",
+        )
+    if host and not getattr(virtual, "has_host_pages", False):
+        raise DriverError(
+            801,
+            "CUDA_ERROR_NOT_SUPPORTED",
+            "expandable:host= needs pages of the host under addresses of the device, which this device, its driver "
+            "(CUDA 12.2 or later has them) or this upstream lacks; leave host= out",
         )
     return virtual

@@ -16,11 +16,13 @@ class Page:
     """Physical memory behind one handle, serving one address or, while it is on its way, none."""
 
     __slots__ = (
-        "address", "aliases", "freed", "handle", "home", "lap", "maps", "nbytes", "released", "retired", "stream",
-        "told",
+        "address", "aliases", "freed", "handle", "home", "host", "lap", "maps", "nbytes", "released", "retired",
+        "stream", "told",
     )  # fmt: skip
 
-    def __init__(self, nbytes: int) -> None:
+    def __init__(self, nbytes: int, *, host: bool = False) -> None:
+        self.host = host
+        """Whether it is memory of the host."""
         self.handle = 0
         """0 until it has been created."""
         self.released = False

@@ -15,17 +15,21 @@ from .upstream import VirtualMemory
 __all__ = ["Move", "Pages", "runs_of"]
 
 Emit = Callable[[EventKind, int, int, int, int], None]
+_CREATE = {False: EventKind.PAGE_CREATE, True: EventKind.HOST_PAGE_CREATE}
+_RELEASE = {False: EventKind.PAGE_RELEASE, True: EventKind.HOST_PAGE_RELEASE}
+"""By whether the page is of the host."""
 
 
 class Move:
-    """A page to be mapped at ``address``: one from elsewhere, or a new one of ``nbytes``."""
+    """A page to be mapped at ``address``: one from elsewhere, or a new one of ``nbytes``, of the host if it says so."""
 
-    __slots__ = ("address", "nbytes", "page")
+    __slots__ = ("address", "host", "nbytes", "page")
 
-    def __init__(self, address: int, nbytes: int, page: Page | None = None) -> None:
+    def __init__(self, address: int, nbytes: int, page: Page | None = None, *, host: bool = False) -> None:
         self.address = address
         self.nbytes = nbytes
         self.page = page
+        self.host = host
 
 
 class Pages:
@@ -67,7 +71,7 @@ class Pages:
         anew = [move for move in moves if move.page is None or move.address not in move.page.aliases]
         try:
             for move in moves:
-                pages.append(move.page or self._create(move.nbytes))  # noqa: PERF401 - what is there must be known if one fails
+                pages.append(move.page or self._create(move.nbytes, host=move.host))  # noqa: PERF401 - what is there must be known if one fails
             for start, end in runs_of(anew):
                 self.clear(start, end)
             if not self._most_aliases:
@@ -86,7 +90,7 @@ class Pages:
             self._emit(EventKind.PAGE_UNMAP, page.stream, address, page.nbytes, page.handle)
         for move, page in zip(moves, pages, strict=True):
             if move.page is None:
-                self._emit(EventKind.PAGE_CREATE, stream, page.handle, page.nbytes, page.nbytes)
+                self._emit(_CREATE[page.host], stream, page.handle, page.nbytes, page.nbytes)
             else:
                 self._leave(page)
             self._arrive(page, move.address)
@@ -167,6 +171,11 @@ class Pages:
             self._release(page)
             self._stray.pop()
 
+    @property
+    def stray_on_host(self) -> int:
+        """Bytes of the host that the driver would not take back yet."""
+        return sum(page.nbytes for page in self._stray if page.host)
+
     def recover(self) -> None:
         """After an operation that broke off anywhere: pages that are not mapped are given back, others accessible."""
         self._stray = []
@@ -193,17 +202,18 @@ class Pages:
                 self._tell_gone(page)
             if page.mapped and not page.told and not page.retired:
                 page.told = page.address
-                self._emit(EventKind.PAGE_CREATE, page.stream, page.handle, page.nbytes, page.nbytes)
+                self._emit(_CREATE[page.host], page.stream, page.handle, page.nbytes, page.nbytes)
                 self._emit(EventKind.PAGE_MAP, page.stream, page.address, page.nbytes, page.handle)
         self.aliases.sort(key=attrgetter("address"))
 
     # --- one call of the driver each; it answers None, and the assignment behind it is one step with it
 
-    def _create(self, nbytes: int) -> Page:
-        page = Page(nbytes)
+    def _create(self, nbytes: int, *, host: bool = False) -> Page:
+        page = Page(nbytes, host=host)
         self.known[id(page)] = page
+        create = self.virtual.create_host_page if host else self.virtual.create_page
         try:
-            page.handle = self.virtual.create_page(nbytes)
+            page.handle = create(nbytes)
         except (DriverError, OutOfMemoryError):
             del self.known[id(page)]
             raise
@@ -292,7 +302,7 @@ class Pages:
     def _tell_gone(self, page: Page) -> None:
         told, page.told = page.told, 0
         self._emit(EventKind.PAGE_UNMAP, page.stream, told, page.nbytes, page.handle)
-        self._emit(EventKind.PAGE_RELEASE, page.stream, page.handle, page.nbytes, page.nbytes)
+        self._emit(_RELEASE[page.host], page.stream, page.handle, page.nbytes, page.nbytes)
 
 
 def runs_of(parts: Iterable[Move | Page]) -> list[tuple[int, int]]:

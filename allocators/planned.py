@@ -67,18 +67,20 @@ class PlannedAllocator(ExpandableAllocator):
         memory_limit: Annotated[int | None, "reserve at most this many bytes; more counts as out of memory"] = None,
         slack: Annotated[int, "bytes to reserve beyond the peak of what was in use, before pages move"] = 48 * _MIB,
         aliases: Annotated[int, "at how many addresses a page stays mapped after it has moved away"] = 4,
+        host: Annotated[int, "bytes of host memory for blocks for which the device has no room; 0 for none"] = 0,
     ) -> None:
         """Over ``upstream``, by the plan in the file ``plan``, by what it learns, or both. The other options are those
         of ``expandable``.
 
         Raises:
             CuplugError: the file cannot be read, or is no plan of this version.
-            DriverError: ``CUDA_ERROR_NOT_SUPPORTED``: the device or the installation lacks virtual memory.
-            ValueError: ``slack`` or ``aliases`` is negative, ``learn`` is neither 0 nor at least 3, or neither of
-                ``plan`` and ``learn`` is given.
+            DriverError: ``CUDA_ERROR_NOT_SUPPORTED``: the device or the installation lacks virtual memory, or that of
+                the host where ``host`` asks for it.
+            ValueError: ``slack``, ``aliases`` or ``host`` is negative, ``learn`` is neither 0 nor at least 3, or
+                neither of ``plan`` and ``learn`` is given.
         """
         self._repetitions = repetitions_of(plan, learn)
-        super().__init__(upstream, memory_limit=memory_limit, slack=slack, aliases=aliases)
+        super().__init__(upstream, memory_limit=memory_limit, slack=slack, aliases=aliases, host=host)
         cycles = Plan.read(plan).cycles if plan is not None else []
         device = device_of(upstream)
         self._followers = {cycle.stream: Follower(cycle) for cycle in cycles if cycle.device == device}
@@ -117,16 +119,26 @@ class PlannedAllocator(ExpandableAllocator):
             block = super()._allocate(requested, nbytes, stream)
         else:
             block = Block(self, span.address, nbytes, requested, stream, span)
-        if follower is not None:
-            follower.has_served(nbytes)
-        if learner is not None:
-            learner.asked(nbytes, block.address)
-        self._served.requests += 1
-        self._served.requested_bytes += requested
+        self._has_served(block)
         if span is not None:
             self._served.planned_requests += 1
             self._served.planned_bytes += requested
         return block
+
+    def _allocate_beyond(self, requested: int, nbytes: int, stream: int) -> Block:
+        block = super()._allocate_beyond(requested, nbytes, stream)
+        self._has_served(block)
+        return block
+
+    def _has_served(self, block: Block) -> None:
+        """Go on from a request that got ``block``, planned or not."""
+        follower, learner = self._followers.get(block.stream), self._learner_of(block.stream)
+        if follower is not None:
+            follower.has_served(block.nbytes)
+        if learner is not None:
+            learner.asked(block.nbytes, block.address)
+        self._served.requests += 1
+        self._served.requested_bytes += block.requested
 
     def _free(self, block: Block) -> None:
         follower = self._followers.get(block.stream)
@@ -215,10 +227,10 @@ class PlannedAllocator(ExpandableAllocator):
         left = [other for other in self._movable_spaces() if other.stream == stream and other is not space]
         self._give_back_free(left)
 
-    def _movable_spaces(self) -> Iterator[Space]:
+    def _movable_spaces(self, *, host: bool = False) -> Iterator[Space]:
         followers = [] if self._gives_up_ranges else self._followers.values()
         mine = [follower.space for follower in followers if follower.follows]
-        yield from (space for space in super()._movable_spaces() if not any(space is one for one in mine))
+        yield from (space for space in super()._movable_spaces(host=host) if not any(space is one for one in mine))
 
     def _release_cached(self) -> int:
         self._gives_up_ranges = True

@@ -93,7 +93,15 @@ class Space:
     """The address ranges of one stream, for small or for large blocks."""
 
     def __init__(
-        self, ledger: Ledger, stream: int, stamps: Stamps, granularity: int, *, small: bool, tag: int = UNTAGGED
+        self,
+        ledger: Ledger,
+        stream: int,
+        stamps: Stamps,
+        granularity: int,
+        *,
+        small: bool,
+        tag: int = UNTAGGED,
+        host: bool = False,
     ) -> None:
         self.stream = stream
         self.stamps = stamps
@@ -101,6 +109,8 @@ class Space:
         self.small = small
         self.tag = tag
         """Of all blocks in it (``tags.py``)."""
+        self.host = host
+        """Whether all its pages are memory of the host."""
         self.asleep = False
         """Whether no memory stands behind its pages (``sleeping.py``)."""
         self.ranges: dict[int, Range] = {}
@@ -240,7 +250,7 @@ class Space:
         beside = (hole.before is not None and hole.before.kind != HOLE) + (
             hole.after is not None and hole.after.kind != HOLE
         )
-        self._ledger.mapped(1 - beside, page.nbytes, small=self.small)
+        self._count_held(1 - beside, page.nbytes)
         for at in range(page.address, page.address + page.nbytes, self._granularity):
             self.pages[at] = page
         hole.stamp = page.freed[1] if page.freed is not None else 0
@@ -260,7 +270,7 @@ class Space:
         before, after = hole.before, hole.after
         beside = (before is not None and before.kind != HOLE) + (after is not None and after.kind != HOLE)
         if not self.asleep:
-            self._ledger.mapped(beside - 1, -nbytes, small=self.small)
+            self._count_held(beside - 1, -nbytes)
         for at in range(address, address + nbytes, self._granularity):
             del self.pages[at]
         if after is not None and after.kind == HOLE:
@@ -396,9 +406,14 @@ class Space:
         segments = sum(span.kind != HOLE and (span.before is None or span.before.kind == HOLE) for span in spans)
         nbytes = sum(span.nbytes for span in spans if span.kind != HOLE)
         shared = [span.nbytes for span in spans if span.kind == FREE and span.shared]
-        self._ledger.mapped(sign * segments, sign * nbytes, small=self.small)
+        self._count_held(sign * segments, sign * nbytes)
         if shared:
             self._ledger.split(sign * len(shared), sign * sum(shared), small=self.small)
+
+    def _count_held(self, segments: int, nbytes: int) -> None:
+        self._ledger.mapped(segments, nbytes, small=self.small)
+        if self.host:
+            self._ledger.on_host(nbytes, small=self.small)
 
 
 def _gap(hole: Span) -> list[Span]:

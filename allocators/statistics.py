@@ -80,6 +80,8 @@ class Counters:
     inactive_split: Counter = field(default_factory=Counter)
     """Free blocks that share a segment with used ones: what cannot be given back."""
     inactive_split_bytes: Counter = field(default_factory=Counter)
+    host_bytes: Counter = field(default_factory=Counter)
+    """Of what is reserved, what stands in the host's memory (``expandable:host=``)."""
 
     def named(self) -> Iterator[tuple[str, Counter]]:
         """Each counter with its name."""
@@ -135,6 +137,7 @@ class Ledger:
         self._active = _parts(figures, "active", "active_bytes")
         self._held = _parts(figures, "segment", "reserved_bytes")
         self._split = _parts(figures, "inactive_split", "inactive_split_bytes")
+        self._on_host = _parts(figures, "host_bytes")
         self._waited = False
         self._most_allocated = 0  # before peaks were reset
         self.num_alloc_retries = self.num_ooms = self.num_sync_all_streams = 0
@@ -162,6 +165,12 @@ class Ledger:
     def reserved(self) -> int:
         """Bytes held from upstream."""
         held = self._figures["reserved_bytes"]
+        return held.small.current + held.large.current
+
+    @property
+    def host(self) -> int:
+        """Of the bytes held from upstream, those in the host's memory."""
+        held = self._figures["host_bytes"]
         return held.small.current + held.large.current
 
     @property
@@ -228,6 +237,10 @@ class Ledger:
         number.change(segments)
         size.change(nbytes)
 
+    def on_host(self, nbytes: int, *, small: bool) -> None:
+        """Count a change in what of it stands in the host's memory."""
+        self._on_host[small][0].change(nbytes)
+
     def split(self, blocks: int, nbytes: int, small: bool) -> None:
         """Count a change in the free blocks that share a segment with used ones: in number, and in bytes."""
         number, size = self._split[small]
@@ -250,6 +263,8 @@ class Ledger:
                 continue
             small = segment.pool == "small"
             now.mapped(1, segment.nbytes, small=small)
+            if segment.host:
+                now.on_host(segment.nbytes, small=small)
             if splits and len(segment.blocks) > 1:
                 inactive = [info.nbytes for info in segment.blocks if info.state == "inactive"]
                 now.split(len(inactive), sum(inactive), small=small)

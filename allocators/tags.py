@@ -5,18 +5,31 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 from .core_choice import is_available
 
 if is_available():
     from . import _native
 
-__all__ = ["MOST_TAGS", "UNTAGGED", "check_tag_name", "here", "known_tags", "memory_tag", "tag_name", "tag_number"]
+__all__ = [
+    "MOST_TAGS",
+    "ON_HOST",
+    "UNTAGGED",
+    "check_tag_name",
+    "here",
+    "known_tags",
+    "memory_tag",
+    "tag_name",
+    "tag_number",
+]
 
 UNTAGGED = 0
 """The number of no tag."""
 MOST_TAGS = (1 << 20) - 1
 """How many tags a process may have."""
+ON_HOST = 1 << 20
+"""Added to the number of a thread's tag where what it allocates is to lie in the host's memory."""
 
 
 class _Tags:
@@ -49,24 +62,30 @@ class _Thread(threading.local):
 
 _tags = _Tags()
 here = _Thread()
-"""``here.tag`` is the number of the calling thread's tag; ``UNTAGGED`` for none."""
+"""``here.tag`` is the number of the calling thread's tag, ``UNTAGGED`` for none, with ``ON_HOST`` if it says so."""
 
 
 @contextmanager
-def memory_tag(name: str) -> Iterator[None]:
-    """Tag what the calling thread allocates within as ``name``, on every device, for ``sleep`` and ``wake``.
+def memory_tag(name: str, *, where: Literal["device", "host"] = "device") -> Iterator[None]:
+    """Tag what the calling thread allocates within as ``name``, on every device, for ``sleep``, ``wake`` and ``move``.
 
     Of nested tags the innermost counts. Only allocators that can put memory to sleep look at tags; to others they mean
     nothing. With a tag and without, or with different ones, no two blocks share a page.
 
     Args:
         name: any text, such as ``weights``.
+        where: ``host`` for the host's memory, under addresses of the device, where the allocator takes such
+            (``expandable:host=64GiB``) and has room there; else it lies on the device.
 
     Raises:
         TypeError: ``name`` is no text.
-        ValueError: ``name`` is empty, or the process has a million tags already.
+        ValueError: ``name`` is empty, ``where`` is neither ``device`` nor ``host``, or the process has a million tags
+            already.
     """
-    before = _enter(_tags.number(check_tag_name(name)))
+    if where not in ("device", "host"):
+        raise ValueError(f"where is {where!r}; memory lies on the 'device' or on the 'host'")
+    number = _tags.number(check_tag_name(name))
+    before = _enter(number | ON_HOST if where == "host" else number)
     try:
         yield
     finally:

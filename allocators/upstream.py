@@ -41,6 +41,11 @@ class VirtualMemory(Protocol):
         """The size in bytes of which ranges and pages are multiples (2 MiB on current GPUs)."""
         ...
 
+    @property
+    def has_host_pages(self) -> bool:
+        """Whether ``create_host_page`` can be called: not on every device, and with every driver."""
+        ...
+
     def reserve_range(self, nbytes: int) -> int:
         """Reserve ``nbytes`` of address space and return its first address. No memory stands behind it yet."""
         ...
@@ -54,6 +59,16 @@ class VirtualMemory(Protocol):
 
         Raises:
             OutOfMemoryError: the device has no ``nbytes`` left.
+        """
+        ...
+
+    def create_host_page(self, nbytes: int) -> int:
+        """Create ``nbytes`` of physical memory of the host, near the device, and return its handle.
+
+        It is mapped, made accessible, unmapped and released as the device's pages are.
+
+        Raises:
+            OutOfMemoryError: the host has no ``nbytes`` left, or the process may not have them.
         """
         ...
 

@@ -138,7 +138,7 @@ int raise_answer(Allocator *self, int answer, Operation &operation) {
     }
     case CUPLUG_ASLEEP: {
       PyObject *message = PyObject_CallMethod(reinterpret_cast<PyObject *>(self), "_why_asleep", "K",
-                                              static_cast<unsigned long long>(cuplug_memory_tag()));
+                                              static_cast<unsigned long long>(cuplug_memory_tag() & CUPLUG_MOST_TAGS));
       if (message != nullptr) PyErr_SetObject(names.cuplug_error, message);
       Py_XDECREF(message);
       break;
@@ -578,6 +578,7 @@ PyObject *open_core(PyObject *object, PyObject *arguments) {
   }
   cuplug_allocator_set_thread_hooks(self->core, &thread_hooks);
   cuplug_allocator_set_out_of_memory_hook(self->core, ask_hook, self);
+  cuplug_allocator_set_beyond_hook(self->core, tell_beyond, self);
   Py_RETURN_NONE;
 }
 
@@ -684,7 +685,7 @@ PyObject *read_sleeping(PyObject *object, PyObject *) {
 
 PyObject *set_memory_tag(PyObject *, PyObject *number) {
   const unsigned long long tag = PyLong_AsUnsignedLongLong(number);
-  if (tag > CUPLUG_MOST_TAGS) {
+  if (tag > (CUPLUG_MOST_TAGS | CUPLUG_TAG_ON_HOST)) {
     if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "%R is no memory tag", number);
     return nullptr;
   }
@@ -887,6 +888,16 @@ int set_hook(PyObject *object, PyObject *value, void *) {
   return 0;
 }
 
+PyObject *get_beyond(PyObject *self, void *) {
+  PyObject *hook = as_allocator(self)->on_beyond;
+  return Py_NewRef(hook == nullptr ? Py_None : hook);
+}
+
+int set_beyond(PyObject *object, PyObject *value, void *) {
+  Py_XSETREF(as_allocator(object)->on_beyond, value == nullptr ? nullptr : Py_NewRef(value));
+  return 0;
+}
+
 PyObject *get_upstream(PyObject *self, void *) {
   PyObject *upstream = as_allocator(self)->upstream;
   return Py_NewRef(upstream == nullptr ? Py_None : upstream);
@@ -911,6 +922,7 @@ int traverse(PyObject *object, visitproc visit, void *arg) {
   Allocator *self = as_allocator(object);
   Py_VISIT(self->upstream);
   Py_VISIT(self->on_out_of_memory);
+  Py_VISIT(self->on_beyond);
   Py_VISIT(self->observation);
   Py_VISIT(self->source);
   Py_VISIT(self->log);
@@ -920,6 +932,7 @@ int traverse(PyObject *object, visitproc visit, void *arg) {
 int clear(PyObject *object) {
   Allocator *self = as_allocator(object);
   Py_CLEAR(self->on_out_of_memory);
+  Py_CLEAR(self->on_beyond);
   Py_CLEAR(self->observation);
   Py_CLEAR(self->source);
   if (self->log != nullptr && self->core != nullptr) record(self->core, nullptr);
@@ -986,6 +999,7 @@ PyGetSetDef attributes[] = {
     {"memory_limit", get_limit, set_limit, "The most bytes to reserve, or None.", nullptr},
     {"guard", get_guard, set_guard, "See Allocator.guard.", nullptr},
     {"on_out_of_memory", get_hook, set_hook, "See Allocator.on_out_of_memory.", nullptr},
+    {"on_beyond", get_beyond, set_beyond, "See Allocator.on_beyond.", nullptr},
     {"upstream", get_upstream, nullptr, "Where the memory comes from.", nullptr},
     {"_closed", get_closed, nullptr, "Why it cannot be used any more, or None.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},

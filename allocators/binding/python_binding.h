@@ -53,6 +53,7 @@ struct Allocator {
   cuplug_allocator *core;
   PyObject *upstream;
   PyObject *on_out_of_memory;
+  PyObject *on_beyond;
   PyObject *closed;      /* why it cannot be used any more, a str, or null */
   PyObject *observation; /* allocators/native/observation.py, or null before anybody observed */
   PyObject *source;      /* the context source, or null */
@@ -110,6 +111,7 @@ class Entered {
 int make_upstream(Allocator *self, bool pages); /* fills `table`; -1 with an exception set */
 extern const cuplug_thread_hooks thread_hooks;
 int ask_hook(void *context, uint64_t nbytes, uint64_t stream);
+void tell_beyond(void *context, uint64_t nbytes, uint64_t stream);
 cuplug_keeper keeper_of(Allocator *self); /* calls `keep` of the operation, and methods of the copies that that made */
 
 /* --- python_allocator.cpp */
@@ -200,7 +202,7 @@ extern Tracing tracing;
 struct Names {
   PyObject *cuplug_error, *driver_error, *out_of_memory_error, *invalid_free_error;
   PyObject *allocate, *stream, *allocator, *give_back, *live, *address; /* the words, interned */
-  PyObject *event_kinds[16]; /* the members of EventKind by number; the first is None */
+  PyObject *event_kinds[20]; /* the members of EventKind by number; the first is None */
 };
 extern Names names;
 

@@ -216,6 +216,13 @@ int create_page(void *context, uint64_t nbytes, uint64_t *handle) {
   return interrupted(self) ? CUPLUG_FAILED : finish(self, call_virtual(self, "create_page", nbytes), handle);
 }
 
+int create_host_page(void *context, uint64_t nbytes, uint64_t *handle) {
+  if (is_finalising()) return CUPLUG_FAILED;
+  Entered entered;
+  Allocator *self = allocator_of(context);
+  return interrupted(self) ? CUPLUG_FAILED : finish(self, call_virtual(self, "create_host_page", nbytes), handle);
+}
+
 int release_page(void *context, uint64_t handle) {
   if (is_finalising()) return CUPLUG_FAILED;
   Entered entered;
@@ -356,7 +363,12 @@ int make_upstream(Allocator *self, bool pages) {
   PyObject *memory = PyObject_GetAttrString(self->upstream, "virtual");
   if (memory == nullptr) return -1;
   const int read = memory == Py_None ? 0 : read_size(memory, "granularity", &table.page_granularity);
+  PyObject *has_host_pages = read < 0 || memory == Py_None ? nullptr : PyObject_GetAttrString(memory, "has_host_pages");
   Py_DECREF(memory);
+  if (has_host_pages == nullptr && PyErr_ExceptionMatches(PyExc_AttributeError)) PyErr_Clear(); /* made before there were any */
+  if (has_host_pages != nullptr && PyObject_IsTrue(has_host_pages) == 1) table.create_host_page = create_host_page;
+  Py_XDECREF(has_host_pages);
+  if (PyErr_Occurred()) return -1;
   table.reserve_range = reserve_range;
   table.free_range = free_range;
   table.create_page = create_page;
@@ -365,6 +377,26 @@ int make_upstream(Allocator *self, bool pages) {
   table.set_access = set_access;
   table.unmap = unmap;
   return read;
+}
+
+void tell_beyond(void *context, uint64_t nbytes, uint64_t stream) {
+  if (is_finalising()) return;
+  Entered entered;
+  Allocator *self = allocator_of(context);
+  PyObject *hook = self->on_beyond;
+  if (hook == nullptr || hook == Py_None) return;
+  Py_INCREF(hook); /* it may be taken away while it runs */
+  PyObject *told = PyObject_CallFunction(hook, "KK", static_cast<unsigned long long>(nbytes),
+                                         static_cast<unsigned long long>(stream));
+  Py_DECREF(hook);
+  Operation *operation = Operation::find(self);
+  if (told == nullptr && operation != nullptr) {
+    operation->keep_exception();
+    operation->interrupted = true; /* raised whatever it is */
+  } else if (told == nullptr) {
+    PyErr_WriteUnraisable(reinterpret_cast<PyObject *>(self));
+  }
+  Py_XDECREF(told);
 }
 
 int ask_hook(void *context, uint64_t nbytes, uint64_t stream) {

@@ -86,8 +86,11 @@ int Allocator::obtain(Request &request) {
     int wanted = hook_ != nullptr && request.may_ask() ? hook_(hook_context_, request.nbytes, request.stream) : 0;
     if (wanted < 0) return CUPLUG_FAILED;
     if (wanted == 0) {
-      answer = operate([&] { note_shortage(request.nbytes, request.stream, request.context); });
-      return answer == CUPLUG_OK ? CUPLUG_OUT_OF_MEMORY : answer;
+      answer = operate([&] { is_short = !resort(request); });
+      if (answer != CUPLUG_OK) return answer;
+      if (is_short) return CUPLUG_OUT_OF_MEMORY;
+      tell_beyond(request);
+      return CUPLUG_OK;
     }
   }
 }
@@ -201,6 +204,7 @@ int Allocator::release_cached(uint64_t *released) {
     poll_fences();
     if (waiting_.empty()) ++ledger_.num_sync_all_streams;  // torch counts one without a wait, too
     await_waiting();
+    release_beyond();
     release_unused();
     *released = held - ledger_.reserved();
     events_.emit(EMPTY_CACHE, 0, 0, *released, 0);
@@ -295,6 +299,11 @@ void Allocator::set_out_of_memory_hook(cuplug_out_of_memory_hook hook, void *con
   hook_context_ = context;
 }
 
+void Allocator::set_beyond_hook(cuplug_beyond_hook hook, void *context) {
+  beyond_hook_ = hook;
+  beyond_context_ = context;
+}
+
 /* --- operations */
 
 const void *Allocator::me() { return reinterpret_cast<const void *>(pthread_self()); }
@@ -379,6 +388,28 @@ bool Allocator::serve(Request &request) {
   });
   if (found) hand_out(block, request);
   return !found;
+}
+
+/* Take memory of another kind, or note the shortage. Whether there was some. */
+bool Allocator::resort(Request &request) {
+  if (request.tag == 0 && request.nbytes <= MOST_BYTES) {
+    check_open();
+    addresses_.prepare();
+    try {
+      const uint64_t nbytes = rounded(request.nbytes + guard_.load(std::memory_order_relaxed));
+      hand_out(take_beyond(request.nbytes, nbytes, request.stream), request);
+      return true;
+    } catch (const OutOfMemory &) {
+    }
+  }
+  note_shortage(request.nbytes, request.stream, request.context);
+  return false;
+}
+
+/* The first time, let the hook know. */
+void Allocator::tell_beyond(const Request &request) {
+  if (!told_beyond_.exchange(true, std::memory_order_relaxed) && beyond_hook_ != nullptr)
+    beyond_hook_(beyond_context_, request.nbytes, request.stream);
 }
 
 /* Whether `attempt` succeeds, tried again after each thing that makes room. */

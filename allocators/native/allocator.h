@@ -81,6 +81,7 @@ class Allocator : public cuplug_allocator {
   const Events &events() const { return events_; }
   void set_hooks(const cuplug_thread_hooks &hooks) { upstream_.set_hooks(hooks); }
   void set_out_of_memory_hook(cuplug_out_of_memory_hook hook, void *context);
+  void set_beyond_hook(cuplug_beyond_hook hook, void *context);
   void set_memory_limit(uint64_t nbytes) { memory_limit_.store(nbytes, std::memory_order_relaxed); }
   void set_guard(uint64_t nbytes) { guard_.store(nbytes, std::memory_order_relaxed); }
   int state() const { return closed_.load(std::memory_order_relaxed); }
@@ -92,7 +93,11 @@ class Allocator : public cuplug_allocator {
 
   /* A new block of `nbytes` (`requested`, as `rounded` has rounded it), from the store. Throws OutOfMemory or Failed. */
   virtual Block *take(uint64_t requested, uint64_t nbytes, uint64_t stream) = 0;
-  /* The same at `address`, in free memory that the stream holds; null where there is none. */
+  /* As `take`, from memory of another kind, when nothing else has helped. Throws OutOfMemory where there is none. */
+  virtual Block *take_beyond(uint64_t, uint64_t, uint64_t) { throw OutOfMemory(); }
+  /* Give back what of that kind no live block needs. */
+  virtual void release_beyond() {}
+  /* As `take` at `address`, in free memory that the stream holds; null where there is none. */
   virtual Block *take_at(uint64_t, uint64_t, uint64_t) { return nullptr; }
   /* Take `block` back. Throws nothing but std::bad_alloc, and then nothing has changed. */
   virtual void put(Block *block) = 0;
@@ -132,7 +137,7 @@ class Allocator : public cuplug_allocator {
   uint64_t memory_limit() const { return memory_limit_.load(std::memory_order_relaxed); }
   /* Whether the limit forbids `nbytes` more. */
   bool exceeds_limit(uint64_t nbytes) const {
-    return memory_limit() != NO_LIMIT && ledger_.reserved() + nbytes > memory_limit();
+    return memory_limit() != NO_LIMIT && ledger_.reserved() - ledger_.host() + nbytes > memory_limit();
   }
   /* Whether the free memory of `stream` stays where it is: it names a private pool. */
   bool is_kept(uint64_t stream) const { return keeps_pools_ && names_pool(stream); }
@@ -172,6 +177,8 @@ class Allocator : public cuplug_allocator {
   void hand_out(Block *block, Request &request);
   Block *attempt(const Request &request, uint64_t nbytes);
   bool attempt_to_wake(Request &request);
+  bool resort(Request &request);
+  void tell_beyond(const Request &request);
   void note_shortage(uint64_t nbytes, uint64_t stream, uint64_t context);
   int allocate_nothing(uint64_t stream, Block **block);
 
@@ -202,6 +209,9 @@ class Allocator : public cuplug_allocator {
   Nothings nothings_;
   cuplug_out_of_memory_hook hook_ = nullptr;
   void *hook_context_ = nullptr;
+  cuplug_beyond_hook beyond_hook_ = nullptr;
+  void *beyond_context_ = nullptr;
+  std::atomic<bool> told_beyond_{false};
   pid_t process_;
 };
 

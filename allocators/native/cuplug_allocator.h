@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-#define CUPLUG_ALLOCATOR_VERSION 3 /* of this interface; what is added later stands behind what is here */
+#define CUPLUG_ALLOCATOR_VERSION 4 /* of this interface; what is added later stands behind what is here */
 
 /* What a call answers. */
 enum {
@@ -72,6 +72,8 @@ typedef struct cuplug_upstream {
    * before pages are unmapped, which on CUDA waits for nothing: a program that uses memory on another stream without
    * cuplug_record_stream reads old bytes on memory that stays, as with cudaFree, and dies on memory that has gone. */
   int (*fence_everything)(void *context, uint64_t stream, void **fence);
+  /* As `create_page`, of the host's memory near the device; null where there is none. */
+  int (*create_host_page)(void *context, uint64_t nbytes, uint64_t *handle);
 } cuplug_upstream;
 
 /* Options by name and value as text ("memory_limit", "1073741824"; "preset", "torch"), as in the Python constructors. */
@@ -104,7 +106,11 @@ void cuplug_allocator_set_thread_hooks(cuplug_allocator *, const cuplug_thread_h
 typedef int (*cuplug_out_of_memory_hook)(void *context, uint64_t nbytes, uint64_t stream);
 void cuplug_allocator_set_out_of_memory_hook(cuplug_allocator *, cuplug_out_of_memory_hook, void *context);
 
-/* Reserve at most `nbytes` from now on; UINT64_MAX for no limit. What is held already stays. */
+/* Told once, outside the mutex, when the first block lies in the host's memory for want of the device's own. */
+typedef void (*cuplug_beyond_hook)(void *context, uint64_t nbytes, uint64_t stream);
+void cuplug_allocator_set_beyond_hook(cuplug_allocator *, cuplug_beyond_hook, void *context);
+
+/* Reserve at most `nbytes` of the device's memory from now on; UINT64_MAX for no limit. What is held already stays. */
 int cuplug_allocator_set_memory_limit(cuplug_allocator *, uint64_t nbytes);
 
 /* --- blocks. A null pointer where one is needed, and a size, an address or a number out of its range, is answered by
@@ -181,7 +187,7 @@ typedef struct cuplug_counter {
 } cuplug_counter;
 typedef struct cuplug_counters { /* allocators/statistics.py: Counters, in that order */
   cuplug_counter allocation, allocated_bytes, requested_bytes, active, active_bytes, segment, reserved_bytes,
-      inactive_split, inactive_split_bytes;
+      inactive_split, inactive_split_bytes, host_bytes;
 } cuplug_counters;
 typedef struct cuplug_statistics {
   cuplug_counters all, small, large;
@@ -209,9 +215,9 @@ typedef struct cuplug_segment { /* its pieces are pieces[first_piece .. first_pi
   uint64_t address, nbytes, stream;
   size_t first_piece, piece_count;
   int is_small;
-  int is_expandable; /* 0, or CUPLUG_EXPANDABLE with CUPLUG_SEGMENT_ASLEEP perhaps, and its tag above them */
+  int is_expandable; /* 0, or CUPLUG_EXPANDABLE with others of these perhaps, and its tag above them */
 } cuplug_segment;
-enum { CUPLUG_EXPANDABLE = 1, CUPLUG_SEGMENT_ASLEEP = 2 };
+enum { CUPLUG_EXPANDABLE = 1, CUPLUG_SEGMENT_ASLEEP = 2, CUPLUG_SEGMENT_ON_HOST = 4 };
 #define CUPLUG_TAG_SHIFT 8
 typedef struct cuplug_map {
   size_t segment_count, piece_count;
@@ -225,6 +231,8 @@ void cuplug_map_free(cuplug_map *);
  * to sleep and wakes together: its pages go back to the device, and its addresses stay. Only allocators on virtual memory
  * look at tags. */
 #define CUPLUG_MOST_TAGS ((1 << 20) - 1)
+/* Added to a tag, or to none: what is allocated with it lies in the host's memory, where the allocator takes such. */
+#define CUPLUG_TAG_ON_HOST (1 << 20)
 /* The calling thread's tag from now on, for all allocators; 0 for none. Answers the one before. */
 uint64_t cuplug_set_memory_tag(uint64_t tag);
 uint64_t cuplug_memory_tag(void);
@@ -284,6 +292,7 @@ typedef struct cuplug_null_counts { /* NullUpstream.calls by their names in the 
   double driver_time_us; /* estimated */
   uint64_t used_bytes, total_bytes;
   uint64_t pages; /* handles that have not been released */
+  uint64_t mem_create_host, used_host_bytes; /* pages of the host's memory, of which there are 2^50 bytes */
 } cuplug_null_counts;
 /* `upstream` as it was made. Its allocator has not been destroyed yet. */
 int cuplug_null_upstream_counts(const cuplug_upstream *upstream, cuplug_null_counts *counts);

@@ -28,7 +28,9 @@ enum EventKind : int32_t {
   RESET_PEAKS = 19,
   SLEEP = 13,
   WAKE = 14,
-  EMPTY_CACHE = 15
+  EMPTY_CACHE = 15,
+  HOST_PAGE_CREATE = 16,
+  HOST_PAGE_RELEASE = 17
 };
 
 /* Where events are written at once, as of one device: what keeps traces hands this in. It is never destroyed, since

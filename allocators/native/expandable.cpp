@@ -35,6 +35,7 @@ ExpandableAllocator::ExpandableAllocator(const cuplug_upstream &table, const Exp
       steps_(options.roundup_power2_divisions),
       follows_torch_(options.follows_torch),
       most_aliases_(options.follows_torch ? 0 : options.aliases),
+      most_host_(options.host),
       pages_(upstream_, events_, most_aliases_),
       large_range_(LARGE_RANGE),
       small_range_(SMALL_RANGE),
@@ -42,9 +43,17 @@ ExpandableAllocator::ExpandableAllocator(const cuplug_upstream &table, const Exp
 
 /* --- allocation and free */
 
-Block *ExpandableAllocator::take(uint64_t, uint64_t nbytes, uint64_t stream) {
-  if (memory_tag != 0 && sleeper_of(memory_tag) != nullptr) throw Asleep();
-  Space *space = space_of(stream, nbytes <= SMALL_BLOCK);
+Block *ExpandableAllocator::take(uint64_t requested, uint64_t nbytes, uint64_t stream) {
+  if (memory_tag != 0) {
+    if (memory_tag > CUPLUG_MOST_TAGS && most_host_ != 0) {
+      try {
+        return ExpandableAllocator::take_beyond(requested, nbytes, stream);
+      } catch (const OutOfMemory &) { /* the device may have room */
+      }
+    }
+    if (sleeper_of(memory_tag & CUPLUG_MOST_TAGS) != nullptr) throw Asleep();
+  }
+  Space *space = space_of(stream, nbytes <= SMALL_BLOCK, memory_tag & CUPLUG_MOST_TAGS);
   space->prepare();
   ++allocations_;
   allocated_bytes_ += nbytes;
@@ -56,13 +65,28 @@ Block *ExpandableAllocator::take(uint64_t, uint64_t nbytes, uint64_t stream) {
   return span != nullptr ? space->take(span, nbytes) : grow(space, nbytes);
 }
 
+Block *ExpandableAllocator::take_beyond(uint64_t, uint64_t nbytes, uint64_t stream) {
+  const uint64_t tag = memory_tag & CUPLUG_MOST_TAGS;
+  if (most_host_ == 0) throw OutOfMemory();
+  if (tag != 0 && sleeper_of(tag) != nullptr) throw Asleep();
+  Space *space = space_of(stream, nbytes <= SMALL_BLOCK, tag | CUPLUG_TAG_ON_HOST);
+  space->prepare();
+  Block *span = space->find(nbytes);
+  span = span != nullptr ? space->take(span, nbytes) : grow(space, nbytes);
+  in_use_on_host_ += nbytes;
+  return span;
+}
+
 Block *ExpandableAllocator::take_at(uint64_t address, uint64_t nbytes, uint64_t stream) {
   Stream *found = stream_of(stream);
   if (found == nullptr) return nullptr;
   for (Space *space : found->all()) {
     if (space == found->planned || space->asleep) continue;
     space->prepare();
-    if (Block *span = space->find_at(address, nbytes)) return space->take_at(span, address, nbytes);
+    if (Block *span = space->find_at(address, nbytes)) {
+      if (space->host) in_use_on_host_ += nbytes;
+      return space->take_at(span, address, nbytes);
+    }
   }
   return nullptr;
 }
@@ -70,6 +94,7 @@ Block *ExpandableAllocator::take_at(uint64_t address, uint64_t nbytes, uint64_t 
 void ExpandableAllocator::put(Block *block) {
   Space *space = space_at(block);
   space->prepare();
+  if (space->host) in_use_on_host_ -= block->nbytes;
   if (space->asleep) sleeper_of(space->tag)->forget(block->address);
   space->put(block);
 }
@@ -93,26 +118,32 @@ ExpandableAllocator::Stream *ExpandableAllocator::stream_made(uint64_t stream) {
   return found;
 }
 
-Space *ExpandableAllocator::space_of(uint64_t stream, bool small) {
+Space *ExpandableAllocator::space_of(uint64_t stream, bool small, uint64_t tag) {
   Stream *found = stream_made(stream);
-  if (memory_tag != 0) return tagged_space_of(found, small, memory_tag);
+  if (tag != 0) return tagged_space_of(found, small, tag);
   Space *&space = small ? found->small : found->large;
   if (space == nullptr) space = new_space(found, small, 0);
   return space;
 }
 
+/* The tag of a space, with CUPLUG_TAG_ON_HOST for those of the host. */
+uint64_t ExpandableAllocator::place_of(const Space *space) {
+  return space->tag | (space->host ? CUPLUG_TAG_ON_HOST : 0);
+}
+
 Space *ExpandableAllocator::tagged_space_of(Stream *stream, bool small, uint64_t tag) {
   std::vector<Space *> &spaces = stream->tagged;
   auto place = std::find_if(spaces.begin(), spaces.end(), [&](const Space *space) {
-    return space->tag > tag || (space->tag == tag && (space->small == small || !space->small));
+    const uint64_t other = place_of(space);
+    return other > tag || (other == tag && (space->small == small || !space->small));
   });
-  if (place != spaces.end() && (*place)->tag == tag && (*place)->small == small) return *place;
+  if (place != spaces.end() && place_of(*place) == tag && (*place)->small == small) return *place;
   return *spaces.insert(place, new_space(stream, small, tag));
 }
 
 Space *ExpandableAllocator::new_space(Stream *stream, bool small, uint64_t tag) {
   spaces_.push_back(std::make_unique<Space>(stream->stamps->stream, small, stream->stamps, granularity_, ledger_, parts_,
-                                            runs_, tag));
+                                            runs_, tag & CUPLUG_MOST_TAGS, tag > CUPLUG_MOST_TAGS));
   return spaces_.back().get();
 }
 
@@ -136,11 +167,12 @@ void ExpandableAllocator::poll() {
 Block *ExpandableAllocator::grow(Space *space, uint64_t nbytes) {
   pages_.begin();
   poll();
-  if (follows_torch_) return grow_as_torch(space, nbytes);
+  if (follows_torch_ && !space->host) return grow_as_torch(space, nbytes);
+  if (most_host_ != 0) trim_host();
   Opening opening;
   if (!best_opening(*space, nbytes, nullptr, &opening)) place_in_new_range(space, nbytes, &opening);
-  uint64_t may_create = is_kept(space->stream) ? NO_LIMIT : creatable(nbytes);
-  const bool exceeds = opening.missing > may_create && may_exceed(opening.missing);
+  uint64_t may_create = is_kept(space->stream) ? NO_LIMIT : space->host ? 0 : creatable(nbytes);
+  const bool exceeds = !space->host && opening.missing > may_create && may_exceed(opening.missing);
   if (exceeds) may_create = opening.missing;
   plan_at_best(space, opening, may_create);
   const uint64_t reserved = ledger_.reserved();
@@ -171,7 +203,7 @@ Block *ExpandableAllocator::grow_as_torch(Space *space, uint64_t nbytes) {
   plan_.begin();
   for (const Opening::Hole &hole : opening.holes)
     for (uint64_t at = hole.start; at < hole.end; at += page) plan_.moves.push_back({at, std::min(page, hole.end - at), nullptr});
-  check_room(opening.missing);
+  check_room(opening.missing, false);
   return space->take_at(carry_out(space), opening.address, nbytes);
 }
 
@@ -185,14 +217,14 @@ uint64_t ExpandableAllocator::creatable(uint64_t nbytes) {
   uint64_t beyond = most_active_ <= LARGE_PEAK ? 0 : (most_active_ - LARGE_PEAK) / LARGE_PEAK_SLACK;
   uint64_t slack = std::max(most_active_ / SMALL_PEAK_SLACK, beyond);
   slack = std::max(most_active_ / LEAST_SLACK, std::min({slack, slack_, average * SLACK_BLOCKS}));
-  uint64_t most_reserved = most_active_ + slack, reserved = ledger_.reserved();
-  return most_reserved <= reserved ? 0 : (most_reserved - reserved) / granularity_ * granularity_;
+  uint64_t most_reserved = most_active_ + slack, held = reserved();
+  return most_reserved <= held ? 0 : (most_reserved - held) / granularity_ * granularity_;
 }
 
 /* Whether the program repeats itself, and all of `missing` bytes may be created for that. */
 bool ExpandableAllocator::may_exceed(uint64_t missing) {
   const uint64_t slack = most_active_ + most_active_ / GRANTED_SLACK, more = most_active_ / GRANTED_MORE;
-  const bool fits = missing + ledger_.reserved() <= slack || missing + recurrence_.granted <= more;
+  const bool fits = missing + reserved() <= slack || missing + recurrence_.granted <= more;
   return fits && recurrence_.repeats_as_a_whole();
 }
 
@@ -200,7 +232,7 @@ bool ExpandableAllocator::may_exceed(uint64_t missing) {
  * is created for it than the `creatable` bytes. */
 void ExpandableAllocator::plan_at_best(Space *space, const Opening &opening, uint64_t creatable) {
   if (opening.missing > creatable && pages_.has_aliases()) {
-    const Returning found = returning();
+    const Returning found = returning(space->host);
     Opening other;
     best_opening(*space, opening.nbytes, &found, &other);
     make_plan(space, other, creatable);
@@ -212,8 +244,9 @@ void ExpandableAllocator::plan_at_best(Space *space, const Opening &opening, uin
 /* Map what an opening misses, as the plan says. Pages that are too large to move are given back for new ones. Returns
  * the free part that has come about there. */
 Block *ExpandableAllocator::fill(Space *space) {
-  if (plan_.fresh > plan_.creatable && !plan_.coarse.empty()) {
-    int64_t excess = int64_t(plan_.fresh - plan_.creatable);
+  const uint64_t room = space->host ? most_host_ - ledger_.host() : plan_.creatable;
+  if (plan_.fresh > room && !plan_.coarse.empty()) {
+    int64_t excess = int64_t(plan_.fresh - room);
     prepare(plan_.coarse.size());
     for (const Source &source : plan_.coarse) {
       if (excess <= 0) break;
@@ -222,15 +255,15 @@ Block *ExpandableAllocator::fill(Space *space) {
     }
     make_plan(space, plan_.opening, plan_.creatable);
   }
-  check_room(plan_.fresh);
-  if (most_aliases_ != 0 && !plan_.sources.empty()) turning_point_.seek();
+  check_room(plan_.fresh, space->host);
+  if (most_aliases_ != 0 && !plan_.sources.empty() && !space->host) turning_point_.seek();
   return carry_out(space);
 }
 
 /* Throw OutOfMemory if there is no room for `nbytes` of new pages, as far as that shows at once. */
-void ExpandableAllocator::check_room(uint64_t nbytes) {
-  if (exceeds_limit(nbytes)) throw OutOfMemory();
-  if (nbytes >= MUCH && nbytes > upstream_.free_bytes()) pages_.probe(nbytes);
+void ExpandableAllocator::check_room(uint64_t nbytes, bool host) {
+  if (host ? ledger_.host() + pages_.stray_on_host() + nbytes > most_host_ : exceeds_limit(nbytes)) throw OutOfMemory();
+  if (!host && nbytes >= MUCH && nbytes > upstream_.free_bytes()) pages_.probe(nbytes);
 }
 
 /* Let the pages of the plan stand in `space`, and return the last free part that they belong to there. */
@@ -277,9 +310,9 @@ void ExpandableAllocator::at_mark() {
 /* Let free pages stand where they stood a cycle before, if they are still mapped there: in the same stream. */
 void ExpandableAllocator::go_home() {
   pages_.begin();
-  for (Space *space : movable_spaces()) {
+  for (Space *space : movable_spaces(false)) {
     plan_.begin();
-    const Returning found = returning();
+    const Returning found = returning(false);
     for (const auto &range : space->ranges)
       for (const Alias &alias : pages_.within(range->address, range->address + range->nbytes)) {
         if (alias.page->lap != pages_.lap || alias.page->home != alias.address) continue;
@@ -317,7 +350,7 @@ void ExpandableAllocator::make_plan(Space *space, const Opening &opening, uint64
   std::vector<Opening::Hole> runs = opening.holes;
   int64_t wanted = creatable >= opening.missing ? 0 : int64_t(opening.missing - creatable);
   if (wanted > 0 && pages_.has_aliases())
-    returning().each_within(opening, [&](const Alias &alias, Block *span) {
+    returning(space->host).each_within(opening, [&](const Alias &alias, Block *span) {
       plan_.comes(alias.address, span, alias.page);
       wanted -= int64_t(alias.page->nbytes);
       take_out(&runs, alias.address, alias.end());
@@ -352,7 +385,7 @@ void ExpandableAllocator::make_plan(Space *space, const Opening &opening, uint64
   for (Opening::Hole &run : runs) {
     while (run.start < run.end) {
       uint64_t size = std::min(largest, power_of_two(run.end - run.start, granularity_));
-      plan_.moves.push_back({run.start, size, nullptr});
+      plan_.moves.push_back({run.start, size, nullptr, space->host});
       run.start += size;
     }
   }
@@ -368,7 +401,7 @@ std::vector<Block *> ExpandableAllocator::movable(const Space *space) {
     Block *span;
   };
   std::vector<Ranked> ranked;
-  for (const Space *other : movable_spaces()) {
+  for (const Space *other : movable_spaces(space->host)) {
     const int rank = exceeds ? 2 * other->small + (other == space) : other != space;
     other->each_free([&](Block *span) { ranked.push_back({rank, order_of(span), span}); });
   }
@@ -419,7 +452,7 @@ uint64_t ExpandableAllocator::add_range(Space *space, uint64_t size, uint64_t le
 
 uint64_t ExpandableAllocator::release_unused() {
   pages_.begin();
-  uint64_t total = give_back_free(movable_spaces());
+  uint64_t total = give_back_free(movable_spaces(false));
   recurrence_.granted = 0;
   pages_.release_strays();
   drop_empty_ranges(every_space());
@@ -433,6 +466,24 @@ void ExpandableAllocator::release_left(uint64_t stream) {
     if (space->stream == stream) left.push_back(space.get());
   give_back_free(left);
   drop_empty_ranges(left);
+}
+
+/* Give host pages back, beyond what is kept for the next time, that no queued work touches. */
+void ExpandableAllocator::trim_host() {
+  int64_t excess = int64_t(free_on_host()) - int64_t(most_host_ / HOST_KEPT);
+  if (excess <= 0) return;
+  std::vector<Source> leaving = every_free_page(movable_spaces(true));
+  leaving.erase(std::remove_if(leaving.begin(), leaving.end(),
+                               [](const Source &source) {
+                                 return source.span->stamp > space_at(source.span)->stamps->passed;
+                               }),
+                leaving.end());
+  prepare(leaving.size());
+  for (const Source &source : leaving) {
+    if (excess <= 0) break;
+    excess -= int64_t(source.page->nbytes);
+    give_back(source);
+  }
 }
 
 /* Give back the free pages of `spaces`, and return their bytes. */
@@ -450,6 +501,7 @@ uint64_t ExpandableAllocator::give_back_free(const std::vector<Space *> &spaces)
 
 void ExpandableAllocator::release_all() {
   wake_all();
+  release_beyond();
   release_unused();
   for (const auto &stream : streams_) stream->stamps->drop();
 }
@@ -535,11 +587,12 @@ std::vector<Space *> ExpandableAllocator::every_space() const {
   return found;
 }
 
-/* Those whose pages may be moved or given back: not the private pools, and not what sleeps. */
-std::vector<Space *> ExpandableAllocator::movable_spaces() const {
+/* Those of the device, or of the host, whose pages may be moved or given back: not the private pools, and not what
+ * sleeps. */
+std::vector<Space *> ExpandableAllocator::movable_spaces(bool host) const {
   std::vector<Space *> found = every_space();
   found.erase(std::remove_if(found.begin(), found.end(),
-                             [this](const Space *space) { return stays(space) || space->asleep; }),
+                             [&](const Space *space) { return space->host != host || stays(space) || space->asleep; }),
               found.end());
   return found;
 }
@@ -547,7 +600,8 @@ std::vector<Space *> ExpandableAllocator::movable_spaces() const {
 void ExpandableAllocator::map_segments(std::vector<cuplug_segment> &segments, std::vector<cuplug_piece> &pieces) {
   for (const Space *space : every_space()) {
     const int flags =
-        CUPLUG_EXPANDABLE | (space->asleep ? CUPLUG_SEGMENT_ASLEEP : 0) | int(space->tag << CUPLUG_TAG_SHIFT);
+        CUPLUG_EXPANDABLE | (space->asleep ? CUPLUG_SEGMENT_ASLEEP : 0) | (space->host ? CUPLUG_SEGMENT_ON_HOST : 0) |
+        int(space->tag << CUPLUG_TAG_SHIFT);
     for (const auto &range : space->ranges) {
       bool goes_on = false; /* whether a part that is no hole stands before this one */
       for (const Block *part = range->first; part != nullptr; part = part->after) {

@@ -25,6 +25,7 @@ struct ExpandableOptions {
   uint64_t slack = policy::SLACK;
   uint64_t aliases = policy::ALIASES; /* at how many addresses a page stays mapped after it has moved away */
   uint64_t roundup_power2_divisions = 0;
+  uint64_t host = 0;                  /* bytes of host memory for blocks for which the device has no room */
 };
 
 /* The rules, and what holds between any two operations, stand in expandable.py. */
@@ -34,11 +35,13 @@ class ExpandableAllocator : public Allocator {
 
  protected:
   Block *take(uint64_t requested, uint64_t nbytes, uint64_t stream) override;
+  Block *take_beyond(uint64_t requested, uint64_t nbytes, uint64_t stream) override;
   Block *take_at(uint64_t address, uint64_t nbytes, uint64_t stream) override;
   void put(Block *block) override;
   uint64_t rounded(uint64_t nbytes) const override { return rounded_to_steps(nbytes, steps_); }
   uint64_t release_unused() override;
   void release_left(uint64_t stream) override;
+  void release_beyond() override { give_back_free(movable_spaces(true)); }
   void release_all() override;
   void map_segments(std::vector<cuplug_segment> &segments, std::vector<cuplug_piece> &pieces) override;
   void forget(uint64_t stream) override;
@@ -62,7 +65,7 @@ class ExpandableAllocator : public Allocator {
     Space *small = nullptr;
     Space *large = nullptr;
     Space *planned = nullptr;    /* what `planned` keeps apart */
-    std::vector<Space *> tagged; /* in order of their tags, those for small blocks first */
+    std::vector<Space *> tagged; /* in order of their tags, those of the device and for small blocks first */
     /* All of them that there are, in the order in which they are given up. */
     std::vector<Space *> all() const;
   };
@@ -83,8 +86,9 @@ class ExpandableAllocator : public Allocator {
     void in_order();
   };
 
-  Space *space_of(uint64_t stream, bool small);
+  Space *space_of(uint64_t stream, bool small, uint64_t tag);
   Space *tagged_space_of(Stream *stream, bool small, uint64_t tag);
+  static uint64_t place_of(const Space *space);
   Space *new_space(Stream *stream, bool small, uint64_t tag);
   Stream *stream_made(uint64_t stream);
   Stream *stream_of(uint64_t stream);
@@ -94,9 +98,8 @@ class ExpandableAllocator : public Allocator {
   bool may_exceed(uint64_t missing);
   void plan_at_best(Space *space, const Opening &opening, uint64_t creatable);
   Block *fill(Space *space);
-  void check_room(uint64_t nbytes);
   Block *carry_out(Space *space);
-  Returning returning() const { return Returning(pages_, granularity_, movable_spaces()); }
+  Returning returning(bool host) const { return Returning(pages_, granularity_, movable_spaces(host)); }
   void at_mark();
   void go_home();
   void make_plan(Space *space, const Opening &opening, uint64_t creatable);
@@ -104,19 +107,26 @@ class ExpandableAllocator : public Allocator {
   virtual uint64_t page_size(uint64_t fresh) const;
   void place_in_new_range(Space *space, uint64_t nbytes, Opening *opening);
   uint64_t add_range(Space *space, uint64_t size, uint64_t least, uint64_t unit);
+  void check_room(uint64_t nbytes, bool host);
+  void trim_host();
+  /* Bytes of host pages in which no block lies. */
+  uint64_t free_on_host() const { return std::max(ledger_.host(), in_use_on_host_) - in_use_on_host_; }
+  /* What is reserved, but for host pages that are kept for the next time. */
+  uint64_t reserved() const { return ledger_.reserved() - free_on_host(); }
   uint64_t give_back_free(const std::vector<Space *> &spaces);
   static std::vector<Source> every_free_page(const std::vector<Space *> &spaces);
   void give_back(const Source &source);
   void prepare(size_t steps);
   void drop_empty_ranges(const std::vector<Space *> &spaces);
   std::vector<Space *> every_space() const;
-  virtual std::vector<Space *> movable_spaces() const;
+  virtual std::vector<Space *> movable_spaces(bool host) const;
   /* Whether the free memory of a space stays where it is: it belongs to a private pool that has not ended. */
   bool stays(const Space *space) const { return is_kept(space->stream) && !space->stamps->forgotten(); }
 
   const uint64_t granularity_, slack_, steps_;
   const bool follows_torch_;
-  const uint64_t most_aliases_;
+  const uint64_t most_aliases_, most_host_;
+  uint64_t in_use_on_host_ = 0; /* bytes of the blocks in spaces of the host */
   Pages pages_;
   Spaces spaces_;    /* in the order in which they were made */
   Spaces ownerless_; /* of streams that have been destroyed, or given up. Nothing is allocated in them any more. */
@@ -135,6 +145,7 @@ class ExpandableAllocator : public Allocator {
   Sleeper *sleeper_of(uint64_t tag) const;
   std::vector<Space *> tagged(uint64_t tag) const;
   std::vector<Block *> blocks_tagged(uint64_t tag);
+  uint64_t needed(uint64_t tag, bool host) const;
   void await_streams(const std::vector<Space *> &spaces, const std::vector<Block *> &blocks);
   void drop_unused(uint64_t tag);
   void wake_all();

@@ -71,6 +71,10 @@ EXPORT void cuplug_allocator_set_out_of_memory_hook(cuplug_allocator *allocator,
   core(allocator).set_out_of_memory_hook(hook, context);
 }
 
+EXPORT void cuplug_allocator_set_beyond_hook(cuplug_allocator *allocator, cuplug_beyond_hook hook, void *context) {
+  core(allocator).set_beyond_hook(hook, context);
+}
+
 EXPORT int cuplug_allocator_set_memory_limit(cuplug_allocator *allocator, uint64_t nbytes) {
   if (allocator == nullptr) return CUPLUG_INVALID;
   core(allocator).set_memory_limit(nbytes);

@@ -11,7 +11,7 @@ void Figures::keep_active_peaks() {
 
 void Figures::reset_peaks() {
   for (Figure *figure : {&allocation, &allocated_bytes, &requested_bytes, &inactive_split, &inactive_split_bytes,
-                         &segment, &reserved_bytes})
+                         &segment, &reserved_bytes, &host_bytes})
     figure->reset_peak();
   active_peak = active_bytes_peak = 0;
   keep_active_peaks();
@@ -19,7 +19,7 @@ void Figures::reset_peaks() {
 
 void Figures::reset_accumulated() {
   for (Figure *figure : {&allocation, &allocated_bytes, &requested_bytes, &inactive_split, &inactive_split_bytes,
-                         &segment, &reserved_bytes})
+                         &segment, &reserved_bytes, &host_bytes})
     figure->reset_accumulated();
   active_start = allocation.current + waiting;
   active_bytes_start = allocated_bytes.current + waiting_bytes;
@@ -33,7 +33,8 @@ cuplug_counters Figures::copy() const {
                       allocated_bytes.allocated, active_bytes_start};
   return {allocation.copy(),     allocated_bytes.copy(), requested_bytes.copy(),
           active.copy(),         active_bytes.copy(),    segment.copy(),
-          reserved_bytes.copy(), inactive_split.copy(),  inactive_split_bytes.copy()};
+          reserved_bytes.copy(), inactive_split.copy(),  inactive_split_bytes.copy(),
+          host_bytes.copy()};
 }
 
 void Ledger::reset_peaks() {

@@ -46,7 +46,7 @@ struct Figures {
   int64_t waiting = 0, waiting_bytes = 0;
   int64_t active_peak = 0, active_bytes_peak = 0; /* since the last reset, while something waited */
   int64_t active_start = 0, active_bytes_start = 0;
-  Figure segment, reserved_bytes;
+  Figure segment, reserved_bytes, host_bytes;
 
   void allocated(int64_t nbytes, int64_t requested) {
     allocation.increase(1);
@@ -74,6 +74,8 @@ struct Figures {
 class Ledger {
  public:
   uint64_t reserved() const { return static_cast<uint64_t>(all_.reserved_bytes.current); }
+  /* Of that, what stands in the host's memory. */
+  uint64_t host() const { return static_cast<uint64_t>(all_.host_bytes.current); }
   uint64_t in_use() const { return static_cast<uint64_t>(all_.allocated_bytes.current); }
   const Figures &all() const { return all_; }
   /* What is free in segments with blocks in use. */
@@ -111,6 +113,11 @@ class Ledger {
     all_.reserved_bytes.change(nbytes);
     pool(small).segment.change(segments);
     pool(small).reserved_bytes.change(nbytes);
+  }
+  /* A change in what of it stands in the host's memory. */
+  void on_host(int64_t nbytes, bool small) {
+    all_.host_bytes.change(nbytes);
+    pool(small).host_bytes.change(nbytes);
   }
   /* A change in the free blocks that share a segment with used ones. */
   void split(int64_t blocks, int64_t nbytes, bool small) {

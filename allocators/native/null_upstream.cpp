@@ -13,7 +13,7 @@
 
 namespace {
 
-constexpr uint64_t MIB = 1 << 20;
+constexpr uint64_t MIB = 1 << 20, HOST_BYTES = uint64_t(1) << 50;
 
 /* Measured costs of a call: bytes and microseconds. The figures, and where they come from, are those of costs.py. */
 struct Cost {
@@ -25,6 +25,7 @@ constexpr Cost RELEASE[] = {{2 * MIB, 30.0}, {20 * MIB, 37.0}, {256 * MIB, 100.0
 constexpr Cost RESERVE_RANGE[] = {{0, 24.0}};
 constexpr Cost FREE_RANGE[] = {{0, 0.0}};
 constexpr Cost CREATE_PAGE[] = {{2 * MIB, 8.0}, {256 * MIB, 10.0}};
+constexpr Cost CREATE_HOST_PAGE[] = {{2 * MIB, 600.0}, {2048 * MIB, 630000.0}};
 constexpr Cost MAP[] = {{0, 1.3}};
 constexpr Cost SET_ACCESS[] = {{2 * MIB, 22.0}, {256 * MIB, 37.0}};
 constexpr Cost UNMAP[] = {{2 * MIB, 15.0}, {256 * MIB, 17.0}};
@@ -113,14 +114,14 @@ class Addresses {
 };
 
 struct Null {
-  uint64_t total, granularity, page_granularity = 2 * MIB, used = 0;
+  uint64_t total, granularity, page_granularity = 2 * MIB, used = 0, used_on_host = 0;
   cuplug_null_counts counts{};
   Addresses addresses;
   std::unordered_map<uint64_t, uint64_t> sizes;
   std::map<uint64_t, uint64_t> ranges;
   struct Page {
     uint64_t nbytes, mappings;
-    bool released;
+    bool released, host;
   };
   std::unordered_map<uint64_t, Page> pages;
   struct Mapping {
@@ -133,6 +134,12 @@ struct Null {
     if (nbytes > total - used) return false;
     used += nbytes;
     return true;
+  }
+  /* The handle of a new page. */
+  uint64_t enter(uint64_t nbytes, bool host) {
+    pages[next_page] = {nbytes, 0, false, host};
+    ++held_pages;
+    return next_page++;
   }
   bool whole(uint64_t nbytes) const { return nbytes != 0 && nbytes % page_granularity == 0; }
   /* The page with this handle, if the handle is still held. */
@@ -159,7 +166,7 @@ struct Null {
   void drop_unused(uint64_t handle) {
     auto found = pages.find(handle);
     if (!found->second.released || found->second.mappings != 0) return;
-    used -= found->second.nbytes;
+    (found->second.host ? used_on_host : used) -= found->second.nbytes;
     pages.erase(found);
   }
 };
@@ -245,9 +252,18 @@ int create_page(void *context, uint64_t nbytes, uint64_t *handle) {
   ++device.counts.mem_create;
   device.counts.driver_time_us += cost_us(CREATE_PAGE, nbytes);
   if (!device.take(nbytes)) return CUPLUG_OUT_OF_MEMORY;
-  *handle = device.next_page++;
-  device.pages[*handle] = {nbytes, 0, false};
-  ++device.held_pages;
+  *handle = device.enter(nbytes, false);
+  return CUPLUG_OK;
+}
+
+int create_host_page(void *context, uint64_t nbytes, uint64_t *handle) {
+  Null &device = null_of(context);
+  if (!device.whole(nbytes)) return CUPLUG_FAILED;
+  ++device.counts.mem_create_host;
+  device.counts.driver_time_us += cost_us(CREATE_HOST_PAGE, nbytes);
+  if (nbytes > HOST_BYTES - device.used_on_host) return CUPLUG_OUT_OF_MEMORY;
+  device.used_on_host += nbytes;
+  *handle = device.enter(nbytes, true);
   return CUPLUG_OK;
 }
 
@@ -346,7 +362,8 @@ EXPORT int cuplug_null_upstream_with_pages(uint64_t total_bytes, uint64_t granul
                           set_access,
                           unmap,
                           close,
-                          nullptr};
+                          nullptr,
+                          guarded<create_host_page>};
   return CUPLUG_OK;
 }
 
@@ -357,6 +374,7 @@ EXPORT int cuplug_null_upstream_counts(const cuplug_upstream *upstream, cuplug_n
   counts->used_bytes = device.used;
   counts->total_bytes = device.total;
   counts->pages = device.held_pages;
+  counts->used_host_bytes = device.used_on_host;
   return CUPLUG_OK;
 }
 

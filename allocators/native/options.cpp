@@ -94,6 +94,10 @@ bool is_for_expandable(const cuplug_option &option, ExpandableOptions *parsed) {
     int64_t value = whole_number(option);
     check(value >= 0, option, "zero or more addresses");
     parsed->aliases = uint64_t(value);
+  } else if (is(option, "host")) {
+    int64_t value = whole_number(option);
+    check(value >= 0, option, "zero or more bytes");
+    parsed->host = uint64_t(value);
   } else if (is(option, "memory_limit")) {
     parsed->memory_limit = limit_of(option);
   } else {
@@ -140,6 +144,11 @@ PlannedOptions planned_options(const cuplug_option *options, size_t count) {
   return parsed;
 }
 
+/* Whether there is no virtual memory, or none of the host's where that is asked for. */
+bool lacks_pages(const cuplug_upstream &table, const ExpandableOptions &options) {
+  return table.page_granularity == 0 || (options.host != 0 && table.create_host_page == nullptr);
+}
+
 /* The strategies that the core has for replays alone; null for another name. */
 Allocator *make_replayed(const char *strategy, const cuplug_option *options, size_t count, const cuplug_upstream &table) {
   const bool direct = std::strcmp(strategy, "direct") == 0;
@@ -171,12 +180,12 @@ Allocator *make_allocator(const char *strategy, const cuplug_option *options, si
   if (Allocator *replayed = make_replayed(strategy, options, count, table)) return replayed;
   if (std::strcmp(strategy, "planned") == 0) {
     PlannedOptions parsed = planned_options(options, count);
-    if (table.page_granularity == 0) throw Unsupported();
+    if (lacks_pages(table, parsed.expandable)) throw Unsupported();
     return new PlannedAllocator(table, std::move(parsed));
   }
   if (std::strcmp(strategy, "expandable") != 0) throw Invalid{std::string("no strategy is called ") + strategy};
   ExpandableOptions parsed = expandable_options(options, count);
-  if (table.page_granularity == 0) throw Unsupported();
+  if (lacks_pages(table, parsed)) throw Unsupported();
   return new ExpandableAllocator(table, parsed);
 }
 

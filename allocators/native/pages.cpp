@@ -51,7 +51,7 @@ void Pages::carry_out(const std::vector<Move> &moves, uint64_t stream, std::vect
     move.page->aliases.reserve(move.page->aliases.size() + 1);
   }
   try {
-    for (const Move &move : moves) pages.push_back(move.page != nullptr ? move.page : create(move.nbytes));
+    for (const Move &move : moves) pages.push_back(move.page != nullptr ? move.page : create(move.nbytes, move.host));
     each_run(anew, [this](uint64_t start, uint64_t end) { clear(start, end); });
     if (most_aliases_ == 0)
       for (const Origin &origin : origins) unmap(origin.page);
@@ -72,7 +72,7 @@ void Pages::carry_out(const std::vector<Move> &moves, uint64_t stream, std::vect
   for (size_t at = 0; at < moves.size(); ++at) {
     Page *page = pages[at];
     if (moves[at].page == nullptr)
-      events_.emit(PAGE_CREATE, stream, page->handle, page->nbytes, page->nbytes);
+      events_.emit(page->host ? HOST_PAGE_CREATE : PAGE_CREATE, stream, page->handle, page->nbytes, page->nbytes);
     else
       leave(page);
     arrive(page, moves[at].address);
@@ -153,16 +153,24 @@ void Pages::release_strays() {
   }
 }
 
+uint64_t Pages::stray_on_host() const {
+  uint64_t nbytes = 0;
+  for (const Page *page : stray_)
+    if (page->host) nbytes += page->nbytes;
+  return nbytes;
+}
+
 /* --- one call of the driver each, and what is known of it */
 
-Page *Pages::create(uint64_t nbytes) {
+Page *Pages::create(uint64_t nbytes, bool host) {
   spare_.reserve(1);
   stray_.reserve(stray_.size() + 1);
-  uint64_t handle = upstream_.create_page(nbytes);
+  uint64_t handle = host ? upstream_.create_host_page(nbytes) : upstream_.create_page(nbytes);
   Page *page = spare_.take();
   *page = Page{};
   page->handle = handle;
   page->nbytes = nbytes;
+  page->host = host;
   return page;
 }
 
@@ -250,7 +258,7 @@ void Pages::discard(Page *page) {
 void Pages::tell_gone(Page *page) {
   events_.emit(PAGE_UNMAP, page->stream, page->told, page->nbytes, page->handle);
   page->told = 0;
-  events_.emit(PAGE_RELEASE, page->stream, page->handle, page->nbytes, page->nbytes);
+  events_.emit(page->host ? HOST_PAGE_RELEASE : PAGE_RELEASE, page->stream, page->handle, page->nbytes, page->nbytes);
 }
 
 }  // namespace cuplug

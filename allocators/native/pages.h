@@ -20,6 +20,7 @@ struct Page {
   uint64_t stream = 0;            /* the stream for which it is mapped */
   uint64_t told = 0;              /* the address at which the observers know it to be mapped; 0 for nowhere */
   bool mapped = false;            /* whether the driver has mapped it at `address` */
+  bool host = false;              /* whether it is memory of the host */
   bool retired = false;           /* whether it is to be unmapped and released, whatever stands behind its addresses later */
   std::vector<uint64_t> aliases;  /* where it is mapped besides, the longest out of use first */
   Stamps *freed_stamps = nullptr; /* when what it held where it stands was last freed, for its latest move; */
@@ -47,11 +48,12 @@ inline uint64_t power_of_two(uint64_t nbytes, uint64_t granularity) {
   return pages == 0 ? granularity : granularity << (63 - __builtin_clzll(pages));
 }
 
-/* A page to be mapped at `address`: one from elsewhere, or (null) a new one of `nbytes`. */
+/* A page to be mapped at `address`: one from elsewhere, or (null) a new one of `nbytes`, of the host's memory perhaps. */
 struct Move {
   uint64_t address;
   uint64_t nbytes;
   Page *page;
+  bool host = false;
 };
 
 /* Creates, maps and releases the pages of one allocator. Observers are told of every step once it has taken effect. */
@@ -81,7 +83,7 @@ class Pages {
   /* Unmap every alias that reaches between two addresses. Throws Failed. */
   void clear(uint64_t start, uint64_t end);
   /* Ask whether the device has `nbytes` left, in one call instead of many that are to be undone. Throws. */
-  void probe(uint64_t nbytes) { discard(create(nbytes)); }
+  void probe(uint64_t nbytes) { discard(create(nbytes, false)); }
   /* Unmap and release `page`. Throws Failed: the page is where it was; or it is given up, and has address 0. */
   void give_back(Page *page);
   /* Unmap and release `pages`, in use or not: their contents are lost. What the driver refuses now is tried again later
@@ -92,6 +94,8 @@ class Pages {
   void drop_stand_in(Page *page) { spare_.give(page); }
   /* Try again to unmap and release what the driver would not before. Throws Failed. */
   void release_strays();
+  /* Bytes of the host that the driver would not take back yet. */
+  uint64_t stray_on_host() const;
 
  private:
   struct Origin {
@@ -101,7 +105,7 @@ class Pages {
 
   using Aliases = std::vector<Alias>;
 
-  Page *create(uint64_t nbytes);
+  Page *create(uint64_t nbytes, bool host);
   void map(const Page *page, uint64_t address) { upstream_.map(address, page->nbytes, page->handle); }
   void unmap(Page *page);
   void undo(const std::vector<Move> &moves, const std::vector<Page *> &pages, const std::vector<size_t> &mapped);

@@ -37,16 +37,29 @@ Block *PlannedAllocator::take(uint64_t requested, uint64_t nbytes, uint64_t stre
   }
   const bool is_planned = span != nullptr;
   if (!is_planned) span = ExpandableAllocator::take(requested, nbytes, stream);
-  if (follower != nullptr) follower->has_served(nbytes);
-  span->recorded = 0;
-  if (learner != nullptr) learner->asked(span);
-  ++served_.requests;
-  served_.requested_bytes += requested;
+  has_served(span, requested, follower, learner);
   if (is_planned) {
     ++served_.planned_requests;
     served_.planned_bytes += requested;
   }
   return span;
+}
+
+Block *PlannedAllocator::take_beyond(uint64_t requested, uint64_t nbytes, uint64_t stream) {
+  Learner *learner = learner_of(stream);
+  if (learner != nullptr) learner->prepare();
+  Block *span = ExpandableAllocator::take_beyond(requested, nbytes, stream);
+  has_served(span, requested, by_stream_number_.find(stream), learner);
+  return span;
+}
+
+/* Go on from a request that got `span`, planned or not. */
+void PlannedAllocator::has_served(Block *span, uint64_t requested, Follower *follower, Learner *learner) {
+  if (follower != nullptr) follower->has_served(span->nbytes);
+  span->recorded = 0;
+  if (learner != nullptr) learner->asked(span);
+  ++served_.requests;
+  served_.requested_bytes += requested;
 }
 
 void PlannedAllocator::put(Block *block) {
@@ -169,7 +182,7 @@ void PlannedAllocator::map_range(Follower *follower) {
   make_plan(space, whole, creatable(nbytes));
   fill(space);
   /* What the stream's blocks lay in until now is of use no more: the plan has room for nearly all of them. */
-  std::vector<Space *> left = movable_spaces();
+  std::vector<Space *> left = movable_spaces(false);
   left.erase(std::remove_if(left.begin(), left.end(),
                             [&](const Space *other) { return other == space || other->stream != space->stream; }),
              left.end());
@@ -183,8 +196,8 @@ uint64_t PlannedAllocator::page_size(uint64_t fresh) const {
   return std::min(size, power_of_two(ledger_.reserved() / PAGES_WHILE_LEARNING, granularity_));
 }
 
-std::vector<Space *> PlannedAllocator::movable_spaces() const {
-  std::vector<Space *> found = ExpandableAllocator::movable_spaces();
+std::vector<Space *> PlannedAllocator::movable_spaces(bool host) const {
+  std::vector<Space *> found = ExpandableAllocator::movable_spaces(host);
   if (gives_up_ranges_) return found;
   auto is_kept_whole = [this](const Space *space) {
     return std::any_of(followers_.begin(), followers_.end(),

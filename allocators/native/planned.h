@@ -27,16 +27,18 @@ class PlannedAllocator final : public ExpandableAllocator {
 
  protected:
   Block *take(uint64_t requested, uint64_t nbytes, uint64_t stream) override;
+  Block *take_beyond(uint64_t requested, uint64_t nbytes, uint64_t stream) override;
   void put(Block *block) override;
   uint64_t release_unused() override;
   void forget(uint64_t stream) override;
   const cuplug_served *served_by_plan() const override { return &served_; }
-  std::vector<Space *> movable_spaces() const override;
+  std::vector<Space *> movable_spaces(bool host) const override;
   uint64_t page_size(uint64_t fresh) const override;
 
  private:
   Block *span_at(Follower *follower, uint64_t offset, uint64_t nbytes);
   void map_range(Follower *follower);
+  void has_served(Block *span, uint64_t requested, Follower *follower, Learner *learner);
   Learner *learner_of(uint64_t stream);
   void take_up(uint64_t stream, std::unique_ptr<Follower> learned);
   void leave(uint64_t stream);

@@ -12,7 +12,7 @@ CUPLUG_QUICK_THREAD_LOCAL uint64_t memory_tag = 0;
 namespace {
 
 /* What to map where stand-ins are in `range`; in fewer pages than before, if it was built up bit by bit. */
-std::vector<Move> moves_to_wake(const Range &range, uint64_t largest, uint64_t granularity) {
+std::vector<Move> moves_to_wake(const Range &range, uint64_t largest, uint64_t granularity, bool host) {
   std::vector<Move> moves;
   for (uint64_t at = range.address, end = range.address + range.nbytes; at < end;) {
     if (range.page_at(at) == nullptr) {
@@ -23,7 +23,7 @@ std::vector<Move> moves_to_wake(const Range &range, uint64_t largest, uint64_t g
     while (run < end && range.page_at(run) != nullptr) run += range.page_at(run)->nbytes;
     while (at < run) {
       uint64_t size = std::min(largest, power_of_two(run - at, granularity));
-      moves.push_back({at, size, nullptr});
+      moves.push_back({at, size, nullptr, host});
       at += size;
     }
   }
@@ -117,9 +117,9 @@ uint64_t ExpandableAllocator::rouse(uint64_t tag) {
   pages_.begin();
   pages_.release_strays();
   drop_unused(tag);
-  const uint64_t nbytes = needed(tag);
-  if (exceeds_limit(nbytes)) throw OutOfMemory();
-  if (nbytes >= policy::MUCH && nbytes > upstream_.free_bytes()) pages_.probe(nbytes);
+  const uint64_t nbytes = needed(tag), on_host = needed(tag, true);
+  check_room(nbytes - on_host, false);
+  check_room(on_host, true);
   const uint64_t largest = power_of_two(nbytes / policy::MODEST_PAGES_OF_ALL, granularity_);
   const std::vector<Space *> spaces = tagged(tag);
   std::vector<Page *> stand_ins, filled;
@@ -128,7 +128,7 @@ uint64_t ExpandableAllocator::rouse(uint64_t tag) {
   try {
     for (Space *space : spaces)
       for (const auto &range : space->ranges) {
-        std::vector<Move> moves = moves_to_wake(*range, largest, granularity_);
+        std::vector<Move> moves = moves_to_wake(*range, largest, granularity_, space->host);
         if (moves.empty()) continue;
         pages_.carry_out(moves, space->stream, carried_);
         filled.insert(filled.end(), carried_.begin(), carried_.end());
@@ -151,9 +151,13 @@ uint64_t ExpandableAllocator::rouse(uint64_t tag) {
   return nbytes;
 }
 
-uint64_t ExpandableAllocator::needed(uint64_t tag) const {
+uint64_t ExpandableAllocator::needed(uint64_t tag) const { return needed(tag, true) + needed(tag, false); }
+
+/* How many bytes of the host's memory `rouse` would take, or of the device's. */
+uint64_t ExpandableAllocator::needed(uint64_t tag, bool host) const {
   std::vector<Page *> pages;
-  for (const Space *space : tagged(tag)) space->distinct_pages(pages);
+  for (const Space *space : tagged(tag))
+    if (space->host == host) space->distinct_pages(pages);
   uint64_t nbytes = 0;
   for (const Page *page : pages) nbytes += page->nbytes;
   return nbytes;

@@ -142,12 +142,15 @@ Page *Space::page_before(const Block *span, uint64_t *end) const {
 }
 
 void Space::distinct_pages(std::vector<Page *> &pages) const {
+  const size_t before = pages.size();
   for (const auto &range : ranges)
     for (uint64_t at = range->address; at < range->address + range->nbytes;) {
       Page *page = range->page_at(at);
       if (page != nullptr) pages.push_back(page);
       at += page != nullptr ? page->nbytes : granularity_;
     }
+  std::sort(pages.begin() + ptrdiff_t(before), pages.end(),
+            [](const Page *a, const Page *b) { return a->address < b->address; });
 }
 
 Block *Space::mapped(Page *page) {
@@ -160,7 +163,7 @@ Block *Space::mapped(Page *page) {
   }
   if (hole->nbytes > page->nbytes) add_hole(cut(hole, page->nbytes));
   int beside = is_mapped(hole->before) + is_mapped(hole->after);
-  ledger_.mapped(1 - beside, int64_t(page->nbytes), small);
+  count_held(1 - beside, int64_t(page->nbytes));
   range_of(page->address)->set(page->address, page->address + page->nbytes, page);
   hole->stamp = page->freed_stamps != nullptr ? page->freed_stamp : 0;
   Block *span = join_free(hole);
@@ -176,7 +179,7 @@ void Space::unmapped(Block *span, uint64_t address, uint64_t nbytes) {
   if (rest != nullptr) list(rest);
   if (span != hole) list(span);
   int beside = is_mapped(hole->before) + is_mapped(hole->after);
-  if (!asleep) ledger_.mapped(beside - 1, -int64_t(nbytes), small);
+  if (!asleep) count_held(beside - 1, -int64_t(nbytes));
   range_of(address)->set(address, address + nbytes, nullptr);
   if (is(hole->after, HOLE)) {
     drop_hole(hole->after);
@@ -297,7 +300,7 @@ void Space::count(int64_t sign) {
       shared += 1;
       shared_bytes += int64_t(part->nbytes);
     }
-  ledger_.mapped(sign * segments, sign * nbytes, small);
+  count_held(sign * segments, sign * nbytes);
   if (shared != 0) ledger_.split(sign * shared, sign * shared_bytes, small);
 }
 

@@ -57,10 +57,11 @@ struct Opening {
 class Space {
  public:
   Space(uint64_t stream, bool small, std::shared_ptr<Stamps> stamps, uint64_t granularity, Ledger &ledger,
-        Store<Block> &parts, Runs &runs, uint64_t tag = 0)
+        Store<Block> &parts, Runs &runs, uint64_t tag = 0, bool host = false)
       : stream(stream),
         small(small),
         tag(tag),
+        host(host),
         stamps(std::move(stamps)),
         free_(runs),
         granularity_(granularity),
@@ -71,6 +72,7 @@ class Space {
   const uint64_t stream;
   const bool small;
   const uint64_t tag;  /* of all blocks in it; 0 for none */
+  bool host;           /* whether all its pages are memory of the host */
   bool asleep = false; /* whether no memory stands behind its pages */
   const std::shared_ptr<Stamps> stamps; /* tell when work that was queued on the stream before a free has passed */
   std::vector<std::unique_ptr<Range>> ranges; /* in the order in which they came */
@@ -134,7 +136,7 @@ class Space {
   /* The last page that lies in a free part as a whole and ends at `end` or before; null if there is none. `end` becomes
    * its address, from where to go on. Begin with the part's own end. */
   Page *page_before(const Block *span, uint64_t *end) const;
-  /* Append its pages to `pages`, each once: range by range, in order of address. */
+  /* Append its pages to `pages`, each once, in order of address. */
   void distinct_pages(std::vector<Page *> &pages) const;
   /* No memory stands behind the pages from now on, and nothing here is counted until `wake`. */
   void fall_asleep() {
@@ -164,6 +166,10 @@ class Space {
   void unshare(Block *span);
   void count_shared();
   void count(int64_t sign);
+  void count_held(int64_t segments, int64_t nbytes) {
+    ledger_.mapped(segments, nbytes, small);
+    if (host) ledger_.on_host(nbytes, small);
+  }
 
   Sorted free_;
   std::vector<Block *> holes_; /* in no order */

@@ -43,7 +43,7 @@ _STATES: tuple[Literal["active_allocated", "active_pending_free", "inactive"], .
     "inactive",
 )
 """By the numbers of the C header."""
-_EXPANDABLE, _ASLEEP, _TAG_SHIFT = 1, 2, 8
+_EXPANDABLE, _ASLEEP, _ON_HOST, _TAG_SHIFT = 1, 2, 4, 8
 
 
 class NativeStrategy(NativeAllocator):
@@ -80,6 +80,7 @@ class NativeStrategy(NativeAllocator):
                 expandable=bool(flags & _EXPANDABLE),
                 tag=tag_name(flags >> _TAG_SHIFT),
                 asleep=bool(flags & _ASLEEP),
+                host=bool(flags & _ON_HOST),
             )
             for address, nbytes, stream, is_small, flags, pieces in self._read_segments()
         ]
@@ -217,8 +218,8 @@ class NativePlanned(NativeStrategy):
 def _check_expandable(upstream: Upstream, given: dict[str, Any]) -> None:
     """Raise where there is no virtual memory; a wrong option is said first."""
     native = getattr(upstream, "native_ordinal", None) is not None or hasattr(upstream, "native_null")
-    if min(given["slack"], given["aliases"]) >= 0 and not native:
-        virtual_memory_of(upstream)
+    if min(given["slack"], given["aliases"], given["host"]) >= 0 and not native:
+        virtual_memory_of(upstream, host=given["host"] > 0)
 
 
 def _mover(allocator: NativeStrategy) -> Callable[[deque[Any]], int]:

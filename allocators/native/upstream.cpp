@@ -91,6 +91,12 @@ uint64_t Upstream::create_page(uint64_t nbytes) {
   return handle;
 }
 
+uint64_t Upstream::create_host_page(uint64_t nbytes) {
+  uint64_t handle = 0;
+  blocking([&] { return table_.create_host_page(table_.context, nbytes, &handle); });
+  return handle;
+}
+
 void Upstream::release_page(uint64_t handle) {
   blocking([&] { return table_.release_page(table_.context, handle); });
 }

@@ -83,6 +83,8 @@ class Upstream {
   uint64_t reserve_range(uint64_t nbytes);
   void free_range(uint64_t address, uint64_t nbytes);
   uint64_t create_page(uint64_t nbytes);
+  /* Of the host's memory, where the table has that. */
+  uint64_t create_host_page(uint64_t nbytes);
   void release_page(uint64_t handle);
   void map(uint64_t address, uint64_t nbytes, uint64_t handle);
   void set_access(uint64_t address, uint64_t nbytes);

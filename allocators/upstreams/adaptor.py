@@ -48,6 +48,7 @@ class VirtualMemoryAdaptor:
     def __init__(self, virtual: VirtualMemory) -> None:
         self.inner = virtual
         self.granularity = virtual.granularity
+        self.has_host_pages: bool = getattr(virtual, "has_host_pages", False)
 
     def reserve_range(self, nbytes: int) -> int:
         """See ``VirtualMemory``."""
@@ -60,6 +61,10 @@ class VirtualMemoryAdaptor:
     def create_page(self, nbytes: int) -> int:
         """See ``VirtualMemory``."""
         return self.inner.create_page(nbytes)
+
+    def create_host_page(self, nbytes: int) -> int:
+        """See ``VirtualMemory``."""
+        return self.inner.create_host_page(nbytes)
 
     def release_page(self, handle: int) -> None:
         """See ``VirtualMemory``."""

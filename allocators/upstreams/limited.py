@@ -71,7 +71,7 @@ class _LimitedVirtualMemory(VirtualMemoryAdaptor):
         return handle
 
     def release_page(self, handle: int) -> None:
-        nbytes = self._sizes.get(handle, 0)
+        nbytes = self._sizes.get(handle, 0)  # none of a page of the host, which does not count
         self.inner.release_page(handle)
-        del self._sizes[handle]
+        self._sizes.pop(handle, None)
         self._device.used_bytes -= nbytes

@@ -29,12 +29,17 @@ class NullUpstream:
         *,
         page_granularity: int = 2 << 20,
         virtual: bool = True,
+        host_bytes: int = 1 << 50,
         ordinal: int = 0,
     ) -> None:
         self.ordinal = ordinal
         """Of the device in whose place it stands."""
         self.total_bytes = total_bytes
         """The device's capacity in bytes."""
+        self.host_bytes = host_bytes
+        """Of the host's memory, what may stand in pages."""
+        self.used_host_bytes = 0
+        """The bytes of it that do."""
         self.granularity = granularity
         self.used_bytes = 0
         """The bytes of it that are reserved, or stand in pages."""
@@ -143,11 +148,14 @@ class _Addresses:
 class NullVirtualMemory:
     """Ranges and pages of a ``NullUpstream``."""
 
+    has_host_pages = True
+
     def __init__(self, device: NullUpstream, granularity: int) -> None:
         self.granularity = granularity
         self._device = device
         self._ranges: dict[int, int] = {}
         self._pages: dict[int, int] = {}
+        self._on_host: set[int] = set()
         self._mapped: dict[int, tuple[int, int]] = {}  # address: bytes, page
         self._mappings: Tally[int] = Tally()  # page: in how many places it is mapped
         self._released: set[int] = set()
@@ -177,9 +185,18 @@ class NullVirtualMemory:
         self._check(nbytes > 0 and nbytes % self.granularity == 0, f"a page of {nbytes} bytes")
         self._device._charge("cuMemCreate", nbytes)
         self._device._take(nbytes)
-        handle = self._next_page
-        self._next_page += 1
-        self._pages[handle] = nbytes
+        return self._enter(nbytes)
+
+    def create_host_page(self, nbytes: int) -> int:
+        self._check(nbytes > 0 and nbytes % self.granularity == 0, f"a page of {nbytes} bytes")
+        device = self._device
+        device._charge("cuMemCreate (host)", nbytes)
+        free = device.host_bytes - device.used_host_bytes
+        if nbytes > free:
+            raise OutOfMemoryError(f"asked the host for {nbytes} bytes; {free} of {device.host_bytes} are free")
+        device.used_host_bytes += nbytes
+        handle = self._enter(nbytes)
+        self._on_host.add(handle)
         return handle
 
     def release_page(self, handle: int) -> None:
@@ -211,6 +228,12 @@ class NullVirtualMemory:
             self._mappings[handle] -= 1
             self._drop_unused(handle)
 
+    def _enter(self, nbytes: int) -> int:
+        handle = self._next_page
+        self._next_page += 1
+        self._pages[handle] = nbytes
+        return handle
+
     def _mapped_in(self, address: int, nbytes: int) -> list[int]:
         """The addresses of the pages that fill the range from end to end."""
         places, at, end = [], address, address + nbytes
@@ -225,7 +248,12 @@ class NullVirtualMemory:
 
     def _drop_unused(self, handle: int) -> None:
         if handle in self._released and not self._mappings[handle]:
-            self._device.used_bytes -= self._pages.pop(handle)
+            nbytes = self._pages.pop(handle)
+            if handle in self._on_host:
+                self._on_host.discard(handle)
+                self._device.used_host_bytes -= nbytes
+            else:
+                self._device.used_bytes -= nbytes
             self._released.discard(handle)
             del self._mappings[handle]
 

@@ -63,6 +63,9 @@ class _TimedVirtualMemory(VirtualMemoryAdaptor):
     def create_page(self, nbytes: int) -> int:
         return self._timed("cuMemCreate", self.inner.create_page, nbytes)
 
+    def create_host_page(self, nbytes: int) -> int:
+        return self._timed("cuMemCreate (host)", self.inner.create_host_page, nbytes)
+
     def release_page(self, handle: int) -> None:
         self._timed("cuMemRelease", self.inner.release_page, handle)
 

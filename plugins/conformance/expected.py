@@ -142,11 +142,19 @@ class Expected:
     def _verify_held(self, statistics: Statistics, segments: list[Segment]) -> None:
         counted = statistics.all
         reserved = sum(segment.nbytes for segment in segments)
+        given = self._upstream.held + self._upstream.held_on_host
         require(
-            counted.reserved_bytes.current == reserved == self._upstream.held,
+            counted.reserved_bytes.current == reserved == given,
             Rule.ACCOUNTING,
             f"statistics say {counted.reserved_bytes.current} bytes reserved, segments() {reserved}, and upstream has "
-            f"given {self._upstream.held}",
+            f"given {given}",
+        )
+        on_host = sum(segment.nbytes for segment in segments if segment.host)
+        require(
+            counted.host_bytes.current == on_host == self._upstream.held_on_host,
+            Rule.HOST,
+            f"statistics say {counted.host_bytes.current} bytes on the host, segments() {on_host}, and upstream has "
+            f"given {self._upstream.held_on_host} there",
         )
         active = [info.nbytes for segment in segments for info in segment.blocks if info.state != "inactive"]
         small = [nbytes for nbytes in active if nbytes <= SMALL_BLOCK]

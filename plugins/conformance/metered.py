@@ -23,6 +23,8 @@ class MeteredUpstream:
         self.capacity = capacity
         self.touched = touched
         """Says what queued work touches a range (address and bytes), or None."""
+        self.held_on_host = 0
+        """Bytes of the host's memory that it holds in pages."""
         self.held = 0
         """Bytes of device memory that the allocator holds: reserved, or in pages."""
         self.reserved: dict[int, int] = {}
@@ -38,6 +40,11 @@ class MeteredUpstream:
         """Called with the name of each call before anything happens. What it raises comes out of the call."""
         virtual = upstream.virtual
         self.virtual = None if virtual is None else _MeteredVirtualMemory(self, virtual)
+
+    @property
+    def granularity_of_pages(self) -> int:
+        """Of the virtual memory; 0 where there is none."""
+        return 0 if self.virtual is None else self.virtual.granularity
 
     def reserve(self, nbytes: int) -> int:
         self.begins("reserve")
@@ -125,7 +132,9 @@ class _MeteredVirtualMemory:
         self._meter = meter
         self._virtual = virtual
         self.granularity = virtual.granularity
+        self.has_host_pages: bool = getattr(virtual, "has_host_pages", False)
         self._pages: dict[int, int] = {}
+        self._on_host: set[int] = set()
         self._mapped: dict[int, tuple[int, int]] = {}
         self._released: set[int] = set()
 
@@ -149,6 +158,19 @@ class _MeteredVirtualMemory:
             self._meter.refused += isinstance(error, OutOfMemoryError)
             raise
         self._pages[handle] = nbytes
+        return handle
+
+    def create_host_page(self, nbytes: int) -> int:
+        self._meter.begins("virtual.create_host_page")
+        self._meter.calls += 1
+        try:
+            handle = self._virtual.create_host_page(nbytes)
+        except OutOfMemoryError:
+            self._meter.refused += 1
+            raise
+        self._pages[handle] = nbytes
+        self._on_host.add(handle)
+        self._meter.held_on_host += nbytes
         return handle
 
     def release_page(self, handle: int) -> None:
@@ -188,4 +210,9 @@ class _MeteredVirtualMemory:
     def _drop(self, handle: int) -> None:
         if handle in self._released and all(page != handle for _, page in self._mapped.values()):
             self._released.discard(handle)
-            self._meter.held -= self._pages.pop(handle)
+            nbytes = self._pages.pop(handle)
+            if handle in self._on_host:
+                self._on_host.discard(handle)
+                self._meter.held_on_host -= nbytes
+            else:
+                self._meter.held -= nbytes

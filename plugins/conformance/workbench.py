@@ -153,6 +153,7 @@ class Bench:
         live = Live(block, lane)
         self._check_block(live, nbytes)
         self._check_address(live)
+        self._check_side(live)
         self.ledger.allocated(block)
         self.live.append(live)
         return live
@@ -249,7 +250,8 @@ class Bench:
         left = [live.block for live in self.live]
         self.allocator.close()
         self.check_upstream()
-        require(not self.upstream.held, Rule.CLOSE, f"{self.upstream.held} bytes were not given back upstream")
+        left_there = self.upstream.held + self.upstream.held_on_host
+        require(not left_there, Rule.CLOSE, f"{left_there} bytes were not given back upstream")
         for block in left:
             self.allocator.free(block)
         self.dismantle()
@@ -317,6 +319,19 @@ class Bench:
             pending = self._simulator.pending_access(start, live.nbytes, before_stream=live.lane.handle)
             require(not pending, Rule.STREAM_ORDER, f"{live!r} lies where {pending} is still queued")
 
+    def _check_side(self, live: Live) -> None:
+        """Check that a block lies on the host only where the device, its unused memory given back, has no room."""
+        if not self.upstream.held_on_host or not any(
+            segment.host and segment.address <= live.address < segment.address + segment.nbytes
+            for segment in self.allocator.segments()
+        ):
+            return
+        limit = self.allocator.memory_limit
+        capacity = self.upstream.capacity
+        room = (capacity if limit is None else min(limit, capacity)) - self.upstream.held
+        most = live.nbytes + 2 * self.upstream.granularity_of_pages
+        require(room < most, Rule.HOST, f"{live!r} lies on the host, while the device has {room} bytes free")
+
     def _check_reuse(self, live: Live, freed: _Freed) -> None:
         for lane, event in freed.events.items():
             if lane is live.lane or self.driver.event_query(event):
@@ -339,7 +354,8 @@ class Bench:
         for segment in self.allocator.segments():
             states = {info.state for info in segment.blocks}
             require("active_pending_free" not in states, Rule.LAST_RESORT, f"a block still waits in {segment}")
-            require(arena or states != {"inactive"}, Rule.LAST_RESORT, f"{segment} is held and unused")
+            kept = arena or segment.host  # what is kept there helps the device nothing
+            require(kept or states != {"inactive"}, Rule.LAST_RESORT, f"{segment} is held and unused")
         try:
             self.verify()
         except ContractBrokenError as broken:

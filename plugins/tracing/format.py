@@ -16,7 +16,7 @@ stack's number, from bit ``LIBRARY_SHIFT`` on, stands the number of a library, w
 Version 2 has the kinds SLEEP and WAKE besides; in the header's field ``tags`` stand the names that go with the numbers
 in them. Version 3 has the kind EMPTY_CACHE.
 
-Version 4 has the kinds LIMIT and RESET_PEAKS besides.
+Version 4 has the kinds LIMIT, RESET_PEAKS, HOST_PAGE_CREATE and HOST_PAGE_RELEASE besides.
 
 Records are stored through a memory map, so that whatever kills the process, the kernel keeps what was written. A
 record's last byte is its kind, and it is stored last: a record whose kind is zero was not written, or not wholly.

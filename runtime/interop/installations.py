@@ -11,7 +11,7 @@ from ..machine.default_runtime import init
 from ..machine.runtime import Runtime
 from ..machine.settings import AllocatorChoice
 
-__all__ = ["check_new", "import_library", "is_installed", "note_installed", "runtime_for"]
+__all__ = ["check_new", "import_library", "is_installed", "note_installed", "runtime_for", "runtime_of"]
 
 _installed: dict[str, Runtime] = {}
 
@@ -24,6 +24,11 @@ def is_installed(library: str) -> bool:
 def note_installed(library: str, runtime: Runtime) -> None:
     """From now on the library allocates from ``runtime``."""
     _installed[library] = runtime
+
+
+def runtime_of(library: str) -> Runtime | None:
+    """What the library allocates from; None before it allocates from cuplug."""
+    return _installed.get(library)
 
 
 def check_new(library: str, name: str) -> None:

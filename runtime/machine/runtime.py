@@ -26,6 +26,7 @@ from .current import Current
 from .device_state import DeviceState
 from .foreign_handles import device_of, stream_handle
 from .from_settings import check_allocator, find_driver, make_allocator, make_recorder
+from .host_warning import warn_of_host
 from .owner import forget_shortcuts, set_shortcut, settle_owners, unsettled
 from .process import check_not_exiting, forget, register
 from .settings import AllocatorChoice, DriverChoice, Path, Settings
@@ -409,6 +410,7 @@ class Runtime:
         allocator = make_allocator(self.settings, self.plugins, device.upstream)
         allocator.on_out_of_memory = partial(self._out_of_memory, device)
         allocator.guard = self._guard
+        allocator.on_beyond = partial(warn_of_host, device.ordinal)
         observers = [(observer, source_of(observer)) for make in self._observers for observer in [make(device.ordinal)]]
         if self.recorder is not None:
             observers.append((self.recorder.observer(device.ordinal), self.recorder.context))

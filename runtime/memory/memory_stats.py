@@ -48,7 +48,7 @@ def max_memory_allocated(device: Any = None, *, runtime: Runtime | None = None) 
 
 
 def memory_reserved(device: Any = None, *, runtime: Runtime | None = None) -> int:
-    """Bytes that the allocator holds from the driver."""
+    """Bytes that the allocator holds from the driver; those of the host (``expandable:host=``) are among them."""
     return _statistics(device, runtime).all.reserved_bytes.current
 
 
@@ -144,6 +144,7 @@ _TITLES = {
     "requested_bytes": "requested memory",
     "active_bytes": "active memory",
     "reserved_bytes": "reserved memory",
+    "host_bytes": "  of it on the host",
     "inactive_split_bytes": "unreleasable memory",
     "allocation": "allocations",
     "active": "active blocks",
@@ -203,6 +204,7 @@ def _segments(ordinal: int, allocator: Allocator | None) -> list[dict[str, Any]]
                 "is_expandable": segment.expandable,
                 "tag": segment.tag,
                 "asleep": segment.asleep,
+                "host": segment.host,
                 "blocks": [
                     {
                         "address": block.address,

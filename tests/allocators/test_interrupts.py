@@ -41,6 +41,7 @@ FACTORIES: dict[str, Callable[..., Allocator]] = {
     "expandable": lambda upstream: ExpandableAllocator(upstream, slack=0),
     "expandable aliases": lambda upstream: ExpandableAllocator(upstream, slack=0, aliases=2),
     "expandable torch": lambda upstream: ExpandableAllocator(upstream, preset="torch"),
+    "expandable host": lambda upstream: ExpandableAllocator(upstream, slack=0, memory_limit=12 * MIB, host=160 * MIB),
 }
 PLAN = Plan(
     [
@@ -76,6 +77,9 @@ if is_available():  # of these only what is in Python has lines; signals and exc
     FACTORIES["native planned"] = lambda upstream: planned(upstream, NativePlanned)
     FACTORIES["native expandable"] = lambda upstream: NativeExpandable(upstream, slack=0)
     FACTORIES["native expandable aliases"] = lambda upstream: NativeExpandable(upstream, slack=0, aliases=2)
+    FACTORIES["native expandable host"] = lambda upstream: NativeExpandable(
+        upstream, slack=0, memory_limit=12 * MIB, host=160 * MIB
+    )
     FACTORIES["native expandable torch"] = lambda upstream: NativeExpandable(upstream, preset="torch")
 
 
@@ -188,7 +192,9 @@ class Program:
         segments = allocator.segments()
         counted = allocator.statistics()
         infos = [info for segment in segments for info in segment.blocks]
-        assert counted.all.reserved_bytes.current == sum(segment.nbytes for segment in segments) == manual.used_bytes
+        used = manual.used_bytes + manual.used_host_bytes
+        assert counted.all.reserved_bytes.current == sum(segment.nbytes for segment in segments) == used
+        assert counted.all.host_bytes.current == manual.used_host_bytes
         assert counted.all.segment.current == len(segments)
         for segment in segments:
             at = segment.address
@@ -220,7 +226,7 @@ class Program:
         if not isinstance(self.allocator, BumpAllocator):
             assert self.manual.used_bytes == 0
         self.allocator.close()
-        assert self.manual.used_bytes == 0
+        assert self.manual.used_bytes == self.manual.used_host_bytes == 0
         assert not self.manual.faults, self.manual.faults
 
 

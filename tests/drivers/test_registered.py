@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from cuplug.allocators.errors import DriverError, OutOfMemoryError
 from cuplug.runtime.drivers.base import driver_error
-from cuplug.runtime.drivers.cuda import registered
+from cuplug.runtime.drivers.cuda import host_room, registered
 from cuplug.runtime.drivers.cuda.registered import LEAST_BYTES, RegisteredMemory
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it maps memory as Linux does")
@@ -142,12 +142,19 @@ def test_all_of_it_can_be_given_back_at_once(cuda: Cuda, memory: RegisteredMemor
 def test_what_is_small_or_would_fill_the_system_is_left_to_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not RegisteredMemory.suits(LEAST_BYTES - 1)
     assert not RegisteredMemory.suits(1 << 50)
-    monkeypatch.setattr(registered, "_free_bytes", lambda: LEAST_BYTES + (1 << 30))
+    monkeypatch.setattr(registered, "free_host_bytes", lambda: LEAST_BYTES + (1 << 30))
     assert RegisteredMemory.suits(LEAST_BYTES)
     assert not RegisteredMemory.suits(LEAST_BYTES + 1)
 
 
+def test_what_would_leave_the_system_less_than_1_gib_is_not_locked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_room, "free_host_bytes", lambda: 3 << 30)
+    host_room.check_host_room(2 << 30)
+    with pytest.raises(OutOfMemoryError, match=r"asked the host for 2\.00 GiB.*cgroup.* 1\.00 GiB"):
+        host_room.check_host_room((2 << 30) + 1)
+
+
 def test_a_group_with_a_limit_has_less_than_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert 0 < registered._free_bytes() < 1 << 50
-    monkeypatch.setattr(registered, "_left_in_group", lambda limit, usage: 5 * MIB)
-    assert registered._free_bytes() == 5 * MIB
+    assert 0 < host_room.free_host_bytes() < 1 << 50
+    monkeypatch.setattr(host_room, "_left_in_group", lambda limit, usage: 5 * MIB)
+    assert host_room.free_host_bytes() == 5 * MIB

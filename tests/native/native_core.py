@@ -101,6 +101,7 @@ class _Table(ctypes.Structure):
         ("unmap", ctypes.CFUNCTYPE(ctypes.c_int, _P, _U64, _U64)),
         ("close", ctypes.CFUNCTYPE(None, _P)),
         ("fence_everything", ctypes.CFUNCTYPE(ctypes.c_int, _P, _U64, ctypes.POINTER(_P))),
+        ("create_host_page", ctypes.CFUNCTYPE(ctypes.c_int, _P, _U64, _NUMBER)),
     ]  # fmt: skip
 
 
@@ -180,6 +181,8 @@ class _NullCounts(ctypes.Structure):
         ("used_bytes", _U64),
         ("total_bytes", _U64),
         ("pages", _U64),
+        ("cuMemCreate (host)", _U64),
+        ("used_host_bytes", _U64),
     ]  # fmt: skip
 
 
@@ -320,7 +323,8 @@ class Core:
         pieces = [(p.address, p.nbytes, p.requested, states[p.state]) for p in whole.pieces[: whole.piece_count]]
         result = [
             (s.address, s.nbytes, s.stream, "small" if s.small else "large", bool(s.expandable & 1),
-             s.expandable >> 8, bool(s.expandable & 2), tuple(pieces[s.first : s.first + s.count]))
+             s.expandable >> 8, bool(s.expandable & 2), bool(s.expandable & 4),
+             tuple(pieces[s.first : s.first + s.count]))
             for s in whole.segments[: whole.segment_count]
         ]  # fmt: skip
         self._library.cuplug_map_free(made)
@@ -447,8 +451,8 @@ class Core:
         if virtual is not None:
             table.page_granularity = virtual.granularity
             for name, count in (
-                ("reserve_range", 1), ("free_range", 2), ("create_page", 1), ("release_page", 1),
-                ("map", 3), ("set_access", 2), ("unmap", 2),
+                ("reserve_range", 1), ("free_range", 2), ("create_page", 1), ("create_host_page", 1),
+                ("release_page", 1), ("map", 3), ("set_access", 2), ("unmap", 2),
             ):  # fmt: skip
                 functions[name] = answered(getattr(virtual, name), count)
         kinds = dict(_Table._fields_)

@@ -40,7 +40,7 @@ class Scripted:
         self.log: list[tuple[Any, ...]] = []
         self.failures = failures
         self.chance = random.Random(seed)
-        self.null = NullUpstream(memory, page_granularity=page_granularity)
+        self.null = NullUpstream(memory, page_granularity=page_granularity, host_bytes=min(memory, 64 * MIB))
         self.virtual = ScriptedVirtual(self)
         self.made: dict[int, int] = {}
         self.passed: dict[int, int] = {}
@@ -160,7 +160,7 @@ class Python:
     def segments(self) -> list[tuple[Any, ...]]:
         return [
             (s.address, s.nbytes, s.stream, s.pool, s.expandable, tag_number(s.tag), s.asleep,
-             tuple((b.address, b.nbytes, b.requested, b.state) for b in s.blocks))
+             s.host, tuple((b.address, b.nbytes, b.requested, b.state) for b in s.blocks))
             for s in self.allocator.segments()
         ]  # fmt: skip
 
@@ -340,7 +340,8 @@ def follow(program: Program, strategy: str, options: dict[str, Any]) -> float:
     seconds = float(unobserved.replay(program.steps, program.sizes, program.streams)[1])
     expected = {**upstream.calls, "fences": upstream.fences, "driver_time_us": upstream.driver_time_us,
                 "used_bytes": upstream.used_bytes, "total_bytes": upstream.total_bytes,
-                "pages": upstream.virtual.pages if upstream.virtual else 0}  # fmt: skip
+                "pages": upstream.virtual.pages if upstream.virtual else 0,
+                "used_host_bytes": upstream.used_host_bytes}  # fmt: skip
     counted, segments = python.statistics(), python.segments()
     assert native.events() == python.events()
     for side in (native, unobserved):
@@ -364,6 +365,7 @@ def options_of(strategy: str, chance: random.Random) -> dict[str, Any]:
             "aliases": chance.choice([0, 0, 1, 4]),
             "preset": chance.choice(["cuplug", "cuplug", "torch"]),
             "roundup_power2_divisions": chance.choice([0, 0, 4]),
+            "host": chance.choice([0, 0, 16 * MIB, 100 * MIB]),
         }
     return {
         "memory_limit": limit,

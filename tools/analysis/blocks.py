@@ -82,7 +82,9 @@ class Curves:
     active: Indices
     """That, and what was freed and still waits for streams."""
     reserved: Indices
-    """Held from the device."""
+    """Held from the device, and from the host where its memory stands under addresses of the device."""
+    on_host: Indices
+    """Of that, what is the host's."""
     asleep: Indices
     """Given back to the device, with blocks that sleep in it."""
 
@@ -97,6 +99,7 @@ def curves(events: EventArray, blocks: Blocks) -> Curves:
         _running(count, (blocks.allocated, nbytes), (blocks.freed, -nbytes)),
         _running(count, (blocks.allocated, nbytes), (blocks.reusable, -nbytes)),
         _reserved(events),
+        _held(events, (EventKind.HOST_PAGE_CREATE,), (EventKind.HOST_PAGE_RELEASE,)),
         _asleep(events),
     )
 
@@ -120,16 +123,18 @@ def _running(count: int, *changes: tuple[Indices, Indices]) -> Indices:
 
 
 def _reserved(events: EventArray) -> Indices:
-    kinds = events["kind"]
-    taken, given = (
-        (EventKind.SEGMENT_RESERVE, EventKind.PAGE_CREATE),
-        (EventKind.SEGMENT_RELEASE, EventKind.PAGE_RELEASE),
-    )
-    if not np.any(kinds == EventKind.PAGE_CREATE):
+    created = (EventKind.PAGE_CREATE, EventKind.HOST_PAGE_CREATE)
+    if not np.any(np.isin(events["kind"], created)):
         # A foreign history that only tells of mappings: there, what is mapped is what is held.
         taken, given = (
             (EventKind.SEGMENT_RESERVE, EventKind.PAGE_MAP),
             (EventKind.SEGMENT_RELEASE, EventKind.PAGE_UNMAP),
         )
-    sign = np.isin(kinds, taken).astype(np.int64) - np.isin(kinds, given)
+        return _held(events, taken, given)
+    released = (EventKind.SEGMENT_RELEASE, EventKind.PAGE_RELEASE, EventKind.HOST_PAGE_RELEASE)
+    return _held(events, (EventKind.SEGMENT_RESERVE, *created), released)
+
+
+def _held(events: EventArray, taken: tuple[EventKind, ...], given: tuple[EventKind, ...]) -> Indices:
+    sign = np.isin(events["kind"], taken).astype(np.int64) - np.isin(events["kind"], given)
     return np.cumsum(sign * events["nbytes"])

@@ -189,6 +189,8 @@ class DeviceSummary:
     """What lay idle in segments when the program ended; None where the history tells of none."""
     knows_reserved: bool = True
     """Whether the history tells what is reserved; a log of blocks alone does not."""
+    on_host: Peak = field(default_factory=Peak)
+    """Of what was reserved, what stood in the host's memory (``expandable:host=``)."""
     sites_at_peak: list[Site] = field(default_factory=list)
     sites_of_live: list[Site] = field(default_factory=list)
     modules: list[ModuleUse] = field(default_factory=list)
@@ -267,6 +269,7 @@ def _of_device(trace: Trace, device: int, top: int) -> DeviceSummary:
         allocated=_peak(memory.allocated, times),
         active=_peak(memory.active, times),
         reserved=_peak(memory.reserved, times),
+        on_host=_peak(memory.on_host, times),
         fragmentation=_fragmentation(memory, times),
         driver_calls={kind.name.lower(): int(kinds[kind]) for kind in _DRIVER_CALLS if kinds[kind]},
         sizes=_sizes(requested[ours]),
@@ -304,6 +307,8 @@ _DRIVER_CALLS = (
     EventKind.PAGE_MAP,
     EventKind.PAGE_UNMAP,
     EventKind.PAGE_RELEASE,
+    EventKind.HOST_PAGE_CREATE,
+    EventKind.HOST_PAGE_RELEASE,
 )
 
 

@@ -32,6 +32,8 @@ _INSTANTS = {
     EventKind.SLEEP: "memory asleep",
     EventKind.WAKE: "memory awake",
     EventKind.EMPTY_CACHE: "empty_cache",
+    EventKind.HOST_PAGE_CREATE: "page of the host created",
+    EventKind.HOST_PAGE_RELEASE: "page of the host released",
 }
 
 

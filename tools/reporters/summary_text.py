@@ -63,6 +63,7 @@ def _print_device(device: DeviceSummary, path: str, console: Console) -> None:
         ("allocated, as rounded", device.allocated),
         ("active, with blocks that wait for streams", device.active),
         ("reserved from the device", device.reserved),
+        *([("of it, of the host", device.on_host)] if device.on_host.nbytes else []),
     )
     title = "Peak" if device.has_history else "At that moment"
     columns = [Column(title, left=True), Column("bytes"), Column("size"), Column("at", rank=1)]

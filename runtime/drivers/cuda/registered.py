@@ -8,11 +8,11 @@ import os
 import sys
 import threading
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from ....allocators.errors import OutOfMemoryError
 from .calls import Calls, Made
+from .host_room import LEFT_BYTES, free_host_bytes
 
 __all__ = ["LEAST_BYTES", "RegisteredMemory"]
 
@@ -21,9 +21,6 @@ LEAST_BYTES = 16 << 20
 _HUGE_PAGE = 2 << 20
 _PORTABLE = 1  # CU_MEMHOSTREGISTER_PORTABLE: page-locked for every device
 _MOST_THREADS = 16
-_LEFT_BYTES = 1 << 30
-"""What is left to the system: where memory ends, Linux kills, while CUDA refuses."""
-_GROUPS = (("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"))
 
 
 class RegisteredMemory:
@@ -44,7 +41,7 @@ class RegisteredMemory:
     @staticmethod
     def suits(nbytes: int) -> bool:
         """Whether so much memory is better made here, and there is room for it on this system."""
-        return nbytes >= LEAST_BYTES and sys.platform == "linux" and nbytes <= _free_bytes() - _LEFT_BYTES
+        return nbytes >= LEAST_BYTES and sys.platform == "linux" and nbytes <= free_host_bytes() - LEFT_BYTES
 
     def make(self, nbytes: int, *, device: int | None, detail: str) -> int:
         """Make page-locked memory and return its address.
@@ -81,23 +78,6 @@ class RegisteredMemory:
 
     def __contains__(self, address: int) -> bool:
         return address in self._mappings
-
-
-def _free_bytes() -> int:
-    """What the system says that it can give, to this process and the group (container) that it belongs to."""
-    with suppress(OSError):
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return min(int(line.split()[1]) << 10, *map(_left_in_group, *zip(*_GROUPS, strict=True)))
-    return 0
-
-
-def _left_in_group(limit: str, usage: str) -> int:
-    try:
-        most, used = ((Path("/sys/fs/cgroup") / name).read_text().strip() for name in (limit, usage))
-    except OSError:
-        return sys.maxsize
-    return sys.maxsize if most == "max" else int(most) - int(used)
 
 
 def _map(nbytes: int, detail: str) -> tuple[mmap.mmap, int]:

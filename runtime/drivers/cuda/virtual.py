@@ -12,6 +12,7 @@ from ....allocators.errors import DriverError, OutOfMemoryError
 from ..base import driver_error
 from .api import LOST, Api
 from .contexts import Contexts
+from .host_room import check_host_room
 
 __all__ = ["CudaVirtualMemory", "import_bindings"]
 
@@ -58,11 +59,17 @@ class CudaVirtualMemory:
         self._access.flags = bindings.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
         minimum = bindings.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
         self._granularity = int(self._call("cuMemGetAllocationGranularity", self._properties, minimum))
+        self._of_host = self._host_properties(ordinal, minimum)
 
     @property
     def granularity(self) -> int:
         """The size in bytes of which ranges and pages are multiples (2 MiB on an H200)."""
         return self._granularity
+
+    @property
+    def has_host_pages(self) -> bool:
+        """Whether this device and its driver map the host's memory (CUDA 12.2), in pages of the same granularity."""
+        return self._of_host is not None
 
     def reserve_range(self, nbytes: int) -> int:
         """Reserve address space and return its first address."""
@@ -80,6 +87,14 @@ class CudaVirtualMemory:
         """Create physical memory and return its handle."""
         asked = self._check("create_page", 0, nbytes)
         return self._make(self._pages, nbytes, "cuMemCreate", nbytes, self._properties, 0, asked=asked)
+
+    def create_host_page(self, nbytes: int) -> int:
+        """Lock memory of the host, of the NUMA node near the device, and return its handle."""
+        asked = self._check("create_host_page", 0, nbytes)
+        if self._of_host is None:
+            raise driver_error(801, f"{asked}: this device or its driver does not map the host's memory")
+        check_host_room(nbytes)
+        return self._make(self._pages, nbytes, "cuMemCreate", nbytes, self._of_host, 0, asked=asked)
 
     def release_page(self, handle: int) -> None:
         """Drop the handle. The memory is free again once it is mapped nowhere."""
@@ -115,6 +130,23 @@ class CudaVirtualMemory:
             for handle, nbytes in list(held.items()):
                 with suppress(DriverError, OutOfMemoryError):
                     give_back(handle, nbytes)
+
+    def _host_properties(self, ordinal: int, minimum: Any) -> Any:
+        """What ``cuMemCreate`` is told for pages of the host; None where there are none."""
+        bindings = self._bindings
+        if not hasattr(bindings.CUmemLocationType, "CU_MEM_LOCATION_TYPE_HOST_NUMA"):
+            return None
+        attribute = bindings.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID
+        properties = bindings.CUmemAllocationProp()
+        properties.type = self._properties.type
+        location = bindings.CUmemLocation()
+        location.type = bindings.CUmemLocationType.CU_MEM_LOCATION_TYPE_HOST_NUMA
+        with suppress(DriverError, OutOfMemoryError):
+            location.id = max(0, int(self._call("cuDeviceGetAttribute", attribute, ordinal)))
+            properties.location = location
+            granularity = int(self._call("cuMemGetAllocationGranularity", properties, minimum))
+            return properties if self._granularity % granularity == 0 else None
+        return None
 
     def _make(
         self, table: dict[int, int], nbytes: int, name: str, *arguments: Any, asked: str, at: int | None = None

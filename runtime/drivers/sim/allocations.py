@@ -20,10 +20,12 @@ _SMALL = 1 << 20  # allocations up to this share physical pages
 
 
 class PhysicalMemory:
-    """How much memory a device has, counted in whole pages."""
+    """How much memory a device has, or the host for pages, counted in whole pages."""
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, option: str = "memory") -> None:
+        """``option`` is the driver's option that gives it so much."""
         self.total = self.free = capacity // PAGE * PAGE
+        self._option = option
 
     def take(self, nbytes: int, requested: int) -> None:
         """Use up ``nbytes``.
@@ -42,8 +44,9 @@ class PhysicalMemory:
     def exhausted(self, requested: int) -> OutOfMemoryError:
         """What to raise."""
         return OutOfMemoryError(
-            f"asked the simulated device for {format_size(requested)}: {format_size(self.free)} of "
-            f"{format_size(self.total)} are free; free some, or give the device more with the driver's option memory="
+            f"asked the simulated {'device' if self._option == 'memory' else 'host'} for {format_size(requested)}: "
+            f"{format_size(self.free)} of {format_size(self.total)} are free; free some, or give it more with the "
+            f"driver's option {self._option}="
         )
 
 

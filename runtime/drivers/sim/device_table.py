@@ -25,13 +25,15 @@ class DeviceTable:
         self,
         count: int,
         memory: int,
+        host_memory: int,
         capability: str,
         *,
         peer_access: bool,
         virtual_memory: bool,
         first_use: Callable[[Device], object],
     ) -> None:
-        """``count`` devices of ``memory`` bytes each, as the options of ``SimDriver`` say.
+        """``count`` devices of ``memory`` bytes each, and ``host_memory`` bytes for pages of the host, as the options
+        of ``SimDriver`` say.
 
         ``first_use`` is called with each device that is made, before anybody else finds it.
 
@@ -42,6 +44,8 @@ class DeviceTable:
             raise ValueError(f"devices={count}: simulate from 0 to 64 devices")
         if not PAGE <= memory <= 1 << 40:
             raise ValueError(f"memory={memory} bytes: give each device from {format_size(PAGE)} to 1 TiB")
+        if not 0 <= host_memory <= 1 << 41:
+            raise ValueError(f"host_memory={host_memory} bytes: give the host from 0 to 2 TiB")
         major, dot, minor = capability.partition(".")
         if not (dot and major.isdecimal() and minor.isdecimal()):
             raise ValueError(f"compute_capability={capability!r}: write for example 9.0")
@@ -53,6 +57,7 @@ class DeviceTable:
         """Whether the virtual-memory calls exist."""
         self._count = count
         self._capacity = memory // PAGE * PAGE
+        self._host_capacity = host_memory
         self._capability = int(major), int(minor)
         self._peer_access = peer_access
         self._first_use = first_use
@@ -106,8 +111,8 @@ class DeviceTable:
         self.index(ordinal)
         device = self.made.get(ordinal)
         if device is None:
-            self.host = self.host or HostMemory()
-            device = Device(ordinal, DeviceMemory(self._capacity, ordinal), self.host)
+            self.host = self.host or HostMemory(self._host_capacity)
+            device = Device(ordinal, DeviceMemory(self._capacity, ordinal, self.host), self.host)
             self._first_use(device)
             self.made[ordinal] = device  # last: an interrupted call leaves no device without its streams
         return device
@@ -168,10 +173,9 @@ class DeviceTable:
 
     def mend(self) -> None:
         """Make anew what follows from the tables of what exists, after an interrupted call."""
-        for device in self.made.values():
-            device.memory.mend()
+        on_host = sum(device.memory.mend() for device in self.made.values())
         if self.host is not None:
-            self.host.mend()
+            self.host.mend(on_host)
 
     def close(self) -> None:
         """Give all memory back to the system. Idempotent."""

@@ -53,6 +53,7 @@ class SimDriver:
         *,
         devices: Annotated[int, "number of devices, from 0 to 64"] = 1,
         memory: Annotated[int, "bytes of memory of each device"] = 24 << 30,
+        host_memory: Annotated[int, "bytes of the host's memory that may stand under addresses of devices"] = 64 << 30,
         schedule: Annotated[str, "when queued work runs: eager, lazy, random or random:SEED"] = "eager",
         seed: Annotated[int, "seed of the random schedule, from 0"] = 0,
         peer_access: Annotated[bool, "whether devices can access each other's memory"] = True,
@@ -86,6 +87,7 @@ class SimDriver:
         self._devices = DeviceTable(
             devices,
             memory,
+            host_memory,
             compute_capability,
             peer_access=peer_access,
             virtual_memory=virtual_memory,

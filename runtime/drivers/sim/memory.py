@@ -25,7 +25,7 @@ _FIRST_PAGE, _PAGE_HANDLES = 0x2000_0000, 1 << 36  # handles of pages: the first
 class DeviceMemory:
     """The memory of one device. The lower half of its address space holds allocations, the upper half ranges."""
 
-    def __init__(self, capacity: int, ordinal: int) -> None:
+    def __init__(self, capacity: int, ordinal: int, host: HostMemory) -> None:
         self.physical = PhysicalMemory(capacity)
         # What runs out should be memory, and not addresses in one piece: allocators reserve a range of the device's
         # size, or of 64 GiB, for every stream and tag. Where a process has many devices, less must do.
@@ -40,7 +40,7 @@ class DeviceMemory:
         self.middle = first + (last - first) // PAGE // 2 * PAGE
         self.allocations = Allocations(self._space, first, self.middle, self.physical)
         pages: HandleTable[Page] = HandleTable("page of virtual memory", _FIRST_PAGE + ordinal * _PAGE_HANDLES)
-        self.ranges = Ranges(self._space, self.middle, last, self.physical, pages)
+        self.ranges = Ranges(self._space, self.middle, last, self.physical, host.physical, pages)
 
     def touch(self, address: int, nbytes: int) -> str | None:
         """Prepare a range of this memory for access: None, or why that is illegal."""
@@ -54,10 +54,11 @@ class DeviceMemory:
             return self.allocations.fault(address, nbytes)
         return "peer access covers what mem_alloc returned, and not virtual memory"
 
-    def mend(self) -> None:
-        """Put right what an interrupted call left."""
-        physical = self.physical
-        physical.free = physical.total - self.allocations.mend() - self.ranges.mend()
+    def mend(self) -> int:
+        """Put right what an interrupted call left. Returns the bytes of the host's memory that are in its pages."""
+        physical, (used, on_host) = self.physical, self.ranges.mend()
+        physical.free = physical.total - self.allocations.mend() - used
+        return on_host
 
     def live(self) -> list[tuple[int, int]]:
         """Address and size of all that ``touch`` allows, prepared for access."""
@@ -75,9 +76,11 @@ class DeviceMemory:
 
 
 class HostMemory:
-    """Page-locked host memory: one address space for all devices of a driver, not limited by the simulator."""
+    """Page-locked host memory: one address space for all devices of a driver, not limited by the simulator; and what
+    there is for pages of the host that stand under addresses of devices."""
 
-    def __init__(self) -> None:
+    def __init__(self, capacity: int) -> None:
+        self.physical = PhysicalMemory(capacity, "host_memory")
         self.sizes: dict[int, int] = {}
         """Bytes of every allocation by address: the truth, from which all else follows."""
         self._space = _reserve(_HOST_BASE, _HOST_END, _HOST_SPAN, _HOST_SPAN)
@@ -112,8 +115,9 @@ class HostMemory:
         self._space.take_poison_back(address, size)
         self._gaps.give(address, size)
 
-    def mend(self) -> None:
-        """Make anew what follows from ``sizes``, after an interrupted call."""
+    def mend(self, in_pages: int) -> None:
+        """Make anew what follows from ``sizes``, after an interrupted call. ``in_pages`` bytes are in pages."""
+        self.physical.free = self.physical.total - in_pages
         gaps = Gaps()
         used = [(address, round_up(nbytes, _HOST_PAGE)) for address, nbytes in self.sizes.items()]
         for start, size in free_pieces(self.start, self.end, used):

@@ -27,6 +27,8 @@ class Page:
     nbytes: int
     clean: set[int]
     """The pieces of 2 MiB that nothing has touched yet. They are poisoned when something does."""
+    physical: PhysicalMemory
+    """What it is a part of: the device's memory, or the host's."""
     mappings: int = 0
     released: bool = False
 
@@ -41,14 +43,20 @@ class Mapping:
 
 
 class Ranges:
-    """The reserved ranges in a piece of address space, and the pages of one device.
+    """The reserved ranges in a piece of address space, and the pages of one device: of its memory, and of the host's.
 
     ``sizes``, ``pages`` and ``mappings`` are the truth of what exists; all else follows from them, and ``mend`` makes
     it anew.
     """
 
     def __init__(
-        self, space: Reservation, start: int, end: int, physical: PhysicalMemory, pages: HandleTable[Page]
+        self,
+        space: Reservation,
+        start: int,
+        end: int,
+        physical: PhysicalMemory,
+        host: PhysicalMemory,
+        pages: HandleTable[Page],
     ) -> None:
         self.sizes: dict[int, int] = {}
         """Bytes of every reserved range by address."""
@@ -59,6 +67,7 @@ class Ranges:
         self._space = space
         self._start, self._end = start, end
         self._physical = physical
+        self._host = host
         self._gaps = Gaps()
         self._gaps.give(start, end - start)
         self._starts: list[int] = []
@@ -93,15 +102,16 @@ class Ranges:
         del self._starts[bisect_right(self._starts, address) - 1]
         self._gaps.give(address, size)
 
-    def prepare_page(self, nbytes: int) -> Page:
-        """As ``cuMemCreate``. The page exists once it is entered in ``pages``."""
-        _check_granularity("create_page", 0, nbytes)
-        self._physical.take(nbytes, nbytes)
+    def prepare_page(self, nbytes: int, *, host: bool = False) -> Page:
+        """As ``cuMemCreate``. The page exists once it is entered in ``pages``. ``host``: it is memory of the host."""
+        _check_granularity("create_host_page" if host else "create_page", 0, nbytes)
+        physical = self._host if host else self._physical
+        physical.take(nbytes, nbytes)
         offset = self._file_gaps.take(nbytes)
         if offset is None:
-            self._physical.give(nbytes)
-            raise self._physical.exhausted(nbytes)
-        return Page(offset, nbytes, set(range(nbytes // PAGE)))
+            physical.give(nbytes)
+            raise physical.exhausted(nbytes)
+        return Page(offset, nbytes, set(range(nbytes // PAGE)), physical)
 
     def release_page(self, handle: int, page: Page) -> None:
         """As ``cuMemRelease``, of an entry of ``pages`` that is still there: its memory is free once mapped nowhere."""
@@ -154,8 +164,9 @@ class Ranges:
                 mapping.page.mappings -= 1
                 self._retire(mapping.page)
 
-    def mend(self) -> int:
-        """Make anew what follows from the tables, after an interrupted call. Returns the physical bytes in use."""
+    def mend(self) -> tuple[int, int]:
+        """Make anew what follows from the tables, after an interrupted call. Returns the bytes in use of the device's
+        memory, and of the host's."""
         gaps, file_gaps = Gaps(), Gaps()
         for start, size in free_pieces(self._start, self._end, self.sizes.items()):
             gaps.give(start, size)
@@ -175,7 +186,8 @@ class Ranges:
             file_gaps.give(offset, size)
         self._starts, self._mapped = sorted(self.sizes), sorted(self.mappings)
         self._gaps, self._file_gaps = gaps, file_gaps
-        return sum(page.nbytes for page in live.values())
+        on_host = sum(page.nbytes for page in live.values() if page.physical is self._host)
+        return sum(page.nbytes for page in live.values()) - on_host, on_host
 
     def touch(self, address: int, nbytes: int) -> str | None:
         """Why the range is not mapped and accessible, or None: then what nobody touched before is poisoned."""
@@ -206,7 +218,7 @@ class Ranges:
             if self._file is not None:
                 self._file.punch_hole(page.offset, page.nbytes)
             self._file_gaps.give(page.offset, page.nbytes)
-            self._physical.give(page.nbytes)
+            page.physical.give(page.nbytes)
 
     def _mappings_in(self, address: int, nbytes: int) -> list[int]:
         """Where the mappings begin that overlap the range, in order."""

@@ -6,6 +6,7 @@ from functools import partial
 
 from .allocations import PAGE
 from .locked_calls import Calls, Entering, GivingBack, Nbytes, call, changing_call, giving_back_call
+from .ranges import Page
 from .simulated_device import Device
 
 __all__ = ["SimVirtualMemory"]
@@ -24,6 +25,11 @@ class SimVirtualMemory:
         """2 MiB."""
         return PAGE
 
+    @property
+    def has_host_pages(self) -> bool:
+        """Always."""
+        return True
+
     @changing_call
     def reserve_range(self, nbytes: int) -> Entering[int, int]:
         """Reserve address space: see ``VirtualMemory``."""
@@ -41,9 +47,13 @@ class SimVirtualMemory:
     def create_page(self, nbytes: int) -> Entering[int, int]:
         """Create physical memory and return its handle."""
         self._check()
-        page, pages = self._ranges.prepare_page(nbytes), self._ranges.pages
-        handle = pages.unused()
-        return Entering(pages.objects, handle, page, handle)
+        return self._entering(self._ranges.prepare_page(nbytes))
+
+    @changing_call
+    def create_host_page(self, nbytes: int) -> Entering[int, int]:
+        """Create physical memory of the host and return its handle."""
+        self._check()
+        return self._entering(self._ranges.prepare_page(nbytes, host=True))
 
     @giving_back_call
     def release_page(self, handle: int) -> GivingBack:
@@ -70,6 +80,11 @@ class SimVirtualMemory:
         """Remove whole mappings, at once: queued work that touches them faults when it runs."""
         self._check()
         return GivingBack(partial(self._ranges.unmap, self._ranges.mapped(address, nbytes)))
+
+    def _entering(self, page: Page) -> Entering[int, int]:
+        pages = self._ranges.pages
+        handle = pages.unused()
+        return Entering(pages.objects, handle, page, handle)
 
     def _check(self) -> None:
         if self._device.reported:

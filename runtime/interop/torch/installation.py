@@ -18,6 +18,7 @@ from ...machine.settings import AllocatorChoice
 from ...memory.native_functions import allocator_handle
 from ..installations import check_new, import_library, note_installed, runtime_for
 from .alloc_conf import follow
+from .host_tags import keep_states_on_host, without_host_tags
 
 if TYPE_CHECKING:
     from ...machine.runtime import Runtime
@@ -77,17 +78,20 @@ def install(allocator: AllocatorChoice | None = None) -> None:
 
     Args:
         allocator: ``expandable`` or ``caching``, with options as everywhere (``caching:memory_limit=8GiB``). By default
-            what ``CUPLUG_ALLOCATOR`` says, else ``expandable``.
+            what ``CUPLUG_ALLOCATOR`` says, else ``expandable``. With ``expandable:host=64GiB,host_tags=optimizer``
+            the states of PyTorch's optimisers lie in the host's memory.
 
     Raises:
         CuplugError: as ``check``; or the bridge does not compile for this PyTorch.
         UnknownAllocatorError: no plugin contributes the allocator.
     """
     check()
-    choice, idle = _check_choice(allocator), ""
+    choice: AllocatorChoice | None
+    choice, host_tags = _check_choice(allocator)
+    idle = ""
     if isinstance(choice, str):
         choice, idle = follow(choice, os.environ)
-        choice = _check_choice(choice)
+        choice, _ = _check_choice(choice)
     strategy = "caching" if str(choice).partition(":")[0] == "caching" else "expandable"
     verdict = try_out(strategy)
     if verdict.state == "failed":
@@ -107,6 +111,8 @@ def install(allocator: AllocatorChoice | None = None) -> None:
         if os.environ.get("CUPLUG_TRACE"):
             _warn("no trace is written, which needs PyCUDA: pip install 'cuplug[cuda]'")
         _put_under(lambda device: core_handle(device, choice), strategy=strategy)
+    if host_tags:
+        keep_states_on_host()
 
 
 def try_out(strategy: str, *, again: bool = False) -> Verdict:
@@ -131,10 +137,11 @@ def try_out(strategy: str, *, again: bool = False) -> Verdict:
     return self_test(torch, strategy, put_under, again=again)
 
 
-def _check_choice(allocator: AllocatorChoice | None) -> AllocatorChoice | None:
-    """The allocator that is meant. Raises what is wrong with it."""
+def _check_choice(allocator: AllocatorChoice | None) -> tuple[AllocatorChoice, tuple[str, ...]]:
+    """The allocator that is meant, and what is to lie on the host. Raises what is wrong with them."""
     if allocator is None:
         allocator = os.environ.get("CUPLUG_ALLOCATOR") or "expandable"
+    allocator, host_tags = without_host_tags(allocator)
     if isinstance(allocator, str):
         from ....plugins.manager import default_manager
 
@@ -143,7 +150,7 @@ def _check_choice(allocator: AllocatorChoice | None) -> AllocatorChoice | None:
             raise CuplugError(
                 f"the allocator {allocator!r} runs in Python, which PyTorch cannot use; choose expandable or caching"
             )
-    return allocator
+    return allocator, host_tags
 
 
 def _put_under(find: Any, *, strategy: str | None = None) -> None:

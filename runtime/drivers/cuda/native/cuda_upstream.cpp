@@ -18,6 +18,7 @@
 #include "allocators/native/block.h"
 #include "allocators/native/cuplug_allocator.h"
 #include "allocators/native/last_error.h"
+#include "runtime/drivers/cuda/native/host_room.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -36,6 +37,8 @@ constexpr unsigned EVENT_DISABLE_TIMING = 2;           /* CU_EVENT_DISABLE_TIMIN
 constexpr int VIRTUAL_MEMORY_SUPPORTED = 102;          /* CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED */
 constexpr int ALLOCATION_PINNED = 1;                   /* CU_MEM_ALLOCATION_TYPE_PINNED */
 constexpr int LOCATION_DEVICE = 1;                     /* CU_MEM_LOCATION_TYPE_DEVICE */
+constexpr int LOCATION_HOST_NUMA = 3;                  /* CU_MEM_LOCATION_TYPE_HOST_NUMA, since CUDA 12.2 */
+constexpr int HOST_NUMA_ID = 134;                      /* CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID */
 constexpr int ACCESS_READWRITE = 3;                    /* CU_MEM_ACCESS_FLAGS_PROT_READWRITE */
 constexpr int GRANULARITY_MINIMUM = 0;                 /* CU_MEM_ALLOC_GRANULARITY_MINIMUM */
 constexpr uint64_t PER_THREAD_KEY = uint64_t(1) << 63; /* runtime/upstream.py */
@@ -162,6 +165,7 @@ struct Cuda {
   CUdevice device;
   CUcontext context; /* the device's primary context */
   CUmemAllocationProp properties;
+  CUmemAllocationProp of_host; /* for pages of the host's memory near the device */
   std::vector<CUevent> spare_events;
 
   /* Of pages, unlike memory of cuMemAlloc, every device that may touch them has to be named for each mapping. */
@@ -395,6 +399,18 @@ int create_page(void *context, uint64_t nbytes, uint64_t *handle) {
   return answer_of(code);
 }
 
+int create_host_page(void *context, uint64_t nbytes, uint64_t *handle) {
+  if (nbytes > cuplug::lockable_bytes()) {
+    last_code = ERROR_OUT_OF_MEMORY;
+    return CUPLUG_OUT_OF_MEMORY;
+  }
+  Relaxed relaxed(cuda_of(context).driver);
+  CUmemGenericAllocationHandle made = 0;
+  CUresult code = cuda_of(context).driver.cuMemCreate(&made, nbytes, &cuda_of(context).of_host, 0);
+  *handle = made;
+  return answer_of(code);
+}
+
 int release_page(void *context, uint64_t handle) {
   Relaxed relaxed(cuda_of(context).driver);
   return answer_of_return(cuda_of(context).driver.cuMemRelease(handle));
@@ -473,6 +489,17 @@ uint64_t page_granularity_of(const Cuda &cuda) {
   return code == SUCCESS ? granularity : 0;
 }
 
+/* Whether pages of the host's memory can be made, that stand wherever the device's may. Fills `of_host`. */
+bool has_host_pages(Cuda &cuda, uint64_t page_granularity) {
+  int node = 0;
+  size_t granularity = 0;
+  if (page_granularity == 0 || cuda.driver.cuDeviceGetAttribute(&node, HOST_NUMA_ID, cuda.device) != SUCCESS) return false;
+  cuda.of_host = cuda.properties;
+  cuda.of_host.location = {LOCATION_HOST_NUMA, std::max(node, 0)};
+  CUresult code = cuda.driver.cuMemGetAllocationGranularity(&granularity, &cuda.of_host, GRANULARITY_MINIMUM);
+  return code == SUCCESS && granularity != 0 && page_granularity % granularity == 0;
+}
+
 }  // namespace
 
 extern "C" {
@@ -500,7 +527,7 @@ EXPORT int cuplug_cuda_upstream(int ordinal, cuplug_upstream *made) {
   properties.location = where;
   Cuda *cuda = nullptr;
   try {
-    std::unique_ptr<Cuda> whole(new Cuda{*driver, device, context, properties, {}, {}, {access_for(ordinal)}, {}});
+    std::unique_ptr<Cuda> whole(new Cuda{*driver, device, context, properties, {}, {}, {}, {access_for(ordinal)}, {}});
     Everywhere &all = everywhere();
     std::lock_guard<std::mutex> guard(all.mutex);
     for (const auto &[owner, peer] : all.peers)
@@ -511,10 +538,12 @@ EXPORT int cuplug_cuda_upstream(int ordinal, cuplug_upstream *made) {
     driver->cuDevicePrimaryCtxRelease(device);
     return CUPLUG_NO_HOST_MEMORY;
   }
+  const uint64_t granularity = page_granularity_of(*cuda);
   *made = cuplug_upstream{cuda,          reserve,    release,     memory_info,  fence,
-                          fence_done,    fence_wait, fence_drop,  512,          page_granularity_of(*cuda),
+                          fence_done,    fence_wait, fence_drop,  512,          granularity,
                           reserve_range, free_range, create_page, release_page, map,
-                          set_access,    unmap,      close,       fence_everything};
+                          set_access,    unmap,      close,       fence_everything,
+                          has_host_pages(*cuda, granularity) ? create_host_page : nullptr};
   return CUPLUG_OK;
 }
 
