@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from importlib import import_module
+from typing import Any
+
+from .environment import read_choice
 
 __all__ = ["VARIABLE", "is_available", "why_not"]
 
@@ -11,13 +13,39 @@ VARIABLE = "CUPLUG_NATIVE"
 """The environment variable that switches the native allocators off, when it is ``0``."""
 
 
+def _refuse_subinterpreters() -> None:
+    """Raise ImportError in an interpreter that is not the process's first.
+
+    A device's memory, its contexts and the kernels' libraries belong to the process, while a module's state belongs to
+    an interpreter: two interpreters would each take the whole device for theirs. The standard library tells the running
+    interpreter in a private module only, which had another name before Python 3.13.
+    """
+    interpreters: Any
+    try:
+        interpreters = import_module("_interpreters")
+    except ImportError:
+        try:
+            interpreters = import_module("_xxsubinterpreters")
+        except ImportError:  # a Python that has only one interpreter
+            return
+    if interpreters.get_current() != interpreters.get_main():
+        raise ImportError(
+            "cuplug was imported in a subinterpreter, and works in the main interpreter of a process only; "
+            "import it there and use threads, or start another process (cuplug.multiprocessing)"
+        )
+
+
 def _find_problem() -> str | None:
-    if os.environ.get(VARIABLE, "") == "0":
+    # The core refuses subinterpreters by itself, so that they are asked for only where it is not there: asking takes
+    # milliseconds.
+    if read_choice(VARIABLE, ("0", "1")) == "0":
+        _refuse_subinterpreters()
         return f"{VARIABLE}=0 switches it off"
     module = f"{__package__}._native"
     try:
         import_module(module)
     except ImportError as error:
+        _refuse_subinterpreters()
         if isinstance(error, ModuleNotFoundError) and error.name == module:
             return "it was not built, for want of a C++ compiler at installation; install one and cuplug again"
         return f"it cannot be loaded: {error}"

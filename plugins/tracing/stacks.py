@@ -173,13 +173,17 @@ def parse_stacks(text: str | None) -> tuple[str, int | None]:
     Raises:
         TraceError: it is none of these.
     """
+    source = ""
     if text is None:
-        text = os.environ.get("CUPLUG_TRACE_STACKS") or "none"
+        text, source = (
+            os.environ.get("CUPLUG_TRACE_STACKS") or "none",
+            " (the environment variable CUPLUG_TRACE_STACKS)",
+        )
     kind, _, levels = text.partition(":")
     fits = kind == "python" and levels.isdecimal() and 0 < int(levels) < 1000 if levels else ":" not in text
     if kind not in ("none", "python", "modules") or not fits:
         raise TraceError(
-            f"cannot record stacks as {text!r}: write none, python, python:DEPTH with 1 to 999 levels, or modules"
+            f"cannot record stacks as {text!r}{source}: write none, python, python:DEPTH with 1 to 999 levels, or modules"
         )
     return kind, int(levels) if levels else None
 

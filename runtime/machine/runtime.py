@@ -182,7 +182,9 @@ class Runtime:
         self.driver  # noqa: B018 - raises where there is none
         ordinal = whole_number(ordinal, "the number of a device")
         if not 0 <= ordinal < self._count:
-            visible = "1 device is visible: 0" if self._count == 1 else f"devices 0 to {self._count - 1} are visible"
+            visible = f"devices 0 to {self._count - 1} are visible"
+            if self._count < 2:
+                visible = "1 device is visible: 0" if self._count else "no device is visible"
             raise driver_error(101, f"there is no device {ordinal}; {visible} (see CUDA_VISIBLE_DEVICES)")
         return ordinal
 

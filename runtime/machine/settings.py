@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...allocators.base import Allocator
-from ...allocators.errors import CuplugError
+from ...allocators.environment import read_choice
 from ...plugins.tracing.families import trace_of_environment
 from ..drivers.base import Driver
 from .checks import flag
@@ -83,7 +83,4 @@ def _check(right: bool, name: str, value: Any, expected: str) -> None:
 
 
 def _blocking_of_environment() -> bool:
-    said = os.environ.get("CUDA_LAUNCH_BLOCKING", "").strip()
-    if said not in ("", "0", "1"):
-        raise CuplugError(f"the environment variable CUDA_LAUNCH_BLOCKING is {said!r}; set it to 1 or 0, or unset it")
-    return said == "1"
+    return read_choice("CUDA_LAUNCH_BLOCKING", ("1", "0")) == "1"

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from ....allocators.environment import read_choice
 from ....allocators.errors import CompileError
 from ..source.host_code import without_host_code
 from ..source.includes import flattened, folders_of, included_files, included_names
@@ -180,7 +181,7 @@ class _Nvrtc:
 
 @functools.cache
 def _nvrtc() -> _Nvrtc | None:
-    if os.environ.get("CUPLUG_COMPILER", "") == "nvcc":
+    if read_choice("CUPLUG_COMPILER", ("nvcc", "nvrtc")) == "nvcc":
         return None
     try:
         from cuda.bindings import nvrtc as api

@@ -6,12 +6,12 @@ everything where the extension module is not there or ``CUPLUG_NATIVE=0`` switch
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ....allocators.core_choice import VARIABLE
+from ....allocators.environment import read_choice
 from ...drivers.base import Dim3, Driver
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["python_form", "quick_copy", "quick_execute", "quick_launch", "quick_maker"]
 
 _native: Any = None
-if os.environ.get(VARIABLE, "") != "0":
+if read_choice(VARIABLE, ("0", "1")) != "0":
     with suppress(ImportError):  # it was not built
         from . import _quick_calls as _native
 

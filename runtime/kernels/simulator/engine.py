@@ -11,6 +11,7 @@ from ctypes import c_char, c_char_p, c_int, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from itertools import count
 
+from ....allocators.environment import read_count
 from ....allocators.errors import CompileError
 from ...drivers.base import driver_error
 from ..compile.compile_cache import Cache
@@ -403,10 +404,14 @@ def _where(kernel: HostKernel, launch: _Launch) -> str:
 
 
 def default_workers() -> int:
-    """The processors that this process may use, or what ``CUPLUG_SIM_THREADS`` says; 16 at most by default."""
-    said = os.environ.get("CUPLUG_SIM_THREADS", "")
-    if said.isdecimal() and int(said) > 0:
-        return min(int(said), _MAX_WORKERS)
+    """The processors that this process may use, or what ``CUPLUG_SIM_THREADS`` says; 16 at most by default.
+
+    Raises:
+        CuplugError: ``CUPLUG_SIM_THREADS`` is no whole number from 1 to 64.
+    """
+    said = read_count("CUPLUG_SIM_THREADS", _MAX_WORKERS)
+    if said is not None:
+        return said
     try:
         return max(1, min(len(os.sched_getaffinity(0)), 16))
     except AttributeError:

@@ -307,7 +307,19 @@ def _compile(
     said = translation.parameters, translation.shared, checked, races, source
     facts = dict(zip(_FACTS, said, strict=True))
     included = _dependencies((folder / "dependencies").read_text(), folder)
-    return Entry((folder / "module.so").read_bytes(), facts, dependencies_of(included))
+    return Entry(_written(folder / "module.so", compiler), facts, dependencies_of(included))
+
+
+def _written(library: Path, compiler: Compiler) -> bytes:
+    """What a compiler that reported no error has written."""
+    try:
+        return library.read_bytes()
+    except FileNotFoundError:
+        command = " ".join(compiler.command)
+        raise CompileError(
+            f"{command!r} reported no error and wrote no library, so that it is no C++ compiler; name one in CXX (now "
+            f"{os.environ.get('CXX', '')!r}), or unset it"
+        ) from None
 
 
 def compile_engine(cache: Cache | None) -> bytes:
@@ -327,7 +339,7 @@ def compile_engine(cache: Cache | None) -> bytes:
                 raise CompileError(
                     f"the engine for kernels does not compile with {compiler.command[0]}", compiled.stderr
                 )
-            return Entry((Path(directory) / "engine.so").read_bytes())
+            return Entry(_written(Path(directory) / "engine.so", compiler))
 
     if cache is None:
         return make().payload

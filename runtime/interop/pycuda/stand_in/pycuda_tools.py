@@ -63,7 +63,14 @@ def chosen_device() -> int | None:
     if text is None:
         file = Path.home() / ".cuda-device"
         text = file.read_text() if file.is_file() else None
-    return None if text is None else int(text)
+    if text is None:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise LogicError(
+            f"CUDA_DEVICE, or the file .cuda-device in the home directory, is {text.strip()!r}; it must be a device's number"
+        ) from None
 
 
 def make_default_context(ctx_maker: Callable[[Device], Context] | None = None) -> Context:
