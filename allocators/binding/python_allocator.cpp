@@ -42,6 +42,10 @@ void raise_closed(Allocator *self) {
   PyErr_Clear();
   if (self->closed != nullptr) {
     PyErr_Format(names.cuplug_error, "this allocator cannot be used: %U", self->closed);
+  } else if (self->process != getpid()) { /* by C: Python's own forks abandon it with a reason */
+    PyErr_SetString(names.cuplug_error,
+                    "this allocator cannot be used: the process was forked after its first use of CUDA; start workers "
+                    "with multiprocessing's 'spawn' or 'forkserver' method, or fork before the first use");
   } else {
     PyErr_SetString(names.cuplug_error, "this allocator cannot be used: it was closed");
   }

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <mutex>
 
 #include "last_error.h"
 #include "policy.h"
@@ -64,8 +65,41 @@ class Allocator::Inside {
   Allocator &allocator_;
 };
 
+/* --- forks
+ *
+ * A child that was forked has one thread and a copy of everything, also where C forked and Python is told nothing: the
+ * device's memory is the parent's, and an allocator that another thread was inside would stay occupied for ever. So the
+ * child abandons every allocator before it does anything else. */
+
+namespace {
+std::mutex all_mutex;
+Allocator *all = nullptr;
+}  // namespace
+
+/* Have the C library abandon all allocators in each child from here on. */
+void Allocator::watch_forks() {
+  static const int watched = pthread_atfork([] { all_mutex.lock(); }, [] { all_mutex.unlock(); }, [] {
+    for (Allocator *each = all; each != nullptr; each = each->next_) each->abandon();
+    all_mutex.unlock();
+  });
+  (void)watched; /* it fails for want of memory only */
+}
+
 Allocator::Allocator(const cuplug_upstream &table, uint64_t memory_limit)
-    : upstream_(table), memory_limit_(memory_limit), process_(getpid()) {}
+    : upstream_(table), memory_limit_(memory_limit), process_(getpid()) {
+  watch_forks();
+  std::lock_guard<std::mutex> lock(all_mutex);
+  next_ = all;
+  place_ = &all;
+  if (next_ != nullptr) next_->place_ = &next_;
+  all = this;
+}
+
+Allocator::~Allocator() {
+  std::lock_guard<std::mutex> lock(all_mutex);
+  *place_ = next_;
+  if (next_ != nullptr) next_->place_ = place_;
+}
 
 /* --- the public contract */
 

@@ -47,7 +47,7 @@ class Allocator : public cuplug_allocator {
   Allocator(const cuplug_upstream &table, uint64_t memory_limit);
   Allocator(const Allocator &) = delete;
   Allocator &operator=(const Allocator &) = delete;
-  virtual ~Allocator() = default;
+  virtual ~Allocator();
 
   int allocate(uint64_t nbytes, uint64_t stream, uint64_t context, Block **block);
   int allocate_at(uint64_t address, uint64_t nbytes, uint64_t requested, uint64_t stream, uint64_t context,
@@ -193,6 +193,7 @@ class Allocator : public cuplug_allocator {
   Uses *uses_of(Block *block);
   void drop_uses(Block *block);
   cuplug_map *make_map();
+  static void watch_forks();
 
   bool keeps_pools_ = true; /* until the end */
   Gate gate_; /* the mutex, and the blocks that were freed */
@@ -213,6 +214,8 @@ class Allocator : public cuplug_allocator {
   void *beyond_context_ = nullptr;
   std::atomic<bool> told_beyond_{false};
   pid_t process_;
+  Allocator *next_ = nullptr; /* in the list of all of this process, which a fork abandons in the child */
+  Allocator **place_ = nullptr;
 };
 
 /* What was short at the calling thread's last CUPLUG_OUT_OF_MEMORY. */

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from cuplug.allocators.core_choice import is_available
 
 pytestmark = pytest.mark.one_schedule
 
@@ -187,6 +188,40 @@ for thread in threads:
 """
     )
     _run(program)
+
+
+@pytest.mark.skipif(not is_available(), reason="the native core is told of forks by the C library, Python is not")
+@pytest.mark.parametrize("allocator", ["caching", "expandable"])
+def test_a_child_that_c_forked_while_others_allocate_gets_the_same_error(allocator: str) -> None:
+    program = """
+import ctypes, os, threading
+import cuplug
+cuda = cuplug.cuda
+cuda.alloc(100)
+stop = threading.Event()
+def work():
+    while not stop.is_set():
+        buffers = [cuda.alloc(size) for size in (100, 5000, 3 << 20)]
+threads = [threading.Thread(target=work) for _ in range(2)]
+for thread in threads:
+    thread.start()
+library = ctypes.PyDLL(None)  # it keeps the interpreter's lock, which the child needs
+for _ in range(20):
+    pid = library.fork()
+    if not pid:
+        try:
+            cuda.alloc(1000)
+        except cuplug.CuplugError as error:
+            os._exit(0 if "forked" in str(error) and "spawn" in str(error) else 2)
+        os._exit(1)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert status == 0, status
+stop.set()
+for thread in threads:
+    thread.join()
+cuda.alloc(1000)
+"""
+    _run(program, CUPLUG_ALLOCATOR=allocator)
 
 
 def test_a_child_that_exits_normally_leaves_the_parents_trace_alone(tmp_path: Path) -> None:
