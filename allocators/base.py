@@ -37,7 +37,7 @@ from .request import MOST_BYTES, Request
 from .sleeping import Keep, Sleeping, cannot_wake, check_sleep
 from .statistics import Ledger, Statistics
 from .upstream import Fence, Upstream
-from .waiting import Waiting, fence_or_error
+from .waiting import LateFence, Waiting, fence_or_later
 
 __all__ = ["ALIGNMENT", "Allocator", "Block", "BlockInfo", "Fence", "HeldMemory", "Segment", "Statistics", "Upstream"]
 
@@ -221,6 +221,10 @@ class Allocator(ABC):
 
         The driver may give the handle to a new stream, on which the old one's blocks are not yet safe. Live blocks of
         the stream stay valid; once freed, they wait for the work that is queued on it now.
+
+        Raises:
+            DriverError: the driver makes no fence of the stream's work. The stream must not be destroyed yet; call this
+                again.
         """
         try:
             self._operate(self._forget, stream)
@@ -228,7 +232,7 @@ class Allocator(ABC):
             # It may have taken effect all the same, and the caller may go on with the stream: what had an early fence
             # waits for the stream once more, unless this is called again.
             for block in list(self._in_use.values()):
-                if any(key is fence for key, fence in block.fences):
+                if not block.waiting and any(key is fence for key, fence in block.fences):
                     block.streams |= {stream}
             raise
 
@@ -708,7 +712,7 @@ class Allocator(ABC):
         if self._in_use.get(block.address) is not block or block.waiting:
             return  # an interrupt came between taking it back and striking it off the list
         if block.streams:
-            fences = ((stream, fence_or_error(self.upstream, stream)) for stream in sorted(block.streams))
+            fences = ((stream, fence_or_later(self.upstream, stream)) for stream in sorted(block.streams))
             block.fences = (*block.fences, *fences)
             block.streams = frozenset()
         if block.fences:
@@ -766,6 +770,10 @@ class Allocator(ABC):
             return
         fence: Fence | None = None
         for block in self._in_use.values():
+            for _, late in block.fences:
+                if isinstance(late, LateFence) and late.stream == stream:
+                    late.settle()
+        for block in self._in_use.values():
             uses = stream in block.streams
             if block.stream != stream and not uses:
                 continue
@@ -774,7 +782,7 @@ class Allocator(ABC):
                 block.streams |= {own}
                 block.orphan, block.stream = True, own
                 continue
-            fence = fence or fence_or_error(self.upstream, stream)
+            fence = fence or self.upstream.fence(stream)
             block.fences = (*block.fences, (fence, fence))
             block.streams -= {stream}
             block.orphan = block.orphan or block.stream == stream

@@ -12,7 +12,6 @@ from .block import Block, BlockInfo, Segment
 from .errors import CuplugError
 from .sizes import format_size
 from .upstream import Fence, Upstream
-from .waiting import fence_or_error
 
 __all__ = ["BumpAllocator", "Mark"]
 
@@ -150,7 +149,7 @@ class BumpAllocator(Allocator):
             del chunk.fences[others[0]]
 
     def _forget_stream(self, stream: int) -> None:
-        self._gone.append(fence_or_error(self.upstream, stream))
+        self._gone.append(self.upstream.fence(stream))
         for block in self._order:
             block.orphan = block.orphan or block.stream == stream
         for chunk in self._chunks:  # a new stream of this handle has to wait like all others

@@ -16,7 +16,6 @@ from .pressure import Pressure
 from .recurrence import FACTOR, HIGHEST_MARK, Recurrence
 from .statistics import SMALL_BLOCK
 from .upstream import Fence, Upstream
-from .waiting import fence_or_error
 
 __all__ = ["CachingAllocator", "limit_of"]
 
@@ -406,7 +405,7 @@ class CachingAllocator(Allocator):
             if pool is None:
                 continue
             if pool.segments:
-                pool.fence = fence = fence or fence_or_error(self.upstream, stream)
+                pool.fence = fence = fence or self.upstream.fence(stream)
                 self._ownerless.append(pool)
             del self._pools[key]
 

@@ -11,7 +11,7 @@ from .block import Block, BlockInfo, Segment
 from .held_memory import HeldMemory
 from .statistics import SMALL_BLOCK
 from .upstream import Fence, Upstream
-from .waiting import fence_or_error
+from .waiting import LateFence, fence_or_later
 
 __all__ = ["DirectAllocator"]
 
@@ -69,7 +69,10 @@ class DirectAllocator(Allocator):
             released += held.nbytes
         return released
 
-    def _forget_stream(self, stream: int) -> None:  # noqa: ARG002 - base.py has marked its blocks
+    def _forget_stream(self, stream: int) -> None:  # base.py has marked its blocks
+        for held in self._leaving:
+            if isinstance(held.kept, LateFence) and held.kept.stream == stream:
+                held.kept.settle()
         self._finished.update(block.address for block in self._in_use.values() if block.orphan)
 
     def _recover(self) -> None:
@@ -81,7 +84,7 @@ class DirectAllocator(Allocator):
 
     def _fence(self, held: HeldMemory) -> None:
         if held.address not in self._finished:
-            fence: Fence = fence_or_error(self.upstream, held.stream)
+            fence: Fence = fence_or_later(self.upstream, held.stream)
             held.kept = fence
 
     def _give_back(self, held: HeldMemory) -> None:

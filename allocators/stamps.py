@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from .private_streams import names_pool
 from .upstream import Fence, Upstream
-from .waiting import fence_or_error
 
 __all__ = ["Stamps"]
 
@@ -56,7 +55,7 @@ class Stamps:
         """The stream is about to be destroyed. Blocks of it that are freed later have been waited for."""
         if not self.forgotten:
             if self._fence is not None or self.passed < self.now:
-                self._fence = fence_or_error(self._upstream, self._stream)
+                self._fence = self._upstream.fence(self._stream)
                 self.now += 1
             self.forgotten = True  # the last step: broken off before, this is done again
 

@@ -9,7 +9,7 @@ from .block import Block
 from .errors import DriverError
 from .upstream import Fence, Upstream
 
-__all__ = ["Waiting", "fence_or_error"]
+__all__ = ["LateFence", "Waiting", "fence_or_later"]
 
 
 class Waiting:
@@ -75,25 +75,53 @@ class _Entry:
         self.fences = 0
 
 
-def fence_or_error(upstream: Upstream, stream: int) -> Fence:
-    """A fence of ``stream``, or one that never passes and raises the driver's error from ``wait``.
+def fence_or_later(upstream: Upstream, stream: int) -> Fence:
+    """A fence of ``stream``, or one that is made later, where the driver refuses it now.
 
-    For frees, which must not raise: the error then surfaces at the next call that waits, as CUDA's own do.
+    For frees, which must not raise: an error that stays surfaces at the next call that waits, as CUDA's own do.
     """
     try:
         return upstream.fence(stream)
-    except DriverError as error:
-        return _NeverPasses(error)
+    except DriverError:
+        return LateFence(upstream, stream)
 
 
-class _NeverPasses:
-    """In place of a fence that the driver refused to make."""
+class LateFence:
+    """In place of a fence that was refused, or whose making was interrupted: it is made when it is asked.
 
-    def __init__(self, error: DriverError) -> None:
-        self._error = error
+    It then stands behind more work than it need, which is safe; to do without would be not.
+
+    Args:
+        upstream: makes it.
+        stream: whose work it stands behind. Before that one is destroyed, ``settle`` has to be called.
+    """
+
+    def __init__(self, upstream: Upstream, stream: int) -> None:
+        self._upstream = upstream
+        self.stream = stream
+        self._fence: Fence | None = None
+
+    def settle(self) -> Fence:
+        """The fence that it stands for.
+
+        Raises:
+            DriverError: the driver still makes none.
+        """
+        self._fence = self._fence or self._upstream.fence(self.stream)
+        return self._fence
 
     def done(self) -> bool:
-        return False
+        """Whether the work has passed. False as long as the driver makes no fence."""
+        try:
+            fence = self.settle()
+        except DriverError:
+            return False
+        return fence.done()
 
     def wait(self) -> None:
-        raise self._error.with_traceback(None)
+        """Block until the work has passed.
+
+        Raises:
+            DriverError: the device is in a sticky error state, or the driver makes no fence.
+        """
+        self.settle().wait()

@@ -118,23 +118,16 @@ int memory_info(void *context, uint64_t *free_bytes, uint64_t *total_bytes) {
   return CUPLUG_OK;
 }
 
-/* --- fences. One is an object with done() and wait(), of which the core holds a reference, or the exception for which
- * there is none. */
+/* --- fences. One is an object with done() and wait(), of which the core holds a reference. */
 
 /* In place of a fence whose making was interrupted: made when it is first asked. It then stands behind more work than
  * it need, which is safe; to do without would be not. */
 PyObject *late_fence(Allocator *self, uint64_t stream) {
-  PyObject *module = PyImport_ImportModule("cuplug.allocators.native.late");
+  PyObject *module = PyImport_ImportModule("cuplug.allocators.waiting");
   if (module == nullptr) return nullptr;
   PyObject *made = PyObject_CallMethod(module, "LateFence", "OK", self->upstream, static_cast<unsigned long long>(stream));
   Py_DECREF(module);
   return made;
-}
-
-int raise_again(Allocator *self, PyObject *error) {
-  PyErr_SetObject(reinterpret_cast<PyObject *>(Py_TYPE(error)), error);
-  failure(self);
-  return CUPLUG_FAILED;
 }
 
 int fence(void *context, uint64_t stream, void **made) {
@@ -150,11 +143,9 @@ int fence(void *context, uint64_t stream, void **made) {
       fence = late_fence(self, stream);
     }
   }
-  if (fence == nullptr) { /* the exception stands in its place: whoever waits for it has it raised */
-    PyObject *error;
-    take_exception(&error);
-    *made = error;
-    return raise_again(self, error);
+  if (fence == nullptr) {
+    failure(self);
+    return CUPLUG_FAILED;
   }
   *made = fence;
   return CUPLUG_OK;
@@ -182,9 +173,7 @@ int fence_wait(void *context, void *fence) {
   if (is_finalising()) return CUPLUG_FAILED;
   Entered entered;
   Allocator *self = allocator_of(context);
-  PyObject *waited = static_cast<PyObject *>(fence);
-  if (PyExceptionInstance_Check(waited)) return raise_again(self, waited);
-  return finish(self, call(waited, "wait")) == CUPLUG_OK ? CUPLUG_OK : CUPLUG_FAILED;
+  return finish(self, call(static_cast<PyObject *>(fence), "wait")) == CUPLUG_OK ? CUPLUG_OK : CUPLUG_FAILED;
 }
 
 void fence_drop(void *, void *fence) {

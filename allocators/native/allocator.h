@@ -189,6 +189,7 @@ class Allocator : public cuplug_allocator {
   void passed(Block *block);
   void hand_back(Block *block);
   void forget_everywhere(uint64_t stream);
+  void fence_blocks_of(uint64_t stream, const std::vector<Block *> &blocks);
   void close_down();
   Uses *uses_of(Block *block);
   void drop_uses(Block *block);

@@ -19,8 +19,30 @@ std::vector<Block *> Allocator::in_use() {
 
 void Allocator::forget_everywhere(uint64_t stream) {
   if (state() != CUPLUG_OPEN) return;
-  FenceRef fence;
   std::vector<Block *> blocks = in_use();
+  try {
+    fence_blocks_of(stream, blocks);
+    forget(stream);
+  } catch (...) { /* the caller may go on with the stream: what had an early fence waits for it once more */
+    for (Block *block : blocks) {
+      if (block->waiting || block->uses == nullptr) continue;
+      const std::vector<Wait> &fences = block->uses->fences;
+      if (std::none_of(fences.begin(), fences.end(), [](const Wait &wait) { return wait.key.is_fence; })) continue;
+      std::vector<uint64_t> &left = block->uses->streams;
+      auto place = std::lower_bound(left.begin(), left.end(), stream);
+      if (place == left.end() || *place != stream) left.insert(place, stream);
+      block->has_streams.store(1, std::memory_order_relaxed);
+    }
+    throw;
+  }
+}
+
+/* Have the blocks that a stream uses, which is about to be destroyed, wait for what is queued on it now. */
+void Allocator::fence_blocks_of(uint64_t stream, const std::vector<Block *> &blocks) {
+  FenceRef fence;
+  for (const Block *block : blocks)
+    if (block->waiting)
+      for (const Wait &wait : block->uses->fences) wait.fence.settle(stream);
   for (Block *block : blocks) {
     std::vector<uint64_t> *streams = block->uses == nullptr ? nullptr : &block->uses->streams;
     auto own =
@@ -36,7 +58,7 @@ void Allocator::forget_everywhere(uint64_t stream) {
       block->orphan = true;
       continue;
     }
-    if (!fence) fence = upstream_.fence_or_refused(stream);
+    if (!fence) fence = upstream_.fence(stream);
     if (uses) streams->erase(own);
     uses_of(block)->fences.push_back({{fence.identity(), true}, fence});
     block->has_fences = true;
@@ -46,7 +68,6 @@ void Allocator::forget_everywhere(uint64_t stream) {
   waiting_.clear();
   for (Block *block : blocks)
     if (block->waiting) waiting_.add(block);
-  forget(stream);
 }
 
 void Allocator::close_down() {

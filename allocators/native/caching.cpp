@@ -399,7 +399,9 @@ bool CachingAllocator::release_oversize(Pool *pool, uint64_t nbytes) {
 void CachingAllocator::forget(uint64_t stream) {
   Pools *pools = pools_of(stream);
   if (pools == nullptr) return;
-  FenceRef fence;
+  FenceRef fence; /* made first, since nothing may have changed where the driver refuses it */
+  for (const Pool *pool : {pools->small, pools->large})
+    if (!fence && pool != nullptr && pool->has_segments()) fence = upstream_.fence(stream);
   for (Pool *pool : {pools->small, pools->large}) {
     if (pool == nullptr) continue;
     pools_.erase(std::find(pools_.begin(), pools_.end(), pool));
@@ -407,7 +409,6 @@ void CachingAllocator::forget(uint64_t stream) {
       delete pool;
       continue;
     }
-    if (!fence) fence = upstream_.fence_or_refused(stream);
     pool->fence = fence;
     ownerless_.push_back(pool);
   }

@@ -42,7 +42,7 @@ class Stamps {
   void forget() {
     if (forgotten_) return;
     if (fence_ || passed < now_) {
-      fence_ = upstream_.fence_or_refused(stream);
+      fence_ = upstream_.fence(stream);
       ++now_;
     }
     forgotten_ = true; /* the last step: broken off by upstream before, this is done again */

@@ -41,19 +41,27 @@ uint64_t Upstream::free_bytes() {
 
 FenceRef Upstream::fence_by(Make make, uint64_t stream) {
   FenceRef made = fence_or_refused_by(make, stream);
-  if (made.fence_->refused) throw Failed(); /* `made` drops what upstream left there */
+  if (made.fence_->refused) throw Failed();
   return made;
 }
 
 FenceRef Upstream::fence_or_refused_by(Make make, uint64_t stream) {
-  Fence *fence = new Fence{this, nullptr, 1, false};
+  Fence *fence = new Fence{this, nullptr, 1, false, stream};
   FenceRef made(fence);
   fence->refused = make(table_.context, stream, &fence->handle) != CUPLUG_OK;
   return made;
 }
 
+/* Whether there is one: of those that were refused it is tried again. */
+bool FenceRef::is_made() const {
+  if (!fence_->refused) return true;
+  const cuplug_upstream &table = fence_->upstream->table_;
+  fence_->refused = table.fence(table.context, fence_->stream, &fence_->handle) != CUPLUG_OK;
+  return !fence_->refused;
+}
+
 bool FenceRef::done() const {
-  if (fence_->refused) return false;
+  if (!is_made()) return false;
   int passed = 0;
   const cuplug_upstream &table = fence_->upstream->table_;
   check(table.fence_done(table.context, fence_->handle, &passed));
@@ -61,7 +69,7 @@ bool FenceRef::done() const {
 }
 
 void FenceRef::wait() const {
-  if (fence_->refused && fence_->handle == nullptr) throw Failed();
+  if (!is_made()) throw Failed();
   const cuplug_upstream &table = fence_->upstream->table_;
   void *handle = fence_->handle;
   fence_->upstream->blocking([&] { return table.fence_wait(table.context, handle); });

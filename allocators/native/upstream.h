@@ -22,13 +22,14 @@ inline void check(int answer) {
 
 class Upstream;
 
-/* A mark behind the work queued on a stream, shared by all who wait for it. `refused`: the driver would not make it; it
- * never passes, and waiting for it fails with the driver's error (waiting.py: _NeverPasses). */
+/* A mark behind the work queued on a stream, shared by all who wait for it. `refused`: the driver would not make it. It
+ * is then made when it is asked next, behind more work than it need, which is safe (waiting.py: LateFence). */
 struct Fence {
   Upstream *upstream;
   void *handle;
   unsigned references;
   bool refused;
+  uint64_t stream;
 };
 
 class FenceRef {
@@ -49,10 +50,15 @@ class FenceRef {
   uint64_t identity() const { return reinterpret_cast<uintptr_t>(fence_); }
   bool done() const; /* throws Failed */
   void wait() const; /* throws Failed */
+  /* Make it if it was refused and is of `stream`, which goes: its handle may soon be another stream's. Throws Failed. */
+  void settle(uint64_t stream) const {
+    if (fence_ != nullptr && fence_->refused && fence_->stream == stream && !is_made()) throw Failed();
+  }
 
  private:
   friend class Upstream;
   void drop() noexcept;
+  bool is_made() const;
   Fence *fence_ = nullptr;
 };
 
@@ -78,7 +84,7 @@ class Upstream {
   FenceRef fence_everything(uint64_t stream) {
     return fence_by(table_.fence_everything != nullptr ? table_.fence_everything : table_.fence, stream);
   }
-  /* For frees, which must not fail: a fence that never passes where the driver makes none (fence_or_error). */
+  /* For frees, which must not fail: a fence that is made later where the driver makes none (fence_or_later). */
   FenceRef fence_or_refused(uint64_t stream) { return fence_or_refused_by(table_.fence, stream); }
   uint64_t reserve_range(uint64_t nbytes);
   void free_range(uint64_t address, uint64_t nbytes);

@@ -12,6 +12,7 @@ from ...runtime.drivers.base import Driver
 from ..manager import default_manager
 from ..selection import parse_selection
 from .contract_checks import CHECKS, SIMULATOR_ONLY, Check
+from .failing_calls import check_failing_calls_lose_nothing
 from .finalisers import check_free_at_any_moment
 from .interrupts import INTERRUPTS, PatientCheck
 from .random_operations import check_random_operations
@@ -27,11 +28,13 @@ __all__ = [
     "test_an_allocator_serves_many_threads",
     "test_an_interrupted_allocator_is_consistent_or_says_that_it_was_interrupted",
     "test_finalisers_may_free_at_any_moment",
+    "test_nothing_is_lost_where_a_call_upstream_fails",
     "test_the_work_of_a_call_grows_no_faster_than_the_pieces_held",
     "test_threads_may_meet_in_an_allocator_at_any_line",
 ]
 
 _NOT_SUPPORTED = 801
+_EACH_SCHEDULE = [check for check in CHECKS if check is not check_failing_calls_lose_nothing]
 
 
 @pytest.fixture
@@ -65,7 +68,7 @@ def driver_factory(driver_selection: str, held_device: None) -> Drivers:  # noqa
     return make
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
+@pytest.mark.parametrize("check", _EACH_SCHEDULE, ids=lambda check: check.__name__.removeprefix("check_"))
 def test_an_allocator_keeps_its_contract(
     check: Check, allocator_factory: Factory, driver_factory: Drivers, driver_selection: str
 ) -> None:
@@ -85,6 +88,11 @@ def test_threads_may_meet_in_an_allocator_at_any_line(
     allocator_factory: Factory, driver_factory: Drivers, patience_s: float
 ) -> None:
     check_threads_that_meet_at_any_line(allocator_factory, driver_factory, patience_s=patience_s)
+
+
+@pytest.mark.one_schedule("schedule=lazy")
+def test_nothing_is_lost_where_a_call_upstream_fails(allocator_factory: Factory, driver_factory: Drivers) -> None:
+    check_failing_calls_lose_nothing(allocator_factory, driver_factory)
 
 
 @pytest.mark.one_schedule("schedule=lazy")

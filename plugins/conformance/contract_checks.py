@@ -18,6 +18,7 @@ from .block_addresses import (
     check_segments_say_what_they_are_for,
 )
 from .event_sums import EventSums
+from .failing_calls import check_failing_calls_lose_nothing
 from .rules import Rule, expect, require
 from .shortage import (
     check_failed_allocations_lose_nothing,
@@ -238,6 +239,7 @@ CHECKS: tuple[Check, ...] = (
     check_accounting,
     check_release_cached,
     check_failed_allocations_lose_nothing,
+    check_failing_calls_lose_nothing,
     check_memory_is_found_before_giving_up,
     check_out_of_memory_hook,
     check_memory_limit,

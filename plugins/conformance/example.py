@@ -52,7 +52,8 @@ class ExampleAllocator(Allocator):
             if addresses and stream != _ANY:
                 self.upstream.fence(stream).wait()
             while addresses:
-                self._release(addresses.pop(), nbytes, small=nbytes <= SMALL_BLOCK, stream=stream)
+                self._release(addresses[-1], nbytes, small=nbytes <= SMALL_BLOCK, stream=stream)
+                addresses.pop()  # afterwards, since upstream may refuse it
                 released += nbytes
         return released
 

@@ -19,6 +19,10 @@ __all__ = [
 ]
 
 
+_BIG, _BIG_WITHIN_LIMIT = 128 * MIB, 64 * MIB
+"""Powers of two, which no strategy need round: of a bench's 192 MiB, and of a limit of 100 MiB."""
+
+
 def check_failed_allocations_lose_nothing(factory: Factory, drivers: Drivers = SimDriver) -> None:
     """When upstream has no more, blocks, counters and contents are as before, and freeing makes room again."""
     with Bench(factory, drivers) as bench:
@@ -45,9 +49,9 @@ def check_memory_is_found_before_giving_up(factory: Factory, drivers: Drivers = 
                 bench.touch(live, bench.lanes[2])
             bench.start_over()
             try:
-                big = bench.allocate(bench.upstream.capacity * 3 // 4, bench.lanes[0])
+                big = bench.allocate(_BIG, bench.lanes[0])
             except OutOfMemoryError as error:
-                require(False, Rule.LAST_RESORT, f"everything was freed, and three quarters cannot be had: {error}")
+                require(False, Rule.LAST_RESORT, f"everything was freed, and two thirds cannot be had: {error}")
             else:
                 bench.touch(big)
             bench.start_over()
@@ -121,7 +125,7 @@ def check_memory_limit(factory: Factory, drivers: Drivers = SimDriver) -> None:
                 require(held <= limit, Rule.LIMIT, f"{held} bytes are reserved under a limit of {limit}")
                 bench.start_over()
             try:
-                bench.allocate(80 * MIB, bench.lanes[0])
+                bench.allocate(_BIG_WITHIN_LIMIT, bench.lanes[0])
             except OutOfMemoryError as error:
                 raise broken_by(error, Rule.LIMIT) from error
             bench.verify()

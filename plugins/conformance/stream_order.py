@@ -64,12 +64,29 @@ def check_forgotten_streams(factory: Factory, drivers: Drivers = SimDriver) -> N
                 bench.touch(bench.allocate(nbytes, bench.lanes[1]))
                 bench.touch(bench.allocate(nbytes, bench.lanes[2]))
                 bench.start_over()
+        _forget_many_sizes(bench)
         bench.synchronize()
         bench.start_over()
         bench.allocator.release_cached()
         held = bench.upstream.held
         require(not held, Rule.FORGET_STREAM, f"{held} bytes are stranded after release_cached() with no live block")
         bench.verify()
+
+
+def _forget_many_sizes(bench: Bench) -> None:
+    """Destroy a busy stream for which blocks of many sizes are cached, and ask for each of them at once."""
+    lane = bench.lanes[1]
+    sizes = [512 << power for power in range(14)] + [3 * MIB, 12 * MIB]
+    blocks = [bench.allocate(nbytes, lane) for nbytes in sizes]
+    bench.keep_busy(lane)
+    for live in blocks:
+        bench.touch(live)
+        bench.free(live)
+    bench.replace(lane)
+    for index, nbytes in enumerate(sizes):
+        bench.touch(bench.allocate(nbytes, bench.lanes[index % 3]))
+    bench.verify()
+    bench.start_over()
 
 
 def check_pieces_beside_orphans_are_safe(factory: Factory, drivers: Drivers = SimDriver) -> None:

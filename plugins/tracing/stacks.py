@@ -183,7 +183,8 @@ def parse_stacks(text: str | None) -> tuple[str, int | None]:
     fits = kind == "python" and levels.isdecimal() and 0 < int(levels) < 1000 if levels else ":" not in text
     if kind not in ("none", "python", "modules") or not fits:
         raise TraceError(
-            f"cannot record stacks as {text!r}{source}: write none, python, python:DEPTH with 1 to 999 levels, or modules"
+            f"cannot record stacks as {text!r}{source}: write none, python, python:DEPTH with 1 to 999 levels, "
+            "or modules"
         )
     return kind, int(levels) if levels else None
 

@@ -10,7 +10,7 @@ from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.errors import DriverError
 from cuplug.allocators.statistics import SMALL_BLOCK, Counter, Counters, Ledger, Statistics
 from cuplug.allocators.upstreams.null import NullUpstream
-from cuplug.allocators.waiting import Waiting, fence_or_error
+from cuplug.allocators.waiting import Waiting, fence_or_later
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -162,7 +162,7 @@ def test_one_question_tells_that_none_of_a_streams_fences_has_passed(manual) -> 
 
 def test_a_fence_that_the_driver_refuses_surfaces_where_somebody_waits_and_loses_nothing(manual) -> None:
     manual.gone.add(9)
-    fence = fence_or_error(manual, 9)
+    fence = fence_or_later(manual, 9)
     assert not fence.done()
     passed: list[Block] = []
     waiting = Waiting(passed.append)
@@ -172,6 +172,9 @@ def test_a_fence_that_the_driver_refuses_surfaces_where_somebody_waits_and_loses
             waiting.wait()
         assert waiting.queues
     assert passed == []
+    manual.gone.discard(9)
+    waiting.wait()
+    assert len(passed) == 1
 
 
 def test_free_stays_silent_when_a_recorded_stream_is_gone(manual) -> None:

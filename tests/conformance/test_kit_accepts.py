@@ -41,6 +41,16 @@ def test_the_kit_accepts_a_correct_allocator_under_random_operations(driver_sele
     check_random_operations(ExampleAllocator, make, profile=few_programs)
 
 
+class RoundsToPowersOfTwo(ExampleAllocator):
+    def _rounded(self, nbytes):
+        return 1 << max(9, (nbytes - 1).bit_length())
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_the_kit_accepts_an_allocator_that_rounds_to_powers_of_two(check, drivers):
+    check(RoundsToPowersOfTwo, drivers["lazy"])
+
+
 class Opaque:
     """A driver that is not the simulator, as far as the kit can tell: one whose queues it cannot look into."""
 

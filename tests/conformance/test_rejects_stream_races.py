@@ -54,6 +54,17 @@ class StrandsBlocks(ExampleAllocator):
         pass
 
 
+class WaitsForFewSizesOnly(ExampleAllocator):
+    """Does not wait for a forgotten stream for which three sizes or more are cached."""
+
+    def _forget_stream(self, stream):
+        keys = [key for key in self._cached if key[0] == stream and self._cached[key]]
+        if len(keys) < 3:
+            self.upstream.fence(stream).wait()
+        for key in keys:
+            self._cached.setdefault((-1, key[1]), []).extend(self._cached.pop(key))
+
+
 class Packs(ExampleAllocator):
     """Cuts each piece from upstream into four, and keeps those of a forgotten stream until it is done. Right."""
 
@@ -156,6 +167,7 @@ FAULTS = [
     (WaitsForTheWrongStream, check_recorded_streams_are_waited_for, Rule.RECORD_STREAM),
     (ReleasesUnderQueuedWork, check_streams_are_not_mixed, Rule.RELEASE),
     (StrandsBlocks, check_forgotten_streams, Rule.STREAM_ORDER),
+    (WaitsForFewSizesOnly, check_forgotten_streams, Rule.STREAM_ORDER),
     (HandsOutPiecesBesideOrphans, check_pieces_beside_orphans_are_safe, Rule.STREAM_ORDER),
 ]
 

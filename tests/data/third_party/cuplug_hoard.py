@@ -49,7 +49,8 @@ class HoardAllocator(Allocator):
             if addresses and stream is not None:
                 self.upstream.fence(stream).wait()
             while addresses:
-                self._release(addresses.pop(), nbytes, small=_is_small(nbytes), stream=stream or 0)
+                self._release(addresses[-1], nbytes, small=_is_small(nbytes), stream=stream or 0)
+                addresses.pop()
                 released += nbytes
         return released
 

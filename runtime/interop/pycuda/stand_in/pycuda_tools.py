@@ -69,7 +69,8 @@ def chosen_device() -> int | None:
         return int(text)
     except ValueError:
         raise LogicError(
-            f"CUDA_DEVICE, or the file .cuda-device in the home directory, is {text.strip()!r}; it must be a device's number"
+            f"CUDA_DEVICE, or the file .cuda-device in the home directory, is {text.strip()!r}; it must be "
+            "a device's number"
         ) from None
 
 
