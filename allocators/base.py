@@ -772,7 +772,7 @@ class Allocator(ABC):
         for block in self._in_use.values():
             for _, late in block.fences:
                 if isinstance(late, LateFence) and late.stream == stream:
-                    late.settle()
+                    late.made()
         for block in self._in_use.values():
             uses = stream in block.streams
             if block.stream != stream and not uses:

@@ -72,7 +72,7 @@ class DirectAllocator(Allocator):
     def _forget_stream(self, stream: int) -> None:  # base.py has marked its blocks
         for held in self._leaving:
             if isinstance(held.kept, LateFence) and held.kept.stream == stream:
-                held.kept.settle()
+                held.kept.made()
         self._finished.update(block.address for block in self._in_use.values() if block.orphan)
 
     def _recover(self) -> None:

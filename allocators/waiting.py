@@ -93,7 +93,7 @@ class LateFence:
 
     Args:
         upstream: makes it.
-        stream: whose work it stands behind. Before that one is destroyed, ``settle`` has to be called.
+        stream: whose work it stands behind. Before that one is destroyed, ``made`` has to be called.
     """
 
     def __init__(self, upstream: Upstream, stream: int) -> None:
@@ -101,7 +101,7 @@ class LateFence:
         self.stream = stream
         self._fence: Fence | None = None
 
-    def settle(self) -> Fence:
+    def made(self) -> Fence:
         """The fence that it stands for.
 
         Raises:
@@ -113,7 +113,7 @@ class LateFence:
     def done(self) -> bool:
         """Whether the work has passed. False as long as the driver makes no fence."""
         try:
-            fence = self.settle()
+            fence = self.made()
         except DriverError:
             return False
         return fence.done()
@@ -124,4 +124,4 @@ class LateFence:
         Raises:
             DriverError: the device is in a sticky error state, or the driver makes no fence.
         """
-        self.settle().wait()
+        self.made().wait()

@@ -39,9 +39,47 @@ PyObject *refuse() {
   return nullptr;
 }
 
+/* What `work` returns; null with MemoryError where the host has no more memory. */
+template <class Work>
+PyObject *guarded(Work work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc &) {
+    return PyErr_NoMemory();
+  }
+}
+
+/* Runs `work` without the interpreter's lock, and hands it what tells whether to go on: until the time is over or a signal
+ * raised something. -1 with an exception set. */
+template <class Work>
+int run_for(double seconds, Work work) {
+  using Clock = std::chrono::steady_clock;
+  bool raised = false;
+  PyThreadState *state = PyEval_SaveThread();
+  const auto begin = Clock::now();
+  auto next_look = begin + BETWEEN_SIGNALS;
+  const GoesOn goes_on = [&] {
+    const auto now = Clock::now();
+    if (now >= next_look) {
+      next_look = now + BETWEEN_SIGNALS;
+      take_lock(state);
+      raised = PyErr_CheckSignals() < 0;
+      state = PyEval_SaveThread();
+    }
+    return !raised && std::chrono::duration<double>(now - begin).count() < seconds;
+  };
+  try {
+    work(goes_on);
+  } catch (...) {
+    take_lock(state);
+    throw;
+  }
+  take_lock(state);
+  return raised ? -1 : 0;
+}
+
 /* search_packing(lower, upper, size, capacity, seconds, offsets) */
 PyObject *search(PyObject *, PyObject *arguments) {
-  using Clock = std::chrono::steady_clock;
   Columns columns;
   long long capacity;
   double seconds;
@@ -50,49 +88,28 @@ PyObject *search(PyObject *, PyObject *arguments) {
     return nullptr;
   }
   if (!columns.fit()) return refuse();
-  Search answer = Search::GAVE_UP;
-  bool raised = false;
-  try {
+  return guarded([&]() -> PyObject * {
+    Search answer = Search::GAVE_UP;
     const std::vector<Buffer> buffers = columns.buffers();
     std::vector<int64_t> offsets;
-    PyThreadState *state = PyEval_SaveThread();
-    const auto end = Clock::now() + std::chrono::duration<double>(seconds);
-    auto next_look = Clock::now() + BETWEEN_SIGNALS;
-    const GoesOn goes_on = [&] {
-      const auto now = Clock::now();
-      if (now >= next_look) {
-        next_look = now + BETWEEN_SIGNALS;
-        take_lock(state);
-        raised = PyErr_CheckSignals() < 0;
-        state = PyEval_SaveThread();
-      }
-      return !raised && now < end;
-    };
-    try {
-      answer = search_packing(buffers, capacity, goes_on, &offsets);
-    } catch (...) {
-      take_lock(state);
-      throw;
-    }
-    take_lock(state);
+    const auto work = [&](const GoesOn &goes_on) { answer = search_packing(buffers, capacity, goes_on, &offsets); };
+    if (run_for(seconds, work) < 0) return nullptr;
     if (answer == Search::FOUND) columns.answer(offsets);
-  } catch (const std::bad_alloc &) {
-    return PyErr_NoMemory();
-  }
-  if (raised) return nullptr;
-  if (answer == Search::GAVE_UP) Py_RETURN_NONE;
-  return PyBool_FromLong(answer == Search::FOUND);
+    if (answer == Search::GAVE_UP) Py_RETURN_NONE;
+    return PyBool_FromLong(answer == Search::FOUND);
+  });
 }
 
-/* place_in_order(lower, upper, size, order, offsets) */
+/* place_in_order(lower, upper, size, order, seconds, offsets) */
 PyObject *place(PyObject *, PyObject *arguments) {
   Columns columns;
-  if (!PyArg_ParseTuple(arguments, "y*y*y*y*w*:place_in_order", &columns.lower, &columns.upper, &columns.size,
-                        &columns.order, &columns.offsets)) {
+  double seconds;
+  if (!PyArg_ParseTuple(arguments, "y*y*y*y*dw*:place_in_order", &columns.lower, &columns.upper, &columns.size,
+                        &columns.order, &seconds, &columns.offsets)) {
     return nullptr;
   }
   if (!columns.fit()) return refuse();
-  try {
+  return guarded([&]() -> PyObject * {
     const int64_t *first = static_cast<const int64_t *>(columns.order.buf);
     const std::vector<int64_t> order(first, first + static_cast<size_t>(columns.order.len) / sizeof(int64_t));
     for (int64_t number : order) {
@@ -101,19 +118,37 @@ PyObject *place(PyObject *, PyObject *arguments) {
     const std::vector<Buffer> buffers = columns.buffers();
     std::vector<int64_t> offsets = columns.given();
     int64_t highest = 0;
-    PyThreadState *state = PyEval_SaveThread();
-    try {
-      highest = place_in_order(buffers, order, &offsets);
-    } catch (...) {
-      take_lock(state);
-      throw;
-    }
-    take_lock(state);
+    const auto work = [&](const GoesOn &goes_on) { highest = place_in_order(buffers, order, &offsets, goes_on); };
+    if (run_for(seconds, work) < 0) return nullptr;
+    if (highest < 0) Py_RETURN_NONE;
     columns.answer(offsets);
     return PyLong_FromLongLong(highest);
-  } catch (const std::bad_alloc &) {
-    return PyErr_NoMemory();
+  });
+}
+
+/* load_peak(lower, upper, size) */
+PyObject *measure(PyObject *, PyObject *arguments) {
+  Columns columns;
+  if (!PyArg_ParseTuple(arguments, "y*y*y*:load_peak", &columns.lower, &columns.upper, &columns.size)) return nullptr;
+  if (columns.upper.len != columns.lower.len || columns.size.len != columns.lower.len) return refuse();
+  return guarded([&]() -> PyObject * { return PyLong_FromLongLong(load_peak(columns.buffers())); });
+}
+
+/* place_in_time(lower, upper, size, offsets) */
+PyObject *place_by_begin(PyObject *, PyObject *arguments) {
+  Columns columns;
+  if (!PyArg_ParseTuple(arguments, "y*y*y*w*:place_in_time", &columns.lower, &columns.upper, &columns.size,
+                        &columns.offsets)) {
+    return nullptr;
   }
+  if (!columns.fit()) return refuse();
+  return guarded([&]() -> PyObject * {
+    const std::vector<Buffer> buffers = columns.buffers();
+    std::vector<int64_t> offsets(buffers.size());
+    const int64_t highest = place_in_time(buffers, &offsets);
+    columns.answer(offsets);
+    return PyLong_FromLongLong(highest);
+  });
 }
 
 }  // namespace
@@ -123,8 +158,13 @@ PyMethodDef packing_functions[] = {
      "search_packing(lower, upper, size, capacity, seconds, offsets)\n--\n\nPlaces buffers within `capacity` and fills "
      "`offsets`: True; False if that cannot be; None if it was not found in `seconds`. The arrays are of 64-bit integers."},
     {"place_in_order", place, METH_VARARGS,
-     "place_in_order(lower, upper, size, order, offsets)\n--\n\nPlaces the buffers whose offset is negative, in order, each "
-     "as low as it can be. Returns the end of the highest."},
+     "place_in_order(lower, upper, size, order, seconds, offsets)\n--\n\nPlaces the buffers whose offset is negative, in "
+     "order, each as low as it can be. Returns the end of the highest, or None after `seconds`."},
+    {"load_peak", measure, METH_VARARGS,
+     "load_peak(lower, upper, size)\n--\n\nThe most bytes that live at once."},
+    {"place_in_time", place_by_begin, METH_VARARGS,
+     "place_in_time(lower, upper, size, offsets)\n--\n\nPlaces the buffers in the order of their begins, each in the "
+     "smallest gap that it fits into. Returns the end of the highest."},
     {nullptr, nullptr, 0, nullptr},
 };
 

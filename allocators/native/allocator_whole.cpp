@@ -42,7 +42,7 @@ void Allocator::fence_blocks_of(uint64_t stream, const std::vector<Block *> &blo
   FenceRef fence;
   for (const Block *block : blocks)
     if (block->waiting)
-      for (const Wait &wait : block->uses->fences) wait.fence.settle(stream);
+      for (const Wait &wait : block->uses->fences) wait.fence.make_before_end_of(stream);
   for (Block *block : blocks) {
     std::vector<uint64_t> *streams = block->uses == nullptr ? nullptr : &block->uses->streams;
     auto own =

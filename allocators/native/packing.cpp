@@ -16,7 +16,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <numeric>
+#include <set>
 
 namespace cuplug {
 
@@ -27,6 +29,7 @@ constexpr int64_t FIRST_NODES = 3000; /* that a start may take; twice as many in
 constexpr size_t REMEMBERED = size_t{1} << 20, REMEMBERED_OF_FEW = size_t{1} << 12;
 constexpr size_t FEW = 64;
 constexpr int64_t NODES_PER_QUESTION = 256;
+constexpr size_t BETWEEN_QUESTIONS = 1 << 14; /* buffers that a placed one was compared with */
 
 uint64_t mixed(uint64_t value) {
   value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9U;
@@ -309,7 +312,7 @@ Search search_packing(const std::vector<Buffer> &given, int64_t capacity, const 
 }
 
 int64_t place_in_order(const std::vector<Buffer> &buffers, const std::vector<int64_t> &order,
-                       std::vector<int64_t> *offsets) {
+                       std::vector<int64_t> *offsets, const GoesOn &goes_on) {
   struct Placed {
     int64_t offset, end;
   };
@@ -348,7 +351,12 @@ int64_t place_in_order(const std::vector<Buffer> &buffers, const std::vector<int
     if ((*offsets)[i] >= 0 && buffers[i].lower < buffers[i].upper) note(i);
   }
   std::vector<Placed> met;
+  size_t looked_at = 0;
   for (int64_t next : order) {
+    if (goes_on && (looked_at += 1 + met.size()) >= BETWEEN_QUESTIONS) {
+      looked_at = 0;
+      if (!goes_on()) return -1;
+    }
     const size_t number = static_cast<size_t>(next);
     const Buffer &buffer = buffers[number];
     if ((*offsets)[number] >= 0) continue;
@@ -371,6 +379,81 @@ int64_t place_in_order(const std::vector<Buffer> &buffers, const std::vector<int
     }
     (*offsets)[number] = at;
     note(number);
+  }
+  return highest;
+}
+
+int64_t load_peak(const std::vector<Buffer> &buffers) {
+  std::vector<std::pair<int64_t, int64_t>> changes;
+  changes.reserve(2 * buffers.size());
+  for (const Buffer &buffer : buffers) {
+    if (buffer.lower >= buffer.upper) continue;
+    changes.emplace_back(buffer.lower, buffer.size);
+    changes.emplace_back(buffer.upper, -buffer.size);
+  }
+  std::sort(changes.begin(), changes.end());
+  int64_t load = 0, peak = 0;
+  for (const auto &[time, change] : changes) peak = std::max(peak, load += change);
+  return peak;
+}
+
+int64_t place_in_time(const std::vector<Buffer> &buffers, std::vector<int64_t> *offsets) {
+  std::vector<size_t> begins, ends;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    (*offsets)[i] = 0;
+    if (buffers[i].lower < buffers[i].upper && buffers[i].size > 0) begins.push_back(i);
+  }
+  ends = begins;
+  std::stable_sort(begins.begin(), begins.end(), [&](size_t one, size_t other) {
+    return std::make_pair(buffers[one].lower, -buffers[one].size) < std::make_pair(buffers[other].lower, -buffers[other].size);
+  });
+  std::stable_sort(ends.begin(), ends.end(), [&](size_t one, size_t other) { return buffers[one].upper < buffers[other].upper; });
+  std::map<int64_t, int64_t> gaps; /* the size of each, by its offset */
+  std::set<std::pair<int64_t, int64_t>> by_size;
+  int64_t top = 0, highest = 0;
+  const auto remove = [&](std::map<int64_t, int64_t>::iterator gap) {
+    by_size.erase({gap->second, gap->first});
+    return gaps.erase(gap);
+  };
+  const auto give = [&](int64_t at, int64_t size) {
+    auto next = gaps.lower_bound(at);
+    if (next != gaps.end() && next->first == at + size) {
+      size += next->second;
+      next = remove(next);
+    }
+    if (next != gaps.begin()) {
+      const auto before = std::prev(next);
+      if (before->first + before->second == at) {
+        at = before->first;
+        size += before->second;
+        remove(before);
+      }
+    }
+    if (at + size == top) {
+      top = at;
+    } else {
+      gaps.emplace(at, size);
+      by_size.emplace(size, at);
+    }
+  };
+  size_t ended = 0;
+  for (size_t number : begins) {
+    const Buffer &buffer = buffers[number];
+    for (; buffers[ends[ended]].upper <= buffer.lower; ++ended) give((*offsets)[ends[ended]], buffers[ends[ended]].size);
+    const auto fits = by_size.lower_bound({buffer.size, 0});
+    if (fits == by_size.end()) {
+      (*offsets)[number] = top;
+      top += buffer.size;
+      highest = std::max(highest, top);
+      continue;
+    }
+    const auto [size, at] = *fits;
+    remove(gaps.find(at));
+    (*offsets)[number] = at;
+    if (size > buffer.size) {
+      gaps.emplace(at + buffer.size, size - buffer.size);
+      by_size.emplace(size - buffer.size, at + buffer.size);
+    }
   }
   return highest;
 }

@@ -123,19 +123,6 @@ bool is_steady(const std::vector<Asked> &requests, size_t first, size_t length, 
   return uint64_t(high - low) <= most;
 }
 
-int64_t load_peak(const std::vector<Buffer> &buffers) {
-  std::vector<std::pair<int64_t, int64_t>> changes;
-  for (const Buffer &buffer : buffers) {
-    if (buffer.lower >= buffer.upper) continue;
-    changes.push_back({buffer.lower, buffer.size});
-    changes.push_back({buffer.upper, -buffer.size});
-  }
-  std::sort(changes.begin(), changes.end());
-  int64_t load = 0, most = 0;
-  for (const auto &change : changes) most = std::max(most, load += change.second);
-  return most;
-}
-
 /* packing.py: ORDERS. */
 bool comes_before(const Buffer &a, const Buffer &b, int order) {
   const int64_t life_a = a.upper - a.lower, life_b = b.upper - b.lower;

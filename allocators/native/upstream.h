@@ -51,7 +51,7 @@ class FenceRef {
   bool done() const; /* throws Failed */
   void wait() const; /* throws Failed */
   /* Make it if it was refused and is of `stream`, which goes: its handle may soon be another stream's. Throws Failed. */
-  void settle(uint64_t stream) const {
+  void make_before_end_of(uint64_t stream) const {
     if (fence_ != nullptr && fence_->refused && fence_->stream == stream && !is_made()) throw Failed();
   }
 

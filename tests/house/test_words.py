@@ -18,7 +18,7 @@ FORMS = {
     "replay": ("replay", "replays"),
 }
 """The words that names are looked at for, in the forms that mean the thing."""
-AS_VERBS = re.compile(r"in_place|place_(buffers?|in_order|in_new_range)$|put_in_place|settle_(doubt|up)")
+AS_VERBS = re.compile(r"in_place|place_(buffers?|in_order|in_time|in_new_range)$|put_in_place|settle_(doubt|up)")
 """What is said in passing: written in place; to place blocks, which packing does; to settle an account."""
 UNMENDED = {
     "plugins/tracing/reader.py",

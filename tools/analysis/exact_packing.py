@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from array import array
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ...allocators.native import is_available, why_not
 from ...allocators.packing import Buffer, Packing, columns_of, load_peak, pack
@@ -32,6 +33,8 @@ def pack_within(buffers: Sequence[Buffer], capacity: int, *, seconds: float = 60
     found = pack(buffers, seconds=seconds if why else min(0.2, seconds / 10), enough=capacity)
     if found.height <= capacity:
         return found
+    if found.interrupted:
+        raise TimeoutError(f"interrupted: the heuristic needs {found.height} bytes so far, and {capacity} were given")
     if why:
         raise TimeoutError(f"the heuristic needs {found.height} bytes, and {capacity} were given; {why}")
     answer = _search(buffers, capacity, seconds)
@@ -44,14 +47,20 @@ def pack_within(buffers: Sequence[Buffer], capacity: int, *, seconds: float = 60
 
 
 def pack_tightly(buffers: Sequence[Buffer], *, seconds: float = 60.0) -> Packing:
-    """Pack into as few bytes as are found in ``seconds``: by the heuristic, then by search between it and the bound."""
+    """Pack into as few bytes as are found in ``seconds``: by the heuristic, then by search between it and the bound.
+
+    Ctrl-C ends it with the best so far, marked as interrupted.
+    """
     until = time.monotonic() + seconds
     searches = _why_no_search(buffers) is None
     best = pack(buffers, seconds=seconds / 10 if searches else seconds)
     least = best.bound  # nothing below is possible
-    while searches and least < best.height and time.monotonic() < until:
+    while searches and not best.interrupted and least < best.height and time.monotonic() < until:
         wanted = least if least == best.bound else (least + best.height) // 2
-        found = _search(buffers, wanted, (until - time.monotonic()) / 2)
+        try:
+            found = _search(buffers, wanted, (until - time.monotonic()) / 2)
+        except KeyboardInterrupt:
+            return replace(best, interrupted=True)
         if found is not None and found.offsets:
             best = found
         elif found is not None or wanted > best.bound:

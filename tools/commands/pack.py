@@ -20,12 +20,18 @@ def pack(
     capacity: Annotated[
         str | None, typer.Option("--capacity", "-c", help="Bytes to stay within; by default as few as are found.")
     ] = None,
-    seconds: Annotated[float, typer.Option("--seconds", "-s", help="How long to search at most.", min=0.0)] = 60.0,
+    seconds: Annotated[
+        float,
+        typer.Option(
+            "--seconds", "-s", help="How long to search at most; Ctrl-C ends it with the best so far.", min=0.0
+        ),
+    ] = 60.0,
 ) -> None:
     """Give buffers with known lifetimes their places in as little memory as may be, for any compiler.
 
     Reads and writes MiniMalloc's CSV: a buffer lives from lower until upper, exclusive. The exit status is 1 if they do
-    not go into the capacity, or if no packing was found in time.
+    not go into the capacity, or if no packing was found in time. Reading and writing the files comes beside the
+    seconds.
     """
     names, buffers = read_buffers(file)
     limit = None if capacity is None else _bytes(capacity)
@@ -42,6 +48,8 @@ def pack(
         raise typer.Exit(1)
     with whole_output(output) as answer:
         write_packing(answer, names, buffers, found.offsets)
+    if found.interrupted:
+        say("interrupted: this is the best until then")
     say(
         f"{output} written: {len(buffers)} buffers in {found.height} bytes; "
         f"as many as {found.bound} live at once, which is the least that any packing needs"

@@ -58,7 +58,11 @@ _caches: list[dict[Any, Any]] = []
 
 
 def chosen_device() -> int | None:
-    """The device that ``CUDA_DEVICE`` names, else the file ``.cuda-device`` in the home directory, else None."""
+    """The device that ``CUDA_DEVICE`` names, else the file ``.cuda-device`` in the home directory, else None.
+
+    Raises:
+        LogicError: what it says is no number.
+    """
     text = os.environ.get("CUDA_DEVICE")
     if text is None:
         file = Path.home() / ".cuda-device"
