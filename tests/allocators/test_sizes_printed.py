@@ -1,9 +1,13 @@
-"""Sizes as PyTorch prints them are taken."""
+"""Sizes as people write them, what a shortage says of them, and limits as parts of the memory."""
 
 from __future__ import annotations
 
 import pytest
+from cuplug.allocators.caching import CachingAllocator
+from cuplug.allocators.core_choice import is_available
+from cuplug.allocators.out_of_memory import shortage_message
 from cuplug.allocators.sizes import parse_size
+from cuplug.allocators.upstreams.null import NullUpstream
 
 
 @pytest.mark.parametrize("text", ["23.69GiB", "23.69 GiB"])
@@ -14,3 +18,38 @@ def test_a_size_with_two_decimals_is_the_nearest_whole_number_of_bytes(text: str
 def test_a_fraction_of_a_byte_is_no_size() -> None:
     with pytest.raises(ValueError, match="whole number of bytes"):
         parse_size("1.5")
+
+
+@pytest.mark.parametrize(
+    ("text", "nbytes"),
+    [("64KB", 64_000), ("64K", 65_536), ("64KiB", 65_536), ("3mb", 3_000_000), ("2GB", 2 * 10**9), ("1t", 1 << 40)],
+)
+def test_decimal_and_binary_units_are_told_apart(text: str, nbytes: int) -> None:
+    assert parse_size(text) == nbytes
+
+
+def test_the_message_of_a_shortage_has_every_figure_in_its_place() -> None:
+    message = shortage_message(1024, 7, 2048, 3072, 4096, 5120, 6144, 7168, 8192, 512)
+    assert message == (
+        "CUDA out of memory. Tried to allocate 1.00 KiB (1024 bytes) on stream 0x7. "
+        "The device has 3.00 KiB (3072 bytes), of which 2.00 KiB (2048 bytes) are free. "
+        "The allocator's limit is 4.00 KiB (4096 bytes). The program holds 5.00 KiB (5120 bytes) "
+        "(6.00 KiB (6144 bytes) requested) and the allocator has reserved 7.00 KiB (7168 bytes); "
+        "its largest free block has 8.00 KiB (8192 bytes), and 512 bytes are lost to fragmentation. "
+        "Free something, use a smaller batch, or choose a larger device."
+    )
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_a_fraction_of_the_memory_is_one_of_the_whole_device(native: bool) -> None:
+    if native and not is_available():
+        pytest.skip("it is the native core's")
+    upstream = NullUpstream(64 << 20, page_granularity=2 << 20)
+    upstream.reserve(32 << 20)  # somebody else's
+    if native:
+        from cuplug.allocators.native.strategies import NativeCaching as Strategy
+    else:
+        Strategy = CachingAllocator
+    allocator = Strategy(upstream, memory_fraction=0.25)
+    assert allocator.memory_limit == 16 << 20
+    allocator.free(allocator.allocate(16 << 20, stream=0))
