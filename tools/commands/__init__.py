@@ -41,8 +41,6 @@ app = typer.Typer(
     "interrupted; 141 the reader of the output has gone.",
 )
 
-app.command()(view)
-
 
 def _print_version(wanted: bool) -> None:
     if wanted:
@@ -81,6 +79,7 @@ _GROUPS: dict[str, dict[Callable[..., None], str]] = {
     "Understand": {
         summary: "Peaks, sizes, lifetimes, call sites, what was never freed.",
         report: "One page: memory over time, what holds it, and more.",
+        view: "A page that takes files: drop a snapshot on it.",
         dump: "Write events out, one a line or row.",
     },
     "Compare": {

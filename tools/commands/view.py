@@ -16,9 +16,9 @@ from ..viewer import Viewer
 def view(
     files: Annotated[
         list[str] | None,
-        typer.Argument(help="Histories to begin with; others are dropped on the page.", metavar="[FILE]..."),
+        typer.Argument(help="Histories to begin with; others are dropped on the page.", metavar="FILE"),
     ] = None,
-    port: Annotated[int, typer.Option(help="Where to listen on loopback; 0 for any port.", min=0)] = 0,
+    port: Annotated[int, typer.Option(help="Where to listen on loopback; 0 for any port.", min=0, metavar="PORT")] = 0,
 ) -> None:
     """A page on this machine that takes files: drop a snapshot on it, and another on its report to compare them.
 
