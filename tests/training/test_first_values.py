@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import cuplug
@@ -50,3 +51,8 @@ def test_a_seed_for_cuda_is_ignored_where_there_is_no_device() -> None:
     program = "import cuplug; cuplug.init(driver='sim:devices=0'); cuplug.cuda.manual_seed(1); print('done')"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False)
     assert done.stdout == "done\n", done.stderr
+
+
+def test_the_gain_of_a_leaky_relu_has_torchs_slope_by_default() -> None:
+    assert init.calculate_gain("leaky_relu") == math.sqrt(2 / (1 + 0.01**2))
+    assert init.calculate_gain("leaky_relu", 0.5) == math.sqrt(2 / 1.25)

@@ -9,6 +9,7 @@ import pytest
 from cuplug.allocators.errors import TraceError
 from cuplug.allocators.events import EventKind
 from cuplug.tools.foreign.load import load
+from cuplug.tools.foreign.rmm_log import _nanoseconds
 
 from ..conftest import Command
 
@@ -89,3 +90,11 @@ def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
 
 def test_other_csv_files_are_refused(refused: Callable[..., str], tmp_path: Path) -> None:
     assert "its first line is not" in refused("summary", written(tmp_path, "Thread,Tide,Moon\n1,2,3\n"))
+
+
+@pytest.mark.parametrize(
+    ("text", "nanoseconds"),
+    [("00:00:01.5", 1_500_000_000), ("00:00:01.005", 1_005_000_000), ("01:02:03.000000007", 3_723_000_000_007)],
+)
+def test_a_fraction_of_a_second_has_as_many_digits_as_it_has(text: str, nanoseconds: int) -> None:
+    assert _nanoseconds(text) == nanoseconds
