@@ -24,11 +24,12 @@ def autoload() -> None:
     from cuplug.allocators.errors import CuplugError
     from cuplug.interop import torch
     from cuplug.plugins.manager import default_manager
+    from cuplug.runtime.interop.torch.host_tags import without_host_tags
 
     if torch.is_installed():
         return
     try:
-        default_manager().check_allocator(allocator)  # before PyTorch is asked anything
+        default_manager().check_allocator(str(without_host_tags(allocator)[0]))  # before PyTorch is asked anything
         torch.install(allocator)
     except CuplugError as error:  # PyTorch says first that it could not load this: one line beneath it is enough
         raise CuplugError(f"CUPLUG_TORCH={allocator}: {error}") from None

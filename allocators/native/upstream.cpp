@@ -56,6 +56,8 @@ FenceRef Upstream::fence_or_refused_by(Make make, uint64_t stream) {
 bool FenceRef::is_made() const {
   if (!fence_->refused) return true;
   const cuplug_upstream &table = fence_->upstream->table_;
+  if (fence_->handle != nullptr) table.fence_drop(table.context, fence_->handle); /* what upstream left there */
+  fence_->handle = nullptr;
   fence_->refused = table.fence(table.context, fence_->stream, &fence_->handle) != CUPLUG_OK;
   return !fence_->refused;
 }

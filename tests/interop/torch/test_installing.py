@@ -106,13 +106,15 @@ def test_without_the_variable_nothing_of_cuplug_is_imported() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_variable_names_the_allocator_that_is_installed() -> None:
+@pytest.mark.parametrize("said", ["caching:preset=torch", "expandable:host=4GiB,host_tags=optimizer"])
+def test_the_variable_names_the_allocator_that_is_installed(said: str) -> None:
     code = """
     import cuplug.interop.torch, cuplug_torch
     cuplug.interop.torch.install = lambda allocator: print("installed", allocator)
     cuplug_torch.autoload()
     """
-    assert run(code, CUPLUG_TORCH="caching:preset=torch").stdout == "installed caching:preset=torch\n"
+    done = run(code, CUPLUG_TORCH=said)
+    assert done.stdout == f"installed {said}\n", done.stderr
 
 
 def test_pytorch_finds_the_entry_point() -> None:

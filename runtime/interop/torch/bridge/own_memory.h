@@ -71,6 +71,8 @@ class OwnMemory {
   static int guarded(void *context, Call call) {
     try {
       c10::cuda::CUDAGuard guard(source_of(context).device);
+      /* While any stream captures, a giver's cudaMalloc and our own marks would end the capture otherwise. */
+      c10::cuda::CUDAStreamCaptureModeGuard relaxed(cudaStreamCaptureModeRelaxed);
       return call();
     } catch (const c10::OutOfMemoryError &) {
       return CUPLUG_OUT_OF_MEMORY;
@@ -112,7 +114,6 @@ class OwnMemory {
   static void record(Mark &mark) {
     mark.deferred = captures_on(mark.stream);
     if (mark.deferred) return;
-    c10::cuda::CUDAStreamCaptureModeGuard relaxed(cudaStreamCaptureModeRelaxed);
     C10_CUDA_CHECK(cudaEventCreateWithFlags(&mark.event, cudaEventDisableTiming));
     C10_CUDA_CHECK(cudaEventRecord(mark.event, mark.stream));
   }
@@ -134,7 +135,6 @@ class OwnMemory {
         record(mark);
         return CUPLUG_OK;
       }
-      c10::cuda::CUDAStreamCaptureModeGuard relaxed(cudaStreamCaptureModeRelaxed);
       cudaError_t found = cudaEventQuery(mark.event);
       if (found == cudaErrorNotReady) {
         (void)cudaGetLastError();
@@ -150,7 +150,6 @@ class OwnMemory {
     return guarded(context, [&] {
       if (mark.deferred) record(mark);
       if (mark.event == nullptr) return CUPLUG_FAILED; /* it captures on, or could not be marked */
-      c10::cuda::CUDAStreamCaptureModeGuard relaxed(cudaStreamCaptureModeRelaxed);
       C10_CUDA_CHECK(cudaEventSynchronize(mark.event));
       return CUPLUG_OK;
     });
