@@ -126,6 +126,18 @@ def expandable() -> str:
     return card.svg()
 
 
+def host_pages() -> str:
+    card = Card(700, 150, "host pages: where the device has no room, the host's memory stands under its addresses")
+    card.text(12, 22, "addresses of the device: what kernels are given")
+    _row(card, 12, 30, [(160, "weights", "used"), (160, "gradients", "used"), (260, "states of the optimiser", "plan")])
+    card.text(12, 92, "pages")
+    _row(card, 12, 100, [(320, "the device's memory", "idle"), (260, "the host's, over the bus", "other")])
+    card.arrow(92, 99, 92, 62)
+    card.arrow(252, 99, 252, 62)
+    card.arrow(462, 99, 462, 62)
+    return card.svg()
+
+
 def planned() -> str:
     return _rows(
         "planned: every block of an iteration has its place",
@@ -306,7 +318,8 @@ def installing() -> str:
 DRAWINGS: dict[str, Callable[[], str]] = {
     draw.__name__.replace("_", "-"): draw
     for draw in (
-        fragmentation, three_answers, layers, which, caching, expandable, planned, streams, schedules, sleep, several,
+        fragmentation, three_answers, layers, which, caching, expandable, host_pages, planned, streams, schedules,
+        sleep, several,
         tensors, races, texture, module_memory, libraries, bridge, pycuda, kernels, watching, kit, resting, installing,
     )
 }  # fmt: skip

@@ -10,10 +10,10 @@ namespace {
 
 uint64_t up(uint64_t nbytes, uint64_t unit) { return (nbytes + unit - 1) / unit * unit; }
 
-bool is(const Block *span, Kind kind) { return span != nullptr && span->kind == kind; }
+bool is_of(const Block *span, Kind kind) { return span != nullptr && span->kind == kind; }
 
 /* The size of a free part, and of the hole behind it. */
-uint64_t reach(const Block *span) { return span->nbytes + (is(span->after, HOLE) ? span->after->nbytes : 0); }
+uint64_t reach(const Block *span) { return span->nbytes + (is_of(span->after, HOLE) ? span->after->nbytes : 0); }
 
 }  // namespace
 
@@ -40,7 +40,7 @@ Block *find_as_torch(const Space &space, uint64_t nbytes) {
 
 bool lowest_opening(const Space &space, uint64_t nbytes, uint64_t page, Opening *found) {
   for (const Block *hole : space.holes_in_order()) {
-    const Block *span = is(hole->before, FREE) ? hole->before : hole;
+    const Block *span = is_of(hole->before, FREE) ? hole->before : hole;
     const uint64_t address = span->address;
     uint64_t there = 0;
     found->holes.clear();

@@ -89,7 +89,7 @@ def test_pages_come_from_elsewhere_to_where_most_can_come_back(seed: int) -> Non
     chance = random.Random(seed)
     elsewhere = 0
     for allocator in moments(seed):
-        returning, nbytes = allocator._returning(), chance.randrange(3, 60) * STEP
+        returning, nbytes = allocator._returning(host=False), chance.randrange(3, 60) * STEP
         for space in large_spaces(allocator):
             least, best = best_opening(space, nbytes), best_opening(space, nbytes, returning)
             assert least is not None

@@ -379,7 +379,7 @@ def test_an_entry_without_the_facts_that_are_needed_is_made_again(tmp_path: Path
 
 def test_a_bound_that_is_no_size_is_an_error_that_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUPLUG_CACHE_SIZE", "abc")
-    with pytest.raises(CuplugError, match="CUPLUG_CACHE_SIZE: 'abc' is not a size"):
+    with pytest.raises(CuplugError, match="CUPLUG_CACHE_SIZE is 'abc'"):
         default_cache()
 
 

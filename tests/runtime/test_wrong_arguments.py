@@ -45,6 +45,7 @@ def _enter(manager: Any) -> None:
 TABLE: dict[str, tuple[Call, list[Any]]] = {
     "alloc(nbytes)": (lambda f, wrong: f.cuda.alloc(wrong), [None, *SIZE]),
     "alloc(stream)": (lambda f, wrong: f.cuda.alloc(10, stream=wrong), HANDLE),
+    "alloc_managed(nbytes)": (lambda f, wrong: f.cuda.alloc_managed(wrong), [None, *SIZE, 0]),
     "alloc_pinned(nbytes)": (lambda f, wrong: f.cuda.alloc_pinned(wrong), [None, *SIZE]),
     "arena(device)": (lambda f, wrong: _enter(f.cuda.arena(wrong)), DEVICE),
     "arena(force)": (lambda f, wrong: f.cuda.arena(force=wrong), FLAG),

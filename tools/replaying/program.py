@@ -141,8 +141,8 @@ def _decode_device(trace: Trace, device: int, last: int) -> Program:
 
 
 def _peak(steps: Column, sizes: Column) -> int:
-    asked = np.where(steps == 0, 0, sizes[np.abs(steps) - 1] * np.sign(steps)) if len(sizes) else steps
-    return int(np.cumsum(asked).max(initial=0))
+    moved = steps[(steps != 0) & (steps >= LIMITS)]  # what empties the cache or sets a limit moves nothing
+    return int(np.cumsum(sizes[np.abs(moved) - 1] * np.sign(moved)).max(initial=0))
 
 
 def _ends(kinds: npt.NDArray[Any], addresses: npt.NDArray[Any], completed_apart: bool) -> tuple[Column, Column, int]:

@@ -163,11 +163,14 @@ def failure_of(program: Program, at: int, why: str) -> str:
     step = int(program.steps[at])
     if step == 0:
         return f"event {program.events[at]}, emptying the cache of device {program.device}: {why}"
+    if step < LIMITS:
+        return f"event {program.events[at]}, changing the limit of device {program.device}: {why}"
     number = abs(step) - 1
     what = "allocating" if step > 0 else "freeing"
     return (
         f"event {program.events[at]}, {what} {program.sizes[number]} bytes of stream "
-        f"{int(program.streams[number]):#x} on device {program.device}: {why} {_how_far(program, at)}"
+        f"{int(program.streams[number]):#x} on device {program.device}: "
+        f"{why.removesuffix('.')}. {_how_far(program, at)}"
     )
 
 

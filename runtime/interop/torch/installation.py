@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from ....allocators.errors import CuplugError
 from ....allocators.native import is_available, why_not
-from ...drivers.cuda.availability import has_pycuda
 from ...drivers.forking import in_forked_child
 from ...machine.process import leave_open
 from ...machine.settings import AllocatorChoice
@@ -102,6 +101,8 @@ def install(allocator: AllocatorChoice | None = None) -> None:
         return
     if idle:
         _warn(idle)
+    from ...drivers.cuda.availability import has_pycuda  # it brings the whole driver
+
     if has_pycuda() or not isinstance(choice, str):
         _put_under(lambda device: _handle(device, choice), strategy=strategy)
         import torch

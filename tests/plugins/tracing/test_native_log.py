@@ -154,11 +154,20 @@ def test_a_killed_process_loses_no_event(tmp_path: Path) -> None:
 
 
 def test_a_forked_child_writes_nothing_into_its_parents_trace(tmp_path: Path) -> None:
-    done = run(
-        tmp_path,
-        "allocator.allocate(1000, stream=0)\nif os.fork() == 0:\n    allocator.allocate(2000, stream=0)\n"
-        "    recorder.close()\n    os._exit(0)\nos.wait()\nallocator.allocate(3000, stream=0)\nrecorder.close()\n",
-    )
+    program = """
+allocator.allocate(1000, stream=0)
+if os.fork() == 0:
+    try:
+        allocator.allocate(2000, stream=0)
+    except Exception as error:
+        assert "forked" in str(error)
+    recorder.close()
+    os._exit(0)
+os.wait()
+allocator.allocate(3000, stream=0)
+recorder.close()
+"""
+    done = run(tmp_path, program)
     assert (done.returncode, done.stderr) == (0, "")
     trace = read_trace(tmp_path / "t.cuplug")
     allocated = trace.events[trace.events["kind"] == EventKind.ALLOCATE]
