@@ -1,7 +1,7 @@
 """``expandable:host=``: what the device has no room for lies on the host, is right there, and is the first to go.
 
 ``CUPLUG_SEEDS=10000`` runs that many random programs, ``CUPLUG_SEEDS=5000:10000`` those from the 5000th on. By default
-they are 200, and 10,000 with ``CUPLUG_THOROUGH``.
+they are 200, and 2,000 with ``CUPLUG_THOROUGH``.
 """
 
 from __future__ import annotations
@@ -280,7 +280,7 @@ def test_pages_of_the_host_have_events_of_their_own_that_add_up(make: Make) -> N
 
 
 def seeds() -> range:
-    usual = "10000" if "CUPLUG_THOROUGH" in os.environ else "200"
+    usual = "2000" if "CUPLUG_THOROUGH" in os.environ else "200"
     first, _, end = os.environ.get("CUPLUG_SEEDS", usual).rpartition(":")
     return range(int(first or 0), int(end))
 
