@@ -46,7 +46,7 @@ __global__ void local_above(float *out, const float *in, int n) {
     out[threadIdx.x] = kept[threadIdx.x % 8] + other[threadIdx.x % 8];
 }
 __global__ void divides(int *out, const int *in, int n) {
-    out[threadIdx.x] = n / (in[0] - in[0]);
+    out[threadIdx.x] = n / (in[0] - in[1]);
 }
 """
 
