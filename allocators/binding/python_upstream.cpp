@@ -120,30 +120,12 @@ int memory_info(void *context, uint64_t *free_bytes, uint64_t *total_bytes) {
 
 /* --- fences. One is an object with done() and wait(), of which the core holds a reference. */
 
-/* In place of a fence whose making was interrupted: made when it is first asked. It then stands behind more work than
- * it need, which is safe; to do without would be not. */
-PyObject *late_fence(Allocator *self, uint64_t stream) {
-  PyObject *module = PyImport_ImportModule("cuplug.allocators.waiting");
-  if (module == nullptr) return nullptr;
-  PyObject *made = PyObject_CallMethod(module, "LateFence", "OK", self->upstream, static_cast<unsigned long long>(stream));
-  Py_DECREF(module);
-  return made;
-}
-
 int fence(void *context, uint64_t stream, void **made) {
   if (is_finalising()) return CUPLUG_FAILED;
   Entered entered;
   Allocator *self = allocator_of(context);
   PyObject *fence = call(self->upstream, "fence", stream);
-  if (fence == nullptr && !PyErr_ExceptionMatches(names.cuplug_error)) {
-    failure(self);
-    fence = call(self->upstream, "fence", stream);
-    if (fence == nullptr && !PyErr_ExceptionMatches(names.cuplug_error)) {
-      PyErr_Clear();
-      fence = late_fence(self, stream);
-    }
-  }
-  if (fence == nullptr) {
+  if (fence == nullptr) { /* a free's is made later by the core, also where an interrupt broke it off */
     failure(self);
     return CUPLUG_FAILED;
   }
