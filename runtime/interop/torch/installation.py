@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from ....allocators.errors import CuplugError
 from ....allocators.native import is_available, why_not
-from ...drivers.forking import in_forked_child
 from ...machine.process import leave_open
 from ...machine.settings import AllocatorChoice
 from ...memory.native_functions import allocator_handle
@@ -228,12 +227,6 @@ def core_handle(device: int, selection: str) -> int:
         _core_allocators[key] = make_core_allocator(selection, device)
     handle: int = _core_allocators[key]._core_handle()
     return handle
-
-
-@in_forked_child
-def _abandon_core_allocators() -> None:
-    for allocator in _core_allocators.values():
-        allocator.abandon("the process was forked after PyTorch had taken CUDA memory, and the child cannot use it")
 
 
 def _warn(text: str) -> None:
