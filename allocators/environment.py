@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from .errors import CuplugError
 
-__all__ = ["read_choice", "read_count", "refuse"]
+__all__ = ["read_choice", "read_count", "wrong_value"]
 
 
-def refuse(name: str, found: str, expected: str) -> CuplugError:
+def wrong_value(name: str, found: str, expected: str) -> CuplugError:
     """The error for a variable whose value cannot be used.
 
     Args:
@@ -33,7 +33,7 @@ def read_choice(name: str, choices: Sequence[str]) -> str | None:
     """
     said = os.environ.get(name, "").strip()
     if said and said not in choices:
-        raise refuse(name, said, " or ".join(choices))
+        raise wrong_value(name, said, " or ".join(choices))
     return said or None
 
 
@@ -47,5 +47,5 @@ def read_count(name: str, most: int) -> int | None:
     if not said:
         return None
     if not said.isascii() or not said.isdecimal() or not 1 <= int(said) <= most:
-        raise refuse(name, said, f"a whole number from 1 to {most}")
+        raise wrong_value(name, said, f"a whole number from 1 to {most}")
     return int(said)

@@ -64,7 +64,7 @@ def pack(
 
     Half a second is taken for the first orders in any case. Where not even one was placed in that time, the buffers are
     placed as ``place_in_time`` does, which takes about a second for a million. Ctrl-C ends the search with the best so
-    far. The result depends on the machine's speed unless the first orders suffice.
+    far, where nothing is fixed. The result depends on the machine's speed unless the first orders suffice.
 
     Args:
         buffers: what to place.
@@ -95,6 +95,8 @@ class _Heuristic:
         try:
             self.try_orders(until, max(enough, self.bound))
         except KeyboardInterrupt:
+            if self.has_fixed:
+                raise
             interrupted = True
         if self.height < 0:
             self.height = _place_in_time(self.buffers, self.columns, self.offsets)

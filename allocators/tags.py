@@ -67,7 +67,7 @@ here = _Thread()
 
 @contextmanager
 def memory_tag(name: str, *, where: Literal["device", "host"] = "device") -> Iterator[None]:
-    """Tag what the calling thread allocates within as ``name``, on every device, for ``sleep``, ``wake`` and ``move``.
+    """Tag what the calling thread allocates within as ``name``, on every device, for ``sleep`` and ``wake``.
 
     Of nested tags the innermost counts. Only allocators that can put memory to sleep look at tags; to others they mean
     nothing. With a tag and without, or with different ones, no two blocks share a page.

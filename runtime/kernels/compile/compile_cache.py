@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from ....allocators.environment import refuse
+from ....allocators.environment import wrong_value
 from ....allocators.sizes import parse_size
 
 __all__ = ["Cache", "Entry", "content_key", "decode", "default_cache", "dependencies_of", "encode", "make_folders"]
@@ -222,7 +222,7 @@ def default_cache() -> Cache:
     try:
         limit = parse_size(size) if size else DEFAULT_LIMIT
     except ValueError as error:
-        raise refuse("CUPLUG_CACHE_SIZE", size or "", f"a size such as 512MiB ({error})") from None
+        raise wrong_value("CUPLUG_CACHE_SIZE", size or "", f"a size such as 512MiB ({error})") from None
     return Cache(Path(directory) / "kernels", limit=limit)
 
 
