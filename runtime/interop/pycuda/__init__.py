@@ -10,7 +10,7 @@ from ....plugins.selection import parse_selection
 from ...machine.default_runtime import default_runtime, init, is_initialized
 from ...machine.settings import AllocatorChoice, Settings
 from ..installations import check_new, note_installed
-from . import shadowing, under_pycuda
+from . import under_pycuda
 from .under_pycuda import DeviceMemoryPool, allocator
 
 __all__ = ["DeviceMemoryPool", "allocator", "check", "install"]
@@ -51,8 +51,10 @@ def install(allocator: AllocatorChoice | None = None) -> None:
     if not _simulated():
         under_pycuda.install(allocator)
         return
+    from .shadowing import shadow  # it brings the stand-in
+
     runtime = init(allocator=allocator)
-    shadowing.shadow()
+    shadow()
     runtime.keep_blocks_apart()
     note_installed("pycuda", runtime)
 
