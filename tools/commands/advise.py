@@ -66,10 +66,8 @@ def advise(
         choice = for_job(found)
         job = job_of_files(traces, jobs=processes, scheduler=scheduler)
         if as_json:
-            best = choice.best
-            recommended = None if best is None or best.allocator == choice.ran_on else best.allocator
             told = {
-                "recommended": recommended,
+                "recommended": choice.recommended.allocator if choice.recommended is not None else None,
                 "ranking": [asdict(one) for one in choice.ranking],
                 "job": job_as_dict(job),
                 "histories": [advice_as_dict(advice) for advice in found],

@@ -13,12 +13,16 @@ from .one_replay import Work, has_native_form, history, run, runs_in_the_core
 from .replayer import ReplayResult
 from .worker_pool import in_parallel
 
-__all__ = ["Advice", "JobAdvice", "JobResult", "advise", "for_job"]
+__all__ = ["Advice", "JobAdvice", "JobResult", "advise", "for_job", "reserves_noticeably_less"]
 
 
 LARGEST_DEVICE = 288 << 30
 """The most bytes of memory that one GPU has (an NVIDIA B300). What would reserve more on a device is not ranked."""
 _SIMILAR = 1.02
+_DEFAULTS = ("caching", "expandable")
+"""What a program gets that chooses nothing, and what the guide names next."""
+_NOTICEABLE = 0.99
+"""To be recommended, a selection reserves at most this part of what the program reserves on what it ran on."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +37,8 @@ class Advice:
     reference: ReplayResult
     """One call of the driver for every block."""
     ranking: list[ReplayResult]
-    """Those that complete come first; of them, those that reserve the least; of equals, those with the least time."""
-    cheaper: ReplayResult | None = None
-    """One that reserves at most 2 % more than the first and spends at most half of its time in the driver."""
+    """Those that complete come first; of them, those that reserve the least; of equals, those with the least time; of
+    those that are equal in both, what the program would get without choosing."""
     note: str = ""
     """What is missing in the trace."""
     problems: dict[str, str] = field(default_factory=dict)
@@ -55,9 +58,49 @@ class Advice:
     """The selection of the allocator that the history was recorded on; empty where it is not known."""
 
     @property
+    def of_pytorch(self) -> bool:
+        """Whether PyTorch's own allocator recorded the history."""
+        return bool(self.base)
+
+    @property
+    def current(self) -> ReplayResult | None:
+        """The replay on what the history ran on; None where that is not known, or was not tried."""
+        return next((one for one in self.ranking if one.allocator == self.ran_on), None)
+
+    @property
+    def recommended(self) -> ReplayResult | None:
+        """The first that completes and that the program can choose; None where there is none, or where it would
+        reserve no less than what the history ran on does (to within 1 %). A program of PyTorch's can choose what has
+        a native form, since it allocates from C++; what PyTorch does itself is its own setting (``pytorchs_own``)."""
+        first = next((one for one in self.ranking if not one.failure and _can_be_chosen(one, self)), None)
+        now = self.current
+        if first is None or now is None or now.failure:
+            return first
+        return first if reserves_noticeably_less(first, now) else None
+
+    @property
+    def cheaper(self) -> ReplayResult | None:
+        """One that reserves at most 2 % more than what is recommended, or than what ran where nothing is, and spends
+        at most half of its time in the driver."""
+        best = self.recommended or self.current
+        if best is None or best.failure:
+            return None
+        near = [
+            one
+            for one in self.ranking
+            if not one.failure
+            and _can_be_chosen(one, self)
+            and one.peak_reserved_bytes <= _SIMILAR * best.peak_reserved_bytes
+            and one.driver_time_us <= best.driver_time_us / 2
+        ]
+        return min(near, key=lambda one: one.driver_time_us, default=None)
+
+    @property
     def under_pytorch(self) -> ReplayResult | None:
-        """The first that completes and that PyTorch can take, which allocates from C++: one with a native form. None
-        where that does what PyTorch's own allocator does, or is the one that ran."""
+        """The first that a program of PyTorch's could choose. None where that does what PyTorch's own allocator does,
+        where it is the one that ran, or where PyTorch recorded the history and nothing is recommended."""
+        if self.of_pytorch:
+            return self.recommended
         able = (one for one in self.ranking if not one.failure and has_native_form(one.allocator))
         first = next(able, None)
         if first is None or first.allocator == self.ran_on or is_pytorchs(first.allocator):
@@ -126,7 +169,16 @@ def _advice(trace: str, tries: list[ReplayResult], memory: int | None, allocator
     *tried, reference = tries
     # Where nothing repeats, a plan serves nothing, and what serves instead is tried by its own name.
     results = [one for one in tried if one.allocator in allocators or not one.follows_in_vain]
-    ranking = sorted(results, key=lambda one: (bool(one.failure), one.peak_reserved_bytes, one.driver_time_us))
+    by_choice = {name: place for place, name in enumerate(dict.fromkeys((past.ran_on, *_DEFAULTS)))}
+    ranking = sorted(
+        results,
+        key=lambda one: (
+            bool(one.failure),
+            one.peak_reserved_bytes,
+            one.driver_time_us,
+            by_choice.get(one.allocator, len(by_choice)),
+        ),
+    )
     most = LARGEST_DEVICE * reference.devices
     problems = {
         one.allocator: f"is left out: it would reserve {short_size(one.peak_reserved_bytes)}, more than any device has."
@@ -134,15 +186,12 @@ def _advice(trace: str, tries: list[ReplayResult], memory: int | None, allocator
         if one.peak_reserved_bytes > most and one.allocator not in allocators
     }
     ranking = [one for one in ranking if one.allocator not in problems]
-    best = ranking[0] if ranking and not ranking[0].failure else None
-    cheaper = _cheaper(best, ranking) if best else None
     return Advice(
         trace,
         memory,
         past.duration,
         reference,
         ranking,
-        cheaper,
         past.note,
         problems,
         past.verdict,
@@ -154,15 +203,13 @@ def _advice(trace: str, tries: list[ReplayResult], memory: int | None, allocator
     )
 
 
-def _cheaper(best: ReplayResult, ranking: list[ReplayResult]) -> ReplayResult | None:
-    near = [
-        one
-        for one in ranking
-        if not one.failure
-        and one.peak_reserved_bytes <= _SIMILAR * best.peak_reserved_bytes
-        and one.driver_time_us <= best.driver_time_us / 2
-    ]
-    return min(near, key=lambda one: one.driver_time_us, default=None)
+def reserves_noticeably_less(one: ReplayResult, other: ReplayResult) -> bool:
+    """Whether one reserves at most 99 % of what the other reserves."""
+    return one.peak_reserved_bytes <= _NOTICEABLE * other.peak_reserved_bytes
+
+
+def _can_be_chosen(result: ReplayResult | JobResult, advice: Advice | JobAdvice) -> bool:
+    return not advice.of_pytorch or (has_native_form(result.allocator) and not is_pytorchs(result.allocator))
 
 
 @dataclass(frozen=True)
@@ -190,11 +237,22 @@ class JobAdvice:
     """Those with which all complete come first; of them, those whose worst process reserves the least."""
     ran_on: str = ""
     """What all processes ran on; empty where it is not known or differs."""
+    of_pytorch: bool = False
+    """Whether PyTorch's own allocator recorded every history."""
 
     @property
     def best(self) -> JobResult | None:
         """The first with which every process completes."""
         return next((one for one in self.ranking if not one.failures), None)
+
+    @property
+    def recommended(self) -> JobResult | None:
+        """As ``Advice.recommended``, for all processes: the one that reserves the most decides."""
+        first = next((one for one in self.ranking if not one.failures and _can_be_chosen(one, self)), None)
+        now = next((one for one in self.ranking if one.allocator == self.ran_on), None)
+        if first is None or now is None or now.failures:
+            return first
+        return first if first.peak_reserved <= _NOTICEABLE * now.peak_reserved else None
 
 
 def for_job(advices: Iterable[Advice]) -> JobAdvice:
@@ -221,4 +279,5 @@ def for_job(advices: Iterable[Advice]) -> JobAdvice:
         )
     ran_on = {advice.ran_on for advice in told}
     ranking = sorted(found, key=lambda one: (one.failures, one.peak_reserved, one.driver_time_us))
-    return JobAdvice(ranking, ran_on.pop() if len(ran_on) == 1 else "")
+    of_pytorch = all(advice.of_pytorch for advice in told)
+    return JobAdvice(ranking, ran_on.pop() if len(ran_on) == 1 else "", of_pytorch)

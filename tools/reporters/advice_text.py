@@ -8,8 +8,8 @@ from shlex import quote
 from rich.console import Console
 from rich.text import Text
 
-from ..analysis.pytorch_settings import as_environment
-from ..replaying.advice import Advice
+from ..analysis.pytorch_settings import AS_IT_IS, as_environment
+from ..replaying.advice import Advice, JobAdvice, reserves_noticeably_less
 from ..replaying.least_memory import Fit
 from ..replaying.replayer import ReplayResult
 from .replay_text import DRIVER_TIME, SHARE, calls_text
@@ -19,12 +19,13 @@ from .units import driver_time, duration, share, size
 __all__ = ["BEYOND_THIS", "advice_as_dict", "print_advice", "print_fits", "stay_with"]
 
 _TIGHT = 0.05
-_WORTH = 0.99
 
 
-def stay_with(allocator: str) -> str:
-    """What to say where the best allocator is the one that the history ran on."""
-    return f"Stay with {allocator}, on which this ran already: none that was tried reserves less."
+def stay_with(choice: Advice | JobAdvice) -> str:
+    """What to say where nothing reserves noticeably less than what the history ran on."""
+    now = f"PyTorch's own allocator{_as_it_was_set(choice.ran_on)}" if choice.of_pytorch else choice.ran_on
+    chosen = "no other that was tried" if choice.of_pytorch else "none that was tried"
+    return f"Stay with {now}, on which this ran already: {chosen} reserves noticeably less."
 
 
 BEYOND_THIS = "Beyond this, a device holds the CUDA context and the libraries: some 0.3 to 1 GiB, not counted."
@@ -33,7 +34,8 @@ BEYOND_THIS = "Beyond this, a device holds the CUDA context and the libraries: s
 
 def advice_as_dict(advice: Advice) -> dict[str, object]:
     """The advice for JSON."""
-    best = None if advice.best is None or advice.best.allocator == advice.ran_on else advice.best
+    best = advice.recommended
+    in_program = None if advice.of_pytorch else best
     return {
         "trace": advice.trace,
         "note": advice.note,
@@ -41,8 +43,8 @@ def advice_as_dict(advice: Advice) -> dict[str, object]:
         "duration_seconds": advice.duration,
         "peak_requested_bytes": advice.reference.peak_requested_bytes,
         "recommended": None if best is None else best.allocator,
-        "program": None if best is None else _program(best),
-        "environment": None if best is None else _environment(best),
+        "program": None if in_program is None else _program(in_program),
+        "environment": None if best is None else _environment(best, advice),
         **({"ran_on": advice.ran_on} if advice.ran_on else {}),
         "command": None if advice.under_pytorch is None else _command(advice.under_pytorch),
         "tried": [{**_figures(result), "risk": _risk(result, advice)} for result in advice.ranking],
@@ -83,7 +85,6 @@ def print_advice(advice: Advice, console: Console) -> None:
             print_paragraph(console, f"{result.allocator}: {result.failure}", style="red")
     for allocator, problem in advice.problems.items():
         print_paragraph(console, f"{allocator} {problem}")
-    best = advice.best
     if not reference.failure and not advice.private:
         spent, part = driver_time(reference.driver_time_us, reference.run_seconds)
         print_paragraph(
@@ -98,7 +99,7 @@ def print_advice(advice: Advice, console: Console) -> None:
     if advice.layer:
         print_paragraph(console, advice.layer)
     print_notes(console, notes)
-    if best is None:
+    if advice.best is None:
         print_paragraph(
             console,
             "None completes this history: the device needs more memory (cuplug-trace fit says how much), or the "
@@ -106,27 +107,40 @@ def print_advice(advice: Advice, console: Console) -> None:
             style="bold",
         )
         return
-    if best.allocator == advice.ran_on:
-        print_paragraph(console, stay_with(best.allocator), style="bold")
-    else:
-        told = f"Use {best.allocator}. In the program:      {_program(best)}"
-        console.print(Text(told, style="bold"), soft_wrap=True)
-        console.print(Text(f"or in its environment:  {_environment(best)}", style="bold"), soft_wrap=True)
-    if advice.cheaper is not None:
-        cheaper = advice.cheaper
-        print_paragraph(
-            console,
-            f"{cheaper.allocator} reserves {size(cheaper.peak_reserved_bytes)}, at most 2 % more, and spends "
-            f"{duration(cheaper.driver_time_us)} in the driver rather than {duration(best.driver_time_us)}.",
-        )
-    if advice.under_pytorch is not None:
-        line = f"A PyTorch program, as it is:  {_command(advice.under_pytorch)}"
-        console.print(Text(line, style="bold"), soft_wrap=True)
-    if advice.pytorchs_own is not None:
-        print_paragraph(console, _pytorchs_own(*advice.pytorchs_own, advice))
+    _print_choice(advice, console)
     if any(one.served is not None and one.served.planned_bytes for one in advice.ranking):
         command = f"cuplug-trace plan {quote(advice.trace)} -o run.plan"
         console.print(Text(f"It repeats itself. A plan for its next run:  {command}", style="bold"), soft_wrap=True)
+
+
+def _print_choice(advice: Advice, console: Console) -> None:
+    """What to run on, with the lines that select it."""
+    chosen, cheaper, in_pytorch = advice.recommended, advice.cheaper, advice.under_pytorch
+    if chosen is None and advice.current is not None and not advice.current.failure:
+        print_paragraph(console, stay_with(advice), style="bold")
+    elif chosen is not None and advice.of_pytorch:
+        _print_line(console, f"Use {chosen.allocator}:  {_command(chosen)}")
+        _print_line(console, f"or in the environment:  {_environment(chosen, advice)}")
+    elif chosen is not None:
+        _print_line(console, f"Use {chosen.allocator}. In the program:  {_program(chosen)}")
+        _print_line(console, f"or in its environment:  {_environment(chosen, advice)}")
+    if cheaper is not None:
+        than = chosen or advice.current
+        assert than is not None  # cheaper than one of them
+        print_paragraph(
+            console,
+            f"{cheaper.allocator} reserves {size(cheaper.peak_reserved_bytes)}, at most 2 % more, and spends "
+            f"{duration(cheaper.driver_time_us)} in the driver rather than {duration(than.driver_time_us)}.",
+        )
+    if in_pytorch is not None and not advice.of_pytorch:
+        _print_line(console, f"A PyTorch program, as it is:  {_command(in_pytorch)}")
+    if advice.pytorchs_own is not None:
+        print_paragraph(console, _pytorchs_own(*advice.pytorchs_own, advice))
+
+
+def _print_line(console: Console, line: str) -> None:
+    """A line to copy, which is not broken."""
+    console.print(Text(line, style="bold"), soft_wrap=True)
 
 
 _COLUMNS = (
@@ -144,11 +158,11 @@ _COLUMNS = (
 
 def _row(place: int, result: ReplayResult, advice: Advice) -> list[Cell]:
     if result.failure:
-        cells = ["-", _label(result.allocator), *["-"] * 6, _risk(result, advice)]
+        cells = ["-", _label(result.allocator, advice), *["-"] * 6, _risk(result, advice)]
     else:
         cells = [
             str(place),
-            _label(result.allocator),
+            _label(result.allocator, advice),
             str(result.peak_reserved_bytes),
             size(result.peak_reserved_bytes),
             f"{result.reserved_over_requested:.3f}",
@@ -204,25 +218,35 @@ def _fit_row(fit: Fit) -> list[Cell]:
     ]
 
 
-def _label(allocator: str) -> str:
+def _label(allocator: str, advice: Advice) -> str:
     """An allocator as the table names it: settings of PyTorch's nearly as PyTorch writes them, but shorter."""
+    if allocator == AS_IT_IS and advice.of_pytorch:
+        return "PyTorch without settings"
     settings = as_environment(allocator).partition("=")[2]
     for name, short in (("garbage_collection_threshold", "gc"), ("roundup_power2_divisions", "roundup")):
         settings = settings.replace(name, short)
     return f"PyTorch {settings}" if settings else allocator
 
 
+def _as_it_was_set(allocator: str) -> str:
+    settings = as_environment(allocator).partition("=")[2]
+    return f" as it was set ({settings})" if settings else ""
+
+
 def _pytorchs_own(as_it_is: ReplayResult, best: ReplayResult, advice: Advice) -> str:
-    so = f" as it was set ({as_environment(as_it_is.allocator).partition('=')[2]})" if advice.settings else ""
-    if not as_it_is.failure and best.peak_reserved_bytes > _WORTH * as_it_is.peak_reserved_bytes:
+    own = f"PyTorch's own allocator{_as_it_was_set(as_it_is.allocator)}"
+    if not as_it_is.failure and not reserves_noticeably_less(best, as_it_is):
         return (
-            f"PyTorch's own allocator{so} reserves {size(as_it_is.peak_reserved_bytes)}; none of its settings that "
-            "were tried (expandable_segments, max_split_size_mb, roundup_power2_divisions) reserves noticeably less."
+            f"{own} reserves {size(as_it_is.peak_reserved_bytes)}; none of its settings that were tried "
+            "(expandable_segments, max_split_size_mb, roundup_power2_divisions) reserves noticeably less."
         )
     now = "runs out of memory" if as_it_is.failure else f"reserves {size(as_it_is.peak_reserved_bytes)}"
     setting = as_environment(best.allocator)
     how = f"with {setting} (before PyTorch 2.9: PYTORCH_CUDA_ALLOC_CONF)" if setting else "without these settings"
-    return f"PyTorch's own allocator{so} {now}; {how} it would reserve {size(best.peak_reserved_bytes)}."
+    enough = ""
+    if advice.recommended is not None and not reserves_noticeably_less(advice.recommended, best):
+        enough = ", so that this setting is enough"
+    return f"{own} {now}; {how} it would reserve {size(best.peak_reserved_bytes)}{enough}."
 
 
 def _risk(result: ReplayResult, advice: Advice) -> str:
@@ -244,5 +268,5 @@ def _command(result: ReplayResult) -> str:
     return f"cuplug-trace run --torch -a {quote(result.allocator)} train.py"
 
 
-def _environment(result: ReplayResult) -> str:
-    return f"CUPLUG_ALLOCATOR={result.allocator}"
+def _environment(result: ReplayResult, advice: Advice) -> str:
+    return f"{'CUPLUG_TORCH' if advice.of_pytorch else 'CUPLUG_ALLOCATOR'}={result.allocator}"

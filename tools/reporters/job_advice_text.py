@@ -24,8 +24,7 @@ def print_job_advice(choice: JobAdvice, advices: Sequence[Advice], console: Cons
         print_paragraph(console, f"note, of {concerned} of {len(advices)} histories: {note}", style="yellow")
     notes = print_table(console, _JOB_COLUMNS, [_job_row(place, one) for place, one in enumerate(choice.ranking, 1)])
     print_notes(console, notes)
-    best = choice.best
-    if best is None:
+    if choice.best is None:
         print_paragraph(
             console,
             "With none of them every process completes: the devices need more memory (cuplug-trace fit says how much), "
@@ -33,12 +32,19 @@ def print_job_advice(choice: JobAdvice, advices: Sequence[Advice], console: Cons
             style="bold",
         )
         return
-    if best.allocator == choice.ran_on:
-        console.print(Text(stay_with(best.allocator), style="bold"), soft_wrap=True)
+    chosen = choice.recommended
+    if chosen is None:
+        print_paragraph(console, stay_with(choice), style="bold")
         return
-    line = f'Use {best.allocator} in every process:  cuplug.init(allocator="{best.allocator}")'
-    console.print(Text(line, style="bold"), soft_wrap=True)
-    console.print(Text(f"or in the environment:  CUPLUG_ALLOCATOR={best.allocator}", style="bold"), soft_wrap=True)
+    if choice.of_pytorch:
+        lines = [f"Use {chosen.allocator} in every process, in the environment:  CUPLUG_TORCH={chosen.allocator}"]
+    else:
+        lines = [
+            f'Use {chosen.allocator} in every process:  cuplug.init(allocator="{chosen.allocator}")',
+            f"or in the environment:  CUPLUG_ALLOCATOR={chosen.allocator}",
+        ]
+    for line in lines:
+        console.print(Text(line, style="bold"), soft_wrap=True)
 
 
 _JOB_COLUMNS = (

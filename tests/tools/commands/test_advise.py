@@ -12,11 +12,11 @@ import pytest
 from cuplug.allocators.events import EventKind
 from cuplug.plugins.tracing.reader import read_trace
 from cuplug.plugins.tracing.writer import TraceWriter, write_trace
-from cuplug.tools.replaying.advice import advise
 from cuplug.tools.replaying.least_memory import FitWork, fit_one
 from cuplug.tools.replaying.one_replay import Work, run
 
 from ..conftest import Command
+from ..made_snapshots import BASE, MadeSnapshot, saved, snapshot_of, split_for_small_blocks
 
 MIB = 1 << 20
 
@@ -125,7 +125,7 @@ def test_what_the_history_ran_on_is_not_recommended(command: Command, mixed: Pat
     assert told["environment"] is None
     assert told["ran_on"] == best
     text = " ".join(command("advise", ran, "--jobs", 1).stdout.split())
-    assert f"Stay with {best}, on which this ran already: none that was tried reserves less." in text
+    assert f"Stay with {best}, on which this ran already: none that was tried reserves noticeably less." in text
     assert "CUPLUG_ALLOCATOR=" not in text
     two = shutil.copy(ran, ran.with_name("rank1.cuplug"))
     job = command("advise", ran, two, "--jobs", 1).stdout
@@ -134,11 +134,32 @@ def test_what_the_history_ran_on_is_not_recommended(command: Command, mixed: Pat
     assert json.loads(command("advise", ran, two, "--json", "--jobs", 1).stdout)["recommended"] is None
 
 
-def test_a_pytorch_program_is_not_sent_to_what_pytorch_does_itself(mixed: Path) -> None:
-    (found,) = advise([str(mixed)], memory=None, jobs=1)
-    first = next(one for one in found.ranking if one.allocator == "caching:preset=torch")
-    assert replace(found, ranking=[first, *found.ranking]).under_pytorch is None
-    assert (
-        replace(found, ranking=[replace(first, allocator="caching:preset=torch,max_split_size=64MiB")]).under_pytorch
-        is None
-    )
+def test_a_program_of_pytorchs_is_told_how_pytorch_selects_it(command: Command, tmp_path: Path) -> None:
+    path = saved(tmp_path / "split.pickle", split_for_small_blocks())
+    told = json.loads(command("advise", path, "--json", "--jobs", 1).stdout)
+    chosen = told["recommended"]
+    assert "preset=torch" not in chosen
+    assert chosen.partition(":")[0] in ("caching", "expandable")
+    assert told["environment"] == f"CUPLUG_TORCH={chosen}"
+    assert told["program"] is None
+    text = " ".join(command("advise", path, "--jobs", 1).stdout.split())
+    assert f"Use {chosen}: cuplug-trace run --torch -a {chosen} train.py" in text
+    assert "cuplug.init" not in text
+    assert "it would reserve 900.00 MiB, so that this setting is enough." in text
+    job = " ".join(command("advise", path, shutil.copy(path, tmp_path / "rank1.pickle"), "--jobs", 1).stdout.split())
+    assert f"Use {chosen} in every process, in the environment: CUPLUG_TORCH={chosen}" in job
+
+
+def test_where_nothing_reserves_noticeably_less_pytorchs_own_allocator_stays(command: Command, tmp_path: Path) -> None:
+    made = MadeSnapshot()
+    made.reserve(BASE, 600 * MIB)
+    made.allocate(BASE, 600 * MIB)
+    path = saved(tmp_path / "full.pickle", snapshot_of(made))
+    told = json.loads(command("advise", path, "--json", "--jobs", 1).stdout)
+    assert (told["recommended"], told["environment"], told["command"]) == (None, None, None)
+    assert told["tried"][0]["allocator"] == "caching:preset=torch"  # of equals, what ran
+    text = " ".join(command("advise", path, "--jobs", 1).stdout.split())
+    assert "Stay with PyTorch's own allocator, on which this ran already: no other that was tried" in text
+    assert "train.py" not in text
+    job = command("advise", path, shutil.copy(path, tmp_path / "rank1.pickle"), "--jobs", 1).stdout
+    assert "Stay with PyTorch's own allocator" in job

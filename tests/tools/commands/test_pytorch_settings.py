@@ -9,7 +9,7 @@ import pytest
 from cuplug.tools.analysis.pytorch_settings import as_environment, levers, selection_of
 
 from ..conftest import Command
-from ..made_snapshots import BASE, MIB, MadeSnapshot, saved, snapshot_of
+from ..made_snapshots import MIB, saved, split_for_small_blocks
 
 
 @pytest.mark.parametrize(
@@ -54,17 +54,6 @@ def test_a_selection_is_the_line_that_sets_the_same_in_pytorch(selection: str, l
 )
 def test_the_settings_of_a_snapshot_are_a_selection(settings: dict[str, str], selection: str) -> None:
     assert selection_of(settings) == selection
-
-
-def split_for_small_blocks(settings: dict[str, object] | None = None) -> dict[str, object]:
-    """600 MiB are freed and cut for 300, so that the next 600 need a segment of their own."""
-    made = MadeSnapshot()
-    for number, (size, kept) in enumerate(((600, False), (300, True), (600, True))):
-        made.reserve(BASE + number * 1024 * MIB, size * MIB)
-        made.allocate(BASE + number * 1024 * MIB, size * MIB)
-        if not kept:
-            made.free(BASE + number * 1024 * MIB)
-    return snapshot_of(made, settings=settings)
 
 
 def test_a_setting_that_saves_memory_is_printed_to_be_set(command: Command, tmp_path: Path) -> None:
