@@ -55,6 +55,8 @@ _MODEST_PAGE, _MODEST_PAGES_OF_BLOCK, _MODEST_PAGES_OF_ALL = 4 * _MIB, 24, 112
 _LEAST_SLACK, _SLACK_BLOCKS = 128, 32
 _SMALL_PEAK_SLACK, _LARGE_PEAK, _LARGE_PEAK_SLACK = 40, 512 * _MIB, 4
 _GRANTED_SLACK, _GRANTED_MORE = 24, 64
+_HOST_PAGE = 8 * _MIB
+"""The largest page of the host: its memory costs by its size, and the core makes the pages of a block in threads."""
 _HOST_KEPT = 4
 """Free host pages are kept up to this part of what may be taken: to lock 1 GiB takes the system 0.3 s (H100)."""
 _MUCH = 128 * _MIB
@@ -449,6 +451,8 @@ class ExpandableAllocator(Allocator):
     def _new_pages(self, start: int, end: int, largest: int, *, host: bool) -> list[Move]:
         """New pages from ``start`` to ``end``, of at most ``largest`` bytes each."""
         made: list[Move] = []
+        if host:
+            largest = min(largest, max(_HOST_PAGE, self._granularity))
         while start < end:
             size = min(largest, power_of_two(end - start, self._granularity))
             made.append(Move(start, size, host=host))

@@ -74,6 +74,9 @@ typedef struct cuplug_upstream {
   int (*fence_everything)(void *context, uint64_t stream, void **fence);
   /* As `create_page`, of the host's memory near the device; null where there is none. */
   int (*create_host_page)(void *context, uint64_t nbytes, uint64_t *handle);
+  /* As `create_host_page` for each of `count` sizes in turn, up to the first that fails, whose answer it gives; `made`: how
+   * many there are then. Null where they are made one by one. CUDA's makes them in several threads. */
+  int (*create_host_pages)(void *context, size_t count, const uint64_t *nbytes, uint64_t *handles, size_t *made);
 } cuplug_upstream;
 
 /* Options by name and value as text ("memory_limit", "1073741824"; "preset", "torch"), as in the Python constructors. */

@@ -381,15 +381,20 @@ void ExpandableAllocator::make_plan(Space *space, const Opening &opening, uint64
   }
   plan_.fresh = 0;
   for (const Opening::Hole &run : runs) plan_.fresh += run.end - run.start;
-  uint64_t largest = page_size(plan_.fresh);
-  for (Opening::Hole &run : runs) {
-    while (run.start < run.end) {
-      uint64_t size = std::min(largest, power_of_two(run.end - run.start, granularity_));
-      plan_.moves.push_back({run.start, size, nullptr, space->host});
-      run.start += size;
-    }
-  }
+  const uint64_t largest = page_size(plan_.fresh);
+  for (const Opening::Hole &run : runs) new_pages(run.start, run.end, largest, space->host, plan_.moves);
   plan_.in_order();
+}
+
+/* Append new pages from `start` to `end` to `moves`, of at most `largest` bytes each. */
+void ExpandableAllocator::new_pages(uint64_t start, uint64_t end, uint64_t largest, bool host,
+                                    std::vector<Move> &moves) const {
+  if (host) largest = std::min(largest, std::max(HOST_PAGE, granularity_));
+  while (start < end) {
+    const uint64_t size = std::min(largest, power_of_two(end - start, granularity_));
+    moves.push_back({start, size, nullptr, host});
+    start += size;
+  }
 }
 
 /* Free parts of a page or more, in the order in which their pages move (expandable.py). */

@@ -103,6 +103,7 @@ class ExpandableAllocator : public Allocator {
   void at_mark();
   void go_home();
   void make_plan(Space *space, const Opening &opening, uint64_t creatable);
+  void new_pages(uint64_t start, uint64_t end, uint64_t largest, bool host, std::vector<Move> &moves) const;
   std::vector<Block *> movable(const Space *space);
   virtual uint64_t page_size(uint64_t fresh) const;
   void place_in_new_range(Space *space, uint64_t nbytes, Opening *opening);

@@ -83,7 +83,7 @@ class Pages {
   /* Unmap every alias that reaches between two addresses. Throws Failed. */
   void clear(uint64_t start, uint64_t end);
   /* Ask whether the device has `nbytes` left, in one call instead of many that are to be undone. Throws. */
-  void probe(uint64_t nbytes) { discard(create(nbytes, false)); }
+  void probe(uint64_t nbytes) { discard(create(nbytes)); }
   /* Unmap and release `page`. Throws Failed: the page is where it was; or it is given up, and has address 0. */
   void give_back(Page *page);
   /* Unmap and release `pages`, in use or not: their contents are lost. What the driver refuses now is tried again later
@@ -105,7 +105,9 @@ class Pages {
 
   using Aliases = std::vector<Alias>;
 
-  Page *create(uint64_t nbytes, bool host);
+  Page *create(uint64_t nbytes);
+  Page *page_of(uint64_t handle, uint64_t nbytes, bool host);
+  void create_new(const std::vector<Move> &moves, std::vector<Page *> &pages);
   void map(const Page *page, uint64_t address) { upstream_.map(address, page->nbytes, page->handle); }
   void unmap(Page *page);
   void undo(const std::vector<Move> &moves, const std::vector<Page *> &pages, const std::vector<size_t> &mapped);

@@ -9,29 +9,6 @@ namespace cuplug {
 
 CUPLUG_QUICK_THREAD_LOCAL uint64_t memory_tag = 0;
 
-namespace {
-
-/* What to map where stand-ins are in `range`; in fewer pages than before, if it was built up bit by bit. */
-std::vector<Move> moves_to_wake(const Range &range, uint64_t largest, uint64_t granularity, bool host) {
-  std::vector<Move> moves;
-  for (uint64_t at = range.address, end = range.address + range.nbytes; at < end;) {
-    if (range.page_at(at) == nullptr) {
-      at += granularity;
-      continue;
-    }
-    uint64_t run = at; /* the end of those without a gap */
-    while (run < end && range.page_at(run) != nullptr) run += range.page_at(run)->nbytes;
-    while (at < run) {
-      uint64_t size = std::min(largest, power_of_two(run - at, granularity));
-      moves.push_back({at, size, nullptr, host});
-      at += size;
-    }
-  }
-  return moves;
-}
-
-}  // namespace
-
 /* --- contents on the host */
 
 void Sleeper::save(uint64_t address, uint64_t nbytes) {
@@ -128,7 +105,9 @@ uint64_t ExpandableAllocator::rouse(uint64_t tag) {
   try {
     for (Space *space : spaces)
       for (const auto &range : space->ranges) {
-        std::vector<Move> moves = moves_to_wake(*range, largest, granularity_, space->host);
+        std::vector<Move> moves;
+        range->each_run(
+            [&](uint64_t start, uint64_t end) { new_pages(start, end, largest, space->host, moves); });
         if (moves.empty()) continue;
         pages_.carry_out(moves, space->stream, carried_);
         filled.insert(filled.end(), carried_.begin(), carried_.end());

@@ -32,6 +32,16 @@ class Range {
   void prepare(uint64_t start, uint64_t end);
   /* Note what is mapped there: `page`, or nothing. */
   void set(uint64_t start, uint64_t end, Page *page);
+  /* Call `work` with the first address and the end of each row of pages without a gap. */
+  template <class Work>
+  void each_run(Work work) const {
+    for (uint64_t at = address, end = address + nbytes; at < end;) {
+      uint64_t run = at;
+      while (run < end && page_at(run) != nullptr) run += page_at(run)->nbytes;
+      if (run > at) work(at, run);
+      at = std::max(run, at + granularity_);
+    }
+  }
 
  private:
   static constexpr size_t LEAF = 512;
