@@ -1,8 +1,9 @@
 """Recurrent layers: ``RNN``, ``LSTM`` and ``GRU``, and their cells.
 
-A layer multiplies all steps of its input by ``weight_ih`` at once, then goes from step to step, where each needs the
-state that the one before it left. Packed sequences (``nn.utils.rnn``) have fewer rows at later steps: the rows that are
-still there are the first, so that each step changes as many rows of the state as it has.
+On CUDA cuDNN does this where it is installed. Elsewhere a layer multiplies all steps of its input by ``weight_ih`` at
+once, then goes from step to step, where each needs the state that the one before it left. Packed sequences
+(``nn.utils.rnn``) have fewer rows at later steps: the rows that are still there are the first, so that each step
+changes as many rows of the state as it has.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from ..tensor import cudnn_switches
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
 from ..tensor.ops.elementwise import elementwise_functions as each
 from ..tensor.ops.joining.joining import cat, stack
 from ..tensor.ops.making.creation import empty, zeros
+from ..tensor.places.library_table import Recurring
 from . import init
 from .activations import dropout as dropped
 from .affine import linear
+from .fused_recurrent import fused_recurrent
 from .module import Module
 from .parameter import Parameter
 from .sequences import PackedSequence
@@ -149,12 +153,17 @@ class RNNBase(_Recurrent):
     @property
     def all_weights(self) -> list[list[Parameter]]:
         """The parameters, by layer and direction."""
-        kinds = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
         suffixes = [suffix for layer in range(self.num_layers) for suffix in self._suffixes(layer)]
-        return [[self._parameters[k + s] for k in kinds if k + s in self._parameters] for s in suffixes]
+        return [[getattr(self, kind + suffix) for kind in self._kinds] for suffix in suffixes]
+
+    @property
+    def _kinds(self) -> tuple[str, ...]:
+        """What weights a layer has in each direction."""
+        biases = ("bias_ih", "bias_hh") if self.bias else ()
+        return ("weight_ih", "weight_hh", *biases, *(("weight_hr",) if self.proj_size else ()))
 
     def flatten_parameters(self) -> None:
-        """Do nothing: torch's lays parameters side by side for cuDNN."""
+        """Do nothing: torch's lays parameters side by side for cuDNN, here they are copied there for each use."""
 
     def forward(self, input: Any, hx: Any = None) -> Any:
         """What all steps leave in the last layer, and the states after the last step.
@@ -187,9 +196,11 @@ class RNNBase(_Recurrent):
             hx = hx.unsqueeze(1) if isinstance(hx, Tensor) else hx and tuple(each.unsqueeze(1) for each in hx)
         steps = input.unsqueeze(1) if single else input.transpose(0, 1) if self.batch_first else input
         count, rows = steps.shape[:2]
+        if not count:
+            raise ShapeError(f"{type(self).__name__}: Expected sequence length to be larger than 0 in RNN")
         flat = steps.reshape(count * rows, self.input_size)
         made, after = self._run(flat, [rows] * count, self._before(flat, rows, hx, None))
-        made = made.view(count, rows, -1)
+        made = made.view(count, rows, made.shape[1])
         if single:
             return made.squeeze(1), self._shown(tuple(each.squeeze(1) for each in after))
         return made.transpose(0, 1) if self.batch_first else made, self._shown(after)
@@ -214,28 +225,33 @@ class RNNBase(_Recurrent):
     def _run(self, data: Tensor, sizes: Sequence[int], before: State) -> tuple[Tensor, State]:
         """Of rows of all steps, one step after the other with as many rows as ``sizes`` says: the last layer's, and the
         states after the last step."""
-        step, after, number = _STEPS[self.mode], [], 0
-        for layer in range(self.num_layers):
-            if layer and self.dropout:
-                data = dropped(data, self.dropout, self.training)
-            made = []
-            for suffix in self._suffixes(layer):
-                weight = self._parameters[f"weight_hh{suffix}"]
-                bias, projection = (self._parameters.get(f"{kind}{suffix}") for kind in ("bias_hh", "weight_hr"))
-                given = linear(data, self._parameters[f"weight_ih{suffix}"], self._parameters.get(f"bias_ih{suffix}"))
-                state = tuple(each[number] for each in before)
-                outputs = []
-                for part, rows in _in_order(given.split(list(sizes)), sizes, backwards=suffix.endswith("_reverse")):
-                    used = state if rows == sizes[0] else tuple(each[:rows] for each in state)
-                    new = step(part, used, weight, bias, projection)
-                    outputs.append(new[0])
-                    whole = rows == sizes[0]
-                    state = new if whole else tuple(cat([n, s[rows:]]) for n, s in zip(new, state, strict=True))
-                made.append(cat(outputs[::-1] if suffix.endswith("_reverse") else outputs))
-                after.append(state)
-                number += 1
-            data = made[0] if len(made) == 1 else cat(made, -1)
-        return data, tuple(stack(list(each)) for each in zip(*after, strict=True))
+        dropping = self.dropout if self.training else 0.0
+        at_once, after = 1 if dropping else self.num_layers, []
+        for layer in range(0, self.num_layers, at_once):
+            if layer and dropping:
+                data = dropped(data, dropping, True)
+            part = slice(layer * self._directions, (layer + at_once) * self._directions)
+            own = tuple(each[part] for each in before) if dropping else before
+            data, states = self._stack(data, sizes, own, layer, at_once)
+            after.append(states)
+        return data, after[0] if len(after) == 1 else tuple(cat(list(each)) for each in zip(*after, strict=True))
+
+    def _stack(self, data: Tensor, sizes: Sequence[int], before: State, first: int, count: int) -> tuple[Tensor, State]:
+        """As ``_run``, of some layers, between which nothing is dropped: by cuDNN, or step by step."""
+        kinds = self._kinds
+        suffixes = [suffix for layer in range(first, first + count) for suffix in self._suffixes(layer)]
+        weights = [getattr(self, kind + suffix) for suffix in suffixes for kind in kinds]
+
+        def work() -> Recurring:
+            sizes = data.shape[-1], self.hidden_size, self.proj_size or self.hidden_size, count, self._directions
+            return Recurring(self.mode, *sizes, self.bias, cudnn_switches.choosing())
+
+        def compute(data: Tensor, before: Sequence[Tensor], weights: Sequence[Tensor]) -> tuple[Tensor, State]:
+            named = [dict(zip(kinds, weights[at:], strict=False)) for at in range(0, len(weights), len(kinds))]
+            return _step_by_step(_STEPS[self.mode], self._directions, data, sizes, before, named)
+
+        made = fused_recurrent(work, data, sizes, before, weights, compute)
+        return compute(data, before, weights) if made is None else made
 
     def extra_repr(self) -> str:
         """The sizes, and settings that are not the default."""
@@ -254,6 +270,36 @@ _DEFAULTS = {
     "bidirectional": False,
     "proj_size": 0,
 }
+
+
+def _step_by_step(
+    step: Step,
+    directions: int,
+    data: Tensor,
+    sizes: Sequence[int],
+    before: Sequence[Tensor],
+    weights: Sequence[dict[str, Tensor]],
+) -> tuple[Tensor, State]:
+    """What the last layer makes of rows of all steps, and the states after the last step. ``weights``: of each layer
+    and direction."""
+    after = []
+    for layer in range(0, len(weights), directions):
+        made = []
+        for number in range(layer, layer + directions):
+            own, backwards = weights[number], number > layer
+            given = linear(data, own["weight_ih"], own.get("bias_ih"))
+            state = tuple(each[number] for each in before)
+            outputs = []
+            for part, rows in _in_order(given.split(list(sizes)), sizes, backwards=backwards):
+                whole = rows == sizes[0]
+                used = state if whole else tuple(each[:rows] for each in state)
+                new = step(part, used, own["weight_hh"], own.get("bias_hh"), own.get("weight_hr"))
+                outputs.append(new[0])
+                state = new if whole else tuple(cat([n, s[rows:]]) for n, s in zip(new, state, strict=True))
+            made.append(cat(outputs[::-1] if backwards else outputs))
+            after.append(state)
+        data = made[0] if len(made) == 1 else cat(made, -1)
+    return data, tuple(stack(list(each)) for each in zip(*after, strict=True))
 
 
 def _in_order(parts: Sequence[Tensor], sizes: Sequence[int], *, backwards: bool) -> Iterator[tuple[Tensor, int]]:

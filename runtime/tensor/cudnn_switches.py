@@ -1,7 +1,8 @@
-"""``cuplug.backends.cudnn``: torch's switches of cuDNN, which computes convolutions and attention on CUDA.
+"""``cuplug.backends.cudnn``: torch's switches of cuDNN, which computes convolutions, attention and recurrent
+layers on CUDA.
 
-They hold for what runs after they are set. On the CPU, on the simulator and where cuDNN is missing, convolutions and
-attention are products of matrices, by one algorithm that gives the same bits in every run.
+They hold for what runs after they are set. On the CPU, on the simulator and where cuDNN is missing, all these are
+products of matrices, by one algorithm that gives the same bits in every run.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """A stand-in for cuDNN's library: functions of the same C types, which check what they are told and compute by NumPy.
 
-It holds for what cuplug uses: tensors, convolutions, graphs of single operations, engines, plans and variant packs.
+It holds for what cuplug uses: tensors, convolutions, graphs of single operations, engines, plans and variant packs;
+and recurrent layers, see ``stand_in_recurrent.py``.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+
+from .stand_in_recurrent import RECURRENT_SIGNATURES, RecurrentFunctions
 
 _POINTER, _INT, _WIDE = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64
 _BAD, _UNFINISHED, _UNSUPPORTED = 2000, 2004, 3000
@@ -27,6 +30,7 @@ _SIGNATURES = {
     "cudnnBackendSetAttribute": (_INT, _POINTER, _INT, _INT, _WIDE, _POINTER),
     "cudnnBackendGetAttribute": (_INT, _POINTER, _INT, _INT, _WIDE, ctypes.POINTER(_WIDE), _POINTER),
     "cudnnBackendExecute": (_INT, _POINTER, _POINTER, _POINTER),
+    **RECURRENT_SIGNATURES,
 }
 _TYPES: dict[int, Any] = {0: np.float32, 1: np.float64, 2: np.float16, 4: np.int32, 9: ml_dtypes.bfloat16, 11: np.bool_}
 # cudnnBackendAttributeType_t: the C type of each, and its size in bytes.
@@ -72,7 +76,7 @@ class _Made:
         self.values: dict[int, list[Any]] = {}
 
 
-class StandInCudnn:
+class StandInCudnn(RecurrentFunctions):
     """The library. Its functions are C functions, so that ``ctypes`` converts what they are given."""
 
     def __init__(self, submit: Callable[..., None]) -> None:
@@ -81,6 +85,9 @@ class StandInCudnn:
         self.engines = [Engine()]
         self.fallback: list[Engine] = []
         self.made: dict[int, _Made] = {}
+        self.recurrent: dict[int, Any] = {}
+        self.kept: dict[int, Any] = {}
+        self.runs: list[str] = []
         self.handles: dict[int, int] = {}
         self.streams: list[int] = []
         self.executed: list[tuple[int, dict[str, Any]]] = []

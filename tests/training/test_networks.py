@@ -242,6 +242,21 @@ def test_a_recurrent_layer_is_its_cell_step_by_step(name: str, running: str) -> 
     np.testing.assert_allclose(layer(steps)[0].detach().numpy(), cuplug.stack(made).detach().numpy(), atol=1e-6)
 
 
+def test_a_recurrent_layer_takes_no_rows_but_not_no_steps(running: str) -> None:
+    layer = cuplug.nn.LSTM(3, 4, 2)
+    made, (last, _) = layer(cuplug.zeros(5, 0, 3))
+    assert (made.shape, last.shape) == ((5, 0, 4), (2, 0, 4))
+    with pytest.raises(ValueError, match="Expected sequence length to be larger than 0 in RNN"):
+        layer(cuplug.zeros(0, 2, 3))
+
+
+def test_a_recurrent_layer_takes_weights_that_a_hook_computes(running: str) -> None:
+    layer, data = cuplug.nn.GRU(3, 4), cuplug.randn(5, 2, 3)
+    wanted = layer(data)[0]
+    cuplug.nn.utils.weight_norm(layer, "weight_hh_l0")
+    np.testing.assert_allclose(layer(data)[0].detach().numpy(), wanted.detach().numpy(), atol=1e-6)
+
+
 def test_packed_sequences_give_what_each_gives_alone(running: str) -> None:
     rnn = cuplug.nn.utils.rnn
     layer = cuplug.nn.LSTM(3, 4, 2, bidirectional=True)

@@ -24,7 +24,7 @@ from ..core.storage import make_storage
 from ..core.tensor import Tensor, address_of, make_tensor
 from ..places.distributions import wide
 from ..places.elementwise_table import COPY, Elementwise, TypeRule
-from ..places.library_table import Attending, Convolving
+from ..places.library_table import Attending, Convolving, RecurrentKernel, Recurring
 from ..places.optimizer_table import Update
 from ..places.pattern_table import PATTERNS
 from ..places.place import Kernel
@@ -40,7 +40,7 @@ from .cuda_kernels.cuda_source import THREADS
 from .device_place import DevicePlace
 from .libraries.cublas import Blas, Dot, Gemm, cublas
 from .libraries.cudnn import Dnn, cudnn
-from .libraries.cudnn_kernels import library_kernel
+from .libraries.cudnn_kernels import library_kernel, recurrent_kernel
 
 __all__ = ["CudaPlace"]
 
@@ -60,6 +60,7 @@ class CudaPlace(DevicePlace):
         self._looked_for_blas = False
         self._dnn: Dnn | None = None
         self._looked_for_dnn = False
+        self._recurrent: dict[tuple[Recurring, dtype], RecurrentKernel | None] = {}
         self._updates = Updates(self)
 
     # --- compiling and launching
@@ -114,10 +115,6 @@ class CudaPlace(DevicePlace):
     def copy_bytes(self, target: int, source: int, nbytes: int) -> None:
         """A copy by the driver on the current stream of this device, by addresses."""
         self._call("memcpy_dtod", target, source, nbytes)
-
-    def clear_bytes(self, target: int, nbytes: int) -> None:
-        """Zeros written by the driver on the current stream of this device, by address."""
-        self._call("memset", target, 0, nbytes)
 
     # --- the seam
 
@@ -238,18 +235,30 @@ class CudaPlace(DevicePlace):
         return self._blas
 
     def library(self, work: Convolving | Attending, layouts: Sequence[Layout]) -> Kernel | None:
+        dnn = self._find_dnn()
+        return None if dnn is None else library_kernel(dnn, work, layouts)
+
+    def recurrent(self, work: Recurring, kind: dtype) -> RecurrentKernel | None:
+        try:
+            return self._recurrent[work, kind]
+        except KeyError:
+            dnn = self._find_dnn()
+            found = self._recurrent[work, kind] = None if dnn is None else recurrent_kernel(dnn, work, kind)
+            return found
+
+    def _find_dnn(self) -> Dnn | None:
         if not self._looked_for_dnn:
             library = cudnn() if self.driver.simulator is None else None
             if library is None and self.driver.simulator is None:
                 warnings.warn(
-                    "cuDNN is not installed (pip install nvidia-cudnn-cu13): convolutions and attention use kernels "
-                    "that are several times slower",
+                    "cuDNN is not installed (pip install nvidia-cudnn-cu13): convolutions, attention and recurrent "
+                    "layers use kernels that are several times slower",
                     RuntimeWarning,
-                    stacklevel=2,
+                    stacklevel=3,
                 )
             self._dnn = None if library is None else Dnn(library, self)
             self._looked_for_dnn = True
-        return None if self._dnn is None else library_kernel(self._dnn, work, layouts)
+        return self._dnn
 
     def fill(self, pattern: str, out: Layout) -> Kernel:
         found = PATTERNS[pattern]

@@ -146,6 +146,10 @@ class DevicePlace(Place):
         if self.runtime.launch_blocking:
             self.synchronize()
 
+    def clear_bytes(self, target: int, nbytes: int) -> None:
+        """Zeros written by the driver on the current stream of this device, by address."""
+        self._call("memset", target, 0, nbytes)
+
     def receive(self, out: Tensor, source: Tensor) -> None:
         origin = source._layout.place
         assert isinstance(origin, DevicePlace)

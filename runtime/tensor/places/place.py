@@ -22,7 +22,7 @@ from ..core.storage import Storage
 from ..core.tensor import Tensor, make_tensor
 from .dispatch import dispatch
 from .elementwise_table import COPY, Elementwise
-from .library_table import Attending, Convolving
+from .library_table import Attending, Convolving, RecurrentKernel, Recurring
 from .optimizer_table import Update
 from .reduction_table import Reduction
 from .row_table import RowOperation
@@ -166,6 +166,10 @@ class Place(Location, ABC):
     def library(self, work: Convolving | Attending, layouts: Sequence[Layout]) -> Kernel | None:  # noqa: ARG002 - devices answer
         """A kernel of a library's for tensors of these layouts, the results first, at addresses that are multiples of
         16; None where there is no library, or it does not do this."""
+        return None
+
+    def recurrent(self, work: Recurring, kind: dtype) -> RecurrentKernel | None:  # noqa: ARG002 - devices answer
+        """What a library does of recurrent layers in this element type; None where there is none, or it does not."""
         return None
 
     def join(self, out: Layout, operands: Sequence[Layout], axis: int) -> Kernel:

@@ -2,7 +2,8 @@
 
 The library comes with the wheel ``nvidia-cudnn-cu13``. NVIDIA's ``cuda-pathfinder``, which ``cuda-bindings`` brings,
 finds it; without it the usual names are tried. What is asked of it is described by graphs of operations, see
-``cudnn_descriptors.py``: since version 9 they are the interface that NVIDIA keeps.
+``cudnn_descriptors.py``: since version 9 they are the interface that NVIDIA keeps. Recurrent layers have functions of
+their own, see ``cudnn_recurrent.py``.
 """
 
 from __future__ import annotations
@@ -63,7 +64,26 @@ def typed(library: Any) -> Any:
     library.cudnnBackendSetAttribute.argtypes = (pointer, integer, integer, wide, pointer)
     library.cudnnBackendGetAttribute.argtypes = (pointer, integer, integer, wide, pointer, pointer)
     library.cudnnBackendExecute.argtypes = (pointer, pointer, pointer)
+    for name, letters in _RECURRENT.items():
+        kinds = {"p": pointer, "i": integer, "n": ctypes.c_size_t}
+        getattr(library, name).argtypes = tuple(kinds[letter] for letter in letters)
     return library
+
+
+_RECURRENT = {
+    **{f"cudnn{do}{kind}Descriptor": "p" for do in ("Create", "Destroy") for kind in ("Tensor", "RNN", "RNNData")},
+    "cudnnSetTensorNdDescriptor": "piipp",
+    "cudnnSetRNNDescriptor_v8": "piiiiiiiiiiiipi",
+    "cudnnSetRNNDataDescriptor": "piiiiipp",
+    "cudnnGetRNNWeightSpaceSize": "ppp",
+    "cudnnGetRNNWeightParams": "ppinpipppp",
+    "cudnnGetRNNTempSpaceSizes": "ppippp",
+    "cudnnRNNForward": "ppippppppppppp" + "npnpnp",
+    "cudnnRNNBackwardData_v8": "pppppppppppppppp" + "npnpnp",
+    "cudnnRNNBackwardWeights_v8": "ppipppppppnpnpnp",
+}
+"""The functions of recurrent layers, which have no graphs: ``cudnn_adv.h``. A letter for each argument: a pointer, an
+``int``, or a ``size_t``."""
 
 
 class Dnn:

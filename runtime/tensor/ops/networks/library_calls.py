@@ -13,7 +13,7 @@ from ...places.place import place_at
 from ..elementwise.elementwise import common_place
 from ..shapes.reshape import contiguous
 
-__all__ = ["LibraryPlan", "library_plan", "run_library"]
+__all__ = ["LibraryPlan", "in_one_piece", "library_plan", "run_library"]
 
 LibraryPlan = Callable[..., list[Tensor]]
 """Takes the operands, and returns new tensors."""
@@ -70,6 +70,12 @@ def library_plan(
         return results
 
     return run
+
+
+def in_one_piece(tensor: Tensor) -> Tensor:
+    """A tensor as libraries take it: contiguous, and at an address that is a multiple of 16; if need be a copy."""
+    ready = contiguous(tensor)
+    return _aligned(ready) if ready._address % _ALIGNMENT else ready
 
 
 def _has_vectors(layout: Layout) -> bool:
