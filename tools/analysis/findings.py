@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...allocators.sizes import short_size
 from .sites import NO_STACK
 from .summarize import DeviceSummary
 
-__all__ = ["LEAK", "Finding", "findings", "state_alone"]
+__all__ = ["LEAK", "Finding", "findings", "state_alone", "verdict"]
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,13 @@ class Finding:
     kind: str
     what: str
     do: str = ""
+    verdict: str = ""
+    """The same in one short sentence; empty where it judges nothing."""
+
+
+def verdict(found: Sequence[Finding]) -> str:
+    """The most pressing of the findings as one short sentence; empty where none judges anything."""
+    return next((one.verdict for one in found if one.verdict), "")
 
 
 def findings(device: DeviceSummary, path: str) -> list[Finding]:
@@ -28,7 +36,7 @@ def findings(device: DeviceSummary, path: str) -> list[Finding]:
     requested, reserved = device.requested.nbytes, device.reserved.nbytes
     top = next((site for site in device.sites_at_peak if site.where != NO_STACK), None)
     if device.growth is not None:
-        found.append(Finding("bad", device.growth.sentence(), LEAK))
+        found.append(Finding("bad", device.growth.sentence(), LEAK, device.growth.verdict()))
     if device.out_of_memory:
         first = device.out_of_memory[0]
         unused = max(first.reserved - first.active, 0)
@@ -40,22 +48,26 @@ def findings(device: DeviceSummary, path: str) -> list[Finding]:
             f"{short_size(unused)} were unused"
             + (f", and the device had another {short_size(first.free)} free." if first.free is not None else ".")
         )
+        asked = f"out of memory{when}, where {short_size(first.requested)} were asked for"
         if first.free is None:
+            judged = f"It ran {asked}."
             do = f"How much the device had free is not known; cuplug-trace fit {path} says how much memory it takes."
         elif unused + first.free >= first.requested:
             if first.unused is not None:
                 what = f"{what} {first.unused.sentence()}".rstrip()
+            judged = f"It ran {asked} and {short_size(unused + first.free)} were free, but in pieces: fragmentation."
             do = (
                 "It was fragmentation: enough was free, but not in one piece. To see which allocator or option would "
                 f"do, rank them: cuplug-trace advise {path} --memory {_option(first.reserved + first.free)}"
             )
         else:
+            judged = f"It ran {asked}: it needs more than there is."
             where = f" Most of what it holds at its peak is asked for at {top.where}." if top else ""
             do = (
                 "The program itself needs more than there is: hold less at the peak (smaller batches, recomputation, "
                 f"earlier frees).{where} cuplug-trace fit {path} says how much memory the recorded part needs."
             )
-        found.append(Finding("bad", what, do))
+        found.append(Finding("bad", what, do, judged))
     if requested:
         when = f", {device.requested.seconds:.3f} s in" if device.timed else ""
         line = f"The program holds {requested} bytes ({short_size(requested)}) at its peak{when}."
@@ -77,9 +89,16 @@ def findings(device: DeviceSummary, path: str) -> list[Finding]:
         if ratio > 1.15 and device.growth is not None:
             found.append(Finding("note", line))  # it grows: another allocator only puts the end off
         elif ratio > 1.15:
-            found.append(Finding("bad", line, f"Try other allocators on this history: cuplug-trace advise {path}"))
+            judged = (
+                f"It reserves {ratio:.2f} times what it asks for: {short_size(reserved)} for {short_size(requested)}."
+            )
+            do = f"Try other allocators on this history: cuplug-trace advise {path}"
+            found.append(Finding("bad", line, do, judged))
         else:
-            found.append(Finding("good", line))
+            judged = (
+                f"Hardly anything is wasted: {short_size(reserved)} are reserved for {short_size(requested)} asked for."
+            )
+            found.append(Finding("good", line, "", judged))
     found += _kept_at_end(device)
     if device.live_blocks:
         line = f"{device.live_blocks} blocks ({short_size(device.live_bytes)}) are never freed."
@@ -118,6 +137,8 @@ def _idle(device: DeviceSummary) -> list[Finding]:
                 "when the most is reserved: they serve nobody until the work queued there has been done.",
                 "Let the block's stream wait for the other one (wait_stream) before it is freed, instead of "
                 "record_stream; of collectives: TORCH_NCCL_AVOID_RECORD_STREAMS=1.",
+                f"{short_size(device.waiting_at_peak)} of {short_size(device.reserved.nbytes)} are freed, but wait for "
+                "other streams.",
             )
         )
     nbytes, streams = idle.elsewhere(device.stream_at_peak)
@@ -130,6 +151,8 @@ def _idle(device: DeviceSummary) -> list[Finding]:
                 "is freed on a stream serves that stream alone.",
                 "Allocate on one stream, and use record_stream where another works with it; or call empty_cache() when "
                 "a stream has done.",
+                f"{short_size(nbytes)} of {short_size(device.reserved.nbytes)} lie idle in the pools of {streams} "
+                f"other {name}.",
             )
         )
     found += [
@@ -138,6 +161,9 @@ def _idle(device: DeviceSummary) -> list[Finding]:
             f"The private pool {pool.name} keeps {short_size(pool.reserved)}, of which {short_size(pool.idle)} are "
             "idle when the most is reserved: they serve nothing else while the graph or pool lives.",
             "Let graphs share a pool (pool=graph.pool()), or capture the largest first.",
+            f"{short_size(pool.idle)} of {short_size(device.reserved.nbytes)} lie idle in the private pool {pool.name}."
+            if pool.idle > _NOTABLE * device.reserved.nbytes
+            else "",
         )
         for pool in device.pools
         if pool.reserved

@@ -49,6 +49,12 @@ class Growth:
         """Bytes kept each time, on average."""
         return self.nbytes // max(self.times, 1)
 
+    def verdict(self) -> str:
+        """What was found, in short."""
+        where = f", asked for at {self.where}" if self.where else ""
+        step = "a step" if self.stepwise else "each time"
+        return f"It leaks: what is live grows by {short_size(self.each)} {step}{where}."
+
     def sentence(self) -> str:
         """What was found."""
         where = f", asked for at {self.where}" if self.where else ""

@@ -449,5 +449,5 @@ const cuplug = (window.cuplug = { ready: false });
   cuplug.error = String((error && error.stack) || error);
   const told = document.createElement("p");
   told.textContent = "The charts cannot be drawn: " + cuplug.error;
-  document.getElementById("findings-0").after(told);
+  document.getElementById("first-0").append(told);
 });

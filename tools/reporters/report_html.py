@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from importlib.resources import files
 from typing import Any, TextIO
@@ -14,7 +14,7 @@ import numpy as np
 
 from ...plugins.tracing.trace_in_memory import Trace
 from ..analysis.blocks import find_blocks
-from ..analysis.findings import Finding, findings
+from ..analysis.findings import Finding, findings, verdict
 from ..analysis.report_data import Payload, pack
 from ..analysis.sites import Site
 from ..analysis.summarize import DeviceSummary, Sleep, summarize
@@ -82,7 +82,8 @@ def write_report(
     parts = {
         "title": escape(title),
         "chooser": _chooser(shown, aligned is not None),
-        "first": before + "".join(map(_first, range(len(shown)), shown)),
+        "first": before + "".join(_first(number, one, alone=len(shown) == 1) for number, one in enumerate(shown)),
+        "found": "".join(map(_found, range(len(shown)), shown)),
         "timelines": _timelines(shown, aligned is not None),
         "rest": "".join(map(_rest, range(len(shown)), shown)),
         "meta": meta.replace("<", "\\u003c"),
@@ -131,13 +132,33 @@ def _timelines(shown: Sequence[Shown], compare: bool) -> str:
     )
 
 
-def _first(number: int, one: Shown) -> str:
-    told = "".join(map(_finding, findings(one.device, one.trace.path)))
-    hidden = " hidden" if number else ""
+def _first(number: int, one: Shown, *, alone: bool) -> str:
+    """The verdict and what to do, at most three things. What is shown stands in the page's head where it is alone."""
+    found = findings(one.device, one.trace.path)
+    judged, things = verdict(found), _to_do(found)
+    told = "".join(f"<li>{escape(do)}</li>" for do in things)
     return (
-        f'<section data-view="{number}"{hidden}><h2>In short</h2><p class="soft">{escape(_subtitle(one))}</p>'
+        f'<section data-view="{number}"{" hidden" if number else ""} id="first-{number}"><h2>In short</h2>'
+        + ("" if alone else f'<p class="soft">{escape(_subtitle(one))}</p>')
+        + (f'<p class="verdict">{escape(judged)}</p>' if judged else "")
+        + (f'<ul class="do" aria-label="What to do">{told}</ul>' if told else "")
+        + "</section>"
+    )
+
+
+def _found(number: int, one: Shown) -> str:
+    """All that was found; what to do about it, as far as it does not stand first on the page."""
+    found = findings(one.device, one.trace.path)
+    first = _to_do(found)
+    told = "".join(_finding(replace(each, do="") if each.do in first else each) for each in found)
+    return (
+        f'<section data-view="{number}"{" hidden" if number else ""}><h2>What was found</h2>'
         f'<ul id="findings-{number}">{told}</ul></section>'
     )
+
+
+def _to_do(found: Sequence[Finding]) -> list[str]:
+    return list(dict.fromkeys(one.do for one in found if one.do))[:3]
 
 
 def of_the_job(found: Sequence[Finding]) -> str:

@@ -18,7 +18,7 @@ from cuplug.allocators.events import EventKind
 from cuplug.plugins.tracing.writer import TraceWriter
 from cuplug.tools.analysis import report_data
 from cuplug.tools.analysis.blocks import curves, find_blocks
-from cuplug.tools.analysis.findings import findings
+from cuplug.tools.analysis.findings import findings, verdict
 from cuplug.tools.analysis.report_data import pack
 from cuplug.tools.analysis.summarize import summarize
 from cuplug.tools.foreign.load import load
@@ -146,6 +146,10 @@ def test_fragmentation_is_told_from_a_program_that_needs_more(tmp_path: Path) ->
     assert "40.00 MiB were reserved then, of which 20.00 MiB were unused" in first.what
     assert first.do.startswith("It was fragmentation")
     assert first.do.endswith("cuplug-trace advise x --memory 44MiB")
+    assert verdict([first]) == (
+        "It ran out of memory at 0.000 s, where 20.00 MiB were asked for and 24.00 MiB were free, but in pieces: "
+        "fragmentation."
+    )
 
 
 def written(history: Path, path: Path, title: str = "a title <with> signs") -> Path:

@@ -107,6 +107,15 @@ def test_it_asks_nobody_for_anything(browser: Browser) -> None:
     assert all(address.startswith(("file:", "data:", "blob:")) for address in browser.requests)
 
 
+def test_the_first_screen_is_a_verdict_what_to_do_and_the_picture(browser: Browser) -> None:
+    first = browser.run("[...document.querySelectorAll('main section')].slice(0, 2).map((e) => e.innerText)")
+    assert "It reserves 1.44 times what it asks for: 8.07 GiB for 5.62 GiB." in first[0]
+    assert 1 <= browser.run("document.querySelectorAll('#first-0 li').length") <= 3
+    assert first[1].startswith("Memory over time")
+    assert browser.run("document.getElementById('timeline-0').getBoundingClientRect().bottom") <= 900
+    assert "Try other allocators" not in text(browser, "findings-0")  # it stands first, and once
+
+
 def test_the_browser_counts_the_same_peak_and_what_is_live_at_it(browser: Browser) -> None:
     peak, lines = count_by_line_at_the_peak()
     key(browser, "p")
