@@ -112,13 +112,29 @@ def make_environment(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., 
     return make
 
 
+def _folder_of_the_run(factory: pytest.TempPathFactory, name: str) -> Path:
+    """A folder that the tests of one run share, in whichever process they run."""
+    base = factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _bytecode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Where Python is told to keep no bytecode, it is kept for the run: else each of the many processes that tests
+    start compiles cuplug anew, which takes about as long as all the rest of its start."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "PYTHONDONTWRITEBYTECODE" in os.environ:
+            patch.delenv("PYTHONDONTWRITEBYTECODE")
+            patch.setenv("PYTHONPYCACHEPREFIX", str(_folder_of_the_run(tmp_path_factory, "bytecode")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache of compiled kernels that the tests of one run share, in whichever process they run."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kernels"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    return folder
+    return _folder_of_the_run(tmp_path_factory, "kernels")
 
 
 @pytest.fixture(scope="module")

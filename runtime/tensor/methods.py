@@ -135,8 +135,9 @@ _PROPERTIES: dict[str, Callable[[Tensor], Any]] = {
 
 
 def _bind() -> None:
-    for name in elementwise_functions.METHODS:
-        setattr(Tensor, name, getattr(elementwise_functions, name))
+    for name, each in vars(elementwise_functions).items():
+        if getattr(each, "__module__", "") == elementwise_functions.__name__:  # not what it imports
+            setattr(Tensor, name, each)
     for operation in TABLE:
         add_operators(operation)
     for module, names in _BY_THEIR_NAMES.items():

@@ -80,10 +80,7 @@ def elementwise_source(table: Iterable[Elementwise] = TABLE) -> str:
     lines = [each for each in table if each.name not in BY_HAND]
     public = [name for each in lines if each.name not in _INTERNAL for name in (each.name, *each.aliases)]
     public += [f"{name}_" for each in lines if _in_place_function(each) for name in (each.name, *each.aliases)]
-    methods = [name for each in lines for name in (each.name, *each.aliases)]
-    methods += [f"{name}_" for each in lines if each.in_place for name in (each.name, *each.aliases)]
-    text = f"{_HEAD}__all__ = [\n{_listed(public)}]\n\nMETHODS = (\n{_listed(methods)})\n"
-    return text + '"""All functions here, as the names of methods."""\n' + "".join(map(_functions, lines))
+    return f"{_HEAD}__all__ = [\n{_listed(public)}]\n" + "".join(map(_functions, lines))
 
 
 def _in_place_function(line: Elementwise) -> bool:
@@ -103,24 +100,24 @@ def _functions(line: Elementwise) -> str:
     kinds = ["Any"] * line.arity
     if line.arity == 1 or not line.numbers:
         kinds = ["Tensor"] * line.arity
-    text = f'\n{constant} = BY_NAME["{line.name}"]\n\n'
+    text = f'\n{constant} = BY_NAME["{line.name}"]\n'
     parameters = ", ".join(f"{name}: {kind}" for name, kind in zip(names, kinds, strict=True))
     text += f"def {line.name}({parameters}, *, out: Tensor | None = None) -> Tensor:\n    {_docstring(line)}\n"
     text += f"    return {apply}({constant}, {given}) if out is None else apply_out({constant}, out, {given})\n"
     if line.in_place:
         parameters = ", ".join(f"{name}: {kind}" for name, kind in zip(names, ["Tensor", *kinds[1:]], strict=True))
         operands = given if line.arity < 3 else f"{names[0]}, {given}"
-        text += f"\ndef {line.name}_({parameters}) -> Tensor:\n"
+        text += f"def {line.name}_({parameters}) -> Tensor:\n"
         text += f'    """``{line.name}``, written to the tensor itself. Raises as it, and where it does not fit."""\n'
         text += f"    return {into}({constant}, {operands})\n"
     for alias in line.aliases:
-        text += f"\n{alias} = {line.name}\n"
+        text += f"{alias} = {line.name}\n"
         text += f"{alias}_ = {line.name}_\n" if line.in_place else ""
     return text
 
 
 def _docstring(line: Elementwise) -> str:
-    """In a line or two: what the arguments may be stands once, in the file's head."""
+    """In a line: what the arguments may be stands once, in the file's head."""
     raised = [f"TypeError: {_REFUSED[line.rule]}"] if line.rule in _REFUSED else []
     if line.arity > 1:
         raised += ["ValueError: the shapes do not broadcast", "DeviceMismatchError: the devices differ"]
@@ -129,7 +126,7 @@ def _docstring(line: Elementwise) -> str:
     if line.name == "pow":
         raised.append("ArgumentError: integers are taken to a negative number")
     text = f"{line.doc}, element by element. {_TYPES[line.rule]}"
-    return f'"""{text}"""' if not raised else f'"""{text}\n\n    Raises {"; ".join(raised)}.\n    """'
+    return f'"""{text} Raises {"; ".join(raised)}."""' if raised else f'"""{text}"""'
 
 
 # --- the class with its methods

@@ -1,7 +1,7 @@
 """Arrays under ``check="races"``: every shared variable and every array of a function stands by itself, with a name.
 
 Between them lies what nobody may touch, so that reaching from one into its neighbour is seen
-(``headers/memory.h``, ``headers/told_accesses.h``).
+(``headers/memory.h``).
 """
 
 from __future__ import annotations

@@ -50,6 +50,7 @@ _CHECKS = {
         *("-mllvm", "-asan-stack=0", "-mllvm", "-asan-globals=0", "-mllvm", "-asan-kernel-mem-intrinsic-prefix=1"),
     ),
 }
+_TOLD = "told_accesses.o"
 _FACTS = ("parameters", "shared", "checked", "races", "source")
 _RACES = {
     kind: (
@@ -64,7 +65,7 @@ _RACES = {
         ),
     }.items()
 }
-"""Every access becomes a call (``headers/told_accesses.h``)."""
+"""Every access becomes a call (``headers/engine/told_accesses.cpp``)."""
 
 
 @dataclass(frozen=True)
@@ -220,6 +221,8 @@ def compile_for_host(
 
     def make() -> Entry:
         with tempfile.TemporaryDirectory(prefix="cuplug-") as directory:
+            if races:
+                (Path(directory) / _TOLD).write_bytes(_compiled_once("told_accesses.cpp", ["-c", "-o", _TOLD], cache))
             return _compile(compiler, source, flags, name_expressions, directory, checked=checked or races, races=races)
 
     if cache is None:
@@ -273,7 +276,7 @@ def _compile(
     translated = folder / "translated.cpp"
     checks = _RACES[compiler.kind] if races else _CHECKS[compiler.kind] if checked else ()
     link = ["-shared", "-nodefaultlibs", "-Wl,--no-undefined,-Bsymbolic", "-o", "module.so", "translated.cpp"]
-    link += ["-lm", "-lc"]
+    link += [*([_TOLD] * races), "-lm", "-lc"]
     if compiler.kind == "gcc":
         link.append("-lgcc")
     shifts = guarded = loops = True
@@ -328,23 +331,27 @@ def compile_engine(cache: Cache | None) -> bytes:
     Raises:
         CompileError: there is no compiler.
     """
+    return _compiled_once("engine.cpp", ["-shared", "-lpthread", "-o", "engine.so"], cache)
+
+
+def _compiled_once(source: str, options: list[str], cache: Cache | None) -> bytes:
+    """What is made of a file of ``headers/engine``, the same for all kernels. The last option names the result."""
     compiler = find_compiler(cache)
 
     def make() -> Entry:
         with tempfile.TemporaryDirectory(prefix="cuplug-") as directory:
-            path = str(HEADERS / "engine" / "engine.cpp")
-            link = ["-shared", "-o", "engine.so", path, "-lpthread"]
-            compiled = compiler.run([*compiler.flags(), "-O2", *link], directory)
+            arguments = [*compiler.flags(), "-O2", str(HEADERS / "engine" / source), *options]
+            compiled = compiler.run(arguments, directory)
             if compiled.returncode:
                 raise CompileError(
                     f"the engine for kernels does not compile with {compiler.command[0]}", compiled.stderr
                 )
-            return Entry(_written(Path(directory) / "engine.so", compiler))
+            return Entry(_written(Path(directory) / options[-1], compiler))
 
     if cache is None:
         return make().payload
     identity = (*compiler.command, compiler.version, *compiler.flags())
-    return cache.get_or_make(content_key("engine", identity, translator_digest(), processor()), make).payload
+    return cache.get_or_make(content_key("engine", source, identity, translator_digest(), processor()), make).payload
 
 
 def host_options(options: Sequence[str]) -> list[str]:

@@ -77,11 +77,11 @@ class Tensor:
     def T(self) -> Tensor:
         """All dimensions in reverse order."""
     def abs(self, *, out: Tensor | None = None) -> Tensor:
-        """The absolute value, element by element. The result has the operands' common type."""
+        """The absolute value, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
     def abs_(self) -> Tensor:
         """``abs``, written to the tensor itself. Raises as it, and where it does not fit."""
     def absolute(self, *, out: Tensor | None = None) -> Tensor:
-        """The absolute value, element by element. The result has the operands' common type."""
+        """The absolute value, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
     def absolute_(self) -> Tensor:
         """``abs``, written to the tensor itself. Raises as it, and where it does not fit."""
     def acos(self, *, out: Tensor | None = None) -> Tensor:
@@ -97,46 +97,31 @@ class Tensor:
     def add_(self, other: Any, *, alpha: _bool | _float = 1) -> Tensor:
         """``add``, written to ``input`` itself. Raises as ``add`` does, and where the result does not fit ``input``."""
     def add_scaled(self, other: Any, alpha: Any, *, out: Tensor | None = None) -> Tensor:
-        """``input + alpha * other``, element by element. The result has the operands' common type.
-
-        Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ.
-        """
+        """``input + alpha * other``, element by element. The result has the operands' common type. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def addbmm(self, batch1: Tensor, batch2: Tensor, *, beta: _float = 1, alpha: _float = 1, out: Tensor | None = None) -> Tensor:
         """``beta * input + alpha * bmm(batch1, batch2).sum(0)`` for batches of matrices; ``input`` broadcasts."""
     def addbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: _float = 1, alpha: _float = 1) -> Tensor:
-        """``addbmm``, written to the tensor itself. It raises what ``addbmm`` raises, and where the
-        result does not fit the tensor.
-        """
+        """``addbmm``, written to the tensor itself. Raises as it, and where the result does not fit."""
     def addcdiv(self, tensor1: Any, tensor2: Any, *, value: _float = 1, out: Tensor | None = None) -> Tensor:
         """``input + value * tensor1 / tensor2``, element by element; all broadcast together."""
     def addcdiv_(self, tensor1: Any, tensor2: Any, *, value: _float = 1) -> Tensor:
-        """``addcdiv``, written to the tensor itself. It raises what ``addcdiv`` raises, and where the
-        result does not fit the tensor.
-        """
+        """``addcdiv``, written to the tensor itself. Raises as it, and where the result does not fit."""
     def addcmul(self, tensor1: Any, tensor2: Any, *, value: _float = 1, out: Tensor | None = None) -> Tensor:
         """``input + value * tensor1 * tensor2``, element by element; all broadcast together."""
     def addcmul_(self, tensor1: Any, tensor2: Any, *, value: _float = 1) -> Tensor:
-        """``addcmul``, written to the tensor itself. It raises what ``addcmul`` raises, and where the
-        result does not fit the tensor.
-        """
+        """``addcmul``, written to the tensor itself. Raises as it, and where the result does not fit."""
     def addmm(self, mat1: Tensor, mat2: Tensor, *, beta: _float = 1, alpha: _float = 1, out: Tensor | None = None) -> Tensor:
         """``beta * input + alpha * (mat1 @ mat2)`` for matrices; ``input`` broadcasts."""
     def addmm_(self, mat1: Tensor, mat2: Tensor, *, beta: _float = 1, alpha: _float = 1) -> Tensor:
-        """``addmm``, written to the tensor itself. It raises what ``addmm`` raises, and where the
-        result does not fit the tensor.
-        """
+        """``addmm``, written to the tensor itself. Raises as it, and where the result does not fit."""
     def addmv(self, mat: Tensor, vec: Tensor, *, beta: _float = 1, alpha: _float = 1, out: Tensor | None = None) -> Tensor:
         """``beta * input + alpha * (mat @ vec)`` for a matrix and a vector; ``input`` broadcasts."""
     def addmv_(self, mat: Tensor, vec: Tensor, *, beta: _float = 1, alpha: _float = 1) -> Tensor:
-        """``addmv``, written to the tensor itself. It raises what ``addmv`` raises, and where the
-        result does not fit the tensor.
-        """
+        """``addmv``, written to the tensor itself. Raises as it, and where the result does not fit."""
     def addr(self, vec1: Tensor, vec2: Tensor, *, beta: _float = 1, alpha: _float = 1, out: Tensor | None = None) -> Tensor:
         """``beta * input + alpha * outer(vec1, vec2)``; ``input`` broadcasts."""
     def addr_(self, vec1: Tensor, vec2: Tensor, *, beta: _float = 1, alpha: _float = 1) -> Tensor:
-        """``addr``, written to the tensor itself. It raises what ``addr`` raises, and where the
-        result does not fit the tensor.
-        """
+        """``addr``, written to the tensor itself. Raises as it, and where the result does not fit."""
     def adjoint(self) -> Tensor:
         """The last two dimensions exchanged: the conjugate transpose of matrices of real numbers.
 
@@ -174,7 +159,7 @@ class Tensor:
     def arctan(self, *, out: Tensor | None = None) -> Tensor:
         """The arc tangent in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
     def arctan2(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The angle in radians of the point (``other``, ``input``), from -pi to pi, element by element. The result is floating-point: integers and bool become the default dtype."""
+        """The angle in radians of the point (``other``, ``input``), from -pi to pi, element by element. The result is floating-point: integers and bool become the default dtype. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def arctan2_(self, other: Tensor) -> Tensor:
         """``atan2``, written to the tensor itself. Raises as it, and where it does not fit."""
     def arctan_(self) -> Tensor:
@@ -204,7 +189,7 @@ class Tensor:
     def atan(self, *, out: Tensor | None = None) -> Tensor:
         """The arc tangent in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
     def atan2(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The angle in radians of the point (``other``, ``input``), from -pi to pi, element by element. The result is floating-point: integers and bool become the default dtype."""
+        """The angle in radians of the point (``other``, ``input``), from -pi to pi, element by element. The result is floating-point: integers and bool become the default dtype. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def atan2_(self, other: Tensor) -> Tensor:
         """``atan2``, written to the tensor itself. Raises as it, and where it does not fit."""
     def atan_(self) -> Tensor:
@@ -229,9 +214,7 @@ class Tensor:
     def baddbmm(self, batch1: Tensor, batch2: Tensor, *, beta: _float = 1, alpha: _float = 1, out: Tensor | None = None) -> Tensor:
         """``beta * input + alpha * bmm(batch1, batch2)`` for batches of matrices; ``input`` broadcasts."""
     def baddbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: _float = 1, alpha: _float = 1) -> Tensor:
-        """``baddbmm``, written to the tensor itself. It raises what ``baddbmm`` raises, and where the
-        result does not fit the tensor.
-        """
+        """``baddbmm``, written to the tensor itself. Raises as it, and where the result does not fit."""
     def bernoulli(self, p: Any = None, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor:
         """1 with the probability that each element says, else 0."""
     def bernoulli_(self, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
@@ -246,27 +229,27 @@ class Tensor:
     def bincount(self, weights: Tensor | None = None, minlength: _int = 0) -> Tensor:
         """How often each integer occurs, from 0 on; with ``weights`` the sum of the weights there. Waits for a device."""
     def bitwise_and(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """The bits that are set in both, element by element. The result has the operands' common type."""
+        """The bits that are set in both, element by element. The result has the operands' common type. Raises TypeError: the elements are floating-point numbers; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def bitwise_and_(self, other: Any) -> Tensor:
         """``bitwise_and``, written to the tensor itself. Raises as it, and where it does not fit."""
     def bitwise_left_shift(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """``input * 2**other``, by shifting bits; 0 where all are shifted out, element by element. The result has the operands' common type."""
+        """``input * 2**other``, by shifting bits; 0 where all are shifted out, element by element. The result has the operands' common type. Raises TypeError: the elements are floating-point numbers or bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def bitwise_left_shift_(self, other: Any) -> Tensor:
         """``bitwise_left_shift``, written to the tensor itself. Raises as it, and where it does not fit."""
     def bitwise_not(self, *, out: Tensor | None = None) -> Tensor:
-        """The bits inverted; of bool the opposite, element by element. The result has the operands' common type."""
+        """The bits inverted; of bool the opposite, element by element. The result has the operands' common type. Raises TypeError: the elements are floating-point numbers."""
     def bitwise_not_(self) -> Tensor:
         """``bitwise_not``, written to the tensor itself. Raises as it, and where it does not fit."""
     def bitwise_or(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """The bits that are set in one or both, element by element. The result has the operands' common type."""
+        """The bits that are set in one or both, element by element. The result has the operands' common type. Raises TypeError: the elements are floating-point numbers; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def bitwise_or_(self, other: Any) -> Tensor:
         """``bitwise_or``, written to the tensor itself. Raises as it, and where it does not fit."""
     def bitwise_right_shift(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """``input / 2**other`` rounded down, by shifting bits, element by element. The result has the operands' common type."""
+        """``input / 2**other`` rounded down, by shifting bits, element by element. The result has the operands' common type. Raises TypeError: the elements are floating-point numbers or bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def bitwise_right_shift_(self, other: Any) -> Tensor:
         """``bitwise_right_shift``, written to the tensor itself. Raises as it, and where it does not fit."""
     def bitwise_xor(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """The bits that are set in exactly one, element by element. The result has the operands' common type."""
+        """The bits that are set in exactly one, element by element. The result has the operands' common type. Raises TypeError: the elements are floating-point numbers; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def bitwise_xor_(self, other: Any) -> Tensor:
         """``bitwise_xor``, written to the tensor itself. Raises as it, and where it does not fit."""
     def bmm(self, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -278,7 +261,7 @@ class Tensor:
     def byte(self, memory_format: Any = None) -> Tensor:
         """The elements converted to uint8; the tensor itself if they are of it. Numbers out of range wrap around."""
     def ceil(self, *, out: Tensor | None = None) -> Tensor:
-        """The smallest integer that is not smaller, element by element. The result has the operands' common type."""
+        """The smallest integer that is not smaller, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
     def ceil_(self) -> Tensor:
         """``ceil``, written to the tensor itself. Raises as it, and where it does not fit."""
     def char(self, memory_format: Any = None) -> Tensor:
@@ -290,18 +273,15 @@ class Tensor:
     def clamp_(self, min: Any = None, max: Any = None) -> Tensor:
         """``clamp``, written to ``input`` itself. Raises as ``clamp`` does."""
     def clamp_both(self, low: Any, high: Any, *, out: Tensor | None = None) -> Tensor:
-        """Each element kept within ``low`` and ``high``, element by element. The result has the operands' common type.
-
-        Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ.
-        """
+        """Each element kept within ``low`` and ``high``, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def clamp_both_(self, low: Any, high: Any) -> Tensor:
         """``clamp_both``, written to the tensor itself. Raises as it, and where it does not fit."""
     def clamp_max(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """The smaller of each element and ``other``: an upper limit, element by element. The result has the operands' common type."""
+        """The smaller of each element and ``other``: an upper limit, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def clamp_max_(self, other: Any) -> Tensor:
         """``clamp_max``, written to the tensor itself. Raises as it, and where it does not fit."""
     def clamp_min(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """The larger of each element and ``other``: a lower limit, element by element. The result has the operands' common type."""
+        """The larger of each element and ``other``: a lower limit, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def clamp_min_(self, other: Any) -> Tensor:
         """``clamp_min``, written to the tensor itself. Raises as it, and where it does not fit."""
     def clip(self, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:
@@ -333,7 +313,7 @@ class Tensor:
             TypeError: another argument is given.
         """
     def copysign(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """The size of ``input`` with the sign of ``other``, element by element. The result is floating-point: integers and bool become the default dtype."""
+        """The size of ``input`` with the sign of ``other``, element by element. The result is floating-point: integers and bool become the default dtype. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def copysign_(self, other: Any) -> Tensor:
         """``copysign``, written to the tensor itself. Raises as it, and where it does not fit."""
     def cos(self, *, out: Tensor | None = None) -> Tensor:
@@ -369,15 +349,11 @@ class Tensor:
     def cumprod(self, dim: _int | None = None, *, axis: _int | None = None, dtype: Any = None, out: Tensor | None = None) -> Tensor:
         """The product of the elements up to each one, along a dimension. Integers and bool multiply in int64."""
     def cumprod_(self, dim: _int | None = None, *, axis: _int | None = None, dtype: Any = None) -> Tensor:
-        """``cumprod``, written to the tensor itself. It raises what ``cumprod`` raises, and where the
-        result does not fit the tensor.
-        """
+        """``cumprod``, written to the tensor itself. Raises as it, and where the result does not fit."""
     def cumsum(self, dim: _int | None = None, *, axis: _int | None = None, dtype: Any = None, out: Tensor | None = None) -> Tensor:
         """The sum of the elements up to each one, along a dimension. Integers and bool add up in int64."""
     def cumsum_(self, dim: _int | None = None, *, axis: _int | None = None, dtype: Any = None) -> Tensor:
-        """``cumsum``, written to the tensor itself. It raises what ``cumsum`` raises, and where the
-        result does not fit the tensor.
-        """
+        """``cumsum``, written to the tensor itself. Raises as it, and where the result does not fit."""
     @property
     def data(self) -> Tensor:
         """The tensor as a view that requires no gradients. What is set takes the place of the elements, whatever was
@@ -435,7 +411,7 @@ class Tensor:
     def element_size(self) -> _int:
         """The size of one element in bytes."""
     def eq(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """Whether elements are equal, element by element. The result is of bool."""
+        """Whether elements are equal, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def eq_(self, other: Any) -> Tensor:
         """``eq``, written to the tensor itself. Raises as it, and where it does not fit."""
     def equal(self, other: Tensor) -> _bool:
@@ -478,7 +454,7 @@ class Tensor:
     def fill_(self, value: Any) -> Tensor:
         """Write ``value``, a number or a tensor without dimensions, everywhere."""
     def fix(self, *, out: Tensor | None = None) -> Tensor:
-        """The integer part, element by element. The result has the operands' common type."""
+        """The integer part, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
     def fix_(self) -> Tensor:
         """``trunc``, written to the tensor itself. Raises as it, and where it does not fit."""
     def flatten(self, start_dim: _int = 0, end_dim: _int = -1) -> Tensor:
@@ -492,29 +468,29 @@ class Tensor:
     def float(self, memory_format: Any = None) -> Tensor:
         """The elements converted to float32; the tensor itself if they are of it."""
     def floor(self, *, out: Tensor | None = None) -> Tensor:
-        """The largest integer that is not larger, element by element. The result has the operands' common type."""
+        """The largest integer that is not larger, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
     def floor_(self) -> Tensor:
         """``floor``, written to the tensor itself. Raises as it, and where it does not fit."""
     def floor_divide(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """The quotient rounded down, element by element. The result has the operands' common type."""
+        """The quotient rounded down, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ; ZeroDivisionError: integers are divided by 0, on the CPU."""
     def floor_divide_(self, other: Any) -> Tensor:
         """``floor_divide``, written to the tensor itself. Raises as it, and where it does not fit."""
     def fmax(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The larger of two elements; of a NaN and a number, the number, element by element. The result has the operands' common type."""
+        """The larger of two elements; of a NaN and a number, the number, element by element. The result has the operands' common type. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def fmin(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The smaller of two elements; of a NaN and a number, the number, element by element. The result has the operands' common type."""
+        """The smaller of two elements; of a NaN and a number, the number, element by element. The result has the operands' common type. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def fmod(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """The remainder of the quotient rounded towards 0; it has the sign of ``input``, element by element. The result has the operands' common type."""
+        """The remainder of the quotient rounded towards 0; it has the sign of ``input``, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ; ZeroDivisionError: integers are divided by 0, on the CPU."""
     def fmod_(self, other: Any) -> Tensor:
         """``fmod``, written to the tensor itself. Raises as it, and where it does not fit."""
     def frac(self, *, out: Tensor | None = None) -> Tensor:
-        """The part behind the point: ``input - trunc(input)``, element by element. The result has the operands' common type."""
+        """The part behind the point: ``input - trunc(input)``, element by element. The result has the operands' common type. Raises TypeError: the elements are no floating-point numbers."""
     def frac_(self) -> Tensor:
         """``frac``, written to the tensor itself. Raises as it, and where it does not fit."""
     def gather(self, dim: _int, index: Tensor, *, sparse_grad: _bool = False, out: Tensor | None = None) -> Tensor:
         """``out[i][j] = input[index[i][j]][j]`` for two dimensions and ``dim`` 0: the elements at indices of a dimension."""
     def ge(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """Whether ``input >= other``, element by element. The result is of bool."""
+        """Whether ``input >= other``, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def ge_(self, other: Any) -> Tensor:
         """``ge``, written to the tensor itself. Raises as it, and where it does not fit."""
     def get_device(self) -> _int:
@@ -532,15 +508,15 @@ class Tensor:
     def grad_fn(self) -> Any:
         """The node of the graph that made this tensor; None of a leaf."""
     def greater(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """Whether ``input > other``, element by element. The result is of bool."""
+        """Whether ``input > other``, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def greater_(self, other: Any) -> Tensor:
         """``gt``, written to the tensor itself. Raises as it, and where it does not fit."""
     def greater_equal(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """Whether ``input >= other``, element by element. The result is of bool."""
+        """Whether ``input >= other``, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def greater_equal_(self, other: Any) -> Tensor:
         """``ge``, written to the tensor itself. Raises as it, and where it does not fit."""
     def gt(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """Whether ``input > other``, element by element. The result is of bool."""
+        """Whether ``input > other``, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def gt_(self, other: Any) -> Tensor:
         """``gt``, written to the tensor itself. Raises as it, and where it does not fit."""
     def half(self, memory_format: Any = None) -> Tensor:
@@ -550,7 +526,7 @@ class Tensor:
     def hsplit(self, indices_or_sections: Any) -> tuple[Tensor, ...]:
         """``tensor_split`` along the second dimension, or the only one; parts must be equal."""
     def hypot(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The length of the hypotenuse, ``sqrt(input**2 + other**2)``, element by element. The result has the operands' common type."""
+        """The length of the hypotenuse, ``sqrt(input**2 + other**2)``, element by element. The result has the operands' common type. Raises TypeError: the elements are no floating-point numbers; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def hypot_(self, other: Tensor) -> Tensor:
         """``hypot``, written to the tensor itself. Raises as it, and where it does not fit."""
     def index_add(self, dim: _int, index: Tensor, source: Tensor, *, alpha: _bool | _float = 1, out: Tensor | None = None) -> Tensor:
@@ -625,19 +601,19 @@ class Tensor:
     def layout(self) -> Any:
         """How the elements are kept: ``strided``."""
     def le(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """Whether ``input <= other``, element by element. The result is of bool."""
+        """Whether ``input <= other``, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def le_(self, other: Any) -> Tensor:
         """``le``, written to the tensor itself. Raises as it, and where it does not fit."""
     def lerp(self, end: Any, weight: Any, *, out: Tensor | None = None) -> Tensor:
-        """``input + weight * (end - input)``, element by element. The result has the tensors' type."""
+        """``input + weight * (end - input)``, element by element. The result has the tensors' type. Raises TypeError: the elements are no floating-point numbers, or of different types; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def lerp_(self, end: Any, weight: Any) -> Tensor:
         """``lerp``, written to the tensor itself. Raises as it, and where it does not fit."""
     def less(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """Whether ``input < other``, element by element. The result is of bool."""
+        """Whether ``input < other``, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def less_(self, other: Any) -> Tensor:
         """``lt``, written to the tensor itself. Raises as it, and where it does not fit."""
     def less_equal(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """Whether ``input <= other``, element by element. The result is of bool."""
+        """Whether ``input <= other``, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def less_equal_(self, other: Any) -> Tensor:
         """``le``, written to the tensor itself. Raises as it, and where it does not fit."""
     def log(self, *, out: Tensor | None = None) -> Tensor:
@@ -661,7 +637,7 @@ class Tensor:
     def logcumsumexp(self, dim: _int | None = None, *, axis: _int | None = None, out: Tensor | None = None) -> Tensor:
         """The logarithm of the sum of the exponentials of the elements up to each one, along a dimension."""
     def logical_and(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """Whether both elements differ from 0, element by element. The result is of bool."""
+        """Whether both elements differ from 0, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def logical_and_(self, other: Tensor) -> Tensor:
         """``logical_and``, written to the tensor itself. Raises as it, and where it does not fit."""
     def logical_not(self, *, out: Tensor | None = None) -> Tensor:
@@ -669,11 +645,11 @@ class Tensor:
     def logical_not_(self) -> Tensor:
         """``logical_not``, written to the tensor itself. Raises as it, and where it does not fit."""
     def logical_or(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """Whether an element of the two differs from 0, element by element. The result is of bool."""
+        """Whether an element of the two differs from 0, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def logical_or_(self, other: Tensor) -> Tensor:
         """``logical_or``, written to the tensor itself. Raises as it, and where it does not fit."""
     def logical_xor(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """Whether exactly one element of the two differs from 0, element by element. The result is of bool."""
+        """Whether exactly one element of the two differs from 0, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def logical_xor_(self, other: Tensor) -> Tensor:
         """``logical_xor``, written to the tensor itself. Raises as it, and where it does not fit."""
     def logsumexp(self, dim: Any, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
@@ -681,7 +657,7 @@ class Tensor:
     def long(self, memory_format: Any = None) -> Tensor:
         """The elements converted to int64; the tensor itself if they are of it. Numbers out of range wrap around."""
     def lt(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """Whether ``input < other``, element by element. The result is of bool."""
+        """Whether ``input < other``, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def lt_(self, other: Any) -> Tensor:
         """``lt``, written to the tensor itself. Raises as it, and where it does not fit."""
     @property
@@ -720,7 +696,7 @@ class Tensor:
     def max(self, dim: Any = None, keepdim: _bool = False, *, other: Tensor | None = None, axis: Any = None, keepdims: _bool = False, out: Any = None) -> Any:
         """The largest element; or those along a dimension, with their positions; or the larger of each pair of elements."""
     def maximum(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The larger of two elements; NaN if one is NaN, element by element. The result has the operands' common type."""
+        """The larger of two elements; NaN if one is NaN, element by element. The result has the operands' common type. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def mean(self, dim: Any = None, keepdim: _bool = False, *, dtype: Any = None, out: Tensor | None = None, axis: Any = None, keepdims: _bool = False) -> Tensor:
         """The arithmetic mean of the elements; of none it is NaN."""
     def median(self, dim: _int | None = None, keepdim: _bool = False, *, out: tuple[Tensor, Tensor] | None = None) -> Any:
@@ -728,7 +704,7 @@ class Tensor:
     def min(self, dim: Any = None, keepdim: _bool = False, *, other: Tensor | None = None, axis: Any = None, keepdims: _bool = False, out: Any = None) -> Any:
         """The smallest element; or those along a dimension, with their positions; or the smaller of each pair of elements."""
     def minimum(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The smaller of two elements; NaN if one is NaN, element by element. The result has the operands' common type."""
+        """The smaller of two elements; NaN if one is NaN, element by element. The result has the operands' common type. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def mm(self, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The product of two matrices, of shapes (n, k) and (k, m). Otherwise as ``matmul``."""
     def moveaxis(self, source: _int | Sequence[_int], destination: _int | Sequence[_int]) -> Tensor:
@@ -738,13 +714,13 @@ class Tensor:
     def msort(self, *, out: Tensor | None = None) -> Tensor:
         """The elements in order along the first dimension."""
     def mul(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """The product, element by element. The result has the operands' common type."""
+        """The product, element by element. The result has the operands' common type. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def mul_(self, other: Any) -> Tensor:
         """``mul``, written to the tensor itself. Raises as it, and where it does not fit."""
     def multinomial(self, num_samples: _int, replacement: _bool = False, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor:
         """Positions chosen at random, each with a probability in proportion to its weight."""
     def multiply(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """The product, element by element. The result has the operands' common type."""
+        """The product, element by element. The result has the operands' common type. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def multiply_(self, other: Any) -> Tensor:
         """``mul``, written to the tensor itself. Raises as it, and where it does not fit."""
     def mv(self, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -752,9 +728,7 @@ class Tensor:
     def nan_to_num(self, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None, *, out: Tensor | None = None) -> Tensor:
         """NaN and infinities replaced by numbers. Integers stay as they are."""
     def nan_to_num_(self, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None) -> Tensor:
-        """``nan_to_num``, written to the tensor itself. It raises what ``nan_to_num`` raises, and where the
-        result does not fit the tensor.
-        """
+        """``nan_to_num``, written to the tensor itself. Raises as it, and where the result does not fit."""
     def nanmean(self, dim: Any = None, keepdim: _bool = False, *, dtype: Any = None, out: Tensor | None = None) -> Tensor:
         """The mean of the elements that are not NaN: see ``mean``, whose arguments and errors these are."""
     def nanmedian(self, dim: _int | None = None, keepdim: _bool = False, *, out: tuple[Tensor, Tensor] | None = None) -> Any:
@@ -772,15 +746,15 @@ class Tensor:
     def ndimension(self) -> _int:
         """The number of dimensions."""
     def ne(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """Whether elements differ, element by element. The result is of bool."""
+        """Whether elements differ, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def ne_(self, other: Any) -> Tensor:
         """``ne``, written to the tensor itself. Raises as it, and where it does not fit."""
     def neg(self, *, out: Tensor | None = None) -> Tensor:
-        """``-input``, element by element. The result has the operands' common type."""
+        """``-input``, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
     def neg_(self) -> Tensor:
         """``neg``, written to the tensor itself. Raises as it, and where it does not fit."""
     def negative(self, *, out: Tensor | None = None) -> Tensor:
-        """``-input``, element by element. The result has the operands' common type."""
+        """``-input``, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
     def negative_(self) -> Tensor:
         """``neg``, written to the tensor itself. Raises as it, and where it does not fit."""
     def nelement(self) -> _int:
@@ -820,7 +794,7 @@ class Tensor:
             TypeError: the elements are not floating-point.
         """
     def not_equal(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """Whether elements differ, element by element. The result is of bool."""
+        """Whether elements differ, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def not_equal_(self, other: Any) -> Tensor:
         """``ne``, written to the tensor itself. Raises as it, and where it does not fit."""
     def numel(self) -> _int:
@@ -848,9 +822,9 @@ class Tensor:
             CuplugError: there is no CUDA device, or the tensor is on one.
         """
     def positive(self, *, out: Tensor | None = None) -> Tensor:
-        """A copy, of elements that have signs, element by element. The result has the operands' common type."""
+        """A copy, of elements that have signs, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
     def pow(self, exponent: Any, *, out: Tensor | None = None) -> Tensor:
-        """``input`` to the power of ``exponent``, element by element. The result has the operands' common type."""
+        """``input`` to the power of ``exponent``, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ; ArgumentError: integers are taken to a negative number."""
     def pow_(self, exponent: Any) -> Tensor:
         """``pow``, written to the tensor itself. Raises as it, and where it does not fit."""
     def prod(self, dim: Any = None, keepdim: _bool = False, *, dtype: Any = None, out: Tensor | None = None, axis: Any = None, keepdims: _bool = False) -> Tensor:
@@ -901,11 +875,11 @@ class Tensor:
             ValueError: the tensor requires no gradients, or is no leaf.
         """
     def relu(self, *, out: Tensor | None = None) -> Tensor:
-        """Negative elements replaced by 0, element by element. The result has the operands' common type."""
+        """Negative elements replaced by 0, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
     def relu_(self) -> Tensor:
         """``relu``, written to the tensor itself. Raises as it, and where it does not fit."""
     def remainder(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """The remainder of the quotient rounded down; it has the sign of ``other``, element by element. The result has the operands' common type."""
+        """The remainder of the quotient rounded down; it has the sign of ``other``, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ; ZeroDivisionError: integers are divided by 0, on the CPU."""
     def remainder_(self, other: Any) -> Tensor:
         """``remainder``, written to the tensor itself. Raises as it, and where it does not fit."""
     def repeat(self, *sizes: Any) -> Tensor:
@@ -1067,10 +1041,7 @@ class Tensor:
     def sub_(self, other: Any, *, alpha: _bool | _float = 1) -> Tensor:
         """``sub``, written to ``input`` itself. Raises as ``sub`` does, and where the result does not fit ``input``."""
     def sub_scaled(self, other: Any, alpha: Any, *, out: Tensor | None = None) -> Tensor:
-        """``input - alpha * other``, element by element. The result has the operands' common type.
-
-        Raises TypeError: an operand is of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ.
-        """
+        """``input - alpha * other``, element by element. The result has the operands' common type. Raises TypeError: an operand is of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def subtract(self, other: Any, *, alpha: _bool | _float = 1, out: Tensor | None = None) -> Tensor:
         """``input - alpha * other``, element by element. Arguments and errors are those of ``add``."""
     def subtract_(self, other: Any, *, alpha: _bool | _float = 1) -> Tensor:
@@ -1131,28 +1102,21 @@ class Tensor:
     def tril(self, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
         """The lower triangle of matrices, 0 elsewhere."""
     def tril_(self, diagonal: _int = 0) -> Tensor:
-        """``tril``, written to the tensor itself. It raises what ``tril`` raises, and where the
-        result does not fit the tensor.
-        """
+        """``tril``, written to the tensor itself. Raises as it, and where the result does not fit."""
     def triu(self, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
         """The upper triangle of matrices, 0 elsewhere."""
     def triu_(self, diagonal: _int = 0) -> Tensor:
-        """``triu``, written to the tensor itself. It raises what ``triu`` raises, and where the
-        result does not fit the tensor.
-        """
+        """``triu``, written to the tensor itself. Raises as it, and where the result does not fit."""
     def true_divide(self, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
         """The quotient ``input / other``, element by element."""
     def true_divide_(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
         """``div``, written to ``input`` itself. Raises as ``div`` does, and where the result does not fit ``input``."""
     def trunc(self, *, out: Tensor | None = None) -> Tensor:
-        """The integer part, element by element. The result has the operands' common type."""
+        """The integer part, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
     def trunc_(self) -> Tensor:
         """``trunc``, written to the tensor itself. Raises as it, and where it does not fit."""
     def trunc_divide(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """The quotient rounded towards 0, element by element. The result has the operands' common type.
-
-        Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ; ZeroDivisionError: integers are divided by 0, on the CPU.
-        """
+        """The quotient rounded towards 0, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ; ZeroDivisionError: integers are divided by 0, on the CPU."""
     def trunc_divide_(self, other: Any) -> Tensor:
         """``trunc_divide``, written to the tensor itself. Raises as it, and where it does not fit."""
     def type(self, dtype: Any = None, non_blocking: _bool = False) -> Any:

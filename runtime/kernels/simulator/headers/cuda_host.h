@@ -97,5 +97,4 @@
 #include "textures.h"
 #include "lockstep.h"
 #include "entry.h"
-#include "told_accesses.h"
 #include "shifts.h"

@@ -45,6 +45,18 @@ template <class S, int number, class V> struct OneShared {
     alignas(alignof(S)) V value;
     static const char* __cuplug_name() { return S::__cuplug_name(number); }
 };
+
+// An array that a function declares, between bytes that nobody may touch.
+template <class S, int number, class V> struct Guarded {
+    static constexpr cuplug_size beside = alignof(S) > 64 ? alignof(S) : 64;
+    alignas(alignof(S) > 16 ? alignof(S) : 16) char before[beside];
+    alignas(alignof(S)) V value;
+    char behind[beside + 8];
+    __attribute__((always_inline)) Guarded() {
+        self()->api->begin_local(before, beside, sizeof(V), S::__cuplug_name(number), __is_trivially_constructible(V));
+    }
+    __attribute__((always_inline)) ~Guarded() { self()->api->end_local(before, beside, sizeof(V)); }
+};
 #endif
 
 inline char* dynamic_shared() { return self()->shared; }

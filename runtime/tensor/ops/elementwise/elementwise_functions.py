@@ -33,913 +33,609 @@ __all__ = [
     "sqrt_", "square", "square_", "tan", "tan_", "tanh", "tanh_", "trunc", "trunc_",
 ]
 
-METHODS = (
-    "abs", "abs_", "absolute", "absolute_", "acos", "acos_", "acosh", "acosh_", "add_scaled", "arccos", "arccos_",
-    "arccosh", "arccosh_", "arcsin", "arcsin_", "arcsinh", "arcsinh_", "arctan", "arctan2", "arctan2_", "arctan_",
-    "arctanh", "arctanh_", "asin", "asin_", "asinh", "asinh_", "atan", "atan2", "atan2_", "atan_", "atanh", "atanh_",
-    "bitwise_and", "bitwise_and_", "bitwise_left_shift", "bitwise_left_shift_", "bitwise_not", "bitwise_not_",
-    "bitwise_or", "bitwise_or_", "bitwise_right_shift", "bitwise_right_shift_", "bitwise_xor", "bitwise_xor_", "ceil",
-    "ceil_", "clamp_both", "clamp_both_", "clamp_max", "clamp_max_", "clamp_min", "clamp_min_", "copysign", "copysign_",
-    "cos", "cos_", "cosh", "cosh_", "deg2rad", "deg2rad_", "eq", "eq_", "erf", "erf_", "erfc", "erfc_", "exp", "exp2",
-    "exp2_", "exp_", "expm1", "expm1_", "fix", "fix_", "floor", "floor_", "floor_divide", "floor_divide_", "fmax",
-    "fmin", "fmod", "fmod_", "frac", "frac_", "ge", "ge_", "greater", "greater_", "greater_equal", "greater_equal_",
-    "gt", "gt_", "hypot", "hypot_", "isfinite", "isinf", "isnan", "le", "le_", "lerp", "lerp_", "less", "less_",
-    "less_equal", "less_equal_", "log", "log10", "log10_", "log1p", "log1p_", "log2", "log2_", "log_", "logical_and",
-    "logical_and_", "logical_not", "logical_not_", "logical_or", "logical_or_", "logical_xor", "logical_xor_", "lt",
-    "lt_", "maximum", "minimum", "mul", "mul_", "multiply", "multiply_", "ne", "ne_", "neg", "neg_", "negative",
-    "negative_", "not_equal", "not_equal_", "positive", "pow", "pow_", "rad2deg", "rad2deg_", "reciprocal",
-    "reciprocal_", "relu", "relu_", "remainder", "remainder_", "rsqrt", "rsqrt_", "sigmoid", "sigmoid_", "sign",
-    "sign_", "signbit", "sin", "sin_", "sinh", "sinh_", "sqrt", "sqrt_", "square", "square_", "sub_scaled", "tan",
-    "tan_", "tanh", "tanh_", "trunc", "trunc_", "trunc_divide", "trunc_divide_",
-)
-"""All functions here, as the names of methods."""
-
 _MUL = BY_NAME["mul"]
-
 def mul(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
-    """The product, element by element. The result has the operands' common type.
-
-    Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ.
-    """
+    """The product, element by element. The result has the operands' common type. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_MUL, input, other) if out is None else apply_out(_MUL, out, input, other)
-
 def mul_(input: Tensor, other: Any) -> Tensor:
     """``mul``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into2(_MUL, input, other)
-
 multiply = mul
 multiply_ = mul_
 
 _FLOOR_DIVIDE = BY_NAME["floor_divide"]
-
 def floor_divide(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
-    """The quotient rounded down, element by element. The result has the operands' common type.
-
-    Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ; ZeroDivisionError: integers are divided by 0, on the CPU.
-    """
+    """The quotient rounded down, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ; ZeroDivisionError: integers are divided by 0, on the CPU."""
     return apply2(_FLOOR_DIVIDE, input, other) if out is None else apply_out(_FLOOR_DIVIDE, out, input, other)
-
 def floor_divide_(input: Tensor, other: Any) -> Tensor:
     """``floor_divide``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into2(_FLOOR_DIVIDE, input, other)
 
 _TRUNC_DIVIDE = BY_NAME["trunc_divide"]
-
 def trunc_divide(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
-    """The quotient rounded towards 0, element by element. The result has the operands' common type.
-
-    Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ; ZeroDivisionError: integers are divided by 0, on the CPU.
-    """
+    """The quotient rounded towards 0, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ; ZeroDivisionError: integers are divided by 0, on the CPU."""
     return apply2(_TRUNC_DIVIDE, input, other) if out is None else apply_out(_TRUNC_DIVIDE, out, input, other)
-
 def trunc_divide_(input: Tensor, other: Any) -> Tensor:
     """``trunc_divide``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into2(_TRUNC_DIVIDE, input, other)
 
 _REMAINDER = BY_NAME["remainder"]
-
 def remainder(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
-    """The remainder of the quotient rounded down; it has the sign of ``other``, element by element. The result has the operands' common type.
-
-    Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ; ZeroDivisionError: integers are divided by 0, on the CPU.
-    """
+    """The remainder of the quotient rounded down; it has the sign of ``other``, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ; ZeroDivisionError: integers are divided by 0, on the CPU."""
     return apply2(_REMAINDER, input, other) if out is None else apply_out(_REMAINDER, out, input, other)
-
 def remainder_(input: Tensor, other: Any) -> Tensor:
     """``remainder``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into2(_REMAINDER, input, other)
 
 _FMOD = BY_NAME["fmod"]
-
 def fmod(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
-    """The remainder of the quotient rounded towards 0; it has the sign of ``input``, element by element. The result has the operands' common type.
-
-    Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ; ZeroDivisionError: integers are divided by 0, on the CPU.
-    """
+    """The remainder of the quotient rounded towards 0; it has the sign of ``input``, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ; ZeroDivisionError: integers are divided by 0, on the CPU."""
     return apply2(_FMOD, input, other) if out is None else apply_out(_FMOD, out, input, other)
-
 def fmod_(input: Tensor, other: Any) -> Tensor:
     """``fmod``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into2(_FMOD, input, other)
 
 _POW = BY_NAME["pow"]
-
 def pow(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
-    """``input`` to the power of ``exponent``, element by element. The result has the operands' common type.
-
-    Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ; ArgumentError: integers are taken to a negative number.
-    """
+    """``input`` to the power of ``exponent``, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ; ArgumentError: integers are taken to a negative number."""
     return apply2(_POW, input, exponent) if out is None else apply_out(_POW, out, input, exponent)
-
 def pow_(input: Tensor, exponent: Any) -> Tensor:
     """``pow``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into2(_POW, input, exponent)
 
 _MAXIMUM = BY_NAME["maximum"]
-
 def maximum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The larger of two elements; NaN if one is NaN, element by element. The result has the operands' common type.
-
-    Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ.
-    """
+    """The larger of two elements; NaN if one is NaN, element by element. The result has the operands' common type. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_MAXIMUM, input, other) if out is None else apply_out(_MAXIMUM, out, input, other)
 
 _MINIMUM = BY_NAME["minimum"]
-
 def minimum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The smaller of two elements; NaN if one is NaN, element by element. The result has the operands' common type.
-
-    Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ.
-    """
+    """The smaller of two elements; NaN if one is NaN, element by element. The result has the operands' common type. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_MINIMUM, input, other) if out is None else apply_out(_MINIMUM, out, input, other)
 
 _CLAMP_MIN = BY_NAME["clamp_min"]
-
 def clamp_min(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
-    """The larger of each element and ``other``: a lower limit, element by element. The result has the operands' common type.
-
-    Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ.
-    """
+    """The larger of each element and ``other``: a lower limit, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_CLAMP_MIN, input, other) if out is None else apply_out(_CLAMP_MIN, out, input, other)
-
 def clamp_min_(input: Tensor, other: Any) -> Tensor:
     """``clamp_min``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into2(_CLAMP_MIN, input, other)
 
 _CLAMP_MAX = BY_NAME["clamp_max"]
-
 def clamp_max(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
-    """The smaller of each element and ``other``: an upper limit, element by element. The result has the operands' common type.
-
-    Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ.
-    """
+    """The smaller of each element and ``other``: an upper limit, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_CLAMP_MAX, input, other) if out is None else apply_out(_CLAMP_MAX, out, input, other)
-
 def clamp_max_(input: Tensor, other: Any) -> Tensor:
     """``clamp_max``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into2(_CLAMP_MAX, input, other)
 
 _FMAX = BY_NAME["fmax"]
-
 def fmax(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The larger of two elements; of a NaN and a number, the number, element by element. The result has the operands' common type.
-
-    Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ.
-    """
+    """The larger of two elements; of a NaN and a number, the number, element by element. The result has the operands' common type. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_FMAX, input, other) if out is None else apply_out(_FMAX, out, input, other)
 
 _FMIN = BY_NAME["fmin"]
-
 def fmin(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The smaller of two elements; of a NaN and a number, the number, element by element. The result has the operands' common type.
-
-    Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ.
-    """
+    """The smaller of two elements; of a NaN and a number, the number, element by element. The result has the operands' common type. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_FMIN, input, other) if out is None else apply_out(_FMIN, out, input, other)
 
 _ATAN2 = BY_NAME["atan2"]
-
 def atan2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The angle in radians of the point (``other``, ``input``), from -pi to pi, element by element. The result is floating-point: integers and bool become the default dtype.
-
-    Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ.
-    """
+    """The angle in radians of the point (``other``, ``input``), from -pi to pi, element by element. The result is floating-point: integers and bool become the default dtype. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_ATAN2, input, other) if out is None else apply_out(_ATAN2, out, input, other)
-
 def atan2_(input: Tensor, other: Tensor) -> Tensor:
     """``atan2``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into2(_ATAN2, input, other)
-
 arctan2 = atan2
 arctan2_ = atan2_
 
 _HYPOT = BY_NAME["hypot"]
-
 def hypot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The length of the hypotenuse, ``sqrt(input**2 + other**2)``, element by element. The result has the operands' common type.
-
-    Raises TypeError: the elements are no floating-point numbers; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ.
-    """
+    """The length of the hypotenuse, ``sqrt(input**2 + other**2)``, element by element. The result has the operands' common type. Raises TypeError: the elements are no floating-point numbers; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_HYPOT, input, other) if out is None else apply_out(_HYPOT, out, input, other)
-
 def hypot_(input: Tensor, other: Tensor) -> Tensor:
     """``hypot``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into2(_HYPOT, input, other)
 
 _COPYSIGN = BY_NAME["copysign"]
-
 def copysign(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
-    """The size of ``input`` with the sign of ``other``, element by element. The result is floating-point: integers and bool become the default dtype.
-
-    Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ.
-    """
+    """The size of ``input`` with the sign of ``other``, element by element. The result is floating-point: integers and bool become the default dtype. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_COPYSIGN, input, other) if out is None else apply_out(_COPYSIGN, out, input, other)
-
 def copysign_(input: Tensor, other: Any) -> Tensor:
     """``copysign``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into2(_COPYSIGN, input, other)
 
 _EQ = BY_NAME["eq"]
-
 def eq(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
-    """Whether elements are equal, element by element. The result is of bool.
-
-    Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ.
-    """
+    """Whether elements are equal, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_EQ, input, other) if out is None else apply_out(_EQ, out, input, other)
-
 def eq_(input: Tensor, other: Any) -> Tensor:
     """``eq``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into2(_EQ, input, other)
 
 _NE = BY_NAME["ne"]
-
 def ne(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
-    """Whether elements differ, element by element. The result is of bool.
-
-    Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ.
-    """
+    """Whether elements differ, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_NE, input, other) if out is None else apply_out(_NE, out, input, other)
-
 def ne_(input: Tensor, other: Any) -> Tensor:
     """``ne``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into2(_NE, input, other)
-
 not_equal = ne
 not_equal_ = ne_
 
 _LT = BY_NAME["lt"]
-
 def lt(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
-    """Whether ``input < other``, element by element. The result is of bool.
-
-    Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ.
-    """
+    """Whether ``input < other``, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_LT, input, other) if out is None else apply_out(_LT, out, input, other)
-
 def lt_(input: Tensor, other: Any) -> Tensor:
     """``lt``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into2(_LT, input, other)
-
 less = lt
 less_ = lt_
 
 _LE = BY_NAME["le"]
-
 def le(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
-    """Whether ``input <= other``, element by element. The result is of bool.
-
-    Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ.
-    """
+    """Whether ``input <= other``, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_LE, input, other) if out is None else apply_out(_LE, out, input, other)
-
 def le_(input: Tensor, other: Any) -> Tensor:
     """``le``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into2(_LE, input, other)
-
 less_equal = le
 less_equal_ = le_
 
 _GT = BY_NAME["gt"]
-
 def gt(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
-    """Whether ``input > other``, element by element. The result is of bool.
-
-    Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ.
-    """
+    """Whether ``input > other``, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_GT, input, other) if out is None else apply_out(_GT, out, input, other)
-
 def gt_(input: Tensor, other: Any) -> Tensor:
     """``gt``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into2(_GT, input, other)
-
 greater = gt
 greater_ = gt_
 
 _GE = BY_NAME["ge"]
-
 def ge(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
-    """Whether ``input >= other``, element by element. The result is of bool.
-
-    Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ.
-    """
+    """Whether ``input >= other``, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_GE, input, other) if out is None else apply_out(_GE, out, input, other)
-
 def ge_(input: Tensor, other: Any) -> Tensor:
     """``ge``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into2(_GE, input, other)
-
 greater_equal = ge
 greater_equal_ = ge_
 
 _LOGICAL_AND = BY_NAME["logical_and"]
-
 def logical_and(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Whether both elements differ from 0, element by element. The result is of bool.
-
-    Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ.
-    """
+    """Whether both elements differ from 0, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_LOGICAL_AND, input, other) if out is None else apply_out(_LOGICAL_AND, out, input, other)
-
 def logical_and_(input: Tensor, other: Tensor) -> Tensor:
     """``logical_and``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into2(_LOGICAL_AND, input, other)
 
 _LOGICAL_OR = BY_NAME["logical_or"]
-
 def logical_or(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Whether an element of the two differs from 0, element by element. The result is of bool.
-
-    Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ.
-    """
+    """Whether an element of the two differs from 0, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_LOGICAL_OR, input, other) if out is None else apply_out(_LOGICAL_OR, out, input, other)
-
 def logical_or_(input: Tensor, other: Tensor) -> Tensor:
     """``logical_or``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into2(_LOGICAL_OR, input, other)
 
 _LOGICAL_XOR = BY_NAME["logical_xor"]
-
 def logical_xor(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Whether exactly one element of the two differs from 0, element by element. The result is of bool.
-
-    Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ.
-    """
+    """Whether exactly one element of the two differs from 0, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_LOGICAL_XOR, input, other) if out is None else apply_out(_LOGICAL_XOR, out, input, other)
-
 def logical_xor_(input: Tensor, other: Tensor) -> Tensor:
     """``logical_xor``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into2(_LOGICAL_XOR, input, other)
 
 _LOGICAL_NOT = BY_NAME["logical_not"]
-
 def logical_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether an element is 0, element by element. The result is of bool."""
     return apply1(_LOGICAL_NOT, input) if out is None else apply_out(_LOGICAL_NOT, out, input)
-
 def logical_not_(input: Tensor) -> Tensor:
     """``logical_not``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_LOGICAL_NOT, input)
 
 _BITWISE_AND = BY_NAME["bitwise_and"]
-
 def bitwise_and(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
-    """The bits that are set in both, element by element. The result has the operands' common type.
-
-    Raises TypeError: the elements are floating-point numbers; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ.
-    """
+    """The bits that are set in both, element by element. The result has the operands' common type. Raises TypeError: the elements are floating-point numbers; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_BITWISE_AND, input, other) if out is None else apply_out(_BITWISE_AND, out, input, other)
-
 def bitwise_and_(input: Tensor, other: Any) -> Tensor:
     """``bitwise_and``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into2(_BITWISE_AND, input, other)
 
 _BITWISE_OR = BY_NAME["bitwise_or"]
-
 def bitwise_or(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
-    """The bits that are set in one or both, element by element. The result has the operands' common type.
-
-    Raises TypeError: the elements are floating-point numbers; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ.
-    """
+    """The bits that are set in one or both, element by element. The result has the operands' common type. Raises TypeError: the elements are floating-point numbers; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_BITWISE_OR, input, other) if out is None else apply_out(_BITWISE_OR, out, input, other)
-
 def bitwise_or_(input: Tensor, other: Any) -> Tensor:
     """``bitwise_or``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into2(_BITWISE_OR, input, other)
 
 _BITWISE_XOR = BY_NAME["bitwise_xor"]
-
 def bitwise_xor(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
-    """The bits that are set in exactly one, element by element. The result has the operands' common type.
-
-    Raises TypeError: the elements are floating-point numbers; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ.
-    """
+    """The bits that are set in exactly one, element by element. The result has the operands' common type. Raises TypeError: the elements are floating-point numbers; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_BITWISE_XOR, input, other) if out is None else apply_out(_BITWISE_XOR, out, input, other)
-
 def bitwise_xor_(input: Tensor, other: Any) -> Tensor:
     """``bitwise_xor``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into2(_BITWISE_XOR, input, other)
 
 _BITWISE_NOT = BY_NAME["bitwise_not"]
-
 def bitwise_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The bits inverted; of bool the opposite, element by element. The result has the operands' common type.
-
-    Raises TypeError: the elements are floating-point numbers.
-    """
+    """The bits inverted; of bool the opposite, element by element. The result has the operands' common type. Raises TypeError: the elements are floating-point numbers."""
     return apply1(_BITWISE_NOT, input) if out is None else apply_out(_BITWISE_NOT, out, input)
-
 def bitwise_not_(input: Tensor) -> Tensor:
     """``bitwise_not``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_BITWISE_NOT, input)
 
 _BITWISE_LEFT_SHIFT = BY_NAME["bitwise_left_shift"]
-
 def bitwise_left_shift(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
-    """``input * 2**other``, by shifting bits; 0 where all are shifted out, element by element. The result has the operands' common type.
-
-    Raises TypeError: the elements are floating-point numbers or bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ.
-    """
+    """``input * 2**other``, by shifting bits; 0 where all are shifted out, element by element. The result has the operands' common type. Raises TypeError: the elements are floating-point numbers or bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_BITWISE_LEFT_SHIFT, input, other) if out is None else apply_out(_BITWISE_LEFT_SHIFT, out, input, other)
-
 def bitwise_left_shift_(input: Tensor, other: Any) -> Tensor:
     """``bitwise_left_shift``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into2(_BITWISE_LEFT_SHIFT, input, other)
 
 _BITWISE_RIGHT_SHIFT = BY_NAME["bitwise_right_shift"]
-
 def bitwise_right_shift(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
-    """``input / 2**other`` rounded down, by shifting bits, element by element. The result has the operands' common type.
-
-    Raises TypeError: the elements are floating-point numbers or bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ.
-    """
+    """``input / 2**other`` rounded down, by shifting bits, element by element. The result has the operands' common type. Raises TypeError: the elements are floating-point numbers or bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_BITWISE_RIGHT_SHIFT, input, other) if out is None else apply_out(_BITWISE_RIGHT_SHIFT, out, input, other)
-
 def bitwise_right_shift_(input: Tensor, other: Any) -> Tensor:
     """``bitwise_right_shift``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into2(_BITWISE_RIGHT_SHIFT, input, other)
 
 _NEG = BY_NAME["neg"]
-
 def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """``-input``, element by element. The result has the operands' common type.
-
-    Raises TypeError: the elements are of bool.
-    """
+    """``-input``, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
     return apply1(_NEG, input) if out is None else apply_out(_NEG, out, input)
-
 def neg_(input: Tensor) -> Tensor:
     """``neg``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_NEG, input)
-
 negative = neg
 negative_ = neg_
 
 _POSITIVE = BY_NAME["positive"]
-
 def positive(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """A copy, of elements that have signs, element by element. The result has the operands' common type.
-
-    Raises TypeError: the elements are of bool.
-    """
+    """A copy, of elements that have signs, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
     return apply1(_POSITIVE, input) if out is None else apply_out(_POSITIVE, out, input)
 
 _ABS = BY_NAME["abs"]
-
 def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The absolute value, element by element. The result has the operands' common type.
-
-    Raises TypeError: the elements are of bool.
-    """
+    """The absolute value, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
     return apply1(_ABS, input) if out is None else apply_out(_ABS, out, input)
-
 def abs_(input: Tensor) -> Tensor:
     """``abs``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_ABS, input)
-
 absolute = abs
 absolute_ = abs_
 
 _SIGN = BY_NAME["sign"]
-
 def sign(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """1, 0 or -1 by the sign; 0 for NaN, element by element. The result has the operands' common type."""
     return apply1(_SIGN, input) if out is None else apply_out(_SIGN, out, input)
-
 def sign_(input: Tensor) -> Tensor:
     """``sign``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_SIGN, input)
 
 _SQUARE = BY_NAME["square"]
-
 def square(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The square, element by element. The result has the operands' type; bool becomes int64."""
     return apply1(_SQUARE, input) if out is None else apply_out(_SQUARE, out, input)
-
 def square_(input: Tensor) -> Tensor:
     """``square``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_SQUARE, input)
 
 _RECIPROCAL = BY_NAME["reciprocal"]
-
 def reciprocal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``1 / input``, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_RECIPROCAL, input) if out is None else apply_out(_RECIPROCAL, out, input)
-
 def reciprocal_(input: Tensor) -> Tensor:
     """``reciprocal``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_RECIPROCAL, input)
 
 _FLOOR = BY_NAME["floor"]
-
 def floor(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The largest integer that is not larger, element by element. The result has the operands' common type.
-
-    Raises TypeError: the elements are of bool.
-    """
+    """The largest integer that is not larger, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
     return apply1(_FLOOR, input) if out is None else apply_out(_FLOOR, out, input)
-
 def floor_(input: Tensor) -> Tensor:
     """``floor``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_FLOOR, input)
 
 _CEIL = BY_NAME["ceil"]
-
 def ceil(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The smallest integer that is not smaller, element by element. The result has the operands' common type.
-
-    Raises TypeError: the elements are of bool.
-    """
+    """The smallest integer that is not smaller, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
     return apply1(_CEIL, input) if out is None else apply_out(_CEIL, out, input)
-
 def ceil_(input: Tensor) -> Tensor:
     """``ceil``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_CEIL, input)
 
 _TRUNC = BY_NAME["trunc"]
-
 def trunc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The integer part, element by element. The result has the operands' common type.
-
-    Raises TypeError: the elements are of bool.
-    """
+    """The integer part, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
     return apply1(_TRUNC, input) if out is None else apply_out(_TRUNC, out, input)
-
 def trunc_(input: Tensor) -> Tensor:
     """``trunc``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_TRUNC, input)
-
 fix = trunc
 fix_ = trunc_
 
 _FRAC = BY_NAME["frac"]
-
 def frac(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The part behind the point: ``input - trunc(input)``, element by element. The result has the operands' common type.
-
-    Raises TypeError: the elements are no floating-point numbers.
-    """
+    """The part behind the point: ``input - trunc(input)``, element by element. The result has the operands' common type. Raises TypeError: the elements are no floating-point numbers."""
     return apply1(_FRAC, input) if out is None else apply_out(_FRAC, out, input)
-
 def frac_(input: Tensor) -> Tensor:
     """``frac``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_FRAC, input)
 
 _SIGNBIT = BY_NAME["signbit"]
-
 def signbit(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether the sign is negative, also of -0.0, element by element. The result is of bool."""
     return apply1(_SIGNBIT, input) if out is None else apply_out(_SIGNBIT, out, input)
 
 _ISNAN = BY_NAME["isnan"]
-
 def isnan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether an element is NaN, element by element. The result is of bool."""
     return apply1(_ISNAN, input) if out is None else apply_out(_ISNAN, out, input)
 
 _ISINF = BY_NAME["isinf"]
-
 def isinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether an element is infinite, element by element. The result is of bool."""
     return apply1(_ISINF, input) if out is None else apply_out(_ISINF, out, input)
 
 _ISFINITE = BY_NAME["isfinite"]
-
 def isfinite(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether an element is neither infinite nor NaN, element by element. The result is of bool."""
     return apply1(_ISFINITE, input) if out is None else apply_out(_ISFINITE, out, input)
 
 _EXP = BY_NAME["exp"]
-
 def exp(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """e to the power of ``input``, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_EXP, input) if out is None else apply_out(_EXP, out, input)
-
 def exp_(input: Tensor) -> Tensor:
     """``exp``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_EXP, input)
 
 _EXP2 = BY_NAME["exp2"]
-
 def exp2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """2 to the power of ``input``, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_EXP2, input) if out is None else apply_out(_EXP2, out, input)
-
 def exp2_(input: Tensor) -> Tensor:
     """``exp2``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_EXP2, input)
 
 _EXPM1 = BY_NAME["expm1"]
-
 def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``exp(input) - 1``, exact also near 0, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_EXPM1, input) if out is None else apply_out(_EXPM1, out, input)
-
 def expm1_(input: Tensor) -> Tensor:
     """``expm1``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_EXPM1, input)
 
 _LOG = BY_NAME["log"]
-
 def log(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The natural logarithm, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_LOG, input) if out is None else apply_out(_LOG, out, input)
-
 def log_(input: Tensor) -> Tensor:
     """``log``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_LOG, input)
 
 _LOG2 = BY_NAME["log2"]
-
 def log2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The logarithm to base 2, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_LOG2, input) if out is None else apply_out(_LOG2, out, input)
-
 def log2_(input: Tensor) -> Tensor:
     """``log2``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_LOG2, input)
 
 _LOG10 = BY_NAME["log10"]
-
 def log10(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The logarithm to base 10, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_LOG10, input) if out is None else apply_out(_LOG10, out, input)
-
 def log10_(input: Tensor) -> Tensor:
     """``log10``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_LOG10, input)
 
 _LOG1P = BY_NAME["log1p"]
-
 def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``log(1 + input)``, exact also near 0, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_LOG1P, input) if out is None else apply_out(_LOG1P, out, input)
-
 def log1p_(input: Tensor) -> Tensor:
     """``log1p``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_LOG1P, input)
 
 _SQRT = BY_NAME["sqrt"]
-
 def sqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The square root; NaN of negative numbers, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_SQRT, input) if out is None else apply_out(_SQRT, out, input)
-
 def sqrt_(input: Tensor) -> Tensor:
     """``sqrt``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_SQRT, input)
 
 _RSQRT = BY_NAME["rsqrt"]
-
 def rsqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``1 / sqrt(input)``, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_RSQRT, input) if out is None else apply_out(_RSQRT, out, input)
-
 def rsqrt_(input: Tensor) -> Tensor:
     """``rsqrt``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_RSQRT, input)
 
 _SIN = BY_NAME["sin"]
-
 def sin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The sine of an angle in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_SIN, input) if out is None else apply_out(_SIN, out, input)
-
 def sin_(input: Tensor) -> Tensor:
     """``sin``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_SIN, input)
 
 _COS = BY_NAME["cos"]
-
 def cos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The cosine of an angle in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_COS, input) if out is None else apply_out(_COS, out, input)
-
 def cos_(input: Tensor) -> Tensor:
     """``cos``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_COS, input)
 
 _TAN = BY_NAME["tan"]
-
 def tan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The tangent of an angle in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_TAN, input) if out is None else apply_out(_TAN, out, input)
-
 def tan_(input: Tensor) -> Tensor:
     """``tan``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_TAN, input)
 
 _ASIN = BY_NAME["asin"]
-
 def asin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The arc sine in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_ASIN, input) if out is None else apply_out(_ASIN, out, input)
-
 def asin_(input: Tensor) -> Tensor:
     """``asin``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_ASIN, input)
-
 arcsin = asin
 arcsin_ = asin_
 
 _ACOS = BY_NAME["acos"]
-
 def acos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The arc cosine in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_ACOS, input) if out is None else apply_out(_ACOS, out, input)
-
 def acos_(input: Tensor) -> Tensor:
     """``acos``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_ACOS, input)
-
 arccos = acos
 arccos_ = acos_
 
 _ATAN = BY_NAME["atan"]
-
 def atan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The arc tangent in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_ATAN, input) if out is None else apply_out(_ATAN, out, input)
-
 def atan_(input: Tensor) -> Tensor:
     """``atan``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_ATAN, input)
-
 arctan = atan
 arctan_ = atan_
 
 _SINH = BY_NAME["sinh"]
-
 def sinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The hyperbolic sine, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_SINH, input) if out is None else apply_out(_SINH, out, input)
-
 def sinh_(input: Tensor) -> Tensor:
     """``sinh``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_SINH, input)
 
 _COSH = BY_NAME["cosh"]
-
 def cosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The hyperbolic cosine, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_COSH, input) if out is None else apply_out(_COSH, out, input)
-
 def cosh_(input: Tensor) -> Tensor:
     """``cosh``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_COSH, input)
 
 _TANH = BY_NAME["tanh"]
-
 def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The hyperbolic tangent, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_TANH, input) if out is None else apply_out(_TANH, out, input)
-
 def tanh_(input: Tensor) -> Tensor:
     """``tanh``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_TANH, input)
 
 _ASINH = BY_NAME["asinh"]
-
 def asinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse hyperbolic sine, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_ASINH, input) if out is None else apply_out(_ASINH, out, input)
-
 def asinh_(input: Tensor) -> Tensor:
     """``asinh``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_ASINH, input)
-
 arcsinh = asinh
 arcsinh_ = asinh_
 
 _ACOSH = BY_NAME["acosh"]
-
 def acosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse hyperbolic cosine, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_ACOSH, input) if out is None else apply_out(_ACOSH, out, input)
-
 def acosh_(input: Tensor) -> Tensor:
     """``acosh``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_ACOSH, input)
-
 arccosh = acosh
 arccosh_ = acosh_
 
 _ATANH = BY_NAME["atanh"]
-
 def atanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse hyperbolic tangent, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_ATANH, input) if out is None else apply_out(_ATANH, out, input)
-
 def atanh_(input: Tensor) -> Tensor:
     """``atanh``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_ATANH, input)
-
 arctanh = atanh
 arctanh_ = atanh_
 
 _ERF = BY_NAME["erf"]
-
 def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The error function, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_ERF, input) if out is None else apply_out(_ERF, out, input)
-
 def erf_(input: Tensor) -> Tensor:
     """``erf``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_ERF, input)
 
 _ERFC = BY_NAME["erfc"]
-
 def erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``1 - erf(input)``, exact also for large elements, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_ERFC, input) if out is None else apply_out(_ERFC, out, input)
-
 def erfc_(input: Tensor) -> Tensor:
     """``erfc``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_ERFC, input)
 
 _DEG2RAD = BY_NAME["deg2rad"]
-
 def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Degrees converted to radians, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_DEG2RAD, input) if out is None else apply_out(_DEG2RAD, out, input)
-
 def deg2rad_(input: Tensor) -> Tensor:
     """``deg2rad``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_DEG2RAD, input)
 
 _RAD2DEG = BY_NAME["rad2deg"]
-
 def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Radians converted to degrees, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_RAD2DEG, input) if out is None else apply_out(_RAD2DEG, out, input)
-
 def rad2deg_(input: Tensor) -> Tensor:
     """``rad2deg``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_RAD2DEG, input)
 
 _SIGMOID = BY_NAME["sigmoid"]
-
 def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``1 / (1 + exp(-input))``, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_SIGMOID, input) if out is None else apply_out(_SIGMOID, out, input)
-
 def sigmoid_(input: Tensor) -> Tensor:
     """``sigmoid``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_SIGMOID, input)
 
 _RELU = BY_NAME["relu"]
-
 def relu(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Negative elements replaced by 0, element by element. The result has the operands' common type.
-
-    Raises TypeError: the elements are of bool.
-    """
+    """Negative elements replaced by 0, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
     return apply1(_RELU, input) if out is None else apply_out(_RELU, out, input)
-
 def relu_(input: Tensor) -> Tensor:
     """``relu``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into1(_RELU, input)
 
 _LERP = BY_NAME["lerp"]
-
 def lerp(input: Any, end: Any, weight: Any, *, out: Tensor | None = None) -> Tensor:
-    """``input + weight * (end - input)``, element by element. The result has the tensors' type.
-
-    Raises TypeError: the elements are no floating-point numbers, or of different types; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ.
-    """
+    """``input + weight * (end - input)``, element by element. The result has the tensors' type. Raises TypeError: the elements are no floating-point numbers, or of different types; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply(_LERP, input, end, weight) if out is None else apply_out(_LERP, out, input, end, weight)
-
 def lerp_(input: Tensor, end: Any, weight: Any) -> Tensor:
     """``lerp``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into(_LERP, input, input, end, weight)
 
 _ADD_SCALED = BY_NAME["add_scaled"]
-
 def add_scaled(input: Any, other: Any, alpha: Any, *, out: Tensor | None = None) -> Tensor:
-    """``input + alpha * other``, element by element. The result has the operands' common type.
-
-    Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ.
-    """
+    """``input + alpha * other``, element by element. The result has the operands' common type. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply(_ADD_SCALED, input, other, alpha) if out is None else apply_out(_ADD_SCALED, out, input, other, alpha)
 
 _SUB_SCALED = BY_NAME["sub_scaled"]
-
 def sub_scaled(input: Any, other: Any, alpha: Any, *, out: Tensor | None = None) -> Tensor:
-    """``input - alpha * other``, element by element. The result has the operands' common type.
-
-    Raises TypeError: an operand is of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ.
-    """
+    """``input - alpha * other``, element by element. The result has the operands' common type. Raises TypeError: an operand is of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply(_SUB_SCALED, input, other, alpha) if out is None else apply_out(_SUB_SCALED, out, input, other, alpha)
 
 _CLAMP_BOTH = BY_NAME["clamp_both"]
-
 def clamp_both(input: Any, low: Any, high: Any, *, out: Tensor | None = None) -> Tensor:
-    """Each element kept within ``low`` and ``high``, element by element. The result has the operands' common type.
-
-    Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ.
-    """
+    """Each element kept within ``low`` and ``high``, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply(_CLAMP_BOTH, input, low, high) if out is None else apply_out(_CLAMP_BOTH, out, input, low, high)
-
 def clamp_both_(input: Tensor, low: Any, high: Any) -> Tensor:
     """``clamp_both``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into(_CLAMP_BOTH, input, input, low, high)

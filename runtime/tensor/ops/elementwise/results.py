@@ -78,8 +78,7 @@ def in_place(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     method.__name__ = method.__qualname__ = name
     method.__module__ = function.__module__
     method.__doc__ = (
-        f"``{function.__name__}``, written to the tensor itself. It raises what ``{function.__name__}`` raises, and "
-        "where the\nresult does not fit the tensor."
+        f"``{function.__name__}``, written to the tensor itself. Raises as it, and where the result does not fit."
     )
     signature = inspect.signature(function)
     kept = [each for each in signature.parameters.values() if each.name != "out"]

@@ -1,34 +1,16 @@
 // For kernels compiled with check="races": every access tells the engine, by the calls that ThreadSanitizer's
-// instrumentation makes. Their names and meanings are those of its interface (compiler-rt, tsan_interface.h).
-#pragma once
+// instrumentation makes. Their names and meanings are those of its interface (compiler-rt, tsan_interface.h). Compiled
+// once, without that instrumentation, and linked to every such module.
+#include "../strips.h"
 
-#if CUPLUG_RACES
-#include "strips.h"
-
-namespace __cuplug {
-
-// An array that a function declares, between bytes that nobody may touch.
-template <class S, int number, class V> struct Guarded {
-    static constexpr cuplug_size beside = alignof(S) > 64 ? alignof(S) : 64;
-    alignas(alignof(S) > 16 ? alignof(S) : 16) char before[beside];
-    alignas(alignof(S)) V value;
-    char behind[beside + 8];
-    __attribute__((always_inline)) Guarded() {
-        self()->api->begin_local(before, beside, sizeof(V), S::__cuplug_name(number), __is_trivially_constructible(V));
-    }
-    __attribute__((always_inline)) ~Guarded() { self()->api->end_local(before, beside, sizeof(V)); }
-};
-
-}  // namespace __cuplug
-
-#define CUPLUG_HOOK __attribute__((no_sanitize("thread"), no_sanitize("undefined"), used, visibility("hidden"), noinline))
+#define CUPLUG_HOOK __attribute__((visibility("hidden")))
 // Parameters lie in the worker, which is nobody else's.
 #define CUPLUG_TOUCH(p, n, kind)                                                                                    \
     if (const __cuplug::Worker* worker = __cuplug::self(); (cuplug_u64)(p) - (cuplug_u64)worker >= __cuplug::USED)   \
         worker->api->touch((cuplug_u64)(p), (cuplug_u32)(n), (kind), (cuplug_u64)__builtin_return_address(0) - 1)
 // The engine is called last of all, so that nothing need be kept for behind it.
 #define CUPLUG_PLAIN(name, n, writes, Threads)                                                                                 \
-    CUPLUG_HOOK __attribute__((optimize("O2"))) void name(void* p) {                                                           \
+    CUPLUG_HOOK void name(void* p) {                                                           \
         const cuplug_u64 code = (cuplug_u64)__builtin_return_address(0);                                                       \
         if (__builtin_expect(__cuplug::is_quiet<n, writes, Threads>((cuplug_u64)p, code), 1)) return;                          \
         __cuplug::self()->api->touch((cuplug_u64)p, n, writes ? __cuplug::TOUCH_WRITE : __cuplug::TOUCH_READ, code - 1);       \
@@ -106,4 +88,3 @@ CUPLUG_HOOK void __tsan_func_entry(void*) {}
 CUPLUG_HOOK void __tsan_func_exit(void*) {}
 CUPLUG_HOOK void __tsan_init() {}
 }
-#endif
