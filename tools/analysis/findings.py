@@ -92,7 +92,8 @@ def findings(device: DeviceSummary, path: str) -> list[Finding]:
             judged = (
                 f"It reserves {ratio:.2f} times what it asks for: {short_size(reserved)} for {short_size(requested)}."
             )
-            do = f"Try other allocators on this history: cuplug-trace advise {path}"
+            # Where memory ran out, the advice for the device's size stands there.
+            do = "" if device.out_of_memory else f"Try other allocators on this history: cuplug-trace advise {path}"
             found.append(Finding("bad", line, do, judged))
         else:
             judged = (

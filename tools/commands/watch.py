@@ -18,7 +18,7 @@ from ..console import UsageError, out, say
 from ..live_server import LOOPBACK, LiveServer
 from ..reporters.live_html import Watched, metrics, page, state_json
 from ..reporters.live_text import live_view
-from .options import Top
+from .options import OnlyDevice, Top
 
 
 def watch(
@@ -39,6 +39,7 @@ def watch(
             help="Where to serve it. Other than loopback, everybody who can reach it may read it.", metavar="HOST"
         ),
     ] = LOOPBACK,
+    device: OnlyDevice = None,
 ) -> None:
     """Watch a running program's memory through the trace that it writes, until it ends or you press Ctrl-C.
 
@@ -46,7 +47,7 @@ def watch(
     """
     console = out()
     with ExitStack() as stack, suppress(KeyboardInterrupt):
-        watched = _Watcher(_trace_of(target), count)
+        watched = _Watcher(_trace_of(target), count, device)
         stack.callback(watched.close)
         watched.look()
         if once or (web is None and not console.is_terminal):
@@ -74,8 +75,9 @@ def watch(
 class _Watcher:
     """What is known now."""
 
-    def __init__(self, file: str, count: int) -> None:
+    def __init__(self, file: str, count: int, device: int | None) -> None:
         self._file = file
+        self._device = device
         self._count = count
         self._follower = TraceFollower(file)
         self._state = LiveState()
@@ -94,6 +96,8 @@ class _Watcher:
         state = "ended" if follower.ended else "gone without closing its trace" if gone else "running"
         state += f"; {follower.trace.note}" if follower.trace.note else ""
         devices = self._state.devices(follower.trace, top=self._count)
+        if self._device is not None:
+            devices = [one for one in devices if one.device == self._device]
         self.now = Watched(f"{self._file}: {self._events} events, {state}", not ended, devices)
 
     def close(self) -> None:

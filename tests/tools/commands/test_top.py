@@ -45,5 +45,12 @@ def test_without_a_terminal_it_prints_once(command: Command, small_trace: Path) 
     assert "backward (train.py:20)" in result.stdout
 
 
+def test_it_shows_one_device_alone_where_it_is_told_which(command: Command, small_trace: Path) -> None:
+    told = command("watch", "--once", "--device", 1, small_trace).stdout
+    assert "Device 1" in told
+    assert "Device 0" not in told
+    assert "Device 0" in command("watch", "--once", small_trace).stdout
+
+
 def test_a_file_that_is_not_there_is_one_line(refused: Callable[..., str], tmp_path: Path) -> None:
     assert "does not exist: start the program" in refused("top", tmp_path / "none")
