@@ -181,16 +181,20 @@ def pytest_configure(config: pytest.Config) -> None:
     if not THOROUGH:
         host_compiler.OPTIMISED = "-O1"  # it takes half as long as "-O3", and no test runs a kernel for long
     os.environ.pop("COLUMNS", None)  # which processes that run tests side by side are given: outputs are compared
-    # Here and not in pyproject.toml: what other plugins that are installed warn of when they are set up is not ours.
-    config.addinivalue_line("filterwarnings", "error")
-    # pytest-xdist has a thread in each process. Tests fork all the same, for children that leave by os._exit.
-    fork = "ignore:This process .* is multi-threaded, use of fork:DeprecationWarning"
-    config.addinivalue_line("filterwarnings", fork)
     config.pluginmanager.register(RootIsNoTestPackage(), "cuplug-root")
     config.addinivalue_line("markers", "needs_sim: tests what only the simulator does")
     config.addinivalue_line("markers", "needs_gpu: needs a GPU; runs with --driver cuda")
     for library in LIBRARIES:
         config.addinivalue_line("markers", f"needs_{library}: needs the library {library}")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    # Here and not in pyproject.toml: what other plugins that are installed warn of when they are set up is not ours.
+    # They may be set up after this file.
+    session.config.addinivalue_line("filterwarnings", "error")
+    # pytest-xdist has a thread in each process. Tests fork all the same, for children that leave by os._exit.
+    fork = "ignore:This process .* is multi-threaded, use of fork:DeprecationWarning"
+    session.config.addinivalue_line("filterwarnings", fork)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
